@@ -1,0 +1,42 @@
+# Two commands do everything: `make demo` shows a report, `make test` runs every check.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOB ?= sample_data/healthy-8gpu
+
+.PHONY: demo test lint format docs golden samples clean
+
+demo: $(VENV)/installed
+	@$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB)) --force
+
+test: $(VENV)/installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/codespell
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: $(VENV)/installed-dev
+	$(BIN)/python docs/generate.py
+
+golden: $(VENV)/installed-dev
+	$(BIN)/python -m pytest tests/golden --accept-golden
+
+samples: $(VENV)/installed-dev
+	$(BIN)/python sample_data/generate.py --samples
+
+clean:
+	rm -rf $(VENV) reports dist
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
