@@ -1,0 +1,216 @@
+"""What a rule sees of a training job: samples, steps and when they happened.
+
+Nothing here belongs to one vendor. A reader of any source fills the same tables; a job may have
+no CPU samples, no GPU, or nothing but steps. All times are whole microseconds since the Unix
+epoch (UTC).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+StrArray = npt.NDArray[np.str_]
+
+SECOND_US = 1_000_000
+
+
+class Metric(StrEnum):
+    """A sampled quantity, named for what it is and not for the tool that sampled it."""
+
+    GPU_USE = "gpu_utilization"
+    GPU_MEMORY = "gpu_memory"
+    CPU_USE = "cpu_utilization"
+    IO_WAIT = "io_wait"
+    MEMORY = "memory"
+    NETWORK_RECEIVE = "network_receive"
+    NETWORK_TRANSMIT = "network_transmit"
+    PLATFORM_RECEIVE = "platform_receive"
+    PLATFORM_TRANSMIT = "platform_transmit"
+    DISK_READ = "disk_read"
+    DISK_WRITE = "disk_write"
+    DISK_OPERATIONS = "disk_operations"
+
+    @property
+    def label(self) -> str:
+        """The name a reader sees."""
+        return _LABELS[self]
+
+    @property
+    def unit(self) -> str:
+        """``%`` (of one device, 0 to 100), ``B/s`` or ``1/s``."""
+        return _UNITS.get(self, "%")
+
+
+_LABELS = {
+    Metric.GPU_USE: "GPU",
+    Metric.GPU_MEMORY: "GPU memory",
+    Metric.CPU_USE: "CPU",
+    Metric.IO_WAIT: "I/O wait",
+    Metric.MEMORY: "CPU memory",
+    Metric.NETWORK_RECEIVE: "Network receive",
+    Metric.NETWORK_TRANSMIT: "Network transmit",
+    Metric.PLATFORM_RECEIVE: "Platform receive",
+    Metric.PLATFORM_TRANSMIT: "Platform transmit",
+    Metric.DISK_READ: "Disk read",
+    Metric.DISK_WRITE: "Disk write",
+    Metric.DISK_OPERATIONS: "Disk operations",
+}
+_UNITS = {
+    Metric.NETWORK_RECEIVE: "B/s",
+    Metric.NETWORK_TRANSMIT: "B/s",
+    Metric.PLATFORM_RECEIVE: "B/s",
+    Metric.PLATFORM_TRANSMIT: "B/s",
+    Metric.DISK_READ: "B/s",
+    Metric.DISK_WRITE: "B/s",
+    Metric.DISK_OPERATIONS: "1/s",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Panel:
+    """All samples of one metric on one node: a row a snapshot, a column a device.
+
+    A snapshot is what a sampler read "at the same moment"; the reader says how close that is.
+    """
+
+    node: str
+    metric: Metric
+    #: Device names in natural order (``gpu0`` … ``gpu15``); one name for a metric of the whole node.
+    devices: tuple[str, ...]
+    #: (n,) time of the first sample of each snapshot, strictly ascending, n ≥ 1.
+    time_us: IntArray
+    #: (n,) number of the snapshot on this node, shared by all metrics of the node, strictly ascending.
+    snapshot: IntArray
+    #: (n, devices) in ``metric.unit``; NaN where a device gave no sample. No row and no column is all NaN.
+    values: FloatArray
+    #: Time of the last sample; a few milliseconds past ``time_us[-1]`` where devices are read in turn.
+    last_us: int
+
+    @cached_property
+    def mean(self) -> FloatArray:
+        """(n,) mean over the devices that were sampled in each snapshot."""
+        if len(self.devices) == 1:
+            return self.values[:, 0]
+        if np.isnan(self.values).any():
+            return np.asarray(np.nanmean(self.values, axis=1))
+        return np.asarray(self.values.mean(axis=1))
+
+    def series(self, device: int) -> tuple[IntArray, FloatArray]:
+        """Times and values of one device (a column number), without the snapshots that lack it."""
+        column = self.values[:, device]
+        measured = ~np.isnan(column)
+        if measured.all():
+            return self.time_us, column
+        return self.time_us[measured], column[measured]
+
+    @property
+    def interval_us(self) -> int:
+        """Sampling interval: the median distance of two snapshots, 0 with fewer than two."""
+        return int(np.median(np.diff(self.time_us))) if len(self.time_us) > 1 else 0
+
+
+def _no_ints() -> IntArray:
+    return np.empty(0, np.int64)
+
+
+def _no_names() -> StrArray:
+    return np.empty(0, np.str_)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Steps:
+    """Training steps, one row each, every array of the same length; empty where none were recorded."""
+
+    node: StrArray = field(default_factory=_no_names)
+    #: The training process: its rank or process id on the node.
+    worker: StrArray = field(default_factory=_no_names)
+    #: ``TRAIN``, ``EVAL``, ``PREDICT`` or ``GLOBAL``.
+    phase: StrArray = field(default_factory=_no_names)
+    #: Step number, -1 where the source gave none.
+    number: IntArray = field(default_factory=_no_ints)
+    start_us: IntArray = field(default_factory=_no_ints)
+    end_us: IntArray = field(default_factory=_no_ints)
+
+    def __len__(self) -> int:
+        return len(self.start_us)
+
+    @property
+    def span_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end over all workers; none without steps."""
+        return (int(self.start_us.min()), int(self.end_us.max())) if len(self) else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """Everything the readers found in one job directory."""
+
+    name: str
+    #: Sorted by node, then metric; at most one panel for each pair.
+    panels: tuple[Panel, ...] = ()
+    steps: Steps = field(default_factory=Steps)
+    #: Whether the job said that it ended; none where its source has no way to say so.
+    finished: bool | None = None
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """All node names, in natural order."""
+        return natural_sorted({p.node for p in self.panels} | set(self.steps.node.tolist()))
+
+    def panel(self, node: str, metric: Metric) -> Panel | None:
+        """The samples of a metric on a node, or none if there are none."""
+        return self._by_key.get((node, metric))
+
+    def panels_of(self, metric: Metric) -> tuple[Panel, ...]:
+        """The samples of a metric on every node that has them."""
+        return tuple(p for p in self.panels if p.metric == metric)
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, Metric], Panel]:
+        return {(p.node, p.metric): p for p in self.panels}
+
+    @cached_property
+    def samples_us(self) -> tuple[int, int] | None:
+        """Times of the first and the last sample; none without samples."""
+        if not self.panels:
+            return None
+        return min(int(p.time_us[0]) for p in self.panels), max(p.last_us for p in self.panels)
+
+    @cached_property
+    def span_us(self) -> tuple[int, int]:
+        """First and last moment that anything was recorded; (0, 0) for a job without any record."""
+        spans = [span for span in (self.samples_us, self.steps.span_us) if span]
+        if not spans:
+            return 0, 0
+        return min(start for start, _ in spans), max(end for _, end in spans)
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs with at least one utilisation sample."""
+        return sum(len(p.devices) for p in self.panels_of(Metric.GPU_USE))
+
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural_key(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key that puts ``gpu2`` before ``gpu10``; a number of any length is compared as text."""
+    parts = (part.lstrip("0") if i % 2 else part for i, part in enumerate(_DIGITS.split(name)))
+    return (*((len(part) if i % 2 else 0, part) for i, part in enumerate(parts)), (0, name))
+
+
+def natural_sorted(names: set[str] | Sequence[str]) -> tuple[str, ...]:
+    """Names in natural order."""
+    return tuple(sorted(names, key=natural_key))

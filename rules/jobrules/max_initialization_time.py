@@ -1,0 +1,101 @@
+"""MaxInitializationTime: the first training step comes late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jobrules.job import SECOND_US
+from jobrules.result import Finding, Measure, RuleResult, Severity, Status
+from jobrules.rule import Rule, minutes
+from jobrules.windows import WIDTH_US
+from jobrules.words import between, duration, share
+
+if TYPE_CHECKING:
+    from jobrules.job import Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxInitializationTime(Rule):
+    """The first training step comes late.
+
+    What it checks
+        Whether the first recorded step of any worker starts more than ``threshold`` minutes after
+        the job's first record. Not evaluated without step events: then the end of the start-up is
+        unknown.
+
+    Why it matters
+        Machines are paid for from the first minute, also while they download and compile.
+
+    What to do
+        Stream the data or stage it beforehand, use a smaller container image, cache compiled
+        kernels and graphs.
+    """
+
+    title: ClassVar[str] = "The first training step comes late"
+    section: ClassVar[str] = "summary"
+
+    threshold: float = minutes(20.0, "time to the first step")
+
+    def check(self, job: Job) -> RuleResult:
+        """Counts are of one-minute scans after the limit that still saw no step."""
+        steps = job.steps
+        if not len(steps):
+            # The vendor's file carries the job's first and last sample whatever the rule says.
+            return self.not_evaluated("no step events", details={"step_num": {}} | job_bounds(job))
+        start_us, end_us = job.span_us
+        first_us = int(steps.start_us.min())
+        scans = (end_us - start_us) // WIDTH_US + 1
+        # Scan k begins k minutes after the start; those past the limit and before the first step violate.
+        late = range(
+            int(self.threshold * 60 * SECOND_US) // WIDTH_US + 1, -(-(first_us - start_us) // WIDTH_US)
+        )
+        waited_us = first_us - start_us
+        part = waited_us / max(1, end_us - start_us)
+        violating = len(late)
+        told = f"The first step came after {duration(waited_us)}"
+        finding = Finding(
+            key="max-initialization-time",
+            severity=Severity.WARNING,
+            title=told,
+            evidence=f"{between(start_us, first_us)}, {share(part)} of the job.",
+            advice=self.documentation().advice,
+            rules=(self.name,),
+            section=self.section,
+            share=part,
+            share_of="of the job",
+            start_us=start_us,
+            end_us=first_us,
+        )
+        step_num = {"first": first_us, "last": int(steps.start_us.max()), "last_end": int(steps.end_us.max())}
+        if len(steps) == 1:
+            del step_num["last"]
+        return RuleResult(
+            rule=self.name,
+            status=Status.TRIGGERED if violating else Status.PASSED,
+            headline=told,
+            measure=Measure(
+                value=round(waited_us / WIDTH_US, 1),
+                limits=(self.threshold,),
+                scale=max(2 * self.threshold, waited_us / WIDTH_US) or 1.0,
+                unit="min",
+                limit_text=f"triggers above {self.threshold:g}\u00a0min",
+            ),
+            triggered=violating,
+            violations=violating,
+            datapoints=len(steps),
+            evaluated=scans,
+            violating=violating,
+            counted="one-minute scans",
+            first_us=start_us if violating else None,
+            last_us=first_us if violating else None,
+            findings=(finding,) if violating else (),
+            details={"step_num": step_num} | job_bounds(job),
+        )
+
+
+def job_bounds(job: Job) -> dict[str, float]:
+    """``job_start`` and ``job_end``: first and last sample in seconds; empty without samples."""
+    if job.samples_us is None:
+        return {}
+    return {"job_start": job.samples_us[0] / SECOND_US, "job_end": job.samples_us[1] / SECOND_US}

@@ -1,0 +1,271 @@
+"""What was found in a job: the typed results that rules return and figures draw.
+
+Shares are fractions from 0 to 1 unless a field says percent; ``percent`` fields are rounded for
+print, and those of one whole add up to 100.0. Times are microseconds since the epoch (UTC).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """What became of a rule."""
+
+    TRIGGERED = "triggered"
+    PASSED = "passed"
+    NOT_EVALUATED = "not evaluated"
+    ERROR = "error"
+
+
+class Severity(StrEnum):
+    """How much a finding matters, worst first."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing worth telling, with its evidence and one piece of advice."""
+
+    #: Short name for links, the same in every report: ``low-gpu-utilization``.
+    key: str
+    severity: Severity
+    #: The fact with its number.
+    title: str
+    #: Where, when, how much.
+    evidence: str
+    #: What to try, and what it will not solve.
+    advice: str
+    #: Names of the rules that saw it; empty for what no rule looks for, as a gap in the samples.
+    rules: tuple[str, ...]
+    #: The section of the page that holds the evidence, by its anchor.
+    section: str
+    #: Share of the whole that ``share_of`` names; none where no share makes sense.
+    share: float | None = None
+    #: "of GPU time", "of windows".
+    share_of: str = ""
+    #: The same amount in GPU-seconds, where it is GPU time.
+    gpu_s: float | None = None
+    start_us: int | None = None
+    end_us: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """What a rule compared with its limits, for the bar on its card."""
+
+    value: float
+    limits: tuple[float, ...]
+    #: Right end of the bar.
+    scale: float
+    #: Written after value and limits: "% of windows", "min".
+    unit: str
+    #: What the limit means: "triggers above 20 min".
+    limit_text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """Distribution of one device's samples of one metric; values in ``unit``."""
+
+    node: str
+    device: str
+    metric: str
+    unit: str
+    #: ``whole job`` or ``training loop``.
+    basis: str
+    n: int
+    mean: float
+    min: float
+    p5: float
+    p25: float
+    p50: float
+    p75: float
+    p95: float
+    p99: float
+    max: float
+    #: Whisker ends: the quartile and 1.5 times the interquartile range, cut at the extremes.
+    lower: float
+    upper: float
+    #: Share of the samples below 10 and above 90 (percent metrics).
+    below_10: float
+    above_90: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageRow:
+    """Distribution of a metric of one node over its snapshots, the mean over the devices of each."""
+
+    node: str
+    label: str
+    #: ``%`` or ``B/s``.
+    unit: str
+    #: Snapshots.
+    n: int
+    min: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+    mean: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part of a whole, as time."""
+
+    #: ``used``, ``idle-before``, ``idle``, ``partly``, ``idle-after``, ``unmeasured``.
+    key: str
+    label: str
+    #: ``used``, ``lost`` or ``unknown``: decides the colour.
+    role: str
+    #: Device-hours, rounded so that the parts add up to the printed total.
+    hours: float
+    #: Rounded so that the parts add up to 100.0.
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeUse:
+    """How the time of all devices of one kind was spent."""
+
+    #: ``GPU`` or ``CPU``.
+    device: str
+    count: int
+    #: Device-hours from the first to the last sample of the job, rounded as the parts are.
+    hours: float
+    #: Digits after the point that ``hours`` are rounded to.
+    digits: int
+    parts: tuple[Part, ...]
+
+    def of(self, role: str) -> tuple[float, float]:
+        """(device-hours, percent) of all parts of one role, as printed."""
+        parts = [p for p in self.parts if p.role == role]
+        return round(sum(p.hours for p in parts), self.digits), round(sum(p.percent for p in parts), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A stretch of the job."""
+
+    #: ``before``, ``loop``, ``after`` or ``whole``.
+    key: str
+    label: str
+    start_us: int
+    end_us: int
+    #: Of the job's duration; the phases add up to 100.0.
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """A time without samples on one node."""
+
+    node: str
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """The job in time."""
+
+    #: What separates the phases: ``steps``, ``gpu`` (first and last GPU work) or ``none``.
+    basis: str
+    phases: tuple[Phase, ...]
+    gaps: tuple[Gap, ...]
+    #: First and last sample of a GPU above 0 %.
+    first_work_us: int | None
+    last_work_us: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLine:
+    """A metric of one node over time, reduced to columns so that every peak survives.
+
+    The lists hold one entry a column; none means that the column has no sample. The columns of
+    all time lines of a job are the same.
+    """
+
+    node: str
+    #: The metric's key, as ``gpu_utilization``; ``network`` is receive plus transmit.
+    key: str
+    label: str
+    unit: str
+    devices: int
+    mean: tuple[float | None, ...]
+    #: Lowest and highest sample of any device in the column.
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The time columns that all time lines share: column i starts at ``start_us + i * width_us``."""
+
+    start_us: int
+    width_us: int
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleResult:
+    """What one rule says of a job."""
+
+    rule: str
+    status: Status
+    #: Why there is no answer; empty when there is one.
+    reason: str = ""
+    #: The result as a fact, with its number.
+    headline: str
+    measure: Measure | None = None
+    #: The vendor's three counters; what they count differs per rule, its module says how.
+    triggered: int = 0
+    violations: int = 0
+    datapoints: int = 0
+    #: Samples per series (``node/device``) where that is what ``datapoints`` counts.
+    datapoints_per_series: dict[str, int] = field(default_factory=dict)
+    #: How many ``counted`` were judged, and how many of them were in violation.
+    evaluated: int = 0
+    violating: int = 0
+    #: What was judged: "windows of a GPU".
+    counted: str = ""
+    #: First and last moment in violation.
+    first_us: int | None = None
+    last_us: int | None = None
+    findings: tuple[Finding, ...] = ()
+    #: ``Details`` of the vendor's JSON, with our extra keys.
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def severity(self) -> float:
+        """Share of what was judged that is in violation: comparable between rules, unlike the counters."""
+        return self.violating / self.evaluated if self.evaluated else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unanswered:
+    """A rule that gave no answer."""
+
+    rule: str
+    status: Status
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The answer for a reader with ten seconds."""
+
+    #: None where neither GPU nor CPU samples exist, or where they cover no time.
+    use: TimeUse | None
+    #: Everything worth telling, worst first; findings of one cause are one.
+    findings: tuple[Finding, ...]
+    unanswered: tuple[Unanswered, ...]
+    #: Rules that judge; the two summaries are not among them.
+    rules: int

@@ -1,0 +1,130 @@
+"""The contract of a rule, and the running of rules.
+
+A rule is a frozen dataclass: its fields are its thresholds, its docstring is what the report and
+the documentation print, ``check`` is the judgement. It computes; it reads no file and draws nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jobrules.result import RuleResult, Severity, Status
+from jobrules.words import count, number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jobrules.job import Job, Metric
+
+
+def percent(default: float, help: str) -> Any:
+    """A threshold from 0 to 100 %."""
+    return field(default=default, metadata={"unit": "%", "low": 0, "high": 100, "help": help})
+
+
+def samples(default: int, help: str) -> Any:
+    """A number of samples, at least 1."""
+    return field(default=default, metadata={"unit": "samples", "low": 1, "high": None, "help": help})
+
+
+def minutes(default: float, help: str) -> Any:
+    """A time in minutes, at least 0."""
+    return field(default=default, metadata={"unit": "min", "low": 0, "high": None, "help": help})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documentation:
+    """What a rule's docstring says, by its headings."""
+
+    checks: str
+    why: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Rule(ABC):
+    """One question asked of a job."""
+
+    #: The failing state in words: "GPU utilization is low".
+    title: ClassVar[str]
+    #: Metrics that a job must have samples of for the rule to be evaluated.
+    requires: ClassVar[tuple[Metric, ...]] = ()
+    #: Anchor of the page's section that holds the evidence.
+    section: ClassVar[str] = "rules"
+    #: False for a summary, which states figures and never triggers.
+    judges: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """The name in files, options and the report."""
+        return type(self).__name__
+
+    @abstractmethod
+    def check(self, job: Job) -> RuleResult:
+        """Judge a job that has what ``requires`` names."""
+
+    def not_evaluated(self, reason: str, **facts: Any) -> RuleResult:
+        """The answer of a rule that cannot answer, with the reason as a clause: "no step events"."""
+        headline = f"Not evaluated: {reason}"
+        return RuleResult(
+            rule=self.name, status=Status.NOT_EVALUATED, reason=reason, headline=headline, **facts
+        )
+
+    @classmethod
+    def documentation(cls) -> Documentation:
+        """The docstring's three parts, each one paragraph."""
+        parts = re.split(
+            r"^(What it checks|Why it matters|What to do)$", inspect.getdoc(cls) or "", flags=re.M
+        )
+        told = {head: " ".join(body.split()) for head, body in zip(parts[1::2], parts[2::2], strict=True)}
+        return Documentation(
+            checks=told["What it checks"], why=told["Why it matters"], advice=told["What to do"]
+        )
+
+
+def lacks(job: Job, needs: Sequence[Metric]) -> str | None:
+    """The first thing that a job lacks of what a rule needs, in words; none if it has all."""
+    return next((f"no {metric.label} samples" for metric in needs if not job.panels_of(metric)), None)
+
+
+def patience_reason(most: int, patience: int) -> str:
+    """Why a rule that waits for ``patience`` samples gave no answer."""
+    return f"only {number(most)} of the {count(patience + 1, 'sample')} that its patience asks for"
+
+
+def severity_of(part: float) -> Severity:
+    """Critical from half of what was judged, info below a twentieth, else a warning."""
+    if part >= 0.5:
+        return Severity.CRITICAL
+    return Severity.WARNING if part >= 0.05 else Severity.INFO
+
+
+def run_rules(
+    rules: Sequence[Rule], job: Job, *, strict: bool = False, tick: Callable[[str], None] = lambda _: None
+) -> tuple[RuleResult, ...]:
+    """Every rule's result, in order. A rule that raises costs itself only, unless ``strict``."""
+    results = []
+    for rule in rules:
+        tick(rule.name)
+        lack = lacks(job, rule.requires)
+        try:
+            results.append(rule.not_evaluated(lack) if lack else rule.check(job))
+        except Exception as error:
+            if strict:
+                raise
+            reason = f"{type(error).__name__}: {error}"
+            results.append(
+                RuleResult(
+                    rule=rule.name, status=Status.ERROR, reason=reason, headline=f"The rule stopped: {reason}"
+                )
+            )
+    return tuple(results)
+
+
+def parameter_fields(rule: Rule | type[Rule]) -> tuple[tuple[str, Any, dict[str, Any]], ...]:
+    """(name, default, metadata) of a rule's thresholds, in order."""
+    return tuple((f.name, f.default, dict(f.metadata)) for f in fields(rule))

@@ -1,0 +1,95 @@
+"""Metrics over time, reduced to a few hundred columns whatever the job's length."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobrules.coverage import pauses
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.result import Columns, TimeLine
+from jobrules.usage import network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: More columns than a figure has pixels tell nothing.
+MOST_COLUMNS = 600
+#: Column widths that a reader can name, in seconds.
+_WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+
+_DRAWN = (Metric.GPU_USE, Metric.CPU_USE, Metric.GPU_MEMORY, Metric.IO_WAIT, Metric.MEMORY)
+
+
+def columns(job: Job) -> Columns:
+    """The narrowest nameable width that gives at most 600 columns and holds two samples."""
+    start_us, end_us = job.span_us
+    interval_us = max((p.interval_us for p in job.panels), default=0)
+    least_us = max((end_us - start_us) / MOST_COLUMNS, 2 * interval_us)
+    days = max(1, -(-int(least_us) // (3600 * SECOND_US))) * 3600 * SECOND_US
+    width_us = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least_us), days)
+    return Columns(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)
+
+
+def time_lines(job: Job, grid: Columns) -> tuple[TimeLine, ...]:
+    """Mean, lowest and highest sample per column, for every node."""
+    return tuple(
+        TimeLine(
+            node=node,
+            key=key,
+            label=label,
+            unit=unit,
+            devices=devices,
+            mean=_printed(mean),
+            low=_printed(low),
+            high=_printed(high),
+        )
+        for node in job.nodes
+        for key, label, unit, devices, (mean, low, high) in _reduced(job, node, grid)
+    )
+
+
+_Bands = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def _reduced(job: Job, node: str, grid: Columns) -> Iterator[tuple[str, str, str, int, _Bands]]:
+    for metric in _DRAWN:
+        panel = job.panel(node, metric)
+        if panel is not None:
+            low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
+            bands = reduce(grid, panel.time_us, panel.mean, low, high)
+            yield metric, metric.label, metric.unit, len(panel.devices), bands
+    traffic = network(job, node)
+    if traffic:
+        time_us, values = traffic
+        yield "network", "Network", "B/s", 1, reduce(grid, time_us, values, values, values)
+
+
+def reduce(grid: Columns, time_us: IntArray, mean: FloatArray, low: FloatArray, high: FloatArray) -> _Bands:
+    """Mean of means, lowest low and highest high per column; NaN where no sample stands for the column.
+
+    A column between two samples that are no pause apart shows the earlier one: slow sampling is
+    not a gap.
+    """
+    column = (time_us - grid.start_us) // grid.width_us
+    first = np.flatnonzero(np.diff(column, prepend=-1))
+    filled = column[first]
+    counts = np.diff(first, append=len(column))
+    bands = []
+    for values, over in ((mean, np.add), (low, np.minimum), (high, np.maximum)):
+        per_column = over.reduceat(values, first)
+        bands.append(per_column / counts if over is np.add else per_column)
+    source = np.full(grid.count, -1)
+    source[filled] = np.arange(len(filled))
+    source = np.maximum.accumulate(source)
+    source[filled[-1] + 1 :] = -1
+    for i in np.flatnonzero(pauses(time_us)):
+        source[column[i] + 1 : column[i + 1]] = -1
+    return tuple(np.where(source >= 0, band[source], np.nan) for band in bands)  # type: ignore[return-value]
+
+
+def _printed(values: FloatArray) -> tuple[float | None, ...]:
+    """One digit after the point is what a figure can show; percentages and bytes alike."""
+    return tuple(None if math.isnan(v) else v for v in np.round(values, 1).tolist())

@@ -1,0 +1,203 @@
+"""The answer to "how well was the machine used, why, and what first": findings joined by cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobrules.job import Metric
+from jobrules.result import Finding, Severity, Status, Unanswered, Verdict
+from jobrules.words import between, count, duration, listed, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.job import Job
+    from jobrules.result import Course, RuleResult, TimeUse
+    from jobrules.rule import Rule
+
+#: A start-up that is told as a warning: the vendor's 20 minutes, or a fifth of the job, which is
+#: what the vendor's own text calls long.
+LONG_START_US = 20 * 60_000_000
+LONG_START_SHARE = 0.2
+#: Below this share of the GPU time an idle start or end is not worth a line.
+WORTH_TELLING_PERCENT = 5.0
+
+_ORDER = list(Severity)
+
+
+def judge(
+    job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course: Course, use: TimeUse | None
+) -> Verdict:
+    """Findings of all rules and of the job's course, worst first, and the rules that gave no answer."""
+    judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.judges]
+    found = [finding for _, result in judging for finding in result.findings]
+    never = _never_used(job, use)
+    if never and never[0].share == 1:
+        # No GPU worked at all: that it was also low is the same fact again.
+        low = [f for f in found if f.key in ("low-gpu-utilization", "batch-size")]
+        never = [replace(never[0], rules=tuple(rule for f in low for rule in f.rules))]
+        found = [f for f in found if f not in low]
+    findings = [
+        *never,
+        *_joined(found, use),
+        *_start_and_end(course, use, told={f.key for f in found}),
+        *_unmeasured(course, use),
+    ]
+    return Verdict(
+        use=use,
+        findings=tuple(sorted(findings, key=_rank)),
+        unanswered=tuple(
+            Unanswered(rule=rule.name, status=result.status, reason=result.reason)
+            for rule, result in judging
+            if result.status in (Status.NOT_EVALUATED, Status.ERROR)
+        ),
+        rules=len(judging),
+    )
+
+
+def _rank(finding: Finding) -> tuple[int, float, float]:
+    return _ORDER.index(finding.severity), -(finding.gpu_s or 0), -(finding.share or 0)
+
+
+def _joined(findings: list[Finding], use: TimeUse | None) -> list[Finding]:
+    """Low use that the small-batch rule explains is one finding; its amount is GPU time."""
+    by_key = {finding.key: finding for finding in findings}
+    low, small = by_key.get("low-gpu-utilization"), by_key.get("batch-size")
+    if low and small:
+        low = replace(
+            low,
+            evidence=f"{low.evidence} CPU and GPU memory were little used as well: {small.evidence}",
+            advice=small.advice,
+            rules=low.rules + small.rules,
+        )
+        findings = [f for f in findings if f is not small]
+    if low is None:
+        return findings
+    loss = _lost(use, ("idle", "partly"))
+    if loss:
+        low = replace(low, gpu_s=loss[0] * 3600, share=loss[1] / 100, share_of="of GPU time")
+    return [low if f.key == low.key else f for f in findings]
+
+
+def _lost(use: TimeUse | None, keys: Sequence[str]) -> tuple[float, float] | None:
+    """(GPU-hours, percent) of the named parts, as printed; none for a job without GPUs."""
+    if use is None or use.device != "GPU":
+        return None
+    parts = [p for p in use.parts if p.key in keys]
+    return round(sum(p.hours for p in parts), use.digits), round(sum(p.percent for p in parts), 1)
+
+
+def _never_used(job: Job, use: TimeUse | None) -> list[Finding]:
+    idle = [
+        f"{panel.node} {device}"
+        for panel in job.panels_of(Metric.GPU_USE)
+        for column, device in enumerate(panel.devices)
+        if not (panel.values[:, column] > 0).any()
+    ]
+    if not idle or use is None:
+        return []
+    part = len(idle) / use.count
+    return [
+        Finding(
+            key="gpu-never-used",
+            severity=Severity.CRITICAL,
+            title=f"{len(idle)} of {count(use.count, 'GPU')} never worked",
+            evidence=f"{listed(idle)}: no sample above 0\u00a0%.",
+            advice=(
+                "Check that the framework sees the GPU (driver, CUDA build, device placement) and that "
+                "as many processes run as there are GPUs; or take a machine without the idle ones."
+            ),
+            rules=(),
+            section="gpu-use",
+            share=part,
+            share_of="of GPUs",
+            gpu_s=part * use.hours * 3600,
+        )
+    ]
+
+
+def _start_and_end(course: Course, use: TimeUse | None, told: set[str]) -> list[Finding]:
+    findings = []
+    before, after = _lost(use, ["idle-before"]), _lost(use, ["idle-after"])
+    start_us, end_us = course.phases[0].start_us, course.phases[-1].end_us
+    first_us, last_us = course.first_work_us, course.last_work_us
+    if before and first_us and before[1] >= WORTH_TELLING_PERCENT and "max-initialization-time" not in told:
+        waited_us = first_us - start_us
+        long = waited_us > LONG_START_US or waited_us > LONG_START_SHARE * (end_us - start_us)
+        findings.append(
+            Finding(
+                key="late-first-work",
+                severity=Severity.WARNING if long else Severity.INFO,
+                title=f"No GPU worked in the first {duration(waited_us)}",
+                evidence=f"{between(start_us, first_us)}: no sample above 0\u00a0% of any GPU.",
+                advice="Stage or stream the data, use a smaller container image, cache compiled kernels.",
+                rules=(),
+                section="summary",
+                share=before[1] / 100,
+                share_of="of GPU time",
+                gpu_s=before[0] * 3600,
+                start_us=start_us,
+                end_us=first_us,
+            )
+        )
+    if after and last_us and after[1] >= WORTH_TELLING_PERCENT:
+        findings.append(
+            Finding(
+                key="idle-end",
+                severity=Severity.WARNING if after[1] >= 100 * LONG_START_SHARE else Severity.INFO,
+                title=f"No GPU worked in the last {duration(end_us - last_us)}",
+                evidence=f"{between(last_us, end_us)}: no sample above 0\u00a0% of any GPU.",
+                advice="Move uploads, evaluation on the CPU and clean-up to a machine without GPUs.",
+                rules=(),
+                section="summary",
+                share=after[1] / 100,
+                share_of="of GPU time",
+                gpu_s=after[0] * 3600,
+                start_us=last_us,
+                end_us=end_us,
+            )
+        )
+    return findings
+
+
+def _unmeasured(course: Course, use: TimeUse | None) -> list[Finding]:
+    if not course.gaps:
+        return []
+    longest = max(course.gaps, key=lambda gap: gap.end_us - gap.start_us)
+    nodes = sorted({gap.node for gap in course.gaps})
+    unknown = _lost(use, ["unmeasured"])
+    return [
+        Finding(
+            key="not-measured",
+            severity=Severity.INFO,
+            title=(
+                f"{duration(longest.end_us - longest.start_us)} were not measured"
+                if len(course.gaps) == 1
+                else f"Sampling paused {count(len(course.gaps), 'time')}, "
+                f"at most for {duration(longest.end_us - longest.start_us)}"
+            ),
+            evidence=f"{listed(nodes)}, {between(longest.start_us, longest.end_us)}.",
+            advice="Read the logs of sampler and machine for that time: a pause, a restart, a full disk.",
+            rules=(),
+            section="quality",
+            share=unknown[1] / 100 if unknown else None,
+            share_of="of GPU time" if unknown else "",
+            gpu_s=unknown[0] * 3600 if unknown else None,
+            start_us=longest.start_us,
+            end_us=longest.end_us,
+        )
+    ]
+
+
+def use_sentence(use: TimeUse | None) -> str:
+    """How much of the device time was used, in one sentence for terminal and ticket."""
+    if use is None:
+        return "Neither GPU nor CPU use was sampled over time, so no share can be given."
+    used, lost, unknown = use.of("used"), use.of("lost"), use.of("unknown")
+    word = "lost" if use.device == "GPU" else "free"
+    text = (
+        f"{percent(used[1])} of {use.device} time was used; "
+        f"{lost[0]:.{use.digits}f} of {use.hours:.{use.digits}f}\u00a0{use.device}-hours were {word}"
+    )
+    return f"{text}, {unknown[0]:.{use.digits}f} were not measured." if unknown[0] else f"{text}."

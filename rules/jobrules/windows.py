@@ -1,0 +1,72 @@
+"""The one-minute windows in which rules look at a job, and trailing quantiles at their ends.
+
+Windows are half open, ``[start, start + width)``, so that a sample on a boundary counts once; the
+first one begins at the full minute of the first sample, the last one holds the last record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WIDTH_US = 60 * SECOND_US
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """``count`` windows of ``width_us`` from ``start_us`` on."""
+
+    start_us: int
+    count: int
+    width_us: int = WIDTH_US
+
+    @classmethod
+    def of(cls, job: Job) -> Windows:
+        """The windows of a job; none for a job without any record."""
+        first, last = job.span_us
+        if not job.panels and not len(job.steps):
+            return cls(start_us=0, count=0)
+        start = first - first % WIDTH_US
+        return cls(start_us=start, count=(last - start) // WIDTH_US + 1)
+
+    @property
+    def starts_us(self) -> IntArray:
+        """(count,) start of each window."""
+        return self.start_us + self.width_us * np.arange(self.count, dtype=np.int64)
+
+    def seen(self, time_us: IntArray) -> IntArray:
+        """(count + 1,) how many of the ascending times lie before each window start, and in all."""
+        edges = self.start_us + self.width_us * np.arange(self.count + 1, dtype=np.int64)
+        return np.searchsorted(time_us, edges, side="left").astype(np.int64)
+
+
+def judged(seen: IntArray, at_least: int) -> IntArray:
+    """Windows in which a series is judged: it has a new sample there and more than ``at_least`` so far.
+
+    A window without a new sample says nothing that the one before did not say: time that was not
+    measured is not judged again.
+    """
+    return np.flatnonzero((seen[1:] > at_least) & (np.diff(seen) > 0))
+
+
+def trailing_quantiles(values: FloatArray, ends: IntArray, window: int, probs: Sequence[float]) -> FloatArray:
+    """(len(ends), len(probs)) quantiles of the ``window`` values before each end, of all if fewer.
+
+    Linear interpolation between order statistics; every end must be at least 1.
+    """
+    result = np.empty((len(ends), len(probs)))
+    full = ends >= window
+    if full.any():
+        # A view of every stretch of `window` values; only the rows at the ends are copied.
+        rows = np.lib.stride_tricks.sliding_window_view(values, window)[ends[full] - window]
+        result[full] = np.quantile(rows, probs, axis=1).T
+    for i in np.flatnonzero(~full):
+        result[i] = np.quantile(values[: ends[i]], probs)
+    return result

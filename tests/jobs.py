@@ -1,0 +1,78 @@
+"""Jobs built in a test instead of read from files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jobrules.job import SECOND_US, Job, Metric, Panel, Steps
+
+#: A full minute, so that windows begin with the first sample.
+START_US = 1_700_000_040 * SECOND_US
+
+Values = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
+
+
+def make_panel(
+    metric: Metric,
+    values: Values,
+    *,
+    node: str = "algo-1",
+    interval_s: float = 0.5,
+    start_us: int = START_US,
+    time_us: Sequence[int] | np.ndarray | None = None,
+    prefix: str = "gpu",
+) -> Panel:
+    """One row a tick; a flat list is one device."""
+    table = np.asarray(values, dtype=np.float64)
+    table = table[:, None] if table.ndim == 1 else table
+    ticks = np.arange(len(table), dtype=np.int64)
+    times = start_us + (ticks * interval_s * SECOND_US).astype(np.int64) if time_us is None else time_us
+    times = np.asarray(times, dtype=np.int64)
+    return Panel(
+        node=node,
+        metric=metric,
+        devices=tuple(f"{prefix}{i}" for i in range(table.shape[1])),
+        time_us=times,
+        snapshot=ticks,
+        values=table,
+        last_us=int(times[-1]),
+    )
+
+
+def make_steps(
+    spans_s: Sequence[tuple[float, float]], *, phase: str = "TRAIN", start_us: int = START_US
+) -> Steps:
+    """Steps of one worker from (start, end) in seconds after ``start_us``."""
+    starts, ends = zip(*spans_s, strict=True)
+    n = len(spans_s)
+    return Steps(
+        node=np.array(["algo-1"] * n),
+        worker=np.array(["33"] * n),
+        phase=np.array([phase] * n),
+        number=np.arange(n, dtype=np.int64),
+        start_us=start_us + np.round(np.array(starts) * SECOND_US).astype(np.int64),
+        end_us=start_us + np.round(np.array(ends) * SECOND_US).astype(np.int64),
+    )
+
+
+def make_job(
+    *,
+    gpu: Values | None = None,
+    cpu: Values | None = None,
+    memory: Values | None = None,
+    steps: Steps | None = None,
+    node: str = "algo-1",
+    interval_s: float = 0.5,
+    start_us: int = START_US,
+    extra: Sequence[Panel] = (),
+) -> Job:
+    """``make_job(gpu=[10, 20])`` is a job of two samples of one GPU."""
+    given = ((Metric.GPU_USE, gpu, "gpu"), (Metric.GPU_MEMORY, memory, "gpu"), (Metric.CPU_USE, cpu, "cpu"))
+    panels = [
+        make_panel(metric, values, node=node, interval_s=interval_s, start_us=start_us, prefix=prefix)
+        for metric, values, prefix in given
+        if values is not None
+    ]
+    return Job(name="job", panels=(*panels, *extra), steps=steps or Steps(), finished=True)

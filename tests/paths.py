@@ -1,0 +1,17 @@
+"""Where tests find what is not made by them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SAMPLES = sorted(path.parent for path in (ROOT / "sample_data").glob("*/system"))
+
+#: Files of real jobs; they are not part of the repository.
+CORPUS = Path(os.environ.get("JOBREPORT_CORPUS", ROOT.parent / "shared" / "corpus"))
+needs_corpus = pytest.mark.skipif(
+    not CORPUS.is_dir(), reason=f"no real job data at {CORPUS} (set JOBREPORT_CORPUS to a copy)"
+)

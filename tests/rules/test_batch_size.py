@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrules import BatchSize
+from jobrules.job import SECOND_US, Metric
+from jobrules.result import Status
+from tests.jobs import START_US, make_job, make_panel
+
+SMALL = BatchSize(window=4, patience=6)
+LEVELS = st.sampled_from([0.0, 69.0, 70.0, 100.0])
+
+
+def reference(
+    rows: list[tuple[float, float, float]], times_us: list[int], rule: BatchSize
+) -> tuple[int, int]:
+    """(judged, low) for one core, one GPU and its memory, by the definition."""
+    start = times_us[0] - times_us[0] % (60 * SECOND_US)
+    judged = low = 0
+    for k in range((times_us[-1] - start) // (60 * SECOND_US) + 1):
+        end = start + (k + 1) * 60 * SECOND_US
+        so_far = [row for row, t in zip(rows, times_us, strict=True) if t < end]
+        if not any(end - 60 * SECOND_US <= t < end for t in times_us):
+            continue
+        if len(so_far) <= max(rule.window, rule.patience):
+            continue
+        judged += 1
+        cpu, gpu, memory = (np.quantile(column[-rule.window :], 0.95) for column in zip(*so_far, strict=True))
+        limits = rule.cpu_threshold_p95, rule.gpu_threshold_p95, rule.gpu_memory_threshold_p95
+        low += cpu < limits[0] and gpu < limits[1] and memory < limits[2]
+    return judged, low
+
+
+@given(
+    st.lists(st.tuples(LEVELS, LEVELS, LEVELS, st.integers(1, 100)), min_size=2, max_size=60),
+    st.integers(1, 9),
+    st.integers(1, 12),
+)
+def test_counts_agree_with_the_definition(
+    samples: list[tuple[float, float, float, int]], window: int, patience: int
+) -> None:
+    rule = BatchSize(window=window, patience=patience)
+    rows = [(cpu, gpu, memory) for cpu, gpu, memory, _ in samples]
+    times = (START_US + np.cumsum([s[3] for s in samples]) * SECOND_US).tolist()
+    panels = [
+        make_panel(metric, [row[i] for row in rows], time_us=times)
+        for i, metric in enumerate((Metric.CPU_USE, Metric.GPU_USE, Metric.GPU_MEMORY))
+    ]
+
+    result = rule.check(make_job(extra=panels))
+
+    assert (result.evaluated, result.triggered) == reference(rows, times, rule)
+
+
+def test_one_busy_part_is_enough_to_pass() -> None:
+    for busy in ("cpu", "gpu", "memory"):
+        given_ = {"cpu": [20.0] * 20, "gpu": [20.0] * 20, "memory": [20.0] * 20} | {busy: [90.0] * 20}
+        result = SMALL.check(make_job(interval_s=30, **given_))  # type: ignore[arg-type]
+        assert result.status is Status.PASSED, busy
+
+
+def test_all_low_triggers_with_whiskers_of_each_own_series() -> None:
+    result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=[40.0] * 20, memory=[30.0, 20.0] * 10, interval_s=30))
+
+    assert result.status is Status.TRIGGERED
+    memory = result.details["algo-1"]["gpu0_memory"]
+    assert (memory["upper"], memory["lower"], memory["p50"]) == (30.0, 20.0, 25.0)
+
+
+def test_a_gpu_without_memory_samples_is_judged_by_the_rest() -> None:
+    result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=[40.0] * 20, interval_s=30))
+
+    assert result.status is Status.TRIGGERED
+    assert "gpu0_memory" not in result.details["algo-1"]
+
+
+def test_memory_of_another_node_does_not_count() -> None:
+    memory = make_panel(Metric.GPU_MEMORY, [95.0] * 20, node="algo-2", interval_s=30)
+
+    result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=[40.0] * 20, interval_s=30, extra=[memory]))
+
+    assert result.status is Status.TRIGGERED
+
+
+def test_nodes_without_both_kinds_of_samples_are_not_evaluated() -> None:
+    cpu = make_panel(Metric.CPU_USE, [20.0] * 20, node="algo-2", interval_s=30)
+
+    result = SMALL.check(make_job(gpu=[20.0] * 20, interval_s=30, extra=[cpu]))
+
+    assert (result.status, result.reason) == (
+        Status.NOT_EVALUATED,
+        "no node has both GPU and CPU samples",
+    )
+
+
+def test_last_timestamp_is_the_last_window_in_violation() -> None:
+    gpu = [20.0] * 12 + [95.0] * 8
+
+    result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=gpu, interval_s=30))
+
+    assert result.details["last_timestamp"] == START_US + 5 * 60 * SECOND_US

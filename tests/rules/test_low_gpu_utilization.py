@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrules import LowGPUUtilization
+from jobrules.job import SECOND_US, Metric
+from jobrules.result import Severity, Status
+from tests.jobs import START_US, make_job, make_panel
+
+SMALL = LowGPUUtilization(window=4, patience=6)
+
+
+def reference(values: list[float], times_us: list[int], rule: LowGPUUtilization) -> tuple[int, int, int]:
+    """(judged, low, fluctuating) by the definition, sample by sample."""
+    start = times_us[0] - times_us[0] % (60 * SECOND_US)
+    judged = low = fluctuating = 0
+    for k in range((times_us[-1] - start) // (60 * SECOND_US) + 1):
+        end = start + (k + 1) * 60 * SECOND_US
+        so_far = [v for v, t in zip(values, times_us, strict=True) if t < end]
+        new = [t for t in times_us if end - 60 * SECOND_US <= t < end]
+        if not new or len(so_far) <= rule.patience:
+            continue
+        judged += 1
+        last = so_far[-rule.window :]
+        q95, q5 = np.quantile(last, 0.95), np.quantile(last, 0.05)
+        if q95 < rule.threshold_p95:
+            low += 1
+        elif q5 < rule.threshold_p5:
+            fluctuating += 1
+    return judged, low, fluctuating
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 5.0, 10.0, 70.0, 100.0]), st.integers(1, 100)),
+        min_size=2,
+        max_size=60,
+    ),
+    st.integers(1, 9),
+    st.integers(1, 12),
+)
+def test_counts_agree_with_the_definition(
+    samples: list[tuple[float, int]], window: int, patience: int
+) -> None:
+    rule = LowGPUUtilization(window=window, patience=patience)
+    values = [value for value, _ in samples]
+    times = (START_US + np.cumsum([gap for _, gap in samples]) * SECOND_US).tolist()
+    panel = make_panel(Metric.GPU_USE, values, time_us=times)
+
+    result = rule.check(make_job(extra=[panel]))
+
+    judged, low, fluctuating = reference(values, times, rule)
+    assert (result.evaluated, result.violating) == (judged, low + fluctuating)
+    if low + fluctuating:
+        found = result.details["algo-1"]["gpu0"]
+        assert (found["low"], found["fluctuating"]) == (low, fluctuating)
+    assert result.status is (
+        Status.NOT_EVALUATED if not judged else Status.TRIGGERED if low + fluctuating else Status.PASSED
+    )
+
+
+def test_a_busy_gpu_passes() -> None:
+    result = SMALL.check(make_job(gpu=[95.0] * 20, interval_s=30))
+
+    assert (result.status, result.triggered, result.findings) == (Status.PASSED, 0, ())
+    assert result.evaluated == 7
+
+
+def test_p95_at_the_threshold_is_not_low_but_can_fluctuate() -> None:
+    steady = LowGPUUtilization(window=4, patience=6).check(make_job(gpu=[70.0] * 20, interval_s=30))
+    swinging = LowGPUUtilization(window=2, patience=6, threshold_p95=95).check(
+        make_job(gpu=[0.0, 100.0] * 10, interval_s=30)
+    )
+
+    assert steady.status is Status.PASSED
+    assert swinging.details["fluctuating"] == swinging.triggered == 7
+
+
+def test_patience_says_how_many_samples_were_missing() -> None:
+    result = LowGPUUtilization().check(make_job(gpu=[5.0] * 612))
+
+    assert result.status is Status.NOT_EVALUATED
+    assert result.reason == "only 612 of the 1\u202f001\u00a0samples that its patience asks for"
+    assert (result.triggered, result.datapoints) == (0, 612)
+
+
+def test_every_gpu_counts_its_own_windows() -> None:
+    one = SMALL.check(make_job(gpu=[[5.0, 95.0]] * 20, interval_s=30))
+    both = SMALL.check(make_job(gpu=[[5.0, 5.0]] * 20, interval_s=30))
+
+    assert (one.triggered, both.triggered) == (7, 14)
+    assert (one.evaluated, both.evaluated) == (14, 14)
+    assert one.datapoints_per_series == {"algo-1/gpu0": 20, "algo-1/gpu1": 20}
+    assert one.findings[0].evidence.startswith("algo-1 gpu0, ")
+    assert both.findings[0].evidence.startswith("All GPUs, ")
+
+
+def test_an_unused_gpu_is_marked() -> None:
+    result = SMALL.check(make_job(gpu=[[0.0, 5.0]] * 20, interval_s=30))
+
+    gpus = result.details["algo-1"]
+    assert (gpus["gpu0"]["unused"], gpus["gpu1"]["unused"]) == (True, False)
+
+
+def test_box_holds_the_history_at_the_last_trigger_and_the_whole_job_beside_it() -> None:
+    result = SMALL.check(make_job(gpu=[10.0] * 10 + [90.0] * 10, interval_s=30))
+
+    gpu = result.details["algo-1"]["gpu0"]
+    assert gpu["gpu_max"] == gpu["gpu_95"] == 10.0
+    assert gpu["window_end"] == START_US + 300 * SECOND_US
+    assert (gpu["job"]["gpu_max"], gpu["job"]["n"], gpu["job"]["p50"]) == (90.0, 20, 50.0)
+
+
+def test_a_time_without_samples_is_not_judged_again() -> None:
+    times = [START_US + t * SECOND_US for t in [*range(0, 300, 30), *range(3000, 3300, 30)]]
+    panel = make_panel(Metric.GPU_USE, [5.0] * 20, time_us=times)
+
+    result = SMALL.check(make_job(extra=[panel]))
+
+    assert result.evaluated == result.triggered == 2 + 5
+
+
+@pytest.mark.parametrize(
+    ("low_windows", "severity"), [(1, Severity.INFO), (3, Severity.WARNING), (20, Severity.CRITICAL)]
+)
+def test_severity_follows_the_share_of_windows(low_windows: int, severity: Severity) -> None:
+    rule = LowGPUUtilization(window=2, patience=2)
+    values = [95.0] * (60 - 2 * low_windows) + [5.0] * (2 * low_windows)
+
+    result = rule.check(make_job(gpu=values, interval_s=30))
+
+    assert result.violating == low_windows
+    assert result.findings[0].severity is severity

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrules import MaxInitializationTime
+from jobrules.job import SECOND_US
+from jobrules.result import Status
+from tests.jobs import START_US, make_job, make_steps
+
+
+def test_a_late_first_step_counts_the_scans_after_the_limit() -> None:
+    # Limit 2 min, first step after 8 min: the scans that begin 3 to 7 minutes in are late.
+    job = make_job(cpu=[1.0] * 20, interval_s=60, steps=make_steps([(480, 481), (482, 483)]))
+
+    result = MaxInitializationTime(threshold=2).check(job)
+
+    assert (result.status, result.triggered, result.violations) == (Status.TRIGGERED, 5, 5)
+    assert result.findings[0].title == "The first step came after 8\u00a0min"
+    assert (result.first_us, result.last_us) == (START_US, START_US + 480 * SECOND_US)
+
+
+@pytest.mark.parametrize(("first_s", "triggered"), [(120, 0), (180, 0), (181, 1), (240, 1), (241, 2)])
+def test_a_scan_is_late_if_it_begins_after_the_limit_and_before_the_step(
+    first_s: int, triggered: int
+) -> None:
+    job = make_job(cpu=[1.0] * 20, interval_s=60, steps=make_steps([(first_s, first_s + 1)]))
+
+    assert MaxInitializationTime(threshold=2).check(job).triggered == triggered
+
+
+def test_first_and_last_are_over_all_workers_whatever_the_order() -> None:
+    job = make_job(cpu=[1.0] * 20, interval_s=60, steps=make_steps([(50, 70), (10, 20), (60, 61)]))
+
+    step_num = MaxInitializationTime().check(job).details["step_num"]
+
+    expected = {"first": 10, "last": 60, "last_end": 70}
+    assert step_num == {name: START_US + s * SECOND_US for name, s in expected.items()}
+
+
+def test_one_step_has_no_last() -> None:
+    job = make_job(cpu=[1.0], steps=make_steps([(0, 1)]))
+
+    assert set(MaxInitializationTime().check(job).details["step_num"]) == {"first", "last_end"}
+
+
+def test_steps_alone_are_enough() -> None:
+    result = MaxInitializationTime().check(make_job(steps=make_steps([(0, 1), (2, 3)])))
+
+    assert result.status is Status.PASSED
+    assert "job_start" not in result.details

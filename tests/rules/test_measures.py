@@ -1,0 +1,250 @@
+"""Measures that several rules and the report share."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrules.boxplot import boxes, quartiles
+from jobrules.coverage import gaps, held, pauses
+from jobrules.job import SECOND_US, Metric, natural_sorted
+from jobrules.phases import course
+from jobrules.rounding import apportion, digits_for
+from jobrules.timelines import columns, reduce, time_lines
+from jobrules.usage import time_use, usage_rows, work_span_us
+from jobrules.windows import Windows, judged, trailing_quantiles
+from tests.jobs import START_US, make_job, make_panel, make_steps
+
+
+def us(*seconds: float) -> np.ndarray:
+    return np.array([START_US + round(s * SECOND_US) for s in seconds], dtype=np.int64)
+
+
+def test_windows_are_half_open_and_start_at_the_full_minute() -> None:
+    job = make_job(cpu=[1.0] * 3, interval_s=30, start_us=START_US + 30 * SECOND_US)
+
+    grid = Windows.of(job)
+
+    assert (grid.start_us, grid.count) == (START_US, 2)
+    # Samples at :30, 1:00 and 1:30: the one on the boundary belongs to the second window only.
+    assert grid.seen(us(30, 60, 90)).tolist() == [0, 1, 3]
+
+
+def test_a_job_without_records_has_no_windows() -> None:
+    assert Windows.of(make_job()).count == 0
+
+
+def test_a_window_without_new_samples_is_not_judged() -> None:
+    assert judged(np.array([0, 5, 5, 9]), 4).tolist() == [0, 2]
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=50), st.integers(1, 20), st.data())
+def test_trailing_quantiles_are_those_of_the_last_values(
+    values: list[int], window: int, data: st.DataObject
+) -> None:
+    ends = data.draw(st.lists(st.integers(1, len(values)), min_size=1, max_size=5))
+
+    found = trailing_quantiles(np.array(values, dtype=float), np.array(ends), window, (0.05, 0.95))
+
+    for end, (q5, q95) in zip(ends, found, strict=True):
+        last = values[max(0, end - window) : end]
+        assert q5 == pytest.approx(np.quantile(last, 0.05))
+        assert q95 == pytest.approx(np.quantile(last, 0.95))
+
+
+def test_whiskers_end_at_the_extremes() -> None:
+    block = quartiles(np.array([0.0, 10, 20, 30, 100]))
+
+    assert block == pytest.approx({"p25": 10, "p50": 20, "p75": 30, "p95": 86, "upper": 60, "lower": 0})
+
+
+def test_boxes_tell_the_training_loop_apart() -> None:
+    job = make_job(gpu=[0.0] * 10 + [95.0] * 10, interval_s=1, steps=make_steps([(10, 20)]))
+
+    whole, loop = boxes(job, Metric.GPU_USE)
+
+    assert (whole.basis, whole.n, whole.below_10, whole.above_90) == ("whole job", 20, 0.5, 0.5)
+    assert (loop.basis, loop.n, loop.min) == ("training loop", 10, 95.0)
+
+
+def test_a_pause_is_longer_than_a_minute_and_ten_intervals() -> None:
+    assert pauses(us(0, 0.5, 1, 61, 61.5)).tolist() == [False, False, False, False]
+    assert pauses(us(0, 0.5, 1, 61.1, 61.6)).tolist() == [False, False, True, False]
+    assert pauses(us(0, 30, 60, 120, 150)).tolist() == [False] * 4
+
+
+def test_slower_sampling_is_not_a_pause() -> None:
+    slow = us(*range(10), *range(10, 1000, 61))
+
+    assert not pauses(slow).any()
+
+
+@given(
+    st.lists(st.integers(1, 400_000_000), min_size=0, max_size=30),
+    st.integers(0, 200_000_000),
+    st.integers(0, 200_000_000),
+)
+def test_held_and_unmeasured_time_add_up_to_the_job(distances: list[int], lead: int, tail: int) -> None:
+    time_us = START_US + np.cumsum([0, *distances])
+
+    hold = held(time_us, int(time_us[0]) - lead, int(time_us[-1]) + tail)
+
+    total = lead + sum(distances) + tail
+    assert (hold.weight_us >= 0).all()
+    if len(distances) != 1:
+        assert hold.weight_us.sum() + hold.unmeasured_us == pytest.approx(total, abs=1)
+
+
+def test_time_use_counts_each_moment_once() -> None:
+    # 10 s idle, 10 s at 100 %, 10 s at 5 %, 10 s at 50 %, then idle; the last sample ends the job.
+    gpu = [0.0] * 10 + [100.0] * 10 + [5.0] * 10 + [50.0] * 10 + [0.0] * 11
+
+    use = time_use(make_job(gpu=gpu, interval_s=1))
+
+    assert use is not None
+    assert {p.key: p.percent for p in use.parts} == {
+        "used": 31.0,
+        "idle-before": 20.0,
+        "idle": 19.0,
+        "partly": 10.0,
+        "idle-after": 20.0,
+    }
+
+
+def test_a_gap_is_not_measured_and_not_lost() -> None:
+    times = [*range(60), *range(240, 301)]
+    panel = make_panel(Metric.GPU_USE, [100.0] * len(times), time_us=us(*times))
+
+    job = make_job(extra=[panel])
+    use = time_use(job)
+
+    assert use is not None
+    assert use.of("unknown")[1] == 60.0
+    assert use.of("used")[1] == 40.0
+    assert use.of("lost") == (0, 0)
+    (gap,) = gaps(job)
+    assert (gap.start_us - START_US, gap.end_us - START_US) == (59 * SECOND_US, 240 * SECOND_US)
+
+
+def test_a_node_that_vanished_leaves_a_gap_to_the_end() -> None:
+    short = make_panel(Metric.GPU_USE, [50.0] * 60, node="algo-2", interval_s=1)
+
+    job = make_job(gpu=[50.0] * 600, interval_s=1, extra=[short])
+
+    (gap,) = gaps(job)
+    assert (gap.node, gap.end_us) == ("algo-2", START_US + 599 * SECOND_US)
+    use = time_use(job)
+    assert use is not None
+    assert use.of("unknown")[1] == pytest.approx(100 * (599 - 60) / (2 * 599), abs=0.06)
+
+
+def test_without_a_gpu_the_cores_are_counted() -> None:
+    use = time_use(make_job(cpu=[[25.0, 75.0]] * 11, interval_s=360))
+
+    assert use is not None
+    assert (use.device, use.count, use.hours, use.of("used")) == ("CPU", 2, 2.0, (1.0, 50.0))
+
+
+def test_one_sample_covers_no_time() -> None:
+    assert time_use(make_job(gpu=[50.0])) is None
+    assert time_use(make_job()) is None
+
+
+def test_a_gpu_that_never_worked_has_no_first_work() -> None:
+    job = make_job(gpu=[0.0] * 10)
+
+    assert work_span_us(job) is None
+    assert course(job).basis == "none"
+
+
+def test_phases_by_steps_and_by_gpu_work() -> None:
+    gpu = [0.0] * 20 + [90.0] * 60 + [0.0] * 21
+    by_gpu = course(make_job(gpu=gpu, interval_s=1))
+    by_steps = course(make_job(gpu=gpu, interval_s=1, steps=make_steps([(25, 30), (30, 75)])))
+
+    assert [(p.key, p.percent) for p in by_gpu.phases] == [("before", 20.0), ("loop", 59.0), ("after", 21.0)]
+    assert [(p.key, p.percent) for p in by_steps.phases] == [
+        ("before", 25.0),
+        ("loop", 50.0),
+        ("after", 25.0),
+    ]
+    assert (by_gpu.basis, by_steps.basis) == ("gpu", "steps")
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=8), st.integers(0, 3))
+def test_apportioned_values_add_up_and_are_off_by_less_than_a_digit(values: list[float], digits: int) -> None:
+    rounded = apportion(values, 100.0, digits)
+
+    if sum(values) > 0:
+        assert round(sum(rounded), digits) == 100.0
+        for value, shown in zip(values, rounded, strict=True):
+            assert abs(shown - 100 * value / sum(values)) < 10**-digits * 1.0001
+    else:
+        assert not any(rounded)
+
+
+@pytest.mark.parametrize(
+    ("total", "digits"), [(25.6, 1), (2560, 1), (2.67, 2), (0.283, 3), (0, 1), (1e-9, 6)]
+)
+def test_digits_show_three_figures(total: float, digits: int) -> None:
+    assert digits_for(total) == digits
+
+
+def test_usage_rows_name_the_busiest_core() -> None:
+    rows = {row.label: row for row in usage_rows(make_job(gpu=[40.0] * 4, cpu=[[100.0, 0.0]] * 4))}
+
+    assert rows["CPU"].p50 == 50.0
+    assert rows["CPU, busiest core"].min == 100.0
+    assert rows["GPU"].n == 4
+
+
+def test_columns_are_at_most_six_hundred_and_have_a_nameable_width() -> None:
+    day = make_job(cpu=[1.0] * 2881, interval_s=30)
+
+    grid = columns(day)
+
+    assert (grid.width_us, grid.count) == (300 * SECOND_US, 289)
+
+
+def test_a_job_of_months_still_has_few_columns() -> None:
+    grid = columns(make_job(cpu=[1.0] * 100, interval_s=86400))
+
+    assert grid.count <= 600
+
+
+def test_every_peak_survives_the_reduction() -> None:
+    gpu = np.full((7200, 2), 50.0)
+    gpu[1234, 0], gpu[4321, 1] = 99.0, 1.0
+    job = make_job(gpu=gpu)
+
+    (line,) = time_lines(job, columns(job))
+
+    assert max(v for v in line.high if v is not None) == 99.0
+    assert min(v for v in line.low if v is not None) == 1.0
+    assert np.average([v for v in line.mean if v is not None]) == pytest.approx(50.0, abs=0.1)
+
+
+def test_a_gap_stays_blank_and_slow_sampling_is_held() -> None:
+    times = us(*range(60), 180, *range(181, 240), *range(240, 900, 60))
+    values = np.arange(len(times), dtype=float)
+    job = make_job(extra=[make_panel(Metric.GPU_USE, values.tolist(), time_us=times)])
+    grid = columns(job)
+
+    mean, low, high = reduce(grid, times, values, values, values)
+
+    at = (np.array([30, 120, 200, 400]) * SECOND_US // grid.width_us).tolist()
+    assert [math.isnan(mean[i]) for i in at] == [False, True, False, False]
+    assert (np.isnan(low) == np.isnan(high)).all()
+
+
+def test_natural_order_survives_names_of_any_kind() -> None:
+    names = ["gpu10", "gpu2", "", "9" * 5000, "gpu02", "β"]
+
+    ordered = natural_sorted(names)
+
+    assert ordered.index("gpu2") < ordered.index("gpu10")
+    assert ordered == natural_sorted(list(reversed(names)))

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from jobrules import OverallSystemUsage
+from jobrules.job import Metric
+from jobrules.result import Status
+from tests.jobs import make_job, make_panel, make_steps
+
+
+@given(hnp.arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 5)), elements=st.integers(0, 100)))
+def test_figures_are_of_the_mean_over_the_devices(values: np.ndarray) -> None:
+    result = OverallSystemUsage().check(make_job(gpu=values))
+
+    means = [sum(row) / len(row) for row in values.tolist()]
+    found = result.details["GPU"]["algo-1"]
+    for name, q in (("p99", 0.99), ("p95", 0.95), ("p90", 0.9), ("p50", 0.5), ("max", 1), ("min", 0)):
+        assert abs(found[name] - np.quantile(means, q)) <= 0.00501, name
+    assert found["n"] == len(means)
+
+
+def test_a_missing_core_sample_does_not_lower_the_mean() -> None:
+    result = OverallSystemUsage().check(make_job(cpu=[[50.0, 50.0], [50.0, np.nan], [np.nan, 50.0]]))
+
+    assert result.details["CPU"]["algo-1"]["min"] == 50.0
+
+
+def test_what_was_not_sampled_is_empty_and_not_zero() -> None:
+    result = OverallSystemUsage().check(make_job(cpu=[10.0, 20.0]))
+
+    assert result.details["GPU"] == {}
+    assert result.details["Network"] == {}
+    assert list(result.details)[:6] == ["Network", "GPU", "CPU", "CPU memory", "GPU memory", "I/O"]
+
+
+def test_network_is_receive_plus_transmit_of_the_same_snapshot() -> None:
+    receive = make_panel(Metric.NETWORK_RECEIVE, [100.0, 200.0, 300.0])
+    transmit = make_panel(Metric.NETWORK_TRANSMIT, [1.0, 2.0])
+
+    result = OverallSystemUsage().check(make_job(extra=[receive, transmit]))
+
+    assert result.details["Network"]["algo-1"]["max"] == 202.0
+    assert result.details["Network"]["algo-1"]["n"] == 2
+    assert result.details["Network receive"]["algo-1"]["max"] == 300.0
+
+
+def test_nodes_are_told_apart_and_the_longer_one_counts() -> None:
+    other = make_panel(Metric.CPU_USE, [90.0] * 5, node="algo-2")
+
+    result = OverallSystemUsage().check(make_job(cpu=[10.0] * 3, extra=[other]))
+
+    assert result.details["CPU"]["algo-1"]["max"] == 10.0
+    assert result.details["CPU"]["algo-2"]["max"] == 90.0
+    assert (result.datapoints, result.datapoints_per_series["algo-1/CPU"]) == (5, 3)
+
+
+def test_the_training_loop_has_figures_of_its_own() -> None:
+    job = make_job(gpu=[0.0] * 10 + [80.0] * 10, interval_s=1, steps=make_steps([(10, 20)]))
+
+    result = OverallSystemUsage().check(job)
+
+    assert result.details["GPU"]["algo-1"]["min"] == 0.0
+    assert result.details["TrainingLoop"]["GPU"]["algo-1"]["min"] == 80.0
+
+
+def test_steps_alone_give_no_figures() -> None:
+    assert OverallSystemUsage().check(make_job(steps=make_steps([(0, 1)]))).status is Status.NOT_EVALUATED

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import numpy as np
+
+from jobrules import RULES, BatchSize, LowGPUUtilization, MaxInitializationTime, OverallSystemUsage
+from jobrules.job import SECOND_US, Job, Metric
+from jobrules.phases import course
+from jobrules.result import Severity, Verdict
+from jobrules.rule import Rule, run_rules
+from jobrules.usage import time_use
+from jobrules.verdict import judge, use_sentence
+from tests.jobs import START_US, make_job, make_panel, make_steps
+
+QUICK: tuple[Rule, ...] = (
+    LowGPUUtilization(window=4, patience=6),
+    BatchSize(window=4, patience=6),
+    MaxInitializationTime(threshold=2),
+    OverallSystemUsage(),
+)
+
+
+def verdict_of(job: Job) -> Verdict:
+    return judge(job, QUICK, run_rules(QUICK, job, strict=True), course(job), time_use(job))
+
+
+def test_low_use_and_a_small_batch_are_one_finding() -> None:
+    verdict = verdict_of(make_job(cpu=[10.0] * 40, gpu=[20.0] * 40, memory=[20.0] * 40, interval_s=30))
+
+    (finding,) = verdict.findings
+    assert finding.rules == ("LowGPUUtilization", "BatchSize")
+    assert finding.severity is Severity.CRITICAL
+    assert (finding.share, finding.share_of) == (0.8, "of GPU time")
+    assert "batch size" in finding.advice
+
+
+def test_low_use_alone_keeps_its_own_advice() -> None:
+    (finding,) = verdict_of(make_job(cpu=[90.0] * 40, gpu=[20.0] * 40, interval_s=30)).findings
+
+    assert finding.rules == ("LowGPUUtilization",)
+    assert finding.advice == LowGPUUtilization.documentation().advice
+
+
+def test_a_job_whose_gpus_never_worked_is_told_once() -> None:
+    verdict = verdict_of(make_job(cpu=[10.0] * 40, gpu=[[0.0, 0.0]] * 40, interval_s=30))
+
+    (finding,) = verdict.findings
+    assert finding.title == "2 of 2\u00a0GPUs never worked"
+    assert set(finding.rules) == {"LowGPUUtilization", "BatchSize"}
+    assert finding.share == 1.0
+
+
+def test_one_unused_gpu_among_busy_ones_is_named() -> None:
+    gpu = np.column_stack([np.full(40, 95.0), np.zeros(40)])
+
+    titles = [f.title for f in verdict_of(make_job(gpu=gpu, interval_s=30)).findings]
+
+    assert "1 of 2\u00a0GPUs never worked" in titles
+
+
+def test_a_healthy_job_has_no_finding() -> None:
+    verdict = verdict_of(make_job(cpu=[50.0] * 40, gpu=[95.0] * 40, memory=[80.0] * 40, interval_s=30))
+
+    assert verdict.findings == ()
+    assert [u.rule for u in verdict.unanswered] == ["MaxInitializationTime"]
+    assert verdict.rules == 3
+
+
+def test_a_late_start_is_told_once_whether_steps_are_known_or_not() -> None:
+    gpu = [0.0] * 12 + [95.0] * 28
+    unknown = verdict_of(make_job(gpu=gpu, interval_s=30))
+    known = verdict_of(make_job(gpu=gpu, interval_s=30, steps=make_steps([(360, 1170)])))
+
+    assert [f.key for f in unknown.findings if f.section == "summary"] == ["late-first-work"]
+    assert [f.key for f in known.findings if f.section == "summary"] == ["max-initialization-time"]
+
+
+def test_findings_come_worst_first_and_largest_first() -> None:
+    # A gap makes an info, low use a critical, the start a warning.
+    times = [START_US + t * SECOND_US for t in [*range(0, 300, 5), *range(900, 1500, 5)]]
+    gpu = make_panel(Metric.GPU_USE, [0.0] * 60 + [20.0] * 120, time_us=times)
+
+    findings = verdict_of(make_job(extra=[gpu])).findings
+
+    order = list(Severity)
+    ranks = [order.index(f.severity) for f in findings]
+    assert ranks == sorted(ranks)
+    assert len(findings) == 3
+
+
+def test_the_sentence_adds_up() -> None:
+    use = time_use(make_job(gpu=[50.0] * 13, interval_s=300))
+
+    assert use_sentence(use) == "50.0\u00a0% of GPU time was used; 0.50 of 1.00\u00a0GPU-hours were lost."
+
+
+def test_nothing_sampled_gives_no_share() -> None:
+    assert use_sentence(time_use(make_job())).startswith("Neither GPU nor CPU")
+
+
+def test_every_rule_survives_an_empty_job_and_one_sample_and_is_documented() -> None:
+    for job in (make_job(), make_job(gpu=[1.0]), make_job(cpu=[1.0]), make_job(gpu=[np.nan, 1.0])):
+        run_rules([rule() for rule in RULES], job, strict=True)
+    for rule in RULES:
+        told = rule.documentation()
+        assert all((rule.title, told.checks, told.why, told.advice))
+        assert rule.__module__.rpartition(".")[2].replace("_", "") == rule.__name__.lower()
+
+
+def test_a_rule_that_raises_costs_only_itself() -> None:
+    class Broken(OverallSystemUsage):
+        def check(self, job: Job) -> object:  # type: ignore[override]
+            raise ZeroDivisionError("by hand")
+
+    broken, whole = run_rules([Broken(), OverallSystemUsage()], make_job(cpu=[1.0]))
+
+    assert (broken.status, broken.reason) == ("error", "ZeroDivisionError: by hand")
+    assert whole.status == "passed"

@@ -1,0 +1,69 @@
+"""The reference scenario D1: twenty minutes of one node, written as files, every number known."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from jobrules.job import SECOND_US, Steps
+
+BASE_S = 1_700_000_040
+TICKS = 2446
+
+
+def write_samples(root: Path) -> None:
+    """Minute files under ``root/system`` and the end marker."""
+    minutes: dict[int, list[str]] = defaultdict(list)
+    for i in range(TICKS):
+        r = 7.25 + 0.5 * i
+        m = int(r // 60)
+        gpu0 = 0.0 if r < 300 or int(r // 10) % 2 else 100.0
+        rows = [
+            ("cpu", "cpu0", "CPUUtilization", 20.0 if m % 2 else 95.0, 0.0),
+            ("cpu", "cpu1", "CPUUtilization", 30.0, 0.0),
+            ("cpu", "cpu0", "I/OWaitPercentage", 60.0 if 3 <= m < 6 else 0.0, 0.0),
+            ("cpu", "cpu1", "I/OWaitPercentage", 0.0, 0.0),
+            ("gpu", "gpu0", "GPUUtilization", gpu0, 0.002),
+            ("gpu", "gpu1", "GPUUtilization", 0.0 if r < 300 else 50.0, 0.002),
+            ("gpu", "gpu0", "GPUMemoryUtilization", 20.0 if r < 900 else 60.0, 0.002),
+            ("gpu", "gpu1", "GPUMemoryUtilization", 30.0, 0.002),
+            ("memory", "MemoryUsedPercent", "", 10.0, 0.003),
+            ("network", "ReceiveBytesPerSecond", "Algorithm", 100.0, 0.004),
+            ("network", "TransmitBytesPerSecond", "Algorithm", 50.0, 0.004),
+        ]
+        for kind, name, dimension, value, delay in rows:
+            time = BASE_S + r + delay
+            line = {
+                "Type": kind,
+                "Name": name,
+                "Dimension": dimension,
+                "Value": value,
+                "NodeId": "algo-1",
+                "Timestamp": round(time, 6),
+            }
+            minutes[int(time // 60) * 60].append(json.dumps(line))
+    folder = root / "system" / "incremental" / "2023111422"
+    folder.mkdir(parents=True)
+    for minute, lines in minutes.items():
+        (folder / f"{minute}.algo-1.json").write_text("\n".join(lines) + "\n")
+    (root / "system" / "training_job_end.ts").touch()
+
+
+def steps() -> Steps:
+    """1,500 training and 150 evaluation steps of one worker."""
+    train = [(300.1 + 0.5 * i, 0.45 if i % 100 == 50 else 0.3) for i in range(1500)]
+    evaluation = [(1060.1 + 0.4 * i, 0.2) for i in range(150)]
+    starts = np.array([start for start, _ in train + evaluation])
+    ends = starts + np.array([length for _, length in train + evaluation])
+    n = len(starts)
+    return Steps(
+        node=np.array(["algo-1"] * n),
+        worker=np.array(["33"] * n),
+        phase=np.array(["TRAIN"] * 1500 + ["EVAL"] * 150),
+        number=np.array([*range(1500), *range(150)], dtype=np.int64),
+        start_us=BASE_S * SECOND_US + np.round(starts * SECOND_US).astype(np.int64),
+        end_us=BASE_S * SECOND_US + np.round(ends * SECOND_US).astype(np.int64),
+    )
