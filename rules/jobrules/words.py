@@ -36,9 +36,9 @@ def number(n: int) -> str:
 
 def duration(us: float) -> str:
     """``3 h 12 min``, ``9 min 30 s``, ``0.5 s``: two units at most."""
-    seconds = us / SECOND_US
+    seconds = round(us / SECOND_US, 1)
     if seconds < 60:
-        return f"{seconds:.1f}{NBSP}s" if seconds != int(seconds) else f"{int(seconds)}{NBSP}s"
+        return f"{seconds:g}{NBSP}s"
     whole = round(seconds)
     units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     parts: list[tuple[int, str]] = []
@@ -78,11 +78,8 @@ def listed(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:-1]) + " and " + names[-1]
 
 
-def shown(name: str, most: int = 60) -> str:
-    """A name from data as plain text: control characters escaped, long ones cut in the middle."""
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name[: 2 * most])
-    if len(name) > most or len(text) > most:
-        end = name[-most // 3 :]
-        end = "".join(c if c.isprintable() else "?" for c in end)
-        return text[: most - len(end) - 1] + "…" + end
-    return text
+def shown(text: str, most: int = 80) -> str:
+    """Text from data, fit for a sentence: one line, control characters escaped, cut in the middle."""
+    if len(text) > most:
+        text = f"{text[: most * 2 // 3]}…{text[len(text) - most // 3 + 1 :]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

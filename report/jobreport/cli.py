@@ -1,0 +1,156 @@
+"""The command ``make-report``: a thin layer over ``pipeline.make_report``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from jobreport import __version__
+from jobreport.errors import JobReportError, UsageError
+
+_SEVERITIES = ("warning", "critical")
+_FORMATS = ("html", "ipynb", "json", "md")
+
+
+def _formats(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
+    chosen = tuple(part.strip() for part in value.split(",") if part.strip())
+    unknown = [part for part in chosen if part not in _FORMATS]
+    if unknown or not chosen:
+        raise click.BadParameter(f"{', '.join(unknown) or 'nothing'}; choose from {', '.join(_FORMATS)}.")
+    return chosen
+
+
+def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for part in value for name in part.split(",") if name.strip())
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 report written; 1 internal error, report written as far as possible; "
+    "2 wrong usage or nothing readable; 3 a finding that --fail-on asked for.",
+)
+@click.option(
+    "--job-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="What the training job left behind: a directory, or a .tar.gz or .zip of one.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where to write. [default: ./<name of the job directory>-report]",
+)
+@click.option(
+    "--config", type=click.Path(path_type=Path), metavar="FILE.toml", help="Thresholds and rule selection."
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="RULE.PARAMETER=VALUE",
+    help="One threshold; may be repeated and wins over --config.",
+)
+@click.option("--select", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Run only these rules.")
+@click.option(
+    "--ignore", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Run all rules but these."
+)
+@click.option(
+    "--formats",
+    default=",".join(_FORMATS),
+    callback=_formats,
+    show_default=True,
+    metavar="LIST",
+    help="Files to write; the JSON is always written.",
+)
+@click.option("--list-rules", is_flag=True, help="List the rules and exit.")
+@click.option(
+    "--explain", metavar="RULE", help="Say what a rule checks, why, what to do, its parameters; exit."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(_SEVERITIES),
+    help="Exit with 3 when a finding of this severity or above exists.",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first rule or reader that fails.")
+@click.option("--quiet", is_flag=True, help="Print nothing but the path of the report.")
+@click.option("--force", is_flag=True, help="Replace a report that is already there.")
+@click.version_option(__version__, message="jobreport %(version)s")
+def command(
+    job_dir: Path | None,
+    out: Path | None,
+    config: Path | None,
+    assignments: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    formats: tuple[str, ...],
+    list_rules: bool,
+    explain: str | None,
+    fail_on: str | None,
+    strict: bool,
+    quiet: bool,
+    force: bool,
+) -> int:
+    """Turn what a training job left behind into one HTML page that says where the machine time went.
+
+    Writes report.html, report.ipynb, report.json, rules/*.json and summary.md, and prints the path
+    of the page; the verdict and the progress go to standard error.
+    """
+    if list_rules or explain:
+        from jobreport import describe  # noqa: PLC0415 - numpy is not needed for --help
+
+        click.echo(describe.rule(explain) if explain else describe.rules())
+        return 0
+    if job_dir is None:
+        raise UsageError("Say which job to report: make-report --job-dir DIR. See make-report --help.")
+
+    from jobreport import pipeline, settings, summary  # noqa: PLC0415 - nor for --version
+
+    def tell(line: str) -> None:
+        if not quiet:
+            click.echo(f"{line} …", err=True)
+
+    outcome = pipeline.make_report(
+        job_dir,
+        out,
+        settings=settings.load(config, assignments, select, ignore),
+        formats=formats,
+        force=force,
+        strict=strict,
+        tell=tell,
+    )
+    if not quiet:
+        click.echo("\n".join(summary.terminal(outcome.report)), err=True)
+    click.echo(str(outcome.main_file))
+    if outcome.failure:
+        raise outcome.failure
+    worst = summary.worst_severity(outcome.report)
+    return 3 if fail_on and worst and summary.reaches(worst, fail_on) else 0
+
+
+def main() -> None:
+    """Run the command; errors become a sentence and an exit status, never a traceback."""
+    try:
+        status = command.main(standalone_mode=False)
+    except JobReportError as error:
+        click.echo(f"make-report: {error}", err=True)
+        status = error.exit_status
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except click.Abort:
+        click.echo("make-report: stopped.", err=True)
+        status = 130
+    except Exception as error:
+        if "--strict" in sys.argv:
+            raise
+        told = f"make-report: internal error, {type(error).__name__}: {error}"
+        click.echo(f"{told}\nThis is a defect of jobreport; --strict shows where.", err=True)
+        status = 1
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""``report.json``: everything the page shows, and nothing that a rule or a reader keeps to itself.
+
+This is the seam between computing and showing: notebook and page are made from this file alone.
+``docs/report.schema.json`` is its JSON Schema, made from these classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jobreport.errors import NothingReadableError
+from jobreport.quality import Quality
+from jobrules.result import (
+    Box,
+    Columns,
+    Course,
+    Measure,
+    RuleResult,
+    Status,
+    TimeLine,
+    UsageRow,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Raised when a field changes its meaning or goes away; additions keep it.
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """One machine of the job."""
+
+    name: str
+    #: Devices with at least one utilisation sample.
+    gpus: int
+    cores: int
+    #: Sampling interval in seconds (median distance of snapshots); none with fewer than two.
+    interval_s: float | None
+    first_us: int
+    last_us: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFacts:
+    """The head of the page."""
+
+    name: str
+    start_us: int
+    end_us: int
+    nodes: tuple[NodeFacts, ...]
+    #: Kinds of input that were found, in words: "system samples".
+    sources: tuple[str, ...]
+    #: Recorded training steps over all workers.
+    steps: int
+    #: Whether the job said that it ended; none where its source cannot say.
+    finished: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A rule's threshold with the value in force."""
+
+    name: str
+    value: float | int | str | None
+    #: "%", "samples", "min", "points" or empty.
+    unit: str
+    help: str
+    default: float | int | str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleCard:
+    """One rule: what it looks for and what it found."""
+
+    name: str
+    title: str
+    checks: str
+    why: str
+    advice: str
+    parameters: tuple[Parameter, ...]
+    #: False for the two summaries, which never trigger.
+    judges: bool
+    status: Status
+    reason: str
+    headline: str
+    measure: Measure | None
+    triggered: int
+    violations: int
+    datapoints: int
+    evaluated: int
+    violating: int
+    counted: str
+    severity: float
+    first_us: int | None
+    last_us: int | None
+    #: Anchor of the section with the evidence.
+    section: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything the page shows."""
+
+    schema_version: int
+    #: Version of jobreport that wrote the file.
+    version: str
+    #: The command that makes this report again, without paths of the machine that made it.
+    command: str
+    job: JobFacts
+    verdict: Verdict
+    course: Course
+    usage: tuple[UsageRow, ...]
+    columns: Columns
+    timelines: tuple[TimeLine, ...]
+    boxes: tuple[Box, ...]
+    rules: tuple[RuleCard, ...]
+    quality: Quality
+
+
+def to_json(report: Report) -> bytes:
+    """The file's bytes: the same for equal reports."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+
+
+def from_json(data: bytes) -> Report:
+    """Read what ``to_json`` wrote; ``msgspec.ValidationError`` says what does not fit."""
+    return msgspec.json.decode(data, type=Report)
+
+
+def load(path: Path) -> Report:
+    """Read a report file, with a sentence for what can go wrong."""
+    try:
+        return from_json(path.read_bytes())
+    except OSError as error:
+        raise NothingReadableError(f"Cannot read {path}: {error.strerror}.") from error
+    except msgspec.DecodeError as error:
+        raise NothingReadableError(
+            f"{path} is not a report of this version of jobreport (schema {SCHEMA_VERSION}): {error}"
+        ) from error
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of ``report.json``."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
+
+
+def vendor_json(card: RuleCard, result: RuleResult) -> bytes:
+    """``rules/<RuleName>.json``: the vendor's five keys, then ours."""
+    parameters = "\n".join(f"{p.name}:{_plain(p.value)}" for p in card.parameters)
+    document = {
+        "RuleTriggered": result.triggered,
+        "Violations": result.violations,
+        "Details": result.details,
+        "Datapoints": result.datapoints,
+        "RuleParameters": parameters,
+        "Status": result.status,
+        "Reason": result.reason,
+        "Severity": result.severity,
+        "Evaluated": result.evaluated,
+        "InViolation": result.violating,
+        "Counted": result.counted,
+        "DatapointsPerSeries": result.datapoints_per_series,
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def _plain(value: float | str | None) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

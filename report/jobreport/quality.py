@@ -1,0 +1,43 @@
+"""What was read, skipped and corrected on the way from files to tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """One thing that the reader left out or changed, counted."""
+
+    #: What happened to them: ``skipped`` (not read), ``dropped`` (read, not used) or ``corrected``.
+    action: str
+    #: How many of ``unit``.
+    count: int
+    #: ``lines``, ``samples`` or ``files``.
+    unit: str
+    #: Why, as the end of a sentence: "not a complete JSON object".
+    reason: str
+    #: The first place: a path relative to the job directory, with the line number where there is one.
+    example: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceQuality:
+    """One kind of input file."""
+
+    #: The kind, as the page names it: "system samples".
+    source: str
+    #: Files that gave at least one row.
+    files: int
+    #: Rows (samples, events) in use.
+    rows: int
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """What became of every file of the job directory."""
+
+    sources: tuple[SourceQuality, ...] = ()
+    #: Files that no reader recognised or that could not be opened.
+    remarks: tuple[Remark, ...] = ()

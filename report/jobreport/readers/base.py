@@ -1,0 +1,53 @@
+"""The contract between the reading of a directory and the readers of single formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from jobrules.job import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from jobreport.quality import SourceQuality
+    from jobrules.job import Panel
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class SourceFile:
+    """A file of the job directory."""
+
+    #: Path relative to the job directory, with ``/``; what messages and the report show.
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The tables that one reader made of its files."""
+
+    quality: SourceQuality
+    panels: tuple[Panel, ...] = ()
+    steps: Steps = field(default_factory=Steps)
+    #: Whether the files say that the job ended; none where they cannot say.
+    finished: bool | None = None
+
+
+class Reader(Protocol):
+    """One input format."""
+
+    #: The kind of file, as the page names it, in the plural.
+    source: str
+    #: What a user should look for in the directory, for the message when nothing is found.
+    looks_for: str
+
+    def claims(self, file: SourceFile) -> bool:
+        """Whether the file belongs to this reader, by its name and, where that leaves doubt, its first bytes."""
+
+    def read(self, files: Sequence[SourceFile]) -> Found:
+        """Read all claimed files.
+
+        A damaged file or line costs itself and a remark, never the rest.
+        """

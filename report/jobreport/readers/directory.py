@@ -1,0 +1,99 @@
+"""Finding the files of a job directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobreport.errors import NothingReadableError
+from jobreport.readers.base import SourceFile
+from jobrules.words import shown
+
+if TYPE_CHECKING:
+    from jobreport.readers.tally import Tally
+
+#: Folders that every job has; a job is not called so.
+_GENERIC = {"profiler-output", "system", ""}
+_END_MARKER = "training_job_end.ts"
+_END_MARKER_FOLDERS = {"system", "framework"}
+
+
+def job_name(directory: Path) -> str:
+    """Name of the directory, or of the first one above it that is not one every job has."""
+    root = directory.resolve()
+    names = (folder.name for folder in (root, *root.parents))
+    return next((_text(name) for name in names if name not in _GENERIC), "job")
+
+
+def listing(directory: Path, tally: Tally) -> tuple[SourceFile, ...]:
+    """All plain files below the directory, sorted by name.
+
+    Links are not followed: what they lead to inside is found at its own place, and what lies
+    outside is not part of the job.
+    """
+    try:
+        root = directory.resolve(strict=True)
+        with os.scandir(root):
+            pass
+    except (OSError, RuntimeError, ValueError) as error:
+        raise NothingReadableError(_no_directory(directory, error)) from error
+    files: list[SourceFile] = []
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    _sort_in(entry, root, folders, files, tally)
+        except OSError as error:
+            reason = f"folder cannot be opened: {error.strerror}"
+            tally.add("skipped", "files", reason, file=_relative(folder, root))
+    return tuple(sorted(files))
+
+
+def is_end_marker(file: SourceFile) -> bool:
+    """Whether the file says that the job has ended; it may be empty."""
+    *folders, name = file.name.split("/")
+    return name == _END_MARKER and (not folders[:-1] or folders[-1] in _END_MARKER_FOLDERS)
+
+
+def _sort_in(
+    entry: os.DirEntry[str], root: Path, folders: list[Path], files: list[SourceFile], tally: Tally
+) -> None:
+    path = Path(entry.path)
+    name = _relative(path, root)
+    if entry.is_symlink():
+        tally.add("skipped", "files", _link(path, root), file=name)
+    elif entry.is_dir():
+        folders.append(path)
+    elif entry.is_file():
+        files.append(SourceFile(name=name, path=path))
+    else:
+        tally.add("skipped", "files", "neither file nor folder", file=name)
+
+
+def _link(path: Path, root: Path) -> str:
+    try:
+        inside = path.resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):
+        return "link that leads nowhere"
+    return "link to another place in the directory, read there" if inside else "link out of the directory"
+
+
+def _no_directory(directory: Path, error: Exception) -> str:
+    name = shown(_text(str(directory)), 200)
+    if isinstance(error, FileNotFoundError):
+        return f"There is no directory {name}. Give the directory that the job left behind with --job-dir."
+    if isinstance(error, NotADirectoryError):
+        return f"{name} is a file. Give the directory that the job left behind with --job-dir."
+    return f"Cannot open the directory {name}: {getattr(error, 'strerror', None) or error}."
+
+
+def _relative(path: Path, root: Path) -> str:
+    return _text(path.relative_to(root).as_posix())
+
+
+def _text(name: str) -> str:
+    """A file name as text: bytes that are not UTF-8 are written as escapes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

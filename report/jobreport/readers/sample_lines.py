@@ -1,0 +1,175 @@
+"""Lines of JSON with one sample each, into arrays: all that this package asks of DuckDB.
+
+DuckDB decides what a line holds; where it gives up on a whole file, the file is repaired into a
+temporary copy and read again.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import tempfile
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import duckdb
+
+from jobreport.readers import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobreport.readers.base import SourceFile
+    from jobreport.readers.tally import Tally
+    from jobrules.job import FloatArray
+
+#: Stands for a value that is missing or no number; NaN cannot, because a file may hold that itself.
+ABSENT = -1.7976931348623157e308
+#: Lines that are longer are skipped where DuckDB does not take them; its own limit is 16 MiB or a little more.
+LONGEST_LINE = 16_000_000
+
+#: Files of one query: enough to keep all threads busy, few enough to bound memory.
+_BATCH_BYTES = 256 << 20
+_BATCH_FILES = 4096
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "temp_directory": "",
+}
+_QUERY = f"""
+    select file_index, NodeId, Type, Dimension, Name,
+           list(coalesce(Timestamp, 'nan')), list(coalesce(Value, {ABSENT!r}))
+    from read_json($files, format = 'newline_delimited', ignore_errors = true, hive_partitioning = false,
+                   columns = {{
+                       NodeId: 'VARCHAR', Type: 'VARCHAR', Dimension: 'VARCHAR', Name: 'VARCHAR',
+                       Timestamp: 'DOUBLE', Value: 'DOUBLE'}})
+    group by all
+"""  # noqa: S608 - made of constants
+
+
+class Rows(NamedTuple):
+    """All rows of one sensor in one file, in no particular order; a tuple, because there are many."""
+
+    #: Number of the file.
+    file: int
+    node: str | None
+    #: None in the rows that stand for lines that are no JSON object.
+    type: str | None
+    dimension: str | None
+    name: str | None
+    #: Seconds since the epoch; NaN where missing or no number.
+    seconds: FloatArray
+    #: NaN and infinity are what the file says; ``ABSENT`` where missing or no number.
+    values: FloatArray
+
+
+def scan(files: Sequence[SourceFile], tally: Tally) -> Iterator[list[Rows]]:
+    """Read the files, some at a time; rows come in the order of the files.
+
+    Every line but the blank ones is a row. A line that is no JSON object is one without a type.
+    """
+    with tempfile.TemporaryDirectory(prefix="jobreport-") as scratch, _connect() as connection:
+        source = _Source(connection, Path(scratch), files, tally)
+        for batch in _batches(files):
+            yield source.rows(batch)
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(":memory:", config=_SETTINGS)
+
+
+def _batches(files: Sequence[SourceFile]) -> Iterator[list[int]]:
+    batch: list[int] = []
+    total = 0
+    for number, file in enumerate(files):
+        try:
+            size = file.path.stat().st_size
+        except OSError:
+            size = 0
+        if batch and (total + size > _BATCH_BYTES or len(batch) == _BATCH_FILES):
+            yield batch
+            batch, total = [], 0
+        batch.append(number)
+        total += size
+    if batch:
+        yield batch
+
+
+class _Source:
+    """A DuckDB connection with the ways round what it refuses to read; files go by their numbers."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, scratch: Path, files: Sequence[SourceFile], tally: Tally
+    ) -> None:
+        self._connection = connection
+        self._scratch = scratch
+        self._files = files
+        self._tally = tally
+
+    def rows(self, batch: list[int]) -> list[Rows]:
+        """The rows of some files, in their order, repaired where needed."""
+        path = {number: self._files[number].path for number in batch}
+        repair = {number for number in batch if not _is_nameable(path[number])}
+        try:
+            rows = self._query([(number, path[number]) for number in batch if number not in repair])
+        except duckdb.Error:
+            # One unreadable file fails the query for all.
+            if len(batch) > 1:
+                return list(itertools.chain.from_iterable(self.rows([number]) for number in batch))
+            return self._repaired(batch[0])
+        # A line that is no JSON may come of a byte order mark or of compressed data that is cut short.
+        no_json = {row.file for row in rows if row.type is None}
+        repair |= {number for number in no_json if plain.is_wrapped(path[number])}
+        if repair:
+            rows = [row for row in rows if row.file not in repair]
+            rows += itertools.chain.from_iterable(self._repaired(number) for number in sorted(repair))
+        rows.sort(key=attrgetter("file"))
+        return rows
+
+    def _query(self, files: list[tuple[int, Path]]) -> list[Rows]:
+        if not files:
+            return []
+        names = [glob.escape(str(path)) for _, path in files]
+        table = self._connection.execute(_QUERY, {"files": names}).fetchnumpy()
+        columns: list[list[Any]] = [column.tolist() for column in table.values()]
+        numbers = [files[position][0] for position in columns[0]]
+        return list(map(Rows, numbers, *columns[1:]))
+
+    def _repaired(self, number: int) -> list[Rows]:
+        """Read a plain copy of what can be read of the file."""
+        name, path = self._files[number].name, self._files[number].path
+        # A name of its own, because DuckDB may keep in mind what it read under a name.
+        copy = self._scratch / f"{number}.json"
+        try:
+            with copy.open("wb") as target:
+                for i, line in enumerate(plain.lines(path, LONGEST_LINE), start=1):
+                    if line is None:
+                        self._tally.add("skipped", "lines", "too long for a sample", file=name, line=i)
+                    else:
+                        target.write(line + b"\n")
+        except plain.DamagedError:
+            reason = "compressed data is cut short or damaged; what comes before is in use"
+            self._tally.add("skipped", "files", reason, file=name)
+        except OSError as error:
+            self._tally.add("skipped", "files", f"cannot be read: {error.strerror}", file=name)
+            return []
+        try:
+            return self._query([(number, copy)])
+        except duckdb.Error:
+            self._tally.add("skipped", "files", "cannot be read as lines of JSON", file=name)
+            return []
+        finally:
+            copy.unlink()
+
+
+def _is_nameable(path: Path) -> bool:
+    """Whether DuckDB can be given the path: it wants UTF-8, and has no escape for a backslash."""
+    text = str(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return os.sep == "\\" or "\\" not in text

@@ -1,0 +1,253 @@
+"""System samples: what a profiling agent measured on each machine, one JSON object a line.
+
+``system/incremental/<hour>/<time>.<host>.json``, one file for each machine and minute. Files are
+known by their names wherever they lie, or by their first line; nothing else in the path counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobreport.quality import SourceQuality
+from jobreport.readers import plain
+from jobreport.readers.base import Found
+from jobreport.readers.faults import EARLIEST_S, LATEST_S, Faults, explain
+from jobreport.readers.sample_lines import ABSENT, scan
+from jobreport.readers.sensors import is_name, sensor
+from jobreport.readers.tally import Tally
+from jobreport.readers.timeline import Timeline
+from jobrules.job import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
+from jobrules.snapshots import Series, node_panels
+from jobrules.words import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.readers.base import SourceFile
+    from jobreport.readers.sample_lines import Rows
+    from jobreport.readers.timeline import Part
+
+_NAME = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
+#: Of another profiler, whose names can look like ours.
+_NOT_OURS = ".pt.trace.json"
+_SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
+_KEYS = {"Type", "Value", "Timestamp"}
+
+#: Machine of samples that name none, in a file that names none.
+_NAMELESS = "node"
+#: A machine has fewer cores; more columns are damage or malice.
+_MOST_DEVICES = 4096
+#: Unknown sensors that get a remark of their own.
+_NAMED_UNKNOWNS = 8
+
+
+class SystemSamples:
+    """Reads system samples.
+
+    Blank lines are neither samples nor faults and are not counted.
+    """
+
+    source = "system samples"
+    looks_for = "system samples (system/incremental/…/<time>.<host>.json, also as .gz)"
+
+    def claims(self, file: SourceFile) -> bool:
+        """By ``<time>.<host>.json``, or by a first line that is a sample."""
+        name = file.path.name
+        if not name.endswith(_SUFFIXES) or _NOT_OURS in name:
+            return False
+        return _NAME.fullmatch(name) is not None or _begins_with_sample(file)
+
+    def read(self, files: Sequence[SourceFile]) -> Found:
+        """Read all samples into panels; the order of files and of lines does not matter."""
+        reading = _Reading(sorted(files))
+        for rows in scan(reading.files, reading.tally):
+            reading.take(rows)
+        return reading.found()
+
+
+def _begins_with_sample(file: SourceFile) -> bool:
+    try:
+        text = next(plain.chunks(file.path)).lstrip()
+        sample = json.loads(text.partition(b"\n")[0])
+    except (OSError, ValueError, RecursionError, plain.DamagedError):
+        return False
+    return isinstance(sample, dict) and sample.keys() >= _KEYS
+
+
+def _host(file: SourceFile) -> str:
+    match = _NAME.fullmatch(file.path.name)
+    return match["host"] if match else _NAMELESS
+
+
+class _Reading:
+    """Samples on their way from rows to panels."""
+
+    def __init__(self, files: list[SourceFile]) -> None:
+        self.files = files
+        self.tally = Tally()
+        self._parts: defaultdict[str, defaultdict[tuple[Metric, str], list[Part]]]
+        self._parts = defaultdict(lambda: defaultdict(list))
+        self._faults: defaultdict[SourceFile, Faults] = defaultdict(Faults)
+        self._unknown: Counter[str] = Counter()
+        self._unknown_in: dict[str, str] = {}
+        #: Numbers of the files that have any row, and of those that gave a sample.
+        self._seen: set[int] = set()
+        self._used: set[int] = set()
+
+    def take(self, rows: list[Rows]) -> None:
+        """Take over the samples of some files, which come in their order."""
+        groups: defaultdict[tuple[str, str, str, str], list[Rows]] = defaultdict(list)
+        self._seen.update(row.file for row in rows)
+        for row in rows:
+            if row.type is None:
+                self._faults[self.files[row.file]].lines += len(row.values)
+            else:
+                key = (row.node or _host(self.files[row.file]), row.type, row.dimension or "", row.name or "")
+                groups[key].append(row)
+        clock = _Clock()
+        for (node, *names), group in sorted(groups.items(), key=lambda item: item[0]):
+            if not is_name(node):
+                self._drop("machine name is too long or cannot be printed", group)
+            elif (known := sensor(*names)) is None:
+                self._drop_unknown(" ".join(filter(None, names)), group)
+            else:
+                good, seconds, values = self._without_faults(group)
+                if good:
+                    self._used.update(row.file for row in good)
+                    self._note_first_outside(known[0], values, good)
+                    self._parts[node][known].append((clock.microseconds(seconds), values))
+
+    def found(self) -> Found:
+        """The panels of all samples taken, and what was left out."""
+        for number, file in enumerate(self.files):
+            if number not in self._seen and not self.tally.mentions(file.name):
+                self.tally.add("skipped", "files", "empty", file=file.name)
+        explain(self._faults, self.tally)
+        self._tell_unknown()
+        panels: list[Panel] = []
+        samples = 0
+        for node in natural_sorted(set(self._parts)):
+            series = self._series(self._parts.pop(node))
+            made = node_panels(node, series)
+            samples += sum(len(one.values) for one in series) - made.surplus
+            panels += made.panels
+            reason = "second value of a device in the same 20 ms; the first is in use"
+            self.tally.add("dropped", "samples", reason, count=made.surplus)
+        quality = SourceQuality(
+            source=SystemSamples.source, files=len(self._used), rows=samples, remarks=self.tally.remarks()
+        )
+        return Found(quality=quality, panels=tuple(panels), finished=False if panels else None)
+
+    def _series(self, parts: dict[tuple[Metric, str], list[Part]]) -> list[Series]:
+        series: list[Series] = []
+        devices: Counter[Metric] = Counter()
+        timeline = Timeline()
+        for metric, device in sorted(parts, key=lambda key: (key[0], natural_key(key[1]))):
+            time_us, values, repeated = timeline.merged(parts.pop((metric, device)))
+            self.tally.add("dropped", "samples", "exact repetition of another sample", count=repeated)
+            devices[metric] += 1
+            if devices[metric] > _MOST_DEVICES:
+                reason = f"more than {_MOST_DEVICES} devices of one machine"
+                self.tally.add("dropped", "samples", reason, count=len(values))
+                continue
+            lowest, highest = _bounds(metric)
+            if values.min() < lowest or values.max() > highest:
+                outside = int(np.count_nonzero((values < lowest) | (values > highest)))
+                self.tally.add("corrected", "samples", _outside(metric), count=outside)
+                values = np.clip(values, lowest, highest)
+            series.append(Series(metric=metric, device=device, time_us=time_us, values=values))
+        return series
+
+    def _without_faults(self, group: list[Rows]) -> tuple[list[Rows], FloatArray, FloatArray]:
+        """The group without what is no sample, which is counted; with all its seconds and values."""
+        seconds, values = _joined(group)
+        if _is_sound(seconds, values):
+            return group, seconds, values
+        good = []
+        for row in group:
+            absent = (row.values == ABSENT) | ~((row.seconds >= EARLIEST_S) & (row.seconds <= LATEST_S))
+            sound = ~absent & np.isfinite(row.values)
+            fault = self._faults[self.files[row.file]]
+            fault.lines += int(np.count_nonzero(absent))
+            fault.not_finite += int(np.count_nonzero(~absent & ~sound))
+            if sound.any():
+                good.append(row._replace(seconds=row.seconds[sound], values=row.values[sound]))
+        return good, *_joined(good)
+
+    def _note_first_outside(self, metric: Metric, values: FloatArray, group: list[Rows]) -> None:
+        """Remember the first file with a value to correct; how many there are is counted without repetitions."""
+        lowest, highest = _bounds(metric)
+        if values.min() < lowest or values.max() > highest:
+            first = next(row for row in group if row.values.min() < lowest or row.values.max() > highest)
+            self.tally.add(
+                "corrected", "samples", _outside(metric), count=0, file=self.files[first.file].name
+            )
+
+    def _drop(self, reason: str, group: list[Rows]) -> None:
+        good, *_ = self._without_faults(group)
+        for row in good:
+            name = self.files[row.file].name
+            self.tally.add("dropped", "samples", reason, count=len(row.values), file=name)
+
+    def _drop_unknown(self, sensor_name: str, group: list[Rows]) -> None:
+        label = shown(sensor_name)
+        good, *_ = self._without_faults(group)
+        for row in good:
+            self._unknown[label] += len(row.values)
+            name = self.files[row.file].name
+            self._unknown_in[label] = min(self._unknown_in.get(label, name), name)
+
+    def _tell_unknown(self) -> None:
+        ordered = sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))
+        for i, (label, count) in enumerate(ordered):
+            reason = f"unknown sensor {label}" if i < _NAMED_UNKNOWNS else "other unknown sensors"
+            self.tally.add("dropped", "samples", reason, count=count, file=self._unknown_in[label])
+
+
+class _Clock:
+    """Seconds to whole microseconds; remembers the last ones, which neighbouring sensors share."""
+
+    def __init__(self) -> None:
+        self._seconds: FloatArray = np.empty(0)
+        self._time_us: IntArray = np.empty(0, np.int64)
+
+    def microseconds(self, seconds: FloatArray) -> IntArray:
+        """Rounded, and the same array again for the same seconds."""
+        if not np.array_equal(seconds, self._seconds):
+            self._seconds = seconds
+            self._time_us = np.rint(seconds * SECOND_US).astype(np.int64)
+        return self._time_us
+
+
+def _joined(group: list[Rows]) -> tuple[FloatArray, FloatArray]:
+    """Seconds and values of all rows."""
+    if not group:
+        return np.empty(0), np.empty(0)
+    values = np.concatenate([row.values for row in group])
+    values += 0.0  # makes -0.0 the same as 0.0
+    return np.concatenate([row.seconds for row in group]), values
+
+
+def _is_sound(seconds: FloatArray, values: FloatArray) -> bool:
+    """Whether all are samples; NaN fails every comparison."""
+    return bool(
+        seconds.min() >= EARLIEST_S
+        and seconds.max() <= LATEST_S
+        and values.min() > ABSENT
+        and values.max() < np.inf
+    )
+
+
+def _bounds(metric: Metric) -> tuple[float, float]:
+    return 0.0, 100.0 if metric.unit == "%" else np.inf
+
+
+def _outside(metric: Metric) -> str:
+    if metric.unit == "%":
+        return "percentage outside 0 to 100, set to the nearer bound"
+    return "rate below 0, set to 0"

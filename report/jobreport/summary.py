@@ -1,0 +1,109 @@
+"""``summary.md``: verdict and findings for the text field of a ticket; and the same for a terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from jobrules.result import Severity, Status
+from jobrules.verdict import use_sentence
+from jobrules.words import between, count, duration, share, shown
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+    from jobrules.result import Finding
+
+#: Text fields of trackers hold at least this many characters.
+MOST_CHARACTERS = 10_000
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!])")
+
+
+def escape(text: str) -> str:
+    """Text as Markdown that shows it unchanged: no emphasis, link, image, tag or mention."""
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def markdown(report: Report) -> str:
+    """The verdict, then the findings, worst first, under 10,000 characters."""
+    job = report.job
+    blocks = [
+        f"# Training job report: {escape(shown(job.name))}",
+        f"**{escape(use_sentence(report.verdict.use))}**",
+        f"Ran {between(job.start_us, job.end_us)}, {duration(job.end_us - job.start_us)}, "
+        f"{_machines(report)}. Source: {', '.join(job.sources)}.",
+    ]
+    findings = report.verdict.findings
+    blocks.append("## Findings" if findings else "No finding.")
+    tail = [
+        _unanswered(report),
+        "Details: report.html. For information; check the advice against your own job.",
+    ]
+    room = MOST_CHARACTERS - sum(len(block) + 2 for block in [*blocks, *tail]) - 80
+    for number, finding in enumerate(findings):
+        block = _finding(finding)
+        room -= len(block) + 2
+        if room < 0:
+            blocks.append(f"{count(len(findings) - number, 'more finding')} in report.html.")
+            break
+        blocks.append(block)
+    return "\n\n".join([*blocks, *(t for t in tail if t)]) + "\n"
+
+
+def terminal(report: Report) -> list[str]:
+    """The verdict in at most four lines."""
+    lines = [use_sentence(report.verdict.use)]
+    findings = report.verdict.findings
+    if findings:
+        worst = findings[0]
+        lines += [f"{worst.severity.capitalize()}: {worst.title}.", f"Try: {worst.advice}"]
+    else:
+        lines.append("No finding.")
+    unanswered = _unanswered(report)
+    return [*lines, unanswered] if unanswered else lines
+
+
+def amount(finding: Finding) -> str:
+    """What a finding is about, as an amount: "1.7 GPU-hours, 6.5 % of GPU time"."""
+    hours = f"{finding.gpu_s / 3600:.3g}\u00a0GPU-hours" if finding.gpu_s is not None else ""
+    part = f"{share(finding.share)} {finding.share_of}" if finding.share is not None else ""
+    return ", ".join(text for text in (hours, part) if text)
+
+
+def _finding(finding: Finding) -> str:
+    told = f"- **{finding.severity.capitalize()}: {escape(finding.title)}.**"
+    rules = f" Rules: {', '.join(finding.rules)}." if finding.rules else ""
+    figure = f" {amount(finding)}." if amount(finding) else ""
+    return f"{told}{figure} {escape(finding.evidence)}{rules}\n  *Try:* {escape(finding.advice)}"
+
+
+def _unanswered(report: Report) -> str:
+    open_ = report.verdict.unanswered
+    if not open_:
+        return ""
+    told = ", ".join(
+        f"{u.rule} ({'error' if u.status is Status.ERROR else shown(u.reason, 120)})" for u in open_
+    )
+    return f"Not checked: {len(open_)} of {count(report.verdict.rules, 'rule')}: {told}."
+
+
+def _machines(report: Report) -> str:
+    nodes = report.job.nodes
+    gpus, cores = sum(n.gpus for n in nodes), sum(n.cores for n in nodes)
+    parts = [
+        count(len(nodes), "node"),
+        *([count(gpus, "GPU")] if gpus else []),
+        *([count(cores, "core")] if cores else []),
+    ]
+    return ", ".join(parts)
+
+
+def worst_severity(report: Report) -> Severity | None:
+    """The severity of the worst finding; none without findings."""
+    return report.verdict.findings[0].severity if report.verdict.findings else None
+
+
+def reaches(worst: Severity, limit: str) -> bool:
+    """Whether a severity is as bad as the named one, or worse."""
+    order = list(Severity)
+    return order.index(worst) <= order.index(Severity(limit))

@@ -1,0 +1,60 @@
+"""``report.json`` of each sample job, whole. Only the version is scrubbed; see README.md beside this file."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from pathlib import Path
+
+import pytest
+
+from jobreport import pipeline
+from tests.paths import SAMPLES
+
+GOLDEN = Path(__file__).parent
+
+
+def test_there_are_sample_jobs() -> None:
+    assert len(SAMPLES) >= 3
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_report_of_a_sample_job_is_the_golden_one(
+    sample: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    pipeline.make_report(sample, tmp_path / "out", formats=["json"])
+
+    report = json.loads((tmp_path / "out" / "report.json").read_bytes())
+    report["version"] = "scrubbed"
+    made = readable(report)
+    golden = GOLDEN / f"{sample.name}.json"
+    if request.config.getoption("--accept-golden"):
+        golden.write_text(made, "utf-8")
+    expected = golden.read_text("utf-8") if golden.exists() else ""
+    diff = list(
+        difflib.unified_diff(expected.splitlines(), made.splitlines(), "golden", "made now", lineterm="", n=1)
+    )
+    assert not diff, "\n".join([*diff[:60], f"{len(diff)} lines differ; accept them with: make golden"])
+
+
+def readable(value: object) -> str:
+    """JSON with one line a list of numbers, so that a diff shows which series changed."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    decoder = json.JSONDecoder()
+    lines: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] == "[":
+            inner, end = decoder.raw_decode(text, at)
+            if inner and all(isinstance(v, (int, float)) or v is None for v in inner):
+                lines.append(json.dumps(inner))
+                at = end
+                continue
+        if text[at] == '"':
+            _, end = decoder.raw_decode(text, at)
+            lines.append(text[at:end])
+            at = end
+            continue
+        lines.append(text[at])
+        at += 1
+    return "".join(lines) + "\n"

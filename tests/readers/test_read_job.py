@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jobreport.errors import NothingReadableError
+from jobreport.readers import READERS, read_job
+from jobreport.readers.tally import Tally
+from tests.readers.samples import FILE, read, remarks, sample, values, write
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("my-job", "my-job"),
+        ("my-job/profiler-output", "my-job"),
+        ("my-job/profiler-output/system", "my-job"),
+        ("my-job/system", "my-job"),
+        ("</script>".replace("/", ""), "<script>"),
+    ],
+)
+def test_a_job_is_called_like_its_directory_but_not_like_a_folder_every_job_has(
+    tmp_path: Path, place: str, name: str
+) -> None:
+    job, _ = read(tmp_path / place, {FILE: [sample()]})
+
+    assert job.name == name
+
+
+@pytest.mark.parametrize(
+    ("marker", "finished"),
+    [
+        ("system/training_job_end.ts", True),
+        ("framework/training_job_end.ts", True),
+        ("training_job_end.ts", True),
+        ("profiler-output/system/training_job_end.ts", True),
+        ("elsewhere/deep/training_job_end.ts", False),
+        ("system/training_job_end.ts.bak", False),
+    ],
+)
+def test_a_job_has_ended_when_a_marker_says_so(tmp_path: Path, marker: str, finished: bool) -> None:
+    job, quality = read(tmp_path, {FILE: [sample()], marker: ""})
+
+    assert job.finished is finished
+    assert len(quality.remarks) == (not finished)
+
+
+def test_files_that_nobody_reads_are_counted_with_the_first_one(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"z.txt": "", "b/notes\n.txt": "x", "a/model.pt": b"\0"}
+
+    _, quality = read(tmp_path, {FILE: sample(), **files})
+
+    (remark,) = quality.remarks
+    assert (remark.action, remark.count, remark.unit, remark.example) == ("skipped", 3, "files", "a/model.pt")
+
+
+def test_a_directory_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError, match=r"There is no directory .*nowhere"):
+        read_job(tmp_path / "nowhere")
+
+
+def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "job.txt").write_text("x")
+
+    with pytest.raises(NothingReadableError, match="is a file"):
+        read_job(tmp_path / "job.txt")
+
+
+def test_an_empty_directory_is_told_with_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError) as error:
+        read_job(tmp_path)
+
+    assert all(reader.looks_for in str(error.value) for reader in READERS)
+    assert "no files" in str(error.value)
+
+
+def test_a_directory_of_other_files_is_told_with_an_example(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError, match="found 2\u00a0files, for example notes.txt"):
+        read(tmp_path, {"notes.txt": "", "system/training_job_end.ts": ""})
+
+
+def test_the_directory_itself_may_be_a_link_and_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "real", {FILE: [sample(5)]})
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+
+    job, _ = read_job(Path("link"))
+
+    assert values(job) == [[5.0]]
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "job", tmp_path / "outside"
+    write(outside, {FILE: [sample(99)]})
+    write(inside, {FILE: [sample(5)]})
+    (inside / "1700000100.out.json").symlink_to(outside / FILE)
+    (inside / "out").symlink_to(outside)
+    (inside / "1700000100.broken.json").symlink_to("nothing")
+    (inside / "1700000100.self.json").symlink_to("1700000100.self.json")
+    (inside / "loop").symlink_to(".")
+    (inside / "1700000100.again.json").symlink_to(FILE)
+
+    job, quality = read_job(inside)
+
+    assert values(job) == [[5.0]]
+    assert {reason: (r.count, r.example) for reason, r in remarks(quality).items()} == {
+        "link out of the directory": (2, "1700000100.out.json"),
+        "link that leads nowhere": (2, "1700000100.broken.json"),
+        "link to another place in the directory, read there": (2, "1700000100.again.json"),
+    }
+
+
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    write(tmp_path, {FILE: [sample(5)]})
+    os.mkfifo(tmp_path / "1700000100.pipe.json")
+
+    job, quality = read_job(tmp_path)
+
+    assert values(job) == [[5.0]]
+    assert remarks(quality)["neither file nor folder"].example == "1700000100.pipe.json"
+
+
+def test_a_folder_that_cannot_be_opened_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {FILE: [sample(5)], "closed/x.txt": ""})
+    scandir = os.scandir
+
+    def refusing(path: Path | int) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+
+    job, quality = read_job(tmp_path)
+
+    assert values(job) == [[5.0]]
+    assert remarks(quality)["folder cannot be opened: Permission denied"].example == "closed"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_costs_itself(tmp_path: Path) -> None:
+    write(tmp_path, {FILE: [sample(5)], "1700000160.algo-1.json": [sample(6)]})
+    (tmp_path / "1700000160.algo-1.json").chmod(0)
+
+    job, quality = read_job(tmp_path)
+
+    assert values(job) == [[5.0]]
+    assert remarks(quality)["cannot be read: Permission denied"].count == 1
+
+
+def test_reading_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("job", "temp", "cwd"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
+    monkeypatch.chdir(tmp_path / "cwd")
+
+    read(tmp_path / "job", {FILE: b"\xef\xbb\xbf" + sample().encode() + b"\n?"})
+
+    assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == [Path(FILE).name]
+    assert not list((tmp_path / "temp").iterdir())
+
+
+def test_remarks_come_by_action_and_the_most_frequent_first() -> None:
+    tally = Tally()
+    tally.add("dropped", "samples", "b", count=5)
+    tally.add("skipped", "lines", "z", file="b", line=2)
+    tally.add("skipped", "lines", "z", file="a", line=30)
+    tally.add("skipped", "lines", "z", file="a", line=4)
+    tally.add("skipped", "lines", "a", count=2)
+    tally.add("corrected", "samples", "never", count=0, file="x")
+
+    found = [(r.action, r.reason, r.count, r.example) for r in tally.remarks()]
+
+    assert found == [("skipped", "z", 3, "a:4"), ("skipped", "a", 2, None), ("dropped", "b", 5, None)]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from jobreport import pipeline, summary
+from jobreport.document import Report
+from jobreport.quality import Quality, SourceQuality
+from jobrules import RULES
+from jobrules.job import Job
+from jobrules.result import Severity
+from jobrules.rule import run_rules
+from tests.jobs import make_job
+
+
+def report_of(job: Job) -> Report:
+    rules = [rule() for rule in RULES]
+    quality = Quality(sources=(SourceQuality(source="system samples", files=1, rows=1),))
+    return pipeline.build_report(job, quality, rules, run_rules(rules, job, strict=True), "make-report")
+
+
+LOW = make_job(cpu=[10.0] * 1500, gpu=[20.0] * 1500, memory=[20.0] * 1500)
+
+
+def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
+    text = summary.markdown(report_of(LOW))
+
+    assert "20.0" in text
+    assert "**Critical: GPU use was low" in text
+    assert "*Try:*" in text
+    assert "Not checked: 1 of 3\u00a0rules: MaxInitializationTime (no step events)." in text
+
+
+def test_names_from_data_stay_text() -> None:
+    hostile = replace(LOW, name="<script>alert(1)</script> [x](http://e.example) @all `a`\x1b[31m")
+
+    text = summary.markdown(report_of(hostile))
+    title = text.splitlines()[0]
+
+    assert "<script>" not in title.replace("\\<", "")
+    assert re.search(r"(?<!\\)[<>@`\[\]]", title) is None
+    assert "\x1b" not in text
+
+
+def test_the_summary_fits_a_text_field_whatever_the_number_of_findings() -> None:
+    report = report_of(LOW)
+    many = replace(report, verdict=replace(report.verdict, findings=report.verdict.findings * 200))
+
+    text = summary.markdown(many)
+
+    assert len(text) < summary.MOST_CHARACTERS
+    assert "more findings" in text
+
+
+def test_the_terminal_gets_at_most_four_lines() -> None:
+    assert len(summary.terminal(report_of(LOW))) <= 4
+    assert summary.terminal(report_of(make_job(gpu=[1.0])))[0].startswith("Neither")
+
+
+def test_severities_are_ordered() -> None:
+    assert summary.reaches(Severity.CRITICAL, "warning")
+    assert not summary.reaches(Severity.INFO, "warning")
+    assert summary.worst_severity(report_of(LOW)) is Severity.CRITICAL

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrules.job import Metric
+from jobrules.snapshots import Series, anchors, node_panels
+
+
+def walked(times: list[int], tolerance: int) -> list[int]:
+    found: list[int] = []
+    for t in times:
+        if not found or t - found[-1] > tolerance:
+            found.append(t)
+    return found
+
+
+def series(
+    times: list[int] | np.ndarray,
+    values: list[float],
+    *,
+    metric: Metric = Metric.GPU_USE,
+    device: str = "gpu0",
+) -> Series:
+    return Series(
+        metric=metric, device=device, time_us=np.array(times, np.int64), values=np.array(values, np.float64)
+    )
+
+
+@given(st.lists(st.integers(0, 300), max_size=60), st.integers(0, 50))
+def test_a_snapshot_begins_where_the_anchor_is_too_far_away(times: list[int], tolerance: int) -> None:
+    times.sort()
+
+    assert anchors(np.array(times, np.int64), tolerance).tolist() == walked(times, tolerance)
+
+
+def test_a_sample_exactly_at_the_tolerance_belongs_to_the_snapshot() -> None:
+    assert anchors(np.array([0, 20_000, 20_001, 40_001, 40_002])).tolist() == [0, 20_001, 40_002]
+
+
+def test_a_stream_without_gaps_takes_linear_time() -> None:
+    dense = np.arange(0, 15_000 * 400_000, 15_000)
+
+    start = time.process_time()
+    found = anchors(dense)
+
+    assert len(found) == 200_000
+    assert time.process_time() - start < 2
+
+
+def test_series_with_the_same_times_become_columns_in_natural_order() -> None:
+    made = node_panels("n", [series([0, 500_000], [i, i + 1], device=f"gpu{i}") for i in (10, 2)])
+
+    (panel,) = made.panels
+    assert panel.devices == ("gpu2", "gpu10")
+    assert panel.values.tolist() == [[2, 10], [3, 11]]
+    assert panel.time_us.tolist() == [0, 500_000]
+    assert panel.last_us == 500_000
+    assert made.surplus == 0
+
+
+def test_devices_read_in_turn_share_a_row_that_has_the_first_time() -> None:
+    made = node_panels(
+        "n", [series([0, 500_000], [1, 2]), series([4_000, 504_000, 900_000], [3, 4, 5], device="gpu1")]
+    )
+
+    (panel,) = made.panels
+    np.testing.assert_array_equal(panel.values, [[1, 3], [2, 4], [np.nan, 5]])
+    assert panel.time_us.tolist() == [0, 500_000, 900_000]
+    assert panel.last_us == 900_000
+
+
+def test_snapshots_are_numbered_over_all_metrics_of_the_node() -> None:
+    made = node_panels(
+        "n",
+        [
+            series([0, 1_000_000], [1, 2]),
+            series([5_000, 500_000, 1_005_000], [1, 2, 3], metric=Metric.CPU_USE, device="cpu0"),
+        ],
+    )
+
+    assert [(p.metric, p.snapshot.tolist()) for p in made.panels] == [
+        (Metric.GPU_USE, [0, 2]),
+        (Metric.CPU_USE, [0, 1, 2]),
+    ]
+
+
+def test_a_second_sample_in_a_snapshot_is_left_out_and_counted() -> None:
+    made = node_panels("n", [series([0, 0, 15_000, 30_000], [1, 2, 3, 4])])
+
+    assert made.panels[0].values.tolist() == [[1], [4]]
+    assert made.surplus == 2
+
+
+def test_other_sources_have_other_tolerances() -> None:
+    times = [0, 400_000, 1_000_000]
+
+    assert len(node_panels("n", [series(times, [1, 2, 3])], 500_000).panels[0].time_us) == 2
+
+
+def test_a_node_without_series_has_no_panels() -> None:
+    assert node_panels("n", []).panels == ()
+
+
+CLOCK = st.integers(0, 40).map(lambda i: i * 7_000)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from([Metric.GPU_USE, Metric.CPU_USE]), st.sampled_from(["d0", "d1", "d2"])),
+        st.lists(CLOCK, min_size=1, max_size=20),
+        min_size=1,
+    )
+)
+def test_panels_hold_what_a_plain_loop_finds(times: dict[tuple[Metric, str], list[int]]) -> None:
+    given_series = [
+        series(sorted(ts), [float(i) for i in range(len(ts))], metric=metric, device=device)
+        for (metric, device), ts in times.items()
+    ]
+    starts = walked(sorted({t for ts in times.values() for t in ts}), 20_000)
+    expected: dict[tuple[Metric, str], dict[int, float]] = {}
+    for one in given_series:
+        for t, value in zip(one.time_us.tolist(), one.values.tolist(), strict=True):
+            number = max(i for i, start in enumerate(starts) if start <= t)
+            expected.setdefault((one.metric, one.device), {}).setdefault(number, value)
+
+    made = node_panels("n", given_series)
+
+    found = {
+        (p.metric, device): {
+            n: v for n, v in zip(p.snapshot.tolist(), p.values[:, i].tolist(), strict=True) if not np.isnan(v)
+        }
+        for p in made.panels
+        for i, device in enumerate(p.devices)
+    }
+    assert found == expected
+    assert made.surplus == sum(map(len, times.values())) - sum(map(len, expected.values()))
+    for p in made.panels:
+        assert (np.diff(p.time_us) > 0).all()
+        assert (np.diff(p.snapshot) > 0).all()
+        assert not np.isnan(p.values).all(axis=1).any()
+        assert p.values.flags.c_contiguous
