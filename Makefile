@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOB ?= sample_data/healthy-8gpu
 
-.PHONY: demo test lint format docs golden samples clean
+.PHONY: demo test format docs golden samples bench clean
 
 demo: $(VENV)/installed
 	@$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB)) --force
@@ -28,6 +28,9 @@ golden: $(VENV)/installed-dev
 
 samples: $(VENV)/installed-dev
 	$(BIN)/python sample_data/generate.py --samples
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/wall_time.py
 
 clean:
 	rm -rf $(VENV) reports dist

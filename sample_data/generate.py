@@ -1,0 +1,185 @@
+"""Write the job directory that an imaginary training job would have left behind."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from generator.job import JobSpec
+from generator.scenarios import SCENARIOS
+from generator.writer import write_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["SAMPLES", "main"]
+
+INTERVALS_MS = (100, 200, 500, 1000, 5000, 60000)
+
+#: The committed sample directories and the options that make them.
+SAMPLES: dict[str, tuple[str, ...]] = {
+    "healthy-8gpu": ("--scenario=healthy", "--seed=11", "--start=2025-03-04T09:21:17.500Z", "--gzip"),
+    "fluctuating-1gpu": ("--scenario=fluctuating", "--seed=12", "--start=2025-03-05T13:48:42.180Z", "--gzip"),
+    "cpu-only": ("--scenario=cpu", "--seed=13", "--start=2025-03-06T20:05:33.310Z", "--gzip"),
+}
+DEFAULT_START = "2025-03-04T09:21:17.500Z"
+UNIT_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration_us(text: str) -> int:
+    """Read ``90``, ``90s``, ``30m`` or ``12h``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if match is None or float(match[1]) == 0.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; try 900, 30m or 12h")
+    return round(float(match[1]) * UNIT_S[match[2]] * 1e6)
+
+
+def start_us(text: str) -> int:
+    """Read a time of day in UTC as microseconds since the epoch."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; try {DEFAULT_START}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+
+
+def count(least: int) -> Callable[[str], int]:
+    """Return a reader for whole numbers that are not below ``least``."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return read
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Describe the options."""
+    scenarios = "\n".join(
+        f"  {name:12} {one.summary}\n"
+        f"  {'':12} ({one.gpus} GPUs, {one.cores} cores, {one.duration_s / 60:g} min)"
+        for name, one in SCENARIOS.items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="generate.py",
+        description="Write the job directory of an imaginary training job.",
+        epilog=f"scenarios, with the machine and duration they take unless told otherwise:\n{scenarios}\n\n"
+        "example:\n  python sample_data/generate.py --scenario healthy --duration 2h --out /tmp/job",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write the job; required, except with --samples"
+    )
+    parser.add_argument(
+        "--scenario",
+        choices=SCENARIOS,
+        default="healthy",
+        help="what the machine does (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--nodes", type=count(1), default=1, metavar="N", help="number of machines (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--gpus", type=count(0), metavar="N", help="GPUs of each node (default: the scenario's)"
+    )
+    parser.add_argument(
+        "--cores", type=count(1), metavar="N", help="cores of each node (default: the scenario's)"
+    )
+    parser.add_argument(
+        "--duration", type=duration_us, metavar="TIME", help="900, 30m or 12h (default: the scenario's)"
+    )
+    parser.add_argument(
+        "--interval",
+        type=int,
+        choices=INTERVALS_MS,
+        default=500,
+        help="milliseconds between samples (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=count(0),
+        default=1,
+        metavar="N",
+        help="another seed, another noise (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--start",
+        type=start_us,
+        default=DEFAULT_START,
+        metavar="TIME",
+        help="first sample, in UTC (default: %(default)s)",
+    )
+    parser.add_argument("--gzip", action="store_true", help="write minute files as .json.gz")
+    parser.add_argument(
+        "--samples",
+        action="store_true",
+        help="write the committed samples anew, into DIR or beside this program; takes no option but --out",
+    )
+    return parser
+
+
+def spec_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> JobSpec:
+    """Fill what the options leave open from the scenario."""
+    name, scenario = options.scenario, SCENARIOS[options.scenario]
+    gpus = scenario.gpus if options.gpus is None else options.gpus
+    if gpus and not scenario.gpus:
+        parser.error(f"scenario {name} has no GPU: leave --gpus out")
+    if not gpus and scenario.gpus:
+        parser.error(f"scenario {name} needs a GPU: leave --gpus out, or choose --scenario cpu")
+    return JobSpec(
+        scenario=scenario,
+        nodes=options.nodes,
+        gpus=gpus,
+        cores=options.cores or scenario.cores,
+        duration_us=options.duration or round(scenario.duration_s * 1e6),
+        interval_us=1000 * options.interval,
+        start_us=options.start,
+        seed=options.seed,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    parser = build_parser()
+    options = parser.parse_args(argv)
+    jobs: dict[Path, argparse.Namespace] = {}
+    if options.samples:
+        allowed = parser.parse_args(["--samples"])
+        allowed.out = options.out
+        if options != allowed:
+            parser.error("--samples takes no option but --out")
+        root = options.out or Path(__file__).parent
+        for name, arguments in SAMPLES.items():
+            jobs[root / name] = parser.parse_args(arguments)
+            shutil.rmtree(root / name / "system", ignore_errors=True)
+    elif options.out is None:
+        parser.error("say where to write the job: --out DIR")
+    else:
+        jobs[options.out] = options
+
+    for job_dir, job_options in jobs.items():
+        begin_s = time.perf_counter()
+        try:
+            written = write_job(spec_from(parser, job_options), job_dir, gzipped=job_options.gzip)
+        except OSError as error:
+            print(f"generate.py: {error}", file=sys.stderr)
+            return 1
+        seconds = time.perf_counter() - begin_s
+        print(
+            f"{job_dir}: {written.lines:,} lines in {written.files} files, {written.size_bytes / 1e6:.2f} MB,"
+            f" {seconds:.1f} s ({written.lines / seconds:,.0f} lines/s)"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
