@@ -32,8 +32,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     venv.create(folder / "env", with_pip=True)
     programs = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
-    pip = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run(*pip, "--constraint", ROOT / "constraints.txt", wheel, cwd=folder)
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(programs / "python", *pip, "--constraint", ROOT / "constraints.txt", wheel, cwd=folder)
     return programs
 
 

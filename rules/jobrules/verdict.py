@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobrules.job import Metric
 from jobrules.result import Finding, Severity, Status, Unanswered, Verdict
-from jobrules.words import between, count, duration, listed, percent
+from jobrules.words import between, count, duration, listed, percent, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,8 @@ def _joined(findings: list[Finding], use: TimeUse | None) -> list[Finding]:
     if low and small:
         low = replace(
             low,
-            evidence=f"{low.evidence} CPU and GPU memory were little used as well: {small.evidence}",
+            title=f"{low.title}, CPU and GPU memory little used too in {share(small.share or 0)}",
+            evidence=f"{low.evidence} CPU and GPU memory little used too: {small.evidence}",
             advice=small.advice,
             rules=low.rules + small.rules,
         )

@@ -77,7 +77,7 @@ def test_an_empty_directory_is_told_with_what_was_looked_for(tmp_path: Path) -> 
 
 
 def test_a_directory_of_other_files_is_told_with_an_example(tmp_path: Path) -> None:
-    with pytest.raises(NothingReadableError, match="found 2\u00a0files, for example notes.txt"):
+    with pytest.raises(NothingReadableError, match="found 2\u00a0files, for example notes\\.txt"):
         read(tmp_path, {"notes.txt": "", "system/training_job_end.ts": ""})
 
 

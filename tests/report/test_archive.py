@@ -40,10 +40,10 @@ def test_nothing_is_written_outside_and_links_are_not_followed(tmp_path: Path) -
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
 
-    with archive.unpacked(packed) as (folder, name):
+    with archive.unpacked(packed) as (folder, job_name):
         files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
-    assert (files, name) == (["good/1700000040.algo-1.json"], "job")
+    assert (files, job_name) == (["good/1700000040.algo-1.json"], "job")
     assert not (tmp_path / "escaped.json").exists()
 
 

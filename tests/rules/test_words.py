@@ -26,7 +26,11 @@ def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
 
 
 def test_counts_agree_in_number_and_group_thousands() -> None:
-    assert [count(n, "node") for n in (0, 1, 12345)] == ["0\u00a0nodes", "1\u00a0node", "12\u202f345\u00a0nodes"]
+    assert [count(n, "node") for n in (0, 1, 12345)] == [
+        "0\u00a0nodes",
+        "1\u00a0node",
+        "12\u202f345\u00a0nodes",
+    ]
 
 
 def test_ranges_name_the_day_only_where_it_changes() -> None:
