@@ -1,0 +1,197 @@
+"""The use of every GPU as a box."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from bokeh.models import (
+    ColumnDataSource,
+    FixedTicker,
+    Grid,
+    HoverTool,
+    LinearAxis,
+    NoOverlap,
+    PlainText,
+    Plot,
+    Quad,
+    Range1d,
+    Segment,
+)
+from bokeh.models.annotations.geometry import Span
+
+from jobreport.figures import theme
+from jobreport.formats import NBSP, number, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+    from bokeh.models.renderers.renderer import DataRenderer
+
+    from jobrules.result import Box
+
+WHOLE, LOOP = "whole job", "training loop"
+#: Fill and outline of a box by what it covers.
+_COLOURS = {WHOLE: ("line", "ink2"), LOOP: ("used2", "used")}
+#: More labels than this do not fit beside one another.
+_MOST_LABELS = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A place on the x axis for one device, with its boxes from left to right."""
+
+    node: str
+    device: str
+    boxes: tuple[Box, ...]
+
+
+def slots(boxes: Sequence[Box]) -> tuple[Slot, ...]:
+    """One slot a device in the order of the boxes, the whole job before the training loop."""
+    by_device: dict[tuple[str, str], list[Box]] = {}
+    for box in boxes:
+        by_device.setdefault((box.node, box.device), []).append(box)
+    return tuple(
+        Slot(node=node, device=device, boxes=tuple(sorted(found, key=lambda b: b.basis != WHOLE)))
+        for (node, device), found in by_device.items()
+    )
+
+
+def extent(slot: int, place: int, of: int, slots: int) -> tuple[float, float]:
+    """Left and right edge of one of the ``of`` boxes of a slot; slots are 1 wide, of few they are filled less."""
+    width = min(0.64 if of > 1 else 0.5, 0.12 * slots) / of
+    left = slot + 0.5 - width * of / 2 + width * place
+    margin = width / 10 if of > 1 else 0
+    return left + margin, left + width - margin
+
+
+def borders(places: Sequence[Slot]) -> tuple[int, ...]:
+    """Where the devices of one node end and those of the next begin."""
+    return tuple(i for i in range(1, len(places)) if places[i].node != places[i - 1].node)
+
+
+def box_plot(boxes: Sequence[Box]) -> Plot | None:
+    """Boxes from p25 to p75 with the median, whiskers and the p95; none without a box."""
+    places = slots(boxes)
+    if not places:
+        return None
+    colours = theme.light()
+    plot = Plot(
+        x_range=Range1d(start=0, end=len(places)),
+        y_range=Range1d(start=0, end=100),
+        sizing_mode="stretch_both",
+        toolbar_location=None,
+        outline_line_color=None,
+        background_fill_color=None,
+        border_fill_color=None,
+        min_border_left=theme.LEFT_PX,
+        min_border_right=theme.RIGHT_PX,
+        min_border_top=theme.TOP_PX,
+        min_border_bottom=theme.BOTTOM_PX + (18 if borders(places) else 0),
+    )
+    ticks = FixedTicker(ticks=[0, 25, 50, 75, 100])
+    plot.add_layout(Grid(dimension=1, ticker=ticks, grid_line_color=colours["grid"], level="underlay"))
+    drawn = [_draw(plot, places, basis) for basis in _COLOURS]
+    for border in borders(places):
+        plot.add_layout(Span(location=border, dimension="height", line_color=colours["line"]))
+    plot.add_layout(LinearAxis(**theme.axis_look(ticker=ticks)), "left")
+    plot.add_layout(_device_axis(places), "below")
+    plot.add_tools(_hover([renderer for renderer in drawn if renderer]))
+    return plot
+
+
+def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad] | None:
+    """The boxes of one basis; the renderer that answers to the pointer."""
+    chosen = [
+        (box, extent(i, j, len(slot.boxes), len(places)))
+        for i, slot in enumerate(places)
+        for j, box in enumerate(slot.boxes)
+        if box.basis == basis
+    ]
+    if not chosen:
+        return None
+    left, right = np.array([edges for _, edges in chosen], dtype=np.float32).T
+    quantities = ("lower", "p25", "p50", "p75", "p95", "upper", "mean")
+    columns = {q: np.array([getattr(box, q) for box, _ in chosen], dtype=np.float32) for q in quantities}
+    source = ColumnDataSource(
+        columns
+        | {
+            "left": left,
+            "right": right,
+            "middle": (left + right) / 2,
+            "mark_left": left + (right - left) / 4,
+            "mark_right": right - (right - left) / 4,
+            "name": [f"{shown(box.node, 40)} {shown(box.device, 24)}, {basis}" for box, _ in chosen],
+            "samples": [number(box.n, 0) for box, _ in chosen],
+        }
+    )
+    colours = theme.light()
+    fill, outline = (colours[token] for token in _COLOURS[basis])
+    whisker = Segment(x0="middle", x1="middle", y0="lower", y1="upper", line_color=outline)
+    body = Quad(left="left", right="right", bottom="p25", top="p75", fill_color=fill, line_color=outline)
+    median = Segment(x0="left", x1="right", y0="p50", y1="p50", line_color=colours["ink"], line_width=2.5)
+    mark = Segment(
+        x0="mark_left", x1="mark_right", y0="p95", y1="p95", line_color=colours["ink"], line_width=1.5
+    )
+    plot.add_glyph(source, whisker)
+    drawn = plot.add_glyph(source, body)
+    plot.add_glyph(source, median)
+    plot.add_glyph(source, mark)
+    return drawn
+
+
+def labels(places: Sequence[Slot]) -> dict[int, str]:
+    """Slot → label: the device, and in a job of several nodes the node's name under its middle device.
+
+    Where the devices are too many to name, only the nodes are named.
+    """
+    several = bool(borders(places))
+    middle = {}
+    edges = [0, *borders(places), len(places)]
+    for start, end in itertools.pairwise(edges):
+        middle[(start + end - 1) // 2] = shown(places[start].node, 16)
+    if len(places) <= _MOST_LABELS:
+        return {
+            i: shown(slot.device, 12) + ("\n" + middle[i] if several and i in middle else "")
+            for i, slot in enumerate(places)
+        }
+    if several:
+        return {i: "\n" + name for i, name in middle.items()}
+    step = -(-len(places) // _MOST_LABELS)
+    return {i: shown(places[i].device, 12) for i in range(0, len(places), step)}
+
+
+def _device_axis(places: Sequence[Slot]) -> LinearAxis:
+    named = labels(places)
+    axis = LinearAxis(
+        major_label_policy=NoOverlap(min_distance=2),
+        **theme.axis_look(ticker=FixedTicker(ticks=[i + 0.5 for i in named])),
+    )
+    # Plain text is never taken for a formula, as a string between $$ would be.
+    axis.major_label_overrides = {i + 0.5: PlainText(text=text) for i, text in named.items()}
+    axis.major_tick_line_color = None
+    return axis
+
+
+def _hover(renderers: list[DataRenderer]) -> HoverTool:
+    def value(name: str) -> str:
+        return f"@{name}{{0.0}}{NBSP}%"
+
+    return HoverTool(
+        renderers=renderers,
+        tooltips=theme.tooltip(
+            [
+                ("GPU", "@name"),
+                ("p95", value("p95")),
+                ("p75", value("p75")),
+                ("Median", value("p50")),
+                ("p25", value("p25")),
+                ("Whiskers", f"{value('lower')} to {value('upper')}"),
+                ("Mean", value("mean")),
+                ("Samples", "@samples"),
+            ]
+        ),
+    )

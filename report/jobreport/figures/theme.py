@@ -1,0 +1,99 @@
+"""Colours and type of the figures, read from the page's style sheet so that no colour is written twice.
+
+Bokeh draws on a canvas, which knows no custom properties: figures are made with the light colours.
+``tokens`` tells the script of the page which token each of them stands for; the script puts in the
+colours of the reader's scheme before it draws, and again when the scheme changes.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from jobreport import assets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: Tokens that figures use; their light colours differ from one another, or the script could not tell them apart.
+TOKENS = ("paper", "ink", "ink2", "line", "grid", "used", "used2", "used3", "void")
+
+FONT_SIZE = "12px"
+#: Room for the y axis on the left and for half a label on the right; the drawings in SVG have the same.
+LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 44, 12, 6, 24
+
+_TOKEN = re.compile(r"--([a-z0-9]+):(#[0-9a-f]{6})\b")
+
+
+@cache
+def light() -> Mapping[str, str]:
+    """Token → colour in the light scheme, also used in print and in notebooks."""
+    return dict(_TOKEN.findall(_blocks()[0]))
+
+
+@cache
+def dark() -> Mapping[str, str]:
+    """Token → colour in the dark scheme."""
+    return {**light(), **dict(_TOKEN.findall(_blocks()[1]))}
+
+
+@cache
+def font() -> str:
+    """The page's font stack."""
+    found = re.search(r"--text:([^;]+);", _blocks()[0])
+    return found.group(1) if found else "sans-serif"
+
+
+def sheet() -> str:
+    """The style sheet with the sizes and light colours."""
+    return _blocks()[0]
+
+
+def tokens() -> dict[str, str]:
+    """Light colour → name of the token it stands for, for the script of the page."""
+    return {light()[name]: f"--{name}" for name in TOKENS}
+
+
+def axis_look(**more: Any) -> dict[str, Any]:
+    """Properties that all axes share, and those of one."""
+    colours = light()
+    return {
+        "axis_line_color": colours["ink2"],
+        "major_tick_line_color": colours["ink2"],
+        "minor_tick_line_color": None,
+        "major_tick_in": 0,
+        "major_tick_out": 4,
+        "major_label_standoff": 3,
+        "major_label_text_color": colours["ink2"],
+        "major_label_text_font": font(),
+        "major_label_text_font_size": FONT_SIZE,
+        **more,
+    }
+
+
+def tooltip(rows: Iterable[tuple[str, str]]) -> str:
+    """The box beside the pointer: names, which are ours, and fields such as ``@mean{0.0}``.
+
+    Bokeh escapes the values of fields, so data never becomes markup. Custom properties reach into
+    the box from the page, so it follows the reader's scheme.
+    """
+    lines = "".join(
+        f'<span style="color:var(--ink2)">{escape(name)}</span><span style="text-align:right">{field}</span>'
+        for name, field in rows
+    )
+    return f'<div style="{_TOOLTIP}">{lines}</div>'
+
+
+_TOOLTIP = (
+    "display:grid;grid-template-columns:auto auto;gap:0 12px;margin:-5px;padding:4px 8px;"
+    "background:var(--paper,#fff);color:var(--ink,#000);font:12px/1.5 var(--text,sans-serif);"
+    "font-variant-numeric:tabular-nums"
+)
+
+
+def _blocks() -> tuple[str, str]:
+    sheet = assets.text("style/tokens.css")
+    bright, _, night = sheet.partition("@media screen and (prefers-color-scheme:dark)")
+    return bright, night

@@ -1,0 +1,98 @@
+"""Numbers, rates, times and names for print, on top of the words that rules use as well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from jobrules.words import NBSP, THIN, between, clock, count, duration, listed, percent, share, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "NBSP",
+    "THIN",
+    "Scale",
+    "between",
+    "clock",
+    "column_time",
+    "count",
+    "date_time",
+    "day",
+    "duration",
+    "listed",
+    "number",
+    "percent",
+    "plain_number",
+    "rate_scale",
+    "share",
+    "shown",
+    "span",
+    "spans_days",
+]
+
+_SECOND_US = 1_000_000
+_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
+
+
+def number(value: float, digits: int = 1) -> str:
+    """``12 345.6`` with thin spaces that do not break."""
+    return f"{value:,.{digits}f}".replace(",", THIN)
+
+
+def plain_number(value: float | str | None) -> str:
+    """A parameter's value: ``70``, ``0.5``, ``12 000``; ``none`` where it is not set."""
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return value
+    return f"{value:,.10g}".replace(",", THIN)
+
+
+def span(low: float, high: float) -> str:
+    """``lies between 34.0 and 41.0 %``, or ``lies at 34.0 %`` where both print alike."""
+    if f"{low:.1f}" == f"{high:.1f}":
+        return f"lies at {percent(low)}"
+    return f"lies between {low:.1f} and {percent(high)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """A unit that keeps numbers short: print ``value / factor`` and then ``unit``."""
+
+    factor: float
+    unit: str
+
+
+def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
+    """The unit for a row of values: bytes per second get a prefix for the largest, others stay."""
+    if unit != "B/s":
+        return Scale(factor=1.0, unit=unit)
+    largest = max(values, default=0.0)
+    return next((Scale(factor=f, unit=u) for f, u in _RATES if largest >= f), Scale(factor=1.0, unit=unit))
+
+
+def column_time(us: int, *, with_day: bool) -> str:
+    """``08:26:31``, or ``2026-11-14 08:26:31`` in a job of several days; for columns whose head says UTC."""
+    return f"{_utc(us):%Y-%m-%d %H:%M:%S}" if with_day else f"{_utc(us):%H:%M:%S}"
+
+
+def date_time(us: int) -> str:
+    """``2026-11-14 08:14:07 UTC``."""
+    return f"{_utc(us):%Y-%m-%d %H:%M:%S}{NBSP}UTC"
+
+
+def day(us: int) -> str:
+    """``2026-11-14``."""
+    return f"{_utc(us):%Y-%m-%d}"
+
+
+def spans_days(start_us: int, end_us: int) -> bool:
+    """Whether a time of day alone would not say when something was."""
+    return day(start_us) != day(end_us)
+
+
+def _utc(us: int) -> datetime:
+    return datetime.fromtimestamp(us // _SECOND_US, UTC)

@@ -1,0 +1,65 @@
+"""A piece of the page, made from a template; a notebook shows it, the exporter puts it in its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from jobreport import assets, formats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CODE = re.compile(r"(`{1,2})([^`]+)\1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fragment:
+    """HTML with a name; ``facts`` travel in the metadata of the notebook's output."""
+
+    name: str
+    html: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """What a notebook without HTML shows."""
+        return f"<section {self.name!r} of the report>"
+
+    def _repr_html_(self) -> tuple[str, dict[str, str]]:
+        return self.html, dict(self.facts)
+
+
+def render(template: str, **context: Any) -> str:
+    """Fill a template of ``templates/sections``; whatever comes from data is escaped."""
+    return _environment().get_template(f"sections/{template}.html.j2").render(context)
+
+
+def code(text: str) -> Markup:
+    """Escaped text in which what stands between backticks is code."""
+    return Markup(_CODE.sub(r"<code>\2</code>", str(escape(text))))  # noqa: S704 - escaped just before
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(assets.templates()),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    names = ("between", "clock", "count", "date_time", "day", "duration", "number", "percent", "shown")
+    environment.filters |= {name: getattr(formats, name) for name in names}
+    environment.filters |= {
+        "code": code,
+        "plain_number": formats.plain_number,
+        "column_time": formats.column_time,
+        "share": formats.share,
+    }
+    environment.globals |= {"nbsp": formats.NBSP}
+    return environment

@@ -1,0 +1,119 @@
+"""The use of every GPU: boxes, and a table of how its time was spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
+from jobreport.figures.embed import document_json
+from jobreport.figures.still import still_boxes
+from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.outline import figure_number, heading, table_number
+from jobrules.rounding import apportion
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+    from jobrules.result import Box
+
+#: A longer table is folded away.
+MOST_OPEN_ROWS = 32
+#: GPUs whose mean use differs by less are told as alike, in points.
+ALIKE_POINTS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A GPU as printed."""
+
+    node: str
+    device: str
+    basis: str
+    samples: str
+    values: tuple[str, ...]
+    #: Idle, partly used, busy; percent of its samples.
+    shares: tuple[float, ...]
+
+
+def gpu_use(report: Report) -> Fragment:
+    """Box plots per GPU and the table per device."""
+    figure = box_plot(report.boxes)
+    whole = [box for box in report.boxes if box.basis == WHOLE]
+    html = render(
+        "gpu_use",
+        heading=heading("gpu-use"),
+        caption=_caption(whole),
+        lead=_lead(whole),
+        has_loop=any(box.basis == LOOP for box in report.boxes),
+        drawing=still_boxes(report.boxes) if figure else None,
+        rows=[_row(box) for box in report.boxes],
+        nodes=len({box.node for box in report.boxes}),
+        folded=len(report.boxes) > MOST_OPEN_ROWS,
+        number=figure_number(report, "gpu-use") if figure else 0,
+        table=table_number(report, "gpu-use") if figure else 0,
+        figures=document_json("gpu-use", {"live-gpu-use": figure}) if figure else "",
+        cpu_only=bool(report.usage),
+    )
+    return Fragment(name="gpu-use", html=html)
+
+
+def _name(box: Box, boxes: list[Box]) -> str:
+    device = formats.shown(box.device, 24)
+    return device if len({b.node for b in boxes}) == 1 else f"{formats.shown(box.node, 40)} {device}"
+
+
+def _caption(boxes: list[Box]) -> str:
+    """Which GPU stands out, or that none does."""
+    if not boxes:
+        return ""
+    lowest, highest = min(boxes, key=lambda b: b.mean), max(boxes, key=lambda b: b.mean)
+    if highest.max <= 0:
+        return "No GPU did any work: every sample is 0."
+    half = f"the middle half of its samples {formats.span(lowest.p25, lowest.p75)}"
+    if len(boxes) == 1:
+        return f"The GPU's median use is {formats.percent(lowest.p50)}; {half}."
+    idle = [box for box in boxes if box.max <= 0]
+    if idle:
+        names = formats.listed([_name(box, boxes) for box in idle])
+        return f"{names} never worked; {_name(highest, boxes)} was used most, {formats.percent(highest.mean)} on average."
+    if highest.mean - lowest.mean < ALIKE_POINTS:
+        return f"The {len(boxes)}{formats.NBSP}GPUs are alike: their mean use {formats.span(lowest.mean, highest.mean)}."
+    return (
+        f"{_name(lowest, boxes)} is used least, {formats.percent(lowest.mean)} on average; "
+        f"{_name(highest, boxes)} most, {formats.percent(highest.mean)}."
+    )
+
+
+def _lead(boxes: list[Box]) -> str:
+    """What the widths of the boxes say together."""
+    if not boxes or max(box.max for box in boxes) <= 0:
+        return ""
+    swings = [box for box in boxes if box.p95 - box.p5 > 50]
+    if not swings:
+        return ""
+    which = (
+        "The GPU swings"
+        if len(boxes) == 1
+        else f"All {len(boxes)}{formats.NBSP}GPUs swing"
+        if len(swings) == len(boxes)
+        else f"{len(swings)} of {formats.count(len(boxes), 'GPU')} {'swings' if len(swings) == 1 else 'swing'}"
+    )
+    return (
+        f"{which} by more than 50 points between p5 and p95: "
+        "a GPU that works and waits in turn has the same mean as one with a steady half load."
+    )
+
+
+def _row(box: Box) -> Row:
+    middle = max(0.0, 1 - box.below_10 - box.above_90)
+    shares = apportion((box.below_10, middle, box.above_90), 100.0, 1)
+    values = (box.mean, box.p5, box.p25, box.p50, box.p75, box.p95, box.max)
+    return Row(
+        node=box.node,
+        device=box.device,
+        basis=box.basis,
+        samples=formats.number(box.n, 0),
+        values=tuple(formats.number(v) for v in values),
+        shares=shares,
+    )

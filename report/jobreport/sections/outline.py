@@ -1,0 +1,76 @@
+"""What the page holds, in order: sections keep their numbers, figures and tables are counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+
+#: Anchor and title of every numbered section, in the order of the page.
+SECTIONS = (
+    ("summary", "Training job summary"),
+    ("utilisation", "Resource utilisation"),
+    ("rules", "Rules"),
+    ("gpu-use", "GPU use"),
+    ("nodes", "Nodes"),
+    ("quality", "Method and data quality"),
+)
+#: Anchors that a link may lead to.
+ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heading:
+    """A section's place in the page."""
+
+    anchor: str
+    number: int
+    title: str
+
+
+def heading(anchor: str) -> Heading:
+    """The heading of a section, by its anchor."""
+    for number, (name, title) in enumerate(SECTIONS, start=1):
+        if name == anchor:
+            return Heading(anchor=anchor, number=number, title=title)
+    raise KeyError(anchor)
+
+
+def figure_number(report: Report, name: str) -> int:
+    """The number of a figure among those that this report has."""
+    return _figures(report).index(name) + 1
+
+
+def table_number(report: Report, name: str) -> int:
+    """The number of a table among those that this report has."""
+    return _tables(report).index(name) + 1
+
+
+def _figures(report: Report) -> list[str]:
+    drawn = {
+        "phases": report.job.end_us > report.job.start_us,
+        "gpu-use": bool(report.boxes),
+        "nodes": has_time_lines(report),
+    }
+    return [name for name, there in drawn.items() if there]
+
+
+def _tables(report: Report) -> list[str]:
+    shown = {
+        "utilisation": bool(report.usage),
+        "gpu-use": bool(report.boxes),
+        "sources": True,
+        "gaps": bool(report.course.gaps),
+        "parameters": any(card.parameters for card in report.rules),
+        "definitions": True,
+    }
+    return [name for name, there in shown.items() if there]
+
+
+def has_time_lines(report: Report) -> bool:
+    """Whether there is anything to draw over time: values, and a time that they cover."""
+    return report.job.end_us > report.job.start_us and any(
+        value is not None for line in report.timelines for value in line.mean
+    )

@@ -1,0 +1,102 @@
+"""Method and data quality: definitions, parameters, what was read and what was not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.outline import heading, table_number
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+    from jobreport.quality import Remark
+
+#: Gaps with a row of their own; a job that pauses all day does not make the page longer.
+MOST_GAPS = 50
+#: Remarks with a line of their own in a table.
+MOST_REMARKS = 50
+
+
+def quality(report: Report) -> Fragment:
+    """What was read, skipped and missing; what the words mean; how to make the report again."""
+    gaps = sorted(report.course.gaps, key=lambda gap: gap.start_us - gap.end_us)
+    html = render(
+        "quality",
+        heading=heading("quality"),
+        report=report,
+        remarks=_told,
+        most_remarks=MOST_REMARKS,
+        gaps=sorted(gaps[:MOST_GAPS], key=lambda gap: (gap.start_us, gap.node)),
+        gaps_left=max(0, len(gaps) - MOST_GAPS),
+        with_day=formats.spans_days(report.job.start_us, report.job.end_us),
+        parameters=[(card, card.parameters) for card in report.rules if card.parameters],
+        definitions=_definitions(report),
+        identifiers=_identifiers(report),
+        table=lambda name: table_number(report, name),
+    )
+    return Fragment(name="quality", html=html)
+
+
+def _told(remark: Remark) -> str:
+    """``12 lines skipped: not a complete JSON object (first: a/b.json:7)``."""
+    unit = remark.unit[:-1] if remark.count == 1 and remark.unit.endswith("s") else remark.unit
+    where = f" (first: {formats.shown(remark.example, 120)})" if remark.example else ""
+    return f"{formats.number(remark.count, 0)}{formats.NBSP}{unit} {remark.action}: {remark.reason}{where}"
+
+
+def _identifiers(report: Report) -> str:
+    nodes = len(report.job.nodes)
+    names = f"the job and of {formats.count(nodes, 'node')}" if nodes else "the job"
+    return (
+        f"The file holds the names of {names}, and the paths in this section, relative to the job directory; "
+        "no account, no path of the machine that made it, no key. Names may still tell more than they should."
+    )
+
+
+def _definitions(report: Report) -> list[tuple[str, str]]:
+    use, job = report.verdict.use, report.job
+    told = []
+    if use:
+        word = "GPUs" if use.device == "GPU" else "cores"
+        total = f"{formats.number(use.hours, use.digits)}{formats.NBSP}{use.device}-hours"
+        told += [
+            (
+                f"{use.device} time",
+                f"{formats.count(use.count, word[:-1], word)} × {formats.duration(job.end_us - job.start_us)} = {total}",
+            ),
+            (
+                "Used",
+                f"Utilisation of each {word[:-1]}, summed over its samples; a sample holds until the next one. "
+                + (
+                    "It says that a kernel was running, not how well it filled the GPU."
+                    if use.device == "GPU"
+                    else "The rest was free."
+                ),
+            ),
+        ]
+        if use.device == "GPU":
+            told.append(
+                (
+                    "Lost",
+                    "What is left of the measured time: before the first work of any GPU, after the last, idle "
+                    f"(a sample under 10{formats.NBSP}%) or partly used.",
+                )
+            )
+    told += [
+        (
+            "Not measured",
+            f"Time without samples for more than 60{formats.NBSP}s and more than ten sampling intervals. "
+            "It is part of no share of used or lost time.",
+        ),
+        ("Snapshot", "What the sampler of one node read at the same moment from all its GPUs and cores."),
+        (
+            "p95",
+            "95 % of the values lie at or below it; p50 is the median.".replace(" %", f"{formats.NBSP}%"),
+        ),
+        (
+            "Whiskers",
+            "The farthest samples, but at most 1.5 times the height of the box away from it.",
+        ),
+    ]
+    return told

@@ -1,0 +1,111 @@
+"""One card a rule, also the quiet ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.outline import ANCHORS, heading
+from jobreport.sections.verdict import SIGNS
+from jobrules.result import Severity, Status
+
+if TYPE_CHECKING:
+    from jobreport.document import Report, RuleCard
+    from jobrules.result import Measure
+
+_ORDER = [*Severity, Status.ERROR, Status.NOT_EVALUATED, Status.PASSED]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bullet:
+    """A value against its limits, in percent of the bar."""
+
+    width: float
+    limits: tuple[float, ...]
+    value: str
+    limit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A rule as printed."""
+
+    card: RuleCard
+    style: str
+    word: str
+    bullet: Bullet | None
+    link: str | None
+
+
+def rules(report: Report) -> Fragment:
+    """Cards by severity, then errors, then what was not evaluated, then what passed."""
+    judging = [card for card in report.rules if card.judges]
+    ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
+    html = render(
+        "rules",
+        heading=heading("rules"),
+        lead=_lead(report, judging),
+        cards=[_card(report, card) for card in ranked],
+        summaries=[card for card in report.rules if not card.judges],
+        signs=SIGNS,
+    )
+    return Fragment(name="rules", html=html)
+
+
+def _sign(report: Report, card: RuleCard) -> Severity | Status:
+    """A triggered rule is as severe as the worst finding that it belongs to."""
+    if card.status is not Status.TRIGGERED:
+        return card.status
+    found = [f.severity for f in report.verdict.findings if card.name in f.rules]
+    return min(found, key=list(Severity).index, default=Severity.WARNING)
+
+
+def _card(report: Report, card: RuleCard) -> Card:
+    sign = _sign(report, card)
+    style, word = SIGNS[sign]
+    answered = card.status in (Status.TRIGGERED, Status.PASSED)
+    section = card.section if card.section in ANCHORS - {"rules"} else None
+    return Card(
+        card=card,
+        style=style,
+        word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
+        bullet=_bullet(card.measure) if card.measure and answered else None,
+        link=section if answered else None,
+    )
+
+
+def _bullet(measure: Measure) -> Bullet:
+    def place(value: float) -> float:
+        return round(min(100.0, max(0.0, 100 * value / measure.scale)), 1) if measure.scale > 0 else 0.0
+
+    return Bullet(
+        width=place(measure.value),
+        limits=tuple(place(limit) for limit in measure.limits),
+        value=f"{formats.number(measure.value)}{formats.NBSP}{measure.unit}",
+        limit=measure.limit_text,
+    )
+
+
+def _lead(report: Report, judging: list[RuleCard]) -> str:
+    """How many rules said what, and the one that matters most."""
+    if not judging:
+        return "No rule was selected."
+    counts = {status: sum(card.status is status for card in judging) for status in Status}
+    total = formats.count(len(judging), "rule")
+    told = [f"{counts[Status.TRIGGERED] or 'None'} of {total} triggered"]
+    for status, word in (
+        (Status.PASSED, "passed"),
+        (Status.NOT_EVALUATED, "not evaluated"),
+        (Status.ERROR, "stopped with an error"),
+    ):
+        n = counts[status]
+        verb = "" if status is not Status.NOT_EVALUATED else "was " if n == 1 else "were "
+        if n:
+            told.append(f"{n} {verb}{word}")
+    text = ", ".join(told) + "."
+    joined = next((f for f in report.verdict.findings if len(f.rules) > 1), None)
+    if joined:
+        text += f" {formats.listed(joined.rules)} are told as one finding."
+    return text

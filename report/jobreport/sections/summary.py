@@ -1,0 +1,152 @@
+"""The job in time: its phases as a ring, a table and a strip with gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.figures.embed import document_json
+from jobreport.figures.pie import COLOURS, pie
+from jobreport.figures.scales import time_ticks
+from jobreport.figures.still import Stretch, still_ring, stretch
+from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.outline import figure_number, heading
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+
+#: Nodes whose gaps get a row of their own in the table.
+MOST_GAP_ROWS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapRow:
+    """All times without samples of a node."""
+
+    node: str
+    start_us: int
+    end_us: int
+    length_us: int
+    count: int
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """A node's gaps in the strip; lanes lie above one another."""
+
+    top: float
+    height: float
+    gaps: tuple[Stretch, ...]
+
+
+def summary(report: Report) -> Fragment:
+    """When the job ran, and in which phases."""
+    job, course = report.job, report.course
+    covers = job.end_us > job.start_us
+    axis = (job.start_us, job.end_us)
+    figure = pie(course.phases) if covers else None
+    html = render(
+        "summary",
+        heading=heading("summary"),
+        job=job,
+        course=course,
+        basis=_basis(report),
+        caption=_caption(report),
+        covers=covers,
+        number=figure_number(report, "phases") if covers else 0,
+        wedges=still_ring(course.phases) if covers else (),
+        fills=_FILLS,
+        places=[stretch(p.start_us, p.end_us, axis) for p in course.phases] if covers else (),
+        lanes=_lanes(report) if covers else (),
+        ticks=time_ticks(*axis) if covers else (),
+        first_work=stretch(course.first_work_us, course.first_work_us, axis).at
+        if covers and course.first_work_us is not None
+        else None,
+        gap_rows=_gap_rows(report),
+        with_day=formats.spans_days(*axis),
+        figures=document_json("summary", {"live-phases": figure}) if figure else "",
+    )
+    return Fragment(name="summary", html=html)
+
+
+#: Token of a phase's colour → class of the same colour in drawings.
+_FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token in COLOURS.items()}
+
+
+def _basis(report: Report) -> str:
+    """What the phases were told from."""
+    course, gpus = report.course, sum(node.gpus for node in report.job.nodes)
+    if course.basis == "steps":
+        return f"The phases are told from {formats.count(report.job.steps, 'recorded step')}."
+    if course.basis == "gpu":
+        return (
+            "No step was recorded, so the phases are told from the GPUs: "
+            f"the first and the last sample above 0{formats.NBSP}%."
+        )
+    if gpus:
+        return "No step was recorded and no GPU worked, so start and end cannot be told from training."
+    return "Neither steps nor GPUs were recorded, so start and end cannot be told from training."
+
+
+def _caption(report: Report) -> str:
+    """The finding in the phases, with its number."""
+    course = report.course
+    parts = []
+    by_key = {phase.key: phase for phase in course.phases}
+    loop, before = by_key.get("loop"), by_key.get("before")
+    if loop:
+        name = "The training loop" if course.basis == "steps" else "The time from first to last GPU work"
+        parts.append(f"{name} is {formats.percent(loop.percent)} of the job")
+        if before:
+            parts[0] += f"; {formats.duration(before.end_us - before.start_us)} passed before it"
+    else:
+        parts.append("The job is shown as one stretch")
+    gaps = course.gaps
+    if gaps:
+        longest = formats.duration(max(g.end_us - g.start_us for g in gaps))
+        nodes = len({g.node for g in gaps})
+        where = f" on {formats.count(nodes, 'node')}" if len(report.job.nodes) > 1 else ""
+        parts.append(
+            f"sampling stopped once{where}, for {longest}"
+            if len(gaps) == 1
+            else f"sampling stopped {formats.count(len(gaps), 'time')}{where}, for {longest} at most"
+        )
+    return "; ".join(parts) + "."
+
+
+def _lanes(report: Report) -> list[Lane]:
+    """One lane a node, in the order of the nodes, so that a gap of one node does not hide the others."""
+    axis = (report.job.start_us, report.job.end_us)
+    names = [node.name for node in report.job.nodes]
+    height = 100 / max(len(names), 1)
+    return [
+        Lane(
+            top=round(i * height, 2),
+            height=round(height, 2),
+            gaps=tuple(stretch(g.start_us, g.end_us, axis) for g in report.course.gaps if g.node == name),
+        )
+        for i, name in enumerate(names)
+        if any(g.node == name for g in report.course.gaps)
+    ]
+
+
+def _gap_rows(report: Report) -> list[GapRow]:
+    """The nodes with most time unmeasured first."""
+    whole = report.job.end_us - report.job.start_us
+    rows = []
+    for node in dict.fromkeys(gap.node for gap in report.course.gaps):
+        gaps = [gap for gap in report.course.gaps if gap.node == node]
+        length = sum(gap.end_us - gap.start_us for gap in gaps)
+        rows.append(
+            GapRow(
+                node=node,
+                start_us=gaps[0].start_us,
+                end_us=gaps[-1].end_us,
+                length_us=length,
+                count=len(gaps),
+                percent=round(100 * length / whole, 1) if whole else 0.0,
+            )
+        )
+    return sorted(rows, key=lambda row: -row.length_us)[:MOST_GAP_ROWS]

@@ -1,0 +1,149 @@
+"""How every metric of every node is distributed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.outline import heading, table_number
+
+if TYPE_CHECKING:
+    from jobreport.document import NodeFacts, Report
+    from jobrules.result import UsageRow
+
+#: From here on a device counts as well used, as in the rules' own default.
+BUSY_PERCENT = 70.0
+QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row as printed; the bar only where the scale is percent."""
+
+    label: str
+    unit: str
+    values: tuple[str, ...]
+    #: Minimum, median and p95 of percent metrics.
+    bar: tuple[float, float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The rows of a node under its name."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+def utilisation(report: Report) -> Fragment:
+    """A sentence for every kind of node, then the table."""
+    nodes = {node.name: node for node in report.job.nodes}
+    by_node: dict[str, list[UsageRow]] = {}
+    for row in report.usage:
+        by_node.setdefault(row.node, []).append(row)
+    groups = [
+        Group(title=_title(name, nodes.get(name)), rows=tuple(_row(row) for row in rows))
+        for name, rows in by_node.items()
+    ]
+    html = render(
+        "utilisation",
+        heading=heading("utilisation"),
+        sentences=_sentences(by_node),
+        groups=groups,
+        number=table_number(report, "utilisation") if groups else 0,
+        snapshots=_snapshots(report),
+    )
+    return Fragment(name="utilisation", html=html)
+
+
+def _title(name: str, node: NodeFacts | None) -> str:
+    parts = [formats.shown(name, 60)]
+    if node and node.gpus:
+        parts.append(formats.count(node.gpus, "GPU"))
+    if node and node.cores:
+        parts.append(formats.count(node.cores, "core"))
+    return ", ".join(parts)
+
+
+def _row(row: UsageRow) -> Row:
+    scale = formats.rate_scale((row.max,), row.unit)
+    return Row(
+        label=row.label,
+        unit=scale.unit,
+        values=tuple(formats.number(getattr(row, q) / scale.factor) for q in QUANTITIES),
+        bar=(round(row.min, 1), round(row.p50, 1), round(row.p95, 1)) if row.unit == "%" else None,
+    )
+
+
+def _snapshots(report: Report) -> str:
+    counts = sorted({row.n for row in report.usage})
+    if not counts:
+        return ""
+    if len(counts) == 1:
+        return formats.count(counts[0], "snapshot")
+    return f"{formats.number(counts[0], 0)} to {formats.count(counts[-1], 'snapshot')}"
+
+
+def _sentences(by_node: dict[str, list[UsageRow]]) -> list[str]:
+    """One sentence for all nodes that are told alike."""
+    kinds: dict[str, list[str]] = {}
+    for name, rows in by_node.items():
+        found = {row.label: row for row in rows}
+        kinds.setdefault(_kind(found.get("GPU"), found.get("CPU")), []).append(name)
+    return [_sentence(kind, names, by_node) for kind, names in kinds.items() if kind]
+
+
+def _kind(gpu: UsageRow | None, cpu: UsageRow | None) -> str:
+    if gpu is None:
+        return "" if cpu is None else "cpu-busy" if cpu.p95 >= BUSY_PERCENT else "cpu-free"
+    if gpu.max <= 0:
+        return "never"
+    if gpu.p95 < BUSY_PERCENT and cpu is not None:
+        return "gpu-waits" if cpu.p95 >= BUSY_PERCENT else "both-free"
+    return "gpu-busy" if gpu.p50 >= BUSY_PERCENT else "plain"
+
+
+def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -> str:
+    def span(label: str, quantity: str) -> str:
+        rows = [row for name in names for row in by_node[name] if row.label == label]
+        values = sorted(getattr(row, quantity) for row in rows)
+        if not values:
+            return "not measured"
+        if f"{values[0]:.1f}" == f"{values[-1]:.1f}":
+            return formats.percent(values[0])
+        return f"{values[0]:.1f} to {formats.percent(values[-1])}"
+
+    where = _where(names, len(by_node))
+    busiest = span("CPU, busiest core", "p50")
+    core = "" if busiest == "not measured" else f", the busiest core at a median of {busiest}"
+    told = {
+        "never": f"no GPU did any work; the CPU reached a p95 of {span('CPU', 'p95')}.",
+        "both-free": (
+            f"GPU and CPU were mostly free: their p95 lies at {span('GPU', 'p95')} and {span('CPU', 'p95')}. "
+            "A smaller machine may do."
+        ),
+        "gpu-waits": (
+            f"the GPUs were little used (p95 {span('GPU', 'p95')}) while the cores were busy "
+            f"(p95 {span('CPU', 'p95')}): the CPU side is the likely limit."
+        ),
+        "gpu-busy": f"the GPUs were well used: the median snapshot stands at {span('GPU', 'p50')}.",
+        "plain": f"the median snapshot stands at {span('GPU', 'p50')} for the GPUs"
+        + (
+            f" and {span('CPU', 'p50')} for the CPU{core}."
+            if span("CPU", "p50") != "not measured"
+            else "; the CPU was not sampled."
+        ),
+        "cpu-busy": f"the CPU was well used: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
+        "cpu-free": f"the CPU was mostly free: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
+    }[kind]
+    return f"{where}, {told}"
+
+
+def _where(names: list[str], nodes: int) -> str:
+    if nodes == 1:
+        return "On this node"
+    if len(names) == nodes:
+        return "On both nodes" if nodes == 2 else f"On all {nodes}{formats.NBSP}nodes"
+    return f"On {formats.listed([formats.shown(name, 40) for name in names])}"

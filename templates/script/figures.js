@@ -1,0 +1,126 @@
+"use strict";
+/* Draws the figures that stand in the page as inert JSON, in the colours of the reader's scheme.
+   Without this script the static drawings stay, and nothing else is missing. */
+(() => {
+  const TOKENS = /*TOKENS*/{};
+  const dark = window.matchMedia("(prefers-color-scheme:dark)");
+  const coarse = window.matchMedia("(pointer:coarse)");
+
+  /* Colour in use → colour wanted. */
+  const current = {};
+  function colours() {
+    const style = getComputedStyle(document.documentElement);
+    const swap = new Map();
+    for (const [light, token] of Object.entries(TOKENS)) {
+      const wanted = style.getPropertyValue(token).trim() || light;
+      swap.set(current[light] ?? light, wanted);
+      current[light] = wanted;
+    }
+    return swap;
+  }
+
+  const isColour = (key) => key === "color" || key.endsWith("_color");
+
+  function recolour(value, swap) {
+    if (Array.isArray(value)) {
+      value.forEach((item) => recolour(item, swap));
+    } else if (value !== null && typeof value === "object") {
+      for (const [key, item] of Object.entries(value)) {
+        if (isColour(key) && typeof item === "string") {
+          value[key] = swap.get(item) ?? item;
+        } else if (isColour(key) && item !== null && typeof item.value === "string") {
+          item.value = swap.get(item.value) ?? item.value;
+        } else {
+          recolour(item, swap);
+        }
+      }
+    }
+  }
+
+  function repaint(swap) {
+    for (const shown of Bokeh.documents) {
+      for (const model of shown.all_models) {
+        for (const property of model) {
+          const { attr } = property;
+          if (!isColour(attr)) continue;
+          const value = model[attr];
+          if (typeof value === "string" && swap.has(value)) {
+            model.setv({ [attr]: swap.get(value) });
+          } else if (value !== null && typeof value === "object" && swap.has(value.value)) {
+            model.setv({ [attr]: { ...value, value: swap.get(value.value) } });
+          }
+        }
+      }
+    }
+  }
+
+  const plots = (shown) => shown.roots().filter((root) => root.toolbar !== undefined);
+
+  function use(shown, kind) {
+    for (const plot of plots(shown)) {
+      for (const tool of plot.toolbar.tools) {
+        if (tool.type === "BoxZoomTool" || tool.type === "PanTool") tool.active = tool.type === kind;
+      }
+    }
+  }
+
+  function controls(section, shown) {
+    for (const hint of section.querySelectorAll(".hint")) {
+      hint.querySelector(".without")?.setAttribute("hidden", "");
+      const live = hint.querySelector(".with");
+      if (live === null) continue;
+      live.hidden = false;
+      const modes = [...live.querySelectorAll("button[data-use]")];
+      const choose = (kind) => {
+        use(shown, kind);
+        modes.forEach((mode) => mode.setAttribute("aria-pressed", String(mode.dataset.use === kind)));
+      };
+      modes.forEach((mode) => {
+        mode.addEventListener("click", () =>
+          choose(mode.getAttribute("aria-pressed") === "true" ? "" : mode.dataset.use));
+      });
+      live.querySelector("button[data-reset]")?.addEventListener("click", () => {
+        for (const plot of plots(shown)) plot.x_range.reset();
+      });
+      if (modes.length > 0) choose(coarse.matches ? "" : "BoxZoomTool");
+    }
+  }
+
+  /* Bokeh makes every canvas a stop of the tab key that nothing can be done at. */
+  function unstop(element) {
+    for (const inner of element.querySelectorAll("*")) {
+      if (inner.tabIndex >= 0) inner.tabIndex = -1;
+      if (inner.shadowRoot !== null) unstop(inner.shadowRoot);
+    }
+  }
+
+  async function draw(script) {
+    const { doc, roots } = JSON.parse(script.textContent);
+    const swap = new Map(Object.entries(current));
+    recolour(doc, swap);
+    const elements = Object.values(roots).map((id) => document.getElementById(id));
+    if (elements.some((element) => element === null)) return;
+    elements.forEach((element) => element.replaceChildren());
+    elements.forEach((element) => element.parentElement.classList.add("is-live"));
+    const [views] = await Bokeh.embed.embed_items(
+      { [script.id]: doc },
+      [{ docid: script.id, roots, root_ids: Object.keys(roots) }],
+    );
+    elements.forEach(unstop);
+    controls(script.closest("section"), [...views][0].model.document);
+  }
+
+  async function start() {
+    colours();
+    for (const script of document.querySelectorAll("script.jr-figures")) await draw(script);
+    dark.addEventListener("change", () => repaint(colours()));
+    document.documentElement.dataset.figures = "live";
+  }
+
+  if (typeof Bokeh !== "undefined") {
+    start().catch((error) => {
+      document.querySelectorAll(".is-live").forEach((frame) => frame.classList.remove("is-live"));
+      console.error("The figures stay static:", error);
+    });
+  }
+})();

@@ -1,0 +1,286 @@
+"""The page in a browser without a network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+LIVE = "html[data-figures=live]"
+RANGES = "() => Bokeh.documents.at(-1).roots().map((root) => [root.x_range.start, root.x_range.end])"
+#: For each figure: how many of the pixels of its canvases are not transparent, and how many colours they have.
+PIXELS = """() => {
+  const seen = {};
+  const count = (element, found) => {
+    for (const inner of element.querySelectorAll("*")) {
+      if (inner instanceof HTMLCanvasElement && inner.width > 0 && inner.height > 0) {
+        const { data } = inner.getContext("2d").getImageData(0, 0, inner.width, inner.height);
+        for (let i = 0; i < data.length; i += 4) {
+          if (data[i + 3] === 255) found.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+        }
+      }
+      if (inner.shadowRoot !== null) count(inner.shadowRoot, found);
+    }
+    return found;
+  };
+  for (const element of document.querySelectorAll(".live")) seen[element.id] = [...count(element, new Set())];
+  return seen;
+}"""
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        yield started
+        started.close()
+
+
+class Visit:
+    """A page that was opened from a file, and whatever it did meanwhile."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        options = {"viewport": {"width": 1280, "height": 900}, "timezone_id": "America/New_York"} | options
+        self.context = browser.new_context(**options)
+        self.context.set_offline(True)
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._listen)
+        self.page.goto(path.as_uri())
+
+    def _listen(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def live(self) -> Visit:
+        self.page.wait_for_selector(LIVE, state="attached", timeout=20_000)
+        return self
+
+
+@pytest.fixture(scope="module")
+def gpu_file(gpu_page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("browser") / "report.html"
+    path.write_text(gpu_page, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def hostile_file(hostile_page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("browser") / "report.html"
+    path.write_text(hostile_page, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Any, gpu_file: Path) -> Iterator[Visit]:
+    """A reader with a wide light screen; tests leave the page as they found it."""
+    opened = Visit(browser, gpu_file).live()
+    yield opened
+    opened.context.close()
+
+
+def colour(text: str) -> int:
+    return int(text.removeprefix("#"), 16)
+
+
+def token(visit: Visit, name: str) -> int:
+    script = f"() => getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"
+    return colour(visit.page.evaluate(script))
+
+
+def test_it_asks_for_nothing_but_itself_and_complains_of_nothing(visit: Visit, gpu_file: Path) -> None:
+    assert visit.requests == [gpu_file.as_uri()]
+    assert visit.complaints == []
+
+
+def test_every_figure_is_drawn(visit: Visit) -> None:
+    used = token(visit, "used")
+
+    drawn = visit.page.evaluate(PIXELS)
+
+    assert len(drawn) == 8
+    assert [name for name, colours in drawn.items() if used not in colours and len(colours) < 3] == []
+
+
+def test_figures_cover_their_static_drawings_without_moving_the_page(
+    visit: Visit, browser: Any, gpu_file: Path
+) -> None:
+    height = "() => document.documentElement.scrollHeight"
+    still = Visit(browser, gpu_file, java_script_enabled=False)
+
+    places = "els => els.map((e) => [e.id, Math.round(e.getBoundingClientRect().top + scrollY)])"
+    before = still.page.locator("section, figure").evaluate_all(places)
+    after = visit.page.locator("section, figure").evaluate_all(places)
+    still.context.close()
+
+    assert visit.page.evaluate(height) > 0
+    assert [b for b, a in zip(before, after, strict=True) if abs(b[1] - a[1]) > 8] == []
+
+
+def test_zooming_one_time_line_moves_all_and_a_button_brings_all_back(visit: Visit) -> None:
+    page = visit.page
+    line = page.locator("#live-node0-cpu-utilization")
+    line.scroll_into_view_if_needed()
+    box = line.bounding_box()
+    whole = page.evaluate(RANGES)
+
+    page.mouse.move(box["x"] + 300, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 42, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(100)
+    zoomed = page.evaluate(RANGES)
+    page.get_by_role("button", name="show the whole time").click()
+
+    assert len({tuple(r) for r in zoomed}) == 1
+    assert whole[0][0] < zoomed[0][0] < zoomed[0][1] < whole[0][1]
+    assert page.evaluate(RANGES) == whole
+
+
+def test_the_wheel_scrolls_the_page_over_a_figure(visit: Visit) -> None:
+    page = visit.page
+    line = page.locator("#live-node0-cpu-utilization")
+    line.scroll_into_view_if_needed()
+    box = line.bounding_box()
+    whole, place = page.evaluate(RANGES), page.evaluate("scrollY")
+
+    page.mouse.move(box["x"] + 300, box["y"] + 40)
+    page.mouse.wheel(0, -200)
+    page.wait_for_function("(y) => scrollY < y", arg=place)
+
+    assert page.evaluate(RANGES) == whole
+
+
+def test_the_pointer_shows_values_with_unit_and_utc(visit: Visit) -> None:
+    page = visit.page
+    line = page.locator("#live-node0-gpu-memory")
+    line.scroll_into_view_if_needed()
+    box = line.bounding_box()
+
+    page.mouse.move(box["x"] + 380, box["y"] + 40)
+    page.mouse.move(box["x"] + 400, box["y"] + 40)
+
+    page.get_by_text("2025-11-14 08:2").first.wait_for()
+    assert page.get_by_text("75.0\u00a0%").count() >= 1
+    page.mouse.move(0, 0)
+
+
+def test_the_scheme_of_the_reader_changes_the_colours_of_figures(visit: Visit) -> None:
+    light = token(visit, "used")
+
+    visit.page.emulate_media(color_scheme="dark")
+    visit.page.wait_for_timeout(400)
+    dark, drawn = token(visit, "used"), visit.page.evaluate(PIXELS)
+    visit.page.emulate_media(color_scheme="light")
+    visit.page.wait_for_timeout(400)
+    back = visit.page.evaluate(PIXELS)
+
+    assert dark != light
+    for name in ("live-phases", "live-node0-gpu-utilization"):
+        assert dark in drawn[name]
+        assert light not in drawn[name]
+        assert light in back[name]
+
+
+def test_a_reader_of_dark_pages_never_sees_light_figures(browser: Any, gpu_file: Path) -> None:
+    opened = Visit(browser, gpu_file, color_scheme="dark").live()
+
+    dark, drawn = token(opened, "used"), opened.page.evaluate(PIXELS)
+    opened.context.close()
+
+    assert dark in drawn["live-phases"]
+
+
+def test_a_narrow_screen_needs_no_sideways_scrolling(
+    browser: Any, gpu_file: Path, hostile_file: Path
+) -> None:
+    for path in (gpu_file, hostile_file):
+        opened = Visit(browser, path, viewport={"width": 400, "height": 800}).live()
+        width = opened.page.evaluate("document.documentElement.scrollWidth")
+        opened.context.close()
+        assert width == 400
+
+
+def test_it_reads_without_scripts(browser: Any, gpu_file: Path) -> None:
+    opened = Visit(browser, gpu_file, java_script_enabled=False)
+
+    visible = opened.page.locator(".still").evaluate_all(
+        "els => els.filter((e) => e.checkVisibility()).length"
+    )
+    text = opened.page.locator("main").inner_text()
+    opened.context.close()
+
+    assert visible == 8
+    assert "need scripts" in text
+    assert opened.complaints == []
+
+
+def test_it_prints(visit: Visit, tmp_path: Path) -> None:
+    visit.page.pdf(path=str(tmp_path / "report.pdf"), prefer_css_page_size=True, print_background=True)
+    visit.page.emulate_media(media="print")
+    shown = {
+        name: visit.page.locator(name).evaluate_all(
+            "els => els.filter((e) => e.checkVisibility({visibilityProperty: true})).length"
+        )
+        for name in (".still", ".live", "nav", "details")
+    }
+    visit.page.emulate_media(media="screen")
+
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+    assert shown == {".still": 8, ".live": 0, "nav": 0, "details": 0}
+
+
+def test_no_tab_stop_without_a_purpose(visit: Visit) -> None:
+    script = """() => {
+      const found = [];
+      const walk = (element) => {
+        for (const inner of element.querySelectorAll("*")) {
+          if (inner.tabIndex >= 0) found.push(inner.className);
+          if (inner.shadowRoot !== null) walk(inner.shadowRoot);
+        }
+      };
+      document.querySelectorAll(".live").forEach(walk);
+      return found;
+    }"""
+
+    assert visit.page.evaluate(script) == []
+
+
+def test_a_hostile_job_runs_nothing_of_its_own(browser: Any, hostile_file: Path) -> None:
+    opened = Visit(browser, hostile_file)
+    dialogs: list[str] = []
+    opened.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    opened.live()
+
+    first = opened.page.locator("#live-gpu-use")
+    first.scroll_into_view_if_needed()
+    box = first.bounding_box()
+    opened.page.mouse.move(box["x"] + 160, box["y"] + 120)
+    opened.page.wait_for_timeout(200)
+    opened.context.close()
+
+    assert dialogs == []
+    assert opened.complaints == []
+    assert opened.requests == [hostile_file.as_uri()]
