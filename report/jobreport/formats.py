@@ -11,10 +11,13 @@ from jobrules.words import NBSP, THIN, between, clock, count, duration, listed, 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jobrules.result import Finding, TimeUse
+
 __all__ = [
     "NBSP",
     "THIN",
     "Scale",
+    "amount",
     "between",
     "clock",
     "column_time",
@@ -72,6 +75,16 @@ def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
         return Scale(factor=1.0, unit=unit)
     largest = max(values, default=0.0)
     return next((Scale(factor=f, unit=u) for f, u in _RATES if largest >= f), Scale(factor=1.0, unit=unit))
+
+
+def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
+    """What a finding is about: ("11.6 GPU-h", "45.4 % of GPU time"), rounded as the bar of the verdict is.
+
+    Either may be empty: a finding without GPU time, or without a share.
+    """
+    hours = number(finding.gpu_s / 3600, use.digits if use else 1) if finding.gpu_s is not None else ""
+    part = f"{share(finding.share)} {finding.share_of}".rstrip() if finding.share is not None else ""
+    return f"{hours}{NBSP}GPU-h" if hours else "", part
 
 
 def column_time(us: int, *, with_day: bool) -> str:

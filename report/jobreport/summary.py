@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from jobreport import formats
 from jobrules.result import Severity, Status
 from jobrules.verdict import use_sentence
-from jobrules.words import between, count, duration, share, shown
+from jobrules.words import between, count, duration, shown
 
 if TYPE_CHECKING:
     from jobreport.document import Report
-    from jobrules.result import Finding
+    from jobrules.result import Finding, TimeUse
 
 #: Text fields of trackers hold at least this many characters.
 MOST_CHARACTERS = 10_000
@@ -41,7 +42,7 @@ def markdown(report: Report) -> str:
     ]
     room = MOST_CHARACTERS - sum(len(block) + 2 for block in [*blocks, *tail]) - 80
     for number, finding in enumerate(findings):
-        block = _finding(finding)
+        block = _finding(finding, report.verdict.use)
         room -= len(block) + 2
         if room < 0:
             blocks.append(f"{count(len(findings) - number, 'more finding')} in report.html.")
@@ -63,17 +64,11 @@ def terminal(report: Report) -> list[str]:
     return [*lines, unanswered] if unanswered else lines
 
 
-def amount(finding: Finding) -> str:
-    """What a finding is about, as an amount: "1.7 GPU-hours, 6.5 % of GPU time"."""
-    hours = f"{finding.gpu_s / 3600:.3g}\u00a0GPU-hours" if finding.gpu_s is not None else ""
-    part = f"{share(finding.share)} {finding.share_of}" if finding.share is not None else ""
-    return ", ".join(text for text in (hours, part) if text)
-
-
-def _finding(finding: Finding) -> str:
+def _finding(finding: Finding, use: TimeUse | None) -> str:
     told = f"- **{finding.severity.capitalize()}: {escape(finding.title)}.**"
     rules = f" Rules: {', '.join(finding.rules)}." if finding.rules else ""
-    figure = f" {amount(finding)}." if amount(finding) else ""
+    amount = ", ".join(filter(None, formats.amount(finding, use)))
+    figure = f" {amount}." if amount else ""
     return f"{told}{figure} {escape(finding.evidence)}{rules}\n  *Try:* {escape(finding.advice)}"
 
 
@@ -81,9 +76,7 @@ def _unanswered(report: Report) -> str:
     open_ = report.verdict.unanswered
     if not open_:
         return ""
-    told = ", ".join(
-        f"{u.rule} ({'error' if u.status is Status.ERROR else shown(u.reason, 120)})" for u in open_
-    )
+    told = ", ".join(f"{u.rule} ({'error' if u.status is Status.ERROR else u.reason})" for u in open_)
     return f"Not checked: {len(open_)} of {count(report.verdict.rules, 'rule')}: {told}."
 
 

@@ -144,6 +144,16 @@ class TimeUse:
     digits: int
     parts: tuple[Part, ...]
 
+    @property
+    def noun(self) -> str:
+        """What the hours are hours of: ``GPU`` or ``core``."""
+        return "GPU" if self.device == "GPU" else "core"
+
+    @property
+    def lost_word(self) -> str:
+        """What unused time is called: a GPU's is lost, a core's is free for other work."""
+        return "lost" if self.device == "GPU" else "free"
+
     def of(self, role: str) -> tuple[float, float]:
         """(device-hours, percent) of all parts of one role, as printed."""
         parts = [p for p in self.parts if p.role == role]

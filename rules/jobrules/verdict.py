@@ -23,6 +23,9 @@ LONG_START_SHARE = 0.2
 #: Below this share of the GPU time an idle start or end is not worth a line.
 WORTH_TELLING_PERCENT = 5.0
 
+#: A small batch explains low use where it was seen in at least this share of the windows of low use.
+JOINT_SHARE = 0.5
+
 _ORDER = list(Severity)
 
 
@@ -64,7 +67,7 @@ def _joined(findings: list[Finding], use: TimeUse | None) -> list[Finding]:
     """Low use that the small-batch rule explains is one finding; its amount is GPU time."""
     by_key = {finding.key: finding for finding in findings}
     low, small = by_key.get("low-gpu-utilization"), by_key.get("batch-size")
-    if low and small:
+    if low and small and (small.share or 0) >= JOINT_SHARE * (low.share or 0):
         low = replace(
             low,
             title=f"{low.title}, CPU and GPU memory little used too in {share(small.share or 0)}",
@@ -196,9 +199,8 @@ def use_sentence(use: TimeUse | None) -> str:
     if use is None:
         return "Neither GPU nor CPU use was sampled over time, so no share can be given."
     used, lost, unknown = use.of("used"), use.of("lost"), use.of("unknown")
-    word = "lost" if use.device == "GPU" else "free"
     text = (
-        f"{percent(used[1])} of {use.device} time was used; "
-        f"{lost[0]:.{use.digits}f} of {use.hours:.{use.digits}f}\u00a0{use.device}-hours were {word}"
+        f"{percent(used[1])} of {use.device} time was used; {lost[0]:.{use.digits}f} of "
+        f"{use.hours:.{use.digits}f}\u00a0{use.noun}-hours were {use.lost_word}"
     )
     return f"{text}, {unknown[0]:.{use.digits}f} were not measured." if unknown[0] else f"{text}."

@@ -165,7 +165,7 @@ def test_the_bar_is_as_wide_as_its_parts() -> None:
 def test_the_verdict_names_cause_advice_and_what_is_open() -> None:
     text = read(sections.verdict(examples.gpu_job())).text
 
-    assert "Main cause" in text
+    assert "Main finding" in text
     assert "Raise num_workers from 1 to 4 per process." in text
     assert "2 of 5\u00a0rules gave no answer".replace("\u00a0", " ") in text.replace("\u00a0", " ")
     assert "Error IOBottleneck" in text

@@ -115,3 +115,12 @@ def test_a_rule_that_raises_costs_only_itself() -> None:
 
     assert (broken.status, broken.reason) == ("error", "ZeroDivisionError: by hand")
     assert whole.status == "passed"
+
+
+def test_a_small_batch_seen_in_few_of_the_low_windows_is_a_finding_of_its_own() -> None:
+    cpu = [90.0] * 32 + [10.0] * 8
+
+    findings = verdict_of(make_job(cpu=cpu, gpu=[20.0] * 40, memory=[20.0] * 40, interval_s=30)).findings
+
+    assert [f.key for f in findings] == ["low-gpu-utilization", "batch-size"]
+    assert findings[0].advice == LowGPUUtilization.documentation().advice

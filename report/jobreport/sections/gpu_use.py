@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_OPEN_ROWS = 32
 #: GPUs whose mean use differs by less are told as alike, in points.
 ALIKE_POINTS = 10.0
+#: Idle in at least this share of the samples, and at work in at least this share: worth a sentence.
+IDLE_SHARE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,22 +88,22 @@ def _caption(boxes: list[Box]) -> str:
 
 
 def _lead(boxes: list[Box]) -> str:
-    """What the widths of the boxes say together."""
-    if not boxes or max(box.max for box in boxes) <= 0:
-        return ""
-    swings = [box for box in boxes if box.p95 - box.p5 > 50]
-    if not swings:
+    """What the means hide: GPUs that are idle for a good part of their samples and at work in the others."""
+    idle = [box for box in boxes if IDLE_SHARE <= box.below_10 <= 1 - IDLE_SHARE]
+    if not idle:
         return ""
     which = (
-        "The GPU swings"
+        "The GPU was"
         if len(boxes) == 1
-        else f"All {len(boxes)}{formats.NBSP}GPUs swing"
-        if len(swings) == len(boxes)
-        else f"{len(swings)} of {formats.count(len(boxes), 'GPU')} {'swings' if len(swings) == 1 else 'swing'}"
+        else f"All {len(boxes)}{formats.NBSP}GPUs were"
+        if len(idle) == len(boxes)
+        else f"{len(idle)} of {formats.count(len(boxes), 'GPU')} {'was' if len(idle) == 1 else 'were'}"
     )
+    least, most = (100 * pick(box.below_10 for box in idle) for pick in (min, max))
+    part = formats.percent(most) if most - least < 0.05 else f"{least:.1f} to {formats.percent(most)}"
     return (
-        f"{which} by more than 50 points between p5 and p95: "
-        "a GPU that works and waits in turn has the same mean as one with a steady half load."
+        f"{which} idle, under 10{formats.NBSP}%, in {part} of the samples and at work in the others. "
+        "The mean alone does not show that; the time lines below do."
     )
 
 

@@ -59,7 +59,7 @@ def _definitions(report: Report) -> list[tuple[str, str]]:
     told = []
     if use:
         word = "GPUs" if use.device == "GPU" else "cores"
-        total = f"{formats.number(use.hours, use.digits)}{formats.NBSP}{use.device}-hours"
+        total = f"{formats.number(use.hours, use.digits)}{formats.NBSP}{use.noun}-hours"
         told += [
             (
                 f"{use.device} time",

@@ -66,7 +66,7 @@ def verdict(report: Report) -> Fragment:
         bar_label=_bar_label(use) if use else "",
         why_none=_why_none(report),
         first=first,
-        amount=_amount(first, use) if first else None,
+        amount=", ".join(filter(None, formats.amount(first, use))) if first else "",
         advice=_first_sentence(first.advice) if first else ("", ""),
         unanswered=report.verdict.unanswered,
         rules=report.verdict.rules,
@@ -119,7 +119,7 @@ def _segments(use: TimeUse) -> list[Segment]:
 
 def _bar_label(use: TimeUse) -> str:
     parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in use.parts)
-    return f"{_hours(use, use.hours)} {use.device}-hours: {parts}"
+    return f"{_hours(use, use.hours)} {use.noun}-hours: {parts}"
 
 
 def _why_none(report: Report) -> str:
@@ -128,18 +128,13 @@ def _why_none(report: Report) -> str:
     return "the samples cover no time"
 
 
-def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str] | None:
-    """(large, small): "11.6 GPU-h", "45.4 % of GPU time"; rounded as the bar is."""
-    part = ""
-    if finding.share is not None:
-        part = f"{formats.share(finding.share)} {finding.share_of}".rstrip()
-    if finding.gpu_s is not None:
-        digits = use.digits if use else 1
-        return f"{formats.number(finding.gpu_s / 3600, digits)}{formats.NBSP}GPU-h", part
-    if part:
-        large, _, small = part.partition(" ")
-        return large, small
-    return None
+def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
+    """(large, small): the amount with its share below it, or the share's number with what it is of."""
+    hours, part = formats.amount(finding, use)
+    if hours:
+        return hours, part
+    large, _, small = part.partition(" ")
+    return large, small
 
 
 def _first_sentence(text: str) -> tuple[str, str]:
