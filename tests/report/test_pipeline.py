@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobreport import cli, notebook, pipeline
+from jobreport.errors import JobReportError, UsageError
+from tests.paths import SAMPLES
+
+SAMPLE = SAMPLES[0]
+
+
+def fail(_: Path) -> None:
+    raise JobReportError("the kernel did not start")
+
+
+def test_a_page_that_fails_leaves_the_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebook, "run_notebook", fail)
+
+    outcome = pipeline.make_report(SAMPLE, tmp_path / "out")
+
+    assert str(outcome.failure) == "the kernel did not start"
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["report.json", "rules", "summary.md"]
+    assert outcome.main_file.name == "summary.md"
+
+
+def test_the_command_then_exits_with_one_and_names_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(notebook, "run_notebook", fail)
+    monkeypatch.setattr("sys.argv", ["make-report", "--job-dir", str(SAMPLE), "--out", str(tmp_path / "out")])
+
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+
+    printed = capsys.readouterr()
+    assert stopped.value.code == 1
+    assert printed.out == f"{tmp_path / 'out' / 'summary.md'}\n"
+    assert "the kernel did not start" in printed.err
+
+
+def test_strict_stops_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebook, "run_notebook", fail)
+
+    with pytest.raises(JobReportError):
+        pipeline.make_report(SAMPLE, tmp_path / "out", strict=True)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_defect_of_ours_is_a_sentence_and_status_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by hand")
+
+    monkeypatch.setattr(pipeline, "make_report", broken)
+    monkeypatch.setattr("sys.argv", ["make-report", "--job-dir", str(SAMPLE)])
+
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+
+    assert stopped.value.code == 1
+    assert "internal error, ZeroDivisionError: by hand" in capsys.readouterr().err
+
+
+def test_replacing_a_report_removes_what_is_no_longer_asked_for(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    pipeline.make_report(SAMPLE, out, formats=["json", "md"])
+    (out / "mine.txt").write_text("stays")
+
+    pipeline.make_report(SAMPLE, out, formats=["json"], force=True)
+
+    assert sorted(p.name for p in out.iterdir()) == ["mine.txt", "report.json", "rules"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+
+    with pytest.raises(UsageError, match="is a file"):
+        pipeline.make_report(SAMPLE, tmp_path / "out", formats=["json"])
+
+
+def test_the_name_of_the_job_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "my-job" / "profiler-output")
+    monkeypatch.chdir(tmp_path)
+
+    outcome = pipeline.make_report(Path("my-job/profiler-output"), formats=["json"])
+
+    assert outcome.folder == tmp_path / "my-job-report"
+    report = json.loads((outcome.folder / "report.json").read_bytes())
+    assert report["job"]["name"] == "my-job"
+    assert report["command"] == "make-report --job-dir my-job"
