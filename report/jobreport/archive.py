@@ -1,65 +1,129 @@
-"""A job directory that arrives packed: ``.tar``, ``.tar.gz`` or ``.zip``."""
+"""A job directory that arrives packed: a tar file, compressed or not, or a zip file."""
 
 from __future__ import annotations
 
 import contextlib
+import lzma
 import tarfile
 import tempfile
 import zipfile
+import zlib
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from jobreport.errors import NothingReadableError
+from jobreport.quality import Remark
+from jobrules.words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: More than this unpacked is refused: no profile of a job is that large in an archive.
+#: Unpacking stops here: no profile of a job is that large in an archive.
 MOST_BYTES = 50 * 2**30
-_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
+SUFFIXES = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar", ".zip")
+#: What a damaged archive raises, whichever library finds the damage.
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unpacked:
+    """A job directory that is ready to be read."""
+
+    directory: Path
+    #: The archive's name without its ending; none for a plain directory.
+    name: str | None = None
+    #: What of the archive was left behind.
+    remarks: tuple[Remark, ...] = ()
 
 
 @contextlib.contextmanager
-def unpacked(job: Path) -> Iterator[tuple[Path, str | None]]:
-    """The job's directory and none, or a temporary copy of an archive's plain files and its name."""
-    suffix = next((s for s in _SUFFIXES if job.name.lower().endswith(s)), None)
-    if job.is_dir() or suffix is None or not job.is_file():
-        yield job, None
+def unpacked(job: Path) -> Iterator[Unpacked]:
+    """The directory itself, or a temporary folder with an archive's plain files.
+
+    Raises ``NothingReadableError`` where nothing can be unpacked.
+    """
+    suffix = next((s for s in SUFFIXES if job.name.lower().endswith(s)), None)
+    if suffix is None or not job.is_file():
+        yield Unpacked(directory=job)
         return
     with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:
+        extraction = _Extraction(Path(folder))
         try:
             with zipfile.ZipFile(job) if suffix == ".zip" else tarfile.open(job) as archive:
-                _extract(archive, Path(folder))
-        except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
-            if not any(Path(folder).iterdir()):
-                raise NothingReadableError(f"Cannot unpack {job}: {error}.") from error
-        yield Path(folder), job.name[: -len(suffix)]
+                for name, source in _members(archive):
+                    extraction.take(name, source)
+        except _DAMAGE as error:
+            if not extraction.files:
+                raise NothingReadableError(f"Cannot unpack {shown(str(job), 200)}: {error}.") from error
+            extraction.remark("the archive is cut short or damaged; what comes before is in use", job.name)
+        yield Unpacked(
+            directory=Path(folder),
+            name=job.name[: -len(suffix)] or "job",
+            remarks=tuple(extraction.remarks.values()),
+        )
 
 
-def _extract(archive: tarfile.TarFile | zipfile.ZipFile, folder: Path) -> None:
-    """Regular files only, and none outside the folder; links and devices stay behind."""
-    left = MOST_BYTES
-    for name, source in _members(archive):
+class _Extraction:
+    """Writes regular files below a folder and remarks on everything else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = 0
+        self.remarks: dict[str, Remark] = {}
+        self._folder = folder
+        self._left = MOST_BYTES
+
+    def take(self, name: str, source: IO[bytes] | None) -> None:
+        """Write one member; ``source`` is none for links and devices."""
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or not path.parts:
-            continue
-        target = folder.joinpath(*path.parts)
+            self.remark("the path leaves the archive", name)
+        elif source is None:
+            self.remark("link or device in the archive", name)
+        else:
+            try:
+                self._write(self._folder.joinpath(*path.parts), source, name)
+            except _DAMAGE:
+                self.remark("damaged in the archive, or in the way of another file", name)
+
+    def remark(self, reason: str, name: str) -> None:
+        """Count a member that was left behind, wholly or in part."""
+        known = self.remarks.get(reason)
+        self.remarks[reason] = Remark(
+            action="skipped",
+            count=known.count + 1 if known else 1,
+            unit="files",
+            reason=reason,
+            example=known.example if known else shown(name, 200),
+        )
+
+    def _write(self, target: Path, source: IO[bytes], name: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with source, target.open("wb") as sink:
+            self.files += 1
             while block := source.read(1 << 20):
-                left -= len(block)
-                if left < 0:
-                    raise ValueError(f"it holds more than {MOST_BYTES >> 30} GiB")
+                self._left -= len(block)
+                if self._left < 0:
+                    self.remark(f"past the limit of {MOST_BYTES >> 30} GiB unpacked", name)
+                    return
                 sink.write(block)
 
 
-def _members(archive: tarfile.TarFile | zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes]]]:
+def _members(archive: tarfile.TarFile | zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes] | None]]:
     if isinstance(archive, zipfile.ZipFile):
         for info in archive.infolist():
             if not info.is_dir():
                 yield info.filename, archive.open(info)
     else:
         for member in archive:
-            source = archive.extractfile(member) if member.isfile() else None
-            if source is not None:
-                yield member.name, source
+            if not member.isdir():
+                yield member.name, archive.extractfile(member) if member.isfile() else None

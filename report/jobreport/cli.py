@@ -9,17 +9,24 @@ import click
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
+from jobreport.files import FILES
 
 _SEVERITIES = ("warning", "critical")
-_FORMATS = ("html", "ipynb", "json", "md")
 
 
 def _formats(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
     chosen = tuple(part.strip() for part in value.split(",") if part.strip())
-    unknown = [part for part in chosen if part not in _FORMATS]
+    unknown = [part for part in chosen if part not in FILES]
     if unknown or not chosen:
-        raise click.BadParameter(f"{', '.join(unknown) or 'nothing'}; choose from {', '.join(_FORMATS)}.")
+        raise click.BadParameter(f"{', '.join(unknown) or 'nothing'}; choose from {', '.join(FILES)}.")
     return chosen
+
+
+def _path(_context: click.Context, option: click.Parameter, value: str | None) -> Path | None:
+    if value == "":
+        # An unset variable in a script, which would silently mean the working directory.
+        raise click.BadParameter("the name is empty.", param=option)
+    return None if value is None else Path(value)
 
 
 def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -33,19 +40,17 @@ def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, 
 )
 @click.option(
     "--job-dir",
-    type=click.Path(path_type=Path),
+    callback=_path,
     metavar="DIR",
     help="What the training job left behind: a directory, or a .tar.gz or .zip of one.",
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    callback=_path,
     metavar="DIR",
     help="Where to write. [default: ./<name of the job directory>-report]",
 )
-@click.option(
-    "--config", type=click.Path(path_type=Path), metavar="FILE.toml", help="Thresholds and rule selection."
-)
+@click.option("--config", callback=_path, metavar="FILE.toml", help="Thresholds and rule selection.")
 @click.option(
     "--set",
     "assignments",
@@ -59,7 +64,7 @@ def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, 
 )
 @click.option(
     "--formats",
-    default=",".join(_FORMATS),
+    default=",".join(FILES),
     callback=_formats,
     show_default=True,
     metavar="LIST",

@@ -136,13 +136,18 @@ def from_json(data: bytes) -> Report:
 def load(path: Path) -> Report:
     """Read a report file, with a sentence for what can go wrong."""
     try:
-        return from_json(path.read_bytes())
+        report = from_json(path.read_bytes())
     except OSError as error:
         raise NothingReadableError(f"Cannot read {path}: {error.strerror}.") from error
     except msgspec.DecodeError as error:
         raise NothingReadableError(
             f"{path} is not a report of this version of jobreport (schema {SCHEMA_VERSION}): {error}"
         ) from error
+    if report.schema_version != SCHEMA_VERSION:
+        raise NothingReadableError(
+            f"{path} has schema {report.schema_version}, this version of jobreport reads {SCHEMA_VERSION}."
+        )
+    return report
 
 
 def json_schema() -> dict[str, Any]:
@@ -171,4 +176,4 @@ def vendor_json(card: RuleCard, result: RuleResult) -> bytes:
 
 
 def _plain(value: float | str | None) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.15g}" if isinstance(value, float) else str(value)

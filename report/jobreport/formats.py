@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from jobrules.words import NBSP, THIN, between, clock, count, duration, listed, percent, share, shown
+from jobrules.words import NBSP, THIN, between, clock, count, duration, listed, percent, share, shown, utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +35,6 @@ __all__ = [
     "spans_days",
 ]
 
-_SECOND_US = 1_000_000
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 
 
@@ -89,23 +87,19 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
 
 def column_time(us: int, *, with_day: bool) -> str:
     """``08:26:31``, or ``2026-11-14 08:26:31`` in a job of several days; for columns whose head says UTC."""
-    return f"{_utc(us):%Y-%m-%d %H:%M:%S}" if with_day else f"{_utc(us):%H:%M:%S}"
+    return f"{utc(us):%Y-%m-%d %H:%M:%S}" if with_day else f"{utc(us):%H:%M:%S}"
 
 
 def date_time(us: int) -> str:
     """``2026-11-14 08:14:07 UTC``."""
-    return f"{_utc(us):%Y-%m-%d %H:%M:%S}{NBSP}UTC"
+    return f"{utc(us):%Y-%m-%d %H:%M:%S}{NBSP}UTC"
 
 
 def day(us: int) -> str:
     """``2026-11-14``."""
-    return f"{_utc(us):%Y-%m-%d}"
+    return f"{utc(us):%Y-%m-%d}"
 
 
 def spans_days(start_us: int, end_us: int) -> bool:
     """Whether a time of day alone would not say when something was."""
     return day(start_us) != day(end_us)
-
-
-def _utc(us: int) -> datetime:
-    return datetime.fromtimestamp(us // _SECOND_US, UTC)

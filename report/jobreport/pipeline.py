@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import tempfile
 from dataclasses import dataclass, replace
@@ -11,27 +12,28 @@ from typing import TYPE_CHECKING
 from jobreport import __version__, archive, document, summary
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.errors import JobReportError, UsageError
+from jobreport.files import FILES
 from jobreport.settings import load
+from jobrules import RULES
 from jobrules.boxplot import boxes
 from jobrules.coverage import ticks
 from jobrules.job import SECOND_US, Metric
 from jobrules.phases import course
+from jobrules.result import Status
 from jobrules.rule import parameter_fields, run_rules
 from jobrules.timelines import columns, time_lines
 from jobrules.usage import time_use, usage_rows
 from jobrules.verdict import judge
+from jobrules.words import count, listed, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from jobreport.quality import Quality
     from jobreport.settings import Settings
     from jobrules.job import Job
     from jobrules.result import RuleResult
     from jobrules.rule import Rule
-
-FORMATS = ("html", "ipynb", "json", "md")
-_FILES = {"html": "report.html", "ipynb": "report.ipynb", "json": "report.json", "md": "summary.md"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +42,13 @@ class Outcome:
 
     report: Report
     folder: Path
-    #: What kept the notebook or the page from being made; the other files are there.
+    #: What could not be made, or which rule or reader failed; the other files are there.
     failure: JobReportError | None = None
 
     @property
     def main_file(self) -> Path:
         """The page, or what comes nearest to it among the files that were asked for and made."""
-        names = (_FILES[f] for f in ("html", "ipynb", "md", "json"))
+        names = (FILES[f] for f in ("html", "ipynb", "md", "json"))
         return next(path for path in (self.folder / name for name in names) if path.exists())
 
 
@@ -55,7 +57,7 @@ def make_report(
     out: Path | None = None,
     *,
     settings: Settings | None = None,
-    formats: Collection[str] = FORMATS,
+    formats: Collection[str] = tuple(FILES),
     force: bool = False,
     strict: bool = False,
     tell: Callable[[str], None] = lambda _: None,
@@ -68,28 +70,38 @@ def make_report(
     Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
     the folder already holds a report and ``force`` is not set.
     """
-    chosen = settings or load()
-    with archive.unpacked(job_dir) as (directory, packed_name):
-        # DuckDB is not needed for --help.
-        from jobreport.readers import job_name, read_job  # noqa: PLC0415
+    from jobreport.readers import job_name, read_job  # noqa: PLC0415 - DuckDB is not needed for --help
 
-        name = packed_name or job_name(directory)
+    chosen = settings or load()
+    with archive.unpacked(job_dir) as source:
+        name = source.name or job_name(source.directory)
         folder = (out or Path(f"{name}-report")).absolute()
-        _check_free(folder, force=force)
-        tell(f"reading {name}")
-        job, quality = read_job(directory)
-    job = replace(job, name=name)
-    tell(f"judging by {len(chosen.rules)} rules")
-    results = run_rules(chosen.rules, job, strict=strict)
-    command = shlex.join(
-        ["make-report", "--job-dir", name, *(w for o in chosen.options for w in o.split(" "))]
+        with _reserved(folder, force=force):
+            tell(f"reading {shown(name)}")
+            job, quality = read_job(source.directory, strict=strict)
+            job = replace(job, name=name)
+            quality = replace(quality, remarks=(*quality.remarks, *source.remarks))
+            tell(f"judging by {count(len(chosen.rules), 'rule')}")
+            results = run_rules(chosen.rules, job, strict=strict)
+            given = job_dir.name if source.name else name
+            options = [word for option in chosen.options for word in option.split(" ")]
+            command = shlex.join(["make-report", "--job-dir", given, *options])
+            report = build_report(job, quality, chosen.rules, results, command)
+            with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
+                failure = _write(Path(staging), report, results, formats, strict=strict, tell=tell)
+                _publish(Path(staging), folder)
+    return Outcome(report=report, folder=folder, failure=failure or _stopped(report))
+
+
+def _stopped(report: Report) -> JobReportError | None:
+    """Rules and readers that failed, as one error for the exit status."""
+    broken = [card.name for card in report.rules if card.status is Status.ERROR]
+    broken += [remark.reason for remark in report.quality.remarks if remark.action == "failed"]
+    if not broken:
+        return None
+    return JobReportError(
+        f"The report was written without {listed(broken)}, which failed; --strict shows where."
     )
-    report = build_report(job, quality, chosen.rules, results, command)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as staging:
-        failure = _write(Path(staging), report, results, formats, strict=strict, tell=tell)
-        _publish(Path(staging), folder)
-    return Outcome(report=report, folder=folder, failure=failure)
 
 
 def build_report(
@@ -191,18 +203,22 @@ def _write(
     """Write what was asked for; a notebook or page that fails is returned, the rest stands."""
     (folder / "report.json").write_bytes(document.to_json(report))
     (folder / "rules").mkdir()
-    for shown, result in zip(report.rules, results, strict=True):
-        (folder / "rules" / f"{shown.name}.json").write_bytes(document.vendor_json(shown, result))
+    for told, result in zip(report.rules, results, strict=True):
+        (folder / "rules" / f"{told.name}.json").write_bytes(document.vendor_json(told, result))
     if "md" in formats:
         (folder / "summary.md").write_text(summary.markdown(report), "utf-8")
     if not {"html", "ipynb"} & set(formats):
         return None
     try:
         _write_page(folder, formats, tell)
-    except JobReportError as error:
+    except Exception as error:
         if strict:
             raise
-        return error
+        if isinstance(error, JobReportError):
+            return error
+        return JobReportError(
+            f"The page could not be made: {type(error).__name__}: {error}. The rest is written."
+        )
     return None
 
 
@@ -219,21 +235,50 @@ def _write_page(folder: Path, formats: Collection[str], tell: Callable[[str], No
         (folder / "report.html").write_text(export.render_html(executed), "utf-8")
 
 
-def _check_free(folder: Path, *, force: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; name a folder with --out.")
-    if not force and any((folder / name).exists() for name in (*_FILES.values(), "rules")):
-        raise UsageError(f"{folder} already holds a report. Use --force to replace it, or another --out.")
+@contextlib.contextmanager
+def _reserved(folder: Path, *, force: bool) -> Iterator[None]:
+    """The folder, made if needed; a failure leaves none that was not there before."""
+    known = shown(str(folder), 200)
+    if not force and any((folder / name).exists() for name in (*FILES.values(), "rules")):
+        raise UsageError(f"{known} already holds a report. Use --force to replace it, or another --out.")
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except FileExistsError as error:
+        raise UsageError(f"{known} is a file; name a folder with --out.") from error
+    except OSError as error:
+        raise UsageError(
+            f"Cannot write into {known}: {error.strerror}. Name another folder with --out."
+        ) from error
+    try:
+        yield
+    except BaseException:
+        if new:
+            # Fails, rightly, where something was written into it in the meantime.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _publish(staging: Path, folder: Path) -> None:
-    """Move finished files to where they are wanted, each whole; stale files of an older report go."""
-    folder.mkdir(exist_ok=True)
+    """Move finished files to where they are wanted, each whole; files of an older report go."""
     (folder / "rules").mkdir(exist_ok=True)
-    names = {path.relative_to(staging) for path in staging.rglob("*") if path.is_file()}
-    ours = {Path(name) for name in _FILES.values()}
-    ours |= {path.relative_to(folder) for path in (folder / "rules").glob("*.json")}
-    for stale in ours - names:
-        (folder / stale).unlink(missing_ok=True)
-    for name in sorted(names):
+    new = {path.relative_to(staging) for path in staging.rglob("*") if path.is_file()}
+    if _is_report(folder / FILES["json"]):
+        ours = {Path(name) for name in FILES.values()} | {
+            Path("rules") / f"{rule.__name__}.json" for rule in RULES
+        }
+        for stale in ours - new:
+            (folder / stale).unlink(missing_ok=True)
+    for name in sorted(new):
         (staging / name).replace(folder / name)
+
+
+def _is_report(path: Path) -> bool:
+    """Whether the file is a ``report.json`` of ours, of any version."""
+    try:
+        with path.open("rb") as file:
+            return b'"schema_version"' in file.read(100)
+    except OSError:
+        return False

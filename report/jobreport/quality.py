@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Remark:
     """One thing that the reader left out or changed, counted."""
 
-    #: What happened to them: ``skipped`` (not read), ``dropped`` (read, not used) or ``corrected``.
+    #: What happened to them: ``skipped`` (not read), ``dropped`` (read, not used), ``corrected``, or
+    #: ``failed`` (a reader of ours stopped).
     action: str
     #: How many of ``unit``.
     count: int

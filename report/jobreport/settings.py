@@ -44,16 +44,21 @@ def load(
 
     ``UsageError`` names what does not exist or does not fit, and the nearest that would.
     """
-    tables = _read(config) if config else {}
-    select = [*select] or _names(tables.pop("select", []), "select")
-    ignore = [*ignore, *_names(tables.pop("ignore", []), "ignore")]
     values: dict[type[Rule], dict[str, Any]] = {}
-    for name, table in tables.items():
-        rule = find_rule(name)
-        if not isinstance(table, dict):
-            raise UsageError(f"{config}: {name} should be a table, as [{name}].")
-        for parameter, value in table.items():
-            values.setdefault(rule, {}).update([_checked(rule, parameter, value)])
+    if config:
+        try:
+            tables = _read(config)
+            select = [*select] or _names(tables.pop("select", []), "select")
+            ignore = [*ignore, *_names(tables.pop("ignore", []), "ignore")]
+            for name, table in tables.items():
+                if not isinstance(table, dict):
+                    raise UsageError(f"{name} should be a table of thresholds, [{name}], named after a rule.")
+                for parameter, value in table.items():
+                    values.setdefault(find_rule(name), {}).update(
+                        [_checked(find_rule(name), parameter, value)]
+                    )
+        except UsageError as error:
+            raise UsageError(f"{config}: {error}") from error
     for assignment in assignments:
         target, equals, text = assignment.partition("=")
         name, dot, parameter = target.partition(".")
@@ -90,9 +95,9 @@ def _read(config: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(config.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"Cannot read the configuration {config}: {error.strerror}.") from error
+        raise UsageError(f"cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{config} is not valid TOML: {error}.") from error
+        raise UsageError(f"not valid TOML: {error}.") from error
 
 
 def _names(value: object, key: str) -> list[str]:
@@ -110,7 +115,13 @@ def _checked(rule: type[Rule], parameter: str, value: object) -> tuple[str, Any]
     default, metadata = known[name]
     whole = isinstance(default, int)
     try:
-        number = float(value) if isinstance(value, (int, float, str)) and value is not True else math.nan
+        number = (
+            math.nan
+            if isinstance(value, bool)
+            else float(value)
+            if isinstance(value, int | float | str)
+            else math.nan
+        )
     except ValueError:
         number = math.nan
     low, high = metadata["low"], metadata["high"]
@@ -130,4 +141,4 @@ def _options(rules: Sequence[Rule]) -> Iterable[str]:
         for name, default, _ in parameter_fields(rule):
             value = getattr(rule, name)
             if value != default:
-                yield f"--set {rule.name}.{name}={value:g}"
+                yield f"--set {rule.name}.{name}={value:.15g}"

@@ -21,7 +21,10 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!])")
 
 
 def escape(text: str) -> str:
-    """Text as Markdown that shows it unchanged: no emphasis, link, image, tag or mention."""
+    """Text as Markdown that shows it unchanged: no emphasis, image, tag or mention.
+
+    A bare address stays one; many trackers link those.
+    """
     return _MARKUP.sub(r"\\\1", text)
 
 

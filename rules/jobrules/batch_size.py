@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.boxplot import quartiles
+from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
-from jobrules.result import Finding, Measure, RuleResult, Status
-from jobrules.rule import Rule, patience_reason, percent, samples, severity_of
+from jobrules.result import Finding, RuleResult, Status
+from jobrules.rule import Rule, percent, samples, severity_of, too_few
 from jobrules.windows import Windows, judged, trailing_quantiles
-from jobrules.words import between, listed, share
+from jobrules.words import between, share
 
 if TYPE_CHECKING:
     from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
@@ -25,7 +26,8 @@ class BatchSize(Rule):
     What it checks
         Looks at the last ``window`` samples once a minute, after ``patience`` CPU samples of a node:
         the 95th percentiles of the node's mean CPU use, of a GPU's use and of its memory all lie
-        below their thresholds. A GPU without memory samples is judged by the other two.
+        below their thresholds. A GPU without memory samples is judged by the other two; a minute
+        without samples is not judged.
 
     Why it matters
         Nothing limits the speed but the size of the work handed over at a time. Says little about
@@ -51,88 +53,77 @@ class BatchSize(Rule):
         grid = Windows.of(job)
         details: dict[str, Any] = {}
         cpu_seen: dict[str, int] = {}
-        hits: list[IntArray] = []
-        evaluated = 0
-        for gpu_panel in job.panels_of(Metric.GPU_USE):
-            cpu = job.panel(gpu_panel.node, Metric.CPU_USE)
-            if cpu is None:
-                continue
-            cpu_seen[cpu.node] = len(cpu.mean)
-            memory = job.panel(gpu_panel.node, Metric.GPU_MEMORY)
-            seen = grid.seen(cpu.time_us)
-            at = judged(seen, max(self.window, self.patience))
-            cpu_low = np.zeros(grid.count, dtype=np.bool_)
-            cpu_low[at] = self._below(cpu.mean, seen[1:][at], self.cpu_threshold_p95)
-            for column, gpu in enumerate(gpu_panel.devices):
-                time_us, values = gpu_panel.series(column)
+        gpu_seen_most = 0
+        gpus: list[JudgedGPU] = []
+        for panel in job.panels_of(Metric.GPU_USE):
+            cpu = job.panel(panel.node, Metric.CPU_USE)
+            seen, at, cpu_low = self._cpu(cpu, grid)
+            if cpu:
+                cpu_seen[cpu.node] = len(cpu.mean)
+            memory = job.panel(panel.node, Metric.GPU_MEMORY)
+            for column, device in enumerate(panel.devices):
+                time_us, values = panel.series(column)
                 gpu_seen = grid.seen(time_us)
+                gpu_seen_most = max(gpu_seen_most, len(values))
                 both = np.intersect1d(at, judged(gpu_seen, self.window))
                 low = cpu_low[both] & self._below(values, gpu_seen[1:][both], self.gpu_threshold_p95)
-                held = _device(memory, gpu)
+                held = _device(memory, device)
+                memory_seen = grid.seen(held[0])[1:] if held else gpu_seen[1:]
                 if held:
-                    memory_seen = np.maximum(grid.seen(held[0])[1:], 1)
-                    low &= self._below(held[1], memory_seen[both], self.gpu_memory_threshold_p95)
-                evaluated += len(both)
-                hit = both[low]
-                if not len(hit):
+                    # Windows before the first memory sample are judged without it.
+                    known = memory_seen[both] > 0
+                    ends = memory_seen[both][known]
+                    low[known] &= self._below(held[1], ends, self.gpu_memory_threshold_p95)
+                unused = bool(values.max() <= 0)
+                gpu = JudgedGPU(
+                    node=panel.node, device=device, judged=len(both), hits=both[low], unused=unused
+                )
+                gpus.append(gpu)
+                if not cpu or not len(gpu.hits):
                     continue
-                hits.append(hit)
-                last = hit[-1] + 1
+                last = gpu.hits[-1]
                 found = details.setdefault(cpu.node, {})
-                found["cpu"] = quartiles(cpu.mean[: seen[last]])
-                found[gpu] = quartiles(values[: gpu_seen[last]]) | {"unused": bool(values.max() <= 0)}
-                if held:
-                    found[f"{gpu}_memory"] = quartiles(held[1][: memory_seen[last - 1]])
+                found["cpu"] = quartiles(cpu.mean[: seen[last + 1]])
+                found[device] = quartiles(values[: gpu_seen[last + 1]]) | {"unused": unused}
+                if held and memory_seen[last]:
+                    found[f"{device}_memory"] = quartiles(held[1][: memory_seen[last]])
         if not cpu_seen:
             return self.not_evaluated("no node has both GPU and CPU samples")
-        most = max(cpu_seen.values())
+        judgement = Judgement.of(job, grid, gpus)
         facts: dict[str, Any] = {
-            "datapoints": most,
+            "datapoints": max(cpu_seen.values()),
             "datapoints_per_series": cpu_seen,
             "counted": "one-minute windows of a GPU",
         }
-        if not evaluated:
-            return self.not_evaluated(patience_reason(most, max(self.patience, self.window)), **facts)
-        violating = sum(map(len, hits))
-        facts |= {
-            "triggered": violating,
-            "violations": violating,
-            "evaluated": evaluated,
-            "violating": violating,
-            "measure": Measure(
-                value=round(100 * violating / evaluated, 1),
-                limits=(0.0,),
-                scale=100.0,
-                unit="% of windows",
-                limit_text="triggers on any",
-            ),
-        }
-        if not violating:
-            headline = "CPU, GPU or GPU memory was well used in every window"
+        if not judgement.evaluated:
+            wanted = max(self.patience, self.window)
+            short_of_cpu = facts["datapoints"] <= wanted
+            reason = (
+                too_few(facts["datapoints"], wanted) if short_of_cpu else too_few(gpu_seen_most, self.window)
+            )
+            return self.not_evaluated(reason, **facts)
+        facts |= judgement.facts()
+        if not judgement.violating:
+            headline = judgement.not_judged or "CPU, GPU or GPU memory was well used in every window"
             return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
-        starts = grid.starts_us[np.concatenate(hits)]
-        first_us, last_us = int(starts.min()), int(starts.max())
-        details["last_timestamp"] = last_us
-        part = violating / evaluated
-        gpus = [
-            f"{node} {name}"
-            for node, found in details.items()
-            if isinstance(found, dict)
-            for name, block in found.items()
-            if "unused" in block
+        details["last_timestamp"] = judgement.last_start_us
+        clauses = [
+            f"{judgement.which}, {between(judgement.first_us, judgement.last_us)}",
+            judgement.not_judged,
         ]
         finding = Finding(
             key="batch-size",
-            severity=severity_of(part),
-            title=f"CPU, GPU and GPU memory were all little used in {share(part)} of the windows judged",
-            evidence=f"{listed(gpus)}, {between(first_us, last_us + grid.width_us)}.",
+            severity=severity_of(judgement.share),
+            title=f"{self.title} in {share(judgement.share)} of the windows judged",
+            evidence=f"{'. '.join(filter(None, clauses))}.",
             advice=self.documentation().advice,
             rules=(self.name,),
             section=self.section,
-            share=part,
+            devices=tuple(gpu.name for gpu in judgement.told),
+            share=judgement.share,
             share_of="of windows",
-            start_us=first_us,
-            end_us=last_us + grid.width_us,
+            start_us=judgement.first_us,
+            end_us=judgement.last_us,
         )
         return RuleResult(
             rule=self.name,
@@ -140,10 +131,19 @@ class BatchSize(Rule):
             headline=finding.title,
             findings=(finding,),
             details=details,
-            first_us=first_us,
-            last_us=last_us + grid.width_us,
             **facts,
         )
+
+    def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[IntArray, IntArray, BoolArray]:
+        """Samples seen by each window, windows judged, and windows in which the CPU is little used."""
+        low = np.zeros(grid.count, dtype=np.bool_)
+        if cpu is None:
+            nothing = np.empty(0, np.int64)
+            return nothing, nothing, low
+        seen = grid.seen(cpu.time_us)
+        at = judged(seen, max(self.window, self.patience))
+        low[at] = self._below(cpu.mean, seen[1:][at], self.cpu_threshold_p95)
+        return seen, at, low
 
     def _below(self, values: FloatArray, ends: IntArray, limit: float) -> BoolArray:
         return trailing_quantiles(values, ends, self.window, (0.95,))[:, 0] < limit

@@ -13,21 +13,30 @@ import numpy as np
 
 from jobrules.job import SECOND_US, BoolArray, FloatArray, IntArray, Job
 from jobrules.result import Gap
+from jobrules.snapshots import TOLERANCE_US
 
 PAUSE_US = 60 * SECOND_US
 PAUSE_INTERVALS = 10
+_BESIDE = 5
 
 
 def pauses(time_us: IntArray) -> BoolArray:
-    """(n - 1,) whether the time between two neighbouring samples was not measured."""
+    """(n - 1,) whether the time between two neighbouring samples was not measured.
+
+    The sampling interval at a place is the median of the five distances before and after it, so
+    that neither slower sampling looks like pauses nor two pauses around one sample like sampling.
+    """
     distance = np.diff(time_us)
-    if len(distance) < 2:
-        # One distance alone is the sampling interval, whatever its length.
-        return np.zeros(len(distance), dtype=np.bool_)
-    # Before the first and after the last distance there is no neighbour: 0 leaves the other one.
-    padded = np.concatenate(([0], distance, [0]))
-    interval = np.maximum(padded[:-2], padded[2:])
-    return np.asarray(distance > np.maximum(PAUSE_US, PAUSE_INTERVALS * interval))
+    paused = np.zeros(len(distance), dtype=np.bool_)
+    long = np.flatnonzero(distance > PAUSE_US)
+    if len(long):
+        beside = long[:, None] + np.concatenate((np.arange(-_BESIDE, 0), np.arange(1, _BESIDE + 1)))
+        outside = (beside < 0) | (beside >= len(distance))
+        neighbours = np.where(outside, np.nan, distance[np.clip(beside, 0, len(distance) - 1)])
+        # The distance of two samples alone has no neighbours: then a slow sampler's minute counts.
+        neighbours[outside.all(axis=1), 0] = PAUSE_US
+        paused[long] = distance[long] > PAUSE_INTERVALS * np.nanmedian(neighbours, axis=1)
+    return paused
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,20 +52,17 @@ class Held:
 def held(time_us: IntArray, start_us: int, end_us: int) -> Held:
     """Share out [start, end] among the ascending samples inside it, at least one.
 
-    The samples' weights and the unmeasured time add up to ``end - start``. The few milliseconds
-    before the first and after the last sample go to that sample; where they are a pause by the rule
-    above, they are not measured.
+    The samples' weights and the unmeasured time add up to ``end - start``. Before the first sample
+    and after the last one, one sampling interval belongs to that sample.
     """
-    distance = np.diff(time_us)
-    interval = float(np.median(distance)) if len(distance) else 0.0
-    paused = pauses(time_us)
+    distance, paused = np.diff(time_us), pauses(time_us)
+    interval = 0.0 if paused.all() else float(np.median(distance[~paused]))
     weight = np.zeros(len(time_us))
     weight[:-1] = np.where(paused, interval, distance)
-    limit = max(float(PAUSE_US), PAUSE_INTERVALS * interval)
-    lead, tail = float(time_us[0] - start_us), float(end_us - time_us[-1])
-    if lead <= limit:
-        weight[0] += lead
-    weight[-1] += tail if tail <= limit else interval
+    # Sensors are read in turn: the last record of the job may be another sensor's, milliseconds later.
+    most = interval + TOLERANCE_US
+    weight[0] += min(float(time_us[0] - start_us), most)
+    weight[-1] += min(float(end_us - time_us[-1]), most)
     return Held(weight_us=weight, unmeasured_us=max(0.0, float(end_us - start_us) - float(weight.sum())))
 
 

@@ -197,6 +197,11 @@ class Job:
         return min(start for start, _ in spans), max(end for _, end in spans)
 
     @property
+    def covers_time(self) -> bool:
+        """Whether anything was recorded over time; a single snapshot covers none."""
+        return len(self.steps) > 0 or any(len(p.time_us) > 1 for p in self.panels)
+
+    @property
     def gpu_count(self) -> int:
         """GPUs with at least one utilisation sample."""
         return sum(len(p.devices) for p in self.panels_of(Metric.GPU_USE))

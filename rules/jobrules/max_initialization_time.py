@@ -20,8 +20,8 @@ class MaxInitializationTime(Rule):
     """The first training step comes late.
 
     What it checks
-        Whether the first recorded step of any worker starts more than ``threshold`` minutes after
-        the job's first record. Not evaluated without step events: then the end of the start-up is
+        Looks once a minute, from the job's first record on: triggers when a look more than
+        ``threshold`` minutes after the start still finds no step of any worker. Not evaluated without step events: then the end of the start-up is
         unknown.
 
     Why it matters
@@ -79,7 +79,7 @@ class MaxInitializationTime(Rule):
                 limits=(self.threshold,),
                 scale=max(2 * self.threshold, waited_us / WIDTH_US) or 1.0,
                 unit="min",
-                limit_text=f"triggers above {self.threshold:g}\u00a0min",
+                limit_text=f"looked at each minute after {self.threshold:g}\u00a0min",
             ),
             triggered=violating,
             violations=violating,

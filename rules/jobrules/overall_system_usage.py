@@ -10,24 +10,23 @@ import numpy as np
 from jobrules.job import Metric
 from jobrules.result import RuleResult, Status
 from jobrules.rule import Rule
-from jobrules.usage import network
+from jobrules.usage import ALGORITHM, PLATFORM, summed
 from jobrules.words import count
 
 if TYPE_CHECKING:
-    from jobrules.job import FloatArray, IntArray, Job
+    from jobrules.job import FloatArray, Job
 
-#: The vendor's names, in its order; "Network" is receive plus transmit of the training process.
-_METRICS = {
-    "Network": None,
-    "GPU": Metric.GPU_USE,
-    "CPU": Metric.CPU_USE,
-    "CPU memory": Metric.MEMORY,
-    "GPU memory": Metric.GPU_MEMORY,
-    "I/O": Metric.IO_WAIT,
-    "Network receive": Metric.NETWORK_RECEIVE,
-    "Network transmit": Metric.NETWORK_TRANSMIT,
-    "Network platform receive": Metric.PLATFORM_RECEIVE,
-    "Network platform transmit": Metric.PLATFORM_TRANSMIT,
+#: The vendor's names, in its order, then ours. Two metrics are added up.
+_METRICS: dict[str, tuple[Metric, ...]] = {
+    "Network": ALGORITHM,
+    "GPU": (Metric.GPU_USE,),
+    "CPU": (Metric.CPU_USE,),
+    "CPU memory": (Metric.MEMORY,),
+    "GPU memory": (Metric.GPU_MEMORY,),
+    "I/O": (Metric.IO_WAIT,),
+    "Network receive": (Metric.NETWORK_RECEIVE,),
+    "Network transmit": (Metric.NETWORK_TRANSMIT,),
+    "Network platform": PLATFORM,
 }
 
 
@@ -58,8 +57,8 @@ class OverallSystemUsage(Rule):
         inside: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
         loop = job.steps.span_us
         for node in job.nodes:
-            for name, metric in _METRICS.items():
-                found = _series(job, node, metric)
+            for name, metrics in _METRICS.items():
+                found = summed(job, node, metrics)
                 if found is None:
                     continue
                 time_us, values = found
@@ -73,22 +72,15 @@ class OverallSystemUsage(Rule):
             for p in job.panels_of(m)
         }
         cpu = [len(p.time_us) for p in job.panels_of(Metric.CPU_USE)]
-        datapoints = max(cpu or list(seen.values()) or [0])
+        counts = cpu or list(seen.values()) or [0]
         return RuleResult(
             rule=self.name,
             status=Status.PASSED,
-            headline=f"{count(datapoints, 'snapshot')} of {count(len(job.nodes), 'node')}",
-            datapoints=datapoints,
+            headline=f"{count(sum(counts), 'snapshot')} of {count(len(job.nodes), 'node')}",
+            datapoints=max(counts),
             datapoints_per_series=seen,
             details=whole | ({"TrainingLoop": inside} if loop else {}),
         )
-
-
-def _series(job: Job, node: str, metric: Metric | None) -> tuple[IntArray, FloatArray] | None:
-    if metric is None:
-        return network(job, node)
-    panel = job.panel(node, metric)
-    return (panel.time_us, panel.mean) if panel else None
 
 
 def _statistics(values: FloatArray) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from jobrules.coverage import gaps
 from jobrules.result import Course, Phase
 from jobrules.rounding import apportion
@@ -19,17 +21,22 @@ _LABELS = {
 
 
 def course(job: Job) -> Course:
-    """Phases by the recorded steps; without steps by the first and last GPU work, said in ``basis``."""
+    """Phases by the recorded steps; without steps by the first and last GPU work, said in ``basis``.
+
+    A phase of one sampling interval or less is the grain of the samples and belongs to the loop.
+    """
     start_us, end_us = job.span_us
+    interval_us = float(np.median([p.interval_us for p in job.panels] or [0]))
     work = work_span_us(job)
     basis, middle = ("steps", job.steps.span_us) if len(job.steps) else ("gpu", work)
-    if middle and end_us > start_us:
-        bounds = (start_us, *middle, end_us)
+    if middle and job.covers_time and end_us - start_us > interval_us:
+        first_us = start_us if middle[0] - start_us <= interval_us else middle[0]
+        last_us = end_us if end_us - middle[1] <= interval_us else middle[1]
+        bounds = (start_us, first_us, last_us, end_us)
         named = zip(("before", "loop", "after"), _LABELS[basis], bounds[:-1], bounds[1:], strict=True)
         stretches = [(key, label, a, b) for key, label, a, b in named if b > a]
     else:
         basis, stretches = "none", [("whole", "Whole job", start_us, end_us)]
-    # A job of one moment has one phase, and that is all of it.
     percents = apportion([max(b - a, 1) for _, _, a, b in stretches], 100.0, 1)
     return Course(
         basis=basis,

@@ -45,6 +45,8 @@ class Finding:
     rules: tuple[str, ...]
     #: The section of the page that holds the evidence, by its anchor.
     section: str
+    #: The devices it is about, as ``node/device``; empty where it is about no device in particular.
+    devices: tuple[str, ...] = ()
     #: Share of the whole that ``share_of`` names; none where no share makes sense.
     share: float | None = None
     #: "of GPU time", "of windows".
@@ -138,7 +140,7 @@ class TimeUse:
     #: ``GPU`` or ``CPU``.
     device: str
     count: int
-    #: Device-hours from the first to the last sample of the job, rounded as the parts are.
+    #: Device-hours from the first to the last record of the job, rounded as the parts are.
     hours: float
     #: Digits after the point that ``hours`` are rounded to.
     digits: int

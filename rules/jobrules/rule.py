@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobrules.result import RuleResult, Severity, Status
-from jobrules.words import count, number
+from jobrules.words import count, number, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,9 +91,9 @@ def lacks(job: Job, needs: Sequence[Metric]) -> str | None:
     return next((f"no {metric.label} samples" for metric in needs if not job.panels_of(metric)), None)
 
 
-def patience_reason(most: int, patience: int) -> str:
-    """Why a rule that waits for ``patience`` samples gave no answer."""
-    return f"only {number(most)} of the {count(patience + 1, 'sample')} that its patience asks for"
+def too_few(most: int, more_than: int) -> str:
+    """Why a rule that waits for more than so many samples gave no answer: "only 612 of 1 001 samples"."""
+    return f"only {number(most)} of {count(more_than + 1, 'sample')}"
 
 
 def severity_of(part: float) -> Severity:
@@ -116,7 +116,7 @@ def run_rules(
         except Exception as error:
             if strict:
                 raise
-            reason = f"{type(error).__name__}: {error}"
+            reason = shown(f"{type(error).__name__}: {error}", 200)
             results.append(
                 RuleResult(
                     rule=rule.name, status=Status.ERROR, reason=reason, headline=f"The rule stopped: {reason}"

@@ -10,7 +10,7 @@ import numpy as np
 from jobrules.coverage import pauses
 from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.result import Columns, TimeLine
-from jobrules.usage import network
+from jobrules.usage import ALGORITHM, summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +26,11 @@ _DRAWN = (Metric.GPU_USE, Metric.CPU_USE, Metric.GPU_MEMORY, Metric.IO_WAIT, Met
 def columns(job: Job) -> Columns:
     """The narrowest nameable width that gives at most 600 columns and holds two samples."""
     start_us, end_us = job.span_us
-    interval_us = max((p.interval_us for p in job.panels), default=0)
-    least_us = max((end_us - start_us) / MOST_COLUMNS, 2 * interval_us)
-    days = max(1, -(-int(least_us) // (3600 * SECOND_US))) * 3600 * SECOND_US
-    width_us = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least_us), days)
+    interval_us = float(np.median([p.interval_us for p in job.panels] or [0]))
+    # One column more than span / width: the last moment opens a column of its own.
+    least_us = max((end_us - start_us) / (MOST_COLUMNS - 1), 2 * interval_us)
+    whole_hours = math.ceil(least_us / (3600 * SECOND_US)) * 3600 * SECOND_US
+    width_us = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least_us), whole_hours)
     return Columns(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)
 
 
@@ -61,9 +62,9 @@ def _reduced(job: Job, node: str, grid: Columns) -> Iterator[tuple[str, str, str
             low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
             bands = reduce(grid, panel.time_us, panel.mean, low, high)
             yield metric, metric.label, metric.unit, len(panel.devices), bands
-    traffic = network(job, node)
-    if traffic:
-        time_us, values = traffic
+    network = summed(job, node, ALGORITHM)
+    if network:
+        time_us, values = network
         yield "network", "Network", "B/s", 1, reduce(grid, time_us, values, values, values)
 
 

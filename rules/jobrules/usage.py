@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from jobrules.coverage import held
-from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric, Panel
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.result import Part, TimeUse, UsageRow
 from jobrules.rounding import apportion, digits_for
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HOUR_US = 3600 * SECOND_US
 #: Below this a device counts as idle, as in the vendor's split of GPU samples (under 10, 10 to 90, over 90).
 IDLE_PERCENT = 10.0
 
@@ -24,56 +31,98 @@ def work_span_us(job: Job, metric: Metric = Metric.GPU_USE) -> tuple[int, int] |
     return (min(first), max(last)) if first else None
 
 
-def time_use(job: Job) -> TimeUse | None:
-    """How the time of all GPUs was spent, or of all CPU cores where no GPU was sampled.
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """How the time of one device was spent, in microseconds; each moment counts once."""
 
-    Device time is devices times the time from the first to the last record of the job. A sample of
-    u percent that stands for t seconds gives t*u/100 used, the rest is lost; each moment is lost
-    once: before the first work of any device, after the last, idle (below 10 %), or partly used.
-    None where nothing was sampled, or a single moment.
+    node: str
+    device: str
+    #: Whether any sample is above 0 %.
+    worked: bool
+    used: float
+    #: Lost before the first and after the last work of any device of the job.
+    idle_before: float
+    idle_after: float
+    #: Lost in between: below 10 % and above.
+    idle: float
+    partly: float
+    unmeasured: float
+
+    @property
+    def name(self) -> str:
+        """``node/device``, as in ``Finding.devices``."""
+        return f"{self.node}/{self.device}"
+
+    @property
+    def total(self) -> float:
+        """The time from the first to the last record of the job."""
+        return self.used + self.idle_before + self.idle_after + self.idle + self.partly + self.unmeasured
+
+
+def spent_per_device(job: Job, metric: Metric = Metric.GPU_USE) -> tuple[Spent, ...]:
+    """The time from the first to the last record of the job, for every device of a utilisation metric.
+
+    A sample of u percent that stands for t seconds gives t*u/100 used, the rest is lost.
     """
-    metric, device = (Metric.GPU_USE, "GPU") if job.gpu_count else (Metric.CPU_USE, "CPU")
-    panels = job.panels_of(metric)
     start_us, end_us = job.span_us
-    count = sum(len(p.devices) for p in panels)
-    total_us = float(count * (end_us - start_us))
-    if not total_us:
-        return None
     first_us, last_us = work_span_us(job, metric) or (start_us, end_us)
-    spent = dict.fromkeys(("used", "idle-before", "idle", "partly", "idle-after", "unmeasured"), 0.0)
-    for panel in panels:
-        for column in range(len(panel.devices)):
+    result = []
+    for panel in job.panels_of(metric):
+        for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
             hold = held(time_us, start_us, end_us)
             lost = hold.weight_us * (1 - values / 100)
             before, after = time_us < first_us, time_us > last_us
             idle = ~before & ~after & (values < IDLE_PERCENT)
-            spent["used"] += float(hold.weight_us.sum() - lost.sum())
-            spent["idle-before"] += float(lost[before].sum())
-            spent["idle-after"] += float(lost[after].sum())
-            spent["idle"] += float(lost[idle].sum())
-            spent["partly"] += float(lost[~before & ~after & ~idle].sum())
-            spent["unmeasured"] += hold.unmeasured_us
-    total_hours = total_us / SECOND_US / 3600
+            result.append(
+                Spent(
+                    node=panel.node,
+                    device=device,
+                    worked=bool((values > 0).any()),
+                    used=float(hold.weight_us.sum() - lost.sum()),
+                    idle_before=float(lost[before].sum()),
+                    idle_after=float(lost[after].sum()),
+                    idle=float(lost[idle].sum()),
+                    partly=float(lost[~before & ~after & ~idle].sum()),
+                    unmeasured=hold.unmeasured_us,
+                )
+            )
+    return tuple(result)
+
+
+def time_use(job: Job) -> TimeUse | None:
+    """How the time of all GPUs was spent, or of all CPU cores where no GPU was sampled.
+
+    None where nothing was sampled, or a single snapshot, which covers no time.
+    """
+    metric, device = (Metric.GPU_USE, "GPU") if job.gpu_count else (Metric.CPU_USE, "CPU")
+    devices = spent_per_device(job, metric)
+    start_us, end_us = job.span_us
+    total_hours = len(devices) * (end_us - start_us) / HOUR_US
+    if not total_hours or not job.covers_time:
+        return None
+    spent = {key: sum(getattr(d, key.replace("-", "_")) for d in devices) for key in _KEYS}
     digits = digits_for(total_hours)
     hours = apportion(tuple(spent.values()), total_hours, digits)
     percents = apportion(tuple(spent.values()), 100.0, 1)
-    labels = _LABELS | ({"used": "Used"} if device == "GPU" else _CPU_LABELS)
+    labels = _LABELS if device == "GPU" else _LABELS | _CPU_LABELS
     return TimeUse(
         device=device,
-        count=count,
+        count=len(devices),
         hours=round(total_hours, digits),
         digits=digits,
         parts=tuple(
             Part(key=key, label=labels[key], role=_ROLES.get(key, "lost"), hours=h, percent=p)
-            for (key, amount), h, p in zip(spent.items(), hours, percents, strict=True)
-            if amount > 0 or key == "used"
+            for key, h, p in zip(spent, hours, percents, strict=True)
+            if h or p or key == "used"
         ),
     )
 
 
+_KEYS = ("used", "idle-before", "idle", "partly", "idle-after", "unmeasured")
 _ROLES = {"used": "used", "unmeasured": "unknown"}
 _LABELS = {
+    "used": "Used",
     "idle-before": "Lost before the first GPU work",
     "idle": "Lost: idle, under 10 %",
     "partly": "Lost: partly used",
@@ -81,7 +130,6 @@ _LABELS = {
     "unmeasured": "Not measured",
 }
 _CPU_LABELS = {
-    "used": "Used",
     "idle-before": "Free before the first work",
     "idle": "Free: core idle, under 10 %",
     "partly": "Free: core partly used",
@@ -106,24 +154,27 @@ def _row(node: str, label: str, unit: str, values: FloatArray) -> UsageRow:
     )
 
 
-def total(panels: list[Panel]) -> tuple[IntArray, FloatArray]:
-    """Sum of several metrics of one node over the snapshots that have all of them."""
+#: Received and transmitted, by the training process and by the platform.
+ALGORITHM = (Metric.NETWORK_RECEIVE, Metric.NETWORK_TRANSMIT)
+PLATFORM = (Metric.PLATFORM_RECEIVE, Metric.PLATFORM_TRANSMIT)
+
+
+def summed(job: Job, node: str, metrics: Sequence[Metric]) -> tuple[IntArray, FloatArray] | None:
+    """Times and device means of a metric, or the sum of several over the snapshots that have all of them.
+
+    A metric that was not sampled at all is left out; none where nothing remains.
+    """
+    panels = [panel for metric in metrics if (panel := job.panel(node, metric))]
+    if not panels:
+        return None
     common = panels[0].snapshot
     for panel in panels[1:]:
         common = np.intersect1d(common, panel.snapshot, assume_unique=True)
-    rows = [np.searchsorted(p.snapshot, common) for p in panels]
-    values = np.sum([p.mean[r] for p, r in zip(panels, rows, strict=True)], axis=0)
-    return panels[0].time_us[rows[0]], np.asarray(values, dtype=np.float64)
-
-
-def network(job: Job, node: str) -> tuple[IntArray, FloatArray] | None:
-    """Times and bytes per second of the training process, received and transmitted together."""
-    both = [job.panel(node, m) for m in (Metric.NETWORK_RECEIVE, Metric.NETWORK_TRANSMIT)]
-    present = [p for p in both if p]
-    if not present:
+    if not len(common):
         return None
-    time_us, values = total(present)
-    return (time_us, values) if len(values) else None
+    rows = [np.searchsorted(panel.snapshot, common) for panel in panels]
+    values = np.sum([panel.mean[r] for panel, r in zip(panels, rows, strict=True)], axis=0)
+    return panels[0].time_us[rows[0]], np.asarray(values, dtype=np.float64)
 
 
 def usage_rows(job: Job) -> tuple[UsageRow, ...]:
@@ -144,7 +195,7 @@ def usage_rows(job: Job) -> tuple[UsageRow, ...]:
             if metric is Metric.CPU_USE and len(panel.devices) > 1:
                 busiest = np.asarray(np.nanmax(panel.values, axis=1))
                 rows.append(_row(node, "CPU, busiest core", metric.unit, busiest))
-        traffic = network(job, node)
-        if traffic:
-            rows.append(_row(node, "Network", Metric.NETWORK_RECEIVE.unit, traffic[1]))
+        network = summed(job, node, ALGORITHM)
+        if network:
+            rows.append(_row(node, "Network", Metric.NETWORK_RECEIVE.unit, network[1]))
     return tuple(rows)

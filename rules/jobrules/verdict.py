@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobrules.job import Metric
+from jobrules.job import SECOND_US, natural_sorted
 from jobrules.result import Finding, Severity, Status, Unanswered, Verdict
+from jobrules.usage import spent_per_device
 from jobrules.words import between, count, duration, listed, percent, share
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from jobrules.job import Job
     from jobrules.result import Course, RuleResult, TimeUse
     from jobrules.rule import Rule
+    from jobrules.usage import Spent
 
 #: A start-up that is told as a warning: the vendor's 20 minutes, or a fifth of the job, which is
 #: what the vendor's own text calls long.
@@ -35,17 +37,10 @@ def judge(
     """Findings of all rules and of the job's course, worst first, and the rules that gave no answer."""
     judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.judges]
     found = [finding for _, result in judging for finding in result.findings]
-    never = _never_used(job, use)
-    if never and never[0].share == 1:
-        # No GPU worked at all: that it was also low is the same fact again.
-        low = [f for f in found if f.key in ("low-gpu-utilization", "batch-size")]
-        never = [replace(never[0], rules=tuple(rule for f in low for rule in f.rules))]
-        found = [f for f in found if f not in low]
     findings = [
-        *never,
-        *_joined(found, use),
+        *_never_used_and_low(job, found, use),
         *_start_and_end(course, use, told={f.key for f in found}),
-        *_unmeasured(course, use),
+        *_unmeasured(job, course, use),
     ]
     return Verdict(
         use=use,
@@ -63,25 +58,47 @@ def _rank(finding: Finding) -> tuple[int, float, float]:
     return _ORDER.index(finding.severity), -(finding.gpu_s or 0), -(finding.share or 0)
 
 
-def _joined(findings: list[Finding], use: TimeUse | None) -> list[Finding]:
-    """Low use that the small-batch rule explains is one finding; its amount is GPU time."""
+def _never_used_and_low(job: Job, found: list[Finding], use: TimeUse | None) -> list[Finding]:
+    """GPUs that never worked, and low use of the others: each GPU's time is told once."""
+    spent = spent_per_device(job)
+    unused = [one for one in spent if not one.worked]
+    if not unused or use is None:
+        return _joined(found, spent, use)
+    names = {one.name for one in unused}
+    # What a rule saw on unused GPUs alone belongs to the finding on these.
+    of_unused = [f for f in found if f.devices and set(f.devices) <= names]
+    rules = tuple(rule for f in of_unused for rule in f.rules)
+    return [_never_used(unused, use, rules), *_joined([f for f in found if f not in of_unused], spent, use)]
+
+
+def _joined(findings: list[Finding], spent: Sequence[Spent], use: TimeUse | None) -> list[Finding]:
+    """Low use that the small-batch rule explains is one finding; its amount is the GPU time lost."""
     by_key = {finding.key: finding for finding in findings}
     low, small = by_key.get("low-gpu-utilization"), by_key.get("batch-size")
     if low and small and (small.share or 0) >= JOINT_SHARE * (low.share or 0):
-        low = replace(
+        by_key["low-gpu-utilization"] = replace(
             low,
             title=f"{low.title}, CPU and GPU memory little used too in {share(small.share or 0)}",
             evidence=f"{low.evidence} CPU and GPU memory little used too: {small.evidence}",
             advice=small.advice,
             rules=low.rules + small.rules,
         )
-        findings = [f for f in findings if f is not small]
-    if low is None:
-        return findings
-    loss = _lost(use, ("idle", "partly"))
-    if loss:
-        low = replace(low, gpu_s=loss[0] * 3600, share=loss[1] / 100, share_of="of GPU time")
-    return [low if f.key == low.key else f for f in findings]
+        del by_key["batch-size"]
+    return [_with_loss(finding, spent, use) for finding in by_key.values()]
+
+
+def _with_loss(finding: Finding, spent: Sequence[Spent], use: TimeUse | None) -> Finding:
+    """The amount as the GPU time that the finding's GPUs lost between the first and the last work."""
+    if not finding.devices or use is None:
+        return finding
+    told = f"{finding.evidence} The amount is the time lost between the first and the last GPU work."
+    finding = replace(finding, evidence=told)
+    if len(finding.devices) == len(spent):
+        hours, percents = _lost(use, ("idle", "partly")) or (0.0, 0.0)
+        return replace(finding, gpu_s=hours * 3600, share=percents / 100, share_of="of GPU time")
+    lost_us = sum(one.idle + one.partly for one in spent if one.name in finding.devices)
+    whole_us = sum(one.total for one in spent)
+    return replace(finding, gpu_s=lost_us / SECOND_US, share=lost_us / whole_us, share_of="of GPU time")
 
 
 def _lost(use: TimeUse | None, keys: Sequence[str]) -> tuple[float, float] | None:
@@ -92,33 +109,24 @@ def _lost(use: TimeUse | None, keys: Sequence[str]) -> tuple[float, float] | Non
     return round(sum(p.hours for p in parts), use.digits), round(sum(p.percent for p in parts), 1)
 
 
-def _never_used(job: Job, use: TimeUse | None) -> list[Finding]:
-    idle = [
-        f"{panel.node} {device}"
-        for panel in job.panels_of(Metric.GPU_USE)
-        for column, device in enumerate(panel.devices)
-        if not (panel.values[:, column] > 0).any()
-    ]
-    if not idle or use is None:
-        return []
-    part = len(idle) / use.count
-    return [
-        Finding(
-            key="gpu-never-used",
-            severity=Severity.CRITICAL,
-            title=f"{len(idle)} of {count(use.count, 'GPU')} never worked",
-            evidence=f"{listed(idle)}: no sample above 0\u00a0%.",
-            advice=(
-                "Check that the framework sees the GPU (driver, CUDA build, device placement) and that "
-                "as many processes run as there are GPUs; or take a machine without the idle ones."
-            ),
-            rules=(),
-            section="gpu-use",
-            share=part,
-            share_of="of GPUs",
-            gpu_s=part * use.hours * 3600,
-        )
-    ]
+def _never_used(unused: Sequence[Spent], use: TimeUse, rules: tuple[str, ...]) -> Finding:
+    part = len(unused) / use.count
+    return Finding(
+        key="gpu-never-used",
+        severity=Severity.CRITICAL,
+        title="The GPU never worked" if use.count == 1 else f"{len(unused)} of {use.count} GPUs never worked",
+        evidence=f"{listed([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%.",
+        advice=(
+            "Check that the framework sees the GPU (driver, CUDA build, device placement) and that "
+            "as many processes run as there are GPUs; or take a machine without the idle ones."
+        ),
+        rules=rules,
+        section="gpu-use",
+        devices=tuple(one.name for one in unused),
+        share=part,
+        share_of="of GPUs",
+        gpu_s=part * use.hours * 3600,
+    )
 
 
 def _start_and_end(course: Course, use: TimeUse | None, told: set[str]) -> list[Finding]:
@@ -165,31 +173,39 @@ def _start_and_end(course: Course, use: TimeUse | None, told: set[str]) -> list[
     return findings
 
 
-def _unmeasured(course: Course, use: TimeUse | None) -> list[Finding]:
-    if not course.gaps:
-        return []
-    longest = max(course.gaps, key=lambda gap: gap.end_us - gap.start_us)
-    nodes = sorted({gap.node for gap in course.gaps})
+def _unmeasured(job: Job, course: Course, use: TimeUse | None) -> list[Finding]:
     unknown = _lost(use, ["unmeasured"])
+    if course.gaps:
+        longest = max(course.gaps, key=lambda gap: gap.end_us - gap.start_us)
+        lasted = duration(longest.end_us - longest.start_us)
+        start_us, end_us = longest.start_us, longest.end_us
+        title = f"{lasted} were not measured"
+        if len(course.gaps) > 1:
+            title = f"Sampling paused {count(len(course.gaps), 'time')}, at most for {lasted}"
+        evidence = (
+            f"{listed(natural_sorted({gap.node for gap in course.gaps}))}, {between(start_us, end_us)}."
+        )
+    elif unknown and unknown[1] >= WORTH_TELLING_PERCENT:
+        # Other sensors were sampled all the time.
+        start_us, end_us = job.span_us
+        title = f"{percent(unknown[1])} of GPU time was not measured"
+        evidence = f"GPU samples cover less than the job, {between(start_us, end_us)}."
+    else:
+        return []
     return [
         Finding(
             key="not-measured",
             severity=Severity.INFO,
-            title=(
-                f"{duration(longest.end_us - longest.start_us)} were not measured"
-                if len(course.gaps) == 1
-                else f"Sampling paused {count(len(course.gaps), 'time')}, "
-                f"at most for {duration(longest.end_us - longest.start_us)}"
-            ),
-            evidence=f"{listed(nodes)}, {between(longest.start_us, longest.end_us)}.",
+            title=title,
+            evidence=evidence,
             advice="Read the logs of sampler and machine for that time: a pause, a restart, a full disk.",
             rules=(),
             section="quality",
             share=unknown[1] / 100 if unknown else None,
             share_of="of GPU time" if unknown else "",
             gpu_s=unknown[0] * 3600 if unknown else None,
-            start_us=longest.start_us,
-            end_us=longest.end_us,
+            start_us=start_us,
+            end_us=end_us,
         )
     ]
 

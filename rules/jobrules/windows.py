@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH_US = 60 * SECOND_US
+#: Windows whose samples are in memory together.
+_CHUNK = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +64,11 @@ def trailing_quantiles(values: FloatArray, ends: IntArray, window: int, probs: S
     Linear interpolation between order statistics; every end must be at least 1.
     """
     result = np.empty((len(ends), len(probs)))
-    full = ends >= window
-    if full.any():
-        # A view of every stretch of `window` values; only the rows at the ends are copied.
-        rows = np.lib.stride_tricks.sliding_window_view(values, window)[ends[full] - window]
-        result[full] = np.quantile(rows, probs, axis=1).T
-    for i in np.flatnonzero(~full):
+    full = np.flatnonzero(ends >= window)
+    # A view of every stretch of `window` values; only the rows at the ends are copied, some at a time.
+    stretches = np.lib.stride_tricks.sliding_window_view(values, window) if len(full) else values
+    for chunk in (full[i : i + _CHUNK] for i in range(0, len(full), _CHUNK)):
+        result[chunk] = np.quantile(stretches[ends[chunk] - window], probs, axis=1).T
+    for i in np.flatnonzero(ends < window):
         result[i] = np.quantile(values[: ends[i]], probs)
     return result

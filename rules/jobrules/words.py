@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 NBSP = "\u00a0"
 THIN = "\u202f"
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def percent(value: float) -> str:
@@ -39,32 +42,30 @@ def duration(us: float) -> str:
     seconds = round(us / SECOND_US, 1)
     if seconds < 60:
         return f"{seconds:g}{NBSP}s"
-    whole = round(seconds)
-    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    parts: list[tuple[int, str]] = []
-    for size, name in units:
-        amount, whole = divmod(whole, size)
-        if amount or parts:
-            parts.append((amount, name))
-        if len(parts) == 2:
-            break
-    return " ".join(f"{amount}{NBSP}{name}" for amount, name in parts if amount or len(parts) == 1)
+    # Rounded to the smaller of two units first, so that 1 h 59 min 59 s is 2 h and not 1 h 59 min.
+    (size, name), (part, part_name) = next(
+        (larger, smaller)
+        for larger, smaller in itertools.pairwise(_UNITS)
+        if round(seconds / smaller[0]) * smaller[0] >= larger[0]
+    )
+    amount, rest = divmod(round(seconds / part), size // part)
+    return f"{amount}{NBSP}{name}" + (f" {rest}{NBSP}{part_name}" if rest else "")
 
 
 def clock(us: int) -> str:
     """``08:26:31 UTC``."""
-    return f"{_utc(us):%H:%M:%S}{NBSP}UTC"
+    return f"{utc(us):%H:%M:%S}{NBSP}UTC"
 
 
 def between(start_us: int, end_us: int) -> str:
-    """``08:26:31 to 11:22:49 UTC``, with the dates where they differ."""
-    start, end = _utc(start_us), _utc(end_us)
-    if start.date() == end.date():
-        return f"{start:%H:%M:%S} to {end:%H:%M:%S}{NBSP}UTC"
-    return f"{start:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S}{NBSP}UTC"
+    """``2026-11-14 08:26:31 to 11:22:49 UTC``, with the second date where it differs."""
+    start, end = utc(start_us), utc(end_us)
+    until = f"{end:%H:%M:%S}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
+    return f"{start:%Y-%m-%d %H:%M:%S} to {until}{NBSP}UTC"
 
 
-def _utc(us: int) -> datetime:
+def utc(us: int) -> datetime:
+    """The moment, to the second below."""
     return datetime.fromtimestamp(us // SECOND_US, UTC)
 
 

@@ -64,7 +64,7 @@ def test_a_directory_that_does_not_exist_is_told(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
     (tmp_path / "job.txt").write_text("x")
 
-    with pytest.raises(NothingReadableError, match="is a file"):
+    with pytest.raises(NothingReadableError, match="neither a directory nor"):
         read_job(tmp_path / "job.txt")
 
 

@@ -303,7 +303,7 @@ def test_percentages_are_clamped_and_rates_may_not_be_negative(tmp_path: Path) -
     assert values(job, Metric.DISK_OPERATIONS) == [[0.0], [1e9], [3.0]]
     assert {r.reason: (r.action, r.count, r.example) for r in remarks(quality).values()} == {
         "percentage outside 0 to 100, set to the nearer bound": ("corrected", 2, FILE),
-        "rate below 0, set to 0": ("corrected", 1, FILE),
+        "rate outside 0 to 10^15, set to the nearer bound": ("corrected", 1, FILE),
     }
 
 
@@ -324,7 +324,7 @@ def test_of_two_values_in_one_snapshot_the_first_and_then_the_smaller_is_used(tm
     job, quality = read(tmp_path, {FILE: lines})
 
     assert values(job) == [[8.0], [1.0]]
-    assert remarks(quality)["second value of a device in the same 20 ms; the first is in use"].count == 2
+    assert remarks(quality)["second value of a device in the same 20 ms; one is in use"].count == 2
     assert remarks(quality)["exact repetition of another sample"].count == 1
 
 
@@ -547,3 +547,23 @@ def test_many_threads_and_batches_give_the_same_as_one(
         assert tables(job) == expected
         assert quality.sources[0].files == 21
         assert remarks(quality)["exact repetition of another sample"].count == 20_000
+
+
+def test_a_few_samples_of_another_decade_do_not_stretch_the_job(tmp_path: Path) -> None:
+    lines = [sample(5, at=1_700_000_041 + i) for i in range(300)]
+    lines += [sample(5, at=s) for s in (650_000_000, 4_000_000_000)]
+
+    job, quality = read(tmp_path, {FILE: lines})
+
+    assert job.samples_us == (1_700_000_041_000_000, 1_700_000_340_000_000)
+    (remark,) = quality.sources[0].remarks
+    assert (remark.count, remark.action) == (2, "dropped")
+    assert "30 days" in remark.reason
+
+
+def test_rates_that_no_machine_reaches_are_corrected(tmp_path: Path) -> None:
+    line = sample(1.7e308, kind="network", name="ReceiveBytesPerSecond", dimension="Algorithm")
+
+    job, _ = read(tmp_path, {FILE: [line]})
+
+    assert job.panels[0].values.tolist() == [[1e15]]

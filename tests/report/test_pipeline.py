@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jobreport import cli, notebook, pipeline
-from jobreport.errors import JobReportError, UsageError
+from jobreport import cli, notebook, pipeline, readers
+from jobreport.errors import JobReportError, NothingReadableError, UsageError
+from jobreport.readers.base import Found, SourceFile
+from jobreport.readers.system_samples import SystemSamples
 from tests.paths import SAMPLES
 
 SAMPLE = SAMPLES[0]
@@ -94,3 +96,60 @@ def test_the_name_of_the_job_names_the_folder(tmp_path: Path, monkeypatch: pytes
     report = json.loads((outcome.folder / "report.json").read_bytes())
     assert report["job"]["name"] == "my-job"
     assert report["command"] == "make-report --job-dir my-job"
+
+
+def test_a_failure_of_any_kind_in_the_page_leaves_the_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Path) -> None:
+        raise ValueError("by hand")
+
+    monkeypatch.setattr(notebook, "run_notebook", broken)
+
+    outcome = pipeline.make_report(SAMPLE, tmp_path / "out")
+
+    assert "ValueError: by hand" in str(outcome.failure)
+    assert (tmp_path / "out" / "report.json").exists()
+
+
+def test_a_reader_that_stops_costs_its_files_and_the_exit_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(SystemSamples):
+        source = "broken samples"
+
+        def claims(self, file: SourceFile) -> bool:
+            return file.name.endswith("0.algo-1.json.gz") and "1741080" in file.name
+
+        def read(self, files: object) -> Found:
+            raise ZeroDivisionError("by hand")
+
+    monkeypatch.setattr(readers, "READERS", (Broken(), SystemSamples()))
+    healthy = next(path for path in SAMPLES if path.name.startswith("healthy"))
+
+    outcome = pipeline.make_report(healthy, tmp_path / "out", formats=["json"])
+
+    assert "broken samples stopped: ZeroDivisionError: by hand" in outcome.report.quality.remarks[0].reason
+    assert "broken samples" in str(outcome.failure)
+    with pytest.raises(ZeroDivisionError):
+        pipeline.make_report(healthy, tmp_path / "strict", formats=["json"], strict=True)
+
+
+def test_force_leaves_files_of_other_makers(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "rules").mkdir(parents=True)
+    for name in ("rules/mine.json", "summary.md"):
+        (out / name).write_text("mine")
+
+    pipeline.make_report(SAMPLE, out, formats=["json"], force=True)
+
+    assert (out / "rules" / "mine.json").read_text() == (out / "summary.md").read_text() == "mine"
+
+
+def test_nothing_readable_leaves_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+
+    with pytest.raises(NothingReadableError):
+        pipeline.make_report(tmp_path / "job", tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()

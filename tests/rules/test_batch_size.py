@@ -101,3 +101,19 @@ def test_last_timestamp_is_the_last_window_in_violation() -> None:
     result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=gpu, interval_s=30))
 
     assert result.details["last_timestamp"] == START_US + 5 * 60 * SECOND_US
+
+
+def test_memory_samples_that_come_later_do_not_judge_earlier_windows() -> None:
+    late = make_panel(Metric.GPU_MEMORY, [95.0] * 2, time_us=[START_US + s * SECOND_US for s in (540, 570)])
+
+    result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=[40.0] * 20, interval_s=30, extra=[late]))
+
+    assert (result.evaluated, result.triggered) == (7, 6)
+
+
+def test_the_reason_names_what_is_short() -> None:
+    short_gpu = make_panel(Metric.GPU_USE, [20.0] * 3, interval_s=30)
+
+    result = SMALL.check(make_job(cpu=[20.0] * 20, interval_s=30, extra=[short_gpu]))
+
+    assert result.reason == "only 3 of 5\u00a0samples"

@@ -83,7 +83,7 @@ def test_patience_says_how_many_samples_were_missing() -> None:
     result = LowGPUUtilization().check(make_job(gpu=[5.0] * 612))
 
     assert result.status is Status.NOT_EVALUATED
-    assert result.reason == "only 612 of the 1\u202f001\u00a0samples that its patience asks for"
+    assert result.reason == "only 612 of 1\u202f001\u00a0samples"
     assert (result.triggered, result.datapoints) == (0, 612)
 
 
@@ -134,3 +134,22 @@ def test_severity_follows_the_share_of_windows(low_windows: int, severity: Sever
 
     assert result.violating == low_windows
     assert result.findings[0].severity is severity
+
+
+def test_a_gpu_with_too_few_samples_is_named_and_not_called_busy() -> None:
+    gpu = np.column_stack([np.full(20, 95.0), [np.nan] * 16 + [0.0] * 4])
+
+    result = SMALL.check(make_job(gpu=gpu, interval_s=30))
+
+    assert result.status is Status.PASSED
+    assert result.headline == "1\u00a0GPU not judged for want of samples: algo-1 gpu1"
+
+
+def test_a_finding_ends_with_the_job_and_is_about_the_gpus_in_violation() -> None:
+    result = SMALL.check(make_job(gpu=[[95.0, 5.0, 0.0]] * 20, interval_s=30))
+
+    (finding,) = result.findings
+    assert finding.devices == ("algo-1/gpu1",)
+    assert finding.share == 0.5
+    assert finding.end_us == result.last_us == START_US + 570 * SECOND_US
+    assert result.triggered == 14

@@ -95,8 +95,30 @@ def test_held_and_unmeasured_time_add_up_to_the_job(distances: list[int], lead: 
 
     total = lead + sum(distances) + tail
     assert (hold.weight_us >= 0).all()
-    if len(distances) != 1:
-        assert hold.weight_us.sum() + hold.unmeasured_us == pytest.approx(total, abs=1)
+    assert hold.weight_us.sum() + hold.unmeasured_us == pytest.approx(total, abs=1)
+
+
+def test_two_pauses_around_one_sample_are_pauses() -> None:
+    times = us(*np.arange(0, 100, 0.5), 1000, *np.arange(2000, 2100, 0.5))
+
+    assert pauses(times).sum() == 2
+
+
+def test_two_samples_a_day_apart_leave_the_day_unmeasured() -> None:
+    use = time_use(make_job(gpu=[100.0, 100.0], interval_s=86400))
+
+    assert use is not None
+    assert use.of("unknown")[1] > 0
+    assert pauses(us(0, 60)).tolist() == [False]
+
+
+def test_time_before_the_first_sample_of_a_gpu_is_not_measured() -> None:
+    second_minute = make_panel(Metric.GPU_USE, [100.0] * 120, start_us=START_US + 60 * SECOND_US)
+
+    use = time_use(make_job(cpu=[50.0] * 240, extra=[second_minute]))
+
+    assert use is not None
+    assert use.of("unknown")[1] == pytest.approx(50, abs=0.5)
 
 
 def test_time_use_counts_each_moment_once() -> None:
@@ -208,6 +230,15 @@ def test_columns_are_at_most_six_hundred_and_have_a_nameable_width() -> None:
     grid = columns(day)
 
     assert (grid.width_us, grid.count) == (300 * SECOND_US, 289)
+    assert columns(make_job(cpu=[1.0] * 1201)).count <= 600
+
+
+def test_one_sparse_series_does_not_make_all_columns_wide() -> None:
+    sparse = make_panel(Metric.MEMORY, [1.0, 2.0], interval_s=3000)
+
+    grid = columns(make_job(cpu=[1.0] * 7200, gpu=[1.0] * 7200, extra=[sparse]))
+
+    assert grid.width_us <= 10 * SECOND_US
 
 
 def test_a_job_of_months_still_has_few_columns() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from jobrules import RULES, BatchSize, LowGPUUtilization, MaxInitializationTime, OverallSystemUsage
 from jobrules.job import SECOND_US, Job, Metric
@@ -44,7 +45,7 @@ def test_a_job_whose_gpus_never_worked_is_told_once() -> None:
     verdict = verdict_of(make_job(cpu=[10.0] * 40, gpu=[[0.0, 0.0]] * 40, interval_s=30))
 
     (finding,) = verdict.findings
-    assert finding.title == "2 of 2\u00a0GPUs never worked"
+    assert finding.title == "2 of 2 GPUs never worked"
     assert set(finding.rules) == {"LowGPUUtilization", "BatchSize"}
     assert finding.share == 1.0
 
@@ -54,7 +55,7 @@ def test_one_unused_gpu_among_busy_ones_is_named() -> None:
 
     titles = [f.title for f in verdict_of(make_job(gpu=gpu, interval_s=30)).findings]
 
-    assert "1 of 2\u00a0GPUs never worked" in titles
+    assert "1 of 2 GPUs never worked" in titles
 
 
 def test_a_healthy_job_has_no_finding() -> None:
@@ -124,3 +125,32 @@ def test_a_small_batch_seen_in_few_of_the_low_windows_is_a_finding_of_its_own() 
 
     assert [f.key for f in findings] == ["low-gpu-utilization", "batch-size"]
     assert findings[0].advice == LowGPUUtilization.documentation().advice
+
+
+def test_a_finding_counts_the_loss_of_its_own_gpus_only() -> None:
+    gpu = np.column_stack([*[np.full(40, 80.0)] * 7, np.full(40, 20.0)])
+
+    (finding,) = verdict_of(make_job(gpu=gpu, interval_s=30)).findings
+
+    assert finding.devices == ("algo-1/gpu7",)
+    assert finding.share == pytest.approx(0.8 / 8)
+    assert finding.gpu_s == pytest.approx(0.8 * 39 * 30)
+
+
+def test_an_unused_gpu_past_patience_is_told_once() -> None:
+    gpu = np.column_stack([np.full(40, 95.0), np.zeros(40)])
+
+    (finding,) = verdict_of(make_job(cpu=[10.0] * 40, gpu=gpu, interval_s=30)).findings
+
+    assert finding.key == "gpu-never-used"
+    assert finding.rules == ("LowGPUUtilization", "BatchSize")
+    assert finding.gpu_s == pytest.approx(39 * 30, rel=0.01)
+
+
+def test_gpu_time_that_only_the_gpu_sampler_missed_is_told() -> None:
+    gpu = make_panel(Metric.GPU_USE, [95.0] * 100, interval_s=3)
+
+    findings = verdict_of(make_job(cpu=[50.0] * 500, interval_s=3, extra=[gpu])).findings
+
+    (finding,) = [f for f in findings if f.key == "not-measured"]
+    assert finding.title == "80.0\u00a0% of GPU time was not measured"

@@ -17,6 +17,9 @@ SECOND = 1_000_000
         (90, "1 min 30 s"),
         (3600, "1 h"),
         (3605, "1 h"),
+        (7199, "2 h"),
+        (86_395, "1 d"),
+        (86_399 * 3, "3 d"),
         (11_520, "3 h 12 min"),
         (90_000, "1 d 1 h"),
     ],
@@ -33,10 +36,10 @@ def test_counts_agree_in_number_and_group_thousands() -> None:
     ]
 
 
-def test_ranges_name_the_day_only_where_it_changes() -> None:
+def test_ranges_name_the_day_once_unless_it_changes() -> None:
     start = 1_700_000_040 * SECOND
 
-    assert between(start, start + 60 * SECOND) == "22:14:00 to 22:15:00\u00a0UTC"
+    assert between(start, start + 60 * SECOND) == "2023-11-14 22:14:00 to 22:15:00\u00a0UTC"
     assert between(start, start + 86400 * SECOND) == "2023-11-14 22:14:00 to 2023-11-15 22:14:00\u00a0UTC"
 
 

@@ -13,7 +13,7 @@ _STEPS_S = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
     *(3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400, 7 * 86400, 14 * 86400, 28 * 86400),
 )
-_DAY_S = 86400
+_DAY_US = 86400 * _SECOND_US
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +32,21 @@ def time_ticks(start_us: int, end_us: int, most: int = 6) -> tuple[Tick, ...]:
         return ()
     step_us = next(
         (round(s * _SECOND_US) for s in _STEPS_S if span_us / (s * _SECOND_US) <= most),
-        math.ceil(span_us / most / (_DAY_S * _SECOND_US)) * _DAY_S * _SECOND_US,
+        math.ceil(span_us / most / _DAY_US) * _DAY_US,
     )
     first = -(-start_us // step_us) * step_us
-    style = _style(step_us)
+    style = _style(step_us, several_days=start_us // _DAY_US != end_us // _DAY_US)
     return tuple(
         Tick(at=(us - start_us) / span_us, label=_label(us, style))
         for us in range(first, end_us + 1, step_us)
     )
 
 
-def _style(step_us: int) -> str:
-    if step_us >= _DAY_S * _SECOND_US:
+def _style(step_us: int, *, several_days: bool) -> str:
+    if step_us >= _DAY_US:
         return "%Y-%m-%d"
+    if several_days and step_us >= 60 * _SECOND_US:
+        return "%m-%d %H:%M"
     if step_us >= 60 * _SECOND_US:
         return "%H:%M"
     return "%H:%M:%S"

@@ -50,10 +50,15 @@ class StillLine:
     ticks: tuple[Tick, ...]
 
 
+def bundled(columns: Columns) -> int:
+    """How many columns a drawing puts into one, so that it stays small: 1 where they are few."""
+    return -(-columns.count // MOST_COLUMNS)
+
+
 def still_line(line: TimeLine, columns: Columns, course: Course, scale: Scale, top: float) -> StillLine:
     """Paths that break wherever a column has no sample."""
     axis = (columns.start_us, columns.start_us + columns.count * columns.width_us)
-    bundle = -(-columns.count // MOST_COLUMNS)
+    bundle = bundled(columns)
     per_column = 1000 * bundle / columns.count
 
     def height(value: float) -> float:

@@ -27,8 +27,12 @@ __all__ = ["READERS", "job_name", "read_job"]
 READERS: tuple[Reader, ...] = (SystemSamples(),)
 
 
-def read_job(directory: Path) -> tuple[Job, Quality]:
-    """Everything that the readers find in a directory, and what became of its files."""
+def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
+    """Everything that the readers find in a directory, and what became of its files.
+
+    A reader that raises costs its own files and a remark, unless ``strict``. Raises
+    ``NothingReadableError`` where nothing is left to report.
+    """
     tally = Tally()
     files = listing(directory, tally)
     claimed: defaultdict[int, list[SourceFile]] = defaultdict(list)
@@ -43,7 +47,15 @@ def read_job(directory: Path) -> tuple[Job, Quality]:
             unclaimed.append(file)
         else:
             claimed[reader].append(file)
-    found = [READERS[i].read(claimed[i]) for i in sorted(claimed)]
+    found = []
+    for i in sorted(claimed):
+        try:
+            found.append(READERS[i].read(claimed[i]))
+        except Exception as error:
+            if strict:
+                raise
+            reason = f"the reader of {READERS[i].source} stopped: {type(error).__name__}: {shown(str(error))}"
+            tally.add("failed", "files", reason, count=len(claimed[i]), file=claimed[i][0].name)
     if unclaimed:
         reason = "of a kind that is not read"
         tally.add("skipped", "files", reason, count=len(unclaimed), file=unclaimed[0].name)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jobreport.readers.tally import Tally
 
 #: Folders that every job has; a job is not called so.
-_GENERIC = {"profiler-output", "system", ""}
+_GENERIC = {"profiler-output", "system", "incremental", "framework", ""}
 _END_MARKER = "training_job_end.ts"
 _END_MARKER_FOLDERS = {"system", "framework"}
 
@@ -86,7 +86,7 @@ def _no_directory(directory: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"There is no directory {name}. Give the directory that the job left behind with --job-dir."
     if isinstance(error, NotADirectoryError):
-        return f"{name} is a file. Give the directory that the job left behind with --job-dir."
+        return f"{name} is neither a directory nor a .tar, .tar.gz or .zip of one. Name that with --job-dir."
     return f"Cannot open the directory {name}: {getattr(error, 'strerror', None) or error}."
 
 

@@ -19,6 +19,7 @@ from jobreport.readers.base import Found
 from jobreport.readers.faults import EARLIEST_S, LATEST_S, Faults, explain
 from jobreport.readers.sample_lines import ABSENT, scan
 from jobreport.readers.sensors import is_name, sensor
+from jobreport.readers.strays import spans_of_job, within
 from jobreport.readers.tally import Tally
 from jobreport.readers.timeline import Timeline
 from jobrules.job import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
@@ -42,6 +43,8 @@ _KEYS = {"Type", "Value", "Timestamp"}
 _NAMELESS = "node"
 #: A machine has fewer cores; more columns are damage or malice.
 _MOST_DEVICES = 4096
+#: Bytes or operations per second; no machine comes near.
+_HIGHEST_RATE = 1e15
 #: Unknown sensors that get a remark of their own.
 _NAMED_UNKNOWNS = 8
 
@@ -127,6 +130,7 @@ class _Reading:
         for number, file in enumerate(self.files):
             if number not in self._seen and not self.tally.mentions(file.name):
                 self.tally.add("skipped", "files", "empty", file=file.name)
+        self._drop_strays()
         explain(self._faults, self.tally)
         self._tell_unknown()
         panels: list[Panel] = []
@@ -136,12 +140,33 @@ class _Reading:
             made = node_panels(node, series)
             samples += sum(len(one.values) for one in series) - made.surplus
             panels += made.panels
-            reason = "second value of a device in the same 20 ms; the first is in use"
+            reason = "second value of a device in the same 20 ms; one is in use"
             self.tally.add("dropped", "samples", reason, count=made.surplus)
         quality = SourceQuality(
             source=SystemSamples.source, files=len(self._used), rows=samples, remarks=self.tally.remarks()
         )
         return Found(quality=quality, panels=tuple(panels), finished=False if panels else None)
+
+    def _drop_strays(self) -> None:
+        times = [
+            time_us for series in self._parts.values() for parts in series.values() for time_us, _ in parts
+        ]
+        spans = spans_of_job(times)
+        if spans is None:
+            return
+        dropped = 0
+        for node, series in list(self._parts.items()):
+            for key, parts in list(series.items()):
+                kept = [(t[ok], v[ok]) for t, v in parts if (ok := within(t, spans)).any()]
+                dropped += sum(len(t) for t, _ in parts) - sum(len(t) for t, _ in kept)
+                if kept:
+                    series[key] = kept
+                else:
+                    del series[key]
+            if not series:
+                del self._parts[node]
+        reason = "time lies more than 30 days from nearly all other samples"
+        self.tally.add("dropped", "samples", reason, count=dropped)
 
     def _series(self, parts: dict[tuple[Metric, str], list[Part]]) -> list[Series]:
         series: list[Series] = []
@@ -244,10 +269,10 @@ def _is_sound(seconds: FloatArray, values: FloatArray) -> bool:
 
 
 def _bounds(metric: Metric) -> tuple[float, float]:
-    return 0.0, 100.0 if metric.unit == "%" else np.inf
+    return 0.0, 100.0 if metric.unit == "%" else _HIGHEST_RATE
 
 
 def _outside(metric: Metric) -> str:
     if metric.unit == "%":
         return "percentage outside 0 to 100, set to the nearer bound"
-    return "rate below 0, set to 0"
+    return "rate outside 0 to 10^15, set to the nearer bound"

@@ -7,7 +7,7 @@ from collections import Counter
 from jobreport.quality import Remark
 from jobrules.words import shown
 
-_ORDER = ("skipped", "dropped", "corrected")
+_ORDER = ("failed", "skipped", "dropped", "corrected")
 
 
 class Tally:

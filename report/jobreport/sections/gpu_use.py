@@ -42,13 +42,17 @@ def gpu_use(report: Report) -> Fragment:
     """Box plots per GPU and the table per device."""
     figure = box_plot(report.boxes)
     whole = [box for box in report.boxes if box.basis == WHOLE]
+    drawing = still_boxes(report.boxes) if figure else None
     html = render(
         "gpu_use",
         heading=heading("gpu-use"),
         caption=_caption(whole),
         lead=_lead(whole),
         has_loop=any(box.basis == LOOP for box in report.boxes),
-        drawing=still_boxes(report.boxes) if figure else None,
+        drawing=drawing,
+        # Characters that fit beside one another on a narrow screen.
+        crowded_devices=drawing is not None and sum(len(device) for _, device, _ in drawing.labels) > 50,
+        crowded_nodes=drawing is not None and sum(len(node) for _, _, node in drawing.labels) > 40,
         rows=[_row(box) for box in report.boxes],
         nodes=len({box.node for box in report.boxes}),
         folded=len(report.boxes) > MOST_OPEN_ROWS,
@@ -95,7 +99,7 @@ def _lead(boxes: list[Box]) -> str:
     which = (
         "The GPU was"
         if len(boxes) == 1
-        else f"All {len(boxes)}{formats.NBSP}GPUs were"
+        else f"{'Both' if len(boxes) == 2 else f'All {len(boxes)}'}{formats.NBSP}GPUs were"
         if len(idle) == len(boxes)
         else f"{len(idle)} of {formats.count(len(boxes), 'GPU')} {'was' if len(idle) == 1 else 'were'}"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.figures.embed import document_json
-from jobreport.figures.still import StillLine, still_line
+from jobreport.figures.still import StillLine, bundled, still_line
 from jobreport.figures.time_line import shared_time, time_line, top_of
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import figure_number, has_time_lines, heading
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobrules.result import TimeLine
+    from jobrules.result import Columns, TimeLine
 
 #: More nodes are not drawn: blocks beside one another end at four.
 MOST_NODES = 4
@@ -76,13 +76,22 @@ def nodes(report: Report) -> Fragment:
         caption=_caption(report, names),
         note=_note(report, names),
         marks=_marks(report, names),
-        column=formats.duration(report.columns.width_us),
+        column=_column(report.columns),
         rows=[_row(line, report) for name in names for line in _lines(report, name)],
         figures=document_json("nodes", figures),
         several=len(names) > 1,
         reason="",
     )
     return Fragment(name="nodes", html=html)
+
+
+def _column(columns: Columns) -> str:
+    """The width of a column, in both drawings where they differ."""
+    bundle = bundled(columns)
+    width = formats.duration(columns.width_us)
+    if bundle == 1:
+        return width
+    return f"{width}, {formats.duration(bundle * columns.width_us)} in print and without scripts"
 
 
 def chosen(report: Report) -> list[str]:

@@ -50,7 +50,7 @@ def table_number(report: Report, name: str) -> int:
 
 def _figures(report: Report) -> list[str]:
     drawn = {
-        "phases": report.job.end_us > report.job.start_us,
+        "phases": covers_time(report),
         "gpu-use": bool(report.boxes),
         "nodes": has_time_lines(report),
     }
@@ -71,6 +71,10 @@ def _tables(report: Report) -> list[str]:
 
 def has_time_lines(report: Report) -> bool:
     """Whether there is anything to draw over time: values, and a time that they cover."""
-    return report.job.end_us > report.job.start_us and any(
-        value is not None for line in report.timelines for value in line.mean
-    )
+    return covers_time(report) and any(v is not None for line in report.timelines for v in line.mean)
+
+
+def covers_time(report: Report) -> bool:
+    """Whether the records cover a time; the sensors of a single snapshot lie microseconds apart."""
+    job = report.job
+    return job.end_us > job.start_us and (job.steps > 0 or any(node.interval_s for node in job.nodes))

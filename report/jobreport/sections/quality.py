@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading, table_number
+from jobreport.sections.outline import covers_time, heading, table_number
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -24,6 +24,7 @@ def quality(report: Report) -> Fragment:
     html = render(
         "quality",
         heading=heading("quality"),
+        covers=covers_time(report),
         report=report,
         remarks=_told,
         most_remarks=MOST_REMARKS,
@@ -87,7 +88,7 @@ def _definitions(report: Report) -> list[tuple[str, str]]:
         (
             "Not measured",
             f"Time without samples for more than 60{formats.NBSP}s and more than ten sampling intervals. "
-            "It is part of no share of used or lost time.",
+            "Shares of GPU and core time are of all of it, measured or not.",
         ),
         ("Snapshot", "What the sampler of one node read at the same moment from all its GPUs and cores."),
         (

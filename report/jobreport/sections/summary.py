@@ -11,7 +11,7 @@ from jobreport.figures.pie import COLOURS, pie
 from jobreport.figures.scales import time_ticks
 from jobreport.figures.still import Stretch, still_ring, stretch
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import figure_number, heading
+from jobreport.sections.outline import covers_time, figure_number, heading
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -44,7 +44,7 @@ class Lane:
 def summary(report: Report) -> Fragment:
     """When the job ran, and in which phases."""
     job, course = report.job, report.course
-    covers = job.end_us > job.start_us
+    covers = covers_time(report)
     axis = (job.start_us, job.end_us)
     figure = pie(course.phases) if covers else None
     html = render(
@@ -66,6 +66,8 @@ def summary(report: Report) -> Fragment:
         else None,
         gap_rows=_gap_rows(report),
         with_day=formats.spans_days(*axis),
+        # What the labels of both ends take of the strip's width.
+        room=0.2 if formats.spans_days(*axis) else 0.09,
         figures=document_json("summary", {"live-phases": figure}) if figure else "",
     )
     return Fragment(name="summary", html=html)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: From here on a device counts as well used, as in the rules' own default.
 BUSY_PERCENT = 70.0
+#: With fewer nothing is judged, only stated.
+ENOUGH_SNAPSHOTS = 30
 QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
 
 
@@ -50,7 +52,7 @@ def utilisation(report: Report) -> Fragment:
     html = render(
         "utilisation",
         heading=heading("utilisation"),
-        sentences=_sentences(by_node),
+        sentences=_sentences(by_node, _unused(report)),
         groups=groups,
         number=table_number(report, "utilisation") if groups else 0,
         snapshots=_snapshots(report),
@@ -86,20 +88,40 @@ def _snapshots(report: Report) -> str:
     return f"{formats.number(counts[0], 0)} to {formats.count(counts[-1], 'snapshot')}"
 
 
-def _sentences(by_node: dict[str, list[UsageRow]]) -> list[str]:
+def _unused(report: Report) -> dict[str, str]:
+    """Node → "2 of 8 GPUs never worked", where some but not all GPUs of a node did."""
+    told = {}
+    for node in report.job.nodes:
+        highest = [box.max for box in report.boxes if box.node == node.name and box.basis == "whole job"]
+        idle = sum(value <= 0 for value in highest)
+        if 0 < idle < len(highest):
+            told[node.name] = f"{idle} of {formats.count(len(highest), 'GPU')} never worked"
+    return told
+
+
+def _sentences(by_node: dict[str, list[UsageRow]], unused: dict[str, str]) -> list[str]:
     """One sentence for all nodes that are told alike."""
     kinds: dict[str, list[str]] = {}
     for name, rows in by_node.items():
         found = {row.label: row for row in rows}
-        kinds.setdefault(_kind(found.get("GPU"), found.get("CPU")), []).append(name)
+        kind = unused.get(name) or _kind(found.get("GPU"), found.get("CPU"))
+        kinds.setdefault(kind, []).append(name)
     return [_sentence(kind, names, by_node) for kind, names in kinds.items() if kind]
 
 
 def _kind(gpu: UsageRow | None, cpu: UsageRow | None) -> str:
     if gpu is None:
-        return "" if cpu is None else "cpu-busy" if cpu.p95 >= BUSY_PERCENT else "cpu-free"
+        return (
+            ""
+            if cpu is None or cpu.n < ENOUGH_SNAPSHOTS
+            else "cpu-busy"
+            if cpu.p95 >= BUSY_PERCENT
+            else "cpu-free"
+        )
     if gpu.max <= 0:
         return "never"
+    if gpu.n < ENOUGH_SNAPSHOTS:
+        return "plain"
     if gpu.p95 < BUSY_PERCENT and cpu is not None:
         return "gpu-waits" if cpu.p95 >= BUSY_PERCENT else "both-free"
     return "gpu-busy" if gpu.p50 >= BUSY_PERCENT else "plain"
@@ -125,11 +147,11 @@ def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -
             "A smaller machine may do."
         ),
         "gpu-waits": (
-            f"the GPUs were little used (p95 {span('GPU', 'p95')}) while the cores were busy "
+            f"GPU use was low (p95 {span('GPU', 'p95')}) while the cores were busy "
             f"(p95 {span('CPU', 'p95')}): the CPU side is the likely limit."
         ),
-        "gpu-busy": f"the GPUs were well used: the median snapshot stands at {span('GPU', 'p50')}.",
-        "plain": f"the median snapshot stands at {span('GPU', 'p50')} for the GPUs"
+        "gpu-busy": f"GPU use was high: the median snapshot stands at {span('GPU', 'p50')}.",
+        "plain": f"the median snapshot stands at {span('GPU', 'p50')} for the GPU"
         + (
             f" and {span('CPU', 'p50')} for the CPU{core}."
             if span("CPU", "p50") != "not measured"
@@ -137,8 +159,8 @@ def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -
         ),
         "cpu-busy": f"the CPU was well used: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
         "cpu-free": f"the CPU was mostly free: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
-    }[kind]
-    return f"{where}, {told}"
+    }
+    return f"{where}, {told.get(kind, f'{kind}; the mean over the GPUs hides that.')}"
 
 
 def _where(names: list[str], nodes: int) -> str:

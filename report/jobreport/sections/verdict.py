@@ -109,7 +109,7 @@ def _segments(use: TimeUse) -> list[Segment]:
                 label=part.label,
                 at=round(at, 1),
                 width=part.percent,
-                hours=_hours(use, part.hours),
+                hours=_hours(use, part.hours) if part.hours else f"under {10**-use.digits:g}",
                 percent=part.percent,
             )
         )
