@@ -104,7 +104,7 @@ class BatchSize(Rule):
             return self.not_evaluated(reason, **facts)
         facts |= judgement.facts()
         if not judgement.violating:
-            headline = judgement.not_judged or "CPU, GPU or GPU memory was well used in every window"
+            headline = judgement.passed("CPU, GPU or GPU memory was well used in every window")
             return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
         details["last_timestamp"] = judgement.last_start_us
         clauses = [

@@ -98,13 +98,18 @@ class Judgement:
 
     @property
     def not_judged(self) -> str:
-        """A clause on GPUs with too few samples; empty if all were judged."""
+        """A clause on GPUs that were not judged; empty if all were."""
         missing = [f"{gpu.node} {gpu.device}" for gpu in self.gpus if not gpu.judged]
         return (
-            f"{count(len(missing), 'GPU')} not judged for want of samples: {listed(missing)}"
+            f"{count(len(missing), 'GPU')} with too few samples to judge: {listed(missing)}"
             if missing
             else ""
         )
+
+    def passed(self, every: str) -> str:
+        """The headline of a rule that passed: ``every`` holds for the GPUs that were judged."""
+        missing = sum(not gpu.judged for gpu in self.gpus)
+        return f"{every}; {count(missing, 'GPU')} with too few samples to judge" if missing else every
 
     def facts(self) -> dict[str, Any]:
         """What a ``RuleResult`` says of counts, times and the bar."""

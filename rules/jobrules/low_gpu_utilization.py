@@ -95,7 +95,7 @@ class LowGPUUtilization(Rule):
             return self.not_evaluated(too_few(facts["datapoints"], self.patience), **facts)
         facts |= judgement.facts()
         if not judgement.violating:
-            headline = judgement.not_judged or "Every GPU stayed busy in every window"
+            headline = judgement.passed("Every window of a GPU was busy")
             return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
         finding = self._finding(judgement, kinds)
         low_all, swings_all = (sum(column) for column in zip(*kinds.values(), strict=True))

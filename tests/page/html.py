@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+from jobreport.sections import Fragment
+
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 #: Elements whose text stands apart from what follows.
 BLOCKS = {"td", "th", "dt", "dd", "p", "li", "h1", "h2", "h3", "figcaption", "strong"}
@@ -75,3 +77,8 @@ class Page(HTMLParser):
     @property
     def links(self) -> list[str]:
         return [str(a[name]) for _, a in self.elements for name in ADDRESSES if name in a]
+
+
+def read(fragment: Fragment) -> Page:
+    """What a section's HTML holds."""
+    return Page.of(fragment.html)

@@ -15,7 +15,7 @@ from jobreport.document import Report
 from jobreport.sections.outline import SECTIONS
 from jobrules.result import Course, Gap
 from tests.page import examples
-from tests.page.html import Page
+from tests.page.html import Page, read
 
 CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
     sections.head,
@@ -29,10 +29,6 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
     sections.nodes,
     sections.quality,
 )
-
-
-def read(fragment: sections.Fragment) -> Page:
-    return Page.of(fragment.html)
 
 
 def whole(report: Report) -> Page:

@@ -61,11 +61,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 
 def _ran(start_us: int, end_us: int) -> str:
-    if start_us == end_us:
-        return formats.date_time(start_us)
-    if formats.spans_days(start_us, end_us):
-        return formats.between(start_us, end_us)
-    return f"{formats.day(start_us)} {formats.between(start_us, end_us)}"
+    return formats.date_time(start_us) if start_us == end_us else formats.between(start_us, end_us)
 
 
 def machines(report: Report) -> str:

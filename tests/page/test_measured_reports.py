@@ -1,0 +1,71 @@
+"""Pages of reports that the rules made, where the wording depends on what was measured."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from jobreport import sections
+from jobrules.job import SECOND_US, Metric
+from tests.jobs import START_US, make_job, make_panel
+from tests.page.html import read
+from tests.report.test_summary import report_of
+
+DAY_S = 86400
+
+
+def test_the_head_names_the_day_once() -> None:
+    text = read(sections.head(report_of(make_job(cpu=[50.0] * 100)))).text
+
+    assert text.count("2023-11-14") == 1
+
+
+def test_sensors_of_one_snapshot_cover_no_time() -> None:
+    # The cores are read 50 microseconds after the GPU, as real samplers do.
+    cpu = make_panel(Metric.CPU_USE, [50.0], start_us=START_US + 50, prefix="cpu")
+    report = report_of(make_job(gpu=[50.0], extra=[cpu]))
+
+    assert "the samples cover no time" in read(sections.verdict(report)).text
+    assert "covers no time" in read(sections.summary(report)).text
+    assert "may do" not in read(sections.utilisation(report)).text
+    assert "No gap" not in read(sections.quality(report)).text
+
+
+def test_a_job_of_several_days_says_the_day_at_every_time() -> None:
+    report = report_of(make_job(gpu=[95.0] * 361, interval_s=600, start_us=START_US))
+
+    html = sections.summary(report).html
+    labels = [t for t in re.findall(r"<text[^>]*>([^<]*)</text>", html) if ":" in t]
+    assert len(labels) >= 4
+    assert all(re.search(r"\d\d-\d\d", label) for label in labels)
+
+
+def test_durations_and_hours_of_the_definitions_agree() -> None:
+    report = report_of(make_job(gpu=[95.0] * 4320, interval_s=60))
+
+    text = read(sections.quality(report)).text
+    assert "1 GPU × 3 d = 72.0 GPU-hours" in text
+
+
+def test_a_gap_shorter_than_ten_intervals_is_not_denied_in_seconds_alone() -> None:
+    times = [START_US + 60 * SECOND_US * i for i in range(60) if not 20 < i < 28]
+    gpu = make_panel(Metric.GPU_USE, [95.0] * len(times), time_us=times)
+
+    text = read(sections.quality(report_of(make_job(extra=[gpu])))).text
+    assert "60 s and ten sampling intervals" in text
+
+
+def test_a_still_drawing_with_wider_columns_says_so() -> None:
+    wide, narrow = (report_of(make_job(gpu=[95.0] * n)) for n in (2000, 200))
+
+    assert re.search("One column is 2 s, 6 s in print", read(sections.nodes(wide)).text)
+    assert "in print" not in read(sections.nodes(narrow)).text
+
+
+def test_unused_gpus_are_told_before_the_mean_is_judged() -> None:
+    gpu = np.column_stack([np.full(1500, 95.0), np.zeros(1500)])
+
+    text = read(sections.utilisation(report_of(make_job(cpu=[90.0] * 1500, gpu=gpu)))).text
+    assert "1 of 2 GPUs never worked" in text
+    assert "little used" not in text
