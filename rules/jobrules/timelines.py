@@ -24,11 +24,13 @@ _DRAWN = (Metric.GPU_USE, Metric.CPU_USE, Metric.GPU_MEMORY, Metric.IO_WAIT, Met
 
 
 def columns(job: Job) -> Columns:
-    """The narrowest nameable width that gives at most 600 columns and holds two samples."""
+    """The narrowest nameable width that parts the job into at most 600 and holds two samples.
+
+    Where it divides the job evenly, the last moment opens one column more.
+    """
     start_us, end_us = job.span_us
     interval_us = float(np.median([p.interval_us for p in job.panels] or [0]))
-    # One column more than span / width: the last moment opens a column of its own.
-    least_us = max((end_us - start_us) / (MOST_COLUMNS - 1), 2 * interval_us)
+    least_us = max((end_us - start_us) / MOST_COLUMNS, 2 * interval_us)
     whole_hours = math.ceil(least_us / (3600 * SECOND_US)) * 3600 * SECOND_US
     width_us = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least_us), whole_hours)
     return Columns(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)

@@ -2,81 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+from tests.browser.visit import PIXELS, RANGES, Visit, needs_browser
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-LIVE = "html[data-figures=live]"
-RANGES = "() => Bokeh.documents.at(-1).roots().map((root) => [root.x_range.start, root.x_range.end])"
-#: For each figure: how many of the pixels of its canvases are not transparent, and how many colours they have.
-PIXELS = """() => {
-  const seen = {};
-  const count = (element, found) => {
-    for (const inner of element.querySelectorAll("*")) {
-      if (inner instanceof HTMLCanvasElement && inner.width > 0 && inner.height > 0) {
-        const { data } = inner.getContext("2d").getImageData(0, 0, inner.width, inner.height);
-        for (let i = 0; i < data.length; i += 4) {
-          if (data[i + 3] === 255) found.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
-        }
-      }
-      if (inner.shadowRoot !== null) count(inner.shadowRoot, found);
-    }
-    return found;
-  };
-  for (const element of document.querySelectorAll(".live")) seen[element.id] = [...count(element, new Set())];
-  return seen;
-}"""
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield started
-        started.close()
-
-
-class Visit:
-    """A page that was opened from a file, and whatever it did meanwhile."""
-
-    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
-        options = {"viewport": {"width": 1280, "height": 900}, "timezone_id": "America/New_York"} | options
-        self.context = browser.new_context(**options)
-        self.context.set_offline(True)
-        self.page = self.context.new_page()
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._listen)
-        self.page.goto(path.as_uri())
-
-    def _listen(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-    def live(self) -> Visit:
-        self.page.wait_for_selector(LIVE, state="attached", timeout=20_000)
-        return self
+pytestmark = [pytest.mark.browser, needs_browser]
 
 
 @pytest.fixture(scope="module")
@@ -124,18 +58,20 @@ def test_every_figure_is_drawn(visit: Visit) -> None:
     assert [name for name, colours in drawn.items() if used not in colours and len(colours) < 3] == []
 
 
+@pytest.mark.parametrize("width", [1280, 400])
 def test_figures_cover_their_static_drawings_without_moving_the_page(
-    visit: Visit, browser: Any, gpu_file: Path
+    width: int, browser: Any, gpu_file: Path
 ) -> None:
-    height = "() => document.documentElement.scrollHeight"
-    still = Visit(browser, gpu_file, java_script_enabled=False)
+    size = {"width": width, "height": 900}
+    still = Visit(browser, gpu_file, java_script_enabled=False, viewport=size)
+    live = Visit(browser, gpu_file, viewport=size).live()
 
     places = "els => els.map((e) => [e.id, Math.round(e.getBoundingClientRect().top + scrollY)])"
     before = still.page.locator("section, figure").evaluate_all(places)
-    after = visit.page.locator("section, figure").evaluate_all(places)
+    after = live.page.locator("section, figure").evaluate_all(places)
     still.context.close()
+    live.context.close()
 
-    assert visit.page.evaluate(height) > 0
     assert [b for b, a in zip(before, after, strict=True) if abs(b[1] - a[1]) > 8] == []
 
 

@@ -56,7 +56,7 @@ def test_its_style_loads_nothing(page: Page) -> None:
 
 
 def test_bokeh_stands_in_it_once(gpu_page: str) -> None:
-    assert gpu_page.count("Copyright (c) Anaconda, Inc., and Bokeh Contributors") <= 1
+    assert gpu_page.count("Copyright (c) Anaconda, Inc., and Bokeh Contributors") == 1
     assert gpu_page.count("Bokeh.embed.embed_items") == 1
     assert len(re.findall(r"<script>", gpu_page)) == 2
 
