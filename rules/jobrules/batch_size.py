@@ -10,13 +10,12 @@ import numpy as np
 from jobrules.boxplot import quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
-from jobrules.result import Finding, RuleResult, Status
-from jobrules.rule import Rule, percent, samples, severity_of, too_few
+from jobrules.rule import Rule, percent, samples, too_few
 from jobrules.windows import Windows, judged, trailing_quantiles
-from jobrules.words import between, share
 
 if TYPE_CHECKING:
     from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
+    from jobrules.result import RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,37 +101,11 @@ class BatchSize(Rule):
                 too_few(facts["datapoints"], wanted) if short_of_cpu else too_few(gpu_seen_most, self.window)
             )
             return self.not_evaluated(reason, **facts)
-        facts |= judgement.facts()
         if not judgement.violating:
-            headline = judgement.passed("CPU, GPU or GPU memory was well used in every window")
-            return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
+            return judgement.passed(self, "CPU, GPU or GPU memory was well used in every window", **facts)
         details["last_timestamp"] = judgement.last_start_us
-        clauses = [
-            f"{judgement.which}, {between(judgement.first_us, judgement.last_us)}",
-            judgement.not_judged,
-        ]
-        finding = Finding(
-            key="batch-size",
-            severity=severity_of(judgement.share),
-            title=f"{self.title} in {share(judgement.share)} of the windows judged",
-            evidence=f"{'. '.join(filter(None, clauses))}.",
-            advice=self.documentation().advice,
-            rules=(self.name,),
-            section=self.section,
-            devices=tuple(gpu.name for gpu in judgement.told),
-            share=judgement.share,
-            share_of="of windows",
-            start_us=judgement.first_us,
-            end_us=judgement.last_us,
-        )
-        return RuleResult(
-            rule=self.name,
-            status=Status.TRIGGERED,
-            headline=finding.title,
-            findings=(finding,),
-            details=details,
-            **facts,
-        )
+        finding = judgement.finding(self, "batch-size", self.title)
+        return judgement.triggered(self, finding, details=details, **facts)
 
     def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[IntArray, IntArray, BoolArray]:
         """Samples seen by each window, windows judged, and windows in which the CPU is little used."""

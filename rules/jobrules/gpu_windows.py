@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobrules.result import Measure
-from jobrules.words import count, listed
+from jobrules.result import Finding, Measure, RuleResult, Status
+from jobrules.rule import severity_of
+from jobrules.words import between, count, listed, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.job import IntArray, Job
+    from jobrules.rule import Rule
     from jobrules.windows import Windows
 
 
@@ -101,27 +103,61 @@ class Judgement:
         """A clause on GPUs that were not judged; empty if all were."""
         missing = [f"{gpu.node} {gpu.device}" for gpu in self.gpus if not gpu.judged]
         return (
-            f"{count(len(missing), 'GPU')} with too few samples to judge: {listed(missing)}"
+            f"{count(len(missing), 'GPU')} not judged for want of samples: {listed(missing)}"
             if missing
             else ""
         )
 
-    def passed(self, every: str) -> str:
-        """The headline of a rule that passed: ``every`` holds for the GPUs that were judged."""
-        missing = sum(not gpu.judged for gpu in self.gpus)
-        return f"{every}; {count(missing, 'GPU')} with too few samples to judge" if missing else every
+    def finding(self, rule: Rule, key: str, title: str, clauses: Sequence[str] = ()) -> Finding:
+        """What a rule tells of the windows in violation; ``title`` ends before the share of windows."""
+        when = f"{self.which}, {between(self.first_us, self.last_us)}."
+        rest = "; ".join(filter(None, (*clauses, self.not_judged)))
+        return Finding(
+            key=key,
+            severity=severity_of(self.share),
+            title=f"{title} in {share(self.share)} of the windows judged",
+            evidence=f"{when} {rest}." if rest else when,
+            advice=rule.documentation().advice,
+            rules=(rule.name,),
+            section=rule.section,
+            devices=tuple(gpu.name for gpu in self.told),
+            share=self.share,
+            share_of="of windows",
+            start_us=self.first_us,
+            end_us=self.last_us,
+        )
 
-    def facts(self) -> dict[str, Any]:
-        """What a ``RuleResult`` says of counts, times and the bar."""
-        share = round(100 * self.violating / self.evaluated, 1)
-        span = {"first_us": self.first_us, "last_us": self.last_us} if self.violating else {}
+    def passed(self, rule: Rule, every: str, **facts: Any) -> RuleResult:
+        """The answer of a rule that no window violates; ``every`` holds for the GPUs that were judged."""
+        missing = sum(not gpu.judged for gpu in self.gpus)
+        headline = f"{every}; {count(missing, 'GPU')} not judged for want of samples" if missing else every
+        return RuleResult(rule=rule.name, status=Status.PASSED, headline=headline, **self._counts(), **facts)
+
+    def triggered(self, rule: Rule, finding: Finding, **facts: Any) -> RuleResult:
+        """The answer of a rule that some window violates."""
+        return RuleResult(
+            rule=rule.name,
+            status=Status.TRIGGERED,
+            headline=finding.title,
+            findings=(finding,),
+            first_us=self.first_us,
+            last_us=self.last_us,
+            **self._counts(),
+            **facts,
+        )
+
+    def _counts(self) -> dict[str, Any]:
+        measure = Measure(
+            value=round(100 * self.violating / self.evaluated, 1),
+            limits=(0.0,),
+            scale=100.0,
+            unit="% of windows",
+            limit_text="triggers on any",
+        )
         return {
             "triggered": self.violating,
             "violations": self.violating,
             "evaluated": self.evaluated,
             "violating": self.violating,
-            "measure": Measure(
-                value=share, limits=(0.0,), scale=100.0, unit="% of windows", limit_text="triggers on any"
-            ),
-            **span,
+            "measure": measure,
         }

@@ -10,14 +10,14 @@ import numpy as np
 from jobrules.boxplot import quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
-from jobrules.result import Finding, RuleResult, Status
-from jobrules.rule import Rule, percent, samples, severity_of, too_few
+from jobrules.rule import Rule, percent, samples, too_few
 from jobrules.windows import Windows, judged, trailing_quantiles
-from jobrules.words import between, count, share
+from jobrules.words import count
 from jobrules.words import percent as in_percent
 
 if TYPE_CHECKING:
     from jobrules.job import Job
+    from jobrules.result import Finding, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,21 +93,11 @@ class LowGPUUtilization(Rule):
         }
         if not judgement.evaluated:
             return self.not_evaluated(too_few(facts["datapoints"], self.patience), **facts)
-        facts |= judgement.facts()
         if not judgement.violating:
-            headline = judgement.passed("Every window of a GPU was busy")
-            return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
-        finding = self._finding(judgement, kinds)
+            return judgement.passed(self, "Every window of a GPU was busy", **facts)
         low_all, swings_all = (sum(column) for column in zip(*kinds.values(), strict=True))
         details |= {"last_timestamp": judgement.last_start_us, "low": low_all, "fluctuating": swings_all}
-        return RuleResult(
-            rule=self.name,
-            status=Status.TRIGGERED,
-            headline=finding.title,
-            findings=(finding,),
-            details=details,
-            **facts,
-        )
+        return judgement.triggered(self, self._finding(judgement, kinds), details=details, **facts)
 
     def _finding(self, judgement: Judgement, kinds: dict[str, tuple[int, int]]) -> Finding:
         low, swings = (sum(kinds[gpu.name][i] for gpu in judgement.told) for i in (0, 1))
@@ -116,22 +106,5 @@ class LowGPUUtilization(Rule):
         clauses = [
             f"{count(low, 'window')} with p95 below {p95}" if low else "",
             f"{count(swings, 'window')} with p95 of at least {p95} and p5 below {p5}" if swings else "",
-            judgement.not_judged,
         ]
-        return Finding(
-            key="low-gpu-utilization",
-            severity=severity_of(judgement.share),
-            title=f"GPU use was {kind} in {share(judgement.share)} of the windows judged",
-            evidence=(
-                f"{judgement.which}, {between(judgement.first_us, judgement.last_us)}. "
-                f"{'; '.join(filter(None, clauses))}."
-            ),
-            advice=self.documentation().advice,
-            rules=(self.name,),
-            section=self.section,
-            devices=tuple(gpu.name for gpu in judgement.told),
-            share=judgement.share,
-            share_of="of windows",
-            start_us=judgement.first_us,
-            end_us=judgement.last_us,
-        )
+        return judgement.finding(self, "low-gpu-utilization", f"GPU use was {kind}", clauses)

@@ -63,7 +63,7 @@ def test_phases_that_cover_no_time_have_no_ring() -> None:
 def test_time_lines_share_one_range_and_one_table() -> None:
     report, time = examples.hostile_job(), shared()
 
-    plots: list[Any] = [time_line(line, time, PERCENT, labels=False) for line in report.timelines]
+    plots: list[Any] = [time_line(line, time, PERCENT, 100, labels=False) for line in report.timelines]
 
     assert len({id(plot.x_range) for plot in plots}) == 1
     sources = {id(r.data_source) for plot in plots for r in plot.renderers if isinstance(r, GlyphRenderer)}
@@ -72,12 +72,10 @@ def test_time_lines_share_one_range_and_one_table() -> None:
 
 def test_percent_runs_from_0_to_100_and_rates_to_a_round_number() -> None:
     report = examples.gpu_job()
-    time = shared(report)
     rate = report.timelines[-1]
     megabytes = Scale(factor=1e6, unit="MB/s")
 
-    plot: Any = time_line(report.timelines[0], time, PERCENT, labels=True)
-    assert plot.y_range.end == 100
+    assert top_of([report.timelines[0]], PERCENT) == 100
     assert top_of([rate], megabytes) == 80
     assert top_of([replace(rate, high=(None,))], megabytes) == 1
 
@@ -86,8 +84,8 @@ def test_a_gap_stays_blank_and_is_hatched_on_its_node_only() -> None:
     report, time = examples.hostile_job(), shared()
     first, _, second = report.timelines
 
-    hatched: Any = time_line(second, time, PERCENT, labels=False)
-    whole: Any = time_line(first, time, PERCENT, labels=False)
+    hatched: Any = time_line(second, time, PERCENT, 100, labels=False)
+    whole: Any = time_line(first, time, PERCENT, 100, labels=False)
 
     columns = [c for c in data(time).values() if c.dtype == np.float32]
     holes = [int(np.isnan(c).sum()) for c in columns]
@@ -104,7 +102,7 @@ def test_values_are_float32_and_equal_columns_are_kept_once() -> None:
     time = shared()
     flat = examples.line("n", "memory", "CPU memory", 1, 240, lambda x: 40.0)
 
-    time_line(flat, time, PERCENT, labels=False)
+    time_line(flat, time, PERCENT, 100, labels=False)
 
     assert {name: column.dtype.name for name, column in data(time).items()} == {
         "time": "float64",
@@ -116,14 +114,16 @@ def test_phase_boundaries_are_lines() -> None:
     report = examples.gpu_job()
     time = shared_time(report.columns, report.course)
 
-    plot: Any = time_line(report.timelines[0], time, PERCENT, labels=False)
+    plot: Any = time_line(report.timelines[0], time, PERCENT, 100, labels=False)
 
     spans = [a.location for a in plot.center if isinstance(a, Span)]
     assert spans == [phase.start_us / 1000 for phase in report.course.phases[1:]]
 
 
 def test_no_tool_takes_the_wheel_and_no_logo_is_shown() -> None:
-    plot: Any = time_line(examples.gpu_job().timelines[0], shared(examples.gpu_job()), PERCENT, labels=False)
+    plot: Any = time_line(
+        examples.gpu_job().timelines[0], shared(examples.gpu_job()), PERCENT, 100, labels=False
+    )
 
     assert not plot.select({"type": WheelZoomTool})
     assert {tool.dimensions for tool in plot.tools if isinstance(tool, BoxZoomTool | PanTool)} == {"width"}
@@ -132,7 +132,9 @@ def test_no_tool_takes_the_wheel_and_no_logo_is_shown() -> None:
 
 
 def test_the_tooltip_states_time_zone_and_unit() -> None:
-    plot: Any = time_line(examples.gpu_job().timelines[0], shared(examples.gpu_job()), PERCENT, labels=False)
+    plot: Any = time_line(
+        examples.gpu_job().timelines[0], shared(examples.gpu_job()), PERCENT, 100, labels=False
+    )
 
     (hover,) = [tool for tool in plot.tools if isinstance(tool, HoverTool)]
     tooltips = str(hover.tooltips)
@@ -146,7 +148,7 @@ def test_a_single_column_can_be_drawn() -> None:
     report = examples.single_sample()
 
     time = shared_time(report.columns, report.course)
-    plot: Any = time_line(report.timelines[0], time, PERCENT, labels=True)
+    plot: Any = time_line(report.timelines[0], time, PERCENT, 100, labels=True)
 
     assert plot.x_range.end > plot.x_range.start
 
@@ -225,7 +227,7 @@ def test_every_colour_of_a_figure_is_a_token() -> None:
     report = examples.gpu_job()
     time = shared_time(report.columns, report.course)
     figures = [pie(report.course.phases), box_plot(report.boxes)]
-    figures += [time_line(line, time, PERCENT, labels=True) for line in report.timelines]
+    figures += [time_line(line, time, PERCENT, 100, labels=True) for line in report.timelines]
 
     text = document_json("all", {str(i): figure for i, figure in enumerate(figures) if figure})
 

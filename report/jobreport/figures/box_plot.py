@@ -82,14 +82,7 @@ def box_plot(boxes: Sequence[Box]) -> Plot | None:
     plot = Plot(
         x_range=Range1d(start=0, end=len(places)),
         y_range=Range1d(start=0, end=100),
-        sizing_mode="stretch_both",
-        toolbar_location=None,
-        outline_line_color=None,
-        background_fill_color=None,
-        border_fill_color=None,
-        min_border_left=theme.LEFT_PX,
-        min_border_right=theme.RIGHT_PX,
-        min_border_top=theme.TOP_PX,
+        **theme.plot_look(),
         min_border_bottom=theme.BOTTOM_PX + (18 if borders(places) else 0),
     )
     ticks = FixedTicker(ticks=[0, 25, 50, 75, 100])

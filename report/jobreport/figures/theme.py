@@ -56,6 +56,20 @@ def tokens() -> dict[str, str]:
     return {light()[name]: f"--{name}" for name in TOKENS}
 
 
+def plot_look() -> dict[str, Any]:
+    """Properties that all plots with axes share: the frame of the drawing they cover, and nothing around it."""
+    return {
+        "sizing_mode": "stretch_both",
+        "toolbar_location": None,
+        "outline_line_color": None,
+        "background_fill_color": None,
+        "border_fill_color": None,
+        "min_border_left": LEFT_PX,
+        "min_border_right": RIGHT_PX,
+        "min_border_top": TOP_PX,
+    }
+
+
 def axis_look(**more: Any) -> dict[str, Any]:
     """Properties that all axes share, and those of one."""
     colours = light()

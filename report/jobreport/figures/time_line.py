@@ -67,9 +67,7 @@ def shared_time(columns: Columns, course: Course) -> SharedTime:
     )
 
 
-def time_line(
-    line: TimeLine, time: SharedTime, scale: Scale, top: float | None = None, *, labels: bool
-) -> Plot:
+def time_line(line: TimeLine, time: SharedTime, scale: Scale, top: float, *, labels: bool) -> Plot:
     """Mean as a line over the band from the lowest to the highest sample; blank where nothing was measured.
 
     ``top`` is the upper end of the axis in the unit of ``scale``: 100 for percent, else of the
@@ -77,18 +75,10 @@ def time_line(
     """
     colours = theme.light()
     mean, low, high = (_add(time.source, values, scale) for values in (line.mean, line.low, line.high))
-    top = top or top_of([line], scale)
     plot = Plot(
         x_range=time.range,
         y_range=Range1d(start=0, end=top),
-        sizing_mode="stretch_both",
-        toolbar_location=None,
-        outline_line_color=None,
-        background_fill_color=None,
-        border_fill_color=None,
-        min_border_left=theme.LEFT_PX,
-        min_border_right=theme.RIGHT_PX,
-        min_border_top=theme.TOP_PX,
+        **theme.plot_look(),
         min_border_bottom=theme.BOTTOM_PX if labels else theme.TOP_PX,
     )
     ticks = FixedTicker(ticks=[0, top / 2, top])
