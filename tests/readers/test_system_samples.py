@@ -477,7 +477,7 @@ def test_a_file_that_disappears_costs_itself(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_directory_without_a_single_sample_is_told_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(NothingReadableError, match="1 line skipped, not complete JSON"):
+    with pytest.raises(NothingReadableError, match="1\u00a0line skipped: not complete JSON"):
         read(tmp_path, {FILE: "garbage"})
 
 

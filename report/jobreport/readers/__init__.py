@@ -56,13 +56,13 @@ def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
                 raise
             reason = f"the reader of {READERS[i].source} stopped: {type(error).__name__}: {shown(str(error))}"
             tally.add("failed", "files", reason, count=len(claimed[i]), file=claimed[i][0].name)
-    if unclaimed:
-        reason = "of a kind that is not read"
-        tally.add("skipped", "files", reason, count=len(unclaimed), file=unclaimed[0].name)
     panels = _panels(found, tally)
     steps = _steps([f.steps for f in found if len(f.steps)])
     if not panels and not len(steps):
-        raise NothingReadableError(_nothing(directory, files, found))
+        raise NothingReadableError(_nothing(directory, files, found, tally))
+    if unclaimed:
+        reason = "of a kind that is not read"
+        tally.add("skipped", "files", reason, count=len(unclaimed), file=unclaimed[0].name)
     job = Job(
         name=job_name(directory),
         panels=panels,
@@ -104,16 +104,17 @@ def _finished(says: Iterable[bool | None]) -> bool | None:
     return any(known) if known else None
 
 
-def _nothing(directory: Path, files: Sequence[SourceFile], found: Sequence[Found]) -> str:
-    """What was looked for and what was found, in a sentence or two."""
+def _nothing(directory: Path, files: Sequence[SourceFile], found: Sequence[Found], tally: Tally) -> str:
+    """What was looked for, what was found, and the first thing that went wrong, in a sentence or two."""
     text = f"{shown(str(directory), 200)} holds nothing that a report can be made from."
-    looked_for = " or ".join(reader.looks_for for reader in READERS)
-    if not files:
-        return f"{text} Looked for {looked_for}; it has no files."
-    text += f" Looked for {looked_for}; found {count(len(files), 'file')}, for example {shown(files[0].name, 200)}."
-    remarks = [remark for one in found for remark in one.quality.remarks]
+    text += f" Looked for {' or '.join(reader.looks_for for reader in READERS)}; "
+    if files:
+        text += f"found {count(len(files), 'file')}, for example {shown(files[0].name, 200)}."
+    else:
+        text += "it has no files that can be seen."
+    remarks = [remark for one in found for remark in one.quality.remarks] + list(tally.remarks())
     if remarks:
         first = remarks[0]
-        unit = first.unit.removesuffix("s") if first.count == 1 else first.unit
-        text += f" In the {found[0].quality.source}: {first.count} {unit} {first.action}, {first.reason}."
+        one, where = first.unit.removesuffix("s"), f" ({first.example})" if first.example else ""
+        text += f" {count(first.count, one, first.unit)} {first.action}: {first.reason}{where}."
     return text
