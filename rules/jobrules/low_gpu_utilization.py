@@ -94,7 +94,7 @@ class LowGPUUtilization(Rule):
         if not judgement.evaluated:
             return self.not_evaluated(too_few(facts["datapoints"], self.patience), **facts)
         if not judgement.violating:
-            return judgement.passed(self, "Every window of a GPU was busy", **facts)
+            return judgement.passed(self, "No window of a GPU was low or fluctuating", **facts)
         low_all, swings_all = (sum(column) for column in zip(*kinds.values(), strict=True))
         details |= {"last_timestamp": judgement.last_start_us, "low": low_all, "fluctuating": swings_all}
         return judgement.triggered(self, self._finding(judgement, kinds), details=details, **facts)
