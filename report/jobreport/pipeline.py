@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import tempfile
 from dataclasses import dataclass, replace
@@ -75,7 +76,7 @@ def make_report(
     chosen = settings or load()
     with archive.unpacked(job_dir) as source:
         name = source.name or job_name(source.directory)
-        folder = (out or Path(f"{name}-report")).absolute()
+        folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         with _reserved(folder, force=force):
             tell(f"reading {shown(name)}")
             job, quality = read_job(source.directory, strict=strict)

@@ -142,7 +142,10 @@ def test_a_gpu_with_too_few_samples_is_named_and_not_called_busy() -> None:
     result = SMALL.check(make_job(gpu=gpu, interval_s=30))
 
     assert result.status is Status.PASSED
-    assert result.headline == "No window of a GPU was low or fluctuating; 1\u00a0GPU not judged for want of samples"
+    assert (
+        result.headline
+        == "No window of a GPU was low or fluctuating; 1\u00a0GPU not judged for want of samples"
+    )
 
 
 def test_a_finding_ends_with_the_job_and_is_about_the_gpus_in_violation() -> None:
