@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import lzma
+import os
 import tarfile
 import tempfile
 import zipfile
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
-from jobreport.errors import NothingReadableError
+from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.quality import Remark
 from jobrules.words import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 #: Unpacking stops here: no profile of a job is that large in an archive.
 MOST_BYTES = 50 * 2**30
@@ -62,15 +65,26 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
             with zipfile.ZipFile(job) if suffix == ".zip" else tarfile.open(job) as archive:
                 for name, source in _members(archive):
                     extraction.take(name, source)
+        except _LimitError:
+            pass
         except _DAMAGE as error:
             if not extraction.files:
                 raise NothingReadableError(f"Cannot unpack {shown(str(job), 200)}: {error}.") from error
             extraction.remark("the archive is cut short or damaged; what comes before is in use", job.name)
         yield Unpacked(
             directory=Path(folder),
-            name=job.name[: -len(suffix)] or "job",
+            name=printable(job.name[: -len(suffix)]) or "job",
             remarks=tuple(extraction.remarks.values()),
         )
+
+
+def printable(name: str) -> str:
+    """A file name that is not UTF-8, with its odd bytes as escapes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+class _LimitError(Exception):
+    """The limit of unpacked bytes is reached."""
 
 
 class _Extraction:
@@ -82,8 +96,8 @@ class _Extraction:
         self._folder = folder
         self._left = MOST_BYTES
 
-    def take(self, name: str, source: IO[bytes] | None) -> None:
-        """Write one member; ``source`` is none for links and devices."""
+    def take(self, name: str, source: Callable[[], IO[bytes] | None] | None) -> None:
+        """Write one member; ``source`` opens it and is none for links and devices."""
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or not path.parts:
             self.remark("the path leaves the archive", name)
@@ -91,8 +105,13 @@ class _Extraction:
             self.remark("link or device in the archive", name)
         else:
             try:
-                self._write(self._folder.joinpath(*path.parts), source, name)
-            except _DAMAGE:
+                self._write(self._folder.joinpath(*path.parts), source(), name)
+            except _DAMAGE as error:
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    told = (
+                        f"There is no room to unpack into {self._folder.parent}; TMPDIR names another folder."
+                    )
+                    raise JobReportError(told) from error
                 self.remark("damaged in the archive, or in the way of another file", name)
 
     def remark(self, reason: str, name: str) -> None:
@@ -106,24 +125,30 @@ class _Extraction:
             example=known.example if known else shown(name, 200),
         )
 
-    def _write(self, target: Path, source: IO[bytes], name: str) -> None:
+    def _write(self, target: Path, source: IO[bytes] | None, name: str) -> None:
+        if source is None:
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
         with source, target.open("wb") as sink:
             self.files += 1
             while block := source.read(1 << 20):
                 self._left -= len(block)
                 if self._left < 0:
-                    self.remark(f"past the limit of {MOST_BYTES >> 30} GiB unpacked", name)
-                    return
+                    self.remark(
+                        f"past the limit of {MOST_BYTES >> 30} GiB unpacked, and all that follow", name
+                    )
+                    raise _LimitError
                 sink.write(block)
 
 
-def _members(archive: tarfile.TarFile | zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes] | None]]:
+def _members(
+    archive: tarfile.TarFile | zipfile.ZipFile,
+) -> Iterator[tuple[str, Callable[[], IO[bytes] | None] | None]]:
     if isinstance(archive, zipfile.ZipFile):
         for info in archive.infolist():
             if not info.is_dir():
-                yield info.filename, archive.open(info)
+                yield info.filename, partial(archive.open, info)
     else:
         for member in archive:
             if not member.isdir():
-                yield member.name, archive.extractfile(member) if member.isfile() else None
+                yield member.name, partial(archive.extractfile, member) if member.isfile() else None

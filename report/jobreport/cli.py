@@ -145,6 +145,11 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         status = error.exit_code
+    except OSError as error:
+        if "--strict" in sys.argv:
+            raise
+        click.echo(f"make-report: Cannot use {error.filename!r}: {error.strerror}.", err=True)
+        status = 2
     except click.Abort:
         click.echo("make-report: stopped.", err=True)
         status = 130

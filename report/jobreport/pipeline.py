@@ -43,14 +43,16 @@ class Outcome:
 
     report: Report
     folder: Path
+    #: Paths of the files, relative to the folder.
+    made: frozenset[Path]
     #: What could not be made, or which rule or reader failed; the other files are there.
     failure: JobReportError | None = None
 
     @property
     def main_file(self) -> Path:
         """The page, or what comes nearest to it among the files that were asked for and made."""
-        names = (FILES[f] for f in ("html", "ipynb", "md", "json"))
-        return next(path for path in (self.folder / name for name in names) if path.exists())
+        names = (Path(FILES[f]) for f in ("html", "ipynb", "md", "json"))
+        return self.folder / next(name for name in names if name in self.made)
 
 
 def make_report(
@@ -84,14 +86,14 @@ def make_report(
             quality = replace(quality, remarks=(*quality.remarks, *source.remarks))
             tell(f"judging by {count(len(chosen.rules), 'rule')}")
             results = run_rules(chosen.rules, job, strict=strict)
-            given = job_dir.name if source.name else name
+            given = archive.printable(job_dir.name) if source.name else name
             options = [word for option in chosen.options for word in option.split(" ")]
             command = shlex.join(["make-report", "--job-dir", given, *options])
             report = build_report(job, quality, chosen.rules, results, command)
             with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
                 failure = _write(Path(staging), report, results, formats, strict=strict, tell=tell)
-                _publish(Path(staging), folder)
-    return Outcome(report=report, folder=folder, failure=failure or _stopped(report))
+                made = _publish(Path(staging), folder)
+    return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
 
 
 def _stopped(report: Report) -> JobReportError | None:
@@ -262,7 +264,7 @@ def _reserved(folder: Path, *, force: bool) -> Iterator[None]:
         raise
 
 
-def _publish(staging: Path, folder: Path) -> None:
+def _publish(staging: Path, folder: Path) -> frozenset[Path]:
     """Move finished files to where they are wanted, each whole; files of an older report go."""
     (folder / "rules").mkdir(exist_ok=True)
     new = {path.relative_to(staging) for path in staging.rglob("*") if path.is_file()}
@@ -274,6 +276,7 @@ def _publish(staging: Path, folder: Path) -> None:
             (folder / stale).unlink(missing_ok=True)
     for name in sorted(new):
         (staging / name).replace(folder / name)
+    return frozenset(new)
 
 
 def _is_report(path: Path) -> bool:

@@ -58,7 +58,7 @@ def held(time_us: IntArray, start_us: int, end_us: int) -> Held:
     distance, paused = np.diff(time_us), pauses(time_us)
     interval = 0.0 if paused.all() else float(np.median(distance[~paused]))
     weight = np.zeros(len(time_us))
-    weight[:-1] = np.where(paused, interval, distance)
+    weight[:-1] = np.where(paused, np.minimum(interval, distance), distance)
     # Sensors are read in turn: the last record of the job may be another sensor's, milliseconds later.
     most = interval + TOLERANCE_US
     weight[0] += min(float(time_us[0] - start_us), most)

@@ -65,15 +65,12 @@ class Judgement:
         """Start of the last window in violation, the vendor's ``last_timestamp``."""
         return int(self.grid.starts_us[max(gpu.hits[-1] for gpu in self.gpus if len(gpu.hits))])
 
-    @property
-    def first_us(self) -> int:
-        """Start of the first window in violation."""
-        return int(self.grid.starts_us[min(gpu.hits[0] for gpu in self.gpus if len(gpu.hits))])
-
-    @property
-    def last_us(self) -> int:
-        """End of the last window in violation."""
-        return min(self.last_start_us + self.grid.width_us, self.end_us)
+    def span_us(self, gpus: Sequence[JudgedGPU]) -> tuple[int, int]:
+        """Start of the first and end of the last window in violation of some GPUs."""
+        hits = [gpu.hits for gpu in gpus if len(gpu.hits)]
+        starts = self.grid.starts_us
+        last_us = int(starts[max(h[-1] for h in hits)]) + self.grid.width_us
+        return int(starts[min(h[0] for h in hits)]), min(last_us, self.end_us)
 
     @property
     def told(self) -> list[JudgedGPU]:
@@ -110,12 +107,15 @@ class Judgement:
 
     def finding(self, rule: Rule, key: str, title: str, clauses: Sequence[str] = ()) -> Finding:
         """What a rule tells of the windows in violation; ``title`` ends before the share of windows."""
-        when = f"{self.which}, {between(self.first_us, self.last_us)}."
+        start_us, end_us = self.span_us(self.told)
+        when = f"{self.which}, {between(start_us, end_us)}."
+        aside = sum(gpu.unused for gpu in self.gpus) if not self.told[0].unused else 0
+        of_which = f", {count(aside, 'unused GPU')} aside" if aside else ""
         rest = "; ".join(filter(None, (*clauses, self.not_judged)))
         return Finding(
             key=key,
             severity=severity_of(self.share),
-            title=f"{title} in {share(self.share)} of the windows judged",
+            title=f"{title} in {share(self.share)} of the windows judged{of_which}",
             evidence=f"{when} {rest}." if rest else when,
             advice=rule.documentation().advice,
             rules=(rule.name,),
@@ -123,8 +123,8 @@ class Judgement:
             devices=tuple(gpu.name for gpu in self.told),
             share=self.share,
             share_of="of windows",
-            start_us=self.first_us,
-            end_us=self.last_us,
+            start_us=start_us,
+            end_us=end_us,
         )
 
     def passed(self, rule: Rule, every: str, **facts: Any) -> RuleResult:
@@ -135,13 +135,14 @@ class Judgement:
 
     def triggered(self, rule: Rule, finding: Finding, **facts: Any) -> RuleResult:
         """The answer of a rule that some window violates."""
+        first_us, last_us = self.span_us(self.gpus)
         return RuleResult(
             rule=rule.name,
             status=Status.TRIGGERED,
             headline=finding.title,
             findings=(finding,),
-            first_us=self.first_us,
-            last_us=self.last_us,
+            first_us=first_us,
+            last_us=last_us,
             **self._counts(),
             **facts,
         )

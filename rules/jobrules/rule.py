@@ -16,7 +16,7 @@ from jobrules.result import RuleResult, Severity, Status
 from jobrules.words import count, number, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from jobrules.job import Job, Metric
 
@@ -103,13 +103,10 @@ def severity_of(part: float) -> Severity:
     return Severity.WARNING if part >= 0.05 else Severity.INFO
 
 
-def run_rules(
-    rules: Sequence[Rule], job: Job, *, strict: bool = False, tick: Callable[[str], None] = lambda _: None
-) -> tuple[RuleResult, ...]:
+def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple[RuleResult, ...]:
     """Every rule's result, in order. A rule that raises costs itself only, unless ``strict``."""
     results = []
     for rule in rules:
-        tick(rule.name)
         lack = lacks(job, rule.requires)
         try:
             results.append(rule.not_evaluated(lack) if lack else rule.check(job))

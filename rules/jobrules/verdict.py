@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobrules.job import SECOND_US, natural_sorted
@@ -37,9 +37,10 @@ def judge(
     """Findings of all rules and of the job's course, worst first, and the rules that gave no answer."""
     judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.judges]
     found = [finding for _, result in judging for finding in result.findings]
+    spent = spent_per_device(job)
     findings = [
-        *_never_used_and_low(job, found, use),
-        *_start_and_end(course, use, told={f.key for f in found}),
+        *_never_used_and_low(spent, found, use),
+        *_start_and_end(spent, course, use, told={f.key for f in found}),
         *_unmeasured(job, course, use),
     ]
     return Verdict(
@@ -58,9 +59,8 @@ def _rank(finding: Finding) -> tuple[int, float, float]:
     return _ORDER.index(finding.severity), -(finding.gpu_s or 0), -(finding.share or 0)
 
 
-def _never_used_and_low(job: Job, found: list[Finding], use: TimeUse | None) -> list[Finding]:
+def _never_used_and_low(spent: Sequence[Spent], found: list[Finding], use: TimeUse | None) -> list[Finding]:
     """GPUs that never worked, and low use of the others: each GPU's time is told once."""
-    spent = spent_per_device(job)
     unused = [one for one in spent if not one.worked]
     if not unused or use is None:
         return _joined(found, spent, use)
@@ -75,7 +75,7 @@ def _joined(findings: list[Finding], spent: Sequence[Spent], use: TimeUse | None
     """Low use that the small-batch rule explains is one finding; its amount is the GPU time lost."""
     by_key = {finding.key: finding for finding in findings}
     low, small = by_key.get("low-gpu-utilization"), by_key.get("batch-size")
-    if low and small and (small.share or 0) >= JOINT_SHARE * (low.share or 0):
+    if low and small and _explains(small, low):
         by_key["low-gpu-utilization"] = replace(
             low,
             title=f"{low.title}, CPU and GPU memory little used too in {share(small.share or 0)}",
@@ -84,7 +84,16 @@ def _joined(findings: list[Finding], spent: Sequence[Spent], use: TimeUse | None
             rules=low.rules + small.rules,
         )
         del by_key["batch-size"]
-    return [_with_loss(finding, spent, use) for finding in by_key.values()]
+    # Both rules see the same idle time: it is told once, with the low use.
+    first = "low-gpu-utilization" if low else "batch-size"
+    return [_with_loss(f, spent, use) if key == first else f for key, f in by_key.items()]
+
+
+def _explains(small: Finding, low: Finding) -> bool:
+    """Whether a small batch was seen on the GPUs of low use, on most of them and for most of the time."""
+    of_low, of_small = set(low.devices), set(small.devices)
+    most = of_small <= of_low and len(of_small) >= JOINT_SHARE * len(of_low)
+    return most and (small.share or 0) >= JOINT_SHARE * (low.share or 0)
 
 
 def _with_loss(finding: Finding, spent: Sequence[Spent], use: TimeUse | None) -> Finding:
@@ -125,52 +134,84 @@ def _never_used(unused: Sequence[Spent], use: TimeUse, rules: tuple[str, ...]) -
         devices=tuple(one.name for one in unused),
         share=part,
         share_of="of GPUs",
-        gpu_s=part * use.hours * 3600,
+        gpu_s=sum(o.idle_before + o.idle + o.partly + o.idle_after for o in unused) / SECOND_US,
     )
 
 
-def _start_and_end(course: Course, use: TimeUse | None, told: set[str]) -> list[Finding]:
-    findings = []
-    before, after = _lost(use, ["idle-before"]), _lost(use, ["idle-after"])
-    start_us, end_us = course.phases[0].start_us, course.phases[-1].end_us
+def _start_and_end(
+    spent: Sequence[Spent], course: Course, use: TimeUse | None, told: set[str]
+) -> list[Finding]:
+    """Idle time of the GPUs that worked, before the first and after the last work of any."""
+    worked = [one for one in spent if one.worked]
     first_us, last_us = course.first_work_us, course.last_work_us
-    if before and first_us and before[1] >= WORTH_TELLING_PERCENT and "max-initialization-time" not in told:
-        waited_us = first_us - start_us
-        long = waited_us > LONG_START_US or waited_us > LONG_START_SHARE * (end_us - start_us)
+    if not worked or use is None or first_us is None or last_us is None:
+        return []
+    start_us, end_us = course.phases[0].start_us, course.phases[-1].end_us
+    findings = []
+    before = _edge(worked, spent, use, "idle-before")
+    if before.share >= WORTH_TELLING_PERCENT / 100 and "max-initialization-time" not in told:
+        long = before.each_us > LONG_START_US or before.each_us > LONG_START_SHARE * (end_us - start_us)
         findings.append(
             Finding(
                 key="late-first-work",
                 severity=Severity.WARNING if long else Severity.INFO,
-                title=f"No GPU worked in the first {duration(waited_us)}",
+                title=f"No GPU worked in the first {before.told(first_us - start_us)}",
                 evidence=f"{between(start_us, first_us)}: no sample above 0\u00a0% of any GPU.",
                 advice="Stage or stream the data, use a smaller container image, cache compiled kernels.",
                 rules=(),
                 section="summary",
-                share=before[1] / 100,
+                share=before.share,
                 share_of="of GPU time",
-                gpu_s=before[0] * 3600,
+                gpu_s=before.gpu_s,
                 start_us=start_us,
                 end_us=first_us,
             )
         )
-    if after and last_us and after[1] >= WORTH_TELLING_PERCENT:
+    after = _edge(worked, spent, use, "idle-after")
+    if after.share >= WORTH_TELLING_PERCENT / 100:
         findings.append(
             Finding(
                 key="idle-end",
-                severity=Severity.WARNING if after[1] >= 100 * LONG_START_SHARE else Severity.INFO,
-                title=f"No GPU worked in the last {duration(end_us - last_us)}",
+                severity=Severity.WARNING if after.share >= LONG_START_SHARE else Severity.INFO,
+                title=f"No GPU worked in the last {after.told(end_us - last_us)}",
                 evidence=f"{between(last_us, end_us)}: no sample above 0\u00a0% of any GPU.",
                 advice="Move uploads, evaluation on the CPU and clean-up to a machine without GPUs.",
                 rules=(),
                 section="summary",
-                share=after[1] / 100,
+                share=after.share,
                 share_of="of GPU time",
-                gpu_s=after[0] * 3600,
+                gpu_s=after.gpu_s,
                 start_us=last_us,
                 end_us=end_us,
             )
         )
     return findings
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Edge:
+    """Idle time at one end of the job."""
+
+    share: float
+    gpu_s: float
+    #: Measured idle time of a GPU, on average.
+    each_us: float
+
+    def told(self, lasted_us: int) -> str:
+        """How long it lasted, and how much of that was measured where not nearly all was."""
+        if self.each_us >= 0.95 * lasted_us:
+            return duration(lasted_us)
+        return f"{duration(lasted_us)}, of which {duration(self.each_us)} were measured"
+
+
+def _edge(worked: Sequence[Spent], spent: Sequence[Spent], use: TimeUse, key: str) -> _Edge:
+    lost_us = [one.idle_before if key == "idle-before" else one.idle_after for one in worked]
+    each_us = sum(lost_us) / len(worked)
+    printed = _lost(use, [key])
+    if printed and len(worked) == len(spent):
+        return _Edge(share=printed[1] / 100, gpu_s=printed[0] * 3600, each_us=each_us)
+    whole_us = sum(one.total for one in spent)
+    return _Edge(share=sum(lost_us) / whole_us, gpu_s=sum(lost_us) / SECOND_US, each_us=each_us)
 
 
 def _unmeasured(job: Job, course: Course, use: TimeUse | None) -> list[Finding]:

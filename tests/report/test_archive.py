@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import tarfile
 import zipfile
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobreport import archive, pipeline
-from jobreport.errors import NothingReadableError
+from jobreport.errors import JobReportError, NothingReadableError
 from tests.paths import SAMPLES
 
 LINE = b'{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":5,"NodeId":"algo-1","Timestamp":1700000041}\n'
@@ -112,3 +113,29 @@ def test_an_archive_without_a_name_is_a_job_all_the_same(tmp_path: Path) -> None
     assert (
         pipeline.make_report(tmp_path / ".zip", tmp_path / "out", formats=["json"]).report.job.name == "job"
     )
+
+
+def test_a_member_that_cannot_be_opened_costs_itself(tmp_path: Path) -> None:
+    packed = tmp_path / "job.zip"
+    with zipfile.ZipFile(packed, "w") as zip_:
+        zip_.writestr("notes.txt", "hello")
+        zip_.writestr("1700000040.algo-1.json", LINE)
+    data = bytearray(packed.read_bytes())
+    data[0:4] = b"\0\0\0\0"
+    packed.write_bytes(data)
+
+    with archive.unpacked(packed) as found:
+        assert (found.directory / "1700000040.algo-1.json").read_bytes() == LINE
+    assert found.remarks[0].example == "notes.txt"
+
+
+def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(archive._Extraction, "_write", full)
+    with zipfile.ZipFile(tmp_path / "job.zip", "w") as zip_:
+        zip_.writestr("1700000040.algo-1.json", LINE)
+
+    with pytest.raises(JobReportError, match="no room"), archive.unpacked(tmp_path / "job.zip"):
+        pass

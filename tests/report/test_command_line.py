@@ -159,6 +159,20 @@ def test_a_job_of_one_sample_or_with_damaged_lines_gives_a_report(text: str, tmp
     assert bool(told) == (text != LINE)
 
 
+def test_names_that_no_file_system_takes_are_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+
+    for arguments in (
+        ("--job-dir", "n" * 300),
+        ("--job-dir", tmp_path / "loop"),
+        ("--job-dir", sample("cpu"), "--out", "n" * 300),
+    ):
+        done = make_report(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert "defect" not in done.stderr
+
+
 def test_explain_and_list_name_every_rule() -> None:
     listed, explained = make_report("--list-rules"), make_report("--explain", "batchsize")
 

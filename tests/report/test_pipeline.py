@@ -153,3 +153,13 @@ def test_nothing_readable_leaves_no_folder(tmp_path: Path) -> None:
         pipeline.make_report(tmp_path / "job", tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
+
+
+def test_the_file_that_is_named_was_made_now(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("of another maker")
+
+    outcome = pipeline.make_report(SAMPLE, out, formats=["json"], force=True)
+
+    assert outcome.main_file == out / "report.json"

@@ -156,3 +156,15 @@ def test_a_finding_ends_with_the_job_and_is_about_the_gpus_in_violation() -> Non
     assert finding.share == 0.5
     assert finding.end_us == result.last_us == START_US + 570 * SECOND_US
     assert result.triggered == 14
+
+
+def test_a_finding_begins_with_the_gpus_it_is_about() -> None:
+    gpu = np.column_stack([np.zeros(40), [95.0] * 30 + [5.0] * 10])
+
+    result = SMALL.check(make_job(gpu=gpu, interval_s=30))
+
+    (finding,) = result.findings
+    assert finding.start_us is not None
+    assert finding.start_us > START_US + 800 * SECOND_US
+    assert result.first_us == START_US + 180 * SECOND_US
+    assert finding.title.endswith("of the windows judged, 1\u00a0unused GPU aside")

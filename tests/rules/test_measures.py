@@ -98,6 +98,14 @@ def test_held_and_unmeasured_time_add_up_to_the_job(distances: list[int], lead: 
     assert hold.weight_us.sum() + hold.unmeasured_us == pytest.approx(total, abs=1)
 
 
+def test_weights_never_exceed_the_job_whatever_the_rates() -> None:
+    times = us(*np.arange(0, 60, 0.5), *np.arange(120.5, 150, 0.5), *np.arange(150, 60_000, 300))
+
+    hold = held(times, int(times[0]), int(times[-1]))
+
+    assert hold.weight_us.sum() + hold.unmeasured_us == pytest.approx(times[-1] - times[0])
+
+
 def test_two_pauses_around_one_sample_are_pauses() -> None:
     times = us(*np.arange(0, 100, 0.5), 1000, *np.arange(2000, 2100, 0.5))
 

@@ -154,3 +154,43 @@ def test_gpu_time_that_only_the_gpu_sampler_missed_is_told() -> None:
 
     (finding,) = [f for f in findings if f.key == "not-measured"]
     assert finding.title == "80.0\u00a0% of GPU time was not measured"
+
+
+def test_amounts_of_different_findings_do_not_overlap() -> None:
+    # gpu0 never works; gpu1 begins after half of the job and then stands at 50 %.
+    late = [0.0] * 60 + [50.0] * 61
+    job = make_job(gpu=np.column_stack([np.zeros(121), late]), interval_s=30)
+
+    verdict = verdict_of(job)
+
+    assert verdict.use is not None
+    lost = verdict.use.of("lost")[0]
+    assert sum(f.gpu_s or 0 for f in verdict.findings) / 3600 == pytest.approx(lost, abs=0.02)
+
+
+def test_a_small_batch_that_explains_little_has_no_amount_of_its_own() -> None:
+    cpu = [90.0] * 32 + [10.0] * 8
+
+    low, small = verdict_of(make_job(cpu=cpu, gpu=[20.0] * 40, memory=[20.0] * 40, interval_s=30)).findings
+
+    assert low.gpu_s is not None
+    assert (small.gpu_s, small.share_of) == (None, "of windows")
+
+
+def test_low_use_is_explained_only_by_what_was_seen_on_its_own_gpus() -> None:
+    node_b = make_panel(Metric.GPU_USE, [[20.0] * 7] * 40, node="b", interval_s=30)
+
+    findings = verdict_of(make_job(cpu=[10.0] * 40, gpu=[20.0] * 40, interval_s=30, extra=[node_b])).findings
+
+    assert [f.rules for f in findings] == [("LowGPUUtilization",), ("BatchSize",)]
+
+
+def test_an_idle_start_is_told_as_far_as_it_was_measured() -> None:
+    times = [START_US + s * SECOND_US for s in [*range(3000, 3600, 30), *range(3600, 6001, 30)]]
+    gpu = make_panel(Metric.GPU_USE, [0.0] * 20 + [95.0] * 81, time_us=times)
+
+    findings = verdict_of(make_job(cpu=[50.0] * 201, interval_s=30, extra=[gpu])).findings
+
+    (start,) = [f for f in findings if f.key == "late-first-work"]
+    assert start.title == "No GPU worked in the first 1\u00a0h, of which 10\u00a0min 30\u00a0s were measured"
+    assert start.severity is Severity.INFO

@@ -21,7 +21,10 @@ _END_MARKER_FOLDERS = {"system", "framework"}
 
 def job_name(directory: Path) -> str:
     """Name of the directory, or of the first one above it that is not one every job has."""
-    root = directory.resolve()
+    try:
+        root = directory.resolve()
+    except (OSError, RuntimeError):  # a loop of links, which the walk will answer
+        root = directory.absolute()
     names = (folder.name for folder in (root, *root.parents))
     return next((_text(name) for name in names if name not in _GENERIC), "job")
 
@@ -86,7 +89,7 @@ def _no_directory(directory: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"There is no directory {name}. Give the directory that the job left behind with --job-dir."
     if isinstance(error, NotADirectoryError):
-        return f"{name} is neither a directory nor a .tar, .tar.gz or .zip of one. Name that with --job-dir."
+        return f"{name} is neither a directory nor an archive (.tar, .tar.gz, .zip) of one. Name that with --job-dir."
     return f"Cannot open the directory {name}: {getattr(error, 'strerror', None) or error}."
 
 
