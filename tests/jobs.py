@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jobrules.job import SECOND_US, Job, Metric, Panel, Steps
+from jobrules.job import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric, Panel, Steps
 
 #: A full minute, so that windows begin with the first sample.
 START_US = 1_700_000_040 * SECOND_US
@@ -42,18 +42,62 @@ def make_panel(
 
 
 def make_steps(
-    spans_s: Sequence[tuple[float, float]], *, phase: str = "TRAIN", start_us: int = START_US
+    spans_s: Sequence[tuple[float, float]],
+    *,
+    phase: str = "TRAIN",
+    node: str = "algo-1",
+    worker: str = "33",
+    start_us: int = START_US,
 ) -> Steps:
     """Steps of one worker from (start, end) in seconds after ``start_us``."""
     starts, ends = zip(*spans_s, strict=True)
     n = len(spans_s)
     return Steps(
-        node=np.array(["algo-1"] * n),
-        worker=np.array(["33"] * n),
+        node=np.array([node] * n),
+        worker=np.array([worker] * n),
         phase=np.array([phase] * n),
         number=np.arange(n, dtype=np.int64),
         start_us=start_us + np.round(np.array(starts) * SECOND_US).astype(np.int64),
         end_us=start_us + np.round(np.array(ends) * SECOND_US).astype(np.int64),
+    )
+
+
+def joined_steps(*tables: Steps) -> Steps:
+    """The steps of several workers or phases in one table."""
+    columns = ("node", "worker", "phase", "number", "start_us", "end_us")
+    return Steps(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in columns})
+
+
+def make_events(
+    rows: Sequence[tuple[str, str, float, float]],
+    *,
+    node: str = "algo-1",
+    worker: str = "33",
+    source: EventSource = EventSource.PYTHON,
+    pid: int = 33,
+    thread: int = -1,
+    step: int | Sequence[int] = -1,
+    start_us: int = START_US,
+    loaders: Sequence[Loader] = (),
+) -> Events:
+    """Events of one worker from (phase, name, start, end), seconds after ``start_us``, in any order."""
+    lanes = list(dict.fromkeys(phase for phase, *_ in rows))
+    names = list(dict.fromkeys(name for _, name, *_ in rows))
+    n = len(rows)
+    starts = start_us + np.round(np.array([row[2] for row in rows]) * SECOND_US).astype(np.int64)
+    ends = start_us + np.round(np.array([row[3] for row in rows]) * SECOND_US).astype(np.int64)
+    order = np.lexsort((ends, starts))
+    return Events(
+        lanes=tuple(Lane(node=node, worker=worker, phase=phase, source=source) for phase in lanes),
+        names=tuple(names),
+        lane=np.array([lanes.index(row[0]) for row in rows], np.int32)[order],
+        name=np.array([names.index(row[1]) for row in rows], np.int32)[order],
+        start_us=starts[order],
+        end_us=ends[order],
+        step=np.broadcast_to(np.array(step, np.int64), n)[order],
+        pid=np.full(n, pid, np.int64),
+        thread=np.full(n, thread, np.int64),
+        loaders=tuple(loaders),
     )
 
 
@@ -62,17 +106,30 @@ def make_job(
     gpu: Values | None = None,
     cpu: Values | None = None,
     memory: Values | None = None,
+    io_wait: Values | None = None,
     steps: Steps | None = None,
+    events: Events | None = None,
     node: str = "algo-1",
     interval_s: float = 0.5,
     start_us: int = START_US,
     extra: Sequence[Panel] = (),
 ) -> Job:
     """``make_job(gpu=[10, 20])`` is a job of two samples of one GPU."""
-    given = ((Metric.GPU_USE, gpu, "gpu"), (Metric.GPU_MEMORY, memory, "gpu"), (Metric.CPU_USE, cpu, "cpu"))
+    given = (
+        (Metric.GPU_USE, gpu, "gpu"),
+        (Metric.GPU_MEMORY, memory, "gpu"),
+        (Metric.CPU_USE, cpu, "cpu"),
+        (Metric.IO_WAIT, io_wait, "cpu"),
+    )
     panels = [
         make_panel(metric, values, node=node, interval_s=interval_s, start_us=start_us, prefix=prefix)
         for metric, values, prefix in given
         if values is not None
     ]
-    return Job(name="job", panels=(*panels, *extra), steps=steps or Steps(), finished=True)
+    return Job(
+        name="job",
+        panels=(*panels, *extra),
+        steps=steps or Steps(),
+        events=events or Events(),
+        finished=True,
+    )

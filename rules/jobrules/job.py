@@ -8,7 +8,7 @@ epoch (UTC).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 IntArray = npt.NDArray[np.int64]
+#: Numbers into a short list of names.
+CodeArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 StrArray = npt.NDArray[np.str_]
@@ -153,6 +155,167 @@ class Steps:
         return (int(self.start_us.min()), int(self.end_us.max())) if len(self) else None
 
 
+class EventSource(StrEnum):
+    """What wrote an event."""
+
+    #: The training script's own process: steps, forward and backward, operators, data loading.
+    PYTHON = "python"
+    #: The framework's core: data iterators, collective operations.
+    MODEL = "model"
+    #: The framework's profiler: operators on host and devices.
+    PROFILER = "profiler"
+    HOROVOD = "horovod"
+    SMDATAPARALLEL = "smdataparallel"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Lane:
+    """Where events happened: a process and one category of its work."""
+
+    node: str
+    #: The process: its rank or process id on the node; empty where the source names none.
+    worker: str
+    #: The category: ``Forward``, ``cpu_functions``, ``Step:ModeKeys.TRAIN``; for Horovod the tensor.
+    phase: str
+    source: EventSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loader:
+    """A data loader as a training process set it up."""
+
+    node: str
+    worker: str
+    #: Class of its iterator, as ``_MultiProcessingDataLoaderIter``.
+    iterator: str
+    start_us: int
+    #: Loading processes; 0 loads in the training process; none where the source does not say.
+    num_workers: int | None
+    pin_memory: bool | None
+
+
+def _no_codes() -> CodeArray:
+    return np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Events:
+    """What processes did from when to when, one row an event, each event once.
+
+    Sorted by start, then end; every array has the same length. Steps are events too, and stand in
+    ``Job.steps`` besides.
+    """
+
+    lanes: tuple[Lane, ...] = ()
+    #: Names of operators, functions, modules.
+    names: tuple[str, ...] = ()
+    #: (n,) position in ``lanes`` and in ``names``.
+    lane: CodeArray = field(default_factory=_no_codes)
+    name: CodeArray = field(default_factory=_no_codes)
+    start_us: IntArray = field(default_factory=_no_ints)
+    #: (n,) never before the start.
+    end_us: IntArray = field(default_factory=_no_ints)
+    #: (n,) number of the step, process id of the operating system, and thread; -1 where not given.
+    step: IntArray = field(default_factory=_no_ints)
+    pid: IntArray = field(default_factory=_no_ints)
+    thread: IntArray = field(default_factory=_no_ints)
+    loaders: tuple[Loader, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.start_us)
+
+    @cached_property
+    def duration_us(self) -> IntArray:
+        """(n,) how long each event lasted."""
+        return self.end_us - self.start_us
+
+    @property
+    def span_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end; none without events."""
+        return (int(self.start_us[0]), int(self.end_us.max())) if len(self) else None
+
+    def in_lanes(self, wanted: Callable[[Lane], bool]) -> BoolArray:
+        """(n,) which events happened in a wanted lane."""
+        if not self.lanes:
+            return np.zeros(0, np.bool_)
+        return np.array([wanted(lane) for lane in self.lanes], np.bool_)[self.lane]
+
+    def named(self, wanted: Callable[[str], bool]) -> BoolArray:
+        """(n,) which events have a wanted name."""
+        if not self.names:
+            return np.zeros(0, np.bool_)
+        return np.array([wanted(name) for name in self.names], np.bool_)[self.name]
+
+    def where(self, rows: BoolArray) -> Events:
+        """The events that a mask chooses."""
+        columns = {name: getattr(self, name)[rows] for name in _EVENT_COLUMNS}
+        return replace(self, **columns)
+
+    @classmethod
+    def joined(cls, tables: Sequence[Events]) -> Events:
+        """The events of several tables, each with its own lanes and names."""
+        tables = [table for table in tables if len(table)]
+        if len(tables) < 2:
+            return tables[0] if tables else cls()
+        lanes = {lane: i for i, lane in enumerate(dict.fromkeys(one for t in tables for one in t.lanes))}
+        names = {name: i for i, name in enumerate(dict.fromkeys(one for t in tables for one in t.names))}
+        columns = {
+            name: np.concatenate([getattr(table, name) for table in tables]) for name in _EVENT_COLUMNS[2:]
+        }
+        columns["lane"] = np.concatenate(
+            [np.array([lanes[one] for one in t.lanes], np.int32)[t.lane] for t in tables]
+        )
+        columns["name"] = np.concatenate(
+            [np.array([names[one] for one in t.names], np.int32)[t.name] for t in tables]
+        )
+        order = np.lexsort((columns["end_us"], columns["start_us"]))
+        return cls(
+            lanes=tuple(lanes),
+            names=tuple(names),
+            loaders=tuple(loader for table in tables for loader in table.loaders),
+            **{name: column[order] for name, column in columns.items()},
+        )
+
+
+_EVENT_COLUMNS = ("lane", "name", "start_us", "end_us", "step", "pid", "thread")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """A function in a profile of Python code."""
+
+    #: Where it is defined; empty and 0 for what is built in.
+    file: str
+    line: int
+    name: str
+    #: None where the profiler takes samples and does not count.
+    calls: int | None
+    #: Seconds in the function itself, and with all it called.
+    self_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Where a process's Python code spent a stretch of time."""
+
+    node: str
+    worker: str
+    #: ``cProfile`` or ``Pyinstrument``.
+    profiler: str
+    start_us: int
+    end_us: int
+    #: Where it began and ended in words: "train step 9, step start".
+    begin: str
+    end: str
+    #: Most self time first, 25 at most.
+    functions: tuple[Function, ...]
+    #: Functions in the file, and their self time in all.
+    count: int
+    self_s: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
     """Everything the readers found in one job directory."""
@@ -161,13 +324,19 @@ class Job:
     #: Sorted by node, then metric; at most one panel for each pair.
     panels: tuple[Panel, ...] = ()
     steps: Steps = field(default_factory=Steps)
+    events: Events = field(default_factory=Events)
+    #: Sorted by node, worker and start.
+    profiles: tuple[Profile, ...] = ()
+    #: What the profiler was told to record, in words, a line each; empty where no file says it.
+    recorded: tuple[str, ...] = ()
     #: Whether the job said that it ended; none where its source has no way to say so.
     finished: bool | None = None
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """All node names, in natural order."""
-        return natural_sorted({p.node for p in self.panels} | set(self.steps.node.tolist()))
+        others = set(np.unique(self.steps.node).tolist()) | {lane.node for lane in self.events.lanes}
+        return natural_sorted({p.node for p in self.panels} | others)
 
     def panel(self, node: str, metric: Metric) -> Panel | None:
         """The samples of a metric on a node, or none if there are none."""
@@ -191,7 +360,7 @@ class Job:
     @cached_property
     def span_us(self) -> tuple[int, int]:
         """First and last moment that anything was recorded; (0, 0) for a job without any record."""
-        spans = [span for span in (self.samples_us, self.steps.span_us) if span]
+        spans = [span for span in (self.samples_us, self.steps.span_us, self.events.span_us) if span]
         if not spans:
             return 0, 0
         return min(start for start, _ in spans), max(end for _, end in spans)
@@ -199,7 +368,17 @@ class Job:
     @property
     def covers_time(self) -> bool:
         """Whether anything was recorded over time; a single snapshot covers none."""
-        return len(self.steps) > 0 or any(len(p.time_us) > 1 for p in self.panels)
+        return len(self.steps) + len(self.events) > 0 or any(len(p.time_us) > 1 for p in self.panels)
+
+    def loop_us(self, node: str) -> tuple[int, int] | None:
+        """First start and last end of the steps of a node, on that node's own clock.
+
+        Of all steps where the node recorded none; none without steps.
+        """
+        mine = self.steps.node == node
+        if not mine.any():
+            return self.steps.span_us
+        return int(self.steps.start_us[mine].min()), int(self.steps.end_us[mine].max())
 
     @property
     def gpu_count(self) -> int:

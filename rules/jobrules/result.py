@@ -227,6 +227,21 @@ class Columns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceStatus:
+    """What became of one device, node or worker under a rule."""
+
+    #: ``node/device``, ``node`` or ``node/worker``.
+    name: str
+    #: Triggered, passed or not evaluated.
+    status: Status
+    #: Why it was not judged, with the count that was missing: "only 612 of 1 001 samples".
+    reason: str = ""
+    #: How much was judged, and how much of it in violation; of what the result's ``counted`` says.
+    evaluated: int = 0
+    violating: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuleResult:
     """What one rule says of a job."""
 
@@ -248,6 +263,8 @@ class RuleResult:
     violating: int = 0
     #: What was judged: "windows of a GPU".
     counted: str = ""
+    #: The answer for each device, where a rule judges devices.
+    devices: tuple[DeviceStatus, ...] = ()
     #: First and last moment in violation.
     first_us: int | None = None
     last_us: int | None = None

@@ -10,10 +10,12 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from jobrules.result import RuleResult, Severity, Status
-from jobrules.words import count, number, shown
+from jobrules.words import count, shown
+from jobrules.words import number as in_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +28,26 @@ def percent(default: float, help: str) -> Any:
     return field(default=default, metadata={"unit": "%", "low": 0, "high": 100, "help": help})
 
 
-def samples(default: int, help: str) -> Any:
-    """A number of samples, at least 1."""
+#: A number of samples, or a time that is turned into samples by the sampling interval.
+Amount: TypeAlias = int | timedelta
+
+
+def samples(default: Amount, help: str) -> Any:
+    """An ``Amount``: a number of samples, at least 1, or a time."""
     return field(default=default, metadata={"unit": "samples", "low": 1, "high": None, "help": help})
+
+
+def in_samples(amount: Amount, interval_us: int) -> int:
+    """An amount for a series with the given sampling interval: a time is rounded up to whole samples."""
+    if isinstance(amount, int):
+        return amount
+    whole_us = amount // timedelta(microseconds=1)
+    return max(1, -(-whole_us // interval_us)) if interval_us else 1
+
+
+def number(default: float, help: str, *, unit: str = "", low: float = 0, high: float | None = None) -> Any:
+    """Any other number in a range; whole where the default is."""
+    return field(default=default, metadata={"unit": unit, "low": low, "high": high, "help": help})
 
 
 def minutes(default: float, help: str) -> Any:
@@ -93,7 +112,7 @@ def lacks(job: Job, needs: Sequence[Metric]) -> str | None:
 
 def too_few(most: int, more_than: int) -> str:
     """Why a rule that waits for more than so many samples gave no answer: "only 612 of 1 001 samples"."""
-    return f"only {number(most)} of {count(more_than + 1, 'sample')}"
+    return f"only {in_digits(most)} of {count(more_than + 1, 'sample')}"
 
 
 def severity_of(part: float) -> Severity:

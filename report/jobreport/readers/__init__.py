@@ -12,7 +12,7 @@ from jobreport.quality import Quality
 from jobreport.readers.directory import is_end_marker, job_name, listing
 from jobreport.readers.system_samples import SystemSamples
 from jobreport.readers.tally import Tally
-from jobrules.job import Job, Metric, Panel, Steps, natural_key
+from jobrules.job import Events, Job, Metric, Panel, Steps, natural_key
 from jobrules.words import count, shown
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
             tally.add("failed", "files", reason, count=len(claimed[i]), file=claimed[i][0].name)
     panels = _panels(found, tally)
     steps = _steps([f.steps for f in found if len(f.steps)])
-    if not panels and not len(steps):
+    events = Events.joined([f.events for f in found])
+    if not panels and not len(steps) and not len(events):
         raise NothingReadableError(_nothing(directory, files, found, tally))
     if unclaimed:
         reason = "of a kind that is not read"
@@ -67,6 +68,9 @@ def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
         name=job_name(directory),
         panels=panels,
         steps=steps,
+        events=events,
+        profiles=tuple(profile for f in found for profile in f.profiles),
+        recorded=tuple(line for f in found for line in f.recorded),
         finished=True if ended else _finished(f.finished for f in found),
     )
     return job, Quality(sources=tuple(f.quality for f in found), remarks=tally.remarks())

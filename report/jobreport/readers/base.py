@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from jobrules.job import Steps
+from jobrules.job import Events, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from jobreport.quality import SourceQuality
-    from jobrules.job import Panel
+    from jobrules.job import Panel, Profile
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -31,6 +31,10 @@ class Found:
     quality: SourceQuality
     panels: tuple[Panel, ...] = ()
     steps: Steps = field(default_factory=Steps)
+    events: Events = field(default_factory=Events)
+    profiles: tuple[Profile, ...] = ()
+    #: What the profiler was told to record, in words.
+    recorded: tuple[str, ...] = ()
     #: Whether the files say that the job ended; none where they cannot say.
     finished: bool | None = None
 
