@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobreport import cli, document
 from jobrules import RULES
-from jobrules.rule import Rule, parameter_fields
+from jobrules.rule import Rule, default_text, parameter_fields
 
 DOCS = Path(__file__).parent
 
@@ -36,7 +36,7 @@ def _rule(rule: type[Rule]) -> str:
     ]
     blocks = [block.replace("``", "`") for block in blocks]
     parameters = [
-        f"| `{name}` | {default:g} | {meta['unit'] or '–'} | {meta['help']} |"
+        f"| `{name}` | {default_text(default)} | {meta['unit'] or '–'} | {meta['help']} |"
         for name, default, meta in parameter_fields(rule)
     ]
     if parameters:

@@ -29,6 +29,10 @@ def _path(_context: click.Context, option: click.Parameter, value: str | None) -
     return None if value is None else Path(value)
 
 
+def _paths(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[Path, ...]:
+    return tuple(path for one in value if (path := _path(context, option, one)))
+
+
 def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for part in value for name in part.split(",") if name.strip())
 
@@ -56,11 +60,19 @@ def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, 
     "assignments",
     multiple=True,
     metavar="RULE.PARAMETER=VALUE",
-    help="One threshold; may be repeated and wins over --config.",
+    help="One threshold; may be repeated and wins over --config. The vendor's RULE_PARAMETER=VALUE is read too.",
 )
 @click.option("--select", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Run only these rules.")
 @click.option(
     "--ignore", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Run all rules but these."
+)
+@click.option(
+    "--rules",
+    "rule_files",
+    multiple=True,
+    callback=_paths,
+    metavar="FILE.py",
+    help="Rules of your own, run beside the others; may be repeated. The file is run as a program.",
 )
 @click.option(
     "--formats",
@@ -90,6 +102,7 @@ def command(
     assignments: tuple[str, ...],
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    rule_files: tuple[Path, ...],
     formats: tuple[str, ...],
     list_rules: bool,
     explain: str | None,
@@ -104,14 +117,15 @@ def command(
     of the page; the verdict and the progress go to standard error.
     """
     if list_rules or explain:
-        from jobreport import describe  # noqa: PLC0415 - numpy is not needed for --help
+        from jobreport import describe, plugins  # noqa: PLC0415 - numpy is not needed for --help
 
-        click.echo(describe.rule(explain) if explain else describe.rules())
+        known = plugins.known_rules(rule_files).rules
+        click.echo(describe.rule(explain, known) if explain else describe.rules(known))
         return 0
     if job_dir is None:
         raise UsageError("Say which job to report: make-report --job-dir DIR. See make-report --help.")
 
-    from jobreport import pipeline, settings, summary  # noqa: PLC0415 - nor for --version
+    from jobreport import pipeline, plugins, settings, summary  # noqa: PLC0415 - nor for --version
 
     def tell(line: str) -> None:
         if not quiet:
@@ -120,7 +134,7 @@ def command(
     outcome = pipeline.make_report(
         job_dir,
         out,
-        settings=settings.load(config, assignments, select, ignore),
+        settings=settings.load(config, assignments, select, ignore, plugins.known_rules(rule_files)),
         formats=formats,
         force=force,
         strict=strict,

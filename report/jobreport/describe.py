@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 from jobreport.settings import find_rule
-from jobrules import RULES
-from jobrules.rule import parameter_fields
+from jobrules.rule import default_text, parameter_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules import Rule
 
 
-def rules() -> str:
+def rules(known: Sequence[type[Rule]]) -> str:
     """One line a rule: name and title."""
-    width = max(len(rule.__name__) for rule in RULES)
-    return "\n".join(f"{rule.__name__:{width}}  {rule.title}" for rule in RULES)
+    width = max(len(rule.__name__) for rule in known)
+    return "\n".join(f"{rule.__name__:{width}}  {rule.title}" for rule in known)
 
 
-def rule(name: str) -> str:
+def rule(name: str, known: Sequence[type[Rule]]) -> str:
     """What a rule checks, why it matters, what to do, and its parameters."""
-    found = find_rule(name)
+    found = find_rule(name, known)
     told = found.documentation()
     parts = [f"{found.__name__}: {found.title}"]
     for head, text in (
@@ -28,7 +33,7 @@ def rule(name: str) -> str:
         plain = text.replace("``", "")
         parts.append(f"{head}\n{textwrap.fill(plain, 90, initial_indent='  ', subsequent_indent='  ')}")
     lines = [
-        f"  {key} = {default:g}{' ' + meta['unit'] if meta['unit'] else ''}: {meta['help']}"
+        f"  {key} = {default_text(default)}{' ' + meta['unit'] if meta['unit'] else ''}: {meta['help']}"
         for key, default, meta in parameter_fields(found)
     ]
     parts.append("Parameters\n" + ("\n".join(lines) or "  none"))

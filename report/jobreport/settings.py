@@ -6,23 +6,34 @@ A file looks like this; what stands on the command line wins::
 
     [LowGPUUtilization]
     threshold_p95 = 60
+    patience = "10min"
+
+``LowGPUUtilization_threshold_p95 = 60``, the vendor's way to write it, does the same.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
+import re
 import tomllib
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from jobreport.errors import UsageError
+from jobreport.plugins import Known
 from jobrules import RULES, Rule
-from jobrules.rule import parameter_fields
+from jobrules.rule import parameter_fields, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1, "min": 60, "m": 60, "h": 3600}
+#: No job lasts longer, and a time has an end.
+_LONGEST_S = 10 * 366 * 86400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +43,8 @@ class Settings:
     rules: tuple[Rule, ...]
     #: Options that bring about these settings again, as typed on a command line.
     options: tuple[str, ...] = ()
+    #: Sentences on rules that could not be loaded.
+    failed: tuple[str, ...] = ()
 
 
 def load(
@@ -39,46 +52,61 @@ def load(
     assignments: Sequence[str] = (),
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    offered: Known | None = None,
 ) -> Settings:
     """Settings from a file and from ``--set Rule.parameter=value``, ``--select`` and ``--ignore``.
 
-    ``UsageError`` names what does not exist or does not fit, and the nearest that would.
+    ``offered`` are the rules there are, ours unless given. ``UsageError`` names what does not exist or
+    does not fit, and the nearest that would.
     """
+    offered = offered or Known()
+    known = offered.rules
     values: dict[type[Rule], dict[str, Any]] = {}
+
+    def take(rule: type[Rule], parameter: str, value: object) -> None:
+        values.setdefault(rule, {}).update([_checked(rule, parameter, value)])
+
     if config:
         try:
             tables = _read(config)
             select = [*select] or _names(tables.pop("select", []), "select")
             ignore = [*ignore, *_names(tables.pop("ignore", []), "ignore")]
             for name, table in tables.items():
-                if not isinstance(table, dict):
+                if isinstance(table, dict):
+                    for parameter, value in table.items():
+                        take(find_rule(name, known), parameter, value)
+                elif "_" in name:
+                    take(*_vendor_form(name, known), table)
+                else:
                     raise UsageError(f"{name} should be a table of thresholds, [{name}], named after a rule.")
-                for parameter, value in table.items():
-                    values.setdefault(find_rule(name), {}).update(
-                        [_checked(find_rule(name), parameter, value)]
-                    )
         except UsageError as error:
             raise UsageError(f"{config}: {error}") from error
     for assignment in assignments:
         target, equals, text = assignment.partition("=")
-        name, dot, parameter = target.partition(".")
-        if not equals or not dot:
+        name, dot, parameter = target.strip().partition(".")
+        if not equals or not (dot or "_" in name):
             raise UsageError(f"--set {assignment}: write Rule.parameter=value.")
-        rule = find_rule(name.strip())
-        values.setdefault(rule, {}).update([_checked(rule, parameter.strip(), text.strip())])
-    chosen = {find_rule(name) for name in select} or set(RULES)
-    chosen -= {find_rule(name) for name in ignore}
-    rules = tuple(rule(**values.get(rule, {})) for rule in RULES if rule in chosen)
+        rule, parameter = (find_rule(name, known), parameter) if dot else _vendor_form(name, known)
+        take(rule, parameter.strip(), text.strip())
+    chosen = {find_rule(name, known) for name in select} or set(known)
+    chosen -= {find_rule(name, known) for name in ignore}
+    rules = tuple(rule(**values.get(rule, {})) for rule in known if rule in chosen)
     if not rules:
         raise UsageError("No rule is left to run: --ignore takes away everything that --select leaves.")
-    return Settings(rules=rules, options=tuple(_options(rules)))
+    options = (*offered.options, *_options(rules, known))
+    return Settings(rules=rules, options=options, failed=offered.failed)
 
 
-def find_rule(name: str) -> type[Rule]:
+def find_rule(name: str, known: Sequence[type[Rule]] = RULES) -> type[Rule]:
     """A rule by its name, whatever its case."""
-    return {rule.__name__.lower(): rule for rule in RULES}[
-        nearest(name, [rule.__name__ for rule in RULES], "rule").lower()
-    ]
+    by_name = {rule.__name__: rule for rule in known}
+    return by_name[nearest(name.strip(), by_name, "rule")]
+
+
+def _vendor_form(name: str, known: Sequence[type[Rule]]) -> tuple[type[Rule], str]:
+    """``LowGPUUtilization_threshold_p95``: rule and parameter, told apart at the first underscore."""
+    rule, _, parameter = name.partition("_")
+    return find_rule(rule, known), parameter
 
 
 def nearest(name: str, known: Iterable[str], what: str) -> str:
@@ -111,34 +139,46 @@ def _checked(rule: type[Rule], parameter: str, value: object) -> tuple[str, Any]
     known = {name: (default, metadata) for name, default, metadata in parameter_fields(rule)}
     if not known:
         raise UsageError(f"{rule.__name__} has no parameters.")
-    name = nearest(parameter, known, f"parameter of {rule.__name__}")
+    name = nearest(parameter, (*known, *rule.aliases), f"parameter of {rule.__name__}")
+    name = rule.aliases.get(name, name)
     default, metadata = known[name]
-    whole = isinstance(default, int)
+    if default is None or isinstance(default, str):
+        if not isinstance(value, str):
+            raise UsageError(f"{rule.__name__}.{name} = {value}: it should be text.")
+        return name, None if value in {"", "None"} else value
+    return name, _number(f"{rule.__name__}.{name}", value, default, metadata)
+
+
+def _number(name: str, value: object, default: float, metadata: dict[str, Any]) -> int | float | timedelta:
+    """A number in its range, or a time where samples are counted."""
+    whole, timed = isinstance(default, int), metadata["unit"] == "samples"
+    if timed and isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        seconds = float(match[1]) * _SECONDS[match[2]]
+        if 0 < seconds <= _LONGEST_S:
+            return timedelta(seconds=seconds)
     try:
-        number = (
-            math.nan
-            if isinstance(value, bool)
-            else float(value)
-            if isinstance(value, int | float | str)
-            else math.nan
+        given = (
+            float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
         )
-    except ValueError:
-        number = math.nan
+    except (ValueError, OverflowError):
+        given = math.nan
     low, high = metadata["low"], metadata["high"]
-    fits = math.isfinite(number) and number >= low and (high is None or number <= high)
-    if not fits or (whole and number != int(number)):
+    fits = math.isfinite(given) and given >= low and (high is None or given <= high)
+    if not fits or (whole and given != int(given)):
         bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
         kind = "a whole number" if whole else "a number"
-        raise UsageError(f"{rule.__name__}.{name} = {value}: it should be {kind} {bounds}.")
-    return name, int(number) if whole else number
+        or_time = ", or a time such as 500s or 10min" if timed else ""
+        raise UsageError(f"{name} = {value}: it should be {kind} {bounds}{or_time}.")
+    return int(given) if whole else given
 
 
-def _options(rules: Sequence[Rule]) -> Iterable[str]:
-    left_out = [rule.__name__ for rule in RULES if rule not in map(type, rules)]
+def _options(rules: Sequence[Rule], known: Sequence[type[Rule]]) -> Iterable[str]:
+    left_out = [rule.__name__ for rule in known if rule not in map(type, rules)]
     if left_out:
         yield f"--ignore {','.join(left_out)}"
     for rule in rules:
         for name, default, _ in parameter_fields(rule):
-            value = getattr(rule, name)
+            value = written(getattr(rule, name))
             if value != default:
-                yield f"--set {rule.name}.{name}={value:.15g}"
+                shortest = f"{value:.15g}" if isinstance(value, float) else value
+                yield f"--set {rule.name}.{name}={shortest}"

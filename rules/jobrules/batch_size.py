@@ -10,7 +10,7 @@ import numpy as np
 from jobrules.boxplot import quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
-from jobrules.rule import Rule, percent, samples, too_few
+from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
 from jobrules.windows import Windows, judged, trailing_quantiles
 
 if TYPE_CHECKING:
@@ -44,38 +44,45 @@ class BatchSize(Rule):
     cpu_threshold_p95: float = percent(70.0, "95th percentile of the node's mean CPU use")
     gpu_threshold_p95: float = percent(70.0, "95th percentile of a GPU's use")
     gpu_memory_threshold_p95: float = percent(70.0, "95th percentile of a GPU's memory use")
-    patience: int = samples(1000, "CPU samples of a node that are seen before it is judged")
-    window: int = samples(500, "samples that are judged together")
+    patience: Amount = samples(1000, "CPU samples of a node that are seen before it is judged")
+    window: Amount = samples(500, "samples that are judged together")
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of windows of one GPU."""
         grid = Windows.of(job)
         details: dict[str, Any] = {}
         cpu_seen: dict[str, int] = {}
-        gpu_seen_most = 0
         gpus: list[JudgedGPU] = []
         for panel in job.panels_of(Metric.GPU_USE):
             cpu = job.panel(panel.node, Metric.CPU_USE)
-            seen, at, cpu_low = self._cpu(cpu, grid)
+            seen, at, cpu_low, cpu_short = self._cpu(cpu, grid)
             if cpu:
                 cpu_seen[cpu.node] = len(cpu.mean)
             memory = job.panel(panel.node, Metric.GPU_MEMORY)
+            window = in_samples(self.window, panel.interval_us)
             for column, device in enumerate(panel.devices):
                 time_us, values = panel.series(column)
                 gpu_seen = grid.seen(time_us)
-                gpu_seen_most = max(gpu_seen_most, len(values))
-                both = np.intersect1d(at, judged(gpu_seen, self.window))
-                low = cpu_low[both] & self._below(values, gpu_seen[1:][both], self.gpu_threshold_p95)
+                at_gpu = judged(gpu_seen, window)
+                both = np.intersect1d(at, at_gpu)
+                low = cpu_low[both] & _below(values, gpu_seen[1:][both], window, self.gpu_threshold_p95)
                 held = _device(memory, device)
                 memory_seen = grid.seen(held[0])[1:] if held else gpu_seen[1:]
-                if held:
+                if memory and held:
                     # Windows before the first memory sample are judged without it.
                     known = memory_seen[both] > 0
                     ends = memory_seen[both][known]
-                    low[known] &= self._below(held[1], ends, self.gpu_memory_threshold_p95)
+                    memory_window = in_samples(self.window, memory.interval_us)
+                    low[known] &= _below(held[1], ends, memory_window, self.gpu_memory_threshold_p95)
                 unused = bool(values.max() <= 0)
+                gpu_short = "" if len(at_gpu) else too_few(len(values), window)
                 gpu = JudgedGPU(
-                    node=panel.node, device=device, judged=len(both), hits=both[low], unused=unused
+                    node=panel.node,
+                    device=device,
+                    judged=len(both),
+                    hits=both[low],
+                    unused=unused,
+                    reason=cpu_short or gpu_short or "GPU and CPU were not sampled in the same minutes",
                 )
                 gpus.append(gpu)
                 if not cpu or not len(gpu.hits):
@@ -86,40 +93,39 @@ class BatchSize(Rule):
                 found[device] = quartiles(values[: gpu_seen[last + 1]]) | {"unused": unused}
                 if held and memory_seen[last]:
                     found[f"{device}_memory"] = quartiles(held[1][: memory_seen[last]])
-        if not cpu_seen:
-            return self.not_evaluated("no node has both GPU and CPU samples")
         judgement = Judgement.of(job, grid, gpus)
+        if not cpu_seen:
+            return self.not_evaluated("no node has both GPU and CPU samples", devices=judgement.answers)
         facts: dict[str, Any] = {
             "datapoints": max(cpu_seen.values()),
             "datapoints_per_series": cpu_seen,
             "counted": "one-minute windows of a GPU",
         }
         if not judgement.evaluated:
-            wanted = max(self.patience, self.window)
-            short_of_cpu = facts["datapoints"] <= wanted
-            reason = (
-                too_few(facts["datapoints"], wanted) if short_of_cpu else too_few(gpu_seen_most, self.window)
-            )
-            return self.not_evaluated(reason, **facts)
+            longest = max(gpus, key=lambda gpu: cpu_seen.get(gpu.node, -1))
+            return self.not_evaluated(longest.reason, devices=judgement.answers, **facts)
         if not judgement.violating:
             return judgement.passed(self, "CPU, GPU or GPU memory was well used in every window", **facts)
         details["last_timestamp"] = judgement.last_start_us
-        finding = judgement.finding(self, "batch-size", self.title)
+        finding = judgement.finding(self, self.title)
         return judgement.triggered(self, finding, details=details, **facts)
 
-    def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[IntArray, IntArray, BoolArray]:
-        """Samples seen by each window, windows judged, and windows in which the CPU is little used."""
+    def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[IntArray, IntArray, BoolArray, str]:
+        """Samples seen by each window, windows judged, those of little CPU use, and why none is judged."""
         low = np.zeros(grid.count, dtype=np.bool_)
         if cpu is None:
             nothing = np.empty(0, np.int64)
-            return nothing, nothing, low
+            return nothing, nothing, low, "no CPU samples of its node"
+        window = in_samples(self.window, cpu.interval_us)
+        wanted = max(window, in_samples(self.patience, cpu.interval_us))
         seen = grid.seen(cpu.time_us)
-        at = judged(seen, max(self.window, self.patience))
-        low[at] = self._below(cpu.mean, seen[1:][at], self.cpu_threshold_p95)
-        return seen, at, low
+        at = judged(seen, wanted)
+        low[at] = _below(cpu.mean, seen[1:][at], window, self.cpu_threshold_p95)
+        return seen, at, low, "" if len(at) else too_few(len(cpu.mean), wanted)
 
-    def _below(self, values: FloatArray, ends: IntArray, limit: float) -> BoolArray:
-        return trailing_quantiles(values, ends, self.window, (0.95,))[:, 0] < limit
+
+def _below(values: FloatArray, ends: IntArray, window: int, limit: float) -> BoolArray:
+    return trailing_quantiles(values, ends, window, (0.95,))[:, 0] < limit
 
 
 def _device(panel: Panel | None, name: str) -> tuple[IntArray, FloatArray] | None:

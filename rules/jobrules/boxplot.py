@@ -52,9 +52,9 @@ def box(panel: Panel, device: int, basis: str, values: FloatArray) -> Box:
 
 def boxes(job: Job, metric: Metric) -> tuple[Box, ...]:
     """A box for every device of a metric: whole job and, where steps are known, training loop."""
-    loop = job.steps.span_us
     result = []
     for panel in job.panels_of(metric):
+        loop = job.loop_us(panel.node)
         for device in range(len(panel.devices)):
             time_us, values = panel.series(device)
             result.append(box(panel, device, "whole job", values))

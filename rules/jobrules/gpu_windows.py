@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobrules.result import Finding, Measure, RuleResult, Status
+from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Status
 from jobrules.rule import severity_of
 from jobrules.words import between, count, listed, share
 
@@ -29,11 +29,27 @@ class JudgedGPU:
     hits: IntArray
     #: No sample above 0 %.
     unused: bool
+    #: Why it was not judged in any; empty if it was.
+    reason: str = ""
 
     @property
     def name(self) -> str:
         """``node/device``, as in ``Finding.devices``."""
         return f"{self.node}/{self.device}"
+
+    @property
+    def answer(self) -> DeviceStatus:
+        """What became of it."""
+        status = (
+            Status.TRIGGERED if len(self.hits) else Status.PASSED if self.judged else Status.NOT_EVALUATED
+        )
+        return DeviceStatus(
+            name=self.name,
+            status=status,
+            reason="" if self.judged else self.reason,
+            evaluated=self.judged,
+            violating=len(self.hits),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +75,11 @@ class Judgement:
     def violating(self) -> int:
         """Windows in violation, over all GPUs."""
         return sum(len(gpu.hits) for gpu in self.gpus)
+
+    @property
+    def answers(self) -> tuple[DeviceStatus, ...]:
+        """What became of each GPU."""
+        return tuple(gpu.answer for gpu in self.gpus)
 
     @property
     def last_start_us(self) -> int:
@@ -105,21 +126,17 @@ class Judgement:
             else ""
         )
 
-    def finding(self, rule: Rule, key: str, title: str, clauses: Sequence[str] = ()) -> Finding:
+    def finding(self, rule: Rule, title: str, clauses: Sequence[str] = ()) -> Finding:
         """What a rule tells of the windows in violation; ``title`` ends before the share of windows."""
         start_us, end_us = self.span_us(self.told)
         when = f"{self.which}, {between(start_us, end_us)}."
         aside = sum(gpu.unused for gpu in self.gpus) if not self.told[0].unused else 0
         of_which = f", {count(aside, 'unused GPU')} aside" if aside else ""
         rest = "; ".join(filter(None, (*clauses, self.not_judged)))
-        return Finding(
-            key=key,
+        return rule.finding(
+            f"{title} in {share(self.share)} of the windows judged{of_which}",
+            f"{when} {rest}." if rest else when,
             severity=severity_of(self.share),
-            title=f"{title} in {share(self.share)} of the windows judged{of_which}",
-            evidence=f"{when} {rest}." if rest else when,
-            advice=rule.documentation().advice,
-            rules=(rule.name,),
-            section=rule.section,
             devices=tuple(gpu.name for gpu in self.told),
             share=self.share,
             share_of="of windows",
@@ -131,21 +148,12 @@ class Judgement:
         """The answer of a rule that no window violates; ``every`` holds for the GPUs that were judged."""
         missing = sum(not gpu.judged for gpu in self.gpus)
         headline = f"{every}; {count(missing, 'GPU')} not judged for want of samples" if missing else every
-        return RuleResult(rule=rule.name, status=Status.PASSED, headline=headline, **self._counts(), **facts)
+        return rule.passed(headline, **self._counts(), **facts)
 
     def triggered(self, rule: Rule, finding: Finding, **facts: Any) -> RuleResult:
         """The answer of a rule that some window violates."""
         first_us, last_us = self.span_us(self.gpus)
-        return RuleResult(
-            rule=rule.name,
-            status=Status.TRIGGERED,
-            headline=finding.title,
-            findings=(finding,),
-            first_us=first_us,
-            last_us=last_us,
-            **self._counts(),
-            **facts,
-        )
+        return rule.triggered(finding, first_us=first_us, last_us=last_us, **self._counts(), **facts)
 
     def _counts(self) -> dict[str, Any]:
         measure = Measure(
@@ -160,5 +168,6 @@ class Judgement:
             "violations": self.violating,
             "evaluated": self.evaluated,
             "violating": self.violating,
+            "devices": self.answers,
             "measure": measure,
         }

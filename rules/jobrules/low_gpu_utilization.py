@@ -10,7 +10,7 @@ import numpy as np
 from jobrules.boxplot import quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
-from jobrules.rule import Rule, percent, samples, too_few
+from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
 from jobrules.windows import Windows, judged, trailing_quantiles
 from jobrules.words import count
 from jobrules.words import percent as in_percent
@@ -46,8 +46,8 @@ class LowGPUUtilization(Rule):
     threshold_p5: float = percent(
         10.0, "a window that is not low fluctuates when its 5th percentile is below this"
     )
-    window: int = samples(500, "samples of one GPU that are judged together")
-    patience: int = samples(1000, "samples of one GPU that are seen before it is judged")
+    window: Amount = samples(500, "samples of one GPU that are judged together")
+    patience: Amount = samples(1000, "samples of one GPU that are seen before it is judged")
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of windows of one GPU: eight low GPUs in one minute count eight."""
@@ -57,17 +57,26 @@ class LowGPUUtilization(Rule):
         gpus: list[JudgedGPU] = []
         kinds: dict[str, tuple[int, int]] = {}
         for panel in job.panels_of(Metric.GPU_USE):
+            patience = in_samples(self.patience, panel.interval_us)
+            window = in_samples(self.window, panel.interval_us)
             for column, device in enumerate(panel.devices):
                 time_us, values = panel.series(column)
                 seen = grid.seen(time_us)
-                at = judged(seen, self.patience)
+                at = judged(seen, patience)
                 ends = seen[1:][at]
-                q5, q95 = trailing_quantiles(values, ends, self.window, (0.05, 0.95)).T
+                q5, q95 = trailing_quantiles(values, ends, window, (0.05, 0.95)).T
                 low = q95 < self.threshold_p95
                 swings = ~low & (q5 < self.threshold_p5)
                 hit = np.flatnonzero(low | swings)
                 unused = bool(values.max() <= 0)
-                gpu = JudgedGPU(node=panel.node, device=device, judged=len(at), hits=at[hit], unused=unused)
+                gpu = JudgedGPU(
+                    node=panel.node,
+                    device=device,
+                    judged=len(at),
+                    hits=at[hit],
+                    unused=unused,
+                    reason=too_few(len(values), patience),
+                )
                 gpus.append(gpu)
                 seen_per_series[gpu.name] = len(values)
                 kinds[gpu.name] = int(low.sum()), int(swings.sum())
@@ -82,7 +91,7 @@ class LowGPUUtilization(Rule):
                         "fluctuating": int(swings.sum()),
                         "unused": unused,
                         "window_end": int(grid.starts_us[at[last]] + grid.width_us),
-                        "window_used": int(min(self.window, ends[last])),
+                        "window_used": int(min(window, ends[last])),
                         "job": {"gpu_max": float(values.max()), "n": len(values), **quartiles(values)},
                     }
         judgement = Judgement.of(job, grid, gpus)
@@ -92,7 +101,8 @@ class LowGPUUtilization(Rule):
             "counted": "one-minute windows of a GPU",
         }
         if not judgement.evaluated:
-            return self.not_evaluated(too_few(facts["datapoints"], self.patience), **facts)
+            longest = max(gpus, key=lambda gpu: seen_per_series[gpu.name])
+            return self.not_evaluated(longest.reason, devices=judgement.answers, **facts)
         if not judgement.violating:
             return judgement.passed(self, "No window of a GPU was low or fluctuating", **facts)
         low_all, swings_all = (sum(column) for column in zip(*kinds.values(), strict=True))
@@ -107,4 +117,4 @@ class LowGPUUtilization(Rule):
             f"{count(low, 'window')} with p95 below {p95}" if low else "",
             f"{count(swings, 'window')} with p95 of at least {p95} and p5 below {p5}" if swings else "",
         ]
-        return judgement.finding(self, "low-gpu-utilization", f"GPU use was {kind}", clauses)
+        return judgement.finding(self, f"GPU use was {kind}", clauses)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobrules.job import SECOND_US
-from jobrules.result import Finding, Measure, RuleResult, Severity, Status
+from jobrules.result import Measure
 from jobrules.rule import Rule, minutes
 from jobrules.windows import WIDTH_US
 from jobrules.words import between, duration, share
 
 if TYPE_CHECKING:
     from jobrules.job import Job
+    from jobrules.result import RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +22,8 @@ class MaxInitializationTime(Rule):
 
     What it checks
         Looks once a minute, from the job's first record on: triggers when a look more than
-        ``threshold`` minutes after the start still finds no step of any worker. Not evaluated without step events: then the end of the start-up is
-        unknown.
+        ``threshold`` minutes after the start still finds no step of any worker. Not evaluated
+        without step events: then the end of the start-up is unknown.
 
     Why it matters
         Machines are paid for from the first minute, also while they download and compile.
@@ -52,46 +53,37 @@ class MaxInitializationTime(Rule):
         )
         waited_us = first_us - start_us
         part = waited_us / max(1, end_us - start_us)
-        violating = len(late)
         told = f"The first step came after {duration(waited_us)}"
-        finding = Finding(
-            key="max-initialization-time",
-            severity=Severity.WARNING,
-            title=told,
-            evidence=f"{between(start_us, first_us)}, {share(part)} of the job.",
-            advice=self.documentation().advice,
-            rules=(self.name,),
-            section=self.section,
-            share=part,
-            share_of="of the job",
-            start_us=start_us,
-            end_us=first_us,
-        )
         step_num = {"first": first_us, "last": int(steps.start_us.max()), "last_end": int(steps.end_us.max())}
         if len(steps) == 1:
             del step_num["last"]
-        return RuleResult(
-            rule=self.name,
-            status=Status.TRIGGERED if violating else Status.PASSED,
-            headline=told,
-            measure=Measure(
+        facts: dict[str, Any] = {
+            "measure": Measure(
                 value=round(waited_us / WIDTH_US, 1),
                 limits=(self.threshold,),
                 scale=max(2 * self.threshold, waited_us / WIDTH_US) or 1.0,
                 unit="min",
                 limit_text=f"looked at each minute after {self.threshold:g}\u00a0min",
             ),
-            triggered=violating,
-            violations=violating,
-            datapoints=len(steps),
-            evaluated=scans,
-            violating=violating,
-            counted="one-minute scans",
-            first_us=start_us if violating else None,
-            last_us=first_us if violating else None,
-            findings=(finding,) if violating else (),
-            details={"step_num": step_num} | job_bounds(job),
+            "triggered": len(late),
+            "violations": len(late),
+            "datapoints": len(steps),
+            "evaluated": scans,
+            "violating": len(late),
+            "counted": "one-minute scans",
+            "details": {"step_num": step_num} | job_bounds(job),
+        }
+        if not late:
+            return self.passed(told, **facts)
+        finding = self.finding(
+            told,
+            f"{between(start_us, first_us)}, {share(part)} of the job.",
+            share=part,
+            share_of="of the job",
+            start_us=start_us,
+            end_us=first_us,
         )
+        return self.triggered(finding, first_us=start_us, last_us=first_us, **facts)
 
 
 def job_bounds(job: Job) -> dict[str, float]:

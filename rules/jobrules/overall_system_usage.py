@@ -55,8 +55,8 @@ class OverallSystemUsage(Rule):
             return self.not_evaluated("no system samples")
         whole: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
         inside: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
-        loop = job.steps.span_us
         for node in job.nodes:
+            loop = job.loop_us(node)
             for name, metrics in _METRICS.items():
                 found = summed(job, node, metrics)
                 if found is None:
@@ -79,7 +79,7 @@ class OverallSystemUsage(Rule):
             headline=f"{count(sum(counts), 'snapshot')} of {count(len(job.nodes), 'node')}",
             datapoints=max(counts),
             datapoints_per_series=seen,
-            details=whole | ({"TrainingLoop": inside} if loop else {}),
+            details=whole | ({"TrainingLoop": inside} if len(job.steps) else {}),
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from jobrules.result import RuleResult, Severity, Status
+from jobrules.result import Finding, RuleResult, Severity, Status
 from jobrules.words import count, shown
 from jobrules.words import number as in_digits
 
@@ -55,6 +55,11 @@ def minutes(default: float, help: str) -> Any:
     return field(default=default, metadata={"unit": "min", "low": 0, "high": None, "help": help})
 
 
+def text(help: str) -> Any:
+    """A name to look for; none unless given."""
+    return field(default=None, metadata={"unit": "", "low": None, "high": None, "help": help})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Documentation:
     """What a rule's docstring says, by its headings."""
@@ -76,6 +81,8 @@ class Rule(ABC):
     section: ClassVar[str] = "rules"
     #: False for a summary, which states figures and never triggers.
     judges: ClassVar[bool] = True
+    #: Second names that the vendor has for a parameter, as ``{"threshold": "stddev"}``.
+    aliases: ClassVar[dict[str, str]] = {}
 
     @property
     def name(self) -> str:
@@ -91,6 +98,25 @@ class Rule(ABC):
         headline = f"Not evaluated: {reason}"
         return RuleResult(
             rule=self.name, status=Status.NOT_EVALUATED, reason=reason, headline=headline, **facts
+        )
+
+    def passed(self, headline: str, **facts: Any) -> RuleResult:
+        """The answer of a rule that found nothing amiss; the headline is a fact with its number."""
+        return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
+
+    def triggered(self, finding: Finding, **facts: Any) -> RuleResult:
+        """The answer of a rule that found something; counters that are not given are 1."""
+        told: dict[str, Any] = {"triggered": 1, "violations": 1, "headline": finding.title} | facts
+        return RuleResult(rule=self.name, status=Status.TRIGGERED, findings=(finding,), **told)
+
+    def finding(
+        self, title: str, evidence: str, *, severity: Severity = Severity.WARNING, **facts: Any
+    ) -> Finding:
+        """What the rule found, with the advice of its docstring unless another is given."""
+        key = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", self.name).lower()
+        told: dict[str, Any] = {"key": key, "advice": self.documentation().advice, "section": self.section}
+        return Finding(
+            title=title, evidence=evidence, severity=severity, rules=(self.name,), **(told | facts)
         )
 
     @classmethod
@@ -139,6 +165,17 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
                 )
             )
     return tuple(results)
+
+
+def written(value: Any) -> float | int | str | None:
+    """A parameter's value as it is typed in a configuration: a time as ``500s``."""
+    return f"{value.total_seconds():.15g}s" if isinstance(value, timedelta) else value
+
+
+def default_text(value: Any) -> str:
+    """A parameter's value as printed: ``none`` where nothing is looked for."""
+    plain = written(value)
+    return "none" if plain is None else f"{plain:g}" if isinstance(plain, float) else str(plain)
 
 
 def parameter_fields(rule: Rule | type[Rule]) -> tuple[tuple[str, Any, dict[str, Any]], ...]:

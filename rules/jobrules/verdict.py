@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from jobrules.clocks import offsets
 from jobrules.job import SECOND_US, natural_sorted
 from jobrules.result import Finding, Severity, Status, Unanswered, Verdict
 from jobrules.usage import spent_per_device
@@ -42,6 +43,7 @@ def judge(
         *_never_used_and_low(spent, found, use),
         *_start_and_end(spent, course, use, told={f.key for f in found}),
         *_unmeasured(job, course, use),
+        *_clocks(job),
     ]
     return Verdict(
         use=use,
@@ -247,6 +249,30 @@ def _unmeasured(job: Job, course: Course, use: TimeUse | None) -> list[Finding]:
             gpu_s=unknown[0] * 3600 if unknown else None,
             start_us=start_us,
             end_us=end_us,
+        )
+    ]
+
+
+def _clocks(job: Job) -> list[Finding]:
+    """Nodes whose clocks seem to differ; times of different nodes must not be compared then."""
+    found = offsets(job)
+    if not found:
+        return []
+    most = max(found, key=lambda offset: abs(offset.us))
+    way = "later" if most.us > 0 else "earlier"
+    return [
+        Finding(
+            key="clocks-differ",
+            severity=Severity.INFO,
+            title=f"Steps of {most.node} begin {duration(abs(most.us))} {way} than the same steps of {most.reference}",
+            evidence=(
+                f"Median of {count(most.steps, 'step')}, half of them within {duration(most.spread_us)}; "
+                f"nodes concerned: {listed([offset.node for offset in found])}. Each node is judged on its own "
+                "clock; phases and time lines of the whole job use the times as written."
+            ),
+            advice="Synchronise the clocks of the machines (NTP), or check that the nodes train together.",
+            rules=(),
+            section="nodes",
         )
     ]
 

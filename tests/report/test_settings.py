@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from jobreport.errors import UsageError
 from jobreport.settings import load
-from jobrules import RULES, LowGPUUtilization
+from jobrules import RULES, BatchSize, LowGPUUtilization
 
 
 def test_by_default_all_rules_run_with_their_defaults() -> None:
@@ -46,6 +47,12 @@ def test_select_and_ignore_keep_the_order_of_the_report() -> None:
         ("LowGPUUtilization.threshold_p95=120", "a number from 0 to 100"),
         ("LowGPUUtilization.threshold_p95=nan", "a number from 0 to 100"),
         ("LowGPUUtilization.threshold_p95=much", "a number from 0 to 100"),
+        ("LowGPUUtilization.window=5 weeks", "or a time such as 500s or 10min"),
+        ("LowGPUUtilization.window=0s", "or a time such as 500s or 10min"),
+        ("LowGPUUtilization.window=" + "9" * 400 + "h", "or a time such as 500s or 10min"),
+        ("LowGPUUtilization.threshold_p95=10s", "a number from 0 to 100."),
+        ("LowGPUUtilization_treshold_p95=5", "Did you mean threshold_p95?"),
+        ("LowGPUUtilisation_window=5", "Did you mean LowGPUUtilization?"),
         ("LowGPUUtilization.threshold_p95", "write Rule.parameter=value"),
         ("LowGPUUtilization=5", "write Rule.parameter=value"),
         ("OverallSystemUsage.window=5", "has no parameters"),
@@ -76,3 +83,26 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_nothing_left_to_run_is_an_error() -> None:
     with pytest.raises(UsageError, match="No rule is left"):
         load(select=["BatchSize"], ignore=["BatchSize"])
+
+
+def test_the_vendors_way_to_write_a_parameter_is_read(tmp_path: Path) -> None:
+    config = tmp_path / "job.toml"
+    config.write_text("lowgpuutilization_threshold_p95 = 50\nBatchSize_patience = 7\n")
+
+    settings = load(config, ["LowGPUUtilization_THRESHOLD_p95=60", "LowGPUUtilization_window=9"])
+
+    by_name = {rule.name: rule for rule in settings.rules}
+    assert by_name["LowGPUUtilization"] == LowGPUUtilization(threshold_p95=60.0, window=9)
+    assert by_name["BatchSize"] == BatchSize(patience=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500s", 500), ("10min", 600), ("2m", 120), ("1.5 h", 5400), ("250ms", 0.25)]
+)
+def test_samples_may_be_given_as_a_time(text: str, seconds: float) -> None:
+    settings = load(assignments=[f"LowGPUUtilization.patience={text}"])
+
+    assert settings.rules[0] == LowGPUUtilization(patience=timedelta(seconds=seconds))
+    (option,) = settings.options
+    again = load(assignments=[option.removeprefix("--set ")])
+    assert again == settings

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,8 @@ def reference(
     rows: list[tuple[float, float, float]], times_us: list[int], rule: BatchSize
 ) -> tuple[int, int]:
     """(judged, low) for one core, one GPU and its memory, by the definition."""
+    assert isinstance(rule.window, int)
+    assert isinstance(rule.patience, int)
     start = times_us[0] - times_us[0] % (60 * SECOND_US)
     judged = low = 0
     for k in range((times_us[-1] - start) // (60 * SECOND_US) + 1):
@@ -117,3 +121,37 @@ def test_the_reason_names_what_is_short() -> None:
     result = SMALL.check(make_job(cpu=[20.0] * 20, interval_s=30, extra=[short_gpu]))
 
     assert result.reason == "only 3 of 5\u00a0samples"
+
+
+def test_times_become_samples_of_each_series() -> None:
+    """The CPU is sampled every 10 s, the GPU every 30 s: 60 s are 6 samples of one and 2 of the other."""
+    rng = np.random.default_rng(5)
+    cpu = make_panel(
+        Metric.CPU_USE, rng.choice([20.0, 80.0], 120, p=[0.95, 0.05]), interval_s=10, prefix="cpu"
+    )
+    gpu = make_panel(Metric.GPU_USE, rng.choice([20.0, 80.0], 40, p=[0.8, 0.2]), interval_s=30)
+    times = cpu.time_us.tolist()
+    rule = BatchSize(window=timedelta(seconds=60), patience=timedelta(seconds=200))
+
+    result = rule.check(make_job(extra=[gpu, cpu]))
+
+    low = 0
+    for k in range(20):
+        end = START_US + (k + 1) * 60 * SECOND_US
+        cores = [v for v, t in zip(cpu.mean.tolist(), times, strict=True) if t < end]
+        gpus = [v for v, t in zip(gpu.mean.tolist(), gpu.time_us.tolist(), strict=True) if t < end]
+        if len(cores) > 20 and len(gpus) > 2:
+            low += np.quantile(cores[-6:], 0.95) < 70 and np.quantile(gpus[-2:], 0.95) < 70
+    assert (result.evaluated, result.triggered) == (17, low)
+    assert 0 < low < 17
+
+
+def test_each_gpu_says_what_it_lacked() -> None:
+    other = make_panel(Metric.GPU_USE, [20.0] * 20, node="algo-2", interval_s=30)
+
+    result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=[20.0] * 20, interval_s=30, extra=[other]))
+
+    assert [(one.name, one.reason) for one in result.devices] == [
+        ("algo-1/gpu0", ""),
+        ("algo-2/gpu0", "no CPU samples of its node"),
+    ]

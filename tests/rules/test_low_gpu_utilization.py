@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,8 @@ SMALL = LowGPUUtilization(window=4, patience=6)
 
 def reference(values: list[float], times_us: list[int], rule: LowGPUUtilization) -> tuple[int, int, int]:
     """(judged, low, fluctuating) by the definition, sample by sample."""
+    assert isinstance(rule.window, int)
+    assert isinstance(rule.patience, int)
     start = times_us[0] - times_us[0] % (60 * SECOND_US)
     judged = low = fluctuating = 0
     for k in range((times_us[-1] - start) // (60 * SECOND_US) + 1):
@@ -168,3 +172,29 @@ def test_a_finding_begins_with_the_gpus_it_is_about() -> None:
     assert finding.start_us > START_US + 800 * SECOND_US
     assert result.first_us == START_US + 180 * SECOND_US
     assert finding.title.endswith("of the windows judged, 1\u00a0unused GPU aside")
+
+
+def test_patience_and_window_may_be_times() -> None:
+    rng = np.random.default_rng(3)
+    job = make_job(gpu=rng.choice([0.0, 50.0, 80.0, 100.0], (900, 2)), interval_s=2.5)
+    timed = LowGPUUtilization(patience=timedelta(seconds=498), window=timedelta(minutes=1))
+
+    result, same = timed.check(job), LowGPUUtilization(patience=200, window=24).check(job)
+
+    assert same.evaluated
+    assert (result.evaluated, result.triggered, result.details) == (
+        same.evaluated,
+        same.triggered,
+        same.details,
+    )
+
+
+def test_each_gpu_says_what_it_lacked() -> None:
+    job = make_job(gpu=[[50.0, np.nan]] * 18 + [[50.0, 50.0]] * 2, interval_s=30)
+
+    result = SMALL.check(job)
+
+    judged, short = result.devices
+    assert (judged.name, judged.status, judged.reason) == ("algo-1/gpu0", Status.TRIGGERED, "")
+    assert (judged.evaluated, judged.violating) == (result.evaluated, result.violating)
+    assert (short.status, short.reason) == (Status.NOT_EVALUATED, "only 2 of 7\u00a0samples")

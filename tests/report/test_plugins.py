@@ -1,0 +1,139 @@
+"""Rules of a user's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jobreport import cli
+from jobreport.errors import UsageError
+from jobreport.plugins import known_rules
+from jobreport.settings import load
+from jobrules import RULES
+from tests.paths import ROOT
+
+GUIDE = (ROOT / "docs" / "adding-a-rule.md").read_text()
+(SHOWN,) = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.S)
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Path:
+    """The rule of the guide, as a file."""
+    path = tmp_path / "full_memory.py"
+    path.write_text(SHOWN)
+    return path
+
+
+def test_the_rule_of_the_guide_is_found_set_and_run(shown: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = [
+        "--job-dir",
+        str(ROOT / "sample_data" / "healthy-8gpu"),
+        "--rules",
+        str(shown),
+        "--out",
+        str(out),
+    ]
+
+    done = CliRunner().invoke(
+        cli.command,
+        [*arguments, "--set", "FullMemory.limit=5", "--formats", "json", "--fail-on", "warning"],
+        standalone_mode=False,
+    )
+
+    assert done.exit_code == 0, done.output
+    assert done.return_value == 3
+    result = json.loads((out / "rules" / "FullMemory.json").read_bytes())
+    assert (result["RuleTriggered"], result["RuleParameters"]) == (1, "limit:5")
+    report = json.loads((out / "report.json").read_bytes())
+    assert report["rules"][-1]["checks"].startswith("The highest sample of CPU memory")
+    assert report["verdict"]["findings"][0]["key"] == "full-memory"
+    assert report["command"].endswith("--rules full_memory.py --set FullMemory.limit=5")
+
+
+def test_the_guides_rule_is_listed_and_explained(shown: Path) -> None:
+    listed = CliRunner().invoke(cli.command, ["--list-rules", "--rules", str(shown)])
+    explained = CliRunner().invoke(cli.command, ["--explain", "fullmemory", "--rules", str(shown)])
+
+    assert "FullMemory" in listed.output.splitlines()[-1]
+    assert "limit = 90 %: memory in use" in explained.output
+
+
+def test_without_its_samples_it_is_not_evaluated(shown: Path, tmp_path: Path) -> None:
+    line = {"Type": "gpu", "Name": "gpu0", "Dimension": "GPUUtilization", "Value": 5.0, "NodeId": "algo-1"}
+    (tmp_path / "1700000040.algo-1.json").write_text(json.dumps(line | {"Timestamp": 1700000041.0}))
+    out = tmp_path / "out"
+
+    done = CliRunner().invoke(
+        cli.command,
+        ["--job-dir", str(tmp_path), "--rules", str(shown), "--out", str(out), "--formats", "json"],
+    )
+
+    assert done.exit_code == 0, done.output
+    assert json.loads((out / "rules" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import nothing_like_it", "cannot be loaded: ModuleNotFoundError"),
+        ("def f(:", "cannot be loaded: SyntaxError"),
+        ("from jobrules import BatchSize, Rule", "defines no rule"),
+        (SHOWN.replace("class FullMemory", "class batchsize"), "there is a rule batchsize already"),
+        (SHOWN.replace("What it checks", "It checks"), "needs the headings"),
+        (SHOWN.replace('percent(90.0, "memory in use")', "90.0"), "FullMemory.limit should be made by"),
+        (SHOWN.replace("@dataclass(frozen=True, kw_only=True)", ""), "decorated with @dataclass"),
+        (re.sub(r"    title: .*", "", SHOWN), "has no title"),
+    ],
+)
+def test_a_file_without_a_usable_rule_is_answered_with_what_is_wrong(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(text)
+
+    with pytest.raises(UsageError) as error:
+        known_rules([path])
+
+    assert told in str(error.value)
+
+
+def test_a_missing_file_and_a_wrong_suffix_are_named(tmp_path: Path) -> None:
+    for name in ("none.py", "rule.txt"):
+        with pytest.raises(UsageError, match=name):
+            known_rules([tmp_path / name])
+
+
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, target: str) -> None:
+    """Make a package findable that offers one rule."""
+    package = folder / "own_package-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: own-package\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[jobreport.rules]\nFullMemory = {target}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_a_package_offers_its_rule(monkeypatch: pytest.MonkeyPatch, shown: Path) -> None:
+    install(monkeypatch, shown.parent, "full_memory:FullMemory")
+
+    known = known_rules()
+
+    assert [rule.__name__ for rule in known.rules] == [*(rule.__name__ for rule in RULES), "FullMemory"]
+    assert load(assignments=["FullMemory_limit=3"], offered=known).rules[-1].limit == 3.0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("target", ["not_there:FullMemory", "full_memory:Nothing", "json:loads"])
+def test_a_packages_broken_rule_costs_itself_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, shown: Path, target: str
+) -> None:
+    install(monkeypatch, shown.parent, target)
+
+    known = known_rules()
+
+    assert known.rules == RULES
+    (told,) = known.failed
+    assert told.startswith("the rule FullMemory of own-package cannot be used: ")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrules.clocks import offsets
+from tests.jobs import joined_steps, make_job, make_steps
+
+SPANS = [(10.0 + i, 10.6 + i) for i in range(20)]
+
+
+def shifted(by_s: float, jitter_s: float = 0.0) -> list[tuple[float, float]]:
+    return [(a + by_s + jitter_s * (i % 5), b + by_s + jitter_s * (i % 5)) for i, (a, b) in enumerate(SPANS)]
+
+
+def test_a_clock_that_is_ahead_is_told_with_its_spread() -> None:
+    steps = joined_steps(
+        make_steps(SPANS, node="algo-1"),
+        make_steps(shifted(90.0, 0.01), node="algo-2"),
+        make_steps(shifted(-2.0), node="algo-3"),
+    )
+
+    ahead, behind = offsets(make_job(steps=steps))
+
+    assert (ahead.node, ahead.reference, ahead.us, ahead.spread_us, ahead.steps) == (
+        "algo-2",
+        "algo-1",
+        90_020_000,
+        10_000,
+        20,
+    )
+    assert (behind.node, behind.us) == ("algo-3", -2_000_000)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        make_steps(shifted(0.5), node="algo-2"),
+        make_steps(shifted(3.0, 2.0), node="algo-2"),
+        make_steps(shifted(90.0)[:9], node="algo-2"),
+        make_steps(shifted(90.0), node="algo-2", phase="EVAL"),
+        make_steps(shifted(90.0), node="algo-1", worker="34"),
+    ],
+    ids=["little", "unsteady", "few", "other phase", "same node"],
+)
+def test_anything_else_is_no_clock(other: object) -> None:
+    assert offsets(make_job(steps=joined_steps(make_steps(SPANS), other))) == ()  # type: ignore[arg-type]
+
+
+def test_workers_of_a_node_count_by_the_one_that_begins_first() -> None:
+    late_worker = make_steps(shifted(95.0), node="algo-2", worker="34")
+    steps = joined_steps(make_steps(SPANS), late_worker, make_steps(shifted(90.0), node="algo-2"))
+
+    (offset,) = offsets(make_job(steps=steps))
+
+    assert (offset.us, offset.spread_us) == (90_000_000, 0)
+
+
+def test_without_steps_there_is_nothing_to_tell() -> None:
+    assert offsets(make_job(gpu=[1.0, 2.0])) == ()
