@@ -1,0 +1,335 @@
+"""Dataloader: too few or too many loader processes for the cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jobrules.histograms import growing
+from jobrules.job import SECOND_US, Events, Metric
+from jobrules.loading import Loading
+from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity, Status
+from jobrules.rule import Rule
+from jobrules.rule import number as parameter
+from jobrules.windows import Windows
+from jobrules.words import count, duration, number, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.job import IntArray, Job
+
+#: Seconds with data loading that are seen before a node is judged.
+PATIENCE_S = 10
+_BINS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataloader(Rule):
+    """There are too few or too many loader processes for the cores.
+
+    What it checks
+        Counts, for each second of a node with data loading, the loader processes at work, and compares
+        the median so far with the node's cores once a minute: triggers below ``min_threshold`` or above
+        ``max_threshold`` percent of them, after 10 seconds with data loading. Where no loader process
+        was recorded, the number that the loader was set up with counts; loading in the training process
+        counts as one. For TensorFlow it counts threads, which is experimental.
+
+    Why it matters
+        With too few loaders a GPU waits for its next batch while cores are free; with too many they
+        take cores and memory from one another and from the training itself.
+
+    What to do
+        With too few, raise ``num_workers``: it counts for each training process, so their sum should come
+        near the number of cores. With too many, lower it. If the fetch times stay long, storage or the
+        preparation of the data limits, and not the number of processes.
+    """
+
+    title: ClassVar[str] = "Loader processes are too few or too many for the cores"
+
+    min_threshold: float = parameter(70.0, "too few loaders below this", unit="% of cores")
+    max_threshold: float = parameter(200.0, "too many loaders above this", unit="% of cores")
+
+    def check(self, job: Job) -> RuleResult:
+        """``violations`` counts one-minute windows of the worst node, ``triggered`` is 0 or 1."""
+        grid = Windows.of(job)
+        loadings = {node: Loading.of(job.events, node) for node in job.nodes}
+        nodes = [
+            self._judged(job, node, loading, grid)
+            for node, loading in loadings.items()
+            if loading is not None
+        ]
+        if not nodes:
+            return self.not_evaluated("no loader events")
+        # The worst is in violation if any is; of several, the one furthest outside the limits.
+        worst = max(nodes, key=lambda node: (len(node.hits) > 0, node.judged > 0, self._outside(node)))
+        facts: dict[str, Any] = {
+            "datapoints": sum(node.datapoints for node in nodes),
+            "counted": "one-minute windows of a node",
+            "devices": tuple(node.answer for node in nodes),
+            "details": _details(nodes, worst),
+            "evaluated": sum(node.judged for node in nodes),
+            "violating": sum(len(node.hits) for node in nodes),
+        }
+        if not facts["evaluated"]:
+            return self.not_evaluated(max(nodes, key=lambda node: node.seconds).reason, **facts)
+        facts["measure"] = Measure(
+            value=round(100 * worst.median / worst.cores, 1),
+            limits=(self.min_threshold, self.max_threshold),
+            scale=max(1.25 * self.max_threshold, 100 * worst.median / worst.cores),
+            unit="% of cores",
+            limit_text=f"adequate from {self.min_threshold:g} to {self.max_threshold:g}\u00a0%",
+        )
+        if not facts["violating"]:
+            missing = sum(not node.judged for node in nodes)
+            aside = f"; {count(missing, 'node')} not judged" if missing else ""
+            return RuleResult(
+                rule=self.name, status=Status.PASSED, headline=f"{worst.told}: adequate{aside}", **facts
+            )
+        finding = self._finding(nodes, worst, has_gpus=job.panel(worst.name, Metric.GPU_USE) is not None)
+        return RuleResult(
+            rule=self.name,
+            status=Status.TRIGGERED,
+            headline=finding.title,
+            triggered=1,
+            violations=len(worst.hits),
+            first_us=int(grid.starts_us[worst.hits[0]]),
+            last_us=min(int(grid.starts_us[worst.hits[-1]]) + grid.width_us, job.span_us[1]),
+            findings=(finding,),
+            **facts,
+        )
+
+    def _judged(self, job: Job, node: str, loading: Loading, grid: Windows) -> _Node:
+        cpu = job.panel(node, Metric.CPU_USE)
+        cores = len(cpu.devices) if cpu else 0
+        busy = loading.busy
+        lasted = busy.stop_s - busy.start_s
+        seconds = int(lasted.sum())
+        mean = float((busy.loaders * lasted).sum() / seconds) if seconds else 0.0
+        windows, so_far, medians = medians_so_far(loading, grid)
+        ready = (so_far > PATIENCE_S) if cores else np.zeros(len(windows), np.bool_)
+        low, high = cores * self.min_threshold / 100, cores * self.max_threshold / 100
+        hits = windows[ready & ((medians < low) | (medians > high))]
+        short = f"only {number(seconds)} of {count(PATIENCE_S + 1, 'second')} with data loading"
+        if not seconds:
+            short = "the events name no threads" if loading.pipeline else "no number of loader processes"
+        return _Node(
+            name=node,
+            loading=loading,
+            cores=cores,
+            seconds=seconds,
+            median=int(medians[-1]) if seconds else 0,
+            mean=mean,
+            judged=int(ready.sum()),
+            hits=hits,
+            reason="" if ready.any() else "no CPU samples" if not cores else short,
+        )
+
+    def _outside(self, node: _Node) -> float:
+        """How far a node's loaders are outside the limits at the end, in percent of its cores; below 0 inside."""
+        part = 100 * node.median / max(1, node.cores)
+        return max(self.min_threshold - part, part - self.max_threshold)
+
+    def _finding(self, nodes: Sequence[_Node], worst: _Node, *, has_gpus: bool) -> Finding:
+        few = worst.median < worst.cores * self.min_threshold / 100
+        many = worst.median > worst.cores * self.max_threshold / 100
+        verdict = ": too few" if few else ": too many" if many else " at the end, not adequate before"
+        clauses = [
+            f"{shown(worst.name)}: median over {count(worst.seconds, 'second')} with data loading, "
+            f"{worst.mean:.1f} on average"
+        ]
+        if times := worst.fetch_times:
+            p50, p95 = (_took(times[quantile]) for quantile in ("p50", "p95"))
+            clauses.append(f"a fetch took {p50} (median), {p95} (95th percentile)")
+        main = worst.main_loader
+        if main and main["pin_memory"] is False and has_gpus:
+            clauses.append(
+                "batches are not pinned in memory (pin_memory=False), which slows copies to the GPU"
+            )
+        if worst.loading.pipeline:
+            clauses.append("threads of TensorFlow's data pipeline, experimental")
+        others = [node for node in nodes if len(node.hits) and node is not worst]
+        if others:
+            clauses.append(f"{count(len(others), 'other node')} in violation too")
+        return Finding(
+            key="dataloader",
+            # Whether the GPUs wait for it is another rule's question.
+            severity=Severity.WARNING if few or many else Severity.INFO,
+            title=f"{worst.told}{verdict}",
+            evidence="; ".join(clauses) + ".",
+            advice=_TOO_MANY if many else _TOO_FEW if few else self.documentation().advice,
+            rules=(self.name,),
+            section=self.section,
+        )
+
+
+_TOO_FEW = (
+    "Raise num_workers, so that the loaders of all training processes of a node together come near its "
+    "cores, and watch the fetch times: if they stay long, storage or the preparation of the data limits. "
+    "It gains nothing where the GPUs do not wait for data."
+)
+_TOO_MANY = (
+    "Lower num_workers, so that the loaders of all training processes of a node together come near its "
+    "cores: more take cores and memory from one another and from the training."
+)
+
+
+def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray, IntArray]:
+    """Windows with data loading, and at the end of each: seconds so far and their median of loaders.
+
+    A median between two whole numbers is rounded down.
+    """
+    busy = loading.busy
+    start_s, width_s = grid.start_us // SECOND_US, grid.width_us // SECOND_US
+    # Stretches are cut where a window ends.
+    first, last = (busy.start_s - start_s) // width_s, (busy.stop_s - 1 - start_s) // width_s
+    parts = last - first + 1
+    stretch = np.repeat(np.arange(len(parts)), parts)
+    window = first[stretch] + np.arange(len(stretch)) - np.repeat(np.cumsum(parts) - parts, parts)
+    begin = np.maximum(busy.start_s[stretch], start_s + window * width_s)
+    end = np.minimum(busy.stop_s[stretch], start_s + (window + 1) * width_s)
+    values, code = np.unique(busy.loaders[stretch], return_inverse=True)
+    windows, at = np.unique(window, return_index=True)
+    ends = np.append(at[1:], len(window)) if len(windows) else at
+    seconds, medians = np.empty(len(windows), np.int64), np.empty(len(windows), np.int64)
+    for part, histograms in growing(code, len(values), ends, weight=end - begin):
+        ranks = np.cumsum(histograms, axis=1)
+        total = ranks[:, -1]
+        lower = np.argmax(ranks > (total[:, None] - 1) // 2, axis=1)
+        upper = np.argmax(ranks > total[:, None] // 2, axis=1)
+        seconds[part], medians[part] = total, (values[lower] + values[upper]) // 2
+    return windows, seconds, medians
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    name: str
+    loading: Loading
+    cores: int
+    #: Seconds with a known number of loaders, and median and mean of that number.
+    seconds: int
+    median: int
+    mean: float
+    #: Windows judged, and numbers of those in violation.
+    judged: int
+    hits: IntArray
+    reason: str
+
+    @property
+    def told(self) -> str:
+        kind = "loader thread" if self.loading.pipeline else "loader process"
+        loaders = count(self.median, kind, kind + ("s" if self.loading.pipeline else "es"))
+        return f"{loaders} for {count(self.cores, 'core')}"
+
+    @property
+    def answer(self) -> DeviceStatus:
+        status = (
+            Status.TRIGGERED if len(self.hits) else Status.PASSED if self.judged else Status.NOT_EVALUATED
+        )
+        return DeviceStatus(
+            name=self.name,
+            status=status,
+            reason=self.reason,
+            evaluated=self.judged,
+            violating=len(self.hits),
+        )
+
+    @property
+    def datapoints(self) -> int:
+        """Loader events; TensorFlow's fetches are among the work of its threads."""
+        fetches, workers = len(self.loading.fetches), len(self.loading.workers)
+        return workers if self.loading.pipeline else fetches + workers
+
+    @cached_property
+    def fetch_times(self) -> dict[str, Any]:
+        """Quantiles and histogram in seconds, by the vendor's keys; empty without a fetch."""
+        if not len(self.loading.fetches):
+            return {}
+        took_s = self.loading.fetches.duration_us / SECOND_US
+        p25, p50, p95 = np.quantile(took_s, (0.25, 0.5, 0.95)).tolist()
+        low, high = float(took_s.min()), float(took_s.max())
+        # Equal times get an axis around them that does not reach below 0.
+        axis = (low, high) if high > low else (0.999 * low, 1.001 * high or 1e-6)
+        probs, edges = np.histogram(took_s, bins=_BINS, range=axis)
+        return {"p25": p25, "p50": p50, "p95": p95, "probs": probs.tolist(), "binedges": edges.tolist()}
+
+    @cached_property
+    def loaders(self) -> list[dict[str, Any]]:
+        """The loaders by class and setting, those with most fetches first."""
+        settings = [(one.iterator, one.num_workers, one.pin_memory) for one in self.loading.loaders]
+        of_fetch = self.loading.loader_of_fetch
+        fetches = np.bincount(of_fetch[of_fetch >= 0], minlength=len(settings)).tolist()
+        found: dict[tuple[str, int | None, bool | None], int] = {}
+        for setting, n in zip(settings, fetches, strict=True):
+            found[setting] = found.get(setting, 0) + n
+        rows = sorted(found.items(), key=lambda row: -row[1])
+        return [
+            {"iterator": kind, "num_workers": workers, "pin_memory": pinned, "fetches": n}
+            for (kind, workers, pinned), n in rows
+        ]
+
+    @property
+    def main_loader(self) -> dict[str, Any] | None:
+        """The loader with most fetches, if any was set up."""
+        return next(iter(self.loaders), None)
+
+    @cached_property
+    def details(self) -> dict[str, Any]:
+        block: dict[str, Any] = {
+            "cores": self.cores,
+            "dataloaders": self.median,
+            "dataloaders_mean": self.mean,
+            "seconds": self.seconds,
+            "violations": len(self.hits),
+        }
+        fetches = self.loading.fetches
+        if not self.loading.pipeline:
+            block["loaders"] = self.loaders
+            tables = {
+                "worker_lifetime": self.loading.workers.duration_us,
+                "initialization": self.loading.set_up.duration_us,
+                "batch_time": _between_fetches(fetches),
+            }
+            block |= {name: _spread(times_us) for name, times_us in tables.items() if len(times_us)}
+        return block
+
+
+def _details(nodes: Sequence[_Node], worst: _Node) -> dict[str, Any]:
+    """The vendor's keys for the worst node, and a block for every node."""
+    details: dict[str, Any] = {}
+    main = worst.main_loader
+    if main:
+        details |= {key: main[key] for key in ("pin_memory", "num_workers") if main[key] is not None}
+    if worst.loading.pipeline:
+        details |= {"prefetch": worst.loading.prefetch, "experimental": True}
+    own = dict(worst.details)
+    details |= {key: own.pop(key) for key in ("cores", "dataloaders")}
+    if times := worst.fetch_times:
+        details["dataloading_time"] = times
+    own.pop("violations")
+    return details | own | {"node": worst.name, "per_node": {node.name: node.details for node in nodes}}
+
+
+def _between_fetches(fetches: Events) -> IntArray:
+    """Times from the start of a fetch to that of the next of its process, in microseconds."""
+    order = np.lexsort((fetches.start_us, fetches.pid, fetches.lane))
+    same = (np.diff(fetches.lane[order]) == 0) & (np.diff(fetches.pid[order]) == 0)
+    return np.asarray(np.diff(fetches.start_us[order])[same])
+
+
+def _spread(times_us: IntArray) -> dict[str, float]:
+    """How many, their median and maximum in seconds, and how many took more than twice the median."""
+    median = float(np.median(times_us))
+    return {
+        "n": len(times_us),
+        "p50": median / SECOND_US,
+        "max": int(times_us.max()) / SECOND_US,
+        "outliers": int((times_us > 2 * median).sum()),
+    }
+
+
+def _took(seconds: float) -> str:
+    return duration(SECOND_US * seconds) if seconds >= 1 else f"{1000 * seconds:.1f}\u00a0ms"

@@ -1,0 +1,296 @@
+"""GPUMemoryIncrease: GPU memory rises at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jobrules.boxplot import quartiles
+from jobrules.job import SECOND_US, Metric
+from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity, Status
+from jobrules.rule import Amount, Rule, in_samples, number, samples, too_few
+from jobrules.words import between, clock, count, duration, listed, shown
+from jobrules.words import percent as in_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.job import FloatArray, IntArray, Job
+
+#: Memory this full leaves little room for the next rise.
+NEARLY_FULL = 90.0
+#: Rises told for each GPU.
+MOST_EVENTS = 100
+#: GPUs whose rises are told in words.
+_MOST_TOLD = 4
+#: Values are added up in whole millionths of a percent: sums are exact, and so is a rise that equals the limit.
+_PARTS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPUMemoryIncrease(Rule):
+    """The memory use of a GPU rises at once.
+
+    What it checks
+        Compares, at every sample of a GPU's memory after the first ``patience``, the mean of the last
+        ``window`` samples with the mean of the ``window`` samples before them: triggers where it rose by
+        more than ``increase`` points. Neighbouring samples in violation are one event, also across a
+        time without samples.
+
+    Why it matters
+        A rise towards the full memory ends in an out-of-memory error, and one that comes late in a job
+        costs all the hours before it. Slow growth shows in the trend and not here.
+
+    What to do
+        Where the memory is nearly full, lower the batch size or accumulate gradients, and look for what
+        runs at the time of the rise: evaluation, a longer input, a checkpoint. Else see that the rise is
+        wanted: a cache that fills, or tensors that are kept and never freed.
+    """
+
+    title: ClassVar[str] = "GPU memory use rises at once"
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY,)
+    section: ClassVar[str] = "nodes"
+
+    increase: float = number(
+        5.0, "rise of the mean memory use from one window to the next", unit="points", high=100
+    )
+    patience: Amount = samples(1000, "samples of one GPU that are seen before it is judged")
+    window: Amount = samples(10, "samples whose mean is compared with that of as many before them")
+
+    def check(self, job: Job) -> RuleResult:
+        """``triggered`` counts events, ``violations`` the samples in them."""
+        gpus = []
+        trends: dict[str, dict[str, float]] = {}
+        for panel in job.panels_of(Metric.GPU_MEMORY):
+            patience = in_samples(self.patience, panel.interval_us)
+            window = in_samples(self.window, panel.interval_us)
+            for column, device in enumerate(panel.devices):
+                time_us, values = panel.series(column)
+                gpus.append(self._judged(panel.node, device, time_us, values, window, patience))
+                slope = trend(time_us, values, job.loop_us(panel.node))
+                if slope is not None:
+                    trends.setdefault(panel.node, {})[device] = slope
+        answers = tuple(gpu.answer for gpu in gpus)
+        details: dict[str, Any] = {"trend_points_per_hour": trends} if trends else {}
+        seen = {gpu.name: gpu.n for gpu in gpus}
+        facts: dict[str, Any] = {
+            "datapoints": max(seen.values()),
+            "datapoints_per_series": seen,
+            "counted": "samples of a GPU",
+            "devices": answers,
+        }
+        judged = [gpu for gpu in gpus if gpu.judged]
+        if not judged:
+            reason = max(gpus, key=lambda gpu: gpu.n).reason
+            return self.not_evaluated(reason, details=details, **facts)
+        rising = sorted((gpu for gpu in judged if gpu.events), key=lambda gpu: -gpu.largest)
+        largest = max(gpu.largest for gpu in judged)
+        facts |= {
+            "evaluated": sum(gpu.judged for gpu in gpus),
+            "violating": sum(gpu.violating for gpu in gpus),
+            "measure": Measure(
+                value=round(max(0.0, largest), 1),
+                limits=(self.increase,),
+                scale=100.0,
+                unit="points",
+                limit_text=f"largest rise; triggers above {self.increase:g} points",
+            ),
+        }
+        if not rising:
+            missing = len(gpus) - len(judged)
+            aside = f"; {count(missing, 'GPU')} not judged for want of samples" if missing else ""
+            headline = f"No GPU's memory rose by more than {self.increase:g} points at once{aside}"
+            return RuleResult(
+                rule=self.name, status=Status.PASSED, headline=headline, details=details, **facts
+            )
+        for gpu in rising:
+            details.setdefault(gpu.node, {})[gpu.device] = gpu.details
+        details["last_timestamp"] = max(gpu.events[-1].end_us for gpu in rising)
+        finding = self._finding(rising, trends, "training loop" if len(job.steps) else "whole job")
+        return RuleResult(
+            rule=self.name,
+            status=Status.TRIGGERED,
+            headline=finding.title,
+            triggered=sum(len(gpu.events) for gpu in rising),
+            violations=facts["violating"],
+            first_us=finding.start_us,
+            last_us=finding.end_us,
+            findings=(finding,),
+            details=details,
+            **facts,
+        )
+
+    def _judged(
+        self, node: str, device: str, time_us: IntArray, values: FloatArray, window: int, patience: int
+    ) -> _GPU:
+        n = len(values)
+        unseen = max(patience, 2 * window - 1)
+        name = f"{node}/{device}"
+        if n <= unseen:
+            return _GPU(node=node, device=device, name=name, n=n, judged=0, reason=too_few(n, unseen))
+        sums = np.concatenate(([0], np.cumsum(np.rint(values * _PARTS).astype(np.int64))))
+        at = np.arange(unseen + 1, n + 1)
+        rise = (sums[at] - sums[at - window]) - (sums[at - window] - sums[at - 2 * window])
+        over = rise > round(self.increase * _PARTS) * window
+        edges = np.flatnonzero(np.diff(over, prepend=False, append=False))
+        unit = window * _PARTS
+        events = tuple(
+            Rise(
+                # Sample i, counted from 1, stands at i - 1.
+                start_us=int(time_us[at[first] - 1]),
+                end_us=int(time_us[at[last] - 1]),
+                from_percent=float(sums[at[first] - window] - sums[at[first] - 2 * window]) / unit,
+                to_percent=float(sums[at[last]] - sums[at[last] - window]) / unit,
+                within_us=int(time_us[at[last] - window] - time_us[at[first] - window - 1]),
+            )
+            for first, last in zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True)
+        )
+        details: dict[str, Any] = {}
+        peak = 0.0
+        if events:
+            last = int(edges[-1]) - 1
+            history = values[: at[last]]
+            peak = float(values[at[edges[0]] - 1 :].max())
+            details = {
+                "increase": float(rise[last]) / unit,
+                "gpu_max": float(history.max()),
+                "p05": float(np.quantile(history, 0.05)),
+                **quartiles(history),
+                "events": [one.details for one in events[:MOST_EVENTS]],
+            }
+        return _GPU(
+            node=node,
+            device=device,
+            name=name,
+            n=n,
+            judged=len(at),
+            violating=int(over.sum()),
+            largest=float(rise.max()) / unit,
+            peak=peak,
+            events=events,
+            details=details,
+        )
+
+    def _finding(self, rising: Sequence[_GPU], trends: dict[str, dict[str, float]], trend_of: str) -> Finding:
+        worst, largest = max(
+            ((gpu, one) for gpu in rising for one in gpu.events), key=lambda pair: pair[1].points
+        )
+        peak = max(gpu.peak for gpu in rising)
+        full = peak >= NEARLY_FULL
+        subject, events = "GPU memory rose", sum(len(gpu.events) for gpu in rising)
+        if len(rising) > 1:
+            subject = f"Memory of {count(len(rising), 'GPU')} rose, at most"
+        elif events > 1:
+            subject = f"GPU memory rose {count(events, 'time')}, at most"
+        title = f"{subject} by {largest.points:.1f} points within {duration(largest.within_us)}"
+        told = [
+            f"{shown(f'{gpu.node} {gpu.device}')}: {count(len(gpu.events), 'rise')}, the largest from "
+            f"{in_percent(one.from_percent)} to {in_percent(one.to_percent)} at {clock(one.start_us)}, "
+            f"highest since the first {in_percent(gpu.peak)}"
+            for gpu in rising[:_MOST_TOLD]
+            for one in [max(gpu.events, key=lambda event: event.points)]
+        ]
+        slope = trends.get(worst.node, {}).get(worst.device)
+        if slope is not None:
+            name = shown(f"{worst.node} {worst.device}")
+            told.append(f"trend of {name} over the {trend_of}: {slope:+.1f} points an hour")
+        start_us = min(gpu.events[0].start_us for gpu in rising)
+        end_us = max(gpu.events[-1].end_us for gpu in rising)
+        where = listed([f"{gpu.node} {gpu.device}" for gpu in rising], _MOST_TOLD)
+        return Finding(
+            key="gpu-memory-increase",
+            severity=Severity.WARNING if full else Severity.INFO,
+            title=f"{title} and reached {in_percent(peak)}" if full else title,
+            evidence=f"{where}, {between(start_us, end_us)}. {'; '.join(told)}.",
+            advice=_WHEN_FULL if full else _WHEN_NOT,
+            rules=(self.name,),
+            section=self.section,
+            devices=tuple(gpu.name for gpu in rising),
+            start_us=start_us,
+            end_us=end_us,
+        )
+
+
+_WHEN_FULL = (
+    "The next rise may end in an out-of-memory error: lower the batch size or accumulate gradients, and "
+    "see what ran at that time, as an evaluation with its own batch size or a longer input."
+)
+_WHEN_NOT = (
+    "See that the rise is wanted: a cache or a second model fills memory once; tensors that are kept, as "
+    "losses added up with their graphs, fill it step by step. There is room left, so nothing is urgent."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rise:
+    """An event: neighbouring samples in violation."""
+
+    #: First and last sample in violation.
+    start_us: int
+    end_us: int
+    #: Mean of the window before the first, and of the last window of the last, in percent.
+    from_percent: float
+    to_percent: float
+    #: Time between these two windows: the rise happened in it.
+    within_us: int
+
+    @property
+    def points(self) -> float:
+        """How much it rose."""
+        return self.to_percent - self.from_percent
+
+    @property
+    def details(self) -> dict[str, float]:
+        """As told in the JSON."""
+        return {
+            "start_us": self.start_us,
+            "end_us": self.end_us,
+            "from": self.from_percent,
+            "to": self.to_percent,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GPU:
+    node: str
+    device: str
+    name: str
+    #: Samples, those of them that were judged, and those in violation.
+    n: int
+    judged: int
+    violating: int = 0
+    #: Largest rise in points, of all samples judged.
+    largest: float = 0.0
+    #: Highest sample since the first event.
+    peak: float = 0.0
+    events: tuple[Rise, ...] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def answer(self) -> DeviceStatus:
+        status = Status.TRIGGERED if self.events else Status.PASSED if self.judged else Status.NOT_EVALUATED
+        return DeviceStatus(
+            name=self.name,
+            status=status,
+            reason=self.reason,
+            evaluated=self.judged,
+            violating=self.violating,
+        )
+
+
+def trend(time_us: IntArray, values: FloatArray, loop_us: tuple[int, int] | None) -> float | None:
+    """Slope of the least-squares line in units an hour: over the training loop, else over all samples.
+
+    None with fewer than two samples.
+    """
+    if loop_us:
+        inside = (time_us >= loop_us[0]) & (time_us < loop_us[1])
+        time_us, values = time_us[inside], values[inside]
+    if len(values) < 2:
+        return None
+    hours = (time_us - time_us[0]) / (3600 * SECOND_US)
+    hours = hours - hours.mean()
+    return float(hours @ (values - values.mean()) / (hours @ hours))

@@ -1,0 +1,321 @@
+"""LoadBalancing: the GPUs of a node are used differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jobrules.histograms import distance, growing, normalised
+from jobrules.job import Metric
+from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity, Status
+from jobrules.rule import Amount, Rule, in_samples, number, samples, severity_of, too_few
+from jobrules.windows import Windows
+from jobrules.words import count, share, shown
+from jobrules.words import percent as in_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.job import FloatArray, IntArray, Job, Panel
+
+#: Bins of 2 %: 0, 2, …, 100, the last one closed.
+BINS = 50
+#: Distance of two histograms that share no bin.
+MOST = float(np.sqrt(np.log(2)))
+#: Why a GPU is not compared though it has samples enough.
+ALONE, NO_OTHER = "only one GPU on its node", "no other GPU to compare with"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadBalancing(Rule):
+    """The GPUs of a node are used differently.
+
+    What it checks
+        Compares, once a minute, how the samples of any two GPUs of a node are spread over bins of 2 % of
+        use, all samples so far: triggers when their Jensen-Shannon distance is above ``threshold`` (0 is
+        alike, 0.83 has nothing in common). Samples of the training loop where steps are known, else all.
+        Both GPUs need more than ``patience`` samples; a minute without a new sample of either is not
+        judged again.
+
+    Why it matters
+        GPUs that train together wait for the slowest. One that is used less costs the same.
+
+    What to do
+        See that every process gets as much data and as large a batch, and that none does extra work such
+        as logging, evaluation or gathering results. Where GPUs of one mean use differ, they work at
+        different moments: look at the order of work. The rule does not say which GPU is at fault.
+    """
+
+    title: ClassVar[str] = "The GPUs of a node are used differently"
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE,)
+    section: ClassVar[str] = "gpu-use"
+
+    threshold: float = number(0.2, "distance of the distributions of use of two GPUs", high=1)
+    patience: Amount = samples(1000, "samples of a GPU that are seen before it is compared")
+
+    def check(self, job: Job) -> RuleResult:
+        """Counts are of pairs of GPUs in one-minute windows; the finding tells the end of the job alone."""
+        grid = Windows.of(job)
+        nodes = [self._compared(panel, job, grid) for panel in job.panels_of(Metric.GPU_USE)]
+        seen = {name: n for node in nodes for name, n in zip(node.names, node.seen.tolist(), strict=True)}
+        facts: dict[str, Any] = {
+            "datapoints": max(seen.values()),
+            "datapoints_per_series": seen,
+            "counted": "pairs of GPUs in a one-minute window",
+            "devices": tuple(answer for node in nodes for answer in node.answers()),
+            "details": _details(nodes),
+            "evaluated": sum(int(node.judged.sum()) for node in nodes) // 2,
+            "violating": sum(int(node.hits.sum()) for node in nodes) // 2,
+        }
+        if all(len(node.names) == 1 for node in nodes):
+            return self.not_evaluated("only one GPU on each node", **facts)
+        if not facts["evaluated"]:
+            return self.not_evaluated(_why_not(facts["devices"]), **facts)
+        worst = max((pair for node in nodes for pair in node.pairs), key=lambda pair: pair.distance)
+        facts["measure"] = Measure(
+            value=round(worst.distance, 2),
+            limits=(self.threshold,),
+            scale=MOST,
+            unit="",
+            limit_text=f"largest distance at the end; triggers above {self.threshold:g}",
+        )
+        if not facts["violating"]:
+            missing = sum(answer.status is Status.NOT_EVALUATED for answer in facts["devices"])
+            aside = f"; {count(missing, 'GPU')} not compared" if missing else ""
+            headline = f"The GPUs of a node are used alike, distance {worst.distance:.2f} at most{aside}"
+            return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
+        finding = self._finding(nodes, worst)
+        windows = np.concatenate([node.violating for node in nodes])
+        return RuleResult(
+            rule=self.name,
+            status=Status.TRIGGERED,
+            headline=finding.title,
+            triggered=facts["violating"],
+            violations=facts["violating"],
+            first_us=int(grid.starts_us[windows.min()]),
+            last_us=min(int(grid.starts_us[windows.max()]) + grid.width_us, job.span_us[1]),
+            findings=(finding,),
+            **facts,
+        )
+
+    def _compared(self, panel: Panel, job: Job, grid: Windows) -> _Node:
+        gpus = len(panel.devices)
+        loop = job.loop_us(panel.node)
+        patience = in_samples(self.patience, panel.interval_us)
+        measured = ~np.isnan(panel.values)
+        in_loop = (panel.time_us >= loop[0]) & (panel.time_us < loop[1]) if loop else np.True_
+        counted = measured & np.reshape(in_loop, (-1, 1))
+        # What is not counted gets a bin of its own, past the others.
+        column = (BINS + 1) * np.arange(gpus, dtype=np.int32)
+        place = np.where(counted, np.clip(np.nan_to_num(panel.values) // 2, 0, BINS - 1), BINS)
+        code = (column + place.astype(np.int32)).ravel()
+        rows = grid.seen(panel.time_us)
+        windows = np.flatnonzero(np.diff(rows) > 0)
+        ends = rows[1:][windows]
+        so_far = np.cumsum(measured, axis=0, dtype=np.int64)[ends - 1]
+        new = np.diff(so_far, axis=0, prepend=0) > 0
+        old_enough = so_far > patience
+        judged = np.zeros((gpus, gpus), np.int64)
+        hits = np.zeros((gpus, gpus), np.int64)
+        violating = np.zeros(len(windows), np.bool_)
+        histogram = np.zeros((gpus, BINS), np.int64)
+        for part, table in growing(code, gpus * (BINS + 1), ends * gpus):
+            histograms = table.reshape(-1, gpus, BINS + 1)[:, :, :BINS]
+            shares = normalised(histograms)
+            ready = old_enough[part] & (histograms.sum(axis=2) > 0)
+            for one in range(gpus - 1):
+                others = slice(one + 1, gpus)
+                compared = ready[:, one : one + 1] & ready[:, others]
+                compared &= new[part, one : one + 1] | new[part, others]
+                over = compared & (distance(shares[:, one : one + 1], shares[:, others]) > self.threshold)
+                judged[one, others] += compared.sum(axis=0)
+                hits[one, others] += over.sum(axis=0)
+                violating[part] |= over.any(axis=1)
+            histogram = histograms[-1]
+        total = np.where(counted, panel.values, 0).sum(axis=0)
+        return _Node(
+            name=panel.node,
+            devices=panel.devices,
+            basis="training loop" if loop else "whole job",
+            seen=measured.sum(axis=0),
+            patience=patience,
+            histogram=histogram,
+            mean=total / np.maximum(1, counted.sum(axis=0)),
+            judged=judged + judged.T,
+            hits=hits + hits.T,
+            violating=windows[violating],
+        )
+
+    def _finding(self, nodes: Sequence[_Node], worst: _Pair) -> Finding:
+        over = {
+            name
+            for node in nodes
+            for pair in node.pairs
+            if pair.distance > self.threshold
+            for name in (pair.one, pair.other)
+        }
+        # Nothing differs at the end, but did for a time: then the finding is about these GPUs.
+        told = over or {answer for node in nodes for answer in node.violated}
+        lines, lost = [], 0.0
+        for node in nodes:
+            used = {i: node.mean[i] for i, name in enumerate(node.names) if name in told}
+            if not used:
+                continue
+            busiest, least = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
+            lost += sum(used[busiest] - mean for mean in used.values()) / 100
+            lines.append(
+                f"{shown(node.name)}: {shown(node.devices[busiest])} {in_percent(used[busiest])} busiest, "
+                f"{shown(node.devices[least])} {in_percent(used[least])} least"
+            )
+        # What the difference costs: time that GPUs were used less than the busiest one they are told with,
+        # of the time of all GPUs. Distance says nothing of it: 0.83 also has 49 % against 51 %.
+        part = lost / sum(len(node.names) for node in nodes)
+        pair = shown(f"{worst.node} {worst.one_device} and {worst.other_device}")
+        far = f"distance {worst.distance:.2f}"
+        basis = nodes[0].basis
+        return Finding(
+            key="load-balancing",
+            severity=severity_of(part) if over else Severity.INFO,
+            title=f"{pair} are used differently, {far}: {in_percent(worst.mean)} and "
+            f"{in_percent(worst.other_mean)} on average"
+            if over
+            else f"GPUs were used differently for a time, alike at the end ({far} at most)",
+            evidence=f"Mean use, {basis}: {'; '.join(lines[:4])}"
+            + (f"; {count(len(lines) - 4, 'more node')}" if len(lines) > 4 else "")
+            + f". Against the busiest GPU of each node, {share(part)} of GPU time went unused.",
+            advice=self.documentation().advice,
+            rules=(self.name,),
+            section=self.section,
+            devices=tuple(name for node in nodes for name in node.names if name in told),
+            share=part,
+            share_of="of GPU time" if basis == "whole job" else "of GPU time in the training loop",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    node: str
+    one_device: str
+    other_device: str
+    mean: float
+    other_mean: float
+    distance: float
+
+    @property
+    def one(self) -> str:
+        return f"{self.node}/{self.one_device}"
+
+    @property
+    def other(self) -> str:
+        return f"{self.node}/{self.other_device}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    name: str
+    devices: tuple[str, ...]
+    #: ``training loop`` or ``whole job``.
+    basis: str
+    #: (gpus,) samples, whatever the basis.
+    seen: IntArray
+    patience: int
+    #: (gpus, BINS) and (gpus,) at the end of the job, on the basis.
+    histogram: IntArray
+    mean: FloatArray
+    #: (gpus, gpus) windows in which a pair was compared, and was too far apart; symmetric.
+    judged: IntArray
+    hits: IntArray
+    #: Windows in which any pair was.
+    violating: IntArray
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}/{device}" for device in self.devices)
+
+    @property
+    def violated(self) -> list[str]:
+        """GPUs of a pair that was too far apart in any window."""
+        return [name for name, n in zip(self.names, self.hits.sum(axis=1).tolist(), strict=True) if n]
+
+    @property
+    def distances(self) -> dict[str, dict[str, float]]:
+        """Of all pairs with samples, at the end of the job."""
+        shares, filled = normalised(self.histogram), np.flatnonzero(self.histogram.any(axis=1))
+        found: dict[str, dict[str, float]] = {}
+        for i in filled.tolist():
+            others = filled[filled > i]
+            if len(others):
+                far = distance(shares[i], shares[others]).tolist()
+                found[self.devices[i]] = {
+                    self.devices[j]: d for j, d in zip(others.tolist(), far, strict=True)
+                }
+        return found
+
+    @property
+    def pairs(self) -> list[_Pair]:
+        """The pairs that were compared, at the end of the job."""
+        number_of = {device: i for i, device in enumerate(self.devices)}
+        return [
+            _Pair(
+                node=self.name,
+                one_device=one,
+                other_device=other,
+                mean=float(self.mean[number_of[one]]),
+                other_mean=float(self.mean[number_of[other]]),
+                distance=far,
+            )
+            for one, row in self.distances.items()
+            for other, far in row.items()
+            if self.judged[number_of[one], number_of[other]]
+        ]
+
+    def answers(self) -> list[DeviceStatus]:
+        """What became of each GPU."""
+        judged, hits = self.judged.sum(axis=1).tolist(), self.hits.sum(axis=1).tolist()
+        found = []
+        for i, name in enumerate(self.names):
+            reason = ""
+            if len(self.names) == 1:
+                reason = ALONE
+            elif self.seen[i] <= self.patience:
+                reason = too_few(int(self.seen[i]), self.patience)
+            elif not self.histogram[i].any():
+                reason = "no samples in the training loop"
+            elif not judged[i]:
+                reason = NO_OTHER
+            status = Status.NOT_EVALUATED if reason else Status.TRIGGERED if hits[i] else Status.PASSED
+            found.append(
+                DeviceStatus(name=name, status=status, reason=reason, evaluated=judged[i], violating=hits[i])
+            )
+        return found
+
+
+def _details(nodes: Sequence[_Node]) -> dict[str, Any]:
+    # A node is as its GPUs are on average; each counts the same, however many samples it has.
+    usual = {
+        node.name: normalised(normalised(node.histogram).sum(axis=0))
+        for node in nodes
+        if node.histogram.any()
+    }
+    details: dict[str, Any] = {}
+    for i, node in enumerate(nodes):
+        block: dict[str, Any] = {
+            "workloads": dict(zip(node.devices, node.histogram.tolist(), strict=True)),
+            "distances": node.distances,
+            "basis": node.basis,
+        }
+        others = [other.name for other in nodes[i + 1 :] if other.name in usual]
+        if node.name in usual and others:
+            block["node_distances"] = {
+                other: float(distance(usual[node.name], usual[other])) for other in others
+            }
+        details[node.name] = block
+    return details
+
+
+def _why_not(answers: Sequence[DeviceStatus]) -> str:
+    """The reason of a GPU that has others beside it: that of one that lacks something, if any does."""
+    reasons = [answer.reason for answer in answers if answer.reason != ALONE]
+    return next((reason for reason in reasons if reason != NO_OTHER), reasons[0])

@@ -1,0 +1,48 @@
+"""The histograms of use against those of the vendor's own service.
+
+The vendor's edges are 0, 2, …, 98: 49 bins, the last one, from 96 on, closed at 98; it drops what is above.
+It knows no training loop, so ours are taken without steps. A sample of exactly 98 stands in the
+vendor's last bin and in our bin 49, beside those above: how many they are is counted from the samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jobrules.job import Metric, Steps
+from jobrules.load_balancing import LoadBalancing
+from jobrules.rule import run_rules
+from tests.corpus.test_vendor_results import JOBS, cut_job, vendor
+from tests.paths import needs_corpus
+
+pytestmark = needs_corpus
+
+
+def test_there_are_histograms_to_compare() -> None:
+    assert sum(bool(vendor(name, "LoadBalancing")["Details"]) for name in JOBS) >= 8
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_workloads_equal_the_vendors(name: str) -> None:
+    theirs = vendor(name, "LoadBalancing")
+    job = replace(cut_job(name), steps=Steps())
+
+    (ours,) = run_rules([LoadBalancing()], job)
+
+    assert ours.datapoints == theirs["Datapoints"]
+    assert set(ours.details) == set(theirs["Details"])
+    for node, block in theirs["Details"].items():
+        panel = job.panel(node, Metric.GPU_USE)
+        assert panel
+        assert list(block["workloads"]) == list(panel.devices)
+        for gpu, expected in block["workloads"].items():
+            found = ours.details[node]["workloads"][gpu]
+            _, values = panel.series(panel.devices.index(gpu))
+            at_98 = int(np.count_nonzero(values == 98))
+            assert (len(found), len(expected)) == (50, 49)
+            assert found[:48] == expected[:48]
+            assert found[48] + at_98 == expected[48]
+            assert found[49] == np.count_nonzero(values >= 98)

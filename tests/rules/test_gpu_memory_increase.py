@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobreport.readers import read_job
+from jobrules.gpu_memory_increase import MOST_EVENTS, GPUMemoryIncrease, trend
+from jobrules.job import SECOND_US, Metric
+from jobrules.result import Severity, Status
+from jobrules.rule import run_rules
+from tests import scenario_d1
+from tests.jobs import START_US, make_job, make_panel, make_steps
+
+SMALL = GPUMemoryIncrease(window=2, patience=3)
+
+
+def reference(
+    values: list[Decimal], rule: GPUMemoryIncrease, window: int, patience: int
+) -> list[tuple[int, int]]:
+    """First and last sample, counted from 1, of every event, in decimal numbers, sample by sample."""
+    violating = []
+    for i in range(1, len(values) + 1):
+        if i <= patience or i < 2 * window:
+            continue
+        last, before = values[i - window : i], values[i - 2 * window : i - window]
+        if mean(last) - mean(before) > Decimal(str(rule.increase)):
+            violating.append(i)
+    events: list[tuple[int, int]] = []
+    for i in violating:
+        if events and events[-1][1] == i - 1:
+            events[-1] = events[-1][0], i
+        else:
+            events.append((i, i))
+    return events
+
+
+@given(
+    st.lists(
+        st.sampled_from(["0", "0.1", "4.9", "5", "5.1", "10", "10.1", "15.2", "60", "100"]),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from([1, 2, 4, 5]),
+    st.integers(1, 20),
+    st.sampled_from([0.0, 0.1, 2.5, 5.0, 5.1]),
+)
+def test_samples_and_events_agree_with_the_definition(
+    texts: list[str], window: int, patience: int, increase: float
+) -> None:
+    rule = GPUMemoryIncrease(window=window, patience=patience, increase=increase)
+    values = [Decimal(text) for text in texts]
+
+    result = rule.check(make_job(memory=[float(value) for value in values]))
+
+    events = reference(values, rule, window, patience)
+    first_judged = max(patience + 1, 2 * window)
+    assert result.evaluated == max(0, len(values) - first_judged + 1)
+    assert result.triggered == len(events)
+    assert result.violations == result.violating == sum(last - first + 1 for first, last in events)
+    if not events:
+        assert result.status is (Status.PASSED if result.evaluated else Status.NOT_EVALUATED)
+        return
+    assert result.status is Status.TRIGGERED
+    gpu = result.details["algo-1"]["gpu0"]
+
+    def at(i: int) -> int:
+        return START_US + (i - 1) * SECOND_US // 2
+
+    assert [(e["start_us"], e["end_us"]) for e in gpu["events"]] == [(at(a), at(b)) for a, b in events]
+    for told, (first, last) in zip(gpu["events"], events, strict=True):
+        assert told["from"] == pytest.approx(float(sum(values[first - 2 * window : first - window]) / window))
+        assert told["to"] == pytest.approx(float(sum(values[last - window : last]) / window))
+    end = events[-1][1]
+    rise = sum(values[end - window : end]) - sum(values[end - 2 * window : end - window])
+    assert gpu["increase"] == pytest.approx(float(rise / window))
+    assert gpu["gpu_max"] == float(max(values[:end]))
+    assert gpu["p05"] == pytest.approx(np.quantile([float(v) for v in values[:end]], 0.05))
+    assert result.details["last_timestamp"] == result.last_us == at(end)
+
+
+def test_one_clean_jump_is_one_event_of_seventeen_samples() -> None:
+    result = GPUMemoryIncrease().check(make_job(memory=[0.0] * 1200 + [32.0] * 300))
+
+    assert (result.triggered, result.violations, result.datapoints) == (1, 17, 1500)
+    (event,) = result.details["algo-1"]["gpu0"]["events"]
+    assert (event["from"], event["to"]) == (0.0, 32.0)
+    (finding,) = result.findings
+    assert finding.title == "GPU memory rose by 32.0 points within 8.5\u00a0s"
+    assert finding.devices == ("algo-1/gpu0",)
+
+
+def test_the_title_tells_how_often_or_on_how_many_gpus() -> None:
+    values = [0.0] * 8 + [30.0] * 8 + [95.0] * 8
+    one, two = (SMALL.check(make_job(memory=np.column_stack([values] * n))).headline for n in (1, 2))
+
+    assert (
+        one
+        == "GPU memory rose 2\u00a0times, at most by 65.0 points within 1.5\u00a0s and reached 95.0\u00a0%"
+    )
+    assert (
+        two == "Memory of 2\u00a0GPUs rose, at most by 65.0 points within 1.5\u00a0s and reached 95.0\u00a0%"
+    )
+
+
+def test_a_rise_equal_to_the_limit_passes_and_a_millionth_more_triggers() -> None:
+    quiet = SMALL.check(make_job(memory=[10.1] * 8 + [15.1] * 8))
+    loud = SMALL.check(make_job(memory=[10.1] * 8 + [15.100001] * 8))
+
+    assert quiet.status is Status.PASSED
+    assert quiet.measure
+    assert quiet.measure.value == 5.0
+    assert loud.triggered == loud.violations == 1
+
+
+def test_equality_holds_after_a_day_of_samples() -> None:
+    values = np.full(172_800, 33.3)
+    values[-1000:] = 38.3
+
+    assert GPUMemoryIncrease().check(make_job(memory=values)).status is Status.PASSED
+    values[-1000:] = 38.300001
+    assert GPUMemoryIncrease().check(make_job(memory=values)).triggered == 1
+
+
+def test_every_gpu_has_its_own_events_and_answer() -> None:
+    rising = [0.0] * 8 + [30.0] * 8
+    short = [np.nan] * 13 + [0.0, 0.0, 90.0]
+    table = np.column_stack([rising, np.full(16, 50.0), short])
+
+    result = SMALL.check(make_job(memory=table))
+
+    assert [(d.name, d.status) for d in result.devices] == [
+        ("algo-1/gpu0", Status.TRIGGERED),
+        ("algo-1/gpu1", Status.PASSED),
+        ("algo-1/gpu2", Status.NOT_EVALUATED),
+    ]
+    assert result.devices[2].reason == "only 3 of 4\u00a0samples"
+    assert result.devices[0].evaluated == result.devices[1].evaluated == 13
+    assert set(result.details["algo-1"]) == {"gpu0"}
+    assert result.datapoints_per_series == {"algo-1/gpu0": 16, "algo-1/gpu1": 16, "algo-1/gpu2": 3}
+
+
+def test_too_few_samples_are_counted_against_patience_or_two_windows() -> None:
+    patient = GPUMemoryIncrease().check(make_job(memory=[5.0] * 612))
+    wide = GPUMemoryIncrease(window=500, patience=10).check(make_job(memory=[5.0] * 612))
+
+    assert (patient.status, patient.reason) == (Status.NOT_EVALUATED, "only 612 of 1\u202f001\u00a0samples")
+    assert wide.reason == "only 612 of 1\u202f000\u00a0samples"
+
+
+def test_window_and_patience_may_be_times() -> None:
+    values = [0.0] * 40 + [32.0] * 20
+    counted = GPUMemoryIncrease(window=10, patience=30).check(make_job(memory=values, interval_s=2))
+    timed = GPUMemoryIncrease(window=timedelta(seconds=20), patience=timedelta(minutes=1)).check(
+        make_job(memory=values, interval_s=2)
+    )
+
+    assert timed.triggered == 1
+    assert timed.details == counted.details
+
+
+def test_an_event_goes_on_across_a_time_without_samples() -> None:
+    values = [0.0] * 8 + [30.0] * 8
+    times = [START_US + t * SECOND_US for t in [*range(9), *range(3000, 3007)]]
+
+    result = SMALL.check(make_job(extra=[make_panel(Metric.GPU_MEMORY, values, time_us=times)]))
+
+    assert (result.triggered, result.violations) == (1, 3)
+    assert result.last_us == times[10]
+
+
+def test_the_list_of_events_is_capped_and_the_count_is_not() -> None:
+    values = [0.0, 0.0, 0.0, 50.0, 50.0, 50.0] * 150
+
+    result = SMALL.check(make_job(memory=values))
+
+    assert result.triggered == 150
+    assert len(result.details["algo-1"]["gpu0"]["events"]) == MOST_EVENTS
+
+
+@pytest.mark.parametrize(
+    ("values", "severity"),
+    [
+        ([0.0] * 8 + [90.0] * 8, Severity.WARNING),
+        ([0.0] * 8 + [89.9] * 8, Severity.INFO),
+        ([95.0] * 4 + [0.0] * 8 + [50.0] * 8, Severity.INFO),
+    ],
+)
+def test_a_rise_to_nearly_full_memory_is_a_warning(values: list[float], severity: Severity) -> None:
+    (finding,) = SMALL.check(make_job(memory=values)).findings
+
+    assert finding.severity is severity
+    assert ("out-of-memory" in finding.advice) is (severity is Severity.WARNING)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**7), st.integers(0, 100)), min_size=2, max_size=40),
+    st.none() | st.tuples(st.integers(0, 10**8), st.integers(0, 10**8)),
+)
+def test_the_trend_is_the_least_squares_line(
+    samples: list[tuple[int, int]], loop: tuple[int, int] | None
+) -> None:
+    times = START_US + np.cumsum([gap for gap, _ in samples])
+    values = np.array([value for _, value in samples], float)
+    span = (START_US + min(loop), START_US + max(loop)) if loop else None
+    inside = [not span or span[0] <= t < span[1] for t in times.tolist()]
+
+    slope = trend(times, values, span)
+
+    if sum(inside) < 2:
+        assert slope is None
+        return
+    hours = (times[inside] - START_US) / 3.6e9
+    expected = np.polynomial.Polynomial.fit(hours, values[inside], 1).convert().coef
+    assert slope == pytest.approx(
+        expected[1] if len(expected) > 1 else 0.0, rel=1e-6, abs=1e-6 / np.ptp(hours)
+    )
+
+
+def test_the_trend_of_every_gpu_is_told_over_the_training_loop() -> None:
+    values = [100.0] * 20 + [10.0 + 0.01 * i for i in range(20)]
+    job = make_job(memory=np.column_stack([values, np.full(40, 7.0)]), steps=make_steps([(10, 19), (19, 20)]))
+
+    result = SMALL.check(job)
+
+    assert result.status is Status.PASSED
+    slopes = result.details["trend_points_per_hour"]["algo-1"]
+    assert slopes["gpu0"] == pytest.approx(0.02 * 3600)
+    assert slopes["gpu1"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_reference_scenario(tmp_path: Path) -> None:
+    scenario_d1.write_samples(tmp_path)
+    job, _ = read_job(tmp_path)
+
+    result = GPUMemoryIncrease().check(job)
+
+    assert (result.triggered, result.violations, result.datapoints) == (1, 17, 2446)
+    (event,) = result.details["algo-1"]["gpu0"]["events"]
+    assert (event["from"], event["to"]) == (20.0, 60.0)
+
+
+def test_details_are_plain_json_and_a_job_without_memory_samples_is_not_judged() -> None:
+    result = SMALL.check(make_job(memory=[0.0] * 8 + [30.0] * 8))
+    (nothing,) = run_rules([SMALL], make_job(gpu=[1.0] * 20))
+
+    assert json.loads(json.dumps(result.details, allow_nan=False)) == result.details
+    assert (nothing.status, nothing.reason) == (Status.NOT_EVALUATED, "no GPU memory samples")

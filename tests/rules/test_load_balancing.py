@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from datetime import timedelta
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobreport.readers import read_job
+from jobrules import histograms
+from jobrules.histograms import distance, growing, normalised
+from jobrules.job import SECOND_US, Job, Metric
+from jobrules.load_balancing import LoadBalancing
+from jobrules.result import Severity, Status
+from tests import scenario_d1
+from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
+
+SMALL = LoadBalancing(patience=3)
+MINUTE_US = 60 * SECOND_US
+
+
+def plain_histogram(values: list[float]) -> list[int]:
+    """Edges 0, 2, …, 100, the last bin closed."""
+    counts = [0] * 50
+    for value in values:
+        for b in range(50):
+            if 2 * b <= value < 2 * (b + 1) or (b == 49 and value == 100):
+                counts[b] += 1
+    return counts
+
+
+def plain_distance(one: list[int], other: list[int]) -> float:
+    p = [n / sum(one) for n in one]
+    q = [n / sum(other) for n in other]
+    total = 0.0
+    for a, b in zip(p, q, strict=True):
+        middle = (a + b) / 2
+        total += (a * math.log(a / middle) if a else 0) + (b * math.log(b / middle) if b else 0)
+    return math.sqrt(max(0.0, total) / 2)
+
+
+def reference(
+    table: list[list[float | None]],
+    times_us: list[int],
+    loop: tuple[int, int] | None,
+    rule: LoadBalancing,
+    patience: int,
+) -> tuple[int, int, dict[tuple[int, int], float]]:
+    """(compared, too far apart, final distances) of one node, minute by minute and pair by pair."""
+    start = times_us[0] - times_us[0] % MINUTE_US
+    compared = far = 0
+    final: dict[tuple[int, int], float] = {}
+    for k in range((times_us[-1] - start) // MINUTE_US + 1):
+        end = start + (k + 1) * MINUTE_US
+        for pair in combinations(range(len(table[0])), 2):
+            seen = [
+                [
+                    (t, row[g])
+                    for t, row in zip(times_us, table, strict=True)
+                    if t < end and row[g] is not None
+                ]
+                for g in pair
+            ]
+            counted = [
+                plain_histogram([v for t, v in own if v is not None and (not loop or loop[0] <= t < loop[1])])
+                for own in seen
+            ]
+            if not all(map(sum, counted)):
+                continue
+            final[pair] = plain_distance(counted[0], counted[1])
+            if not all(len(own) > patience for own in seen):
+                continue
+            if not any(t >= end - MINUTE_US for own in seen for t, _ in own):
+                continue
+            compared += 1
+            far += final[pair] > rule.threshold
+    return compared, far, final
+
+
+VALUES = st.sampled_from([None, 0.0, 1.9, 2.0, 50.0, 97.9, 98.0, 99.0, 100.0])
+
+
+@given(
+    st.lists(st.tuples(VALUES, VALUES, VALUES, st.integers(1, 100)), min_size=1, max_size=40),
+    st.integers(1, 10),
+    st.sampled_from([0.0, 0.1234, 0.3456, 0.61, 1.0]),
+    st.none() | st.tuples(st.integers(0, 1500), st.integers(1, 1500)),
+)
+def test_counts_and_distances_agree_with_the_definition(
+    rows: list[tuple[float | None, float | None, float | None, int]],
+    patience: int,
+    threshold: float,
+    loop_s: tuple[int, int] | None,
+) -> None:
+    rows = [row for row in rows if any(v is not None for v in row[:3])]
+    gpus = [g for g in range(3) if any(row[g] is not None for row in rows)]
+    if not rows:
+        return
+    table = [[row[g] for g in gpus] for row in rows]
+    times = (START_US + np.cumsum([row[3] for row in rows]) * SECOND_US).tolist()
+    rule = LoadBalancing(threshold=threshold, patience=patience)
+    values = np.array([[np.nan if v is None else v for v in row] for row in table])
+    steps = make_steps([(loop_s[0], sum(loop_s))]) if loop_s else None
+    loop = (START_US + loop_s[0] * SECOND_US, START_US + sum(loop_s) * SECOND_US) if loop_s else None
+
+    result = rule.check(make_job(extra=[make_panel(Metric.GPU_USE, values, time_us=times)], steps=steps))
+
+    # The windows of the job reach as far as its steps, but those without a sample are not judged.
+    compared, far, final = reference(table, times, loop, rule, patience)
+    assert (result.evaluated, result.violating) == (compared, far)
+    assert result.triggered == result.violations == far
+    assert result.status is (
+        Status.NOT_EVALUATED if not compared else Status.TRIGGERED if far else Status.PASSED
+    )
+    node = result.details["algo-1"]
+    assert node["basis"] == ("training loop" if loop else "whole job")
+    found = {
+        (int(one[3:]), int(other[3:])): d
+        for one, others in node["distances"].items()
+        for other, d in others.items()
+    }
+    assert found == pytest.approx(final, abs=1e-7)
+    for g, histogram in enumerate(node["workloads"].values()):
+        counted = [row[g] for t, row in zip(times, table, strict=True) if not loop or loop[0] <= t < loop[1]]
+        assert histogram == plain_histogram([v for v in counted if v is not None])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), max_size=40),
+    st.lists(st.integers(0, 40), max_size=12),
+    st.integers(1, 30),
+)
+def test_growing_histograms_are_those_of_the_first_entries(
+    entries: list[tuple[int, int]], ends: list[int], cells: int
+) -> None:
+    code = np.array([c for c, _ in entries], np.int64)
+    weight = np.array([w for _, w in entries], np.int64)
+    at = np.array(sorted(min(end, len(entries)) for end in ends), np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(histograms, "_CELLS", cells)
+        plain = [row.tolist() for _, table in growing(code, 5, at) for row in table]
+        heavy = [row.tolist() for _, table in growing(code, 5, at, weight) for row in table]
+
+    assert plain == [[sum(c == b for c, _ in entries[:end]) for b in range(5)] for end in at.tolist()]
+    assert heavy == [[sum(w for c, w in entries[:end] if c == b) for b in range(5)] for end in at.tolist()]
+
+
+def test_distance_is_zero_for_equal_ones_and_root_of_ln_2_for_separate_ones() -> None:
+    p, q = np.zeros(50), np.zeros(50)
+    p[0], q[1] = 1, 1
+
+    assert distance(p, q) == pytest.approx(0.832555, abs=1e-6)
+    assert distance(p, p) == 0
+    uneven = normalised(np.array([1, 2, 4, 0, 7]))
+    assert distance(uneven, uneven) == 0
+
+
+def test_lengths_do_not_matter() -> None:
+    short, long = normalised(np.array([1, 1, 0])), normalised(np.array([500, 500, 0]))
+
+    assert distance(short, long) == 0
+
+
+def test_one_idle_gpu_is_told_with_what_it_costs() -> None:
+    result = SMALL.check(make_job(gpu=[[95.0, 10.0]] * 20, interval_s=30))
+
+    assert (result.status, result.triggered, result.evaluated) == (Status.TRIGGERED, 9, 9)
+    (finding,) = result.findings
+    assert finding.title == (
+        "algo-1 gpu0 and gpu1 are used differently, distance 0.83: 95.0\u00a0% and 10.0\u00a0% on average"
+    )
+    assert finding.devices == ("algo-1/gpu0", "algo-1/gpu1")
+    assert finding.share == pytest.approx(0.425)
+    assert finding.severity is Severity.WARNING
+    assert finding.section == "gpu-use"
+    assert result.first_us == START_US + 60 * SECOND_US
+    assert result.last_us == START_US + 570 * SECOND_US
+
+
+def test_equal_work_at_different_moments_is_worth_a_note() -> None:
+    gpu = np.column_stack([[0.0, 100.0] * 10, [50.0] * 20])
+
+    result = SMALL.check(make_job(gpu=gpu, interval_s=30))
+
+    assert result.findings[0].severity is Severity.INFO
+    assert result.findings[0].share == 0
+
+
+def test_alike_at_the_end_is_an_event_of_the_past() -> None:
+    early = np.column_stack([np.full(100, 0.0), np.full(100, 100.0)])
+    late = np.full((200, 2), 50.0)
+    rule = LoadBalancing(threshold=0.5, patience=3)
+
+    # A third of the samples differs at the end: the distance is the root of ln 2 / 3, 0.48.
+    result = rule.check(make_job(gpu=np.concatenate([early, late]), interval_s=10))
+
+    assert result.status is Status.TRIGGERED
+    assert 0 < result.violating < result.evaluated
+    (finding,) = result.findings
+    assert "for a time, alike at the end" in finding.title
+    assert finding.share == pytest.approx(1 / 6)
+    assert finding.severity is Severity.INFO
+    assert finding.devices == ("algo-1/gpu0", "algo-1/gpu1")
+
+
+def test_gpus_of_different_nodes_are_not_a_pair_but_nodes_are_compared() -> None:
+    other = make_panel(Metric.GPU_USE, [[10.0, 10.0]] * 20, node="algo-2", interval_s=30)
+
+    result = SMALL.check(make_job(gpu=[[90.0, 90.0]] * 20, interval_s=30, extra=[other]))
+
+    assert result.status is Status.PASSED
+    assert result.headline == "The GPUs of a node are used alike, distance 0.00 at most"
+    assert result.details["algo-1"]["node_distances"] == {"algo-2": pytest.approx(0.832555, abs=1e-6)}
+    assert "node_distances" not in result.details["algo-2"]
+
+
+def test_in_the_distance_of_nodes_every_gpu_counts_the_same() -> None:
+    # One GPU of algo-1 was sampled half as often; by samples its share would be a third.
+    table = np.column_stack([[90.0] * 20, [np.nan, 10.0] * 10])
+    other = make_panel(Metric.GPU_USE, [90.0, 10.0] * 10, node="algo-2", interval_s=30)
+
+    result = SMALL.check(make_job(gpu=table, interval_s=30, extra=[other]))
+
+    assert result.details["algo-1"]["node_distances"]["algo-2"] == 0
+
+
+def test_one_gpu_on_each_node_is_not_judged_but_nodes_are_compared() -> None:
+    other = make_panel(Metric.GPU_USE, [10.0] * 20, node="algo-2", interval_s=30)
+
+    result = SMALL.check(make_job(gpu=[90.0] * 20, interval_s=30, extra=[other]))
+
+    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "only one GPU on each node")
+    assert result.details["algo-1"]["node_distances"]["algo-2"] == pytest.approx(0.832555, abs=1e-6)
+    assert sum(result.details["algo-1"]["workloads"]["gpu0"]) == 20
+
+
+def test_every_gpu_says_why_it_was_not_compared() -> None:
+    few = [np.nan] * 17 + [50.0] * 3
+    alone = make_panel(Metric.GPU_USE, [50.0] * 20, node="algo-2", interval_s=30)
+    both = SMALL.check(
+        make_job(gpu=np.column_stack([[50.0] * 20, [50.0] * 20, few]), interval_s=30, extra=[alone])
+    )
+    none = SMALL.check(make_job(gpu=np.column_stack([[50.0] * 20, few]), interval_s=30))
+
+    assert [(d.status, d.reason) for d in both.devices] == [
+        (Status.PASSED, ""),
+        (Status.PASSED, ""),
+        (Status.NOT_EVALUATED, "only 3 of 4\u00a0samples"),
+        (Status.NOT_EVALUATED, "only one GPU on its node"),
+    ]
+    assert both.headline.endswith("; 2\u00a0GPUs not compared")
+    assert none.devices[0].reason == "no other GPU to compare with"
+    assert (none.status, none.reason) == (Status.NOT_EVALUATED, "only 3 of 4\u00a0samples")
+
+
+def test_a_loop_without_samples_leaves_nothing_to_compare() -> None:
+    result = SMALL.check(make_job(gpu=[[90.0, 10.0]] * 20, interval_s=30, steps=make_steps([(1000, 1001)])))
+
+    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "no samples in the training loop")
+
+
+def test_a_sample_at_the_end_of_the_loop_is_outside() -> None:
+    steps = make_steps([(30, 300)])
+
+    result = SMALL.check(make_job(gpu=[[90.0, 10.0]] * 20, interval_s=30, steps=steps))
+
+    assert sum(result.details["algo-1"]["workloads"]["gpu0"]) == 9
+
+
+def test_each_node_has_its_own_loop() -> None:
+    table = [[0.0, 0.0]] * 10 + [[90.0, 10.0]] * 10
+    other = make_panel(Metric.GPU_USE, table, node="algo-2", interval_s=30)
+    steps = joined_steps(make_steps([(0, 290)]), make_steps([(300, 600)], node="algo-2"))
+
+    result = SMALL.check(make_job(gpu=table, interval_s=30, extra=[other], steps=steps))
+
+    assert result.details["algo-1"]["distances"]["gpu0"]["gpu1"] == 0
+    assert result.details["algo-2"]["distances"]["gpu0"]["gpu1"] == pytest.approx(0.832555, abs=1e-6)
+
+
+def test_patience_may_be_a_time() -> None:
+    rule = LoadBalancing(patience=timedelta(minutes=5))
+
+    result = rule.check(make_job(gpu=[[90.0, 10.0]] * 20, interval_s=30))
+
+    # More than ten samples are seen first at the end of the sixth minute.
+    assert result.evaluated == 5
+
+
+def test_details_are_plain_json() -> None:
+    details = SMALL.check(make_job(gpu=[[90.0, 10.0]] * 20, interval_s=30)).details
+
+    assert json.loads(json.dumps(details, allow_nan=False)) == details
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    root = tmp_path_factory.mktemp("d1")
+    scenario_d1.write_samples(root)
+    return read_job(root)[0]
+
+
+def test_reference_scenario_in_the_training_loop(scenario: Job) -> None:
+    result = LoadBalancing().check(replace(scenario, steps=scenario_d1.steps()))
+
+    assert (result.triggered, result.violations, result.evaluated) == (13, 13, 13)
+    node = result.details["algo-1"]
+    assert node["distances"]["gpu0"]["gpu1"] == pytest.approx(0.8326, abs=5e-5)
+    assert (node["workloads"]["gpu0"][0], node["workloads"]["gpu0"][49]) == (820, 820)
+    assert (node["workloads"]["gpu1"][25], sum(node["workloads"]["gpu1"])) == (1640, 1640)
+    assert result.datapoints == 2446
+
+
+def test_reference_scenario_on_all_samples(scenario: Job) -> None:
+    result = LoadBalancing().check(scenario)
+
+    assert result.details["algo-1"]["distances"]["gpu0"]["gpu1"] == pytest.approx(0.6630, abs=5e-5)
