@@ -18,14 +18,28 @@ from generator.writer import write_job
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from generator.job import Scenario
+
 __all__ = ["SAMPLES", "main"]
 
 INTERVALS_MS = (100, 200, 500, 1000, 5000, 60000)
 
 #: The committed sample directories and the options that make them.
 SAMPLES: dict[str, tuple[str, ...]] = {
-    "healthy-8gpu": ("--scenario=healthy", "--seed=11", "--start=2025-03-04T09:21:17.500Z", "--gzip"),
+    "healthy-8gpu": (
+        "--scenario=healthy",
+        "--seed=11",
+        "--start=2025-03-04T09:21:17.500Z",
+        "--gzip",
+        "--no-steps",
+    ),
     "fluctuating-1gpu": ("--scenario=fluctuating", "--seed=12", "--start=2025-03-05T13:48:42.180Z", "--gzip"),
+    "cpu-bottleneck-2gpu": (
+        "--scenario=cpu-bottleneck",
+        "--seed=14",
+        "--start=2025-03-07T07:54:08.640Z",
+        "--gzip",
+    ),
     "cpu-only": ("--scenario=cpu", "--seed=13", "--start=2025-03-06T20:05:33.310Z", "--gzip"),
 }
 DEFAULT_START = "2025-03-04T09:21:17.500Z"
@@ -62,12 +76,18 @@ def count(least: int) -> Callable[[str], int]:
     return read
 
 
+def machine(scenario: Scenario) -> str:
+    """Describe what a scenario is typically run on."""
+    nodes = f"{scenario.nodes} nodes of " if scenario.nodes > 1 else ""
+    traced = ", with steps" if scenario.steps else ""
+    gpus = {0: "no GPU", 1: "1 GPU"}.get(scenario.gpus, f"{scenario.gpus} GPUs")
+    return f"{nodes}{gpus}, {scenario.cores} cores, {scenario.duration_s / 60:g} min{traced}"
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Describe the options."""
     scenarios = "\n".join(
-        f"  {name:12} {one.summary}\n"
-        f"  {'':12} ({one.gpus} GPUs, {one.cores} cores, {one.duration_s / 60:g} min)"
-        for name, one in SCENARIOS.items()
+        f"  {name:14} {one.summary}\n  {'':14} ({machine(one)})" for name, one in SCENARIOS.items()
     )
     parser = argparse.ArgumentParser(
         prog="generate.py",
@@ -86,7 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="what the machine does (default: %(default)s)",
     )
     parser.add_argument(
-        "--nodes", type=count(1), default=1, metavar="N", help="number of machines (default: %(default)s)"
+        "--nodes", type=count(1), metavar="N", help="number of machines (default: the scenario's)"
     )
     parser.add_argument(
         "--gpus", type=count(0), metavar="N", help="GPUs of each node (default: the scenario's)"
@@ -118,7 +138,8 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="TIME",
         help="first sample, in UTC (default: %(default)s)",
     )
-    parser.add_argument("--gzip", action="store_true", help="write minute files as .json.gz")
+    parser.add_argument("--no-steps", action="store_true", help="samples only, no trace of the training loop")
+    parser.add_argument("--gzip", action="store_true", help="write samples and traces as .json.gz")
     parser.add_argument(
         "--samples",
         action="store_true",
@@ -137,7 +158,8 @@ def spec_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> J
         parser.error(f"scenario {name} needs a GPU: leave --gpus out, or choose --scenario cpu")
     return JobSpec(
         scenario=scenario,
-        nodes=options.nodes,
+        steps=None if options.no_steps else scenario.steps,
+        nodes=options.nodes or scenario.nodes,
         gpus=gpus,
         cores=options.cores or scenario.cores,
         duration_us=options.duration or round(scenario.duration_s * 1e6),
@@ -160,7 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         root = options.out or Path(__file__).parent
         for name, arguments in SAMPLES.items():
             jobs[root / name] = parser.parse_args(arguments)
-            shutil.rmtree(root / name / "system", ignore_errors=True)
+            for part in ("system", "framework"):
+                shutil.rmtree(root / name / part, ignore_errors=True)
     elif options.out is None:
         parser.error("say where to write the job: --out DIR")
     else:

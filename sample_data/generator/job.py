@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from generator.curves import Curves, Moment
+    from generator.steps import Steps
 
 __all__ = ["JobSpec", "Scenario"]
 
@@ -19,11 +20,19 @@ class Scenario:
 
     summary: str
     curves: Callable[[Moment], Curves]
+    #: What the training processes record; none where the job is not instrumented.
+    steps: Steps | None = None
+    #: Names of the rules that it is made to trigger, and of those that trigger for the same cause.
+    triggers: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    nodes: int = 1
     gpus: int
     cores: int
     duration_s: float
     #: From when to when, in seconds since the start, no sample is taken.
     pauses_s: tuple[tuple[float, float], ...] = ()
+    #: How far the clock of every node but the first is ahead.
+    clock_ahead_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +40,8 @@ class JobSpec:
     """A scenario on a machine, with a time and a seed."""
 
     scenario: Scenario
+    #: The scenario's, or none where only samples are wanted.
+    steps: Steps | None
     nodes: int
     gpus: int
     cores: int
@@ -38,3 +49,7 @@ class JobSpec:
     interval_us: int
     start_us: int
     seed: int
+
+    def clock_us(self, node: int) -> int:
+        """What the clock of a node shows at the start of the job."""
+        return self.start_us + (round(self.scenario.clock_ahead_s * 1e6) if node > 1 else 0)

@@ -34,10 +34,11 @@ class Samples:
 
 
 def minutes_us(spec: JobSpec) -> range:
-    """Return the starts of the minutes that may hold a sample."""
+    """Return the starts of the minutes that may hold a sample, by the clock of any node."""
     first = spec.start_us - spec.start_us % MINUTE_US
     # A node may lag behind the first by up to an interval.
-    return range(first, spec.start_us + spec.duration_us + spec.interval_us + MAX_DELAY_US, MINUTE_US)
+    last = spec.clock_us(spec.nodes) + spec.duration_us + spec.interval_us + MAX_DELAY_US
+    return range(first, last, MINUTE_US)
 
 
 def record(spec: JobSpec, minute_us: int, node: int) -> tuple[Samples, ...]:
@@ -45,7 +46,8 @@ def record(spec: JobSpec, minute_us: int, node: int) -> tuple[Samples, ...]:
     noise = Noise(spec.seed, node)
     # Nodes share the interval but are not in step; the first one defines the start of the job.
     phase_us = int(noise.constant("phase", 1)[0, 0] * spec.interval_us) if node > 1 else 0
-    tick = ticks_near(spec, minute_us, phase_us)
+    clock_us = spec.clock_us(node)
+    tick = ticks_near(spec, minute_us - clock_us, phase_us)
     nominal_us = tick * spec.interval_us + phase_us
     moment = Moment(
         time_s=nominal_us / 1e6,
@@ -57,7 +59,7 @@ def record(spec: JobSpec, minute_us: int, node: int) -> tuple[Samples, ...]:
         noise=noise,
     )
     values = measure(moment, spec.scenario.curves(moment), spec.interval_us)
-    timestamps_us = (spec.start_us + nominal_us)[:, None] + delays_us(noise, tick)
+    timestamps_us = (clock_us + nominal_us)[:, None] + delays_us(noise, tick)
     in_minute = (timestamps_us >= minute_us) & (timestamps_us < minute_us + MINUTE_US)
     return tuple(
         Samples(
@@ -70,11 +72,10 @@ def record(spec: JobSpec, minute_us: int, node: int) -> tuple[Samples, ...]:
     )
 
 
-def ticks_near(spec: JobSpec, minute_us: int, phase_us: int) -> IntArray:
-    """Number the ticks of the job whose samples may fall into the minute."""
-    since_start_us = minute_us - spec.start_us - phase_us
-    first = max(0, (since_start_us - MAX_DELAY_US) // spec.interval_us)
-    last = (since_start_us + MINUTE_US) // spec.interval_us
+def ticks_near(spec: JobSpec, since_us: int, phase_us: int) -> IntArray:
+    """Number the ticks whose samples may fall into the minute that begins so long after the job."""
+    first = max(0, (since_us - phase_us - MAX_DELAY_US) // spec.interval_us)
+    last = (since_us - phase_us + MINUTE_US) // spec.interval_us
     tick = np.arange(first, last + 1, dtype=np.int64)
     time_us = tick * spec.interval_us
     sampled = time_us < spec.duration_us

@@ -1,4 +1,4 @@
-"""Writes the job directory: its folders, a file per minute and node, and the mark of its end."""
+"""Writes the job directory: its folders, a file per minute and node or process, and the marks of its end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import gzip
 import io
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from generator.events import trace_files
 from generator.record import minutes_us, record
 from generator.system_metrics import format_minute
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from generator.job import JobSpec
@@ -30,26 +33,36 @@ class Written:
 
 def write_job(spec: JobSpec, job_dir: Path, *, gzipped: bool) -> Written:
     """Write the job directory and return what was written."""
-    system = job_dir / "system"
-    if system.exists():
-        raise FileExistsError(f"{system} exists already: name a folder without a job in it, or remove it.")
+    for part in (system := job_dir / "system", framework := job_dir / "framework"):
+        if part.exists():
+            raise FileExistsError(f"{part} exists already: name a folder without a job in it, or remove it.")
     lines = files = size_bytes = 0
+    for path, text in chain(
+        ((system / "incremental" / name, text) for name, text in minute_files(spec)),
+        ((framework / "pevents" / name, text) for name, text in trace_files(spec)),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = text.encode("ascii")
+        if gzipped:
+            content = compress(content)
+        path.with_name(path.name + (".gz" if gzipped else "")).write_bytes(content)
+        lines += text.count("\n")
+        files += 1
+        size_bytes += len(content)
+    for part in (system, framework) if spec.steps else (system,):
+        part.mkdir(parents=True, exist_ok=True)
+        (part / "training_job_end.ts").touch()
+    return Written(lines=lines, files=files, size_bytes=size_bytes)
+
+
+def minute_files(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield path below ``system/incremental`` and text of every file of samples."""
     for minute_us in minutes_us(spec):
         minute_s = minute_us // 1_000_000
-        hour = system / "incremental" / datetime.fromtimestamp(minute_s, UTC).strftime("%Y%m%d%H")
+        hour = datetime.fromtimestamp(minute_s, UTC).strftime("%Y%m%d%H")
         for node in range(1, spec.nodes + 1):
-            text = format_minute(record(spec, minute_us, node), node).encode("ascii")
-            if not text:
-                continue
-            hour.mkdir(parents=True, exist_ok=True)
-            content = compress(text) if gzipped else text
-            (hour / f"{minute_s}.algo-{node}.json{'.gz' if gzipped else ''}").write_bytes(content)
-            lines += text.count(b"\n")
-            files += 1
-            size_bytes += len(content)
-    system.mkdir(parents=True, exist_ok=True)
-    (system / "training_job_end.ts").touch()
-    return Written(lines=lines, files=files, size_bytes=size_bytes)
+            if text := format_minute(record(spec, minute_us, node), node):
+                yield f"{hour}/{minute_s}.algo-{node}.json", text
 
 
 def compress(text: bytes) -> bytes:

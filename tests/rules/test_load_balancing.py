@@ -75,6 +75,8 @@ def reference(
             final[pair] = plain_distance(counted[0], counted[1])
             if not all(len(own) > patience for own in seen):
                 continue
+            if not all(sum(histogram) >= min(patience, 450) for histogram in counted):
+                continue
             if not any(t >= end - MINUTE_US for own in seen for t, _ in own):
                 continue
             compared += 1
@@ -261,7 +263,10 @@ def test_every_gpu_says_why_it_was_not_compared() -> None:
 def test_a_loop_without_samples_leaves_nothing_to_compare() -> None:
     result = SMALL.check(make_job(gpu=[[90.0, 10.0]] * 20, interval_s=30, steps=make_steps([(1000, 1001)])))
 
-    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "no samples in the training loop")
+    assert (result.status, result.reason) == (
+        Status.NOT_EVALUATED,
+        "only 0 of 3\u00a0samples in the training loop",
+    )
 
 
 def test_a_sample_at_the_end_of_the_loop_is_outside() -> None:
@@ -320,3 +325,16 @@ def test_reference_scenario_on_all_samples(scenario: Job) -> None:
     result = LoadBalancing().check(scenario)
 
     assert result.details["algo-1"]["distances"]["gpu0"]["gpu1"] == pytest.approx(0.6630, abs=5e-5)
+
+
+def test_the_first_moments_of_a_late_loop_are_too_few_to_compare() -> None:
+    """After 1,200 samples of start-up, 449 samples of the loop are not compared and 450 are."""
+    rng = np.random.default_rng(3)
+    for inside, compared in ((449, 0), (450, 1)):
+        use = np.concatenate((np.zeros((1200, 2)), rng.uniform(60, 100, (inside, 2))))
+        steps = make_steps([(600.0, 900.0)])
+
+        result = LoadBalancing().check(make_job(gpu=use, steps=steps))
+
+        assert result.evaluated == compared
+        assert result.triggered == 0

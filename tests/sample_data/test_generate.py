@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -81,10 +82,9 @@ def test_same_options_give_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> 
         command = [
             sys.executable,
             str(SAMPLE_DATA / "generate.py"),
-            "--duration",
-            "70",
-            "--nodes",
-            "2",
+            "--scenario=horovod",
+            "--duration=100",
+            "--nodes=2",
             "--gzip",
         ]
         environment = {
@@ -98,7 +98,9 @@ def test_same_options_give_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> 
 
     first, second = bytes_of(tmp_path / "a"), bytes_of(tmp_path / "b")
 
-    assert len(first) > 4
+    assert sum("system/" in name for name in first) > 4
+    assert sum("pythontimeline" in name for name in first) == 8
+    assert sum("horovod_timeline" in name for name in first) == 1
     assert first == second
 
 
@@ -111,8 +113,8 @@ def test_another_seed_gives_other_values_in_the_same_files(tmp_path: Path) -> No
 
 
 def test_a_minute_is_the_same_in_a_longer_job(tmp_path: Path) -> None:
-    short = content_of(make(tmp_path / "a", "--duration", "4m", "--nodes", "2"))
-    long = content_of(make(tmp_path / "b", "--duration", "10m", "--nodes", "3"))
+    short = content_of(make(tmp_path / "a", "--duration", "4m", "--nodes", "2", "--no-steps"))
+    long = content_of(make(tmp_path / "b", "--duration", "10m", "--nodes", "3", "--no-steps"))
 
     # The last minutes hold the end of the job, which does depend on its length.
     settled = [name for name in sorted(short) if name.endswith(".json")][:-4]
@@ -152,6 +154,29 @@ def test_committed_samples_stay_small() -> None:
     size = sum(path.stat().st_size for name in generate.SAMPLES for path in (SAMPLE_DATA / name).rglob("*.*"))
 
     assert 500_000 < size < 6_000_000
+
+
+def test_readme_states_size_and_lines_of_each_sample() -> None:
+    text = (SAMPLE_DATA / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| `([\w-]+)` \| [^|]+ \| [^|]+ \| ([\d.]+) MB \| ([\d,]+) \|$", text, re.MULTILINE)
+
+    assert [name for name, _, _ in table] == list(generate.SAMPLES)
+    for name, megabytes, lines in table:
+        size = sum(len(content) for content in bytes_of(SAMPLE_DATA / name).values())
+        assert f"{size / 1e6:.1f}" == megabytes
+        count = sum(content.count(b"\n") for content in content_of(SAMPLE_DATA / name).values())
+        assert f"{count:,}" == lines
+
+
+def test_readme_states_what_each_scenario_triggers() -> None:
+    text = (SAMPLE_DATA / "README.md").read_text(encoding="utf-8")
+
+    table = "".join(
+        f"| `{name}` | {', '.join(one.triggers) or '–'} | {', '.join(one.also) or '–'} |\n"
+        for name, one in SCENARIOS.items()
+    )
+
+    assert f"|---|---|---|\n{table}\n" in text
 
 
 def test_readme_names_the_commands_that_made_the_samples() -> None:
@@ -242,7 +267,13 @@ def test_families_share_a_timestamp_and_lie_less_than_20_ms_apart(committed: dic
 
 
 def test_every_sensor_of_the_catalogue_is_there(committed: dict[str, ReadJob]) -> None:
-    shape = {"healthy-8gpu": (8, 32), "fluctuating-1gpu": (1, 8), "cpu-only": (0, 16)}
+    shape = {
+        "healthy-8gpu": (8, 32),
+        "fluctuating-1gpu": (1, 8),
+        "cpu-bottleneck-2gpu": (2, 8),
+        "cpu-only": (0, 16),
+    }
+    assert shape.keys() == committed.keys()
     for name, (gpus, cores) in shape.items():
         expected = {
             *(("gpu", f"gpu{k}", d) for k in range(gpus) for d in ("GPUUtilization", "GPUMemoryUtilization")),
@@ -421,6 +452,14 @@ def test_wrong_options_are_answered_with_a_sentence(
 
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_without_steps_the_samples_are_the_same(tmp_path: Path) -> None:
+    traced = content_of(make(tmp_path / "a", "--duration", "100"))
+    plain = content_of(make(tmp_path / "b", "--duration", "100", "--no-steps"))
+
+    assert any("pevents" in name for name in traced)
+    assert plain == {name: text for name, text in traced.items() if name.startswith("system/")}
 
 
 def test_help_explains_each_scenario(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,7 @@ def curves(moment: Moment) -> Curves:
 SCENARIO = Scenario(
     summary="GPUs see-saw between short bursts and waiting for data; sampling pauses once",
     curves=curves,
+    triggers=("LowGPUUtilization", "BatchSize"),
     gpus=1,
     cores=8,
     duration_s=20 * 60,

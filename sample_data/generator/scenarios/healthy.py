@@ -6,22 +6,25 @@ import numpy as np
 
 from generator.curves import MIB, Curves, Moment, column, ramp, rates
 from generator.job import Scenario
+from generator.steps import Steps
 
-__all__ = ["SCENARIO", "curves"]
+__all__ = ["SCENARIO", "STEPS", "curves"]
+
+STEPS = Steps()
 
 
 def curves(moment: Moment) -> Curves:
     """Keep all GPUs busy but for the start, a short checkpoint every five minutes and the end."""
-    startup_s, round_s = 80.0, 300.0
+    startup_s, round_s = STEPS.start_s, STEPS.epoch_s
     t, gpus, cores = moment.time_s, moment.gpus, moment.cores
     loading = t < startup_s
-    saving_model = moment.left_s < 4.0
+    saving_model = moment.left_s < STEPS.closing_s
     # Idle stretches stay near one second: a window of 500 samples then has a p5 far above 10 even at
     # 100 ms a sample. Validation takes longer but leaves the GPUs half busy.
     since_round = np.mod(t - startup_s, round_s)
     after_first_round = t >= startup_s + round_s
-    checkpoint = after_first_round & (since_round < 1.2)
-    validation = after_first_round & (since_round < 5.2) & ~checkpoint
+    checkpoint = after_first_round & (since_round < STEPS.checkpoint_s)
+    validation = after_first_round & (since_round < STEPS.round_s) & ~checkpoint
     resting = checkpoint | saving_model
 
     busy = np.clip(
@@ -71,6 +74,7 @@ def curves(moment: Moment) -> Curves:
 SCENARIO = Scenario(
     summary="all GPUs at 90-99 % after a short start, checkpoints and validation in between",
     curves=curves,
+    steps=STEPS,
     gpus=8,
     cores=32,
     duration_s=18 * 60,

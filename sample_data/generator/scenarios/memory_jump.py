@@ -1,0 +1,30 @@
+"""A job whose GPU memory rises at once, long after the start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from generator.curves import Curves, Moment, ramp
+from generator.job import Scenario
+from generator.scenarios import healthy
+
+__all__ = ["SCENARIO", "curves"]
+
+
+def curves(moment: Moment) -> Curves:
+    """Use a seventh of the GPU memory more from seven tenths of the job on."""
+    usual = healthy.curves(moment)
+    at_s = 0.7 * moment.duration_s
+    more = 14.0 * ramp(moment.time_s, at_s, at_s + 1.0)
+    return replace(usual, gpu_memory=0.8 * usual.gpu_memory + more)
+
+
+SCENARIO = Scenario(
+    summary="GPU memory jumps by 14 points after seven tenths of the job",
+    curves=curves,
+    steps=healthy.STEPS,
+    triggers=("GPUMemoryIncrease",),
+    gpus=2,
+    cores=8,
+    duration_s=15 * 60,
+)
