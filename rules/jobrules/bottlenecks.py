@@ -1,0 +1,318 @@
+"""What the bottleneck rules share: a GPU idles in the same snapshot in which a core cannot go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jobrules.coverage import pauses
+from jobrules.framework import breakdown, weights_within
+from jobrules.intervals import union
+from jobrules.job import SECOND_US, Metric
+from jobrules.result import DeviceStatus, Measure, RuleResult, Status
+from jobrules.rule import in_samples, severity_of, too_few
+from jobrules.windows import Windows
+from jobrules.words import between, clock, count, duration, listed, number, share, shown
+from jobrules.words import percent as in_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
+    from jobrules.result import Finding
+    from jobrules.rule import Amount, Rule
+
+#: Runs and cores that are listed.
+MOST_RUNS, MOST_CORES = 10, 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What makes a snapshot a bottleneck, and how many of them are too many; limits in percent."""
+
+    #: What is sampled of each core, and the value above which a core counts.
+    metric: Metric
+    core_threshold: float
+    #: A GPU counts below this.
+    gpu_threshold: float
+    #: Share of bottlenecks among the snapshots of the nodes past their patience.
+    threshold: float
+    patience: Amount
+    #: What a core did that counts, in the past tense: "was full".
+    core_did: str
+
+    def answer(self, rule: Rule, job: Job) -> RuleResult:
+        """Judge a job; counts are of GPU snapshots, on all nodes that have samples of both kinds."""
+        panels = [(job.panel(name, Metric.GPU_USE), job.panel(name, self.metric)) for name in job.nodes]
+        nodes = [_Node.of(gpu, cores, self) for gpu, cores in panels if gpu and cores]
+        scans = _Scans.of(nodes, self.threshold, Windows.of(job))
+        known = {node.name: node.status(bool(over)) for node, over in zip(nodes, scans.over, strict=True)}
+        devices = tuple(
+            known[some.node] if gpu and cores else _lacks(some.node, Metric.GPU_USE if cores else self.metric)
+            for gpu, cores in panels
+            if (some := gpu or cores)
+        )
+        if not nodes:
+            both = f"no node has both GPU and {self.metric.label} samples"
+            return rule.not_evaluated(both, devices=devices)
+        judged = [node for node in nodes if node.judged]
+        facts: dict[str, Any] = {
+            "violations": sum(len(node.hit_us) for node in nodes),
+            "datapoints": sum(len(node.time_us) for node in nodes),
+            "datapoints_per_series": {node.name: len(node.time_us) for node in nodes},
+            "counted": "GPU snapshots",
+            "devices": devices,
+            "evaluated": sum(len(node.time_us) for node in judged),
+            "violating": sum(len(node.hit_us) for node in judged),
+            "details": _details(nodes, job),
+        }
+        if not judged:
+            longest = max(nodes, key=lambda node: len(node.time_us))
+            return rule.not_evaluated(longest.reason, **facts)
+        hits = [node.hit_us for node in judged if len(node.hit_us)]
+        if hits:
+            facts["first_us"] = min(int(times[0]) for times in hits)
+            facts["last_us"] = max(int(times[-1]) for times in hits)
+        part = facts["violating"] / facts["evaluated"]
+        facts["measure"] = Measure(
+            value=round(100 * part, 1),
+            limits=(self.threshold,),
+            scale=100.0,
+            unit="% of GPU snapshots",
+            limit_text=f"at the end; triggers above {in_percent(self.threshold)} at any minute",
+        )
+        asides = [_unsampled(judged, self.metric), _not_judged(devices)]
+        if not scans.triggered:
+            limit = f"{share(part)} of GPU snapshots, limit {in_percent(self.threshold)}"
+            headline = f"A GPU idled while a CPU core {self.core_did} in {limit}"
+            return rule.passed("; ".join(filter(None, (headline, *asides))), **facts)
+        if len(job.events):
+            moments = {node.name: union(node.hit_us, node.hit_us + node.interval_us) for node in nodes}
+            facts["details"] |= breakdown(job.events, weights_within(job.events, moments))
+        told = [node for node, over in zip(nodes, scans.over, strict=True) if over]
+        finding = self._finding(rule, told, scans, part, asides)
+        return rule.triggered(finding, triggered=scans.triggered, **facts)
+
+    def _finding(
+        self, rule: Rule, told: Sequence[_Node], scans: _Scans, part: float, asides: Sequence[str]
+    ) -> Finding:
+        start_us = min(int(node.hit_us[0]) for node in told)
+        end_us = max(int(node.hit_us[-1]) + node.interval_us for node in told)
+        hits, low = (sum(n) for n in zip(*((len(node.hit_us), node.low) for node in told), strict=True))
+        run = _longest(told)[0]
+        where = f" on {shown(run['node'])}" if len(told) > 1 else ""
+        often, core = max(
+            ((often, f"{node.name} {core}") for node in told for core, often in node.busiest.items()),
+            key=lambda one: one[0],
+        )
+        clauses = [
+            "" if part * 100 > self.threshold else scans.told(self.threshold),
+            f"{share(hits / low)} of the snapshots in which a GPU was below {in_percent(self.gpu_threshold)}",
+            f"longest run {duration(run['end_us'] - run['start_us'])} from {clock(run['start_us'])}{where}",
+            f"{shown(core)} {self.core_did} in {share(often)} of its node's bottlenecks",
+            *asides,
+        ]
+        return rule.finding(
+            f"In {share(part)} of the snapshots a GPU idled while a CPU core {self.core_did}",
+            f"{listed([node.name for node in told])}, {between(start_us, end_us)}: "
+            f"{'; '.join(filter(None, clauses))}.",
+            severity=severity_of(part),
+            share=part,
+            share_of="of snapshots",
+            start_us=start_us,
+            end_us=end_us,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    """The GPU snapshots of one node."""
+
+    name: str
+    #: (n,) first GPU sample of each snapshot.
+    time_us: IntArray
+    interval_us: int
+    patience: int
+    #: (n,) GPUs and cores that count; no core where no core was sampled.
+    gpus: IntArray
+    cores: IntArray
+    #: Snapshots without any core sample.
+    unsampled: int
+    #: Share of the bottlenecks in which a core counted, most first, those above 0.
+    busiest: dict[str, float]
+
+    @classmethod
+    def of(cls, gpu: Panel, cores: Panel, question: Question) -> _Node:
+        # Comparisons with NaN, a device without a sample, are false.
+        gpus = (gpu.values < question.gpu_threshold).sum(axis=1)
+        counts = cores.values > question.core_threshold
+        _, at, rows = np.intersect1d(gpu.snapshot, cores.snapshot, assume_unique=True, return_indices=True)
+        in_snapshot = np.zeros(len(gpus), np.int64)
+        in_snapshot[at] = counts.sum(axis=1)[rows]
+        hits = counts[rows[(gpus[at] > 0) & (in_snapshot[at] > 0)]]
+        often = hits.sum(axis=0) / max(1, len(hits))
+        most = np.argsort(-often, kind="stable")[:MOST_CORES].tolist()
+        return cls(
+            name=gpu.node,
+            time_us=gpu.time_us,
+            interval_us=gpu.interval_us,
+            patience=in_samples(question.patience, gpu.interval_us),
+            gpus=gpus,
+            cores=in_snapshot,
+            unsampled=len(gpus) - len(at),
+            busiest={cores.devices[i]: float(often[i]) for i in most if often[i] > 0},
+        )
+
+    @cached_property
+    def hit(self) -> BoolArray:
+        """(n,) which snapshots are bottlenecks."""
+        return (self.gpus > 0) & (self.cores > 0)
+
+    @cached_property
+    def hit_us(self) -> IntArray:
+        """Times of the bottlenecks."""
+        return self.time_us[self.hit]
+
+    @property
+    def low(self) -> int:
+        """Snapshots in which a GPU counted."""
+        return int(np.count_nonzero(self.gpus))
+
+    @property
+    def judged(self) -> bool:
+        """Whether it is past its patience."""
+        return len(self.time_us) > self.patience
+
+    @property
+    def reason(self) -> str:
+        """Why it is not judged; empty if it is."""
+        return "" if self.judged else too_few(len(self.time_us), self.patience)
+
+    def status(self, over: bool) -> DeviceStatus:
+        """What became of the node, given whether it was over the limit."""
+        if not self.judged:
+            return DeviceStatus(name=self.name, status=Status.NOT_EVALUATED, reason=self.reason)
+        status = Status.TRIGGERED if over else Status.PASSED
+        return DeviceStatus(
+            name=self.name, status=status, evaluated=len(self.time_us), violating=len(self.hit_us)
+        )
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The longest runs of bottlenecks, longest first; a pause of the sampler ends a run."""
+        hit = self.hit
+        joined = hit[:-1] & hit[1:] & ~pauses(self.time_us)
+        first = np.flatnonzero(hit & ~np.append(False, joined))
+        last = np.flatnonzero(hit & ~np.append(joined, False))
+        lasted = self.time_us[last] - self.time_us[first]
+        longest = np.argsort(-lasted, kind="stable")[:MOST_RUNS]
+        return [
+            {
+                "node": self.name,
+                "start_us": int(self.time_us[a]),
+                "end_us": int(self.time_us[b]) + self.interval_us,
+                "snapshots": b - a + 1,
+                "most_cores": int(self.cores[a : b + 1].max()),
+            }
+            for a, b in zip(first[longest].tolist(), last[longest].tolist(), strict=True)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Scans:
+    """The share of bottlenecks so far, looked at once a minute."""
+
+    #: (scans,) those with a new GPU snapshot of a node past its patience; percent of these nodes' snapshots.
+    percent: FloatArray
+    #: How many of them are above the limit.
+    triggered: int
+    #: (nodes,) whether a node's own share is above the limit in one of those.
+    over: BoolArray
+
+    @classmethod
+    def of(cls, nodes: Sequence[_Node], threshold: float, grid: Windows) -> _Scans:
+        if not nodes:
+            return cls(percent=np.empty(0), triggered=0, over=np.empty(0, np.bool_))
+        seen = np.stack([grid.seen(node.time_us) for node in nodes])
+        hits = np.stack([grid.seen(node.hit_us) for node in nodes])[:, 1:]
+        patience = np.array([[node.patience] for node in nodes])
+        past = seen[:, 1:] > patience
+        at = (past & (np.diff(seen) > 0)).any(axis=0)
+        past, seen, hits = past[:, at], seen[:, 1:][:, at], hits[:, at]
+        percent = 100 * (hits * past).sum(axis=0) / (seen * past).sum(axis=0)
+        above = percent > threshold
+        own = 100 * hits[:, above] / np.maximum(1, seen[:, above]) > threshold
+        return cls(
+            percent=percent,
+            triggered=int(np.count_nonzero(above)),
+            over=np.any(own & past[:, above], axis=1),
+        )
+
+    def told(self, threshold: float) -> str:
+        """How often the limit was passed, for a share that has fallen below it since."""
+        looks = f"{number(self.triggered)} of {number(len(self.percent))} looks"
+        return f"above {in_percent(threshold)} so far in {looks}, at most {in_percent(self.percent.max())}"
+
+
+def _details(nodes: Sequence[_Node], job: Job) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "low_gpu_utilization": sum(node.low for node in nodes),
+        "bottlenecks": _by_time(nodes),
+        "per_node": {
+            node.name: {
+                "datapoints": len(node.time_us),
+                "low_gpu_utilization": node.low,
+                "bottlenecks": len(node.hit_us),
+                "share": len(node.hit_us) / len(node.time_us),
+                "without_core_samples": node.unsampled,
+            }
+            for node in nodes
+        },
+        "without_core_samples": sum(node.unsampled for node in nodes),
+        "longest": _longest(nodes),
+        "cores": {node.name: node.busiest for node in nodes},
+    }
+    loops = {node.name: job.loop_us(node.name) for node in nodes}
+    if any(loops.values()):
+        details["bottlenecks_in_training_loop"] = sum(
+            int(np.diff(np.searchsorted(node.hit_us, loop))[0])
+            for node in nodes
+            if (loop := loops[node.name])
+        )
+    return details
+
+
+def _by_time(nodes: Sequence[_Node]) -> dict[str, dict[str, Any]]:
+    """The vendor's table: seconds as text → how many GPUs and cores; our addition is the node."""
+    found: dict[str, dict[str, Any]] = {}
+    for node in nodes:
+        hit = node.hit
+        keys = list(map(repr, (node.time_us[hit] / SECOND_US).tolist()))
+        if taken := found.keys() & keys:
+            keys = [f"{key}#{node.name}" if key in taken else key for key in keys]
+        pairs = list(zip(node.gpus[hit].tolist(), node.cores[hit].tolist(), strict=True))
+        # A day has 172 800 snapshots, but few different rows: equal ones are one object.
+        row = {(gpus, cores): {"GPUs": gpus, "CPUs": cores, "node": node.name} for gpus, cores in set(pairs)}
+        found.update(zip(keys, (row[pair] for pair in pairs), strict=True))
+    return found
+
+
+def _longest(nodes: Sequence[_Node]) -> list[dict[str, Any]]:
+    runs = [run for node in nodes for run in node.runs()]
+    return sorted(runs, key=lambda run: run["start_us"] - run["end_us"])[:MOST_RUNS]
+
+
+def _lacks(node: str, metric: Metric) -> DeviceStatus:
+    return DeviceStatus(name=node, status=Status.NOT_EVALUATED, reason=f"no {metric.label} samples")
+
+
+def _not_judged(devices: Sequence[DeviceStatus]) -> str:
+    missing = [one.name for one in devices if one.status is Status.NOT_EVALUATED]
+    return f"{count(len(missing), 'node')} not judged: {listed(missing)}" if missing else ""
+
+
+def _unsampled(nodes: Sequence[_Node], metric: Metric) -> str:
+    missing = sum(node.unsampled for node in nodes)
+    return f"{count(missing, 'snapshot')} had no {metric.label} sample" if missing else ""

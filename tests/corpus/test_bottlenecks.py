@@ -1,0 +1,61 @@
+"""The bottleneck rules of real jobs against what the vendor's own service computed for them.
+
+The kept rows cannot check its bottlenecks, for want of single cores and of I/O wait; they can check
+in which snapshots a GPU idled.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.io_bottleneck import IOBottleneck
+from jobrules.job import SECOND_US, Metric
+from jobrules.result import Status
+from jobrules.rule import run_rules
+from jobrules.snapshots import TOLERANCE_US
+from tests.corpus.test_vendor_results import JOBS, cut_job, vendor
+from tests.paths import needs_corpus
+
+pytestmark = needs_corpus
+
+GPU_JOBS = [name for name in JOBS if vendor(name, "LowGPUUtilization")["Datapoints"]]
+
+
+def test_there_are_jobs_with_gpus() -> None:
+    assert len(GPU_JOBS) >= 8
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_snapshots_of_an_idle_gpu_are_as_many_as_the_vendors(name: str) -> None:
+    (ours,) = run_rules([CPUBottleneck()], cut_job(name))
+    theirs = vendor(name, "CPUBottleneck")
+    if name not in GPU_JOBS:
+        assert (ours.status, ours.reason) == (Status.NOT_EVALUATED, "no GPU samples")
+        assert theirs["Details"]["low_gpu_utilization"] == 0
+        return
+
+    assert ours.details["low_gpu_utilization"] == theirs["Details"]["low_gpu_utilization"]
+    # The vendor also counts moments in which no GPU was read.
+    assert ours.datapoints <= theirs["Datapoints"] < 1.02 * ours.datapoints
+
+
+@pytest.mark.parametrize("rule", ["CPUBottleneck", "IOBottleneck"])
+@pytest.mark.parametrize("name", GPU_JOBS)
+def test_gpus_of_the_vendors_bottlenecks_idle_in_ours(name: str, rule: str) -> None:
+    (panel,) = cut_job(name).panels_of(Metric.GPU_USE)
+    idle = (panel.values < 10).sum(axis=1)
+
+    for seconds, counts in vendor(name, rule)["Details"]["bottlenecks"].items():
+        time_us = round(float(seconds) * SECOND_US)
+        row = int(np.argmin(np.abs(panel.time_us - time_us)))
+        assert abs(panel.time_us[row] - time_us) <= TOLERANCE_US, seconds
+        assert idle[row] == counts["GPUs"], seconds
+
+
+@pytest.mark.parametrize("name", GPU_JOBS)
+def test_without_io_wait_the_rule_is_not_evaluated(name: str) -> None:
+    (ours,) = run_rules([IOBottleneck()], cut_job(name))
+
+    assert (ours.status, ours.reason) == (Status.NOT_EVALUATED, "no I/O wait samples")
