@@ -1,16 +1,25 @@
-"""Write the documents that are made from the code: ``docs/rules.md``, ``docs/report.schema.json``, ``docs/cli.md``.
+"""Write the documents that are made from the code; ``PAGES`` lists them.
 
 ``make docs`` runs this; a test fails when a file differs from what this would write.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
+import re
+import typing
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from jobreport import cli, document
+from jobreport import cli, differences, document
 from jobrules import RULES
 from jobrules.rule import Rule, default_text, parameter_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCS = Path(__file__).parent
 
@@ -58,7 +67,80 @@ def command_page() -> str:
     return f"# The command\n\nWhat `make-report --help` prints, kept here by `make docs`.\n\n```text\n{text}\n```\n"
 
 
-PAGES = {"rules.md": rules_page, "report.schema.json": schema, "cli.md": command_page}
+def report_page() -> str:
+    """``report.json`` and ``rules/*.json``, field by field, from the dataclasses they are written from."""
+    head = (
+        "# report.json and rules/*.json\n\nMade from the code by `make docs`.\n\n`report.json` holds everything "
+        "the page shows; notebook and page are made from it alone. Its top is `Report`, and each type has a table "
+        "below. Times are microseconds since the epoch (UTC), and names that end in `_us` say so. The "
+        f"[JSON Schema](report.schema.json) is of schema version {document.SCHEMA_VERSION}: the number rises "
+        "when a field changes its meaning or goes away; fields may be added without.\n"
+    )
+    types = [_type(one) for one in _reachable(document.Report)]
+    vendor = (
+        "## rules/\\<RuleName\\>.json\n\nThe five keys of SageMaker Debugger's rule files come first, with the same "
+        "meaning where [our numbers do not differ](differences.md); then ours:\n\n| key | is |\n|---|---|\n"
+        + "".join(f"| `{key}` | {told} |\n" for key, told in document.VENDOR_KEYS.items())
+    )
+    return "\n".join([head, *types, vendor])
+
+
+def _reachable(top: type) -> Iterator[type]:
+    """The dataclasses and enumerations that a dataclass is made of, each once, itself first."""
+    found: list[type] = [top]
+    for one in found:
+        yield one
+        if dataclasses.is_dataclass(one):
+            for hint in typing.get_type_hints(one).values():
+                found += [kind for kind in _kinds(hint) if kind not in found]
+
+
+def _kinds(hint: Any) -> list[type]:
+    inner = [kind for part in typing.get_args(hint) for kind in _kinds(part)]
+    ours = isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, StrEnum))
+    return [hint, *inner] if ours else inner
+
+
+def _type(one: Any) -> str:
+    told = " ".join((inspect.getdoc(one) or "").replace("``", "`").split())
+    if issubclass(one, StrEnum):
+        values = ", ".join(f"`{value}`" for value in one)
+        return f"## {one.__name__}\n\n{told} One of {values}.\n"
+    comments = _comments(one)
+    rows = [
+        f"| `{field.name}` | {_shown(field.type)} | {comments.get(field.name, '')} |"
+        for field in dataclasses.fields(one)
+    ]
+    return "\n".join([f"## {one.__name__}\n\n{told}\n", "| field | type | is |", "|---|---|---|", *rows, ""])
+
+
+def _comments(one: type) -> dict[str, str]:
+    """The ``#:`` comment above each field."""
+    lines: list[str] = []
+    found = {}
+    for line in inspect.getsource(one).splitlines():
+        comment, field = re.match(r"\s+#: (.*)", line), re.match(r"\s+(\w+):", line)
+        if comment:
+            lines.append(comment[1])
+        elif field:
+            found[field[1]] = " ".join(lines).replace("``", "`").replace("|", "\\|")
+            lines = []
+    return found
+
+
+def _shown(annotation: Any) -> str:
+    """A type as JSON has it: a tuple is a list, None is null."""
+    text = str(annotation).replace("tuple[", "list[").replace(", ...]", "]").replace("None", "null")
+    return text.replace("|", "or")
+
+
+PAGES = {
+    "rules.md": rules_page,
+    "report.schema.json": schema,
+    "cli.md": command_page,
+    "report-json.md": report_page,
+    "differences.md": differences.page,
+}
 
 
 def main() -> None:

@@ -52,6 +52,42 @@ def write_samples(root: Path) -> None:
     (root / "system" / "training_job_end.ts").touch()
 
 
+def write_events(root: Path) -> None:
+    """The steps as trace files of one process, one a minute of the step's end."""
+    table = steps()
+    base = {
+        "name": "process_name",
+        "ph": "M",
+        "pid": 0,
+        "args": {"start_time_since_epoch_in_micros": BASE_S * SECOND_US},
+    }
+    lanes = {"TRAIN": 1, "EVAL": 2}
+    announced = [
+        {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"Step:ModeKeys.{phase}"}}
+        for phase, pid in lanes.items()
+    ]
+    minutes: dict[int, list[int]] = defaultdict(list)
+    for i, end_us in enumerate(table.end_us.tolist()):
+        minutes[end_us // (60 * SECOND_US)].append(i)
+    folder = root / "framework" / "pevents" / "2023111422"
+    folder.mkdir(parents=True)
+    for rows in minutes.values():
+        events = [
+            {
+                "name": f"Step:ModeKeys.{table.phase[i]}",
+                "pid": lanes[str(table.phase[i])],
+                "ph": "X",
+                "ts": int(table.start_us[i]) - BASE_S * SECOND_US,
+                "dur": int(table.end_us[i] - table.start_us[i]),
+                "args": {"pid": 33, "step_num": str(table.number[i])},
+            }
+            for i in rows
+        ]
+        latest = max(int(table.end_us[i]) for i in rows)
+        text = ",\n".join(json.dumps(row) for row in (base, *announced, *events))
+        (folder / f"{latest}_33-algo-1_pythontimeline.json").write_text(f"[\n{text}\n]\n")
+
+
 def steps() -> Steps:
     """1,500 training and 150 evaluation steps of one worker."""
     train = [(300.1 + 0.5 * i, 0.45 if i % 100 == 50 else 0.3) for i in range(1500)]

@@ -7,6 +7,7 @@ This is the seam between computing and showing: notebook and page are made from 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,7 @@ from jobrules.result import (
     Box,
     Columns,
     Course,
+    DeviceStatus,
     Measure,
     RuleResult,
     Status,
@@ -24,9 +26,12 @@ from jobrules.result import (
     UsageRow,
     Verdict,
 )
+from jobrules.rule import parameter_fields, written
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from jobrules.rule import Rule
 
 #: Raised when a field changes its meaning or goes away; additions keep it.
 SCHEMA_VERSION = 1
@@ -60,6 +65,8 @@ class JobFacts:
     steps: int
     #: Whether the job said that it ended; none where its source cannot say.
     finished: bool | None
+    #: What the profiler was told to record, in words; empty where no file says it.
+    recorded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +75,7 @@ class Parameter:
 
     name: str
     value: float | int | str | None
-    #: "%", "samples", "min", "points" or empty.
+    #: "%", "samples", "min", "points" or empty, as for a time, which is written ``500s``.
     unit: str
     help: str
     default: float | int | str | None
@@ -101,6 +108,19 @@ class RuleCard:
     last_us: int | None
     #: Anchor of the section with the evidence.
     section: str
+    #: What the number is known to get wrong, where it is not ours.
+    notes: tuple[str, ...] = ()
+    #: The answer for each device, node or worker, where the rule judges these.
+    devices: tuple[DeviceStatus, ...] = ()
+
+
+class Origin(StrEnum):
+    """Whose numbers a report shows."""
+
+    #: Ours, from the samples and events of the job.
+    SAMPLES = "samples"
+    #: The vendor's, from the rule results that its service left behind.
+    VENDOR = "vendor"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +141,7 @@ class Report:
     boxes: tuple[Box, ...]
     rules: tuple[RuleCard, ...]
     quality: Quality
+    origin: Origin = Origin.SAMPLES
 
 
 def to_json(report: Report) -> bytes:
@@ -150,30 +171,76 @@ def load(path: Path) -> Report:
     return report
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Rules(msgspec.Struct):
+    schema_version: int
+    rules: list[_Named]
+
+
+def rule_names(path: Path) -> list[str]:
+    """The rules of a report file of any version; ``NothingReadableError`` where it is none."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_Rules)
+    except (OSError, ValueError) as error:
+        raise NothingReadableError(f"{path} is no report.") from error
+    return [one.name for one in found.rules if one.name.isidentifier()]
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of ``report.json``."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
 
 
-def vendor_json(card: RuleCard, result: RuleResult) -> bytes:
+#: Keys of ``rules/<RuleName>.json`` beside the vendor's five.
+VENDOR_KEYS = {
+    "Status": "`triggered`, `passed`, `not evaluated` or `error`",
+    "Reason": "why there is no answer: what is missing, with the count",
+    "Severity": "share of what was judged that is in violation, 0 to 1: comparable between rules",
+    "Evaluated": "how many of `Counted` were judged",
+    "InViolation": "how many of these are in violation",
+    "Counted": "what was judged, in words",
+    "DatapointsPerSeries": "samples of each device or node, where that is what `Datapoints` counts",
+    "Devices": "the answer for each device, node or worker: status, reason, how many were judged and are in violation",
+}
+
+
+def vendor_json(rule: Rule, result: RuleResult) -> bytes:
     """``rules/<RuleName>.json``: the vendor's five keys, then ours."""
-    parameters = "\n".join(f"{p.name}:{_plain(p.value)}" for p in card.parameters)
+    values = {name: getattr(rule, name) for name, _, _ in parameter_fields(rule)}
+    values = {second: values[name] for second, name in rule.aliases.items()} | values
+    ours = (
+        result.status,
+        result.reason,
+        result.severity,
+        result.evaluated,
+        result.violating,
+        result.counted,
+        result.datapoints_per_series,
+        {one.name: _without_name(one) for one in result.devices},
+    )
     document = {
         "RuleTriggered": result.triggered,
         "Violations": result.violations,
         "Details": result.details,
         "Datapoints": result.datapoints,
-        "RuleParameters": parameters,
-        "Status": result.status,
-        "Reason": result.reason,
-        "Severity": result.severity,
-        "Evaluated": result.evaluated,
-        "InViolation": result.violating,
-        "Counted": result.counted,
-        "DatapointsPerSeries": result.datapoints_per_series,
+        "RuleParameters": "\n".join(f"{name}:{_plain(value)}" for name, value in values.items()),
+        **dict(zip(VENDOR_KEYS, ours, strict=True)),
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
-def _plain(value: float | str | None) -> str:
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
+def _without_name(one: DeviceStatus) -> dict[str, Any]:
+    return {
+        "Status": one.status,
+        "Reason": one.reason,
+        "Evaluated": one.evaluated,
+        "InViolation": one.violating,
+    }
+
+
+def _plain(value: Any) -> str:
+    plain = written(value)
+    return f"{plain:.15g}" if isinstance(plain, float) else str(plain)

@@ -10,7 +10,7 @@ from jobrules.words import NBSP, THIN, between, clock, count, duration, listed, 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobrules.result import Finding, TimeUse
+    from jobrules.result import Finding, TimeUse, UsageRow
 
 __all__ = [
     "NBSP",
@@ -24,6 +24,7 @@ __all__ = [
     "date_time",
     "day",
     "duration",
+    "known",
     "listed",
     "number",
     "percent",
@@ -33,6 +34,8 @@ __all__ = [
     "shown",
     "span",
     "spans_days",
+    "spread",
+    "use_figures",
 ]
 
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
@@ -41,6 +44,11 @@ _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/
 def number(value: float, digits: int = 1) -> str:
     """``12 345.6`` with thin spaces that do not break."""
     return f"{value:,.{digits}f}".replace(",", THIN)
+
+
+def known(value: float | None, digits: int = 1) -> str:
+    """A number that a source may lack: ``–`` for none."""
+    return "–" if value is None else number(value, digits)
 
 
 def plain_number(value: float | str | None) -> str:
@@ -57,6 +65,27 @@ def span(low: float, high: float) -> str:
     if f"{low:.1f}" == f"{high:.1f}":
         return f"lies at {percent(low)}"
     return f"lies between {low:.1f} and {percent(high)}"
+
+
+def use_figures(usage: Iterable[UsageRow]) -> str:
+    """``median GPU use 1.5 %, p95 21.3 %``, or of the CPU; from … to over several nodes; empty without rows."""
+    by_label: dict[str, list[UsageRow]] = {}
+    for row in usage:
+        by_label.setdefault(row.label, []).append(row)
+    label = next((name for name in ("GPU", "CPU") if name in by_label), None)
+    if label is None:
+        return ""
+    p50, p95 = (spread([getattr(row, q) for row in by_label[label]]) for q in ("p50", "p95"))
+    return f"median {label} use {p50}, p95 {p95}"
+
+
+def spread(values: Iterable[float]) -> str:
+    """``34.0 %``, or ``34.0 to 41.0 %`` where the ends print differently; empty without a value."""
+    found = sorted(values)
+    if not found:
+        return ""
+    low, high = found[0], found[-1]
+    return percent(high) if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {percent(high)}"
 
 
 @dataclass(frozen=True, kw_only=True)

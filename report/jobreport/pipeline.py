@@ -7,28 +7,31 @@ import os
 import shlex
 import tempfile
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from jobreport import __version__, archive, document, summary
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.errors import JobReportError, UsageError
 from jobreport.files import FILES
+from jobreport.quality import Remark
 from jobreport.settings import load
-from jobrules import RULES
 from jobrules.boxplot import boxes
 from jobrules.coverage import ticks
 from jobrules.job import SECOND_US, Metric
 from jobrules.phases import course
 from jobrules.result import Status
-from jobrules.rule import parameter_fields, run_rules
+from jobrules.rule import parameter_fields, run_rules, written
 from jobrules.timelines import columns, time_lines
 from jobrules.usage import time_use, usage_rows
 from jobrules.verdict import judge
 from jobrules.words import count, listed, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from jobreport.quality import Quality
     from jobreport.settings import Settings
@@ -73,7 +76,9 @@ def make_report(
     Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
     the folder already holds a report and ``force`` is not set.
     """
-    from jobreport.readers import job_name, read_job  # noqa: PLC0415 - DuckDB is not needed for --help
+    # DuckDB is not needed for --help.
+    from jobreport import vendor  # noqa: PLC0415
+    from jobreport.readers import job_name, read_directory  # noqa: PLC0415
 
     chosen = settings or load()
     with archive.unpacked(job_dir) as source:
@@ -81,17 +86,26 @@ def make_report(
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         with _reserved(folder, force=force):
             tell(f"reading {shown(name)}")
-            job, quality = read_job(source.directory, strict=strict)
-            job = replace(job, name=name)
-            quality = replace(quality, remarks=(*quality.remarks, *source.remarks))
-            tell(f"judging by {count(len(chosen.rules), 'rule')}")
-            results = run_rules(chosen.rules, job, strict=strict)
+            reading = read_directory(source.directory, strict=strict)
+            quality = reading.quality
+            unusable = [Remark(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed]
+            quality = replace(quality, remarks=(*quality.remarks, *source.remarks, *unusable))
             given = archive.printable(job_dir.name) if source.name else name
-            options = [word for option in chosen.options for word in option.split(" ")]
+            options = [word for option in chosen.options for word in option.split(" ", 1)]
             command = shlex.join(["make-report", "--job-dir", given, *options])
-            report = build_report(job, quality, chosen.rules, results, command)
+            if reading.vendor:
+                tell("no samples: taking the vendor's rule results")
+                report = vendor.build(name, reading.vendor, quality, chosen.rules, command, strict=strict)
+                rules = vendor.documents(report, reading.vendor)
+            else:
+                tell(f"judging by {count(len(chosen.rules), 'rule')}")
+                job = replace(reading.job, name=name)
+                results = run_rules(chosen.rules, job, strict=strict)
+                report = build_report(job, quality, chosen.rules, results, command)
+                told = zip(chosen.rules, results, strict=True)
+                rules = {rule.name: document.vendor_json(rule, result) for rule, result in told}
             with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
-                failure = _write(Path(staging), report, results, formats, strict=strict, tell=tell)
+                failure = _write(Path(staging), report, rules, formats, strict=strict, tell=tell)
                 made = _publish(Path(staging), folder)
     return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
 
@@ -127,6 +141,7 @@ def build_report(
             sources=tuple(source.source for source in quality.sources),
             steps=len(job.steps),
             finished=job.finished,
+            recorded=job.recorded,
         ),
         verdict=judge(job, rules, results, in_time, use),
         course=in_time,
@@ -144,16 +159,16 @@ def _node_facts(job: Job, node: str) -> NodeFacts:
     panels = [p for p in job.panels if p.node == node]
     interval_us = next((p.interval_us for p in (cpu, gpu, *panels) if p and p.interval_us), 0)
     times = ticks(job, node)
-    of_node = job.steps.node == node
-    first = [*times[:1].tolist(), *job.steps.start_us[of_node].tolist()]
-    last = [*(p.last_us for p in panels), *job.steps.end_us[of_node].tolist()]
+    steps, events = job.steps.node == node, job.events.in_lanes(lambda lane: lane.node == node)
+    first = [times[:1], job.steps.start_us[steps], job.events.start_us[events]]
+    last = [[p.last_us for p in panels], job.steps.end_us[steps], job.events.end_us[events]]
     return NodeFacts(
         name=node,
         gpus=len(gpu.devices) if gpu else 0,
         cores=len(cpu.devices) if cpu else 0,
         interval_s=round(interval_us / SECOND_US, 3) if interval_us else None,
-        first_us=min(first),
-        last_us=max(last),
+        first_us=int(np.min(np.concatenate(first))),
+        last_us=int(np.max(np.concatenate(last))),
     )
 
 
@@ -169,12 +184,13 @@ def card(rule: Rule, result: RuleResult) -> RuleCard:
         parameters=tuple(
             Parameter(
                 name=name,
-                value=getattr(rule, name),
-                unit=metadata.get("unit", ""),
-                help=metadata.get("help", ""),
-                default=default,
+                value=written(value),
+                unit="" if isinstance(value, timedelta) else metadata["unit"],
+                help=metadata["help"],
+                default=written(default),
             )
             for name, default, metadata in parameter_fields(rule)
+            for value in (getattr(rule, name),)
         ),
         judges=rule.judges,
         status=result.status,
@@ -191,13 +207,14 @@ def card(rule: Rule, result: RuleResult) -> RuleCard:
         first_us=result.first_us,
         last_us=result.last_us,
         section=rule.section,
+        devices=result.devices,
     )
 
 
 def _write(
     folder: Path,
     report: Report,
-    results: Sequence[RuleResult],
+    rules: Mapping[str, bytes],
     formats: Collection[str],
     *,
     strict: bool,
@@ -206,8 +223,8 @@ def _write(
     """Write what was asked for; a notebook or page that fails is returned, the rest stands."""
     (folder / "report.json").write_bytes(document.to_json(report))
     (folder / "rules").mkdir()
-    for told, result in zip(report.rules, results, strict=True):
-        (folder / "rules" / f"{told.name}.json").write_bytes(document.vendor_json(told, result))
+    for name, text in rules.items():
+        (folder / "rules" / f"{name}.json").write_bytes(text)
     if "md" in formats:
         (folder / "summary.md").write_text(summary.markdown(report), "utf-8")
     if not {"html", "ipynb"} & set(formats):
@@ -268,21 +285,17 @@ def _publish(staging: Path, folder: Path) -> frozenset[Path]:
     """Move finished files to where they are wanted, each whole; files of an older report go."""
     (folder / "rules").mkdir(exist_ok=True)
     new = {path.relative_to(staging) for path in staging.rglob("*") if path.is_file()}
-    if _is_report(folder / FILES["json"]):
-        ours = {Path(name) for name in FILES.values()} | {
-            Path("rules") / f"{rule.__name__}.json" for rule in RULES
-        }
-        for stale in ours - new:
-            (folder / stale).unlink(missing_ok=True)
+    for stale in _older(folder) - new:
+        (folder / stale).unlink(missing_ok=True)
     for name in sorted(new):
         (staging / name).replace(folder / name)
     return frozenset(new)
 
 
-def _is_report(path: Path) -> bool:
-    """Whether the file is a ``report.json`` of ours, of any version."""
+def _older(folder: Path) -> set[Path]:
+    """The files of the report that lies in the folder, of any version; none if there is none."""
     try:
-        with path.open("rb") as file:
-            return b'"schema_version"' in file.read(100)
-    except OSError:
-        return False
+        names = document.rule_names(folder / FILES["json"])
+    except JobReportError:
+        return set()
+    return {Path(name) for name in FILES.values()} | {Path("rules") / f"{name}.json" for name in names}

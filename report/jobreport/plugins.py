@@ -37,7 +37,7 @@ class Known:
     rules: tuple[type[Rule], ...] = RULES
     #: Options that name the files again, without their folders.
     options: tuple[str, ...] = ()
-    #: Sentences on rules of packages that could not be loaded.
+    #: Rules of packages that could not be loaded, in words, with the reason.
     failed: tuple[str, ...] = ()
 
 
@@ -55,7 +55,7 @@ def known_rules(files: Sequence[Path] = ()) -> Known:
         except Exception as error:  # noqa: BLE001 - the code of a package may raise anything
             package = point.dist.name if point.dist else "an unknown package"
             reason = shown(f"{type(error).__name__}: {error}", 200)
-            failed.append(f"the rule {shown(point.name)} of {shown(package)} cannot be used: {reason}")
+            failed.append(f"the rule {shown(point.name)} of {shown(package)} ({reason})")
         else:
             rules.append(rule)
     for path in files:

@@ -14,7 +14,7 @@ class Remark:
     action: str
     #: How many of ``unit``.
     count: int
-    #: ``lines``, ``samples`` or ``files``.
+    #: What is counted, in the plural: ``lines``, ``samples``, ``rows``, ``events``, ``files``.
     unit: str
     #: Why, as the end of a sentence: "not a complete JSON object".
     reason: str

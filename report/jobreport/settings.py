@@ -43,7 +43,7 @@ class Settings:
     rules: tuple[Rule, ...]
     #: Options that bring about these settings again, as typed on a command line.
     options: tuple[str, ...] = ()
-    #: Sentences on rules that could not be loaded.
+    #: Rules that could not be loaded, in words, with the reason.
     failed: tuple[str, ...] = ()
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobrules.result import Severity, Status
 from jobrules.verdict import use_sentence
 from jobrules.words import between, count, duration, shown
@@ -33,10 +34,14 @@ def markdown(report: Report) -> str:
     job = report.job
     blocks = [
         f"# Training job report: {escape(shown(job.name))}",
-        f"**{escape(use_sentence(report.verdict.use))}**",
-        f"Ran {between(job.start_us, job.end_us)}, {duration(job.end_us - job.start_us)}, "
-        f"{_machines(report)}. Source: {', '.join(job.sources)}.",
+        f"**{escape(answer(report))}**",
+        f"{_ran(report)}{_machines(report)}. Source: {', '.join(job.sources)}.",
     ]
+    if report.origin is Origin.VENDOR:
+        blocks.append(
+            "All numbers are the vendor's, from the rule results that its service left behind; no sample was "
+            "judged. They end with the last full minute (C-1). Ids as LGU-4 name known defects: see report.html."
+        )
     findings = report.verdict.findings
     blocks.append("## Findings" if findings else "No finding.")
     tail = [
@@ -56,7 +61,7 @@ def markdown(report: Report) -> str:
 
 def terminal(report: Report) -> list[str]:
     """The verdict in at most four lines."""
-    lines = [use_sentence(report.verdict.use)]
+    lines = [answer(report)]
     findings = report.verdict.findings
     if findings:
         worst = findings[0]
@@ -65,6 +70,22 @@ def terminal(report: Report) -> list[str]:
         lines.append("No finding.")
     unanswered = _unanswered(report)
     return [*lines, unanswered] if unanswered else lines
+
+
+def answer(report: Report) -> str:
+    """How well the machine was used, in a sentence or two; of rule results, what they allow to say."""
+    if report.origin is Origin.SAMPLES:
+        return use_sentence(report.verdict.use)
+    figures = formats.use_figures(report.usage)
+    told = f"By the vendor's numbers: {figures}." if figures else "Made from the vendor's rule results."
+    return f"{told} GPU-hours used and lost cannot be told without samples."
+
+
+def _ran(report: Report) -> str:
+    start_us, end_us = report.job.start_us, report.job.end_us
+    if report.origin is Origin.VENDOR and not end_us:
+        return "When it ran is not in the results, "
+    return f"Ran {between(start_us, end_us)}, {duration(end_us - start_us)}, "
 
 
 def _finding(finding: Finding, use: TimeUse | None) -> str:
@@ -87,7 +108,7 @@ def _machines(report: Report) -> str:
     nodes = report.job.nodes
     gpus, cores = sum(n.gpus for n in nodes), sum(n.cores for n in nodes)
     parts = [
-        count(len(nodes), "node"),
+        count(len(nodes), "node") if nodes else "machines not known",
         *([count(gpus, "GPU")] if gpus else []),
         *([count(cores, "core")] if cores else []),
     ]

@@ -81,22 +81,23 @@ class Box:
     unit: str
     #: ``whole job`` or ``training loop``.
     basis: str
-    n: int
-    mean: float
-    min: float
-    p5: float
+    #: None where the source does not say it, as everything below with a default.
+    n: int | None = None
+    mean: float | None = None
+    min: float | None = None
+    p5: float | None = None
     p25: float
     p50: float
     p75: float
     p95: float
-    p99: float
+    p99: float | None = None
     max: float
     #: Whisker ends: the quartile and 1.5 times the interquartile range, cut at the extremes.
     lower: float
     upper: float
     #: Share of the samples below 10 and above 90 (percent metrics).
-    below_10: float
-    above_90: float
+    below_10: float | None = None
+    above_90: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,15 +108,15 @@ class UsageRow:
     label: str
     #: ``%`` or ``B/s``.
     unit: str
-    #: Snapshots.
-    n: int
+    #: Snapshots; none where the source does not say it, as everything below with a default.
+    n: int | None = None
     min: float
     p50: float
-    p90: float
+    p90: float | None = None
     p95: float
     p99: float
     max: float
-    mean: float
+    mean: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

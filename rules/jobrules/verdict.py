@@ -26,7 +26,9 @@ LONG_START_SHARE = 0.2
 #: Below this share of the GPU time an idle start or end is not worth a line.
 WORTH_TELLING_PERCENT = 5.0
 
-#: A small batch explains low use where it was seen in at least this share of the windows of low use.
+#: What can explain low use of GPUs, by the findings' keys; the first one gives the advice.
+CAUSES = ("cpu-bottleneck", "io-bottleneck", "batch-size")
+#: It does where it was seen in at least this share of the windows of low use.
 JOINT_SHARE = 0.5
 
 _ORDER = list(Severity)
@@ -74,28 +76,41 @@ def _never_used_and_low(spent: Sequence[Spent], found: list[Finding], use: TimeU
 
 
 def _joined(findings: list[Finding], spent: Sequence[Spent], use: TimeUse | None) -> list[Finding]:
-    """Low use that the small-batch rule explains is one finding; its amount is the GPU time lost."""
+    """Low use and what explains it are one finding; its amount is the GPU time lost."""
     by_key = {finding.key: finding for finding in findings}
-    low, small = by_key.get("low-gpu-utilization"), by_key.get("batch-size")
-    if low and small and _explains(small, low):
-        by_key["low-gpu-utilization"] = replace(
+    low = by_key.get("low-gpu-utilization")
+    causes = [by_key[key] for key in CAUSES if low and key in by_key and _explains(by_key[key], low)]
+    if low and causes:
+        first = causes[0]
+        little = f"CPU and GPU memory little used too in {share(first.share or 0)}"
+        batch = first.key == "batch-size"
+        told = f", {little}" if batch else f": {first.title[0].lower()}{first.title[1:]}"
+        by_key[low.key] = replace(
             low,
-            title=f"{low.title}, CPU and GPU memory little used too in {share(small.share or 0)}",
-            evidence=f"{low.evidence} CPU and GPU memory little used too: {small.evidence}",
-            advice=small.advice,
-            rules=low.rules + small.rules,
+            severity=min(low.severity, *(cause.severity for cause in causes), key=_ORDER.index),
+            title=low.title + told,
+            evidence=" ".join(
+                [low.evidence, (f"{little}: " if batch else "") + first.evidence]
+                + [f"{cause.title}: {cause.evidence}" for cause in causes[1:]]
+            ),
+            advice=first.advice,
+            rules=low.rules + tuple(rule for cause in causes for rule in cause.rules),
         )
-        del by_key["batch-size"]
+        for cause in causes:
+            del by_key[cause.key]
     # Both rules see the same idle time: it is told once, with the low use.
-    first = "low-gpu-utilization" if low else "batch-size"
-    return [_with_loss(f, spent, use) if key == first else f for key, f in by_key.items()]
+    first_key = "low-gpu-utilization" if low else "batch-size"
+    return [_with_loss(f, spent, use) if key == first_key else f for key, f in by_key.items()]
 
 
-def _explains(small: Finding, low: Finding) -> bool:
-    """Whether a small batch was seen on the GPUs of low use, on most of them and for most of the time."""
-    of_low, of_small = set(low.devices), set(small.devices)
-    most = of_small <= of_low and len(of_small) >= JOINT_SHARE * len(of_low)
-    return most and (small.share or 0) >= JOINT_SHARE * (low.share or 0)
+def _explains(cause: Finding, low: Finding) -> bool:
+    """Whether a cause was seen on the GPUs of low use, on most of them and for most of the time.
+
+    A bottleneck names no GPU: a GPU idled in that share of all snapshots.
+    """
+    of_low, of_cause = set(low.devices), set(cause.devices)
+    most = not of_cause or (of_cause <= of_low and len(of_cause) >= JOINT_SHARE * len(of_low))
+    return most and (cause.share or 0) >= JOINT_SHARE * (low.share or 0)
 
 
 def _with_loss(finding: Finding, spent: Sequence[Spent], use: TimeUse | None) -> Finding:

@@ -136,4 +136,4 @@ def test_a_packages_broken_rule_costs_itself_and_is_told(
 
     assert known.rules == RULES
     (told,) = known.failed
-    assert told.startswith("the rule FullMemory of own-package cannot be used: ")
+    assert told.startswith("the rule FullMemory of own-package (")

@@ -28,7 +28,8 @@ def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
     assert "20.0" in text
     assert "**Critical: GPU use was low" in text
     assert "*Try:*" in text
-    assert "Not checked: 1 of 3\u00a0rules: MaxInitializationTime (no step events)." in text
+    assert "Not checked: " in text
+    assert "MaxInitializationTime (no step events)" in text
 
 
 def test_names_from_data_stay_text() -> None:

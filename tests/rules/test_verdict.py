@@ -3,7 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules import RULES, BatchSize, LowGPUUtilization, MaxInitializationTime, OverallSystemUsage
+from jobrules import (
+    RULES,
+    BatchSize,
+    CPUBottleneck,
+    IOBottleneck,
+    LowGPUUtilization,
+    MaxInitializationTime,
+    OverallSystemUsage,
+)
 from jobrules.job import SECOND_US, Job, Metric
 from jobrules.phases import course
 from jobrules.result import Severity, Verdict
@@ -17,6 +25,8 @@ QUICK: tuple[Rule, ...] = (
     BatchSize(window=4, patience=6),
     MaxInitializationTime(threshold=2),
     OverallSystemUsage(),
+    CPUBottleneck(patience=6),
+    IOBottleneck(patience=6),
 )
 
 
@@ -32,6 +42,29 @@ def test_low_use_and_a_small_batch_are_one_finding() -> None:
     assert finding.severity is Severity.CRITICAL
     assert (finding.share, finding.share_of) == (0.8, "of GPU time")
     assert "batch size" in finding.advice
+
+
+@pytest.mark.parametrize("kind", ["cpu", "io_wait"])
+def test_low_use_and_a_bottleneck_are_one_finding_with_the_bottlenecks_advice(kind: str) -> None:
+    gpu, core = [1.0, 1.0, 95.0] * 20, [99.0, 99.0, 20.0] * 20
+    given = {"cpu": [80.0] * 60, "io_wait": [1.0] * 60} | {kind: core}
+
+    (finding,) = verdict_of(make_job(gpu=gpu, memory=[90.0] * 60, interval_s=30, **given)).findings  # type: ignore[arg-type]
+
+    rule = CPUBottleneck if kind == "cpu" else IOBottleneck
+    assert finding.rules == ("LowGPUUtilization", rule.__name__)
+    assert finding.advice == rule.documentation().advice
+    assert "of the windows judged: in 66.7" in finding.title
+    assert finding.share_of == "of GPU time"
+
+
+def test_a_bottleneck_of_a_part_of_the_time_does_not_explain_all_low_use() -> None:
+    gpu = [1.0] * 20 + [50.0] * 40
+    cpu = [99.0] * 20 + [20.0] * 40
+
+    keys = {f.key for f in verdict_of(make_job(gpu=gpu, cpu=cpu, memory=[90.0] * 60, interval_s=30)).findings}
+
+    assert keys == {"low-gpu-utilization", "cpu-bottleneck"}
 
 
 def test_low_use_alone_keeps_its_own_advice() -> None:
@@ -62,8 +95,8 @@ def test_a_healthy_job_has_no_finding() -> None:
     verdict = verdict_of(make_job(cpu=[50.0] * 40, gpu=[95.0] * 40, memory=[80.0] * 40, interval_s=30))
 
     assert verdict.findings == ()
-    assert [u.rule for u in verdict.unanswered] == ["MaxInitializationTime"]
-    assert verdict.rules == 3
+    assert [u.rule for u in verdict.unanswered] == ["MaxInitializationTime", "IOBottleneck"]
+    assert verdict.rules == 5
 
 
 def test_a_late_start_is_told_once_whether_steps_are_known_or_not() -> None:

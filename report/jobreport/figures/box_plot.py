@@ -23,10 +23,10 @@ from bokeh.models import (
 from bokeh.models.annotations.geometry import Span
 
 from jobreport.figures import theme
-from jobreport.formats import NBSP, number, shown
+from jobreport.formats import NBSP, known, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bokeh.models.renderers.glyph_renderer import GlyphRenderer
     from bokeh.models.renderers.renderer import DataRenderer
@@ -92,8 +92,12 @@ def box_plot(boxes: Sequence[Box]) -> Plot | None:
         plot.add_layout(Span(location=border, dimension="height", line_color=colours["line"]))
     plot.add_layout(LinearAxis(**theme.axis_look(ticker=ticks)), "left")
     plot.add_layout(_device_axis(places), "below")
-    plot.add_tools(_hover([renderer for renderer in drawn if renderer]))
+    plot.add_tools(_hover([renderer for renderer in drawn if renderer], _known_mean(boxes)))
     return plot
+
+
+def _known_mean(boxes: Iterable[Box]) -> tuple[str, ...]:
+    return ("mean",) if all(box.mean is not None for box in boxes) else ()
 
 
 def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad] | None:
@@ -107,7 +111,7 @@ def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad]
     if not chosen:
         return None
     left, right = np.array([edges for _, edges in chosen], dtype=np.float32).T
-    quantities = ("lower", "p25", "p50", "p75", "p95", "upper", "mean")
+    quantities = ["lower", "p25", "p50", "p75", "p95", "upper", *_known_mean(box for box, _ in chosen)]
     columns = {q: np.array([getattr(box, q) for box, _ in chosen], dtype=np.float32) for q in quantities}
     source = ColumnDataSource(
         columns
@@ -118,7 +122,7 @@ def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad]
             "mark_left": left + (right - left) / 4,
             "mark_right": right - (right - left) / 4,
             "name": [f"{shown(box.node, 40)} {shown(box.device, 24)}, {basis}" for box, _ in chosen],
-            "samples": [number(box.n, 0) for box, _ in chosen],
+            "samples": [known(box.n, 0) for box, _ in chosen],
         }
     )
     colours = theme.light()
@@ -169,7 +173,7 @@ def _device_axis(places: Sequence[Slot]) -> LinearAxis:
     return axis
 
 
-def _hover(renderers: list[DataRenderer]) -> HoverTool:
+def _hover(renderers: list[DataRenderer], mean: tuple[str, ...]) -> HoverTool:
     def value(name: str) -> str:
         return f"@{name}{{0.0}}{NBSP}%"
 
@@ -183,7 +187,7 @@ def _hover(renderers: list[DataRenderer]) -> HoverTool:
                 ("Median", value("p50")),
                 ("p25", value("p25")),
                 ("Whiskers", f"{value('lower')} to {value('upper')}"),
-                ("Mean", value("mean")),
+                *(("Mean", value(name)) for name in mean),
                 ("Samples", "@samples"),
             ]
         ),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jobreport.errors import NothingReadableError
-from jobreport.quality import Quality
+from jobreport.quality import Quality, Remark
+from jobreport.readers import rule_results
 from jobreport.readers.directory import is_end_marker, job_name, listing
+from jobreport.readers.profiler_config import ProfilerConfig
+from jobreport.readers.python_profiles import PythonProfiles
 from jobreport.readers.system_samples import SystemSamples
 from jobreport.readers.tally import Tally
+from jobreport.readers.traces import Traces
 from jobrules.job import Events, Job, Metric, Panel, Steps, natural_key
 from jobrules.words import count, shown
 
@@ -19,15 +24,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from jobreport.quality import SourceQuality
     from jobreport.readers.base import Found, Reader, SourceFile
+    from jobreport.readers.rule_results import RuleResults
 
-__all__ = ["READERS", "job_name", "read_job"]
+__all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
 #: Asked in this order. Where two have the same metric of the same node, the first one's is used.
-READERS: tuple[Reader, ...] = (SystemSamples(),)
+READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig(), Traces())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reading:
+    """What a directory holds: a job, or only what the vendor's service said of one."""
+
+    job: Job
+    quality: Quality
+    #: The vendor's rule results; none where the job itself can be judged.
+    vendor: RuleResults | None = None
 
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
+    """The job in a directory; as ``read_directory``, but rule results are nothing to report."""
+    reading = read_directory(directory, strict=strict)
+    if reading.vendor:
+        raise NothingReadableError(f"{shown(str(directory), 200)} holds rule results, but no samples.")
+    return reading.job, reading.quality
+
+
+def read_directory(directory: Path, *, strict: bool = False) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
     A reader that raises costs its own files and a remark, unless ``strict``. Raises
@@ -37,10 +62,14 @@ def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
     files = listing(directory, tally)
     claimed: defaultdict[int, list[SourceFile]] = defaultdict(list)
     unclaimed: list[SourceFile] = []
+    results: list[SourceFile] = []
     ended = False
     for file in files:
         if is_end_marker(file):
             ended = True
+            continue
+        if rule_results.claims(file):
+            results.append(file)
             continue
         reader = next((i for i, reader in enumerate(READERS) if reader.claims(file)), None)
         if reader is None:
@@ -54,13 +83,16 @@ def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
         except Exception as error:
             if strict:
                 raise
-            reason = f"the reader of {READERS[i].source} stopped: {type(error).__name__}: {shown(str(error))}"
-            tally.add("failed", "files", reason, count=len(claimed[i]), file=claimed[i][0].name)
+            _stopped(READERS[i].source, error, claimed[i], tally)
     panels = _panels(found, tally)
     steps = _steps([f.steps for f in found if len(f.steps)])
     events = Events.joined([f.events for f in found])
-    if not panels and not len(steps) and not len(events):
-        raise NothingReadableError(_nothing(directory, files, found, tally))
+    vendor = _vendor(results, tally, strict=strict) if results else None
+    empty = not panels and not len(steps) and not len(events)
+    if empty and not (vendor and vendor.documents):
+        remarks = [remark for one in found for remark in one.quality.remarks]
+        remarks += vendor.quality.remarks if vendor else ()
+        raise NothingReadableError(_nothing(directory, files, remarks, tally))
     if unclaimed:
         reason = "of a kind that is not read"
         tally.add("skipped", "files", reason, count=len(unclaimed), file=unclaimed[0].name)
@@ -73,7 +105,41 @@ def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
         recorded=tuple(line for f in found for line in f.recorded),
         finished=True if ended else _finished(f.finished for f in found),
     )
-    return job, Quality(sources=tuple(f.quality for f in found), remarks=tally.remarks())
+    sources = [f.quality for f in found]
+    if vendor and not empty:
+        sources.append(_not_needed(vendor))
+    quality = Quality(sources=tuple(sources), remarks=tally.remarks())
+    return Reading(job=job, quality=quality, vendor=vendor if empty else None)
+
+
+def _vendor(files: Sequence[SourceFile], tally: Tally, *, strict: bool) -> RuleResults | None:
+    try:
+        return rule_results.read(files)
+    except Exception as error:
+        if strict:
+            raise
+        _stopped(rule_results.SOURCE, error, files, tally)
+        return None
+
+
+def _stopped(source: str, error: Exception, files: Sequence[SourceFile], tally: Tally) -> None:
+    reason = f"the reader of {source} stopped: {type(error).__name__}: {shown(str(error))}"
+    tally.add("failed", "files", reason, count=len(files), file=files[0].name)
+
+
+def _not_needed(vendor: RuleResults) -> SourceQuality:
+    """What becomes of rule results where the job itself can be judged."""
+    quality = vendor.quality
+    if not vendor.documents:
+        return quality
+    remark = Remark(
+        action="skipped",
+        count=len(vendor.documents),
+        unit="files",
+        reason="not needed: the samples themselves are judged",
+        example=shown(vendor.documents[0].file, 200),
+    )
+    return replace(quality, files=0, rows=0, remarks=(remark, *quality.remarks))
 
 
 def _panels(found: Sequence[Found], tally: Tally) -> tuple[Panel, ...]:
@@ -108,15 +174,16 @@ def _finished(says: Iterable[bool | None]) -> bool | None:
     return any(known) if known else None
 
 
-def _nothing(directory: Path, files: Sequence[SourceFile], found: Sequence[Found], tally: Tally) -> str:
+def _nothing(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark], tally: Tally) -> str:
     """What was looked for, what was found, and the first thing that went wrong, in a sentence or two."""
     text = f"{shown(str(directory), 200)} holds nothing that a report can be made from."
-    text += f" Looked for {' or '.join(reader.looks_for for reader in READERS)}; "
+    looked_for = [*(reader.looks_for for reader in READERS), rule_results.LOOKS_FOR]
+    text += f" Looked for {' or '.join(looked_for)}; "
     if files:
         text += f"found {count(len(files), 'file')}, for example {shown(files[0].name, 200)}."
     else:
         text += "it has no files that can be seen."
-    remarks = [remark for one in found for remark in one.quality.remarks] + list(tally.remarks())
+    remarks = [*remarks, *tally.remarks()]
     if remarks:
         first = remarks[0]
         one, where = first.unit.removesuffix("s"), f" ({first.example})" if first.example else ""

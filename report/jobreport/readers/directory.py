@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from jobreport.readers.tally import Tally
 
 #: Folders that every job has; a job is not called so.
-_GENERIC = {"profiler-output", "system", "incremental", "framework", ""}
+_GENERIC = re.compile(
+    r"|profiler-output|system|incremental|framework|rule-output|profiler-reports|ProfilerReport-[0-9]+"
+)
 _END_MARKER = "training_job_end.ts"
 _END_MARKER_FOLDERS = {"system", "framework"}
 
@@ -26,7 +29,7 @@ def job_name(directory: Path) -> str:
     except (OSError, RuntimeError):  # a loop of links, which the walk will answer
         root = directory.absolute()
     names = (folder.name for folder in (root, *root.parents))
-    return next((_text(name) for name in names if name not in _GENERIC), "job")
+    return next((_text(name) for name in names if not _GENERIC.fullmatch(name)), "job")
 
 
 def listing(directory: Path, tally: Tally) -> tuple[SourceFile, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
 from jobreport.figures.embed import document_json
 from jobreport.figures.still import still_boxes
@@ -33,9 +34,11 @@ class Row:
     device: str
     basis: str
     samples: str
+    #: Mean and p5.
+    first: tuple[str, ...]
     values: tuple[str, ...]
     #: Idle, partly used, busy; percent of its samples.
-    shares: tuple[float, ...]
+    shares: tuple[str, ...]
 
 
 def gpu_use(report: Report) -> Fragment:
@@ -59,7 +62,8 @@ def gpu_use(report: Report) -> Fragment:
         number=figure_number(report, "gpu-use") if figure else 0,
         table=table_number(report, "gpu-use") if figure else 0,
         figures=document_json("gpu-use", {"live-gpu-use": figure}) if figure else "",
-        cpu_only=bool(report.usage),
+        vendor=report.origin is Origin.VENDOR,
+        why_none=_why_none(report),
     )
     return Fragment(name="gpu-use", html=html)
 
@@ -73,7 +77,9 @@ def _caption(boxes: list[Box]) -> str:
     """Which GPU stands out, or that none does."""
     if not boxes:
         return ""
-    lowest, highest = min(boxes, key=lambda b: b.mean), max(boxes, key=lambda b: b.mean)
+    lowest, highest = min(boxes, key=_level), max(boxes, key=_level)
+    means = all(box.mean is not None for box in boxes)
+    average, of = ("on average", "mean use") if means else ("by its p95", "p95")
     if highest.max <= 0:
         return "No GPU did any work: every sample is 0."
     half = f"the middle half of its samples {formats.span(lowest.p25, lowest.p75)}"
@@ -82,18 +88,32 @@ def _caption(boxes: list[Box]) -> str:
     idle = [box for box in boxes if box.max <= 0]
     if idle:
         names = formats.listed([_name(box, boxes) for box in idle])
-        return f"{names} never worked; {_name(highest, boxes)} was used most, {formats.percent(highest.mean)} on average."
-    if highest.mean - lowest.mean < ALIKE_POINTS:
-        return f"The {len(boxes)}{formats.NBSP}GPUs are alike: their mean use {formats.span(lowest.mean, highest.mean)}."
+        return f"{names} never worked; {_name(highest, boxes)} was used most, {formats.percent(_level(highest))} {average}."
+    levels = _level(lowest), _level(highest)
+    if levels[1] - levels[0] < ALIKE_POINTS:
+        return f"The {len(boxes)}{formats.NBSP}GPUs are alike: their {of} {formats.span(*levels)}."
     return (
-        f"{_name(lowest, boxes)} is used least, {formats.percent(lowest.mean)} on average; "
-        f"{_name(highest, boxes)} most, {formats.percent(highest.mean)}."
+        f"{_name(lowest, boxes)} is used least, {formats.percent(levels[0])} {average}; "
+        f"{_name(highest, boxes)} most, {formats.percent(levels[1])}."
     )
+
+
+def _level(box: Box) -> float:
+    return box.p95 if box.mean is None else box.mean
+
+
+def _why_none(report: Report) -> str:
+    if report.origin is Origin.SAMPLES:
+        return "No GPU was sampled."
+    if not any(node.gpus for node in report.job.nodes) and not any(r.label == "GPU" for r in report.usage):
+        return "The vendor's results name no GPU."
+    return "The vendor's results hold figures of single GPUs only where LowGPUUtilization triggered."
 
 
 def _lead(boxes: list[Box]) -> str:
     """What the means hide: GPUs that are idle for a good part of their samples and at work in the others."""
-    idle = [box for box in boxes if IDLE_SHARE <= box.below_10 <= 1 - IDLE_SHARE]
+    shares = [box.below_10 for box in boxes if box.below_10 is not None]
+    idle = [share for share in shares if IDLE_SHARE <= share <= 1 - IDLE_SHARE]
     if not idle:
         return ""
     which = (
@@ -103,7 +123,7 @@ def _lead(boxes: list[Box]) -> str:
         if len(idle) == len(boxes)
         else f"{len(idle)} of {formats.count(len(boxes), 'GPU')} {'was' if len(idle) == 1 else 'were'}"
     )
-    least, most = (100 * pick(box.below_10 for box in idle) for pick in (min, max))
+    least, most = (100 * pick(idle) for pick in (min, max))
     part = formats.percent(most) if most - least < 0.05 else f"{least:.1f} to {formats.percent(most)}"
     return (
         f"{which} idle, under 10{formats.NBSP}%, in {part} of the samples and at work in the others. "
@@ -112,14 +132,18 @@ def _lead(boxes: list[Box]) -> str:
 
 
 def _row(box: Box) -> Row:
-    middle = max(0.0, 1 - box.below_10 - box.above_90)
-    shares = apportion((box.below_10, middle, box.above_90), 100.0, 1)
-    values = (box.mean, box.p5, box.p25, box.p50, box.p75, box.p95, box.max)
+    shares = ["–"] * 3
+    if box.below_10 is not None and box.above_90 is not None:
+        middle = max(0.0, 1 - box.below_10 - box.above_90)
+        parts = apportion((box.below_10, middle, box.above_90), 100.0, 1)
+        shares = [formats.number(part) for part in parts]
+    values = (box.p25, box.p50, box.p75, box.p95, box.max)
     return Row(
         node=box.node,
         device=box.device,
         basis=box.basis,
-        samples=formats.number(box.n, 0),
+        samples=formats.known(box.n, 0),
+        first=tuple(formats.known(v) for v in (box.mean, box.p5)),
         values=tuple(formats.number(v) for v in values),
-        shares=shares,
+        shares=tuple(shares),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import SECTIONS
 
@@ -18,7 +19,12 @@ MOST_NAME = 120
 def head(report: Report) -> Fragment:
     """Whose report this is: name, when, how long, which machines, from what."""
     job = report.job
-    html = render("head", job=job, name=formats.shown(job.name, MOST_NAME), facts=_facts(report))
+    html = render(
+        "head",
+        name=formats.shown(job.name, MOST_NAME),
+        facts=_facts(report),
+        vendor=report.origin is Origin.VENDOR,
+    )
     return Fragment(name="head", html=html, facts={"title": page_title(report)})
 
 
@@ -26,6 +32,8 @@ def page_title(report: Report) -> str:
     """The name of the browser's tab: the verdict, then the job."""
     use = report.verdict.use
     name = formats.shown(report.job.name, MOST_NAME)
+    if report.origin is Origin.VENDOR:
+        return f"Training job report from the vendor's results: {name}"
     if use is None:
         return f"Training job report: {name}"
     return f"{formats.percent(use.of('used')[1])} of {use.device} time used: {name}"
@@ -46,6 +54,8 @@ def contents(report: Report) -> Fragment:
 
 def _facts(report: Report) -> list[tuple[str, str]]:
     job = report.job
+    if report.origin is Origin.VENDOR:
+        return _vendor_facts(report)
     facts = [
         ("Ran", _ran(job.start_us, job.end_us)),
         ("Duration", formats.duration(job.end_us - job.start_us)),
@@ -57,6 +67,23 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("Steps", formats.count(job.steps, "recorded step")))
     if job.finished is False:
         facts.append(("End", "not recorded, the job may have gone on"))
+    return facts
+
+
+def _vendor_facts(report: Report) -> list[tuple[str, str]]:
+    job = report.job
+    facts = []
+    if job.end_us:
+        facts += [
+            ("Ran", f"{_ran(job.start_us, job.end_us)} or up to a minute longer"),
+            ("Duration", formats.duration(job.end_us - job.start_us)),
+        ]
+    else:
+        facts.append(("Ran", "not in the results"))
+    known = machines(report) if job.nodes else "not in the results"
+    facts += [("Machines", known), ("Source", "the vendor's rule results, not samples")]
+    if job.steps:
+        facts.append(("Steps", f"{formats.count(job.steps, 'step event')}, some perhaps counted twice (C-3)"))
     return facts
 
 

@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.still import StillLine, bundled, still_line
 from jobreport.figures.time_line import shared_time, time_line, top_of
@@ -100,7 +101,7 @@ def chosen(report: Report) -> list[str]:
     if len(names) <= MOST_NODES:
         return names
     label = "GPU" if any(row.label == "GPU" for row in report.usage) else "CPU"
-    means = {row.node: row.mean for row in report.usage if row.label == label}
+    means = {row.node: row.mean for row in report.usage if row.label == label and row.mean is not None}
     middle = median(means.values()) if means else 0.0
     ranked = sorted(names, key=lambda name: -abs(means.get(name, middle) - middle))
     return ranked[:MOST_NODES]
@@ -177,6 +178,8 @@ def _row(line: TimeLine, report: Report) -> Row:
 
 
 def _reason(report: Report) -> str:
+    if report.origin is Origin.VENDOR:
+        return "Rule results hold no samples, so there is nothing to draw over time."
     if not report.timelines:
         return "No metric was sampled."
     return "The samples cover no time, so there is nothing to draw over it."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobreport.document import Origin
+
 if TYPE_CHECKING:
     from jobreport.document import Report
 
@@ -77,4 +79,6 @@ def has_time_lines(report: Report) -> bool:
 def covers_time(report: Report) -> bool:
     """Whether the records cover a time; the sensors of a single snapshot lie microseconds apart."""
     job = report.job
+    if report.origin is Origin.VENDOR:
+        return job.end_us > job.start_us
     return job.end_us > job.start_us and (job.steps > 0 or any(node.interval_s for node in job.nodes))

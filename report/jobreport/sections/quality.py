@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading, table_number
 
@@ -24,7 +25,7 @@ def quality(report: Report) -> Fragment:
     html = render(
         "quality",
         heading=heading("quality"),
-        covers=covers_time(report),
+        covers=covers_time(report) and report.origin is Origin.SAMPLES,
         report=report,
         remarks=_told,
         most_remarks=MOST_REMARKS,
@@ -58,6 +59,17 @@ def _identifiers(report: Report) -> str:
 def _definitions(report: Report) -> list[tuple[str, str]]:
     use, job = report.verdict.use, report.job
     told = []
+    if report.origin is Origin.VENDOR:
+        return [
+            ("Vendor's number", "As the vendor's service wrote it, not computed again from samples."),
+            (
+                "Ids as LGU-4",
+                "Known defects of the vendor's numbers; jobreport's documentation lists them all in "
+                "differences.md, with what our own numbers do.",
+            ),
+            _P95,
+            _WHISKERS,
+        ]
     if use:
         word = "GPUs" if use.device == "GPU" else "cores"
         total = f"{formats.number(use.hours, use.digits)}{formats.NBSP}{use.noun}-hours"
@@ -91,13 +103,11 @@ def _definitions(report: Report) -> list[tuple[str, str]]:
             "Shares of GPU and core time are of all of it, measured or not.",
         ),
         ("Snapshot", "What the sampler of one node read at the same moment from all its GPUs and cores."),
-        (
-            "p95",
-            "95 % of the values lie at or below it; p50 is the median.".replace(" %", f"{formats.NBSP}%"),
-        ),
-        (
-            "Whiskers",
-            "The farthest samples, but at most 1.5 times the height of the box away from it.",
-        ),
+        _P95,
+        _WHISKERS,
     ]
     return told
+
+
+_P95 = ("p95", f"95{formats.NBSP}% of the values lie at or below it; p50 is the median.")
+_WHISKERS = ("Whiskers", "The farthest samples, but at most 1.5 times the height of the box away from it.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS, heading
 from jobreport.sections.verdict import SIGNS
@@ -14,6 +15,9 @@ from jobrules.result import Severity, Status
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
     from jobrules.result import Measure
+
+#: Reasons that a card tells.
+MOST_REASONS = 4
 
 _ORDER = [*Severity, Status.ERROR, Status.NOT_EVALUATED, Status.PASSED]
 
@@ -37,6 +41,8 @@ class Card:
     word: str
     bullet: Bullet | None
     link: str | None
+    #: Which devices were not judged, and why; empty where all were, or none for the one reason of the rule.
+    missing: str
 
 
 def rules(report: Report) -> Fragment:
@@ -50,6 +56,7 @@ def rules(report: Report) -> Fragment:
         cards=[_card(report, card) for card in ranked],
         summaries=[card for card in report.rules if not card.judges],
         signs=SIGNS,
+        vendor=report.origin is Origin.VENDOR,
     )
     return Fragment(name="rules", html=html)
 
@@ -73,7 +80,19 @@ def _card(report: Report, card: RuleCard) -> Card:
         word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
         bullet=_bullet(card.measure) if card.measure and answered else None,
         link=section if answered else None,
+        missing=_missing(card),
     )
+
+
+def _missing(card: RuleCard) -> str:
+    """Devices by the reason why they were not judged."""
+    by_reason: dict[str, list[str]] = {}
+    for device in card.devices:
+        if device.status is Status.NOT_EVALUATED and device.reason != card.reason:
+            by_reason.setdefault(device.reason, []).append(device.name)
+    told = [f"{formats.listed(names)} ({reason})" for reason, names in by_reason.items()]
+    more = f"; {formats.count(len(told) - MOST_REASONS, 'more reason')} in report.json"
+    return "; ".join(told[:MOST_REASONS]) + (more if len(told) > MOST_REASONS else "")
 
 
 def _bullet(measure: Measure) -> Bullet:
@@ -83,7 +102,7 @@ def _bullet(measure: Measure) -> Bullet:
     return Bullet(
         width=place(measure.value),
         limits=tuple(place(limit) for limit in measure.limits),
-        value=f"{formats.number(measure.value)}{formats.NBSP}{measure.unit}",
+        value=f"{formats.number(measure.value, 2 if measure.scale < 10 else 1)}{formats.NBSP}{measure.unit}".strip(),
         limit=measure.limit_text,
     )
 
@@ -105,6 +124,12 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
         if n:
             told.append(f"{n} {verb}{word}")
     text = ", ".join(told) + "."
+    if report.origin is Origin.VENDOR:
+        text += (
+            " All numbers here are the vendor's; nothing was judged again but what a card says. Thresholds are those that the "
+            "vendor's service ran with. Every count ends "
+            "with the last full minute (C-1). Below a card stands what its number is known to get wrong."
+        )
     joined = next((f for f in report.verdict.findings if len(f.rules) > 1), None)
     if joined:
         text += f" {formats.listed(joined.rules)} are told as one finding."

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.pie import COLOURS, pie
 from jobreport.figures.scales import time_ticks
@@ -55,6 +56,7 @@ def summary(report: Report) -> Fragment:
         basis=_basis(report),
         caption=_caption(report),
         covers=covers,
+        vendor=report.origin is Origin.VENDOR,
         number=figure_number(report, "phases") if covers else 0,
         wedges=still_ring(course.phases) if covers else (),
         fills=_FILLS,
@@ -80,6 +82,8 @@ _FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token i
 def _basis(report: Report) -> str:
     """What the phases were told from."""
     course, gpus = report.course, sum(node.gpus for node in report.job.nodes)
+    if report.origin is Origin.VENDOR:
+        return _vendor_basis(report)
     if course.basis == "steps":
         return f"The phases are told from {formats.count(report.job.steps, 'recorded step')}."
     if course.basis == "gpu":
@@ -90,6 +94,18 @@ def _basis(report: Report) -> str:
     if gpus:
         return "No step was recorded and no GPU worked, so start and end cannot be told from training."
     return "Neither steps nor GPUs were recorded, so start and end cannot be told from training."
+
+
+def _vendor_basis(report: Report) -> str:
+    ends = "The last minute may be missing (C-1)."
+    if report.course.basis != "steps":
+        return (
+            f"{ends} The results name no first and last step, so start and end cannot be told from training."
+        )
+    return (
+        f"{ends} The phases are told from the first and the last step that the vendor recorded; of the last "
+        "one only the start, so the training loop ends there (MIT-4)."
+    )
 
 
 def _caption(report: Report) -> str:

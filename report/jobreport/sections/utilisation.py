@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading, table_number
 
@@ -56,6 +57,7 @@ def utilisation(report: Report) -> Fragment:
         groups=groups,
         number=table_number(report, "utilisation") if groups else 0,
         snapshots=_snapshots(report),
+        vendor=report.origin is Origin.VENDOR,
     )
     return Fragment(name="utilisation", html=html)
 
@@ -71,16 +73,17 @@ def _title(name: str, node: NodeFacts | None) -> str:
 
 def _row(row: UsageRow) -> Row:
     scale = formats.rate_scale((row.max,), row.unit)
+    found = [getattr(row, q) for q in QUANTITIES]
     return Row(
         label=row.label,
         unit=scale.unit,
-        values=tuple(formats.number(getattr(row, q) / scale.factor) for q in QUANTITIES),
+        values=tuple(formats.known(None if v is None else v / scale.factor) for v in found),
         bar=(round(row.min, 1), round(row.p50, 1), round(row.p95, 1)) if row.unit == "%" else None,
     )
 
 
 def _snapshots(report: Report) -> str:
-    counts = sorted({row.n for row in report.usage})
+    counts = sorted({row.n for row in report.usage if row.n is not None})
     if not counts:
         return ""
     if len(counts) == 1:
@@ -111,31 +114,24 @@ def _sentences(by_node: dict[str, list[UsageRow]], unused: dict[str, str]) -> li
 
 def _kind(gpu: UsageRow | None, cpu: UsageRow | None) -> str:
     if gpu is None:
-        return (
-            ""
-            if cpu is None or cpu.n < ENOUGH_SNAPSHOTS
-            else "cpu-busy"
-            if cpu.p95 >= BUSY_PERCENT
-            else "cpu-free"
-        )
+        return "" if cpu is None or _few(cpu) else "cpu-busy" if cpu.p95 >= BUSY_PERCENT else "cpu-free"
     if gpu.max <= 0:
         return "never"
-    if gpu.n < ENOUGH_SNAPSHOTS:
+    if _few(gpu):
         return "plain"
     if gpu.p95 < BUSY_PERCENT and cpu is not None:
         return "gpu-waits" if cpu.p95 >= BUSY_PERCENT else "both-free"
     return "gpu-busy" if gpu.p50 >= BUSY_PERCENT else "plain"
 
 
+def _few(row: UsageRow) -> bool:
+    return row.n is not None and row.n < ENOUGH_SNAPSHOTS
+
+
 def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -> str:
     def span(label: str, quantity: str) -> str:
         rows = [row for name in names for row in by_node[name] if row.label == label]
-        values = sorted(getattr(row, quantity) for row in rows)
-        if not values:
-            return "not measured"
-        if f"{values[0]:.1f}" == f"{values[-1]:.1f}":
-            return formats.percent(values[0])
-        return f"{values[0]:.1f} to {formats.percent(values[-1])}"
+        return formats.spread(getattr(row, quantity) for row in rows) or "not measured"
 
     where = _where(names, len(by_node))
     busiest = span("CPU, busiest core", "p50")

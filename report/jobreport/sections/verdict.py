@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
 from jobrules.result import Severity, Status
@@ -57,6 +58,7 @@ def verdict(report: Report) -> Fragment:
     html = render(
         "verdict",
         use=use,
+        vendor=_vendor(report) if report.origin is Origin.VENDOR else None,
         number=f"{use.of('used')[1]:.1f}" if use else "",
         lost=_hours(use, use.of("lost")[0]) if use else "",
         unknown=_hours(use, use.of("unknown")[0]) if use and use.of("unknown")[0] else "",
@@ -90,7 +92,13 @@ def findings(report: Report) -> Fragment:
     cards = {card.name for card in report.rules}
     return Fragment(
         name="findings",
-        html=render("findings", rows=rows, cards=cards, unanswered=len(report.verdict.unanswered)),
+        html=render(
+            "findings",
+            rows=rows,
+            cards=cards,
+            unanswered=len(report.verdict.unanswered),
+            vendor=report.origin is Origin.VENDOR,
+        ),
     )
 
 
@@ -120,6 +128,25 @@ def _segments(use: TimeUse) -> list[Segment]:
 def _bar_label(use: TimeUse) -> str:
     parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in use.parts)
     return f"{_hours(use, use.hours)} {use.noun}-hours: {parts}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vendor:
+    """What the vendor's numbers allow to say of the use; empty where they hold none."""
+
+    device: str
+    p50: str
+    p95: str
+    nodes: int
+
+
+def _vendor(report: Report) -> Vendor:
+    for device in ("GPU", "CPU"):
+        rows = [row for row in report.usage if row.label == device]
+        if rows:
+            p50, p95 = (formats.spread(getattr(row, q) for row in rows) for q in ("p50", "p95"))
+            return Vendor(device=device, p50=p50.partition(formats.NBSP)[0], p95=p95, nodes=len(rows))
+    return Vendor(device="", p50="", p95="", nodes=0)
 
 
 def _why_none(report: Report) -> str:

@@ -1,0 +1,438 @@
+"""The rule results that the vendor's own service left behind: one JSON document a rule.
+
+Counters, parameters and ``Details`` as the vendor's schema has them. Everything may be missing or of
+a wrong type: a missing value is none, a wrong one is none and counted. Keys that are not known are
+ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+
+from jobreport.quality import SourceQuality
+from jobreport.readers.plain import DamagedError, chunks
+from jobreport.readers.tally import Tally
+from jobrules.job import SECOND_US
+from jobrules.words import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from jobreport.readers.base import SourceFile
+
+#: The vendor's rules, in the order of the report.
+NAMES = (
+    "CPUBottleneck",
+    "IOBottleneck",
+    "LowGPUUtilization",
+    "StepOutlier",
+    "GPUMemoryIncrease",
+    "BatchSize",
+    "MaxInitializationTime",
+    "LoadBalancing",
+    "Dataloader",
+    "OverallSystemUsage",
+    "OverallFrameworkMetrics",
+)
+SOURCE = "rule results of the vendor"
+LOOKS_FOR = "the vendor's rule results (profiler-reports/*.json)"
+
+#: A result holds a line for each bottleneck, about 70 bytes; no job has a million of them.
+_LARGEST = 64 << 20
+#: Result folders carry the time at which they were begun.
+_RUN = re.compile(r"(?:^|/)ProfilerReport-([0-9]{1,18})(?=/)")
+#: Seconds of a year up to 9999.
+_TIME = re.compile(r"[0-9]{1,11}(\.[0-9]{1,12})?")
+_KEYS = ("RuleTriggered", "Violations", "Datapoints", "Details", "RuleParameters")
+#: No job lasts longer.
+LONGEST_S = 366 * 86400
+
+_Number = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+_Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+#: The years 1970 to 9999, which are what can be printed.
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=253402300799)]
+_Micros = Annotated[int, msgspec.Meta(gt=0, le=253402300799 * SECOND_US)]
+
+
+class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU under LowGPUUtilization: the window of the last trigger, and the history until then."""
+
+    gpu_max: _Percent | None = None
+    gpu_95: _Percent | None = None
+    gpu_5: _Percent | None = None
+    p25: _Percent | None = None
+    p50: _Percent | None = None
+    p75: _Percent | None = None
+    p95: _Percent | None = None
+    upper: _Percent | None = None
+    lower: _Percent | None = None
+
+
+class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU under GPUMemoryIncrease: the last increase, in points, and the history until then."""
+
+    increase: _Number | None = None
+    gpu_max: _Percent | None = None
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric of a node over the whole job."""
+
+    min: _Amount
+    p50: _Amount
+    p95: _Amount
+    p99: _Amount
+    max: _Amount
+
+
+class PercentUsage(Usage, frozen=True, kw_only=True):
+    """The same, of a metric in percent."""
+
+    max: _Percent
+
+
+class StepStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations of steps in seconds."""
+
+    mean: _Amount | None = None
+    p50: _Amount | None = None
+    max: _Amount | None = None
+
+
+class StepSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """The one phase of a worker that StepOutlier kept."""
+
+    step_stats: StepStats = StepStats()
+    number_of_outliers: _Count | None = None
+    phase: str = ""
+    #: A step that lies in several scans is listed in each.
+    step_numbers: tuple[str, ...] = ()
+
+
+class Loader(msgspec.Struct, frozen=True, kw_only=True):
+    """The last data loader that was set up, and how many processes loaded at a time."""
+
+    cores: _Count | None = None
+    dataloaders: _Count | None = None
+    num_workers: _Count | None = None
+    pin_memory: bool | None = None
+
+
+class JobTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of the first and the last sample."""
+
+    job_start: _Seconds | None = None
+    job_end: _Seconds | None = None
+
+
+class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Microseconds at which the first and the last step began."""
+
+    first: _Micros | None = None
+    last: _Micros | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bottlenecks:
+    """Snapshots in which a GPU idled, and those of them with the cause that the rule looks for."""
+
+    low: int | None = None
+    count: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RuleDocument:
+    """One rule's result."""
+
+    rule: str
+    file: str
+    triggered: int | None
+    violations: int | None
+    datapoints: int | None
+    #: The thresholds in force, by name, as written.
+    parameters: dict[str, str]
+    #: The document as it was read, fit to be written again.
+    raw: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RuleResults:
+    """All results of one run of the vendor's service."""
+
+    documents: tuple[RuleDocument, ...] = ()
+    start_us: int | None = None
+    end_us: int | None = None
+    first_step_us: int | None = None
+    last_step_us: int | None = None
+    low_gpu: dict[tuple[str, str], GpuUse]
+    low_gpu_last_us: int | None = None
+    memory: dict[tuple[str, str], GpuMemory]
+    memory_last_us: int | None = None
+    #: GPUs (node, name) that were little used together with CPU and memory.
+    small_batch: tuple[tuple[str, str], ...] = ()
+    #: GPU → samples in 49 bins from 0 to 98 %.
+    workloads: dict[tuple[str, str], tuple[int, ...]]
+    #: Metric → node → distribution.
+    usage: dict[str, dict[str, Usage]]
+    bottlenecks: dict[str, Bottlenecks]
+    #: Worker → series.
+    steps: dict[str, StepSeries]
+    loader: Loader
+    #: Phase → percent.
+    phases: dict[str, float]
+    quality: SourceQuality
+
+    def __getitem__(self, rule: str) -> RuleDocument | None:
+        """The result of a rule, if there is one that could be read."""
+        return next((one for one in self.documents if one.rule == rule), None)
+
+
+def claims(file: SourceFile) -> bool:
+    """Whether the file is named like a rule result, or lies where these lie."""
+    *folders, name = file.name.split("/")
+    stem, dot, ending = name.partition(".")
+    return (
+        bool(dot) and ending in ("json", "json.gz") and (stem in NAMES or "profiler-reports" in folders[-1:])
+    )
+
+
+def read(files: Sequence[SourceFile]) -> RuleResults:
+    """The results of the newest run; what is damaged, older or not a result is counted."""
+    tally = Tally()
+    runs: defaultdict[int, dict[str, RuleDocument]] = defaultdict(dict)
+    for file in sorted(files):
+        document = _document(file, tally)
+        if document is None:
+            continue
+        run = runs[max(map(int, _RUN.findall(file.name)), default=-1)]
+        if document.rule in run:
+            reason = f"a second result of {document.rule}; the first by name is used"
+            tally.add("skipped", "files", reason, file=file.name)
+        else:
+            run[document.rule] = document
+    newest = max(runs, default=-1)
+    for number, documents in runs.items():
+        if number != newest:
+            first = min(one.file for one in documents.values())
+            reason = f"of another run than the newest, ProfilerReport-{newest}"
+            tally.add("skipped", "files", reason, count=len(documents), file=first)
+    chosen = runs.get(newest, {})
+    return _decoded(tuple(chosen[name] for name in NAMES if name in chosen), tally)
+
+
+def _document(file: SourceFile, tally: Tally) -> RuleDocument | None:
+    rule = file.name.rpartition("/")[2].partition(".")[0]
+    if rule not in NAMES:
+        tally.add("skipped", "files", "not the result of a rule that is known", file=file.name)
+        return None
+    try:
+        raw = _result(_text(file.path))
+    except ValueError as error:
+        tally.add("skipped", "files", str(error), file=file.name)
+        return None
+    counters = {}
+    for key in _KEYS[:3]:
+        counters[key] = _converted(raw.get(key), _Count, tally, file.name)
+    written = raw.get("RuleParameters")
+    lines = written.split("\n")[:100] if isinstance(written, str) else []
+    named = (line.partition(":") for line in lines)
+    return RuleDocument(
+        rule=rule,
+        file=file.name,
+        triggered=counters["RuleTriggered"],
+        violations=counters["Violations"],
+        datapoints=counters["Datapoints"],
+        parameters={shown(name.strip()): shown(value.strip()) for name, colon, value in named if colon},
+        raw=raw,
+    )
+
+
+def _text(path: Path) -> bytes:
+    """The text of a file; ``ValueError`` says why there is none."""
+    parts, size = [], 0
+    try:
+        for chunk in chunks(path):
+            size += len(chunk)
+            if size > _LARGEST:
+                raise ValueError(f"larger than {_LARGEST >> 20} MiB")
+            parts.append(chunk)
+    except OSError as error:
+        raise ValueError(f"cannot be opened: {error.strerror}") from error
+    except DamagedError as error:
+        raise ValueError("compressed data is damaged") from error
+    return b"".join(parts)
+
+
+def _result(text: bytes) -> dict[str, Any]:
+    """A rule result as JSON; what JSON does not have, as NaN, is none. ``ValueError`` says what it is instead."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            value = _clean(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ValueError("not a complete JSON document") from error
+    if not isinstance(value, dict) or not any(key in value for key in _KEYS):
+        raise ValueError("JSON, but not a rule result")
+    if "Status" in value and "Origin" not in value:
+        raise ValueError("a rule result that jobreport wrote itself")
+    return value
+
+
+def _clean(value: Any) -> Any:
+    """What Python reads and JSON does not have: NaN, infinity, halves of characters."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [_clean(one) for one in value]
+    if isinstance(value, dict):
+        return {_clean(key): _clean(one) for key, one in value.items()}
+    return value
+
+
+T = TypeVar("T")
+
+
+def _converted(value: Any, kind: Any, tally: Tally, file: str) -> Any:
+    """A value in its type; none where it is missing, or is of another type or out of range, which is counted."""
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError):
+        tally.add("dropped", "values", "of another type or range than the schema's", file=file)
+        return None
+
+
+def _mapping(value: Any, tally: Tally, file: str) -> Mapping[str, Any]:
+    if isinstance(value, dict):
+        return value
+    _converted(value, dict[str, Any], tally, file)
+    return {}
+
+
+def _decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
+    details = {d.rule: _mapping(d.raw.get("Details"), tally, d.file) for d in documents}
+    files = {d.rule: d.file for d in documents}
+
+    def one(rule: str, key: str | None, kind: type[T]) -> T | None:
+        found = details.get(rule, {})
+        value = found if key is None else found.get(key)
+        converted: T | None = _converted(value, kind, tally, files.get(rule, ""))
+        return converted
+
+    def of_gpus(rule: str, kind: Any, inner: str | None = None) -> dict[tuple[str, str], Any]:
+        found = {}
+        for node, device, value in _pairs(details.get(rule, {}), inner, tally, files.get(rule, "")):
+            converted = _converted(value, kind, tally, files[rule])
+            if converted is not None:
+                found[node, device] = converted
+        return found
+
+    times = one("MaxInitializationTime", None, JobTimes) or JobTimes()
+    step_times = one("MaxInitializationTime", "step_num", StepTimes) or StepTimes()
+    start_us, end_us = _micros(times.job_start), _micros(times.job_end)
+    if start_us is not None and end_us is not None and not 0 <= end_us - start_us <= LONGEST_S * SECOND_US:
+        tally.add(
+            "dropped", "values", "job start and end that do not fit", file=files["MaxInitializationTime"]
+        )
+        start_us = end_us = None
+    usage: dict[str, dict[str, Usage]] = {}
+    for metric, node, value in _pairs(
+        details.get("OverallSystemUsage", {}), None, tally, files.get("OverallSystemUsage", "")
+    ):
+        # A node on which nothing of the kind was sampled stands there with nothing in it.
+        kind = Usage if metric == "Network" else PercentUsage
+        distribution = _converted(value or None, kind, tally, files["OverallSystemUsage"])
+        if distribution is not None:
+            usage.setdefault(metric, {})[node] = distribution
+    steps = {}
+    for worker, value in _mapping(
+        details.get("StepOutlier", {}).get("step_details"), tally, files.get("StepOutlier", "")
+    ).items():
+        series = _converted(value, StepSeries, tally, files["StepOutlier"])
+        if series is not None:
+            steps[worker] = series
+    phases = {}
+    for phase, value in _mapping(
+        details.get("OverallFrameworkMetrics", {}).get("phase"),
+        tally,
+        files.get("OverallFrameworkMetrics", ""),
+    ).items():
+        percent = _converted(value, _Number, tally, files["OverallFrameworkMetrics"])
+        if percent is not None:
+            phases[phase] = percent
+    batch = of_gpus("BatchSize", dict[str, Any])
+    return RuleResults(
+        documents=documents,
+        start_us=start_us,
+        end_us=end_us,
+        first_step_us=step_times.first,
+        last_step_us=step_times.last,
+        low_gpu=of_gpus("LowGPUUtilization", GpuUse),
+        low_gpu_last_us=one("LowGPUUtilization", "last_timestamp", _Micros),
+        memory=of_gpus("GPUMemoryIncrease", GpuMemory),
+        memory_last_us=one("GPUMemoryIncrease", "last_timestamp", _Micros),
+        small_batch=tuple((n, d) for n, d in batch if d != "cpu" and not d.endswith("_memory")),
+        workloads=of_gpus("LoadBalancing", tuple[_Count, ...], "workloads"),
+        usage=usage,
+        bottlenecks={
+            rule: _bottlenecks(details[rule], tally, files[rule])
+            for rule in ("CPUBottleneck", "IOBottleneck")
+            if rule in details
+        },
+        steps=steps,
+        loader=one("Dataloader", None, Loader) or Loader(),
+        phases=phases,
+        quality=SourceQuality(
+            source=SOURCE,
+            files=len(documents),
+            rows=len(documents),
+            remarks=tally.remarks(),
+        ),
+    )
+
+
+def _pairs(
+    details: Mapping[str, Any], inner: str | None, tally: Tally, file: str
+) -> Iterator[tuple[str, str, Any]]:
+    """``{a: {b: value}}``, or ``{a: {inner: {b: value}}}``, as rows."""
+    for outer, held in details.items():
+        if outer == "last_timestamp":
+            continue
+        entries = _mapping(held, tally, file)
+        if inner is not None:
+            entries = _mapping(entries.get(inner), tally, file)
+        for name, value in entries.items():
+            yield outer, name, value
+
+
+def _bottlenecks(details: Mapping[str, Any], tally: Tally, file: str) -> Bottlenecks:
+    """Times as keys: in ``bottlenecks``, in files of 2020 beside ``low_gpu_utilization``."""
+    held = details.get("bottlenecks", details)
+    keys = [key for key in _mapping(held, tally, file) if _TIME.fullmatch(key)]
+    times = [seconds for seconds in map(float, keys) if seconds > 0]
+    return Bottlenecks(
+        low=_converted(details.get("low_gpu_utilization"), _Count, tally, file),
+        count=len(times),
+        first_us=_micros(min(times, default=None)),
+        last_us=_micros(max(times, default=None)),
+    )
+
+
+def _micros(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * SECOND_US)

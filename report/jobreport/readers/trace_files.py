@@ -1,0 +1,201 @@
+"""What the name of a trace file, and the folders it lies in, tell about its events."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from jobreport.readers import plain
+from jobreport.readers.workers import node_and_worker
+from jobrules.job import SECOND_US, EventSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobreport.readers.base import SourceFile
+
+_MERGED = "merged_timeline"
+_SOURCES = {
+    "pythontimeline": EventSource.PYTHON,
+    "model_timeline": EventSource.MODEL,
+    "horovod_timeline": EventSource.HOROVOD,
+    "smdataparallel_timeline": EventSource.SMDATAPARALLEL,
+    _MERGED: EventSource.OTHER,
+}
+#: ``1700000161000000_33-algo-1_pythontimeline.json``, and ``33-algo-1_pythontimeline.tmp`` while it is written.
+_KNOWN = re.compile(
+    r"(?:(?P<end>[0-9]{10,20})_)?(?:(?P<who>.+)_)?"
+    rf"(?P<suffix>{'|'.join(_SOURCES)})(?:\.json)?(?P<growing>\.tmp)?(?<!timeline)(?:\.gz)?",
+    re.DOTALL,
+)
+#: The file that Horovod itself writes may be called anything.
+_RAW_HOROVOD = re.compile(r".*horovod_timeline.*\.json(?:\.gz)?", re.DOTALL)
+_OTHER = re.compile(r"(?P<end>[0-9]{10,20})_(?P<who>[^_]+)_.+\.json(?:\.gz)?", re.DOTALL)
+_PROFILER = re.compile(r".+\.trace\.json(?:\.gz)?", re.DOTALL)
+#: Of another profiler.
+_NOT_OURS = ".pt.trace.json"
+
+_METADATA = re.compile(r"(?P<who>.+)_(?P<start>[0-9]{10,17})_(?P<end>[0-9]{10,17})\.metadata", re.DOTALL)
+#: Folders between a trace of the TensorFlow profiler and the folder that has its metadata.
+_FOLDERS_ABOVE = 4
+_MOMENT = re.compile(r"([0-9]{4})_([0-9]{2})_([0-9]{2})_([0-9]{2})_([0-9]{2})_([0-9]{2})")
+_FLAG = re.compile(r"tf_dataloader_(?:start|end)_flag\.tmp")
+_SUMMARY = re.compile(r".+\.(?:input_pipeline|kernel_stats|overview_page|tensorflow_stats)\.pb", re.DOTALL)
+_PROFILER_FOLDER = "detailed_profiling"
+
+#: An early form: ``4487_0000``.
+_EARLY_WHO = re.compile(r"(?P<worker>[0-9]{1,18})_(?P<node>.+)", re.DOTALL)
+#: Machine of events whose file names none.
+_NAMELESS = "node"
+
+FLAG = "flag for the recording of data loading; it holds no event"
+SUMMARY = "summary of the TensorFlow profiler; only its traces are read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where the events of a file come from."""
+
+    node: str
+    worker: str
+    source: EventSource
+    #: Made of other traces.
+    merged: bool = False
+    #: Not closed by its writer yet.
+    growing: bool = False
+    #: Named for a time by the profiler that can also say when the job ends.
+    timed: bool = False
+    #: Time base by the path; 0 where it tells none.
+    base_us: int = 0
+    #: What is uncertain about node or time base, in words.
+    doubt: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """What the name of a ``.metadata`` file tells about the trace below its folder."""
+
+    file: SourceFile
+    node: str
+    worker: str
+    start_us: int
+
+
+def origin(file: SourceFile) -> Origin | None:
+    """What the name alone tells; none for a file that is no trace by its name.
+
+    A name ``<time>_<node>_<anything>.json`` may also be of something else.
+    """
+    name = file.path.name
+    if _NOT_OURS in name:
+        return None
+    if match := _KNOWN.fullmatch(name):
+        node, worker = _who(match["who"] or "")
+        return Origin(
+            node=node,
+            worker=worker,
+            source=_SOURCES[match["suffix"]],
+            merged=match["suffix"] == _MERGED,
+            growing=match["growing"] is not None,
+            timed=match["suffix"] != _MERGED and (match["end"] or match["growing"]) is not None,
+        )
+    if _RAW_HOROVOD.fullmatch(name):
+        return Origin(node=_NAMELESS, worker="", source=EventSource.HOROVOD)
+    if _PROFILER.fullmatch(name):
+        return Origin(node=name.partition(".")[0] or _NAMELESS, worker="", source=EventSource.PROFILER)
+    if match := _OTHER.fullmatch(name):
+        node, worker = _who(match["who"])
+        return Origin(node=node, worker=worker, source=EventSource.OTHER, timed=True)
+    return None
+
+
+def is_trace(file: SourceFile) -> bool:
+    """Whether the file is a trace: by its name, and where that leaves doubt by its first bytes."""
+    known = origin(file)
+    if known is None:
+        return False
+    return known.source != EventSource.OTHER or known.merged or _begins_with_row(file)
+
+
+def folder(file: SourceFile) -> str:
+    """The folder of a file, relative to the job directory."""
+    return file.name.rpartition("/")[0]
+
+
+def metadata(file: SourceFile) -> Metadata | None:
+    """What a ``.metadata`` file tells; none for any other file."""
+    match = _METADATA.fullmatch(file.path.name)
+    if match is None:
+        return None
+    node, worker = _who(match["who"])
+    return Metadata(file=file, node=node, worker=worker, start_us=int(match["start"]))
+
+
+def beside_traces(file: SourceFile) -> str:
+    """Why a file that belongs to traces is not read; empty for other files."""
+    name = file.path.name
+    if _FLAG.fullmatch(name):
+        return FLAG
+    is_summary = name.endswith(".pb") or name.startswith("events.out.tfevents")
+    if _SUMMARY.fullmatch(name) or (is_summary and _PROFILER_FOLDER in file.name.split("/")):
+        return SUMMARY
+    return ""
+
+
+def with_metadata(
+    known: Origin, file: SourceFile, notes: Mapping[str, Sequence[Metadata]]
+) -> tuple[Origin, Metadata | None]:
+    """Node, worker and time base of a trace of the TensorFlow profiler, by what lies above it.
+
+    ``notes`` are the metadata files of each folder.
+    """
+    folders = file.name.split("/")[:-1]
+    for depth in range(len(folders), max(-1, len(folders) - _FOLDERS_ABOVE - 1), -1):
+        if here := notes.get("/".join(folders[:depth])):
+            host = file.path.name.removesuffix(".gz").removesuffix(".trace.json")
+            mine = [one for one in here if one.node in (host, known.node)] or here
+            chosen = min(mine, key=lambda one: one.file.name)
+            doubt = "one of several .metadata files is taken for it" if len(mine) > 1 else ""
+            return _based(known, chosen.start_us, doubt, chosen.node, chosen.worker), chosen
+    moments = [us for one in reversed(folders) if (us := _moment(one)) is not None]
+    if moments:
+        doubt = "no .metadata file; its times are about those of its folder, taken for UTC"
+        return _based(known, moments[0], doubt, known.node, known.worker), None
+    return known, None
+
+
+def _based(known: Origin, base_us: int, doubt: str, node: str, worker: str) -> Origin:
+    return Origin(node=node, worker=worker, source=known.source, base_us=base_us, doubt=doubt)
+
+
+def _moment(text: str) -> int | None:
+    """``2020_08_05_13_37_44`` in microseconds."""
+    match = _MOMENT.fullmatch(text)
+    try:
+        return int(datetime(*map(int, match.groups()), tzinfo=UTC).timestamp()) * SECOND_US if match else None  # type: ignore[misc, arg-type]
+    except ValueError:
+        return None
+
+
+def _who(text: str) -> tuple[str, str]:
+    """Node and worker of ``33-algo-1``, ``4487_0000`` or ``0001``, which is a node."""
+    if match := _EARLY_WHO.fullmatch(text):
+        return match["node"], match["worker"]
+    node, worker = node_and_worker(text)
+    return node or _NAMELESS, worker
+
+
+def _begins_with_row(file: SourceFile) -> bool:
+    """Whether the file is an object with ``traceEvents``, or an array whose first value has a ``ph``."""
+    try:
+        head = next(plain.chunks(file.path))[: 1 << 16].lstrip()
+        if head.startswith(b"{"):
+            return b'"traceEvents"' in head
+        text = head.removeprefix(b"[").lstrip().decode("utf-8", "replace")
+        row, _ = json.JSONDecoder().raw_decode(text)
+    except (OSError, ValueError, RecursionError, plain.DamagedError):
+        return False
+    return head.startswith(b"[") and isinstance(row, dict) and "ph" in row

@@ -1,0 +1,138 @@
+"""Traces: what the training processes and their libraries did, event by event, in Chrome's format.
+
+``framework/pevents/<hour>/<time>_<rank>-<host>_pythontimeline.json`` and its like, and
+``framework/tensorflow/detailed_profiling/…/<host>.trace.json.gz``. Files are known by their names
+wherever they lie; only the profiler of TensorFlow puts a time base above them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobreport.quality import SourceQuality
+from jobreport.readers.base import Found
+from jobreport.readers.sensors import is_name
+from jobreport.readers.tally import Tally
+from jobreport.readers.trace_columns import Dictionaries, FileOfRows
+from jobreport.readers.trace_files import (
+    Metadata,
+    Origin,
+    beside_traces,
+    folder,
+    is_trace,
+    metadata,
+    origin,
+    with_metadata,
+)
+from jobreport.readers.trace_rows import scan
+from jobreport.readers.trace_table import Table
+from jobrules.job import Events, EventSource, Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.readers.base import SourceFile
+
+_STEP = "Step:ModeKeys"
+_STEP_SOURCES = {EventSource.PYTHON, EventSource.MODEL, EventSource.OTHER}
+#: Phase of a step whose name does not say it.
+_ANY_PHASE = "GLOBAL"
+_LONGEST_PHASE = 40
+
+
+class Traces:
+    """Reads traces."""
+
+    source = "traces"
+    looks_for = "traces (framework/pevents/…/<time>_<rank>-<host>_pythontimeline.json, also as .gz)"
+
+    def claims(self, file: SourceFile) -> bool:
+        """By the name, and for ``<time>_<node>_<anything>.json`` by the first row."""
+        return is_trace(file) or metadata(file) is not None or bool(beside_traces(file))
+
+    def read(self, files: Sequence[SourceFile]) -> Found:
+        """Read all events; the order of the files does not matter."""
+        tally = Tally()
+        chosen = _chosen(sorted(files), tally)
+        known, table = Dictionaries(), Table()
+        for number, (file, where) in enumerate(chosen):
+            rows = FileOfRows(file, where, known, tally)
+            is_empty = True
+            for some in scan(file, tally, growing=where.growing):
+                is_empty = False
+                table.add(number, rows.events(some))
+            rows.close()
+            if is_empty and not tally.mentions(file.name):
+                tally.add("skipped", "files", "empty", file=file.name)
+        events, used = table.finish(known, [file.name for file, _ in chosen], tally)
+        quality = SourceQuality(source=self.source, files=used, rows=len(events), remarks=tally.remarks())
+        timed = any(where.timed for _, where in chosen)
+        return Found(
+            quality=quality,
+            events=events,
+            steps=_steps(events),
+            finished=False if timed and len(events) else None,
+        )
+
+
+def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile, Origin]]:
+    """The files that are read, with what is known of them."""
+    notes: defaultdict[str, list[Metadata]] = defaultdict(list)
+    traces: list[tuple[SourceFile, Origin]] = []
+    for file in files:
+        if (note := metadata(file)) is not None:
+            notes[folder(file)].append(note)
+        elif reason := beside_traces(file):
+            tally.add("skipped", "files", reason, file=file.name)
+        elif (where := origin(file)) is not None:
+            traces.append((file, where))
+    unused = set(notes)
+    has_sources = any(not where.merged for _, where in traces)
+    chosen = []
+    for file, where in traces:
+        if where.merged and has_sources:
+            tally.add("skipped", "files", "made of the other traces", file=file.name)
+            continue
+        told = where
+        if where.source == EventSource.PROFILER:
+            told, used = with_metadata(where, file, notes)
+            if used is not None:
+                unused.discard(folder(used.file))
+            if told.doubt:
+                tally.add("corrected", "files", told.doubt, file=file.name)
+        if is_name(told.node):
+            chosen.append((file, told))
+        else:
+            reason = "machine name is too long or cannot be printed"
+            tally.add("skipped", "files", reason, file=file.name)
+    reason = "tells the time of a trace that is not there"
+    for note in (note for one in unused for note in notes[one]):
+        tally.add("skipped", "files", reason, file=note.file.name)
+    return chosen
+
+
+def _steps(events: Events) -> Steps:
+    """The events that are steps; those of a library that only names a tensor so are none."""
+    is_step = events.named(lambda name: _STEP in name) & events.in_lanes(
+        lambda lane: lane.source in _STEP_SOURCES
+    )
+    rows = np.flatnonzero(is_step)
+    lane = events.lane[rows]
+    node = np.array([lane.node for lane in events.lanes], np.str_)
+    worker = np.array([lane.worker for lane in events.lanes], np.str_)
+    phase = np.array([_phase(name) for name in events.names], np.str_)
+    return Steps(
+        node=node[lane],
+        worker=worker[lane],
+        phase=phase[events.name[rows]],
+        number=events.step[rows],
+        start_us=events.start_us[rows],
+        end_us=events.end_us[rows],
+    )
+
+
+def _phase(name: str) -> str:
+    return name.partition(_STEP)[2].removeprefix(".")[:_LONGEST_PHASE] or _ANY_PHASE

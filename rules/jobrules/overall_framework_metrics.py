@@ -1,0 +1,104 @@
+"""OverallFrameworkMetrics: where the time of the framework went, in figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jobrules.framework import Kind, breakdown, grouped, largest_first, rows_of, shares
+from jobrules.intervals import union
+from jobrules.job import SECOND_US
+from jobrules.result import RuleResult, Status
+from jobrules.rounding import apportion
+from jobrules.rule import Rule
+from jobrules.words import count, percent, shown
+
+if TYPE_CHECKING:
+    from jobrules.job import Events, Job, Steps
+
+#: The vendor's name for a step phase begins so; ``others`` is the time of a worker outside its steps.
+STEP = "Step:ModeKeys."
+OTHERS = "others"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverallFrameworkMetrics(Rule):
+    """Where the time of the framework went, in figures.
+
+    What it checks
+        Nothing: it states the shares of training, evaluation and the time outside of steps, of the
+        operators on CPU and GPU, of forward and backward pass, and of data loading. Steps are those of
+        the whole job; the rest is what was profiled in detail, often a few steps only.
+
+    Why it matters
+        Time outside of steps is not spent on training; of the time within, the operators that take most
+        of it are where a change pays.
+
+    What to do
+        Where much time lies outside of steps, look at data loading, evaluation and checkpoints. Among
+        operators compare the time of each without what it calls: the other counts nested ones twice.
+    """
+
+    title: ClassVar[str] = "Where the time of the framework went"
+    judges: ClassVar[bool] = False
+
+    def check(self, job: Job) -> RuleResult:
+        """``datapoints`` are events; steps where these came without events."""
+        details = breakdown(job.events)
+        if not len(job.events) and not len(job.steps):
+            return self.not_evaluated("no framework events", details=details)
+        if len(job.events):
+            details["basis"] = _basis(job.events)
+        seen = count(len(job.events), "event") if len(job.events) else count(len(job.steps), "step")
+        headline = f"{seen}, no steps"
+        if len(job.steps):
+            times = _times(job.steps)
+            details |= {"phase": shares(times), "phase_time": times}
+            headline = f"{_told(times)}; {seen}"
+        return RuleResult(
+            rule=self.name,
+            status=Status.PASSED,
+            headline=headline,
+            datapoints=len(job.events) or len(job.steps),
+            details=details,
+        )
+
+
+def _times(steps: Steps) -> dict[str, int]:
+    """Microseconds of the steps of each phase, and of the time outside of steps, over all workers.
+
+    A worker's time outside of steps lies between its first start and its last end.
+    """
+    lasted = steps.end_us - steps.start_us
+    times = {STEP + phase: int(lasted[rows].sum()) for (phase,), rows in grouped(steps.phase).items()}
+    times[OTHERS] = 0
+    for rows in grouped(steps.node, steps.worker).values():
+        start_us, end_us = steps.start_us[rows], steps.end_us[rows]
+        inside = union(start_us, end_us).total_us
+        times[OTHERS] += int(end_us.max() - start_us.min()) - inside
+    return largest_first(times)
+
+
+def _told(times: dict[str, int]) -> str:
+    """``Steps: TRAIN 55.2 %, EVAL 3.7 %; outside of steps 41.1 %``."""
+    parts = dict(zip(times, apportion(list(times.values()), 100, 1), strict=True))
+    outside = parts.pop(OTHERS)
+    steps = [f"{shown(name.removeprefix(STEP))} {percent(part)}" for name, part in parts.items()]
+    return f"Steps: {', '.join(steps)}; outside of steps {percent(outside)}"
+
+
+def _basis(events: Events) -> dict[str, Any]:
+    """What the tables besides ``phase`` come from: step numbers, and seconds in which such events ran."""
+    basis: dict[str, Any] = {}
+    steps = np.empty(0, np.int64)
+    for kind in (Kind.CPU, Kind.GPU, Kind.GENERAL):
+        part = events.where(rows_of(events, kind))
+        if len(part):
+            covered = union(part.start_us, part.end_us).total_us
+            basis[f"{kind.name}_s" if kind is not Kind.GENERAL else "general_s"] = covered / SECOND_US
+            steps = np.append(steps, part.step[part.step >= 0])
+    if len(steps):
+        basis |= {"first_step": int(steps.min()), "last_step": int(steps.max())}
+    return basis

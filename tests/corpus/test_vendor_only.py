@@ -1,0 +1,101 @@
+"""Real jobs of which only the vendor's rule results were kept: each gives a whole report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobreport.document import Origin, Report
+from jobreport.pipeline import make_report
+from jobreport.readers.rule_results import NAMES
+from jobrules.result import Status
+from tests.page.html import Page
+from tests.paths import CORPUS, needs_corpus
+
+JOBS = sorted(
+    folder.parent.name
+    for folder in (CORPUS / "sagemaker").glob("*/vendor-rules")
+    if not (folder.parent / "profiler-output").is_dir()
+)
+#: Four GPUs of which one works; two nodes; no GPU.
+SHOWN = ("job-28", "job-10", "job-18")
+
+pytestmark = needs_corpus
+
+
+def original(job: str, rule: str) -> dict[str, object]:
+    path = CORPUS / "sagemaker" / job / "vendor-rules" / f"{rule}.json"
+    told: dict[str, object] = json.loads(path.read_text("utf-8"))
+    return told
+
+
+def test_there_are_such_jobs() -> None:
+    assert set(SHOWN) <= set(JOBS)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_job_gives_a_report_and_keeps_the_vendors_numbers(tmp_path: Path, job: str) -> None:
+    outcome = make_report(CORPUS / "sagemaker" / job, tmp_path / "out", formats=["json", "md"], strict=True)
+
+    report = outcome.report
+    assert report.origin is Origin.VENDOR
+    assert outcome.failure is None
+    assert [source.remarks for source in report.quality.sources] == [()]
+    assert {card.name for card in report.rules} >= set(NAMES)
+    assert "the vendor's" in (tmp_path / "out" / "summary.md").read_text("utf-8")
+    for card in report.rules:
+        before = original(job, card.name)
+        after = json.loads((tmp_path / "out" / "rules" / f"{card.name}.json").read_text("utf-8"))
+        assert {key: after[key] for key in before} == before
+        assert (card.triggered, card.datapoints) == (before["RuleTriggered"], before["Datapoints"])
+        assert (card.status is Status.TRIGGERED) == (card.triggered > 0)
+        assert card.status is not Status.ERROR
+
+
+@pytest.mark.parametrize("job", SHOWN)
+def test_the_page_is_made(tmp_path: Path, job: str) -> None:
+    make_report(CORPUS / "sagemaker" / job, tmp_path / "out", strict=True)
+
+    page = Page.of((tmp_path / "out" / "report.html").read_text("utf-8"))
+    assert page.faults == []
+    assert "made from the vendor's rule results" in page.text
+    assert (tmp_path / "out" / "report.ipynb").exists()
+
+
+def report_of(job: str, folder: Path) -> Report:
+    return make_report(CORPUS / "sagemaker" / job, folder, formats=["json"]).report
+
+
+def test_what_is_known_of_one_job(tmp_path: Path) -> None:
+    report = report_of("job-28", tmp_path / "out")
+
+    (node,) = report.job.nodes
+    assert (node.name, node.gpus) == ("algo-1", 4)
+    assert [(box.device, box.p95) for box in report.boxes] == [
+        ("gpu0", 85.0), ("gpu1", 0.0), ("gpu2", 0.0), ("gpu3", 0.0)
+    ]  # fmt: skip
+    assert [round((p.end_us - p.start_us) / 1e6) for p in report.course.phases] == [115, 419]
+    assert {u.rule: u.reason for u in report.verdict.unanswered} == {
+        "Dataloader": "no data loader events",
+        "LoadBalancing": "the vendor's rule never compares anything",
+    }
+    assert "load-balancing" in {finding.key for finding in report.verdict.findings}
+
+
+def test_a_short_job_was_not_evaluated(tmp_path: Path) -> None:
+    report = report_of("job-04", tmp_path / "out")
+
+    reasons = {card.name: card.reason.replace("\u00a0", " ").replace("\u202f", " ") for card in report.rules}
+    assert reasons["LowGPUUtilization"] == "only 259 of 1 001 samples"
+    assert reasons["CPUBottleneck"] == "only 260 of 1 001 samples"
+    assert reasons["MaxInitializationTime"] == "no step events"
+    assert report.verdict.findings == ()
+
+
+def test_loaders_in_the_training_process_and_steps_counted_twice_are_told(tmp_path: Path) -> None:
+    findings = {f.key: f for f in report_of("job-37", tmp_path / "out").verdict.findings}
+
+    assert findings["dataloader"].title.startswith("Data is loaded in the training process")
+    assert "(SO-3) it would not trigger" in findings["step-outlier"].evidence
