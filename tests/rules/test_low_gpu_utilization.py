@@ -198,3 +198,19 @@ def test_each_gpu_says_what_it_lacked() -> None:
     assert (judged.name, judged.status, judged.reason) == ("algo-1/gpu0", Status.TRIGGERED, "")
     assert (judged.evaluated, judged.violating) == (result.evaluated, result.violating)
     assert (short.status, short.reason) == (Status.NOT_EVALUATED, "only 2 of 7\u00a0samples")
+
+
+def test_a_real_runs_count_of_windows() -> None:
+    """38 minutes from 1736889960 s on, 85 samples in the first and 120 in each other: patience ends in the ninth."""
+    minute = 60 * SECOND_US
+    first = 1_736_889_960 * SECOND_US
+    starts = [first + minute - 85 * 500_000, *(first + k * minute for k in range(1, 38))]
+    times = [
+        start + i * 500_000 for start, n in zip(starts, [85] + [120] * 37, strict=True) for i in range(n)
+    ]
+    panel = make_panel(Metric.GPU_USE, [40.0] * len(times), time_us=times)
+
+    result = LowGPUUtilization().check(make_job(extra=[panel]))
+
+    assert (result.datapoints, result.triggered, result.violations) == (4525, 30, 30)
+    assert result.details["last_timestamp"] == 1_736_892_180_000_000
