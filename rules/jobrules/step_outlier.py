@@ -110,7 +110,7 @@ class StepOutlier(Rule):
         first_us = int(starts[min(one.hits[0] for one in told)])
         last_us = int(starts[max(one.hits[-1] for one in told)]) + grid.width_us
         facts |= {"first_us": first_us, "last_us": min(last_us, job.span_us[1])}
-        return self.triggered(self._finding(job.steps, told, aside), triggered=facts["violating"], **facts)
+        return self.triggered(self._finding(every, told, aside), triggered=facts["violating"], **facts)
 
     def _series(self, steps: Steps, names: tuple[str, ...], rows: IntArray, grid: Windows) -> _Series:
         node, worker, phase = names
@@ -137,26 +137,27 @@ class StepOutlier(Rule):
             stddev=self.stddev,
         )
 
-    def _finding(self, steps: Steps, told: Sequence[_Series], aside: str) -> Finding:
+    def _finding(self, every: Sequence[_Series], told: Sequence[_Series], aside: str) -> Finding:
         total = sum(len(one.lasted_us) for one in told)
         out = [one for one in told if one.outliers.any()]
         excess_us = sum(one.excess_us for one in out)
         loop_us = 0
-        for node, worker in {(one.node, one.worker): None for one in told}:
-            mine = (steps.node == node) & (steps.worker == worker)
-            loop_us += int(steps.end_us[mine].max() - steps.start_us[mine].min())
+        for who in {one.who for one in told}:
+            mine = [one for one in every if one.who == who]
+            loop_us += max(int(one.end_us[-1]) for one in mine) - min(int(one.start_us.min()) for one in mine)
         part = excess_us / max(1, loop_us)
-        looks = (
-            f"{number(sum(len(one.hits) for one in told))} of {number(sum(len(one.windows) for one in told))}"
+        looks, hits = (
+            sum(map(len, sizes)) for sizes in zip(*((one.windows, one.hits) for one in told), strict=True)
         )
-        clauses = [f"more than {count(self.n_outliers, 'outlier')} in {looks} looks, one a minute", aside]
+        clauses = [
+            f"more than {count(self.n_outliers, 'outlier')} in {number(hits)} of {number(looks)} looks, one a minute",
+            aside,
+        ]
         title = f"More than {count(self.n_outliers, 'step')} were outliers for a time, none is in the end"
         when: dict[str, int] = {}
         if out:
-            low, high = (
-                _took(min(one.threshold_us for one in out)),
-                _took(max(one.threshold_us for one in out)),
-            )
+            limits = sorted(one.threshold_us for one in out)
+            low, high = _took(limits[0]), _took(limits[-1])
             outliers = number(sum(one.count for one in out))
             title = f"{outliers} of {count(total, 'step')} took more than {low}"
             title += f" to {high}, by worker and phase" if high != low else ""
@@ -201,6 +202,11 @@ class _Series:
     #: The longest whole time that is no outlier among all steps; none where it was not judged.
     limit_us: int | None
     stddev: float
+
+    @property
+    def who(self) -> tuple[str, str]:
+        """The node and the worker."""
+        return self.node, self.worker
 
     @property
     def name(self) -> str:
@@ -332,7 +338,7 @@ def _details(every: Sequence[_Series]) -> dict[str, Any]:
     """``step_details`` of the workers with a judged series, and what is known of the others."""
     workers: dict[tuple[str, str], list[_Series]] = {}
     for one in every:
-        workers.setdefault((one.node, one.worker), []).append(one)
+        workers.setdefault(one.who, []).append(one)
     details: dict[str, Any] = {"step_details": {}}
     for (node, worker), series in workers.items():
         longest = max(series, key=lambda one: len(one.lasted_us))

@@ -65,7 +65,7 @@ def owners(events: Events) -> list[set[int]]:
 
 
 LANES = (
-    CPU,
+    *[CPU] * 6,
     GPU,
     lane_of("cpu_functions", node="algo-2"),
     lane_of("cpu_functions", worker="34"),
@@ -76,8 +76,8 @@ ROWS = st.lists(
         st.sampled_from("abc"),
         st.integers(0, 15),
         st.integers(0, 12),
-        st.integers(1, 2),
-        st.integers(-1, 1),
+        st.sampled_from([1, 1, 1, 2]),
+        st.sampled_from([-1, -1, -1, 7]),
     ).map(lambda row: (row[0], row[1], row[2], row[2] + row[3], row[4], row[5])),
     max_size=25,
 )
@@ -122,6 +122,7 @@ def test_of_two_equal_ones_the_later_row_is_inside() -> None:
 
 def test_what_overlaps_in_part_takes_the_time_from_its_start_on() -> None:
     assert self_us(thread(("a", 0, 10), ("b", 5, 15), ("c", 12, 13))).tolist() == [5, 9, 1]
+    assert self_us(thread(("a", 0, 20), ("b", 5, 10), ("c", 8, 15))).tolist() == [10, 3, 7]
 
 
 def test_threads_processes_and_lanes_do_not_take_time_from_each_other() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobrules import MaxInitializationTime
 from jobrules.job import SECOND_US
 from jobrules.result import Status
-from tests.jobs import START_US, make_job, make_steps
+from tests.jobs import START_US, joined_steps, make_job, make_steps
 
 
 def test_a_late_first_step_counts_the_scans_after_the_limit() -> None:
@@ -17,6 +19,33 @@ def test_a_late_first_step_counts_the_scans_after_the_limit() -> None:
     assert (result.status, result.triggered, result.violations) == (Status.TRIGGERED, 5, 5)
     assert result.findings[0].title == "The first step came after 8\u00a0min"
     assert (result.first_us, result.last_us) == (START_US, START_US + 480 * SECOND_US)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 100)), min_size=1, max_size=10),
+    st.integers(1, 60),
+    st.floats(0, 40),
+    st.integers(0, 59),
+)
+def test_scans_agree_with_a_walk_over_them(
+    spans: list[tuple[int, int]], minutes: int, threshold: float, second: int
+) -> None:
+    """Steps of two workers in any order; a scan begins each minute from the first record on."""
+    steps = [make_steps([(a, a + d)], worker=str(i % 2)) for i, (a, d) in enumerate(spans)]
+    job = make_job(cpu=[1.0] * minutes, interval_s=60, steps=joined_steps(*steps), start_us=START_US + second)
+
+    result = MaxInitializationTime(threshold=threshold).check(job)
+
+    begin = min([START_US + second, *(START_US + a * SECOND_US for a, _ in spans)])
+    first = min(START_US + a * SECOND_US for a, _ in spans)
+    late = 0
+    scan = begin
+    while scan < first:
+        late += scan - begin > threshold * 60 * SECOND_US
+        scan += 60 * SECOND_US
+    assert (result.triggered, result.violating) == (late, late)
+    assert result.details["step_num"]["first"] == first
+    assert result.details["step_num"]["last_end"] == max(START_US + (a + d) * SECOND_US for a, d in spans)
 
 
 @pytest.mark.parametrize(("first_s", "triggered"), [(120, 0), (180, 0), (181, 1), (240, 1), (241, 2)])

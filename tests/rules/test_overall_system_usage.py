@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from jobrules import OverallSystemUsage
-from jobrules.job import Metric
+from jobrules.job import SECOND_US, Metric
 from jobrules.result import Status
-from tests.jobs import make_job, make_panel, make_steps
+from tests.jobs import START_US, make_job, make_panel, make_steps
 
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 5)), elements=st.integers(0, 100)))
@@ -20,6 +20,63 @@ def test_figures_are_of_the_mean_over_the_devices(values: np.ndarray) -> None:
     for name, q in (("p99", 0.99), ("p95", 0.95), ("p90", 0.9), ("p50", 0.5), ("max", 1), ("min", 0)):
         assert abs(found[name] - np.quantile(means, q)) <= 0.00501, name
     assert found["n"] == len(means)
+
+
+CELL = st.one_of(st.none(), st.integers(0, 100))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 90), st.lists(CELL, min_size=3, max_size=3)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(0, 2000),
+    st.integers(1, 2000),
+)
+def test_figures_agree_with_a_walk_over_the_samples(
+    ticks: list[tuple[str, int, list[int | None]]], loop_start: int, loop_s: int
+) -> None:
+    """Two nodes, missing samples and gaps; the loop is that of the node's own steps, else of all."""
+    rows: dict[str, list[tuple[int, list[int | None]]]] = {"a": [], "b": []}
+    time_us = START_US
+    for node, gap_s, cells in ticks:
+        time_us += gap_s * SECOND_US
+        rows[node].append((time_us, cells))
+    rows = {node: [(t, c) for t, c in row if any(v is not None for v in c)] for node, row in rows.items()}
+    panels = [
+        make_panel(
+            Metric.CPU_USE,
+            [[np.nan if v is None else v for v in cells] for _, cells in row],
+            node=node,
+            time_us=[t for t, _ in row],
+        )
+        for node, row in rows.items()
+        if row
+    ]
+    if not panels:
+        return
+    steps = make_steps([(loop_start, loop_start + loop_s)], node="a")
+
+    details = OverallSystemUsage().check(make_job(extra=panels, steps=steps)).details
+
+    loop = START_US + loop_start * SECOND_US, START_US + (loop_start + loop_s) * SECOND_US
+    for node, row in rows.items():
+        for found, kept in (
+            (details["CPU"], row),
+            (details["TrainingLoop"]["CPU"], [(t, c) for t, c in row if loop[0] <= t < loop[1]]),
+        ):
+            means = []
+            for _, cells in kept:
+                measured = [v for v in cells if v is not None]
+                means.append(sum(measured) / len(measured))
+            assert (node in found) == bool(means)
+            if means:
+                assert found[node]["n"] == len(means)
+                assert found[node]["max"] == round(max(means), 2)
+                assert found[node]["min"] == round(min(means), 2)
+                assert abs(found[node]["mean"] - sum(means) / len(means)) <= 0.00501
+                assert abs(found[node]["p50"] - np.quantile(means, 0.5)) <= 0.00501
 
 
 def test_a_missing_core_sample_does_not_lower_the_mean() -> None:
