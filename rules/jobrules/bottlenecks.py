@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from jobrules.result import Finding
     from jobrules.rule import Amount, Rule
 
+#: Share of snapshots without a core sample that is told.
+WORTH_TELLING = 0.01
 #: Runs and cores that are listed.
 MOST_RUNS, MOST_CORES = 10, 16
 
@@ -314,5 +316,9 @@ def _not_judged(devices: Sequence[DeviceStatus]) -> str:
 
 
 def _unsampled(nodes: Sequence[_Node], metric: Metric) -> str:
-    missing = sum(node.unsampled for node in nodes)
-    return f"{count(missing, 'snapshot')} had no {metric.label} sample" if missing else ""
+    """How many snapshots lacked a core sample, where that could matter; the first one of a job often does."""
+    missing, whole = (
+        sum(n) for n in zip(*((node.unsampled, len(node.time_us)) for node in nodes), strict=True)
+    )
+    told = f"{count(missing, 'snapshot')} had no {metric.label} sample"
+    return told if missing >= WORTH_TELLING * whole else ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from jobrules.framework import Kind, breakdown, grouped, largest_first, rows_of, shares
 from jobrules.intervals import union
 from jobrules.job import SECOND_US
@@ -90,15 +88,13 @@ def _told(times: dict[str, int]) -> str:
 
 
 def _basis(events: Events) -> dict[str, Any]:
-    """What the tables besides ``phase`` come from: step numbers, and seconds in which such events ran."""
+    """What each table comes from: seconds in which such events ran, and the steps they name."""
     basis: dict[str, Any] = {}
-    steps = np.empty(0, np.int64)
-    for kind in (Kind.CPU, Kind.GPU, Kind.GENERAL):
+    for name, kind in (("CPU", Kind.CPU), ("GPU", Kind.GPU), ("general", Kind.GENERAL)):
         part = events.where(rows_of(events, kind))
         if len(part):
-            covered = union(part.start_us, part.end_us).total_us
-            basis[f"{kind.name}_s" if kind is not Kind.GENERAL else "general_s"] = covered / SECOND_US
-            steps = np.append(steps, part.step[part.step >= 0])
-    if len(steps):
-        basis |= {"first_step": int(steps.min()), "last_step": int(steps.max())}
+            basis[name] = {"seconds": union(part.start_us, part.end_us).total_us / SECOND_US}
+            steps = part.step[part.step >= 0]
+            if len(steps):
+                basis[name] |= {"first_step": int(steps.min()), "last_step": int(steps.max())}
     return basis

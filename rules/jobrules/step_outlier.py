@@ -17,7 +17,7 @@ from jobrules.overall_framework_metrics import STEP
 from jobrules.result import DeviceStatus, Measure, RuleResult, Status
 from jobrules.rule import Rule, severity_of, text
 from jobrules.rule import number as parameter
-from jobrules.windows import Windows, judged
+from jobrules.windows import Windows
 from jobrules.words import between, count, duration, listed, number, share, shown
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class StepOutlier(Rule):
     """Some steps take much longer than the others.
 
     What it checks
-        Looks once a minute at all steps so far of one worker and one phase, training or evaluation: an
-        outlier took longer than the mean plus ``stddev`` standard deviations. Triggers on more than
-        ``n_outliers`` of them; from 101 steps on, and only in minutes in which a step ended. With ``mode``
-        it looks at the steps of that phase alone.
+        Looks once a minute, to the end of the job, at all steps so far of one worker and one phase,
+        training or evaluation: an outlier took longer than the mean plus ``stddev`` standard deviations.
+        Triggers on more than ``n_outliers`` of them, from 101 steps on. With ``mode`` it looks at the
+        steps of that phase alone.
 
     Why it matters
         In a step that waits, for data, for a checkpoint or for another worker, the GPU mostly waits too;
@@ -117,7 +117,7 @@ class StepOutlier(Rule):
         rows = rows[np.argsort(steps.end_us[rows], kind="stable")]
         lasted = steps.end_us[rows] - steps.start_us[rows]
         seen = grid.seen(steps.end_us[rows])
-        windows = judged(seen, PATIENCE)
+        windows = np.flatnonzero(seen[1:] > PATIENCE)
         ends = seen[1:][windows]
         limits = _limits(lasted, ends, self.stddev)
         found = above(lasted, ends, limits)

@@ -141,11 +141,9 @@ def test_the_basis_says_which_steps_and_how_many_seconds_were_profiled() -> None
     result = checked(make_steps([(0, 100)]), Events.joined([operators, fetches, reduce]))
 
     assert result.details["basis"] == {
-        "CPU_s": 4.0,
-        "GPU_s": 1.0,
-        "general_s": 1.5,
-        "first_step": 9,
-        "last_step": 14,
+        "CPU": {"seconds": 4.0, "first_step": 12, "last_step": 14},
+        "GPU": {"seconds": 1.0},
+        "general": {"seconds": 1.5, "first_step": 9, "last_step": 9},
     }
     assert result.datapoints == 7
 
@@ -154,7 +152,7 @@ def test_a_basis_without_step_numbers_names_none() -> None:
     events = make_events([("cpu_functions", "a", 0, 4)])
     steps = make_events([("Step:ModeKeys.TRAIN", "Step:ModeKeys.TRAIN", 0, 4)], step=3)
 
-    assert checked(events=Events.joined([events, steps])).details["basis"] == {"CPU_s": 4.0}
+    assert checked(events=Events.joined([events, steps])).details["basis"] == {"CPU": {"seconds": 4.0}}
 
 
 def test_steps_of_no_length_take_no_time() -> None:
