@@ -49,7 +49,7 @@ UNIT_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 def duration_us(text: str) -> int:
     """Read ``90``, ``90s``, ``30m`` or ``12h``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if match is None or float(match[1]) == 0.0:
+    if match is None or float(match[1]) * UNIT_S[match[2]] < 0.1:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; try 900, 30m or 12h")
     return round(float(match[1]) * UNIT_S[match[2]] * 1e6)
 
@@ -60,6 +60,8 @@ def start_us(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; try {DEFAULT_START}") from None
+    if not 1990 <= moment.year < 2100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 1990 and 2100")
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)

@@ -33,8 +33,12 @@ def _paths(context: click.Context, option: click.Parameter, value: tuple[str, ..
     return tuple(path for one in value if (path := _path(context, option, one)))
 
 
-def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.strip() for part in value for name in part.split(",") if name.strip())
+def _names(_context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.strip() for part in value for name in part.split(",") if name.strip())
+    if value and not names:
+        # As above: it would silently mean all rules.
+        raise click.BadParameter("it names no rule.", param=option)
+    return names
 
 
 @click.command(

@@ -6,11 +6,12 @@ This is the seam between computing and showing: notebook and page are made from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from jobreport.errors import NothingReadableError
 from jobreport.quality import Quality
@@ -149,6 +150,24 @@ def to_json(report: Report) -> bytes:
     return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
 
 
+def checked(result: RuleResult) -> RuleResult:
+    """The result with plain numbers where a rule of a user's own left those of numpy.
+
+    Raises ``TypeError`` or ``msgspec.ValidationError`` for what is no result that can be written.
+    """
+    if not isinstance(result, RuleResult):
+        raise TypeError(f"check returned {type(result).__name__}, not a RuleResult")
+    # Details may be large, and their numbers need no type of ours.
+    told = msgspec.json.encode(replace(result, details={}), enc_hook=_of_numpy)
+    return replace(msgspec.json.decode(told, type=RuleResult), details=result.details)
+
+
+def _of_numpy(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
 def from_json(data: bytes) -> Report:
     """Read what ``to_json`` wrote; ``msgspec.ValidationError`` says what does not fit."""
     return msgspec.json.decode(data, type=Report)
@@ -229,7 +248,7 @@ def vendor_json(rule: Rule, result: RuleResult) -> bytes:
         "RuleParameters": "\n".join(f"{name}:{_plain(value)}" for name, value in values.items()),
         **dict(zip(VENDOR_KEYS, ours, strict=True)),
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(document, enc_hook=_of_numpy), indent=1) + b"\n"
 
 
 def _without_name(one: DeviceStatus) -> dict[str, Any]:

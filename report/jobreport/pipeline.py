@@ -100,14 +100,30 @@ def make_report(
             else:
                 tell(f"judging by {count(len(chosen.rules), 'rule')}")
                 job = replace(reading.job, name=name)
-                results = run_rules(chosen.rules, job, strict=strict)
+                results, rules = _judged(chosen.rules, job, strict=strict)
                 report = build_report(job, quality, chosen.rules, results, command)
-                told = zip(chosen.rules, results, strict=True)
-                rules = {rule.name: document.vendor_json(rule, result) for rule, result in told}
             with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
                 failure = _write(Path(staging), report, rules, formats, strict=strict, tell=tell)
                 made = _publish(Path(staging), folder)
     return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
+
+
+def _judged(
+    rules: Sequence[Rule], job: Job, *, strict: bool
+) -> tuple[tuple[RuleResult, ...], dict[str, bytes]]:
+    """Every rule's result, and its file; a result that cannot be written is an error of its rule."""
+    results, files = [], {}
+    for rule, given in zip(rules, run_rules(rules, job, strict=strict), strict=True):
+        try:
+            result = document.checked(given)
+            files[rule.name] = document.vendor_json(rule, result)
+        except Exception as error:
+            if strict:
+                raise
+            result = rule.stopped(error)
+            files[rule.name] = document.vendor_json(rule, result)
+        results.append(result)
+    return tuple(results), files
 
 
 def _stopped(report: Report) -> JobReportError | None:

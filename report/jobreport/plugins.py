@@ -52,7 +52,7 @@ def known_rules(files: Sequence[Path] = ()) -> Known:
         try:
             rule = point.load()
             _check(rule, rules)
-        except Exception as error:  # noqa: BLE001 - the code of a package may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of a package may do anything
             package = point.dist.name if point.dist else "an unknown package"
             reason = shown(f"{type(error).__name__}: {error}", 200)
             failed.append(f"the rule {shown(point.name)} of {shown(package)} ({reason})")
@@ -80,9 +80,9 @@ def _in_file(path: Path) -> list[type[Rule]]:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except OSError as error:
-        raise UsageError(f"--rules {path} cannot be read: {error.strerror}.") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, OSError) and error.filename == str(path):
+            raise UsageError(f"--rules {path} cannot be read: {error.strerror}.") from error
         raise UsageError(f"--rules {path} cannot be loaded: {type(error).__name__}: {error}.") from error
     rules = [one for one in vars(module).values() if _is_rule(one) and one.__module__ == name]
     if not rules:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "m": 60, "h": 3600}
+_SHORTEST_S = 0.001
+#: Past it a float is no exact number of samples any more.
+_LARGEST = 10**15
 #: No job lasts longer, and a time has an end.
 _LONGEST_S = 10 * 366 * 86400
 
@@ -66,11 +69,16 @@ def load(
     def take(rule: type[Rule], parameter: str, value: object) -> None:
         values.setdefault(rule, {}).update([_checked(rule, parameter, value)])
 
+    selected, ignored = ({find_rule(name, known) for name in names} for names in (select, ignore))
     if config:
         try:
             tables = _read(config)
-            select = [*select] or _names(tables.pop("select", []), "select")
-            ignore = [*ignore, *_names(tables.pop("ignore", []), "ignore")]
+            in_file = [
+                {find_rule(name, known) for name in _names(tables.pop(key, None), key)}
+                for key in ("select", "ignore")
+            ]
+            # A selection on the command line takes the place of the file's.
+            selected, ignored = selected or in_file[0], ignored | in_file[1]
             for name, table in tables.items():
                 if isinstance(table, dict):
                     for parameter, value in table.items():
@@ -88,9 +96,11 @@ def load(
             raise UsageError(f"--set {assignment}: write Rule.parameter=value.")
         rule, parameter = (find_rule(name, known), parameter) if dot else _vendor_form(name, known)
         take(rule, parameter.strip(), text.strip())
-    chosen = {find_rule(name, known) for name in select} or set(known)
-    chosen -= {find_rule(name, known) for name in ignore}
-    rules = tuple(rule(**values.get(rule, {})) for rule in known if rule in chosen)
+    chosen = (selected or set(known)) - ignored
+    try:
+        rules = tuple(rule(**values.get(rule, {})) for rule in known if rule in chosen)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from error
     if not rules:
         raise UsageError("No rule is left to run: --ignore takes away everything that --select leaves.")
     options = (*offered.options, *_options(rules, known))
@@ -129,7 +139,9 @@ def _read(config: Path) -> dict[str, Any]:
 
 
 def _names(value: object, key: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+    if value is None:
+        return []
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         raise UsageError(f'{key} in the configuration should be a list of rule names, as ["BatchSize"].')
     return value
 
@@ -145,7 +157,7 @@ def _checked(rule: type[Rule], parameter: str, value: object) -> tuple[str, Any]
     if default is None or isinstance(default, str):
         if not isinstance(value, str):
             raise UsageError(f"{rule.__name__}.{name} = {value}: it should be text.")
-        return name, None if value in {"", "None"} else value
+        return name, None if value.lower() in {"", "none"} else value
     return name, _number(f"{rule.__name__}.{name}", value, default, metadata)
 
 
@@ -154,8 +166,8 @@ def _number(name: str, value: object, default: float, metadata: dict[str, Any]) 
     whole, timed = isinstance(default, int), metadata["unit"] == "samples"
     if timed and isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
         seconds = float(match[1]) * _SECONDS[match[2]]
-        if 0 < seconds <= _LONGEST_S:
-            return timedelta(seconds=seconds)
+        if _SHORTEST_S <= seconds <= _LONGEST_S:
+            return timedelta(milliseconds=round(1000 * seconds))
     try:
         given = (
             float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
@@ -163,7 +175,7 @@ def _number(name: str, value: object, default: float, metadata: dict[str, Any]) 
     except (ValueError, OverflowError):
         given = math.nan
     low, high = metadata["low"], metadata["high"]
-    fits = math.isfinite(given) and given >= low and (high is None or given <= high)
+    fits = low <= given <= (_LARGEST if high is None else high)
     if not fits or (whole and given != int(given)):
         bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
         kind = "a whole number" if whole else "a number"

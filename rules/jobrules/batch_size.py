@@ -12,6 +12,7 @@ from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
 from jobrules.windows import Windows, judged, trailing_quantiles
+from jobrules.words import count
 
 if TYPE_CHECKING:
     from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
@@ -25,8 +26,8 @@ class BatchSize(Rule):
     What it checks
         Looks at the last ``window`` samples once a minute, after ``patience`` CPU samples of a node:
         the 95th percentiles of the node's mean CPU use, of a GPU's use and of its memory all lie
-        below their thresholds. A GPU without memory samples is judged by the other two; a minute
-        without samples is not judged.
+        below their thresholds. A minute without memory samples is judged by the other two; one
+        without CPU or GPU samples is not judged.
 
     Why it matters
         Nothing limits the speed but the size of the work handed over at a time. Says little about
@@ -53,27 +54,29 @@ class BatchSize(Rule):
         details: dict[str, Any] = {}
         cpu_seen: dict[str, int] = {}
         gpus: list[JudgedGPU] = []
+        with_memory = 0
         for panel in job.panels_of(Metric.GPU_USE):
             cpu = job.panel(panel.node, Metric.CPU_USE)
             seen, at, cpu_low, cpu_short = self._cpu(cpu, grid)
             if cpu:
                 cpu_seen[cpu.node] = len(cpu.mean)
             memory = job.panel(panel.node, Metric.GPU_MEMORY)
-            window = in_samples(self.window, panel.interval_us)
             for column, device in enumerate(panel.devices):
                 time_us, values = panel.series(column)
+                window = in_samples(self.window, time_us)
                 gpu_seen = grid.seen(time_us)
                 at_gpu = judged(gpu_seen, window)
                 both = np.intersect1d(at, at_gpu)
                 low = cpu_low[both] & _below(values, gpu_seen[1:][both], window, self.gpu_threshold_p95)
                 held = _device(memory, device)
-                memory_seen = grid.seen(held[0])[1:] if held else gpu_seen[1:]
-                if memory and held:
-                    # Windows before the first memory sample are judged without it.
-                    known = memory_seen[both] > 0
-                    ends = memory_seen[both][known]
-                    memory_window = in_samples(self.window, memory.interval_us)
+                if held:
+                    # A minute without a new memory sample is judged without memory.
+                    memory_seen = grid.seen(held[0])
+                    known = np.diff(memory_seen)[both] > 0
+                    ends = memory_seen[1:][both][known]
+                    memory_window = in_samples(self.window, held[0])
                     low[known] &= _below(held[1], ends, memory_window, self.gpu_memory_threshold_p95)
+                    with_memory += int(np.count_nonzero(low & known))
                 unused = bool(values.max() <= 0)
                 gpu_short = "" if len(at_gpu) else too_few(len(values), window)
                 gpu = JudgedGPU(
@@ -91,8 +94,8 @@ class BatchSize(Rule):
                 found = details.setdefault(cpu.node, {})
                 found["cpu"] = quartiles(cpu.mean[: seen[last + 1]])
                 found[device] = quartiles(values[: gpu_seen[last + 1]]) | {"unused": unused}
-                if held and memory_seen[last]:
-                    found[f"{device}_memory"] = quartiles(held[1][: memory_seen[last]])
+                if held and memory_seen[last + 1]:
+                    found[f"{device}_memory"] = quartiles(held[1][: memory_seen[last + 1]])
         judgement = Judgement.of(job, grid, gpus)
         if not cpu_seen:
             return self.not_evaluated("no node has both GPU and CPU samples", devices=judgement.answers)
@@ -107,7 +110,12 @@ class BatchSize(Rule):
         if not judgement.violating:
             return judgement.passed(self, "CPU, GPU or GPU memory was well used in every window", **facts)
         details["last_timestamp"] = judgement.last_start_us
-        finding = judgement.finding(self, self.title)
+        without = judgement.violating - with_memory
+        title = self.title if with_memory else "CPU and GPU are little used"
+        clause = (
+            f"{count(without, 'window')} judged without GPU memory, which was not sampled" if without else ""
+        )
+        finding = judgement.finding(self, title, [clause])
         return judgement.triggered(self, finding, details=details, **facts)
 
     def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[IntArray, IntArray, BoolArray, str]:
@@ -116,8 +124,8 @@ class BatchSize(Rule):
         if cpu is None:
             nothing = np.empty(0, np.int64)
             return nothing, nothing, low, "no CPU samples of its node"
-        window = in_samples(self.window, cpu.interval_us)
-        wanted = max(window, in_samples(self.patience, cpu.interval_us))
+        window = in_samples(self.window, cpu.time_us)
+        wanted = max(window, in_samples(self.patience, cpu.time_us))
         seen = grid.seen(cpu.time_us)
         at = judged(seen, wanted)
         low[at] = _below(cpu.mean, seen[1:][at], window, self.cpu_threshold_p95)

@@ -51,7 +51,9 @@ class Question:
         panels = [(job.panel(name, Metric.GPU_USE), job.panel(name, self.metric)) for name in job.nodes]
         nodes = [_Node.of(gpu, cores, self) for gpu, cores in panels if gpu and cores]
         scans = _Scans.of(nodes, self.threshold, Windows.of(job))
-        known = {node.name: node.status(bool(over)) for node, over in zip(nodes, scans.over, strict=True)}
+        known = {
+            node.name: node.status(*seen) for node, *seen in zip(nodes, scans.looks, scans.hits, strict=True)
+        }
         devices = tuple(
             known[some.node] if gpu and cores else _lacks(some.node, Metric.GPU_USE if cores else self.metric)
             for gpu, cores in panels
@@ -65,10 +67,10 @@ class Question:
             "violations": sum(len(node.hit_us) for node in nodes),
             "datapoints": sum(len(node.time_us) for node in nodes),
             "datapoints_per_series": {node.name: len(node.time_us) for node in nodes},
-            "counted": "GPU snapshots",
+            "counted": "one-minute scans",
             "devices": devices,
-            "evaluated": sum(len(node.time_us) for node in judged),
-            "violating": sum(len(node.hit_us) for node in judged),
+            "evaluated": len(scans.percent),
+            "violating": scans.triggered,
             "details": _details(nodes, job),
         }
         if not judged:
@@ -78,7 +80,7 @@ class Question:
         if hits:
             facts["first_us"] = min(int(times[0]) for times in hits)
             facts["last_us"] = max(int(times[-1]) for times in hits)
-        part = facts["violating"] / facts["evaluated"]
+        part = sum(len(node.hit_us) for node in judged) / sum(len(node.time_us) for node in judged)
         facts["measure"] = Measure(
             value=round(100 * part, 1),
             limits=(self.threshold,),
@@ -94,7 +96,7 @@ class Question:
         if len(job.events):
             moments = {node.name: union(node.hit_us, node.hit_us + node.interval_us) for node in nodes}
             facts["details"] |= breakdown(job.events, weights_within(job.events, moments))
-        told = [node for node, over in zip(nodes, scans.over, strict=True) if over]
+        told = [node for node, over in zip(nodes, scans.hits, strict=True) if over]
         finding = self._finding(rule, told, scans, part, asides)
         return rule.triggered(finding, triggered=scans.triggered, **facts)
 
@@ -122,6 +124,7 @@ class Question:
             f"{listed([node.name for node in told])}, {between(start_us, end_us)}: "
             f"{'; '.join(filter(None, clauses))}.",
             severity=severity_of(part),
+            devices=tuple(f"{node.name}/{gpu}" for node in told for gpu in node.gpu_names),
             share=part,
             share_of="of snapshots",
             start_us=start_us,
@@ -138,10 +141,12 @@ class _Node:
     time_us: IntArray
     interval_us: int
     patience: int
+    gpu_names: tuple[str, ...]
     #: (n,) GPUs and cores that count; no core where no core was sampled.
     gpus: IntArray
     cores: IntArray
-    #: Snapshots without any core sample.
+    #: What was sampled of the cores, and snapshots without any such sample.
+    core_label: str
     unsampled: int
     #: Share of the bottlenecks in which a core counted, most first, those above 0.
     busiest: dict[str, float]
@@ -159,9 +164,11 @@ class _Node:
         most = np.argsort(-often, kind="stable")[:MOST_CORES].tolist()
         return cls(
             name=gpu.node,
+            gpu_names=gpu.devices,
+            core_label=cores.metric.label,
             time_us=gpu.time_us,
             interval_us=gpu.interval_us,
-            patience=in_samples(question.patience, gpu.interval_us),
+            patience=in_samples(question.patience, gpu.time_us),
             gpus=gpus,
             cores=in_snapshot,
             unsampled=len(gpus) - len(at),
@@ -185,22 +192,25 @@ class _Node:
 
     @property
     def judged(self) -> bool:
-        """Whether it is past its patience."""
-        return len(self.time_us) > self.patience
+        """Whether it is past its patience, and most snapshots hold samples of GPU and cores."""
+        return len(self.time_us) > self.patience and 2 * self.unsampled <= len(self.time_us)
 
     @property
     def reason(self) -> str:
         """Why it is not judged; empty if it is."""
-        return "" if self.judged else too_few(len(self.time_us), self.patience)
+        seen = len(self.time_us)
+        if self.judged:
+            return ""
+        if seen <= self.patience:
+            return too_few(seen, self.patience)
+        return f"only {number(seen - self.unsampled)} of {count(seen, 'GPU snapshot')} hold {self.core_label} samples"
 
-    def status(self, over: bool) -> DeviceStatus:
-        """What became of the node, given whether it was over the limit."""
+    def status(self, looks: int, hits: int) -> DeviceStatus:
+        """What became of the node, given the scans in which it was looked at and was over the limit."""
         if not self.judged:
             return DeviceStatus(name=self.name, status=Status.NOT_EVALUATED, reason=self.reason)
-        status = Status.TRIGGERED if over else Status.PASSED
-        return DeviceStatus(
-            name=self.name, status=status, evaluated=len(self.time_us), violating=len(self.hit_us)
-        )
+        status = Status.TRIGGERED if hits else Status.PASSED
+        return DeviceStatus(name=self.name, status=status, evaluated=looks, violating=hits)
 
     def runs(self) -> list[dict[str, Any]]:
         """The longest runs of bottlenecks, longest first; a pause of the sampler ends a run."""
@@ -230,26 +240,29 @@ class _Scans:
     percent: FloatArray
     #: How many of them are above the limit.
     triggered: int
-    #: (nodes,) whether a node's own share is above the limit in one of those.
-    over: BoolArray
+    #: Of each node: its scans, and those of the pool above the limit in which its own share is so too.
+    looks: tuple[int, ...]
+    hits: tuple[int, ...]
 
     @classmethod
     def of(cls, nodes: Sequence[_Node], threshold: float, grid: Windows) -> _Scans:
         if not nodes:
-            return cls(percent=np.empty(0), triggered=0, over=np.empty(0, np.bool_))
+            return cls(percent=np.empty(0), triggered=0, looks=(), hits=())
         seen = np.stack([grid.seen(node.time_us) for node in nodes])
         hits = np.stack([grid.seen(node.hit_us) for node in nodes])[:, 1:]
         patience = np.array([[node.patience] for node in nodes])
-        past = seen[:, 1:] > patience
+        judged = np.array([[node.judged] for node in nodes])
+        past = judged & (seen[:, 1:] > patience)
         at = (past & (np.diff(seen) > 0)).any(axis=0)
         past, seen, hits = past[:, at], seen[:, 1:][:, at], hits[:, at]
         percent = 100 * (hits * past).sum(axis=0) / (seen * past).sum(axis=0)
         above = percent > threshold
-        own = 100 * hits[:, above] / np.maximum(1, seen[:, above]) > threshold
+        own = 100 * hits / np.maximum(1, seen) > threshold
         return cls(
             percent=percent,
             triggered=int(np.count_nonzero(above)),
-            over=np.any(own & past[:, above], axis=1),
+            looks=tuple(past.sum(axis=1).tolist()),
+            hits=tuple((own & past & above).sum(axis=1).tolist()),
         )
 
     def told(self, threshold: float) -> str:

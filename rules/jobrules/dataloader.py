@@ -53,6 +53,13 @@ class Dataloader(Rule):
     min_threshold: float = parameter(70.0, "too few loaders below this", unit="% of cores")
     max_threshold: float = parameter(200.0, "too many loaders above this", unit="% of cores")
 
+    def __post_init__(self) -> None:
+        """Refuse limits that no number of loaders can meet."""
+        if self.min_threshold > self.max_threshold:
+            raise ValueError(
+                f"Dataloader.min_threshold = {self.min_threshold:g} is above max_threshold = {self.max_threshold:g}"
+            )
+
     def check(self, job: Job) -> RuleResult:
         """``violations`` counts one-minute windows of the worst node, ``triggered`` is 0 or 1."""
         grid = Windows.of(job)

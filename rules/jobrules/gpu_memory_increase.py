@@ -11,6 +11,7 @@ from jobrules.boxplot import quartiles
 from jobrules.job import SECOND_US, Metric
 from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity, Status
 from jobrules.rule import Amount, Rule, in_samples, number, samples, too_few
+from jobrules.windows import Windows
 from jobrules.words import between, clock, count, duration, listed, shown
 from jobrules.words import percent as in_percent
 
@@ -61,14 +62,13 @@ class GPUMemoryIncrease(Rule):
 
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts events, ``violations`` the samples in them."""
+        grid = Windows.of(job)
         gpus = []
         trends: dict[str, dict[str, float]] = {}
         for panel in job.panels_of(Metric.GPU_MEMORY):
-            patience = in_samples(self.patience, panel.interval_us)
-            window = in_samples(self.window, panel.interval_us)
             for column, device in enumerate(panel.devices):
                 time_us, values = panel.series(column)
-                gpus.append(self._judged(panel.node, device, time_us, values, window, patience))
+                gpus.append(self._judged(panel.node, device, time_us, values, grid))
                 slope = trend(time_us, values, job.loop_us(panel.node))
                 if slope is not None:
                     trends.setdefault(panel.node, {})[device] = slope
@@ -78,7 +78,7 @@ class GPUMemoryIncrease(Rule):
         facts: dict[str, Any] = {
             "datapoints": max(seen.values()),
             "datapoints_per_series": seen,
-            "counted": "samples of a GPU",
+            "counted": "one-minute windows of a GPU",
             "devices": answers,
         }
         judged = [gpu for gpu in gpus if gpu.judged]
@@ -89,7 +89,7 @@ class GPUMemoryIncrease(Rule):
         largest = max(gpu.largest for gpu in judged)
         facts |= {
             "evaluated": sum(gpu.judged for gpu in gpus),
-            "violating": sum(gpu.violating for gpu in gpus),
+            "violating": sum(gpu.hits for gpu in gpus),
             "measure": Measure(
                 value=round(max(0.0, largest), 1),
                 limits=(self.increase,),
@@ -114,7 +114,7 @@ class GPUMemoryIncrease(Rule):
             status=Status.TRIGGERED,
             headline=finding.title,
             triggered=sum(len(gpu.events) for gpu in rising),
-            violations=facts["violating"],
+            violations=sum(gpu.violating for gpu in rising),
             first_us=finding.start_us,
             last_us=finding.end_us,
             findings=(finding,),
@@ -122,10 +122,9 @@ class GPUMemoryIncrease(Rule):
             **facts,
         )
 
-    def _judged(
-        self, node: str, device: str, time_us: IntArray, values: FloatArray, window: int, patience: int
-    ) -> _GPU:
+    def _judged(self, node: str, device: str, time_us: IntArray, values: FloatArray, grid: Windows) -> _GPU:
         n = len(values)
+        patience, window = (in_samples(amount, time_us) for amount in (self.patience, self.window))
         unseen = max(patience, 2 * window - 1)
         name = f"{node}/{device}"
         if n <= unseen:
@@ -136,17 +135,20 @@ class GPUMemoryIncrease(Rule):
         over = rise > round(self.increase * _PARTS) * window
         edges = np.flatnonzero(np.diff(over, prepend=False, append=False))
         unit = window * _PARTS
-        events = tuple(
-            Rise(
-                # Sample i, counted from 1, stands at i - 1.
+
+        def event(first: int, stop: int) -> Rise:
+            # Sample i, counted from 1, stands at i - 1.
+            most = at[first + int(rise[first:stop].argmax())]
+            return Rise(
                 start_us=int(time_us[at[first] - 1]),
-                end_us=int(time_us[at[last] - 1]),
-                from_percent=float(sums[at[first] - window] - sums[at[first] - 2 * window]) / unit,
-                to_percent=float(sums[at[last]] - sums[at[last] - window]) / unit,
-                within_us=int(time_us[at[last] - window] - time_us[at[first] - window - 1]),
+                end_us=int(time_us[at[stop - 1] - 1]),
+                from_percent=float(sums[most - window] - sums[most - 2 * window]) / unit,
+                to_percent=float(sums[most] - sums[most - window]) / unit,
+                within_us=int(time_us[most - 1] - time_us[most - 2 * window]),
             )
-            for first, last in zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True)
-        )
+
+        events = tuple(map(event, edges[::2].tolist(), edges[1::2].tolist()))
+        windows = (time_us[at - 1] - grid.start_us) // grid.width_us
         details: dict[str, Any] = {}
         peak = 0.0
         if events:
@@ -165,7 +167,8 @@ class GPUMemoryIncrease(Rule):
             device=device,
             name=name,
             n=n,
-            judged=len(at),
+            judged=len(np.unique(windows)),
+            hits=len(np.unique(windows[over])),
             violating=int(over.sum()),
             largest=float(rise.max()) / unit,
             peak=peak,
@@ -230,10 +233,10 @@ class Rise:
     #: First and last sample in violation.
     start_us: int
     end_us: int
-    #: Mean of the window before the first, and of the last window of the last, in percent.
+    #: Means of the two windows between which it rose most, in percent.
     from_percent: float
     to_percent: float
-    #: Time between these two windows: the rise happened in it.
+    #: From the first sample of the one to the last of the other.
     within_us: int
 
     @property
@@ -257,9 +260,10 @@ class _GPU:
     node: str
     device: str
     name: str
-    #: Samples, those of them that were judged, and those in violation.
+    #: Samples, windows in which it was judged and in which it was in violation, samples in violation.
     n: int
     judged: int
+    hits: int = 0
     violating: int = 0
     #: Largest rise in points, of all samples judged.
     largest: float = 0.0
@@ -277,7 +281,7 @@ class _GPU:
             status=status,
             reason=self.reason,
             evaluated=self.judged,
-            violating=self.violating,
+            violating=self.hits,
         )
 
 

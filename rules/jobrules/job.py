@@ -373,11 +373,15 @@ class Job:
     def loop_us(self, node: str) -> tuple[int, int] | None:
         """First start and last end of the steps of a node, on that node's own clock.
 
-        Of all steps where the node recorded none; none without steps.
+        Of all steps where the node recorded none and its samples cover them; else none: its clock may
+        be another.
         """
         mine = self.steps.node == node
         if not mine.any():
-            return self.steps.span_us
+            whole = self.steps.span_us
+            own = [p for p in self.panels if p.node == node]
+            covered = whole and any(p.time_us[0] <= whole[0] and whole[1] <= p.last_us for p in own)
+            return whole if covered else None
         return int(self.steps.start_us[mine].min()), int(self.steps.end_us[mine].max())
 
     @property

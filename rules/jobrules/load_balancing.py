@@ -106,7 +106,7 @@ class LoadBalancing(Rule):
     def _compared(self, panel: Panel, job: Job, grid: Windows) -> _Node:
         gpus = len(panel.devices)
         loop = job.loop_us(panel.node)
-        patience = in_samples(self.patience, panel.interval_us)
+        patience = in_samples(self.patience, panel.time_us)
         measured = ~np.isnan(panel.values)
         in_loop = (panel.time_us >= loop[0]) & (panel.time_us < loop[1]) if loop else np.True_
         counted = measured & np.reshape(in_loop, (-1, 1))
@@ -127,7 +127,7 @@ class LoadBalancing(Rule):
         for part, table in growing(code, gpus * (BINS + 1), ends * gpus):
             histograms = table.reshape(-1, gpus, BINS + 1)[:, :, :BINS]
             shares = normalised(histograms)
-            ready = old_enough[part] & (histograms.sum(axis=2) >= min(patience, LEAST_IN_LOOP))
+            ready = old_enough[part] & (histograms.sum(axis=2) >= max(1, min(patience, LEAST_IN_LOOP)))
             for one in range(gpus - 1):
                 others = slice(one + 1, gpus)
                 compared = ready[:, one : one + 1] & ready[:, others]
@@ -167,7 +167,7 @@ class LoadBalancing(Rule):
             if not used:
                 continue
             busiest, least = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
-            lost += sum(used[busiest] - mean for mean in used.values()) / 100
+            lost += float(sum(used[busiest] - mean for mean in used.values())) / 100
             lines.append(
                 f"{shown(node.name)}: {shown(node.devices[busiest])} {in_percent(used[busiest])} busiest, "
                 f"{shown(node.devices[least])} {in_percent(used[least])} least"
@@ -177,7 +177,8 @@ class LoadBalancing(Rule):
         part = lost / sum(len(node.names) for node in nodes)
         pair = shown(f"{worst.node} {worst.one_device} and {worst.other_device}")
         far = f"distance {worst.distance:.2f}"
-        basis = nodes[0].basis
+        bases = {node.basis for node in nodes}
+        basis = bases.pop() if len(bases) == 1 else "training loop where its node recorded steps"
         return Finding(
             key="load-balancing",
             severity=severity_of(part) if over else Severity.INFO,

@@ -57,10 +57,9 @@ class LowGPUUtilization(Rule):
         gpus: list[JudgedGPU] = []
         kinds: dict[str, tuple[int, int]] = {}
         for panel in job.panels_of(Metric.GPU_USE):
-            patience = in_samples(self.patience, panel.interval_us)
-            window = in_samples(self.window, panel.interval_us)
             for column, device in enumerate(panel.devices):
                 time_us, values = panel.series(column)
+                patience, window = (in_samples(amount, time_us) for amount in (self.patience, self.window))
                 seen = grid.seen(time_us)
                 at = judged(seen, patience)
                 ends = seen[1:][at]

@@ -21,7 +21,7 @@ class MaxInitializationTime(Rule):
     """The first training step comes late.
 
     What it checks
-        Looks once a minute, from the job's first record on: triggers when a look more than
+        Looks once a minute, from the job's first sample on: triggers when a look more than
         ``threshold`` minutes after the start still finds no step of any worker. Not evaluated
         without step events: then the end of the start-up is unknown.
 
@@ -45,13 +45,15 @@ class MaxInitializationTime(Rule):
             # The vendor's file carries the job's first and last sample whatever the rule says.
             return self.not_evaluated("no step events", details={"step_num": {}} | job_bounds(job))
         start_us, end_us = job.span_us
+        if job.samples_us:
+            start_us = job.samples_us[0]
         first_us = int(steps.start_us.min())
         scans = (end_us - start_us) // WIDTH_US + 1
         # Scan k begins k minutes after the start; those past the limit and before the first step violate.
         late = range(
             int(self.threshold * 60 * SECOND_US) // WIDTH_US + 1, -(-(first_us - start_us) // WIDTH_US)
         )
-        waited_us = first_us - start_us
+        waited_us = max(0, first_us - start_us)
         part = waited_us / max(1, end_us - start_us)
         told = f"The first step came after {duration(waited_us)}"
         step_num = {"first": first_us, "last": int(steps.start_us.max()), "last_end": int(steps.end_us.max())}

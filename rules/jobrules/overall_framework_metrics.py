@@ -50,11 +50,11 @@ class OverallFrameworkMetrics(Rule):
         if len(job.events):
             details["basis"] = _basis(job.events)
         seen = count(len(job.events), "event") if len(job.events) else count(len(job.steps), "step")
-        headline = f"{seen}, no steps"
         if len(job.steps):
             times = _times(job.steps)
             details |= {"phase": shares(times), "phase_time": times}
-            headline = f"{_told(times)}; {seen}"
+        times = details["phase_time"]
+        headline = f"{_told(times)}; {seen}" if times else f"{seen}, no steps"
         return RuleResult(
             rule=self.name,
             status=Status.PASSED,
@@ -80,11 +80,11 @@ def _times(steps: Steps) -> dict[str, int]:
 
 
 def _told(times: dict[str, int]) -> str:
-    """``Steps: TRAIN 55.2 %, EVAL 3.7 %; outside of steps 41.1 %``."""
-    parts = dict(zip(times, apportion(list(times.values()), 100, 1), strict=True))
-    outside = parts.pop(OTHERS)
-    steps = [f"{shown(name.removeprefix(STEP))} {percent(part)}" for name, part in parts.items()]
-    return f"Steps: {', '.join(steps)}; outside of steps {percent(outside)}"
+    """``Step time: TRAIN 55.2 %, EVAL 3.7 %, outside of steps 41.1 %``."""
+    parts = zip(times, apportion(list(times.values()), 100, 1), strict=True)
+    names = {OTHERS: "outside of steps"}
+    told = [f"{names.get(name) or shown(name.removeprefix(STEP))} {percent(part)}" for name, part in parts]
+    return f"Step time: {', '.join(told)}"
 
 
 def _basis(events: Events) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import numpy as np
+
 from jobrules.result import Finding, RuleResult, Severity, Status
 from jobrules.words import count, shown
 from jobrules.words import number as in_digits
@@ -20,7 +22,7 @@ from jobrules.words import number as in_digits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.job import Job, Metric
+    from jobrules.job import IntArray, Job, Metric
 
 
 def percent(default: float, help: str) -> Any:
@@ -37,12 +39,15 @@ def samples(default: Amount, help: str) -> Any:
     return field(default=default, metadata={"unit": "samples", "low": 1, "high": None, "help": help})
 
 
-def in_samples(amount: Amount, interval_us: int) -> int:
-    """An amount for a series with the given sampling interval: a time is rounded up to whole samples."""
+def in_samples(amount: Amount, time_us: IntArray) -> int:
+    """An amount for the series with these times: a time is rounded up to whole samples of it.
+
+    The sampling interval is the median distance of the samples.
+    """
     if isinstance(amount, int):
         return amount
-    whole_us = amount // timedelta(microseconds=1)
-    return max(1, -(-whole_us // interval_us)) if interval_us else 1
+    interval_us = int(np.median(np.diff(time_us))) if len(time_us) > 1 else 0
+    return max(1, -(-(amount // timedelta(microseconds=1)) // interval_us)) if interval_us else 1
 
 
 def number(default: float, help: str, *, unit: str = "", low: float = 0, high: float | None = None) -> Any:
@@ -100,6 +105,13 @@ class Rule(ABC):
             rule=self.name, status=Status.NOT_EVALUATED, reason=reason, headline=headline, **facts
         )
 
+    def stopped(self, error: BaseException) -> RuleResult:
+        """The answer in place of one that could not be given."""
+        reason = shown(f"{type(error).__name__}: {error}", 200)
+        return RuleResult(
+            rule=self.name, status=Status.ERROR, reason=reason, headline=f"The rule stopped: {reason}"
+        )
+
     def passed(self, headline: str, **facts: Any) -> RuleResult:
         """The answer of a rule that found nothing amiss; the headline is a fact with its number."""
         return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
@@ -152,18 +164,14 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
     """Every rule's result, in order. A rule that raises costs itself only, unless ``strict``."""
     results = []
     for rule in rules:
-        lack = lacks(job, rule.requires)
         try:
+            lack = lacks(job, rule.requires)
             results.append(rule.not_evaluated(lack) if lack else rule.check(job))
-        except Exception as error:
+        # A rule of a user's own may also end the program.
+        except (Exception, SystemExit) as error:
             if strict:
                 raise
-            reason = shown(f"{type(error).__name__}: {error}", 200)
-            results.append(
-                RuleResult(
-                    rule=rule.name, status=Status.ERROR, reason=reason, headline=f"The rule stopped: {reason}"
-                )
-            )
+            results.append(rule.stopped(error))
     return tuple(results)
 
 

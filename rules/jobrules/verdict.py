@@ -93,7 +93,8 @@ def _joined(findings: list[Finding], spent: Sequence[Spent], use: TimeUse | None
                 [low.evidence, (f"{little}: " if batch else "") + first.evidence]
                 + [f"{cause.title}: {cause.evidence}" for cause in causes[1:]]
             ),
-            advice=first.advice,
+            # Between bursts a GPU waits for something, and a larger batch alone would not end that.
+            advice=low.advice if batch and "fluctuating" in low.title else first.advice,
             rules=low.rules + tuple(rule for cause in causes for rule in cause.rules),
         )
         for cause in causes:

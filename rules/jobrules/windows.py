@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH_US = 60 * SECOND_US
-#: Windows whose samples are in memory together.
-_CHUNK = 4096
+#: Samples, counted in each window that holds them, that are in memory together.
+_CELLS = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,8 @@ def trailing_quantiles(values: FloatArray, ends: IntArray, window: int, probs: S
     full = np.flatnonzero(ends >= window)
     # A view of every stretch of `window` values; only the rows at the ends are copied, some at a time.
     stretches = np.lib.stride_tricks.sliding_window_view(values, window) if len(full) else values
-    for chunk in (full[i : i + _CHUNK] for i in range(0, len(full), _CHUNK)):
+    portion = max(1, _CELLS // window)
+    for chunk in (full[i : i + portion] for i in range(0, len(full), portion)):
         result[chunk] = np.quantile(stretches[ends[chunk] - window], probs, axis=1).T
     for i in np.flatnonzero(ends < window):
         result[i] = np.quantile(values[: ends[i]], probs)

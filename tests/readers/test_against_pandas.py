@@ -24,13 +24,17 @@ NAMES = {
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_counts_times_and_means_are_those_that_pandas_finds(sample: Path) -> None:
     lines = [
-        line for path in sample.rglob("*.json.gz") for line in gzip.decompress(path.read_bytes()).splitlines()
+        line for path in sample.rglob("system/**/*.json.gz") for line in gzip.decompress(path.read_bytes()).splitlines()
     ]
     frame = pd.DataFrame(map(json.loads, lines))
 
     job, quality = read_job(sample)
 
-    assert sum(source.rows for source in quality.sources) == len(frame)
+    (rows,) = (source.rows for source in quality.sources if source.source == "system samples")
+    assert rows == len(frame)
+    steps = steps_in(sample)
+    assert len(job.steps) == len(steps)
+    assert (job.steps.span_us or (None, None)) == (steps.start.min(), steps.end.max()) if len(steps) else True
     assert job.samples_us == (round(frame.Timestamp.min() * 1e6), round(frame.Timestamp.max() * 1e6))
     for metric, (kind, dimension) in NAMES.items():
         rows = frame[(frame.Type == kind) & (frame.Dimension == dimension)]

@@ -95,7 +95,7 @@ def test_a_file_name_that_is_not_utf8_is_read_and_shown_with_escapes(tmp_path: P
     ("name", "content"),
     [
         ("1700000100.host.pt.trace.json", "{}"),
-        ("rules/BatchSize.json", '{\n "RuleTriggered": 0\n}'),
+        ("rules/Other.json", '{\n "RuleTriggered": 0\n}'),
         ("one-line.json", '{"Type": "x", "Value": 1}'),
         ("list.json", f"[{sample()}]"),
         ("cut.json.gz", b"\x1f\x8b\x08"),

@@ -86,6 +86,7 @@ def reference(nodes: dict[str, list[Sample]], rule: Bottleneck, metric: Metric) 
     limit = rule.cpu_threshold if isinstance(rule, CPUBottleneck) else rule.io_threshold
     every = [sample.time_us for samples in nodes.values() for sample in samples]
     seen: dict[str, list[int]] = {}
+    lacking: dict[str, int] = {}
     hits: dict[str, list[int]] = {}
     told: dict[str, Any] = {"low": 0, "unsampled": 0, "bottlenecks": {}, "cores": {}}
     for node in sorted(nodes):
@@ -93,6 +94,7 @@ def reference(nodes: dict[str, list[Sample]], rule: Bottleneck, metric: Metric) 
         if not kinds >= {Metric.GPU_USE, metric}:
             continue
         seen[node], hits[node], often = [], [], Counter[str]()
+        lacking[node] = 0
         for one in snapshots(nodes[node]):
             if not one.of(Metric.GPU_USE):
                 continue
@@ -101,6 +103,7 @@ def reference(nodes: dict[str, list[Sample]], rule: Bottleneck, metric: Metric) 
             busy = [sample.device for sample in one.of(metric) if sample.value > limit]
             told["low"] += gpus > 0
             told["unsampled"] += not one.of(metric)
+            lacking[node] += not one.of(metric)
             if gpus and busy:
                 hits[node].append(one.gpu_us)
                 often.update(busy)
@@ -108,25 +111,28 @@ def reference(nodes: dict[str, list[Sample]], rule: Bottleneck, metric: Metric) 
                 key = f"{key}#{node}" if key in told["bottlenecks"] else key
                 told["bottlenecks"][key] = {"GPUs": gpus, "CPUs": len(busy), "node": node}
         told["cores"][node] = {core: n / len(hits[node]) for core, n in often.items()}
-    triggered, over = 0, set()
+    halved = {node for node in seen if lacking[node] > len(seen[node]) / 2}
+    triggered = looks = 0
+    over: set[str] = set()
     minute = min(every) // MINUTE_US * MINUTE_US
     while minute <= max(every):
         after = minute + MINUTE_US
         counts = {node: sum(t < after for t in times) for node, times in seen.items()}
-        past = {node: n for node, n in counts.items() if n > rule.patience}
+        past = {node: n for node, n in counts.items() if n > rule.patience and node not in halved}
         if any(minute <= t < after for node in past for t in seen[node]):
+            looks += 1
             bad = {node: sum(t < after for t in hits[node]) for node in past}
             if Fraction(100 * sum(bad.values()), sum(past.values())) > rule.threshold:
                 triggered += 1
                 over |= {node for node in past if Fraction(100 * bad[node], past[node]) > rule.threshold}
         minute = after
-    judged = [node for node in seen if len(seen[node]) > rule.patience]
+    judged = [node for node in seen if len(seen[node]) > rule.patience and node not in halved]
     return told | {
         "triggered": triggered,
         "violations": sum(len(times) for times in hits.values()),
         "datapoints": sum(len(times) for times in seen.values()),
-        "evaluated": sum(len(seen[node]) for node in judged),
-        "violating": sum(len(hits[node]) for node in judged),
+        "evaluated": looks,
+        "violating": triggered,
         "per_node": {node: (len(seen[node]), len(hits[node])) for node in seen},
         "judged": judged,
         "over": over,
@@ -284,7 +290,8 @@ def test_the_reference_scenario(d1: Job) -> None:
     assert (first["start_us"], first["end_us"]) == (base + 180_252_000, base + 300_252_000)
     # Of the 60 s past the first step, gpu0 idles in 30.
     assert io.details["bottlenecks_in_training_loop"] == 60
-    assert (cpu.severity, io.severity) == (786 / 2446, 300 / 2446)
+    # 21 minutes, less the eight in which patience lasts; none is over the limit.
+    assert [(one.evaluated, one.violating, one.severity) for one in (cpu, io)] == [(13, 0, 0.0)] * 2
 
 
 # The answer in words.
@@ -327,7 +334,7 @@ def test_a_share_that_fell_below_the_limit_is_told_with_its_highest() -> None:
 def test_a_share_at_the_threshold_passes() -> None:
     result = CPUBottleneck(patience=1).check(job_of(FINE, STUCK, FINE, STUCK))
 
-    assert (result.status, result.evaluated, result.violating) == (Status.PASSED, 4, 2)
+    assert (result.status, result.evaluated, result.violating) == (Status.PASSED, 2, 0)
 
 
 def test_a_gpu_at_its_threshold_and_a_core_at_its_are_neither_idle_nor_full() -> None:
@@ -349,8 +356,8 @@ def test_nodes_are_pooled() -> None:
     passes = rule.check(joined(job_of(*half), job_of(*other, node="algo-2")))
     triggers = rule.check(joined(job_of(*half), job_of(*worse, node="algo-2")))
 
-    assert (passes.status, passes.violating, passes.evaluated) == (Status.PASSED, 9, 20)
-    assert (triggers.status, triggers.violating, triggers.evaluated) == (Status.TRIGGERED, 11, 20)
+    assert (passes.status, passes.violating, passes.evaluated) == (Status.PASSED, 0, 1)
+    assert (triggers.status, triggers.violating, triggers.evaluated) == (Status.TRIGGERED, 1, 1)
     assert [(one.name, one.status) for one in triggers.devices] == [
         ("algo-1", Status.TRIGGERED),
         ("algo-2", Status.PASSED),
@@ -374,7 +381,7 @@ def test_a_node_within_its_patience_is_counted_but_not_judged() -> None:
     result = CPUBottleneck(patience=6).check(joined(long, short))
 
     assert (result.status, result.violations, result.datapoints) == (Status.PASSED, 4, 12)
-    assert (result.evaluated, result.violating) == (8, 0)
+    assert (result.evaluated, result.violating) == (1, 0)
     assert [(one.name, one.status, one.reason) for one in result.devices] == [
         ("algo-1", Status.PASSED, ""),
         ("algo-2", Status.NOT_EVALUATED, "only 4 of 7\u00a0samples"),
@@ -390,7 +397,7 @@ def test_a_node_within_its_patience_neither_adds_to_the_share_nor_is_told() -> N
     for other, violations in (FINE, 6), (STUCK, 12):
         result = rule.check(joined(long, job_of(*[other] * 6, node="algo-2")))
 
-        assert (result.triggered, result.violating, result.violations) == (1, 6, violations)
+        assert (result.triggered, result.violating, result.violations) == (1, 1, violations)
         assert result.findings[0].evidence.startswith("algo-1, ")
         assert "In 60.0\u00a0%" in result.findings[0].title
 
@@ -459,9 +466,34 @@ def test_snapshots_without_a_core_sample_are_counted_and_told() -> None:
 
     result = CPUBottleneck(patience=4).check(make_job(extra=[gpu, cpu]))
 
-    assert (result.status, result.violating, result.evaluated) == (Status.PASSED, 5, 10)
+    assert (result.status, result.violating, result.evaluated) == (Status.PASSED, 0, 3)
     assert result.details["without_core_samples"] == 5
     assert result.headline.endswith("; 5\u00a0snapshots had no CPU sample")
+
+
+def test_a_node_whose_sensors_are_read_apart_is_not_judged() -> None:
+    """GPU and core 30 ms apart share no snapshot, so nothing can be said of both at once."""
+    panels = node_panels(
+        "algo-1",
+        [
+            Series(
+                metric=metric,
+                device=device,
+                time_us=START_US + late + 30_000_000 * np.arange(20),
+                values=values,
+            )
+            for metric, device, late, values in (
+                (Metric.GPU_USE, "gpu0", 0, np.zeros(20)),
+                (Metric.CPU_USE, "cpu0", 30_000, np.full(20, 99.0)),
+            )
+        ],
+    ).panels
+
+    result = CPUBottleneck(patience=4).check(make_job(extra=panels))
+
+    reason = "only 0 of 20\u00a0GPU snapshots hold CPU samples"
+    assert (result.status, result.reason, result.datapoints) == (Status.NOT_EVALUATED, reason, 20)
+    assert [one.reason for one in result.devices] == [reason]
 
 
 def test_time_without_samples_is_not_judged_again() -> None:
@@ -487,7 +519,7 @@ def test_a_time_of_patience_is_in_snapshots_of_each_node() -> None:
     result = CPUBottleneck(patience=timedelta(minutes=2)).check(joined(slow, fast))
 
     assert [(one.name, one.reason, one.evaluated) for one in result.devices] == [
-        ("algo-1", "", 5),
+        ("algo-1", "", 1),
         ("algo-2", "only 12 of 13\u00a0samples", 0),
     ]
     # The fifth snapshot of the slow node lies in the third minute.

@@ -58,26 +58,37 @@ def test_samples_and_events_agree_with_the_definition(
     rule = GPUMemoryIncrease(window=window, patience=patience, increase=increase)
     values = [Decimal(text) for text in texts]
 
-    result = rule.check(make_job(memory=[float(value) for value in values]))
+    result = rule.check(make_job(memory=[float(value) for value in values], interval_s=7))
+
+    def at(i: int) -> int:
+        return START_US + (i - 1) * 7 * SECOND_US
+
+    def minutes(samples: list[int]) -> int:
+        return len({(at(i) - START_US) // (60 * SECOND_US) for i in samples})
 
     events = reference(values, rule, window, patience)
     first_judged = max(patience + 1, 2 * window)
-    assert result.evaluated == max(0, len(values) - first_judged + 1)
+    violating = [i for first, last in events for i in range(first, last + 1)]
+    assert result.evaluated == minutes(list(range(first_judged, len(values) + 1)))
     assert result.triggered == len(events)
-    assert result.violations == result.violating == sum(last - first + 1 for first, last in events)
+    assert (result.violations, result.violating) == (len(violating), minutes(violating))
     if not events:
         assert result.status is (Status.PASSED if result.evaluated else Status.NOT_EVALUATED)
         return
     assert result.status is Status.TRIGGERED
     gpu = result.details["algo-1"]["gpu0"]
 
-    def at(i: int) -> int:
-        return START_US + (i - 1) * SECOND_US // 2
-
     assert [(e["start_us"], e["end_us"]) for e in gpu["events"]] == [(at(a), at(b)) for a, b in events]
     for told, (first, last) in zip(gpu["events"], events, strict=True):
-        assert told["from"] == pytest.approx(float(sum(values[first - 2 * window : first - window]) / window))
-        assert told["to"] == pytest.approx(float(sum(values[last - window : last]) / window))
+        means = {
+            i: (mean(values[i - 2 * window : i - window]), mean(values[i - window : i]))
+            for i in range(first, last + 1)
+        }
+        before, after = max(means.values(), key=lambda pair: pair[1] - pair[0])
+        assert told["to"] - told["from"] == pytest.approx(float(after - before))
+        assert (told["from"], told["to"]) in [
+            tuple(map(pytest.approx, map(float, pair))) for pair in means.values()
+        ]
     end = events[-1][1]
     rise = sum(values[end - window : end]) - sum(values[end - 2 * window : end - window])
     assert gpu["increase"] == pytest.approx(float(rise / window))
@@ -93,7 +104,7 @@ def test_one_clean_jump_is_one_event_of_seventeen_samples() -> None:
     (event,) = result.details["algo-1"]["gpu0"]["events"]
     assert (event["from"], event["to"]) == (0.0, 32.0)
     (finding,) = result.findings
-    assert finding.title == "GPU memory rose by 32.0 points within 8.5\u00a0s"
+    assert finding.title == "GPU memory rose by 32.0 points within 9.5\u00a0s"
     assert finding.devices == ("algo-1/gpu0",)
 
 
@@ -142,7 +153,7 @@ def test_every_gpu_has_its_own_events_and_answer() -> None:
         ("algo-1/gpu2", Status.NOT_EVALUATED),
     ]
     assert result.devices[2].reason == "only 3 of 4\u00a0samples"
-    assert result.devices[0].evaluated == result.devices[1].evaluated == 13
+    assert result.devices[0].evaluated == result.devices[1].evaluated == 1
     assert set(result.details["algo-1"]) == {"gpu0"}
     assert result.datapoints_per_series == {"algo-1/gpu0": 16, "algo-1/gpu1": 16, "algo-1/gpu2": 3}
 
