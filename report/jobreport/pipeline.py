@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from jobreport.quality import Quality
+    from jobreport.readers.rule_results import RuleResults
     from jobreport.settings import Settings
     from jobrules.job import Job
     from jobrules.result import RuleResult
@@ -77,7 +78,6 @@ def make_report(
     the folder already holds a report and ``force`` is not set.
     """
     # DuckDB is not needed for --help.
-    from jobreport import vendor  # noqa: PLC0415
     from jobreport.readers import job_name, read_directory  # noqa: PLC0415
 
     chosen = settings or load()
@@ -91,21 +91,44 @@ def make_report(
             unusable = [Remark(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed]
             quality = replace(quality, remarks=(*quality.remarks, *source.remarks, *unusable))
             given = archive.printable(job_dir.name) if source.name else name
-            options = [word for option in chosen.options for word in option.split(" ", 1)]
-            command = shlex.join(["make-report", "--job-dir", given, *options])
             if reading.vendor:
                 tell("no samples: taking the vendor's rule results")
-                report = vendor.build(name, reading.vendor, quality, chosen.rules, command, strict=strict)
-                rules = vendor.documents(report, reading.vendor)
+                report, rules = _of_vendor(name, reading.vendor, quality, chosen, given, strict=strict)
             else:
                 tell(f"judging by {count(len(chosen.rules), 'rule')}")
                 job = replace(reading.job, name=name)
                 results, rules = _judged(chosen.rules, job, strict=strict)
-                report = build_report(job, quality, chosen.rules, results, command)
+                report = build_report(job, quality, chosen.rules, results, _command(given, chosen.options))
             with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
                 failure = _write(Path(staging), report, rules, formats, strict=strict, tell=tell)
                 made = _publish(Path(staging), folder)
     return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
+
+
+def _command(job_dir: str, options: Sequence[str]) -> str:
+    """What makes the report again."""
+    words = [word for option in options for word in option.split(" ", 1)]
+    return shlex.join(["make-report", "--job-dir", job_dir, *words])
+
+
+def _of_vendor(
+    name: str, found: RuleResults, quality: Quality, chosen: Settings, job_dir: str, *, strict: bool
+) -> tuple[Report, dict[str, bytes]]:
+    """The report of the vendor's results, and the rules' files. Thresholds of ours change nothing in it."""
+    from jobreport import vendor  # noqa: PLC0415 - as the readers
+    from jobreport.readers.rule_results import NAMES  # noqa: PLC0415
+
+    options = [option for option in chosen.options if not option.startswith("--set ")]
+    if unused := len(chosen.options) - len(options):
+        reason = "without effect: the vendor's results stand as its service wrote them"
+        remark = Remark(action="skipped", count=unused, unit="thresholds", reason=reason)
+        quality = replace(quality, remarks=(*quality.remarks, remark))
+    own = {rule: rule.not_evaluated("no samples") for rule in chosen.rules if rule.name not in NAMES}
+    others = [card(rule, result) for rule, result in own.items()]
+    command = _command(job_dir, options)
+    report = vendor.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
+    files = {rule.name: document.vendor_json(rule, result) for rule, result in own.items()}
+    return report, vendor.documents(report, found) | files
 
 
 def _judged(

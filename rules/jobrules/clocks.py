@@ -38,32 +38,42 @@ class Offset:
 
 
 def offsets(job: Job) -> tuple[Offset, ...]:
-    """The nodes whose steps are off by at least a second, and by at least four times the spread."""
+    """The nodes whose steps are off by at least a second, and by at least four times the spread.
+
+    They are compared with the node that is in the middle: with two nodes the one that comes first.
+    """
     steps = job.steps
-    nodes = [node for node in job.nodes if (steps.node == node).any()]
-    if len(nodes) < 2 or not (steps.number >= 0).any():
+    numbered = steps.number >= 0
+    nodes = [node for node in job.nodes if (numbered & (steps.node == node)).any()]
+    if len(nodes) < 2:
         return ()
     _, phase = np.unique(steps.phase, return_inverse=True)
-    key = phase * (int(steps.number.max()) + 1) + steps.number
-    known = {
-        node: _first_starts(key, steps.start_us, (steps.node == node) & (steps.number >= 0)) for node in nodes
-    }
-    reference = nodes[0]
+    numbers, number = np.unique(steps.number, return_inverse=True)
+    key = phase * len(numbers) + number
+    starts = {node: _first_starts(key, steps.start_us, numbered & (steps.node == node)) for node in nodes}
+    rough = [(_late(starts[node], starts[nodes[0]]) or _NONE)[0] for node in nodes]
+    reference = nodes[rough.index(sorted(rough)[(len(rough) - 1) // 2])]
     result = []
-    for node in nodes[1:]:
-        _, mine, theirs = np.intersect1d(known[node][0], known[reference][0], return_indices=True)
-        if len(mine) < LEAST_STEPS:
+    for node in nodes:
+        late = _late(starts[node], starts[reference])
+        if late is None:
             continue
-        late = known[node][1][mine] - known[reference][1][theirs]
-        low, middle, high = np.quantile(late, (0.25, 0.5, 0.75))
-        spread = max(middle - low, high - middle)
+        middle, spread, common = late
         if abs(middle) >= max(LEAST_US, 4 * spread):
-            result.append(
-                Offset(
-                    node=node, reference=reference, us=round(middle), spread_us=round(spread), steps=len(mine)
-                )
-            )
+            result.append(Offset(node=node, reference=reference, us=middle, spread_us=spread, steps=common))
     return tuple(result)
+
+
+_NONE = (0, 0, 0)
+
+
+def _late(one: tuple[IntArray, IntArray], other: tuple[IntArray, IntArray]) -> tuple[int, int, int] | None:
+    """Median of how much later one begins the same steps, half the spread of it, and how many steps."""
+    _, mine, theirs = np.intersect1d(one[0], other[0], return_indices=True)
+    if len(mine) < LEAST_STEPS:
+        return None
+    low, middle, high = np.quantile(one[1][mine] - other[1][theirs], (0.25, 0.5, 0.75))
+    return round(middle), round(max(middle - low, high - middle)), len(mine)
 
 
 def _first_starts(key: IntArray, start_us: IntArray, rows: np.ndarray) -> tuple[IntArray, IntArray]:

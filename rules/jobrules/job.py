@@ -8,7 +8,7 @@ epoch (UTC).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -148,6 +148,10 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.start_us)
+
+    def where(self, rows: BoolArray) -> Steps:
+        """The steps that a mask chooses."""
+        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
     @property
     def span_us(self) -> tuple[int, int] | None:

@@ -26,6 +26,7 @@ LONG_START_SHARE = 0.2
 #: Below this share of the GPU time an idle start or end is not worth a line.
 WORTH_TELLING_PERCENT = 5.0
 
+LOW_USE = "low-gpu-utilization"
 #: What can explain low use of GPUs, by the findings' keys; the first one gives the advice.
 CAUSES = ("cpu-bottleneck", "io-bottleneck", "batch-size")
 #: It does where it was seen in at least this share of the windows of low use.
@@ -46,6 +47,7 @@ def judge(
         *_start_and_end(spent, course, use, told={f.key for f in found}),
         *_unmeasured(job, course, use),
         *_clocks(job),
+        *_apart(job),
     ]
     return Verdict(
         use=use,
@@ -77,41 +79,46 @@ def _never_used_and_low(spent: Sequence[Spent], found: list[Finding], use: TimeU
 
 def _joined(findings: list[Finding], spent: Sequence[Spent], use: TimeUse | None) -> list[Finding]:
     """Low use and what explains it are one finding; its amount is the GPU time lost."""
-    by_key = {finding.key: finding for finding in findings}
-    low = by_key.get("low-gpu-utilization")
+    by_key = {finding.key: finding for finding in findings if finding.key in (LOW_USE, *CAUSES)}
+    low = by_key.get(LOW_USE)
     causes = [by_key[key] for key in CAUSES if low and key in by_key and _explains(by_key[key], low)]
+    rest = [finding for finding in findings if finding not in causes]
     if low and causes:
-        first = causes[0]
-        little = f"CPU and GPU memory little used too in {share(first.share or 0)}"
-        batch = first.key == "batch-size"
-        told = f", {little}" if batch else f": {first.title[0].lower()}{first.title[1:]}"
-        by_key[low.key] = replace(
-            low,
-            severity=min(low.severity, *(cause.severity for cause in causes), key=_ORDER.index),
-            title=low.title + told,
-            evidence=" ".join(
-                [low.evidence, (f"{little}: " if batch else "") + first.evidence]
-                + [f"{cause.title}: {cause.evidence}" for cause in causes[1:]]
-            ),
-            # Between bursts a GPU waits for something, and a larger batch alone would not end that.
-            advice=low.advice if batch and "fluctuating" in low.title else first.advice,
-            rules=low.rules + tuple(rule for cause in causes for rule in cause.rules),
-        )
-        for cause in causes:
-            del by_key[cause.key]
-    # Both rules see the same idle time: it is told once, with the low use.
-    first_key = "low-gpu-utilization" if low else "batch-size"
-    return [_with_loss(f, spent, use) if key == first_key else f for key, f in by_key.items()]
+        rest[rest.index(low)] = low = _with_causes(low, causes)
+    # Low use and a small batch are the same idle time: it is told once, with the low use.
+    first = low or by_key.get("batch-size")
+    return [_with_loss(finding, spent, use) if finding is first else finding for finding in rest]
+
+
+def _with_causes(low: Finding, causes: Sequence[Finding]) -> Finding:
+    first = causes[0]
+    title = f"{low.title}: {first.title[0].lower()}{first.title[1:]}"
+    evidence = first.evidence
+    # Between bursts a GPU waits for something, and a larger batch alone would not end that.
+    advice = first.advice
+    if first.key == "batch-size":
+        little = "CPU and GPU memory little used too"
+        title = f"{low.title}, {little} in {share(first.share or 0)}"
+        evidence = f"{little}: {evidence}"
+        advice = low.advice if "fluctuating" in low.title else advice
+    return replace(
+        low,
+        severity=min(low.severity, *(cause.severity for cause in causes), key=_ORDER.index),
+        title=title,
+        evidence=" ".join(
+            [low.evidence, evidence, *(f"{cause.title}: {cause.evidence}" for cause in causes[1:])]
+        ),
+        advice=advice,
+        rules=low.rules + tuple(rule for cause in causes for rule in cause.rules),
+    )
 
 
 def _explains(cause: Finding, low: Finding) -> bool:
-    """Whether a cause was seen on the GPUs of low use, on most of them and for most of the time.
-
-    A bottleneck names no GPU: a GPU idled in that share of all snapshots.
-    """
-    of_low, of_cause = set(low.devices), set(cause.devices)
-    most = not of_cause or (of_cause <= of_low and len(of_cause) >= JOINT_SHARE * len(of_low))
-    return most and (cause.share or 0) >= JOINT_SHARE * (low.share or 0)
+    """Whether a cause was seen on most of the GPUs of low use, and for most of the time."""
+    both = set(low.devices) & set(cause.devices)
+    return len(both) >= JOINT_SHARE * len(low.devices) and (cause.share or 0) >= JOINT_SHARE * (
+        low.share or 0
+    )
 
 
 def _with_loss(finding: Finding, spent: Sequence[Spent], use: TimeUse | None) -> Finding:
@@ -265,6 +272,26 @@ def _unmeasured(job: Job, course: Course, use: TimeUse | None) -> list[Finding]:
             gpu_s=unknown[0] * 3600 if unknown else None,
             start_us=start_us,
             end_us=end_us,
+        )
+    ]
+
+
+def _apart(job: Job) -> list[Finding]:
+    """Samples and events that share no moment: of two jobs, or of clocks that differ."""
+    samples, events = job.samples_us, job.events.span_us or job.steps.span_us
+    if not samples or not events or (events[0] <= samples[1] and samples[0] <= events[1]):
+        return []
+    return [
+        Finding(
+            key="samples-and-events-apart",
+            severity=Severity.WARNING,
+            title="Samples and events do not overlap in time",
+            evidence=f"Samples: {between(*samples)}. Events: {between(*events)}. Shares of the job's time count both.",
+            advice="See that the directory holds one job, and that the clocks of its machines agree.",
+            rules=(),
+            section="quality",
+            start_us=min(samples[0], events[0]),
+            end_us=max(samples[1], events[1]),
         )
     ]
 

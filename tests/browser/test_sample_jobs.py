@@ -14,7 +14,12 @@ from tests.paths import SAMPLES
 pytestmark = [pytest.mark.browser, needs_browser]
 
 #: Figures by job: phases, boxes of the GPUs, and a time line for each metric that it has.
-FIGURES = {"cpu-bottleneck-2gpu": 1 + 1 + 6, "cpu-only": 1 + 4, "fluctuating-1gpu": 1 + 1 + 6, "healthy-8gpu": 1 + 1 + 6}
+FIGURES = {
+    "cpu-bottleneck-2gpu": 1 + 1 + 6,
+    "cpu-only": 1 + 4,
+    "fluctuating-1gpu": 1 + 1 + 6,
+    "healthy-8gpu": 1 + 1 + 6,
+}
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)

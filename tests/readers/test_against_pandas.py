@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,17 +25,16 @@ NAMES = {
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_counts_times_and_means_are_those_that_pandas_finds(sample: Path) -> None:
     lines = [
-        line for path in sample.rglob("system/**/*.json.gz") for line in gzip.decompress(path.read_bytes()).splitlines()
+        line
+        for path in sample.rglob("system/**/*.json.gz")
+        for line in gzip.decompress(path.read_bytes()).splitlines()
     ]
     frame = pd.DataFrame(map(json.loads, lines))
 
     job, quality = read_job(sample)
 
-    (rows,) = (source.rows for source in quality.sources if source.source == "system samples")
-    assert rows == len(frame)
-    steps = steps_in(sample)
-    assert len(job.steps) == len(steps)
-    assert (job.steps.span_us or (None, None)) == (steps.start.min(), steps.end.max()) if len(steps) else True
+    (used,) = (source.rows for source in quality.sources if source.source == "system samples")
+    assert used == len(frame)
     assert job.samples_us == (round(frame.Timestamp.min() * 1e6), round(frame.Timestamp.max() * 1e6))
     for metric, (kind, dimension) in NAMES.items():
         rows = frame[(frame.Type == kind) & (frame.Dimension == dimension)]
@@ -48,3 +48,37 @@ def test_counts_times_and_means_are_those_that_pandas_finds(sample: Path) -> Non
                 assert len(panel.series(column)[1]) == len(values)
                 assert panel.series(column)[1].mean() == pytest.approx(values.mean())
                 assert panel.series(column)[1].max() == values.max()
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_steps_are_those_that_pandas_finds(sample: Path) -> None:
+    rows = []
+    for path in sample.rglob("*_pythontimeline.json.gz"):
+        base = 0
+        for row in json.loads(gzip.decompress(path.read_bytes())):
+            args = row.get("args", {})
+            base = args.get("start_time_since_epoch_in_micros", base)
+            if row["ph"] == "X" and row["name"].startswith("Step:"):
+                rows.append(
+                    (
+                        path.name.split("_")[1],
+                        row["name"],
+                        int(args["step_num"]),
+                        base + row["ts"],
+                        row["dur"],
+                    )
+                )
+    frame = pd.DataFrame(rows, columns=["who", "name", "number", "start", "dur"])
+
+    steps = read_job(sample)[0].steps
+
+    assert len(steps) == len(frame)
+    if len(frame):
+        assert steps.span_us == (frame.start.min(), (frame.start + frame.dur).max())
+        assert int((steps.end_us - steps.start_us).sum()) == frame.dur.sum()
+        assert set(zip(steps.worker.tolist(), steps.node.tolist(), strict=True)) == {
+            tuple(who.split("-", 1)) for who in frame.who
+        }
+        told = {f"Step:ModeKeys.{phase}" for phase in np.unique(steps.phase)}
+        assert told == set(frame.name)
+        assert int(steps.number.sum()) == frame.number.sum()

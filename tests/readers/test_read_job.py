@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from jobreport.errors import NothingReadableError
 from jobreport.readers import READERS, read_job
 from jobreport.readers.tally import Tally
+from tests import scenario_d1
 from tests.readers.samples import FILE, read, remarks, sample, values, write
 
 
@@ -176,3 +178,41 @@ def test_remarks_come_by_action_and_the_most_frequent_first() -> None:
     found = [(r.action, r.reason, r.count, r.example) for r in tally.remarks()]
 
     assert found == [("skipped", "z", 3, "a:4"), ("skipped", "a", 2, None), ("dropped", "b", 5, None)]
+
+
+@pytest.mark.parametrize("undated", [True, False], ids=["without a date", "a year earlier"])
+def test_events_far_from_all_samples_are_left_out_and_counted(tmp_path: Path, undated: bool) -> None:
+    scenario_d1.write_samples(tmp_path)
+    base = (
+        []
+        if undated
+        else [{"start_time_since_epoch_in_micros": (scenario_d1.BASE_S - 365 * 86400) * 1_000_000}]
+    )
+    rows: list[dict[str, object]] = [
+        {"name": "process_name", "ph": "M", "pid": 0, "args": args} for args in base
+    ]
+    rows.append({"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "Step:ModeKeys.TRAIN"}})
+    rows += [
+        {"name": "Step:ModeKeys.TRAIN", "ph": "X", "pid": 1, "ts": i * 1000, "dur": 10} for i in range(3)
+    ]
+    (tmp_path / "1700000040000000_33-algo-1_pythontimeline.json").write_text(json.dumps(rows))
+
+    job, quality = read_job(tmp_path)
+
+    assert job.span_us == job.samples_us
+    assert (len(job.events), len(job.steps)) == (0, 0)
+    (traces,) = (source for source in quality.sources if source.source == "traces")
+    assert traces.rows == 0
+    assert any(remark.count == 3 and remark.action == "dropped" for remark in traces.remarks)
+
+
+def test_traces_beside_rule_results_make_these_unneeded(tmp_path: Path) -> None:
+    scenario_d1.write_events(tmp_path)
+    (tmp_path / "BatchSize.json").write_text(
+        '{"RuleTriggered": 1, "Violations": 1, "Details": {}, "Datapoints": 5}'
+    )
+
+    _, quality = read_job(tmp_path)
+
+    reasons = [remark.reason for source in quality.sources for remark in source.remarks]
+    assert reasons == ["not needed: the job's own records are judged"]

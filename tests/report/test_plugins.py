@@ -137,3 +137,120 @@ def test_a_packages_broken_rule_costs_itself_and_is_told(
     assert known.rules == RULES
     (told,) = known.failed
     assert told.startswith("the rule FullMemory of own-package (")
+
+
+ANSWER = re.compile(r"        fullest = .*", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return None", "TypeError: check returned NoneType, not a RuleResult"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("return self.passed('told', details={(1, 2): 3})", "TypeError"),
+        (
+            "return self.passed('told', details={'n': object()})",
+            "TypeError: object cannot be written as JSON",
+        ),
+        ("return self.triggered(self.finding('told', '', severity='bad'))", "ValidationError"),
+        ("return self.passed(3)", "ValidationError"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_costs_its_own_card(
+    shown: Path, tmp_path: Path, body: str, reason: str
+) -> None:
+    shown.write_text(ANSWER.sub(f"        {body}\n", SHOWN))
+    out = tmp_path / "out"
+
+    done = CliRunner().invoke(
+        cli.command,
+        [
+            *("--job-dir", str(ROOT / "sample_data" / "cpu-only")),
+            "--rules",
+            str(shown),
+            "--out",
+            str(out),
+            "--formats",
+            "json",
+        ],
+    )
+
+    assert "was written without FullMemory" in str(done.exception)
+    report = json.loads((out / "report.json").read_bytes())
+    cards = {card["name"]: card for card in report["rules"]}
+    assert cards["FullMemory"]["status"] == "error"
+    assert cards["FullMemory"]["reason"].startswith(reason)
+    assert cards["OverallSystemUsage"]["status"] == "passed"
+
+
+def test_numbers_of_numpy_are_as_good_as_plain_ones(shown: Path, tmp_path: Path) -> None:
+    body = (
+        "import numpy as np\n"
+        "        return self.triggered(self.finding('told', '', share=np.float32(0.5), start_us=np.int64(7)),"
+        " evaluated=np.int64(5), violating=np.int64(2), details={'n': np.float64(3), 'all': np.arange(3)})"
+    )
+    shown.write_text(ANSWER.sub(f"        {body}\n", SHOWN))
+    out = tmp_path / "out"
+    arguments = [
+        "--job-dir",
+        str(ROOT / "sample_data" / "cpu-only"),
+        "--rules",
+        str(shown),
+        "--out",
+        str(out),
+    ]
+
+    done = CliRunner().invoke(cli.command, [*arguments, "--formats", "json"])
+
+    assert done.exit_code == 0, done.output
+    result = json.loads((out / "rules" / "FullMemory.json").read_bytes())
+    assert (result["Severity"], result["Details"]) == (0.4, {"n": 3.0, "all": [0, 1, 2]})
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(0)", "import sys; sys.exit(3)", "open('lookup.csv')"])
+def test_a_file_that_ends_the_program_or_misses_another_is_a_wrong_option(tmp_path: Path, code: str) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(code)
+
+    with pytest.raises(UsageError, match=r"cannot be loaded: (SystemExit|FileNotFoundError)"):
+        known_rules([path])
+
+
+@pytest.mark.parametrize("option", ["--select", "--ignore"])
+def test_an_option_that_names_no_rule_is_refused(option: str) -> None:
+    done = CliRunner().invoke(cli.command, ["--list-rules", option, ""])
+
+    assert done.exit_code == 2
+    assert "names no rule" in done.output
+
+
+def test_without_samples_a_rule_of_ones_own_and_thresholds_are_said_to_have_no_effect(
+    shown: Path, tmp_path: Path
+) -> None:
+    job, out = tmp_path / "job", tmp_path / "out"
+    job.mkdir()
+    (job / "BatchSize.json").write_text(
+        '{"RuleTriggered": 0, "Violations": 0, "Details": {}, "Datapoints": 5}'
+    )
+    arguments = [
+        "--job-dir",
+        str(job),
+        "--rules",
+        str(shown),
+        "--set",
+        "BatchSize.window=7",
+        "--out",
+        str(out),
+    ]
+
+    done = CliRunner().invoke(cli.command, [*arguments, "--formats", "json,md"])
+
+    assert done.exit_code == 0, done.output
+    report = json.loads((out / "report.json").read_bytes())
+    assert report["rules"][-1]["name"] == "FullMemory"
+    assert (report["rules"][-1]["status"], report["rules"][-1]["reason"]) == ("not evaluated", "no samples")
+    assert json.loads((out / "rules" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
+    assert "FullMemory" in (out / "summary.md").read_text()
+    (remark,) = report["quality"]["remarks"]
+    assert (remark["count"], remark["unit"]) == (1, "thresholds")
+    assert "--set" not in report["command"]

@@ -7,7 +7,7 @@ import pytest
 
 from jobreport.errors import UsageError
 from jobreport.settings import load
-from jobrules import RULES, BatchSize, LowGPUUtilization
+from jobrules import RULES, BatchSize, LowGPUUtilization, StepOutlier
 
 
 def test_by_default_all_rules_run_with_their_defaults() -> None:
@@ -48,6 +48,9 @@ def test_select_and_ignore_keep_the_order_of_the_report() -> None:
         ("LowGPUUtilization.threshold_p95=nan", "a number from 0 to 100"),
         ("LowGPUUtilization.threshold_p95=much", "a number from 0 to 100"),
         ("LowGPUUtilization.window=5 weeks", "or a time such as 500s or 10min"),
+        ("LowGPUUtilization.window=0.0000001s", "or a time such as 500s or 10min"),
+        ("LowGPUUtilization.window=99999999999999999999", "or a time such as 500s or 10min"),
+        ("Dataloader.min_threshold=300", "Dataloader.min_threshold = 300 is above max_threshold = 200."),
         ("LowGPUUtilization.window=0s", "or a time such as 500s or 10min"),
         ("LowGPUUtilization.window=" + "9" * 400 + "h", "or a time such as 500s or 10min"),
         ("LowGPUUtilization.threshold_p95=10s", "a number from 0 to 100."),
@@ -66,18 +69,45 @@ def test_a_wrong_assignment_is_answered_with_what_would_be_right(assignment: str
     assert told in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["select = 5", "[LowGPUUtilization", "LowGPUUtilization = 5", "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select = 5",
+        "select = []",
+        'ignore = ["Nothing"]',
+        "[LowGPUUtilization",
+        "LowGPUUtilization = 5",
+        "\x00",
+    ],
+)
 def test_a_broken_file_is_named(tmp_path: Path, text: str) -> None:
     config = tmp_path / "broken.toml"
     config.write_text(text)
 
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"broken\.toml: "):
         load(config)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no\.toml"):
         load(tmp_path / "no.toml")
+
+
+def test_a_selection_on_the_command_line_takes_the_place_of_the_files(tmp_path: Path) -> None:
+    config = tmp_path / "job.toml"
+    config.write_text('select = ["BatchSize", "LowGPUUtilization"]\nignore = ["IOBottleneck"]\n')
+
+    assert [rule.name for rule in load(config).rules] == ["LowGPUUtilization", "BatchSize"]
+    assert [rule.name for rule in load(config, select=["CPUBottleneck", "IOBottleneck"]).rules] == [
+        "CPUBottleneck"
+    ]
+
+
+@pytest.mark.parametrize(("text", "mode"), [("TRAIN", "TRAIN"), ("none", None), ("", None)])
+def test_a_text_is_taken_as_it_is(text: str, mode: str | None) -> None:
+    settings = load(assignments=[f"StepOutlier.mode={text}", "StepOutlier.threshold=4"])
+
+    assert StepOutlier(mode=mode, stddev=4.0) in settings.rules
 
 
 def test_nothing_left_to_run_is_an_error() -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from jobrules.clocks import offsets
@@ -10,6 +13,23 @@ SPANS = [(10.0 + i, 10.6 + i) for i in range(20)]
 
 def shifted(by_s: float, jitter_s: float = 0.0) -> list[tuple[float, float]]:
     return [(a + by_s + jitter_s * (i % 5), b + by_s + jitter_s * (i % 5)) for i, (a, b) in enumerate(SPANS)]
+
+
+def test_the_one_clock_that_is_off_is_told_and_not_the_others() -> None:
+    tables = [make_steps(SPANS, node=f"algo-{i}") for i in (2, 3, 4)]
+
+    (offset,) = offsets(make_job(steps=joined_steps(make_steps(shifted(600.0), node="algo-1"), *tables)))
+
+    assert (offset.node, offset.us) == ("algo-1", 600_000_000)
+    assert offset.reference != "algo-1"
+
+
+def test_step_numbers_of_any_size_are_compared() -> None:
+    one, other = make_steps(SPANS, node="algo-1"), make_steps(shifted(90.0), node="algo-2")
+    largest = np.iinfo(np.int64).max - np.arange(len(SPANS))
+    steps = joined_steps(replace(one, number=largest), replace(other, number=largest))
+
+    assert [offset.us for offset in offsets(make_job(steps=steps))] == [90_000_000]
 
 
 def test_a_clock_that_is_ahead_is_told_with_its_spread() -> None:

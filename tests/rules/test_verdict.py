@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from jobrules import (
 )
 from jobrules.job import SECOND_US, Job, Metric
 from jobrules.phases import course
-from jobrules.result import Severity, Verdict
+from jobrules.result import RuleResult, Severity, Verdict
 from jobrules.rule import Rule, run_rules
 from jobrules.usage import time_use
 from jobrules.verdict import judge, use_sentence
@@ -56,6 +58,50 @@ def test_low_use_and_a_bottleneck_are_one_finding_with_the_bottlenecks_advice(ki
     assert finding.advice == rule.documentation().advice
     assert "of the windows judged: in 66.7" in finding.title
     assert finding.share_of == "of GPU time"
+
+
+def test_a_bottleneck_of_one_node_does_not_explain_low_use_of_another() -> None:
+    idle = make_job(gpu=[40.0] * 60, cpu=[10.0] * 60, memory=[90.0] * 60, interval_s=30)
+    stuck = make_job(gpu=[0.0] * 80, cpu=[99.0] * 80, node="algo-2", interval_s=30)
+
+    findings = verdict_of(make_job(extra=[*idle.panels, *stuck.panels])).findings
+
+    (low,) = (finding for finding in findings if finding.devices == ("algo-1/gpu0",))
+    assert low.rules == ("LowGPUUtilization",)
+
+
+def test_samples_and_steps_that_share_no_moment_are_told() -> None:
+    apart = verdict_of(
+        make_job(gpu=[95.0] * 40, interval_s=30, steps=make_steps([(5000, 5001), (5002, 5003)]))
+    )
+    beside = verdict_of(make_job(gpu=[95.0] * 40, interval_s=30, steps=make_steps([(0, 1), (5002, 5003)])))
+
+    key = "samples-and-events-apart"
+    assert [key in {one.key for one in verdict.findings} for verdict in (apart, beside)] == [True, False]
+
+
+def test_every_finding_of_a_rule_is_kept() -> None:
+    class Twice(OverallSystemUsage):
+        def check(self, job: Job) -> RuleResult:
+            said = [self.finding(title, "", severity=Severity.CRITICAL) for title in ("first", "second")]
+            return replace(self.triggered(said[0]), findings=tuple(said))
+
+    job = make_job(gpu=[95.0] * 20, interval_s=30)
+    rules = [Twice()]
+
+    twice = [replace(result) for result in run_rules(rules, job, strict=True)]
+    verdict = judge(job, [LowGPUUtilization()], twice, course(job), time_use(job))
+
+    assert [finding.title for finding in verdict.findings] == ["first", "second"]
+
+
+@pytest.mark.parametrize(("idle_samples", "told"), [(4, False), (5, True)])
+def test_an_idle_start_is_worth_a_line_from_a_twentieth_on(idle_samples: int, told: bool) -> None:
+    gpu = [0.0] * idle_samples + [95.0] * (100 - idle_samples)
+
+    keys = {finding.key for finding in verdict_of(make_job(gpu=gpu, interval_s=5)).findings}
+
+    assert ("late-first-work" in keys) == told
 
 
 def test_a_bottleneck_of_a_part_of_the_time_does_not_explain_all_low_use() -> None:

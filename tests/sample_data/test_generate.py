@@ -438,6 +438,8 @@ def test_a_folder_with_a_job_is_not_overwritten(tmp_path: Path, capsys: pytest.C
         (["--out", "x", "--gpus", "0"], "needs a GPU"),
         (["--out", "x", "--duration", "soon"], "no duration"),
         (["--out", "x", "--duration", "0"], "no duration"),
+        (["--out", "x", "--duration", "0.0000001s"], "no duration"),
+        (["--out", "x", "--start", "9999-12-31T23:59:00"], "not between 1990 and 2100"),
         (["--out", "x", "--start", "noon"], "no time"),
         (["--out", "x", "--interval", "250"], "invalid choice"),
         (["--out", "x", "--nodes", "0"], "at least 1"),

@@ -14,6 +14,7 @@ from jobreport.readers import rule_results
 from jobreport.readers.directory import is_end_marker, job_name, listing
 from jobreport.readers.profiler_config import ProfilerConfig
 from jobreport.readers.python_profiles import PythonProfiles
+from jobreport.readers.strays import FAR_US
 from jobreport.readers.system_samples import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces import Traces
@@ -85,6 +86,7 @@ def read_directory(directory: Path, *, strict: bool = False) -> Reading:
                 raise
             _stopped(READERS[i].source, error, claimed[i], tally)
     panels = _panels(found, tally)
+    found = [_near_samples(one, panels) for one in found]
     steps = _steps([f.steps for f in found if len(f.steps)])
     events = Events.joined([f.events for f in found])
     vendor = _vendor(results, tally, strict=strict) if results else None
@@ -112,6 +114,32 @@ def read_directory(directory: Path, *, strict: bool = False) -> Reading:
     return Reading(job=job, quality=quality, vendor=vendor if empty else None)
 
 
+def _near_samples(one: Found, panels: Sequence[Panel]) -> Found:
+    """Without events that lie far from all samples: they have no date, or are of another job."""
+    if not panels or not len(one.events):
+        return one
+    first = min(int(panel.time_us[0]) for panel in panels) - FAR_US
+    last = max(panel.last_us for panel in panels) + FAR_US
+    near = (one.events.start_us >= first) & (one.events.end_us <= last)
+    if near.all():
+        return one
+    dropped = int(np.count_nonzero(~near))
+    remark = Remark(
+        action="dropped",
+        count=dropped,
+        unit="events",
+        reason="more than 30 days from all samples, or without a date",
+    )
+    events, steps = one.events.where(near), one.steps
+    loaders = tuple(loader for loader in events.loaders if first <= loader.start_us <= last)
+    return replace(
+        one,
+        events=replace(events, loaders=loaders),
+        steps=steps.where((steps.start_us >= first) & (steps.end_us <= last)),
+        quality=replace(one.quality, rows=one.quality.rows - dropped, remarks=(*one.quality.remarks, remark)),
+    )
+
+
 def _vendor(files: Sequence[SourceFile], tally: Tally, *, strict: bool) -> RuleResults | None:
     try:
         return rule_results.read(files)
@@ -136,7 +164,7 @@ def _not_needed(vendor: RuleResults) -> SourceQuality:
         action="skipped",
         count=len(vendor.documents),
         unit="files",
-        reason="not needed: the samples themselves are judged",
+        reason="not needed: the job's own records are judged",
         example=shown(vendor.documents[0].file, 200),
     )
     return replace(quality, files=0, rows=0, remarks=(remark, *quality.remarks))
@@ -177,7 +205,7 @@ def _finished(says: Iterable[bool | None]) -> bool | None:
 def _nothing(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark], tally: Tally) -> str:
     """What was looked for, what was found, and the first thing that went wrong, in a sentence or two."""
     text = f"{shown(str(directory), 200)} holds nothing that a report can be made from."
-    looked_for = [*(reader.looks_for for reader in READERS), rule_results.LOOKS_FOR]
+    looked_for = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
     text += f" Looked for {' or '.join(looked_for)}; "
     if files:
         text += f"found {count(len(files), 'file')}, for example {shown(files[0].name, 200)}."

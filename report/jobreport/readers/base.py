@@ -44,7 +44,8 @@ class Reader(Protocol):
 
     #: The kind of file, as the page names it, in the plural.
     source: str
-    #: What a user should look for in the directory, for the message when nothing is found.
+    #: What a user should look for in the directory, for the message when nothing is found; empty for
+    #: what no report can be made from alone.
     looks_for: str
 
     def claims(self, file: SourceFile) -> bool:

@@ -61,7 +61,7 @@ class PythonProfiles:
     """Reads profiles of Python code."""
 
     source = "Python profiles"
-    looks_for = "Python profiles (framework/…/python_stats or python_stats.json)"
+    looks_for = ""
 
     def claims(self, file: SourceFile) -> bool:
         """By the name alone."""
