@@ -284,7 +284,11 @@ DIFFERENCES: tuple[Difference, ...] = (
             "Mixes the time to fetch a batch with the life time of the loading processes.",
             "They are told apart.",
         ),
-        ("DL-3", "Cores and processes are summed over nodes.", "Each node is judged by itself."),
+        (
+            "DL-3",
+            "Cores are the different names of cores on all nodes, so equal names count once; processes are summed over nodes.",
+            "Each node is judged by itself.",
+        ),
         ("DL-4", "Settings are those of the last loader.", "All loaders are listed."),
         (
             "DL-5",

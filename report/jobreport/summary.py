@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Text fields of trackers hold at least this many characters.
 MOST_CHARACTERS = 10_000
 
+#: Code in our texts, in one or two backticks; narrow, so that nothing else from data escapes escaping.
+_CODE = re.compile(r"(?<!`)(`{1,2})(?! )([\w .,:;=()/*+-]+)(?<! )\1(?!`)")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!])")
 
 
@@ -27,6 +29,15 @@ def escape(text: str) -> str:
     A bare address stays one; many trackers link those.
     """
     return _MARKUP.sub(r"\\\1", text)
+
+
+def prose(text: str) -> str:
+    """A text of a finding as Markdown: its code is a code span, all else is shown unchanged."""
+    parts, end = [], 0
+    for found in _CODE.finditer(text):
+        parts += [escape(text[end : found.start()]), f"`{found[2]}`"]
+        end = found.end()
+    return "".join([*parts, escape(text[end:])])
 
 
 def markdown(report: Report) -> str:
@@ -40,7 +51,8 @@ def markdown(report: Report) -> str:
     if report.origin is Origin.VENDOR:
         blocks.append(
             "All numbers are the vendor's, from the rule results that its service left behind; no sample was "
-            "judged. They end with the last full minute (C-1). Ids as LGU-4 name known defects: see report.html."
+            "judged. What is called our own reading is ours, made from these results. "
+            "They end with the last full minute (C-1). Ids as LGU-4 name known defects: see report.html."
         )
     findings = report.verdict.findings
     blocks.append("## Findings" if findings else "No finding.")
@@ -65,7 +77,8 @@ def terminal(report: Report) -> list[str]:
     findings = report.verdict.findings
     if findings:
         worst = findings[0]
-        lines += [f"{worst.severity.capitalize()}: {worst.title}.", f"Try: {worst.advice}"]
+        told = f"{worst.severity.capitalize()}: {worst.title}.", f"Try: {worst.advice}"
+        lines += [_CODE.sub(r"\2", line) for line in told]
     else:
         lines.append("No finding.")
     unanswered = _unanswered(report)
@@ -89,11 +102,11 @@ def _ran(report: Report) -> str:
 
 
 def _finding(finding: Finding, use: TimeUse | None) -> str:
-    told = f"- **{finding.severity.capitalize()}: {escape(finding.title)}.**"
+    told = f"- **{finding.severity.capitalize()}: {prose(finding.title)}.**"
     rules = f" Rules: {', '.join(finding.rules)}." if finding.rules else ""
     amount = ", ".join(filter(None, formats.amount(finding, use)))
     figure = f" {amount}." if amount else ""
-    return f"{told}{figure} {escape(finding.evidence)}{rules}\n  *Try:* {escape(finding.advice)}"
+    return f"{told}{figure} {prose(finding.evidence)}{rules}\n  *Try:* {prose(finding.advice)}"
 
 
 def _unanswered(report: Report) -> str:

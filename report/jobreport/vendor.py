@@ -7,15 +7,25 @@ themselves allow: the time of the first step, and the histograms that the vendor
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jobreport import __version__, document
 from jobreport.differences import notes
-from jobreport.document import JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
+from jobreport.document import VENDOR_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
 from jobreport.readers.rule_results import NAMES
-from jobreport.vendor_rules import SECTIONS, gpus_of, read_rule, some_idle, span_of, typed
+from jobreport.vendor_rules import (
+    SECTIONS,
+    gpus_of,
+    named,
+    never_used,
+    never_worked,
+    read_rule,
+    some_idle,
+    span_of,
+    typed,
+)
 from jobrules import RULES
 from jobrules.job import Metric, natural_key, natural_sorted
 from jobrules.result import (
@@ -32,6 +42,7 @@ from jobrules.result import (
 )
 from jobrules.rounding import apportion
 from jobrules.rule import Documentation, parameter_fields
+from jobrules.verdict import NEVER_USED_ADVICE
 from jobrules.words import duration
 
 if TYPE_CHECKING:
@@ -42,6 +53,14 @@ if TYPE_CHECKING:
     from jobreport.vendor_rules import Reading
     from jobrules.rule import Rule
 
+#: What a rule has that the vendor left no result of.
+_NO_DOCUMENT: dict[str, Any] = {
+    "RuleTriggered": 0,
+    "Violations": 0,
+    "Details": {},
+    "Datapoints": 0,
+    "RuleParameters": "",
+}
 #: A small batch explains low use where it was seen at least this often as it was.
 _JOINT_SHARE = 0.5
 
@@ -53,16 +72,18 @@ def build(
     rules: Sequence[Rule],
     command: str,
     *,
+    others: Sequence[RuleCard] = (),
     strict: bool = False,
 ) -> Report:
     """Everything the page shows. A rule of ours that was not selected is left out.
 
-    A rule whose result cannot be told costs itself only, unless ``strict``.
+    ``others`` are the cards of chosen rules that the vendor does not have; they follow the vendor's. A rule
+    whose result cannot be told costs itself only, unless ``strict``.
     """
     chosen = {rule.name for rule in rules}
     left_out = {rule.__name__ for rule in RULES} - chosen
     readings = {rule: read_rule(rule, results, strict) for rule in NAMES if rule not in left_out}
-    cards = tuple(_card(rule, reading, results[rule]) for rule, reading in readings.items())
+    cards = (*(_card(rule, reading, results[rule]) for rule, reading in readings.items()), *others)
     judging = [card for card in cards if card.judges]
     start_us, end_us = span_of(results)
     return Report(
@@ -100,19 +121,27 @@ def build(
 
 
 def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
-    """``rules/<RuleName>.json``: the vendor's documents, unchanged but for our extra keys."""
+    """``rules/<RuleName>.json``: the vendor's documents, unchanged but for our extra keys.
+
+    A rule without a document has one that counts nothing.
+    """
     written = {}
     for card in report.rules:
         found = results[card.name]
-        if found is None:
-            continue
-        extra = {
-            "Status": card.status,
-            "Reason": card.reason,
-            "Origin": report.origin,
-            "Notes": card.notes,
-        }
-        written[card.name] = msgspec.json.format(msgspec.json.encode(found.raw | extra), indent=1) + b"\n"
+        ours: tuple[Any, ...] = (
+            card.status,
+            card.reason,
+            card.severity,
+            card.evaluated,
+            card.violating,
+            card.counted,
+            {},  # The vendor does not say what its data points belong to.
+            {},  # Nor does it answer for each device.
+        )
+        extra = dict(zip(VENDOR_KEYS, ours, strict=True))
+        extra |= {"Origin": report.origin, "Notes": card.notes}
+        told = (found.raw if found else _NO_DOCUMENT) | extra
+        written[card.name] = msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
     return written
 
 
@@ -200,7 +229,7 @@ def _course(results: RuleResults, start_us: int, end_us: int) -> Course:
 def _nodes(results: RuleResults, start_us: int, end_us: int) -> tuple[NodeFacts, ...]:
     gpus = gpus_of(results)
     names = {node for node, _ in gpus} | {node for nodes in results.usage.values() for node in nodes}
-    # Cores are those of all nodes together.
+    # Cores are the different names of cores on all nodes: with several nodes they are those of none.
     cores = results.loader.cores or 0 if len(names) == 1 else 0
     return tuple(
         NodeFacts(
@@ -271,8 +300,9 @@ def _box(node: str, device: str, use: GpuUse) -> Box | None:
 
 
 def _findings(readings: dict[str, Reading], results: RuleResults, start_us: int) -> tuple[Finding, ...]:
-    """Worst first; a small batch that explains low use is told with it."""
+    """GPUs that never worked, then worst first; a small batch that explains low use is told with it."""
     found = {name: reading.finding for name, reading in readings.items() if reading.finding}
+    unused = _never_used(found, results)
     low, small = found.get("LowGPUUtilization"), found.get("BatchSize")
     if low and small and _times(results, "BatchSize") >= _JOINT_SHARE * _times(results, "LowGPUUtilization"):
         found["LowGPUUtilization"] = replace(
@@ -285,7 +315,43 @@ def _findings(readings: dict[str, Reading], results: RuleResults, start_us: int)
         del found["BatchSize"]
     findings = [*found.values(), *_long_start(results, start_us)]
     order = list(Severity)
-    return tuple(sorted(findings, key=lambda f: (order.index(f.severity), -(f.share or 0))))
+    return (*unused, *sorted(findings, key=lambda f: (order.index(f.severity), -(f.share or 0))))
+
+
+def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding]:
+    """The finding on GPUs that never worked; takes out of ``found`` what says the same of these alone."""
+    unused, whole = never_used(results), gpus_of(results)
+    if not unused:
+        return []
+    devices = tuple(f"{node}/{device}" for node, device in results.low_gpu if (node, device) in unused)
+    about_gpus = (found.get("LowGPUUtilization"), found.get("BatchSize"))
+    same = [
+        one
+        for one in about_gpus
+        if one and (set(one.devices) <= set(devices) if one.devices else unused == whole)
+    ]
+    for one in same:
+        for rule in one.rules:
+            del found[rule]
+    return [
+        Finding(
+            key="gpu-never-used",
+            severity=Severity.CRITICAL,
+            title=never_worked(len(unused), len(whole)),
+            evidence=" ".join(
+                [
+                    f"{named(unused)}: no sample above 0\u00a0% until LowGPUUtilization last triggered.",
+                    *(one.evidence for one in same),
+                ]
+            ),
+            advice=NEVER_USED_ADVICE,
+            rules=tuple(rule for one in same for rule in one.rules),
+            section="gpu-use",
+            devices=devices,
+            share=len(unused) / len(whole),
+            share_of="of GPUs",
+        )
+    ]
 
 
 def _times(results: RuleResults, rule: str) -> int:

@@ -17,6 +17,7 @@ from jobrules.histograms import distance, normalised
 from jobrules.job import SECOND_US, Metric, natural_key
 from jobrules.result import Finding, Measure, Severity, Status
 from jobrules.rule import severity_of, too_few
+from jobrules.windows import WIDTH_US
 from jobrules.words import clock, count, duration, listed, number, percent, share, shown
 
 if TYPE_CHECKING:
@@ -88,10 +89,23 @@ def gpus_of(results: RuleResults) -> set[tuple[str, str]]:
     return {*results.low_gpu, *results.memory, *results.small_batch, *results.workloads}
 
 
+def never_used(results: RuleResults) -> set[tuple[str, str]]:
+    """GPUs without a sample above 0 % until the last trigger; none of a node whose use says otherwise."""
+    zero = {gpu for gpu, use in results.low_gpu.items() if use.gpu_max == 0}
+    worked = {node for node, use in results.usage.get("GPU", {}).items() if use.max > 0}
+    at_work = {node for node, _ in gpus_of(results) - zero}
+    return {(node, device) for node, device in zero if node in at_work or node not in worked}
+
+
+def never_worked(unused: int, whole: int) -> str:
+    """``The GPU never worked``, ``2 of 4 GPUs never worked``."""
+    return "The GPU never worked" if whole == 1 else f"{unused} of {whole} GPUs never worked"
+
+
 def some_idle(results: RuleResults) -> bool:
     """Whether some GPUs hardly ever worked, and others did."""
-    idle = sum(use.p95 == 0 for use in results.low_gpu.values())
-    return 0 < idle < len(gpus_of(results))
+    idle = {gpu for gpu, use in results.low_gpu.items() if use.p95 == 0} - never_used(results)
+    return 0 < len(idle) < len(gpus_of(results))
 
 
 @dataclass(frozen=True)
@@ -172,7 +186,8 @@ def _last(us: int | None) -> str:
     return f" Last at {clock(us)}, the start of that minute." if us is not None else ""
 
 
-def _named(gpus: Iterable[tuple[str, str]]) -> str:
+def named(gpus: Iterable[tuple[str, str]]) -> str:
+    """The GPUs as ``algo-1 gpu0``, in their natural order, in words."""
     ordered = sorted(gpus, key=lambda gpu: tuple(map(natural_key, gpu)))
     return listed([f"{shown(node, 40)} {shown(device, 24)}" for node, device in ordered])
 
@@ -186,8 +201,11 @@ def _low_gpu(counted: _Counted, results: RuleResults) -> Reading:
     if not counted.triggered:
         return Reading(status=Status.PASSED, headline="No GPU was found little used or fluctuating")
     limit = counted.limit("threshold_p95", 70)
-    low = [gpu for gpu, use in results.low_gpu.items() if use.gpu_95 is not None and use.gpu_95 < limit]
-    others = [gpu for gpu in results.low_gpu if gpu not in low]
+    unused = never_used(results)
+    # Those that never worked are a finding of their own.
+    told = {gpu: use for gpu, use in results.low_gpu.items() if gpu not in unused} or results.low_gpu
+    low = [gpu for gpu, use in told.items() if use.gpu_95 is not None and use.gpu_95 < limit]
+    others = [gpu for gpu in told if gpu not in low]
     whole = len(gpus_of(results))
     headline = f"Low or fluctuating use was counted {count(counted.triggered, 'time')}"
     if low or others:
@@ -197,26 +215,27 @@ def _low_gpu(counted: _Counted, results: RuleResults) -> Reading:
             headline += f", p95 {p95}"
         if low and others:
             headline += f"; {number(len(others))} on and off"
+    title = headline
+    if unused:
+        never = never_worked(len(unused), whole)
+        headline = never if told is results.low_gpu else f"{headline}; {never}"
     fired, severity = _fired(counted, _checks(counted, results, patience))
-    figures = [
-        f"{_named([gpu])} {percent(use.gpu_95)}"
-        for gpu, use in results.low_gpu.items()
-        if use.gpu_95 is not None
-    ]
+    figures = [f"{named([gpu])} {percent(use.gpu_95)}" for gpu, use in told.items() if use.gpu_95 is not None]
     evidence = f"{fired}{_last(results.low_gpu_last_us)}"
     if figures:
         more = f" and {len(figures) - 8} more" if len(figures) > 8 else ""
         evidence += f" p95 of the last window: {', '.join(figures[:8])}{more}."
-    unused = any(use.gpu_max == 0 for use in results.low_gpu.values())
+    if unused and told is not results.low_gpu:
+        evidence += " It fired for the GPUs that never worked too (LGU-3)."
     return Reading(
         status=Status.TRIGGERED,
         headline=headline,
         ids=("LGU-1", *(["LGU-3"] if unused else []), "LGU-4"),
         finding=counted.finding(
-            headline,
+            title,
             evidence,
             severity,
-            devices=tuple(f"{node}/{device}" for node, device in results.low_gpu),
+            devices=tuple(f"{node}/{device}" for node, device in told),
             **({"advice": _IDLE_ADVICE} if some_idle(results) else {}),
         ),
     )
@@ -287,7 +306,8 @@ def _batch_size(counted: _Counted, results: RuleResults) -> Reading:
     if not counted.triggered:
         headline = "CPU, GPU and GPU memory were never found little used together"
         return Reading(status=Status.PASSED, headline=headline)
-    which = results.small_batch
+    unused = never_used(results)
+    which = tuple(gpu for gpu in results.small_batch if gpu not in unused) or results.small_batch
     whole = len(gpus_of(results))
     headline = "CPU, GPU and GPU memory were all little used"
     if which and whole > 1:
@@ -295,14 +315,13 @@ def _batch_size(counted: _Counted, results: RuleResults) -> Reading:
             f" on {number(len(which))} of {count(whole, 'GPU')}" if len(which) < whole else " on every GPU"
         )
     fired, severity = _fired(counted, _checks(counted, results, patience))
-    unused = any(results.low_gpu[gpu].gpu_max == 0 for gpu in which if gpu in results.low_gpu)
     evidence = f"CPU, GPU and GPU memory below their limits together: {fired[0].lower()}{fired[1:]}"
     if which and whole > 1:
-        evidence += f" GPUs: {_named(which)}."
+        evidence += f" GPUs: {named(which)}."
     return Reading(
         status=Status.TRIGGERED,
         headline=headline,
-        ids=("BS-2", *(["BS-6"] if unused else [])),
+        ids=("BS-2", *(["BS-6"] if unused & set(results.small_batch) else [])),
         finding=counted.finding(
             headline,
             f"{evidence} The time of the last one is not known (BS-2).",
@@ -325,7 +344,7 @@ def _memory(counted: _Counted, results: RuleResults) -> Reading:
         f"{count(counted.triggered, 'sample')} {_was(counted.triggered)} counted as an increase of GPU memory"
     )
     told = [
-        f"{_named([gpu])} by {one.increase:.1f} points, at most {percent(one.gpu_max)} full"
+        f"{named([gpu])} by {one.increase:.1f} points, at most {percent(one.gpu_max)} full"
         for gpu, one in itertools.islice(results.memory.items(), 4)
         if one.increase is not None and one.gpu_max is not None
     ]
@@ -381,8 +400,9 @@ def _balance(counted: _Counted, results: RuleResults) -> Reading:
     worst = _worst_pair(counted, results)
     if worst is None:
         return _not_evaluated(reason, "LB-1", "LB-2")
+    reason += "; see our own reading"
     limit = counted.limit("threshold", 0.2)
-    names = f"{_named([(worst.node, worst.one)])} and {shown(worst.other, 24)}"
+    names = f"{named([(worst.node, worst.one)])} and {shown(worst.other, 24)}"
     kept = min(sum(bins) for bins in results.workloads.values())
     lost = 1 - kept / counted.datapoints if counted.datapoints > kept else 0
     told = (
@@ -391,10 +411,12 @@ def _balance(counted: _Counted, results: RuleResults) -> Reading:
     if lost:
         told += f" Up to {share(lost)} of a GPU's samples are missing in them."
     finding = counted.finding(
-        f"The GPUs of a node are used differently, distance {worst.distance:.2f} at most",
-        f"{names}. Our own reading of the histograms that the vendor fills and never compares (LB-1)"
+        "By our own reading of the vendor's histograms, the GPUs of a node are used differently: "
+        f"distance {worst.distance:.2f} at most, limit {limit:g}",
+        f"{names}. The vendor fills these histograms and never compares them (LB-1)"
         + (f"; up to {share(lost)} of a GPU's samples are missing in them (LB-2)." if lost else "."),
         Severity.WARNING,
+        rules=(),
     )
     return replace(
         _not_evaluated(reason, "LB-1", "LB-2", "LB-6", aside=(told,)),
@@ -415,7 +437,7 @@ def _steps(counted: _Counted, results: RuleResults) -> Reading:
         most = max(one.number_of_outliers or 0 for one in series)
         headline = f"{count(most, 'outlier')} of a worker at most, in the phase that was kept"
         return Reading(status=Status.PASSED, headline=headline, ids=("SO-2", "SO-3"))
-    guilty = [one for one in series if (one.number_of_outliers or 0) > limit]
+    guilty = [(name, one) for name, one in results.steps.items() if (one.number_of_outliers or 0) > limit]
     if not guilty:
         headline = f"Too many long steps were counted {count(counted.triggered, 'time')}, the result does not hold where"
         evidence = (
@@ -428,13 +450,19 @@ def _steps(counted: _Counted, results: RuleResults) -> Reading:
             ids=("SO-1", "SO-2", "SO-3"),
             finding=counted.finding(headline, evidence, Severity.INFO),
         )
-    worst = max(guilty, key=lambda one: len(set(one.step_numbers)))
+    worker, worst = max(guilty, key=lambda one: len(set(one[1].step_numbers)))
     different = len(set(worst.step_numbers))
-    headline = f"{count(different, 'step')} of a worker took much longer than the others"
-    evidence = f"The vendor counts {number(worst.number_of_outliers or 0)}"
+    phase = shown(worst.phase.removeprefix("Step:ModeKeys."), 40)
+    headline = f"{count(different, 'step')} of {shown(worker, 40)}{f' ({phase})' if phase else ''}"
+    headline += f" {_was(different)} {'an outlier' if different == 1 else 'outliers'}"
     stats = worst.step_stats
     if stats.max is not None and stats.p50 is not None:
-        evidence += f"; the longest took {_seconds(stats.max)}, the median step {_seconds(stats.p50)}"
+        headline += f": the longest took {_seconds(stats.max)}, the median step {_seconds(stats.p50)}"
+    evidence = f"The vendor counts {number(worst.number_of_outliers or 0)}"
+    if len(guilty) > 1:
+        evidence += (
+            f"; {count(len(guilty) - 1, 'more worker')} {'has' if len(guilty) == 2 else 'have'} too many"
+        )
     if different <= limit:
         evidence += f". Without those counted twice (SO-3) it would not trigger: limit {limit:g}"
     return Reading(
@@ -464,6 +492,9 @@ def _loader(counted: _Counted, results: RuleResults) -> Reading:
     part = 100 * loader.dataloaders / loader.cores
     if not counted.triggered and not low <= part <= high:
         return _not_evaluated(f"fewer than {needed} with loader events")
+    # The seconds are not told: where every loader has one event in each, there are this many.
+    if not counted.triggered and counted.datapoints / max(loader.dataloaders, 1) <= _SECONDS_BEFORE:
+        return _not_evaluated(f"perhaps fewer than {needed} with loader events")
     headline = (
         f"{count(loader.dataloaders, 'loader process', 'loader processes')} "
         f"for {count(loader.cores, 'core')}, {percent(part)}"
@@ -501,7 +532,7 @@ def _first_step(counted: _Counted, results: RuleResults) -> Reading:
     if start is None or not start <= first <= span_of(results)[1]:
         return _not_evaluated("the start of the job is not known")
     took, limit = first - start, counted.limit("threshold", 20)
-    in_minutes = took / (60 * SECOND_US)
+    in_minutes = took / WIDTH_US
     headline = f"The first step began after {duration(took)}"
     finding = counted.finding(
         headline,
@@ -510,7 +541,8 @@ def _first_step(counted: _Counted, results: RuleResults) -> Reading:
         start_us=start,
         end_us=first,
     )
-    late = in_minutes > limit
+    # As our own rule: late is what the first look past the limit, a whole minute, still does not see.
+    late = (math.floor(limit) + 1) * WIDTH_US < took
     return Reading(
         status=Status.TRIGGERED if late or counted.triggered else Status.PASSED,
         headline=headline,
@@ -519,7 +551,7 @@ def _first_step(counted: _Counted, results: RuleResults) -> Reading:
             limits=(limit,),
             scale=max(2 * limit, in_minutes, 1.0),
             unit="min",
-            limit_text=f"triggers above {limit:g}\u00a0min",
+            limit_text=f"looked at each minute after {limit:g}\u00a0min",
         ),
         ids=("MIT-1", *_several(results, "MIT-3"), "MIT-4", "MIT-6"),
         aside=("Judged here, by the vendor's own time of the first step.",),
@@ -568,7 +600,8 @@ _READERS: dict[str, Callable[[_Counted, RuleResults], Reading]] = {
 def read_rule(name: str, results: RuleResults, strict: bool) -> Reading:
     """What the result of a rule says; a rule that raises says so, unless ``strict``."""
     found = results[name]
-    if found is None:
+    # The second is what we wrote ourselves where there was none.
+    if found is None or found.raw.get("Reason") == _NO_FILE:
         return Reading(status=Status.NOT_EVALUATED, reason=_NO_FILE)
     if found.triggered is None or found.datapoints is None:
         return Reading(status=Status.NOT_EVALUATED, reason=_NO_COUNTERS)

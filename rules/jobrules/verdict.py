@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 #: what the vendor's own text calls long.
 LONG_START_US = 20 * 60_000_000
 LONG_START_SHARE = 0.2
+NEVER_USED_ADVICE = (
+    "Check that the framework sees the GPU (driver, CUDA build, device placement) and that "
+    "as many processes run as there are GPUs; or take a machine without the idle ones."
+)
 #: Below this share of the GPU time an idle start or end is not worth a line.
 WORTH_TELLING_PERCENT = 5.0
 
@@ -150,10 +154,7 @@ def _never_used(unused: Sequence[Spent], use: TimeUse, rules: tuple[str, ...]) -
         severity=Severity.CRITICAL,
         title="The GPU never worked" if use.count == 1 else f"{len(unused)} of {use.count} GPUs never worked",
         evidence=f"{listed([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%.",
-        advice=(
-            "Check that the framework sees the GPU (driver, CUDA build, device placement) and that "
-            "as many processes run as there are GPUs; or take a machine without the idle ones."
-        ),
+        advice=NEVER_USED_ADVICE,
         rules=rules,
         section="gpu-use",
         devices=tuple(one.name for one in unused),

@@ -79,9 +79,26 @@ def test_what_is_known_of_one_job(tmp_path: Path) -> None:
     assert [round((p.end_us - p.start_us) / 1e6) for p in report.course.phases] == [115, 419]
     assert {u.rule: u.reason for u in report.verdict.unanswered} == {
         "Dataloader": "no data loader events",
-        "LoadBalancing": "the vendor's rule never compares anything",
+        "LoadBalancing": "the vendor's rule never compares anything; see our own reading",
     }
     assert "load-balancing" in {finding.key for finding in report.verdict.findings}
+
+
+@pytest.mark.parametrize("job", ["job-19", "job-24"])
+def test_a_gpu_that_never_worked_is_not_told_to_take_a_larger_batch(tmp_path: Path, job: str) -> None:
+    findings = report_of(job, tmp_path / "out").verdict.findings
+
+    assert (findings[0].title, findings[0].rules) == (
+        "The GPU never worked",
+        ("LowGPUUtilization", "BatchSize"),
+    )
+    assert all("batch size" not in finding.advice for finding in findings)
+
+
+def test_the_worker_and_the_phase_of_outliers_are_named(tmp_path: Path) -> None:
+    findings = {f.key: f for f in report_of("job-39", tmp_path / "out").verdict.findings}
+
+    assert findings["step-outlier"].title.startswith("49\u00a0steps of algo-2-27 (EVAL) were outliers: ")
 
 
 def test_a_short_job_was_not_evaluated(tmp_path: Path) -> None:

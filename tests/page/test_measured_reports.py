@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
 from jobreport import sections
 from jobrules.job import SECOND_US, Metric
+from jobrules.result import Status
 from tests.jobs import START_US, make_job, make_panel
 from tests.page.html import read
 from tests.report.test_summary import report_of
@@ -61,6 +63,28 @@ def test_a_still_drawing_with_wider_columns_says_so() -> None:
 
     assert re.search("One column is 2 s, 6 s in print", read(sections.nodes(wide)).text)
     assert "in print" not in read(sections.nodes(narrow)).text
+
+
+def test_a_smaller_machine_is_proposed_only_where_nothing_is_the_limit() -> None:
+    free = report_of(make_job(cpu=[66.0] * 1500, gpu=[20.0] * 1500))
+    cores = np.tile([95.0, 5.0, 5.0, 5.0], (1500, 1))
+    waiting = tuple(
+        replace(card, status=Status.TRIGGERED) if card.name == "IOBottleneck" else card for card in free.rules
+    )
+
+    told, full, stored = (
+        read(sections.utilisation(report)).text
+        for report in (
+            free,
+            report_of(make_job(cpu=cores, gpu=[20.0] * 1500)),
+            replace(free, rules=waiting),
+        )
+    )
+    assert "were below 70 % nearly all the time" in told
+    assert "A smaller machine may do." in told
+    assert "mostly free" not in told
+    assert "smaller machine" not in full + stored
+    assert "the busiest core at a median of 95.0 %" in full
 
 
 def test_unused_gpus_are_told_before_the_mean_is_judged() -> None:

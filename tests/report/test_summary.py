@@ -43,6 +43,23 @@ def test_names_from_data_stay_text() -> None:
     assert "\x1b" not in text
 
 
+def test_code_in_our_texts_is_a_code_span_and_nothing_else_is() -> None:
+    told = "Raise ``num_workers``, set `a=1`; ``x` `<img>` ```y``` `@all`"
+
+    assert summary.prose(told) == (
+        "Raise `num_workers`, set `a=1`; \\`\\`x\\` \\`\\<img\\>\\` \\`\\`\\`y\\`\\`\\` \\`\\@all\\`"
+    )
+
+
+def test_advice_shows_no_backticks_of_its_source() -> None:
+    report = report_of(LOW)
+    first = replace(report.verdict.findings[0], advice="Raise ``num_workers``.")
+    report = replace(report, verdict=replace(report.verdict, findings=(first,)))
+
+    assert "*Try:* Raise `num_workers`.\n" in summary.markdown(report)
+    assert summary.terminal(report)[2] == "Try: Raise num_workers."
+
+
 def test_the_summary_fits_a_text_field_whatever_the_number_of_findings() -> None:
     report = report_of(LOW)
     many = replace(report, verdict=replace(report.verdict, findings=report.verdict.findings * 200))

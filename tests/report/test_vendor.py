@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobreport import differences, document, pipeline, sections, settings, summary, vendor, vendor_rules
@@ -18,7 +18,11 @@ from jobreport.quality import Quality
 from jobreport.readers import rule_results
 from jobreport.readers.base import SourceFile
 from jobreport.readers.rule_results import NAMES
-from jobrules.result import Finding, Severity, Status
+from jobrules.job import Job
+from jobrules.low_gpu_utilization import LowGPUUtilization
+from jobrules.result import Finding, RuleResult, Severity, Status, Unanswered
+from jobrules.rule import Rule, run_rules
+from tests.jobs import make_job
 from tests.page.html import Page
 from tests.page.test_sections import CALLS
 from tests.readers.samples import FILE, sample, write
@@ -85,6 +89,26 @@ def built(directory: Path, name: str = "job", **rules: Any) -> Report:
     return vendor.build(name, rule_results.read(files), Quality(), chosen, "make-report --job-dir job")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Own(Rule):
+    """Own.
+
+    What it checks
+        Its own matter.
+
+    Why it matters
+        For the test.
+
+    What to do
+        Nothing.
+    """
+
+    title: ClassVar[str] = "Something of one's own"
+
+    def check(self, job: Job) -> RuleResult:
+        raise AssertionError("there is no job to check")
+
+
 def card(report: Report, rule: str) -> RuleCard:
     return next(one for one in report.rules if one.name == rule)
 
@@ -104,6 +128,24 @@ def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> Non
     assert [u.rule for u in report.verdict.unanswered] == [one.name for one in others if one.judges]
     assert len(report.verdict.unanswered) == report.verdict.rules - 1 == 8
     assert report.origin is Origin.VENDOR
+
+
+def test_a_rule_that_the_vendor_does_not_have_is_not_evaluated(tmp_path: Path) -> None:
+    write(tmp_path, {"BatchSize.json": json.dumps(result())})
+    results = rule_results.read([SourceFile(name="BatchSize.json", path=tmp_path / "BatchSize.json")])
+    own = Own()
+    mine = pipeline.card(own, own.not_evaluated("no samples"))
+
+    report = vendor.build("job", results, Quality(), [*settings.load().rules, own], "", others=[mine])
+
+    assert report.rules[-1] == mine
+    assert report.verdict.unanswered[-1] == Unanswered(
+        rule="Own", status=Status.NOT_EVALUATED, reason="no samples"
+    )
+    assert report.verdict.rules == 10
+    assert json.loads(vendor.documents(report, results)["Own"])["Reason"] == "no samples"
+    text = Page.of(sections.rules(report).html).text
+    assert "What our own rule checks. Its own matter." in text
 
 
 def test_a_result_that_cannot_be_told_costs_itself_only(
@@ -254,16 +296,83 @@ def test_a_small_batch_that_explains_low_use_is_one_finding(tmp_path: Path) -> N
     assert {one.key for one in apart.verdict.findings} == {"low-gpu-utilization", "batch-size"}
 
 
-def test_gpus_that_hardly_ever_work_are_not_told_to_take_larger_batches(tmp_path: Path) -> None:
-    idle = dict.fromkeys(USE, 0)
-    batch = result({"algo-1": {"cpu": {}, "gpu1": {}}}, RuleTriggered=4, Datapoints=1200)
-    some = low() | {"Details": {"algo-1": {"gpu0": USE, "gpu1": idle}}}
-    every = low() | {"Details": {"algo-1": {"gpu0": idle, "gpu1": idle}}}
+def of_gpus(**gpus: dict[str, int]) -> dict[str, Any]:
+    return low() | {"Details": {"algo-1": gpus}}
 
-    partly = built(tmp_path / "a", LowGPUUtilization=some, BatchSize=batch).verdict.findings
-    wholly = built(tmp_path / "b", LowGPUUtilization=every, BatchSize=batch).verdict.findings
+
+def small(*gpus: str) -> dict[str, Any]:
+    return result({"algo-1": {name: {} for name in ("cpu", *gpus)}}, RuleTriggered=4, Datapoints=1200)
+
+
+NEVER = dict.fromkeys(USE, 0)
+
+
+def test_gpus_that_hardly_ever_work_are_not_told_to_take_larger_batches(tmp_path: Path) -> None:
+    hardly = NEVER | {"gpu_max": 8}
+    some = of_gpus(gpu0=USE, gpu1=hardly)
+    every = of_gpus(gpu0=hardly, gpu1=hardly)
+
+    partly = built(tmp_path / "a", LowGPUUtilization=some, BatchSize=small("gpu1")).verdict.findings
+    wholly = built(tmp_path / "b", LowGPUUtilization=every, BatchSize=small("gpu1")).verdict.findings
 
     assert [f.advice.startswith("Some GPUs hardly ever work") for f in (*partly, *wholly)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "title"),
+    [(["gpu0"], "The GPU never worked"), (["gpu0", "gpu1"], "2 of 2 GPUs never worked")],
+)
+def test_gpus_that_never_worked_are_one_finding_with_the_advice_of_samples(
+    tmp_path: Path, gpus: list[str], title: str
+) -> None:
+    told = of_gpus(**dict.fromkeys(gpus, NEVER))
+
+    report = built(
+        tmp_path, LowGPUUtilization=told, BatchSize=small(*gpus), CPUBottleneck=bottleneck(hits=1199)
+    )
+
+    first, other = report.verdict.findings
+    assert (first.key, first.title, first.severity) == ("gpu-never-used", title, Severity.CRITICAL)
+    assert first.rules == ("LowGPUUtilization", "BatchSize")
+    assert first.devices == tuple(f"algo-1/{gpu}" for gpu in gpus)
+    assert "no sample above 0\u00a0%" in first.evidence
+    assert other.key == "cpu-bottleneck"
+    assert card(report, "LowGPUUtilization").headline == title
+    rules = [LowGPUUtilization()]
+    idle = make_job(gpu=[0.0] * 1500)
+    samples = pipeline.build_report(idle, Quality(), rules, run_rules(rules, idle, strict=True), "")
+    assert first.advice == finding(samples, "gpu-never-used").advice
+
+
+def test_gpus_that_never_worked_are_told_apart_from_little_used_ones(tmp_path: Path) -> None:
+    told = of_gpus(gpu0=USE, gpu1=NEVER)
+
+    apart = built(tmp_path / "a", LowGPUUtilization=told, BatchSize=small("gpu1"))
+    joined = built(tmp_path / "b", LowGPUUtilization=told, BatchSize=small("gpu0", "gpu1"))
+    crowded = built(
+        tmp_path / "c", LowGPUUtilization=told, BatchSize=small("gpu1"), CPUBottleneck=bottleneck()
+    )
+
+    never, little = apart.verdict.findings
+    assert (never.title, never.rules, never.devices) == (
+        "1 of 2 GPUs never worked",
+        ("BatchSize",),
+        ("algo-1/gpu1",),
+    )
+    assert little.title == "1 of 2\u00a0GPUs was little used, p95 40.0\u00a0%"
+    assert (little.rules, little.devices) == (("LowGPUUtilization",), ("algo-1/gpu0",))
+    assert "gpu1" not in little.evidence
+    assert "(LGU-3)" in little.evidence
+    never, little = joined.verdict.findings
+    assert (never.rules, little.rules) == ((), ("LowGPUUtilization", "BatchSize"))
+    assert "gpu1" not in little.evidence
+    assert crowded.verdict.findings[0].key == "gpu-never-used"
+
+
+def test_a_gpu_that_worked_after_the_last_trigger_is_not_said_to_have_never_worked(tmp_path: Path) -> None:
+    report = built(tmp_path, LowGPUUtilization=of_gpus(gpu0=NEVER), OverallSystemUsage=usage(0))
+
+    assert [one.key for one in report.verdict.findings] == ["low-gpu-utilization"]
 
 
 def test_a_bottleneck_is_judged_by_its_share(tmp_path: Path) -> None:
@@ -314,12 +423,23 @@ def test_balance_is_never_passed_and_its_histograms_are_read(
     report = built(tmp_path_factory.mktemp("lb"), LoadBalancing=workloads(**named))
 
     told = card(report, "LoadBalancing")
-    assert (told.status, told.reason) == (Status.NOT_EVALUATED, "the vendor's rule never compares anything")
+    assert (told.status, told.reason) == (
+        Status.NOT_EVALUATED,
+        "the vendor's rule never compares anything; see our own reading",
+    )
     worst = max(slow_distance(p, q) for i, p in enumerate(gpus) for q in gpus[:i])
     assert float(re.findall(r"distance (\d\.\d\d) at most", told.notes[-1])[0]) == pytest.approx(
         worst, abs=6e-3
     )
-    assert bool(report.verdict.findings) == (worst > 0.2)
+    assert [(one.rules, one.title[:22]) for one in report.verdict.findings] == [
+        ((), "By our own reading of ")
+    ] * (worst > 0.2)
+
+
+def test_without_histograms_there_is_no_reading_of_ours(tmp_path: Path) -> None:
+    report = built(tmp_path, LoadBalancing=workloads(gpu0=[10] + [0] * 48, gpu1=[10] + [0] * 48))
+
+    assert card(report, "LoadBalancing").reason == "the vendor's rule never compares anything"
 
 
 def test_samples_missing_from_the_histograms_are_told(tmp_path: Path) -> None:
@@ -339,6 +459,7 @@ def test_one_gpu_a_node_has_nothing_to_balance(tmp_path: Path) -> None:
 def outliers(numbers: list[str], triggered: int = 3, datapoints: int = 2159) -> dict[str, Any]:
     stats = {"mean": 0.05, "max": 8.74, "p50": 0.021}
     series = {"step_stats": stats, "number_of_outliers": len(numbers), "step_numbers": numbers}
+    series["phase"] = "Step:ModeKeys.EVAL"
     details = {"step_details": {"algo-1-33": series}} if numbers else {}
     told = {"Datapoints": datapoints, "RuleParameters": "threshold:3\nmode:None\nn_outliers:10\nstddev:3"}
     return result(details, RuleTriggered=triggered, Violations=38, **told)
@@ -351,9 +472,11 @@ def test_long_steps_that_were_counted_twice_are_told(tmp_path: Path) -> None:
 
     doubtful, sure = finding(twice, "step-outlier"), finding(once, "step-outlier")
     assert (doubtful.severity, sure.severity) == (Severity.INFO, Severity.WARNING)
-    assert doubtful.title.startswith("7\u00a0steps")
+    assert doubtful.title.startswith(
+        "7\u00a0steps of algo-1-33 (EVAL) were outliers: the longest took 8.7\u00a0s"
+    )
     assert "Without those counted twice (SO-3) it would not trigger: limit 10" in doubtful.evidence
-    assert "longest took 8.7\u00a0s, the median step 21\u00a0ms" in sure.evidence
+    assert "longest took 8.7\u00a0s, the median step 21\u00a0ms" in sure.title
     assert "overwritten" in finding(hidden, "step-outlier").evidence
 
 
@@ -383,6 +506,8 @@ def test_steps_that_were_too_few_did_not_pass(
         (0, 0, 1, Status.NOT_EVALUATED, "no data loader events"),
         (0, 10, 1, Status.NOT_EVALUATED, "at most 10 of 11\u00a0seconds with loader events"),
         (0, 50, 1, Status.NOT_EVALUATED, "fewer than 11\u00a0seconds with loader events"),
+        (0, 40, 4, Status.NOT_EVALUATED, "perhaps fewer than 11\u00a0seconds with loader events"),
+        (0, 41, 4, Status.PASSED, ""),
         (0, 50, 4, Status.PASSED, ""),
         (1, 11, 1, Status.TRIGGERED, ""),
     ],
@@ -399,7 +524,7 @@ def test_loaders_are_judged_where_enough_seconds_were_seen(
     assert len(report.verdict.findings) == triggered
 
 
-@pytest.mark.parametrize(("first", "status"), [(1200, Status.PASSED), (1201, Status.TRIGGERED)])
+@pytest.mark.parametrize(("first", "status"), [(1260, Status.PASSED), (1261, Status.TRIGGERED)])
 def test_the_first_step_is_judged_although_the_vendors_rule_cannot_trigger(
     tmp_path: Path, first: float, status: Status
 ) -> None:
@@ -409,6 +534,20 @@ def test_the_first_step_is_judged_although_the_vendors_rule_cannot_trigger(
     assert (told.status, told.triggered) == (status, 0)
     assert told.notes[0] == "MIT-1: Cannot trigger: inside the vendor's report its clock stands still."
     assert len(report.verdict.findings) == (status is Status.TRIGGERED)
+
+
+@given(tenths=st.integers(0, 400), waited=st.integers(1, 3000))
+@example(tenths=212, waited=21 * 60 + 28)
+def test_the_first_step_is_judged_at_whole_minutes_as_our_own_rule_does(
+    tmp_path_factory: pytest.TempPathFactory, tenths: int, waited: int
+) -> None:
+    told = job(first=waited, last=7200, end=7260) | {"RuleParameters": f"threshold:{tenths / 10}"}
+
+    report = built(tmp_path_factory.mktemp("mit"), MaxInitializationTime=told)
+
+    # Minute k after the start is past the limit, and the step is still to come.
+    late = any(600 * k > 60 * tenths and 60 * k < waited for k in range(1, 100))
+    assert (card(report, "MaxInitializationTime").status is Status.TRIGGERED) == late
 
 
 def test_without_steps_there_is_no_first_one(tmp_path: Path) -> None:
@@ -457,15 +596,36 @@ def test_the_vendors_documents_are_written_again_with_our_keys(tmp_path: Path) -
 
     outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json", "md"])
 
-    assert sorted(path.name for path in (tmp_path / "out/rules").iterdir()) == ["LowGPUUtilization.json"]
+    names = {path.stem for path in (tmp_path / "out/rules").iterdir()}
+    assert names == {one.name for one in outcome.report.rules}
     written = json.loads((tmp_path / "out/rules/LowGPUUtilization.json").read_text("utf-8"))
-    assert {key: written.pop(key) for key in ("Status", "Reason", "Origin")} == {
+    assert {key: written.pop(key) for key in (*document.VENDOR_KEYS, "Origin")} == {
         "Status": "triggered",
         "Reason": "",
+        "Severity": 0.0,
+        "Evaluated": 0,
+        "InViolation": 0,
+        "Counted": "",
+        "DatapointsPerSeries": {},
+        "Devices": {},
         "Origin": "vendor",
     }
     assert written.pop("Notes") == list(card(outcome.report, "LowGPUUtilization").notes)
     assert written == told
+    missing = json.loads((tmp_path / "out/rules/BatchSize.json").read_text("utf-8"))
+    assert missing.keys() == {*result(), *document.VENDOR_KEYS, "Origin", "Notes"}
+    assert missing["Reason"] == "the vendor's results hold no file of this rule"
+    assert [missing[key] for key in ("RuleTriggered", "Violations", "Details", "Datapoints")] == [0, 0, {}, 0]
+
+
+def test_the_files_hold_what_was_judged(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"CPUBottleneck.json": json.dumps(bottleneck(hits=900))})
+
+    pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
+
+    written = json.loads((tmp_path / "out/rules/CPUBottleneck.json").read_text("utf-8"))
+    keys = ("Severity", "Evaluated", "InViolation", "Counted")
+    assert [written[key] for key in keys] == [0.75, 1200, 900, "snapshots"]
 
 
 def test_a_report_of_rule_results_can_be_read_as_rule_results_again(tmp_path: Path) -> None:
@@ -498,9 +658,30 @@ def test_summary_and_terminal_say_whose_numbers_these_are(tmp_path: Path) -> Non
     report = built(tmp_path, MaxInitializationTime=job(), LowGPUUtilization=low("gpu0"))
 
     assert "All numbers are the vendor's" in summary.markdown(report)
+    assert "our own reading is ours" in summary.markdown(report)
     assert summary.terminal(report)[0].startswith("Made from the vendor's rule results.")
     assert "made from the vendor's rule results" in Page.of(sections.head(report).html).text
     assert "from the vendor's results" in sections.head(report).facts["title"]
+
+
+def test_the_text_of_our_rule_is_not_taken_for_the_vendors(tmp_path: Path) -> None:
+    report = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=small("gpu0"))
+
+    ours = "What our own rule checks; the vendor's differs as noted above."
+    assert Page.of(sections.rules(report).html).text.count(ours) == 2
+    samples = replace(report, origin=Origin.SAMPLES)
+    assert "What our own rule checks" not in Page.of(sections.rules(samples).html).text
+
+
+def test_a_smaller_machine_is_not_proposed_where_a_core_is_the_bottleneck(tmp_path: Path) -> None:
+    free = built(tmp_path / "a", OverallSystemUsage=usage(20))
+    full = built(tmp_path / "b", OverallSystemUsage=usage(20), CPUBottleneck=bottleneck())
+
+    told, other = (Page.of(sections.utilisation(report).html).text for report in (free, full))
+    assert "GPU and CPU were below 70 % nearly all the time" in told.replace("\u00a0", " ")
+    assert "A smaller machine may do." in told
+    assert "smaller machine" not in other
+    assert "median snapshot stands at 20.0" in other
 
 
 def everything(directory: Path, node: str = "algo-1", gpu: str = "gpu0") -> Report:

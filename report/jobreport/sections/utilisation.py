@@ -9,6 +9,7 @@ from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading, table_number
+from jobrules.result import Status
 
 if TYPE_CHECKING:
     from jobreport.document import NodeFacts, Report
@@ -53,7 +54,7 @@ def utilisation(report: Report) -> Fragment:
     html = render(
         "utilisation",
         heading=heading("utilisation"),
-        sentences=_sentences(by_node, _unused(report)),
+        sentences=_sentences(by_node, _unused(report), bottleneck=_bottleneck(report)),
         groups=groups,
         number=table_number(report, "utilisation") if groups else 0,
         snapshots=_snapshots(report),
@@ -102,12 +103,21 @@ def _unused(report: Report) -> dict[str, str]:
     return told
 
 
-def _sentences(by_node: dict[str, list[UsageRow]], unused: dict[str, str]) -> list[str]:
+def _bottleneck(report: Report) -> bool:
+    """Whether a rule found that GPUs waited for a core or for storage: no machine to make smaller."""
+    found = {card.name for card in report.rules if card.status is Status.TRIGGERED}
+    return bool(found & {"CPUBottleneck", "IOBottleneck"})
+
+
+def _sentences(by_node: dict[str, list[UsageRow]], unused: dict[str, str], *, bottleneck: bool) -> list[str]:
     """One sentence for all nodes that are told alike."""
     kinds: dict[str, list[str]] = {}
     for name, rows in by_node.items():
         found = {row.label: row for row in rows}
         kind = unused.get(name) or _kind(found.get("GPU"), found.get("CPU"))
+        core = found.get("CPU, busiest core")
+        if kind == "both-free" and (bottleneck or (core and core.p50 >= BUSY_PERCENT)):
+            kind = "plain"
         kinds.setdefault(kind, []).append(name)
     return [_sentence(kind, names, by_node) for kind, names in kinds.items() if kind]
 
@@ -135,12 +145,13 @@ def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -
 
     where = _where(names, len(by_node))
     busiest = span("CPU, busiest core", "p50")
+    below = f"{BUSY_PERCENT:g}{formats.NBSP}%"
     core = "" if busiest == "not measured" else f", the busiest core at a median of {busiest}"
     told = {
         "never": f"no GPU did any work; the CPU reached a p95 of {span('CPU', 'p95')}.",
         "both-free": (
-            f"GPU and CPU were mostly free: their p95 lies at {span('GPU', 'p95')} and {span('CPU', 'p95')}. "
-            "A smaller machine may do."
+            f"GPU and CPU were below {below} nearly all the time: their p95 lies at {span('GPU', 'p95')} and "
+            f"{span('CPU', 'p95')}. A smaller machine may do."
         ),
         "gpu-waits": (
             f"GPU use was low (p95 {span('GPU', 'p95')}) while the cores were busy "
@@ -154,7 +165,7 @@ def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -
             else "; the CPU was not sampled."
         ),
         "cpu-busy": f"the CPU was well used: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
-        "cpu-free": f"the CPU was mostly free: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
+        "cpu-free": f"the CPU was below {below} nearly all the time: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
     }
     return f"{where}, {told.get(kind, f'{kind}; the mean over the GPUs hides that.')}"
 
