@@ -207,10 +207,7 @@ class _Node:
 
     def status(self, looks: int, hits: int) -> DeviceStatus:
         """What became of the node, given the scans in which it was looked at and was over the limit."""
-        if not self.judged:
-            return DeviceStatus(name=self.name, status=Status.NOT_EVALUATED, reason=self.reason)
-        status = Status.TRIGGERED if hits else Status.PASSED
-        return DeviceStatus(name=self.name, status=status, evaluated=looks, violating=hits)
+        return DeviceStatus.of(self.name, self.reason, looks, hits)
 
     def runs(self) -> list[dict[str, Any]]:
         """The longest runs of bottlenecks, longest first; a pause of the sampler ends a run."""

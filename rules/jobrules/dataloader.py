@@ -11,7 +11,7 @@ import numpy as np
 from jobrules.histograms import growing
 from jobrules.job import SECOND_US, Events, Metric
 from jobrules.loading import Loading
-from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity, Status
+from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity
 from jobrules.rule import Rule
 from jobrules.rule import number as parameter
 from jobrules.windows import Windows
@@ -93,19 +93,13 @@ class Dataloader(Rule):
         if not facts["violating"]:
             missing = sum(not node.judged for node in nodes)
             aside = f"; {count(missing, 'node')} not judged" if missing else ""
-            return RuleResult(
-                rule=self.name, status=Status.PASSED, headline=f"{worst.told}: adequate{aside}", **facts
-            )
+            return self.passed(f"{worst.told}: adequate{aside}", **facts)
         finding = self._finding(nodes, worst, has_gpus=job.panel(worst.name, Metric.GPU_USE) is not None)
-        return RuleResult(
-            rule=self.name,
-            status=Status.TRIGGERED,
-            headline=finding.title,
-            triggered=1,
+        return self.triggered(
+            finding,
             violations=len(worst.hits),
             first_us=int(grid.starts_us[worst.hits[0]]),
             last_us=min(int(grid.starts_us[worst.hits[-1]]) + grid.width_us, job.span_us[1]),
-            findings=(finding,),
             **facts,
         )
 
@@ -161,15 +155,12 @@ class Dataloader(Rule):
         others = [node for node in nodes if len(node.hits) and node is not worst]
         if others:
             clauses.append(f"{count(len(others), 'other node')} in violation too")
-        return Finding(
-            key="dataloader",
+        return self.finding(
+            f"{worst.told}{verdict}",
+            "; ".join(clauses) + ".",
             # Whether the GPUs wait for it is another rule's question.
             severity=Severity.WARNING if few or many else Severity.INFO,
-            title=f"{worst.told}{verdict}",
-            evidence="; ".join(clauses) + ".",
             advice=_TOO_MANY if many else _TOO_FEW if few else self.documentation().advice,
-            rules=(self.name,),
-            section=self.section,
         )
 
 
@@ -233,16 +224,7 @@ class _Node:
 
     @property
     def answer(self) -> DeviceStatus:
-        status = (
-            Status.TRIGGERED if len(self.hits) else Status.PASSED if self.judged else Status.NOT_EVALUATED
-        )
-        return DeviceStatus(
-            name=self.name,
-            status=status,
-            reason=self.reason,
-            evaluated=self.judged,
-            violating=len(self.hits),
-        )
+        return DeviceStatus.of(self.name, self.reason, self.judged, len(self.hits))
 
     @property
     def datapoints(self) -> int:

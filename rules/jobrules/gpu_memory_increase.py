@@ -9,7 +9,7 @@ import numpy as np
 
 from jobrules.boxplot import quartiles
 from jobrules.job import SECOND_US, Metric
-from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity, Status
+from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity
 from jobrules.rule import Amount, Rule, in_samples, number, samples, too_few
 from jobrules.windows import Windows
 from jobrules.words import between, clock, count, duration, listed, shown
@@ -102,22 +102,17 @@ class GPUMemoryIncrease(Rule):
             missing = len(gpus) - len(judged)
             aside = f"; {count(missing, 'GPU')} not judged for want of samples" if missing else ""
             headline = f"No GPU's memory rose by more than {self.increase:g} points at once{aside}"
-            return RuleResult(
-                rule=self.name, status=Status.PASSED, headline=headline, details=details, **facts
-            )
+            return self.passed(headline, details=details, **facts)
         for gpu in rising:
             details.setdefault(gpu.node, {})[gpu.device] = gpu.details
         details["last_timestamp"] = max(gpu.events[-1].end_us for gpu in rising)
         finding = self._finding(rising, trends, "training loop" if len(job.steps) else "whole job")
-        return RuleResult(
-            rule=self.name,
-            status=Status.TRIGGERED,
-            headline=finding.title,
+        return self.triggered(
+            finding,
             triggered=sum(len(gpu.events) for gpu in rising),
             violations=sum(gpu.violating for gpu in rising),
             first_us=finding.start_us,
             last_us=finding.end_us,
-            findings=(finding,),
             details=details,
             **facts,
         )
@@ -202,14 +197,11 @@ class GPUMemoryIncrease(Rule):
         start_us = min(gpu.events[0].start_us for gpu in rising)
         end_us = max(gpu.events[-1].end_us for gpu in rising)
         where = listed([f"{gpu.node} {gpu.device}" for gpu in rising], _MOST_TOLD)
-        return Finding(
-            key="gpu-memory-increase",
+        return self.finding(
+            f"{title} and reached {in_percent(peak)}" if full else title,
+            f"{where}, {between(start_us, end_us)}. {'; '.join(told)}.",
             severity=Severity.WARNING if full else Severity.INFO,
-            title=f"{title} and reached {in_percent(peak)}" if full else title,
-            evidence=f"{where}, {between(start_us, end_us)}. {'; '.join(told)}.",
             advice=_WHEN_FULL if full else _WHEN_NOT,
-            rules=(self.name,),
-            section=self.section,
             devices=tuple(gpu.name for gpu in rising),
             start_us=start_us,
             end_us=end_us,
@@ -275,14 +267,7 @@ class _GPU:
 
     @property
     def answer(self) -> DeviceStatus:
-        status = Status.TRIGGERED if self.events else Status.PASSED if self.judged else Status.NOT_EVALUATED
-        return DeviceStatus(
-            name=self.name,
-            status=status,
-            reason=self.reason,
-            evaluated=self.judged,
-            violating=self.hits,
-        )
+        return DeviceStatus.of(self.name, self.reason, self.judged, self.hits)
 
 
 def trend(time_us: IntArray, values: FloatArray, loop_us: tuple[int, int] | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Status
+from jobrules.result import DeviceStatus, Finding, Measure, RuleResult
 from jobrules.rule import severity_of
 from jobrules.words import between, count, listed, share
 
@@ -40,16 +40,7 @@ class JudgedGPU:
     @property
     def answer(self) -> DeviceStatus:
         """What became of it."""
-        status = (
-            Status.TRIGGERED if len(self.hits) else Status.PASSED if self.judged else Status.NOT_EVALUATED
-        )
-        return DeviceStatus(
-            name=self.name,
-            status=status,
-            reason="" if self.judged else self.reason,
-            evaluated=self.judged,
-            violating=len(self.hits),
-        )
+        return DeviceStatus.of(self.name, self.reason, self.judged, len(self.hits))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,18 +88,15 @@ class LoadBalancing(Rule):
             missing = sum(answer.status is Status.NOT_EVALUATED for answer in facts["devices"])
             aside = f"; {count(missing, 'GPU')} not compared" if missing else ""
             headline = f"The GPUs of a node are used alike, distance {worst.distance:.2f} at most{aside}"
-            return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
+            return self.passed(headline, **facts)
         finding = self._finding(nodes, worst)
         windows = np.concatenate([node.violating for node in nodes])
-        return RuleResult(
-            rule=self.name,
-            status=Status.TRIGGERED,
-            headline=finding.title,
+        return self.triggered(
+            finding,
             triggered=facts["violating"],
             violations=facts["violating"],
             first_us=int(grid.starts_us[windows.min()]),
             last_us=min(int(grid.starts_us[windows.max()]) + grid.width_us, job.span_us[1]),
-            findings=(finding,),
             **facts,
         )
 
@@ -179,19 +176,15 @@ class LoadBalancing(Rule):
         far = f"distance {worst.distance:.2f}"
         bases = {node.basis for node in nodes}
         basis = bases.pop() if len(bases) == 1 else "training loop where its node recorded steps"
-        return Finding(
-            key="load-balancing",
-            severity=severity_of(part) if over else Severity.INFO,
-            title=f"{pair} are used differently, {far}: {in_percent(worst.mean)} and "
+        return self.finding(
+            f"{pair} are used differently, {far}: {in_percent(worst.mean)} and "
             f"{in_percent(worst.other_mean)} on average"
             if over
             else f"GPUs were used differently for a time, alike at the end ({far} at most)",
-            evidence=f"Mean use, {basis}: {'; '.join(lines[:4])}"
+            f"Mean use, {basis}: {'; '.join(lines[:4])}"
             + (f"; {count(len(lines) - 4, 'more node')}" if len(lines) > 4 else "")
             + f". Against the busiest GPU of each node, {share(part)} of GPU time went unused.",
-            advice=self.documentation().advice,
-            rules=(self.name,),
-            section=self.section,
+            severity=severity_of(part) if over else Severity.INFO,
             devices=tuple(name for node in nodes for name in node.names if name in told),
             share=part,
             share_of="of GPU time" if basis == "whole job" else "of GPU time in the training loop",
@@ -289,10 +282,7 @@ class _Node:
                 reason = f"{too_few(inside, least - 1)} in the training loop"
             elif not judged[i]:
                 reason = NO_OTHER
-            status = Status.NOT_EVALUATED if reason else Status.TRIGGERED if hits[i] else Status.PASSED
-            found.append(
-                DeviceStatus(name=name, status=status, reason=reason, evaluated=judged[i], violating=hits[i])
-            )
+            found.append(DeviceStatus.of(name, reason, judged[i], hits[i]))
         return found
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jobrules.framework import Kind, breakdown, grouped, largest_first, rows_of, shares
 from jobrules.intervals import union
 from jobrules.job import SECOND_US
-from jobrules.result import RuleResult, Status
 from jobrules.rounding import apportion
 from jobrules.rule import Rule
 from jobrules.words import count, percent, shown
 
 if TYPE_CHECKING:
     from jobrules.job import Events, Job, Steps
+    from jobrules.result import RuleResult
 
 #: The vendor's name for a step phase begins so; ``others`` is the time of a worker outside its steps.
 STEP = "Step:ModeKeys."
@@ -55,13 +55,7 @@ class OverallFrameworkMetrics(Rule):
             details |= {"phase": shares(times), "phase_time": times}
         times = details["phase_time"]
         headline = f"{_told(times)}; {seen}" if times else f"{seen}, no steps"
-        return RuleResult(
-            rule=self.name,
-            status=Status.PASSED,
-            headline=headline,
-            datapoints=len(job.events) or len(job.steps),
-            details=details,
-        )
+        return self.passed(headline, datapoints=len(job.events) or len(job.steps), details=details)
 
 
 def _times(steps: Steps) -> dict[str, int]:

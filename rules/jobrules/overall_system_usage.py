@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.job import Metric
-from jobrules.result import RuleResult, Status
 from jobrules.rule import Rule
 from jobrules.usage import ALGORITHM, PLATFORM, summed
 from jobrules.words import count
 
 if TYPE_CHECKING:
     from jobrules.job import FloatArray, Job
+    from jobrules.result import RuleResult
 
 #: The vendor's names, in its order, then ours. Two metrics are added up.
 _METRICS: dict[str, tuple[Metric, ...]] = {
@@ -73,10 +73,8 @@ class OverallSystemUsage(Rule):
         }
         cpu = [len(p.time_us) for p in job.panels_of(Metric.CPU_USE)]
         counts = cpu or list(seen.values()) or [0]
-        return RuleResult(
-            rule=self.name,
-            status=Status.PASSED,
-            headline=f"{count(sum(counts), 'snapshot')} of {count(len(job.nodes), 'node')}",
+        return self.passed(
+            f"{count(sum(counts), 'snapshot')} of {count(len(job.nodes), 'node')}",
             datapoints=max(counts),
             datapoints_per_series=seen,
             details=whole | ({"TrainingLoop": inside} if len(job.steps) else {}),

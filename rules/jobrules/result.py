@@ -241,6 +241,14 @@ class DeviceStatus:
     evaluated: int = 0
     violating: int = 0
 
+    @classmethod
+    def of(cls, name: str, reason: str, evaluated: int, violating: int) -> DeviceStatus:
+        """Not evaluated, for the reason given, where nothing was judged."""
+        if not evaluated:
+            return cls(name=name, status=Status.NOT_EVALUATED, reason=reason)
+        status = Status.TRIGGERED if violating else Status.PASSED
+        return cls(name=name, status=status, evaluated=evaluated, violating=violating)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RuleResult:

@@ -14,7 +14,7 @@ from jobrules.framework import breakdown, grouped, weights_by_lane
 from jobrules.intervals import union
 from jobrules.job import SECOND_US
 from jobrules.overall_framework_metrics import STEP
-from jobrules.result import DeviceStatus, Measure, RuleResult, Status
+from jobrules.result import DeviceStatus, Measure, RuleResult
 from jobrules.rule import Rule, severity_of, text
 from jobrules.rule import number as parameter
 from jobrules.windows import Windows
@@ -223,14 +223,7 @@ class _Series:
 
     @property
     def answer(self) -> DeviceStatus:
-        if not len(self.windows):
-            return DeviceStatus(name=self.name, status=Status.NOT_EVALUATED, reason=self.reason)
-        return DeviceStatus(
-            name=self.name,
-            status=Status.TRIGGERED if len(self.hits) else Status.PASSED,
-            evaluated=len(self.windows),
-            violating=len(self.hits),
-        )
+        return DeviceStatus.of(self.name, self.reason, len(self.windows), len(self.hits))
 
     @cached_property
     def outliers(self) -> BoolArray:
