@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from jobreport.readers.base import Found
+from jobreport.readers.base import Found, SourceFile
+from jobreport.readers.traces import Traces
 from jobrules.job import EventSource
 from tests.paths import CORPUS, needs_corpus
 from tests.readers.events import lost_rows, read
@@ -157,3 +158,14 @@ def test_a_real_job_has_its_1179_steps() -> None:
         row["name"].removeprefix("Step:ModeKeys.") for row in rows
     )
     assert sorted(steps.number.tolist()) == sorted(int(row["args"]["step_num"]) for row in rows)
+
+
+KINETO = sorted(path for path in (CORPUS / "kineto").rglob("*.json*") if ".pt.trace." not in path.name)
+
+
+@pytest.mark.parametrize("path", KINETO, ids=lambda path: path.parent.name)
+def test_a_trace_of_another_profiler_is_not_read_under_any_name(tmp_path: Path, path: Path) -> None:
+    for name in ("worker0.trace.json", "1700000000000_host_trace.json"):
+        (tmp_path / name).symlink_to(path)
+
+        assert not Traces().claims(SourceFile(name=name, path=tmp_path / name))

@@ -173,6 +173,9 @@ def test_a_pattern_is_shown_short_and_printable(tmp_path: Path) -> None:
     [
         ({"DisableProfiler": True, "ProfilingIntervalInMilliseconds": 500}, ["Profiler disabled"]),
         ({"disableprofiler": "TRUE"}, ["Profiler disabled"]),
+        ({"DisableProfiler": 1}, ["Profiler disabled"]),
+        ({"DisableProfiler": "1"}, ["Profiler disabled"]),
+        ({"DisableProfiler": 0}, ["Framework profiling disabled"]),
         ({"DisableProfiler": "false", "ProfilingParameters": {}}, ["Framework profiling disabled"]),
         ({}, ["Framework profiling disabled"]),
         (

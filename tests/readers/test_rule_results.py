@@ -128,12 +128,63 @@ def test_a_wrong_type_costs_itself_and_is_counted(tmp_path: Path) -> None:
 
     results = read(tmp_path, {"GPUMemoryIncrease.json": result(details, RuleTriggered=[1], Datapoints=-3)})
 
-    assert set(results.memory) == {("algo-1", "gpu1")}
+    memory = {gpu: (use.increase, use.gpu_max) for (_, gpu), use in results.memory.items()}
+    assert memory == {"gpu0": (None, 39), "gpu1": (5.5, 39), "gpu2": (None, None)}
     found = results["GPUMemoryIncrease"]
     assert found is not None
     assert (found.triggered, found.violations, found.datapoints) == (None, 0, None)
     (remark,) = results.quality.remarks
     assert (remark.action, remark.unit, remark.count) == ("dropped", "values", 6)
+
+
+def test_a_figure_out_of_range_costs_no_gpu_and_no_machine(tmp_path: Path) -> None:
+    use = {"gpu_max": 100.4, "gpu_95": 60.0, "p50": "x", "upper": 225.0, "lower": -135.0}
+    usage = {"min": -19.61, "p50": 1.0, "p95": 2.0, "p99": 3.0, "max": 4.0}
+    results = read(
+        tmp_path,
+        {
+            "LowGPUUtilization.json": result({"algo-1": {"gpu0": use}}, RuleTriggered=1),
+            "OverallSystemUsage.json": result(
+                {
+                    "CPU": {"algo-1": usage, "algo-2": usage | {"max": None}, "algo-3": usage | {"max": "x"}},
+                    "Network": {"algo-1": usage | {"max": 2e15, "p99": 1e6}},
+                }
+            ),
+        },
+    )
+
+    assert results.low_gpu["algo-1", "gpu0"] == GpuUse(gpu_max=100, gpu_95=60, upper=100, lower=0)
+    assert [(name, found.min, found.max) for name, found in results.usage["CPU"].items()] == [
+        ("algo-1", 0, 4)
+    ]
+    network = results.usage["Network"]["algo-1"]
+    assert (network.min, network.p99, network.max) == (0, 1e6, 1e15)
+    assert {(r.action, r.reason): r.count for r in results.quality.remarks} == {
+        ("corrected", "percentage outside 0 to 100, set to the nearer bound"): 6,
+        ("corrected", "rate outside 0 to 10^15, set to the nearer bound"): 2,
+        ("dropped", "of another type or range than the schema's"): 2,
+        ("dropped", "lacks a figure"): 2,
+    }
+
+
+def test_a_gpu_is_known_whatever_is_said_of_it(tmp_path: Path) -> None:
+    details: dict[str, Any] = {"algo-1": {"gpu0": [], "gpu1": None, "gpu2": "x"}}
+    rules = ("LowGPUUtilization", "GPUMemoryIncrease", "BatchSize")
+
+    results = read(tmp_path, {f"{rule}.json": result(details, RuleTriggered=1) for rule in rules})
+
+    gpus = [("algo-1", f"gpu{i}") for i in range(3)]
+    assert list(results.low_gpu) == list(results.memory) == list(results.small_batch) == gpus
+    assert [one.triggered for one in results.documents] == [1, 1, 1]
+
+
+def test_a_hundred_parameters_are_read_at_most(tmp_path: Path) -> None:
+    told = result(RuleParameters="\n".join(f"p{i}:{i}" for i in range(150)))
+
+    found = read(tmp_path, {"StepOutlier.json": told})["StepOutlier"]
+
+    assert found is not None
+    assert found.parameters == {f"p{i}": str(i) for i in range(100)}
 
 
 @pytest.mark.parametrize("details", [None, [], "x", 3, {"a": None}, {"a": {"b": None}}, {"step_details": 1}])
@@ -232,16 +283,23 @@ def test_a_million_bins_are_read_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "times", [(START, START - 1), (START, START + 400 * 86400), (1.0, START), (-5.0, START), (START, 1e18)]
+    ("times", "kept"),
+    [
+        ((START, START - 1), (None, None)),
+        ((START, START + 400 * 86400), (None, None)),
+        ((1.0, START), (None, None)),
+        ((-5.0, START), (None, round(START * 1e6))),
+        ((START, 1e18), (round(START * 1e6), None)),
+    ],
 )
-def test_a_job_that_ends_before_it_starts_or_lasts_for_years_has_no_times(
-    tmp_path: Path, times: tuple[float, float]
+def test_times_of_a_job_that_cannot_be_are_none(
+    tmp_path: Path, times: tuple[float, float], kept: tuple[int | None, int | None]
 ) -> None:
     told = result({"job_start": times[0], "job_end": times[1]})
 
     results = read(tmp_path, {"MaxInitializationTime.json": told})
 
-    assert (results.start_us, results.end_us) == (None, None)
+    assert (results.start_us, results.end_us) == kept
     assert [remark.action for remark in results.quality.remarks] == ["dropped"]
 
 
@@ -307,7 +365,7 @@ def test_results_beside_samples_are_counted_and_not_used(tmp_path: Path) -> None
     assert reading.vendor is None
     assert reading.job.panels
     told = remarks(reading.quality)
-    remark = told["not needed: the samples themselves are judged"]
+    remark = told["not needed: the job's own records are judged"]
     assert (remark.count, remark.unit, remark.example) == (1, "files", "profiler-reports/BatchSize.json")
     assert told["a rule result that jobreport wrote itself"].count == 1
 

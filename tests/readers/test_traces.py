@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from jobrules.job import EventSource, Lane, Loader
 from tests import scenario_d1
 from tests.readers.events import (
     BASE_US,
+    DAY_US,
     FILE,
     HOUR,
+    LATEST_US,
     Expected,
     Row,
     base,
@@ -74,6 +77,7 @@ def _odd() -> st.SearchStrategy[Row]:
         st.integers(-3, 99),
         st.sampled_from([None, "7", -0.5, float("nan"), float("inf"), 1e300, 10**30, 10**300, True, [], {}]),
         st.integers(BASE_US, BASE_US + 99),
+        st.just(2 * DAY_US),
     )
     return st.fixed_dictionaries(
         {},
@@ -353,14 +357,17 @@ def test_a_rank_that_became_ready_takes_no_time_whatever_horovod_wrote(tmp_path:
         x("4", 10, 812355471858),
         x("5", 11, float("nan")),
         x("a4", 12, 3),
-        x("6", 13, ..., ph="B"),
+        x("outer", 13, ..., ph="B"),
+        x("6", 14, ..., ph="B"),
+        x("", 16, ..., ph="E"),
+        x("", 99, ..., ph="E"),
     )
     horovod = FILE.replace("pythontimeline", "horovod_timeline")
 
     of_horovod = read_rows(tmp_path / "h", *rows, name=horovod)
     of_python = read_rows(tmp_path / "p", x("4", 10, 812355471858), base(), x("4", 10, 8), x("a", 9, 1))
 
-    assert [e[6] - e[5] for e in rows_of(of_horovod.events)] == [0, 0, 3, 0]
+    assert [e[6] - e[5] for e in rows_of(of_horovod.events)] == [0, 0, 3, 86, 0]
     assert remarks(of_horovod) == []
     assert [e[6] - e[5] for e in rows_of(of_python.events)] == [1, 8]
 
@@ -369,6 +376,43 @@ def test_a_second_base_holds_for_the_rows_behind_it(tmp_path: Path) -> None:
     found = read_rows(tmp_path, base(), x(ts=5), base(BASE_US + 100), x(ts=5))
 
     assert found.events.start_us.tolist() == [BASE_US + 5, BASE_US + 105]
+
+
+def test_a_time_that_is_a_date_is_one_whatever_the_base(tmp_path: Path) -> None:
+    found = read_rows(
+        tmp_path,
+        base(),
+        x(ts=5),
+        x(ts=BASE_US + 6.5),
+        x("p", BASE_US + 10, ..., ph="B"),
+        x("", 30, ..., ph="E"),
+        x("q", 40, ..., ph="B"),
+        x("", BASE_US + 60, ..., ph="E"),
+        x("r", BASE_US + 70, ..., ph="B"),
+        x("", BASE_US + 90, ..., ph="E"),
+    )
+
+    assert [(event[5] - BASE_US, event[6] - BASE_US) for event in rows_of(found.events)] == [
+        (5, 15),
+        (6, 16),
+        (10, 30),
+        (40, 60),
+        (70, 90),
+    ]
+    assert remarks(found) == []
+
+
+def test_the_end_is_rounded_as_the_start_of_what_follows(tmp_path: Path) -> None:
+    found = read_rows(tmp_path, base(), x(ts=10.4, dur=0.4), x(ts=10.8, dur=1))
+
+    assert found.events.end_us[0] == found.events.start_us[1] == BASE_US + 11
+
+
+def test_an_event_that_ends_past_2100_has_no_date(tmp_path: Path) -> None:
+    found = read_rows(tmp_path, base(), x(), x("late", LATEST_US - 5, 10))
+
+    assert found.events.names == ("op",)
+    assert remarks(found) == [("dropped", 1, "rows", "time is no date, for want of a time base in the file")]
 
 
 def test_times_that_are_dates_need_no_base(tmp_path: Path) -> None:
@@ -414,6 +458,112 @@ def test_events_far_from_all_others_are_dropped(tmp_path: Path) -> None:
     assert remarks(found) == [
         ("dropped", 1, "rows", "time lies more than 30 days from nearly all other events")
     ]
+
+
+def test_the_set_up_of_a_loader_far_from_all_events_is_no_loader(tmp_path: Path) -> None:
+    lanes = (lane(1, "Forward"), lane(5, "DataLoaderIterInitialize"))
+    far = BASE_US - 400 * 86400 * 10**6
+    loader = x("_MultiProcessingDataLoaderIter.__init__", 9, pid=5, args={"num_workers": 4})
+
+    found = read_rows(tmp_path, base(), *lanes, *[x(ts=i) for i in range(200)], base(far), loader)
+
+    assert (len(found.events), found.events.loaders) == (200, ())
+
+
+ENDLESS = "ends more than a day after the job's last event begins"
+
+
+@pytest.mark.parametrize(
+    ("count", "long", "dropped"),
+    [
+        (300, [29 * DAY_US], 1),
+        (1, [2 * DAY_US], 1),
+        (300, [29 * DAY_US, 3 * DAY_US], 2),
+        # Lives of loader processes, and a job that is one event.
+        (300, [5 * 3600 * 10**6], 0),
+        (300, [26 * 3600 * 10**6] * 8, 0),
+        (0, [2 * DAY_US], 0),
+    ],
+)
+def test_an_event_that_goes_on_long_after_all_others_began_is_dropped(
+    tmp_path: Path, count: int, long: list[int], dropped: int
+) -> None:
+    steps = [x("Step:ModeKeys.TRAIN", i * 10**6, 900_000) for i in range(count)]
+
+    found = read_rows(tmp_path, base(), *steps, *[x(f"long{i}", i, dur) for i, dur in enumerate(long)])
+
+    assert len(found.events) == count + len(long) - dropped
+    assert remarks(found) == ([("dropped", dropped, "rows", ENDLESS)] if dropped else [])
+
+
+# Workers
+
+
+def _steps_of(pid: int, first: int, last: int) -> str:
+    name = "Step:ModeKeys.TRAIN"
+    rows = [x(name, i * 1000, 900, args={"pid": pid, "step_num": str(i)}) for i in range(first, last)]
+    return text([base(), lane(1, name), *rows])
+
+
+def test_a_process_under_its_id_and_then_under_its_rank_is_one_worker(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        {
+            f"{HOUR}/1700000060000000_33-algo-1_pythontimeline.json": _steps_of(33, 0, 3),
+            f"{HOUR}/1700000120000000_0-algo-1_pythontimeline.json": _steps_of(33, 3, 6),
+            f"{HOUR}/1700000120000000_1-algo-1_pythontimeline.json": _steps_of(34, 0, 6),
+            f"{HOUR}/1700000120000000_0-algo-2_pythontimeline.json": _steps_of(33, 0, 6),
+        },
+    )
+
+    workers = Counter(zip(found.steps.node.tolist(), found.steps.worker.tolist(), strict=True))
+    assert workers == {("algo-1", "0"): 6, ("algo-1", "1"): 6, ("algo-2", "0"): 6}
+    assert len(found.events.lanes) == 3
+    assert remarks(found) == []
+
+
+def test_an_event_under_the_id_and_the_rank_of_its_process_counts_once(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        {
+            "framework/33-algo-1_pythontimeline.tmp": _steps_of(33, 0, 3),
+            f"{HOUR}/1700000120000000_0-algo-1_pythontimeline.json": _steps_of(33, 0, 3),
+        },
+    )
+
+    assert found.steps.worker.tolist() == ["0"] * 3
+    assert ("dropped", 3, "rows", "repetition of an event in another file") in remarks(found)
+
+
+@pytest.mark.parametrize(
+    "pids",
+    [
+        # Who has the process id 33 is not known, or several have it, or each has that of another.
+        {"33": 35, "0": 33},
+        {"33": 33, "0": 33, "1": 33},
+        {"33": 33, "34": 34},
+        {"33": 33, "0": 35},
+    ],
+)
+def test_workers_stay_apart_where_it_is_not_clear_who_is_who(tmp_path: Path, pids: dict[str, int]) -> None:
+    files = {
+        f"{HOUR}/1700000060000000_{worker}-algo-1_pythontimeline.json": _steps_of(pid, 0, 3)
+        for worker, pid in pids.items()
+    }
+
+    assert set(read(tmp_path, files).steps.worker.tolist()) == set(pids)
+
+
+def test_the_loader_of_a_process_is_one_of_its_rank(tmp_path: Path) -> None:
+    loader = x("_MultiProcessingDataLoaderIter.__init__", 9, pid=5, args={"num_workers": 4, "pid": 33})
+    rows = text([base(), lane(5, "DataLoaderIterInitialize"), loader])
+
+    found = read(
+        tmp_path,
+        {FILE: rows, f"{HOUR}/1700000120000000_0-algo-1_pythontimeline.json": rows},
+    )
+
+    assert [(one.worker, one.num_workers) for one in found.events.loaders] == [("0", 4)]
 
 
 # Files
@@ -570,6 +720,21 @@ def test_files_of_others_are_not_claimed(tmp_path: Path, name: str) -> None:
     assert remarks(found) == []
 
 
+@pytest.mark.parametrize("name", ["worker0.trace.json", "1700000000000_host_trace.json"])
+@pytest.mark.parametrize(
+    "key", ["schemaVersion", "deviceProperties", "baseTimeNanoseconds", "distributedInfo", None]
+)
+def test_a_trace_of_another_profiler_is_not_claimed_under_any_name(
+    tmp_path: Path, name: str, key: str | None
+) -> None:
+    head = {key: 1} if key else {}
+
+    found = read(tmp_path, {name: json.dumps({**head, "traceEvents": [x(ts=BASE_US)]})})
+
+    assert len(found.events) == (key is None)
+    assert remarks(found) == []
+
+
 def test_a_file_made_of_the_others_is_read_only_alone(tmp_path: Path) -> None:
     merged = f"{HOUR}/1700000060000000_0-algo-1_merged_timeline.json"
     write(tmp_path, {merged: text([x(ts=BASE_US + 1000)])})
@@ -626,7 +791,86 @@ def test_of_several_metadata_files_the_one_of_the_host_is_taken(tmp_path: Path) 
 
     assert rows_of(found.events)[0][:2] == (host, "1")
     assert found.events.start_us.tolist() == [1596659864000006]
-    assert remarks(found) == [("skipped", 1, "rows", "does not say of what kind it is")]
+    assert remarks(found) == [
+        ("skipped", 2, "files", "tells the time of a trace that is not there"),
+        ("skipped", 1, "rows", "does not say of what kind it is"),
+    ]
+
+
+def test_a_host_may_be_known_by_the_first_part_of_its_name(tmp_path: Path) -> None:
+    notes = {f"{STEP}/{i}-{name}_159665986400000{i}_9.metadata": "" for i, name in enumerate(("a", "b"))}
+    notes = {name.replace("_9.", "_9999999999999999."): content for name, content in notes.items()}
+    mine = f"{STEP}/7-ip-10-0-1-2_1596659864000007_9999999999999999.metadata"
+
+    found = read(tmp_path, {TRACE: _trace(x("op", 5, 1, pid=49)), **notes, mine: ""})
+
+    assert rows_of(found.events)[0][:2] == ("ip-10-0-1-2", "7")
+    assert not any("several" in reason for *_, reason in remarks(found))
+
+
+def test_two_machines_in_one_folder_have_each_its_own_time(tmp_path: Path) -> None:
+    folder = f"{STEP}/plugins/profile"
+    first, second = 1_700_000_000_400_000, 1_700_000_500_300_000
+    found = read(
+        tmp_path,
+        {
+            f"{STEP}/0-algo-1_{first}_{first + 9}.metadata": "",
+            f"{STEP}/1-algo-2_{second}_{second + 9}.metadata": "",
+            # The second is in the time of a zone seven hours behind.
+            f"{folder}/2023_11_14_22_13_20/ip-10-0-0-1.trace.json": _trace(x("a", 100, 10)),
+            f"{folder}/2023_11_14_15_21_40/ip-10-0-0-2.trace.json": _trace(x("b", 100, 10)),
+        },
+    )
+
+    assert [event[:2] + event[4:6] for event in rows_of(found.events)] == [
+        ("algo-1", "0", "a", first + 100),
+        ("algo-2", "1", "b", second + 100),
+    ]
+    assert remarks(found) == [("skipped", 2, "rows", "does not say of what kind it is")]
+
+
+def test_a_trace_keeps_its_machine_where_it_is_not_clear_which_metadata_is_its_own(tmp_path: Path) -> None:
+    start = 1_700_000_000_400_000
+    notes = {f"{STEP}/{i}-algo-{i}_{start + i}_{start + 9}.metadata": "" for i in (1, 2)}
+    trace = f"{STEP}/plugins/profile/2023_11_14_22_13_20/ip-10-0-0-1.trace.json"
+
+    found = read(tmp_path, {**notes, trace: _trace(x("a", 100, 10))})
+
+    assert [event[:2] + event[5:6] for event in rows_of(found.events)] == [("ip-10-0-0-1", "", start + 101)]
+    assert remarks(found)[:2] == [
+        ("skipped", 1, "files", "tells the time of a trace that is not there"),
+        ("skipped", 1, "rows", "does not say of what kind it is"),
+    ]
+    assert remarks(found)[2][0] == "corrected"
+    assert remarks(found)[2][3].startswith("one of several .metadata files")
+
+
+def test_metadata_above_the_folder_of_the_step_is_of_another(tmp_path: Path) -> None:
+    note = f"{STEP.rpartition('/')[0]}/26-algo-1_1596659864545103_1596659864854168.metadata"
+
+    found = read(tmp_path, {TRACE: _trace(x("op", 5, 1, pid=49)), note: ""})
+
+    assert found.events.lanes[0].node == "ip-10-0-1-2"
+    assert ("skipped", 1, "files", "tells the time of a trace that is not there") in remarks(found)
+
+
+def test_without_metadata_and_time_the_step_in_the_path_tells_about_when(tmp_path: Path) -> None:
+    trace = f"{STEP}/plugins/profile/x/ip-10-0-0-1.trace.json"
+    steps = {FILE: _steps_of(33, 4, 7), FILE.replace("33", "34"): _steps_of(34, 5, 9)}
+    said = "no .metadata file; its times are about those of the step that its folder names"
+
+    found = read(tmp_path / "a", {**steps, trace: _trace(x("op", 50, 1))})
+    missing = read(tmp_path / "b", {**steps, trace.replace("05/p", "95/p"): _trace(x("op", 50, 1))})
+
+    assert [e[5] for e in rows_of(found.events) if e[4] == "op"] == [BASE_US + 5 * 1000 + 50]
+    assert ("corrected", 1, "files", said) in remarks(found)
+    assert "op" not in missing.events.names
+    assert remarks(missing)[-1] == (
+        "dropped",
+        1,
+        "rows",
+        "time is no date, for want of a time base in the file",
+    )
 
 
 def test_without_metadata_the_folder_tells_about_when(tmp_path: Path) -> None:
@@ -687,7 +931,85 @@ def test_a_text_without_a_row_a_line_gives_the_rows_around_the_damage(tmp_path: 
     found = read(tmp_path, {FILE: content[: content.index('"e5"')]})
 
     assert found.events.names == ("e0", "e1", "e3", "e4")
-    assert remarks(found)[0] == ("skipped", 2, "rows", "not complete JSON")
+    assert remarks(found) == [
+        ("skipped", 1, "rows", "not complete JSON"),
+        (
+            "corrected",
+            1,
+            "files",
+            "has no end: cut short, or still being written; the complete rows are in use",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("damaged", [1, 50, 100, 250])
+def test_damage_without_lines_is_read_past_a_hundred_times_and_the_rest_is_counted(
+    tmp_path: Path, damaged: int
+) -> None:
+    rows = [json.dumps(x(f"op{i % 7}", i)) for i in range(1000)]
+    for i in range(damaged):
+        rows[4 * i] = rows[4 * i][:-3] + ","
+
+    found = read(tmp_path, {FILE: f"[{json.dumps(base())}, {', '.join(rows)}]"})
+
+    # Each costs itself and, as its end is not found, the row behind it: one is counted.
+    assert len(found.events) + lost_rows(found) == 1000 - damaged
+    behind = "behind the last damaged place that is read past; not read"
+    left = {reason: count for _, count, _, reason in remarks(found)}
+    assert left["not complete JSON"] == min(damaged, 100)
+    assert left.get(behind, 0) == (600 - 150 if damaged > 100 else 0)
+
+
+@pytest.mark.parametrize("start", [",\n", ", ", "\n[", ",\n[\n"])
+@pytest.mark.parametrize("end", [',\n{"na', ",", "]", "\n\x00"])
+def test_several_rows_on_a_line_of_a_damaged_file_are_found(tmp_path: Path, start: str, end: str) -> None:
+    head = ",\n".join(json.dumps(row) for row in SOUND[:3])
+    body = ", ".join(json.dumps(row) for row in SOUND[3:6])
+
+    found = read(tmp_path, {FILE: f"[\n{head}{start}{body},\n{json.dumps(SOUND[6])}{end}"})
+
+    assert found.events.names == ("e0", "e1", "e2", "e3", "e4")
+    assert [row[2] for row in rows_of(found.events)] == ["Forward"] * 5
+
+
+def test_an_object_may_hold_numbers_that_json_does_not_have(tmp_path: Path) -> None:
+    rows = [*SOUND, x("loss", 7, args={"loss": float("nan")})]
+
+    found = read(tmp_path, {FILE: json.dumps({"traceEvents": rows, "other": {"a": [1]}})})
+
+    assert found.events.names == ("e0", "e1", "e2", "e3", "e4", "e5", "loss")
+    assert remarks(found) == []
+
+
+@pytest.mark.parametrize("end", ['{"name": "x\n\x00\n', '{"a"\n\x00\n' + json.dumps(x("last"))])
+def test_damage_at_the_end_of_a_cut_file_is_told_and_hides_no_row(tmp_path: Path, end: str) -> None:
+    found = read(tmp_path, {FILE: text(SOUND).replace("\n]\n", ",\n") + end})
+
+    assert len(found.events) == 6 + ("last" in end)
+    assert [remark[0] for remark in remarks(found)] == ["skipped", "corrected"][1 - ("last" in end) :]
+
+
+def test_a_text_in_another_encoding_is_damage(tmp_path: Path) -> None:
+    found = read(tmp_path, {FILE: text(SOUND).encode("utf-16")})
+
+    assert ("skipped", 1, "rows", "not complete JSON") in remarks(found)
+
+
+@pytest.mark.parametrize("keep", [-3, 130, 400])
+@pytest.mark.parametrize("make", [text, json.dumps, lambda rows: json.dumps({"traceEvents": rows})])
+def test_a_cut_file_is_told_in_one_remark(tmp_path: Path, make: Any, keep: int) -> None:
+    content = make(SOUND)[:keep].encode()
+    packed = zlib.compressobj(wbits=31)
+    data = packed.compress(content) + packed.flush(zlib.Z_FULL_FLUSH)
+
+    cut = read(tmp_path / "plain", {FILE: content})
+    damaged = read(tmp_path / "packed", {FILE: data})
+
+    assert rows_of(cut.events) == rows_of(damaged.events)
+    assert [(action, unit) for action, _, unit, _ in remarks(cut)] == [("corrected", "files")]
+    assert remarks(damaged) == [
+        ("corrected", 1, "files", "compressed data is cut short or damaged; what comes before is in use")
+    ]
 
 
 def test_a_damaged_line_is_named_with_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -734,15 +1056,26 @@ def test_a_text_too_large_to_hold_is_read_as_far_as_it_goes(
     monkeypatch.setattr(trace_rows, "_LARGEST", 1 << 16)
     rows = [base(), *[x(f"e{i}", i) for i in range(9999)]]
 
-    one_line = read(tmp_path / "one", {FILE: json.dumps(rows)})
-    lines = read(tmp_path / "many", {FILE: text(rows)})
+    whole = read(tmp_path / "object", {FILE: json.dumps({"traceEvents": rows})})
 
-    assert 500 < len(one_line.events) < 9999
-    assert "larger than 0 MiB without line breaks; the rest is not read" in [
-        remark.reason for remark in one_line.quality.remarks
+    assert 500 < len(whole.events) < 9999
+    assert remarks(whole) == [
+        ("skipped", 1, "files", "larger than 0 MiB and cannot be read in parts; the rest is not read")
     ]
-    assert len(lines.events) == 9999
-    assert remarks(lines) == []
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":"), (",\n", ": ")])
+def test_an_array_is_read_in_parts_however_its_rows_are_parted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, separators: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(trace_rows, "_BLOCK", 1000)
+    monkeypatch.setattr(trace_rows, "_LARGEST", 1 << 16)
+    rows = [base(), *[x(f"e{i}", i, args={"of": [{"a": 1}, {"a": 2}]}) for i in range(9999)]]
+
+    found = read(tmp_path, {FILE: json.dumps(rows, separators=separators)})
+
+    assert len(found.events) == 9999
+    assert remarks(found) == []
 
 
 @pytest.mark.parametrize(

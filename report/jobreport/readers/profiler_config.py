@@ -64,7 +64,7 @@ class ProfilerConfig:
     """Reads what the profiler was told to record."""
 
     source = "profiler configuration"
-    looks_for = "a profiler configuration (profilerconfig.json)"
+    looks_for = ""
 
     def claims(self, file: SourceFile) -> bool:
         """By the name, or as a small JSON object with the keys of a configuration."""
@@ -256,7 +256,10 @@ def _number(settings: Settings, key: str) -> float | None:
 
 
 def _truth(value: object) -> bool:
-    return value is True or (isinstance(value, str) and value.strip().lower() == "true")
+    """Whether something is switched on; some hands write 1."""
+    if isinstance(value, str):
+        return value.strip().lower() in ("true", "1")
+    return isinstance(value, int | float) and value == 1
 
 
 def _settings(value: object) -> Settings:

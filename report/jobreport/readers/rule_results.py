@@ -57,7 +57,17 @@ LONGEST_S = 366 * 86400
 
 _Number = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+_Rate = Annotated[float, msgspec.Meta(ge=0, le=1e15, description="bytes a second")]
 _Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
+#: What is set to the nearer bound, as a sample is: bounds and words.
+_CLAMPED = {
+    kind: told
+    for name, told in (
+        (_Percent, (0.0, 100.0, "percentage outside 0 to 100, set to the nearer bound")),
+        (_Rate, (0.0, 1e15, "rate outside 0 to 10^15, set to the nearer bound")),
+    )
+    for kind in (name, name | None)
+}
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 #: The years 1970 to 9999, which are what can be printed.
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=253402300799)]
@@ -86,18 +96,22 @@ class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric of a node over the whole job."""
+    """A metric of a node over the whole job; a table needs all of it."""
 
-    min: _Amount
-    p50: _Amount
-    p95: _Amount
-    p99: _Amount
-    max: _Amount
+    min: _Rate
+    p50: _Rate
+    p95: _Rate
+    p99: _Rate
+    max: _Rate
 
 
 class PercentUsage(Usage, frozen=True, kw_only=True):
     """The same, of a metric in percent."""
 
+    min: _Percent
+    p50: _Percent
+    p95: _Percent
+    p99: _Percent
     max: _Percent
 
 
@@ -308,9 +322,28 @@ T = TypeVar("T")
 
 
 def _converted(value: Any, kind: Any, tally: Tally, file: str) -> Any:
-    """A value in its type; none where it is missing, or is of another type or out of range, which is counted."""
+    """A value in its type; none where it is missing, or is of another type or out of range, which is counted.
+
+    Of an object each field is converted alone, and one without a field that it needs is none.
+    """
     if value is None:
         return None
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        known = {
+            one.name: converted
+            for one in msgspec.structs.fields(kind)
+            if (converted := _converted(value.get(one.name), one.type, tally, file)) is not None
+        }
+        try:
+            return kind(**known)
+        except TypeError:
+            tally.add("dropped", "values", "lacks a figure", file=file)
+            return None
+    if kind in _CLAMPED and type(value) in (int, float):
+        lowest, highest, reason = _CLAMPED[kind]
+        if not lowest <= value <= highest:
+            tally.add("corrected", "values", reason, file=file)
+        value = min(max(value, lowest), highest)
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError):
@@ -336,12 +369,12 @@ def _decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
         return converted
 
     def of_gpus(rule: str, kind: Any, inner: str | None = None) -> dict[tuple[str, str], Any]:
-        found = {}
-        for node, device, value in _pairs(details.get(rule, {}), inner, tally, files.get(rule, "")):
-            converted = _converted(value, kind, tally, files[rule])
-            if converted is not None:
-                found[node, device] = converted
-        return found
+        """What is said of each GPU that a rule names, be it nothing that can be read."""
+        pairs = _pairs(details.get(rule, {}), inner, tally, files.get(rule, ""))
+        return {
+            (node, device): _converted(value, kind, tally, files[rule]) or kind()
+            for node, device, value in pairs
+        }
 
     times = one("MaxInitializationTime", None, JobTimes) or JobTimes()
     step_times = one("MaxInitializationTime", "step_num", StepTimes) or StepTimes()
@@ -377,6 +410,7 @@ def _decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
         if percent is not None:
             phases[phase] = percent
     batch = of_gpus("BatchSize", dict[str, Any])
+    workloads = of_gpus("LoadBalancing", tuple[_Count, ...], "workloads")
     return RuleResults(
         documents=documents,
         start_us=start_us,
@@ -388,7 +422,7 @@ def _decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
         memory=of_gpus("GPUMemoryIncrease", GpuMemory),
         memory_last_us=one("GPUMemoryIncrease", "last_timestamp", _Micros),
         small_batch=tuple((n, d) for n, d in batch if d != "cpu" and not d.endswith("_memory")),
-        workloads=of_gpus("LoadBalancing", tuple[_Count, ...], "workloads"),
+        workloads={gpu: bins for gpu, bins in workloads.items() if bins},
         usage=usage,
         bottlenecks={
             rule: _bottlenecks(details[rule], tally, files[rule])

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jobrules.job import CodeArray
 
 EARLIEST_US, LATEST_US = int(EARLIEST_S) * SECOND_US, int(LATEST_S) * SECOND_US
+#: Above it a time counts from the epoch, whatever the time base: three years after one no job runs.
+_ABSOLUTE_US = 10**14
 
 #: Lane of rows whose process was not announced.
 _UNKNOWN = "Unknown"
@@ -121,7 +123,7 @@ class FileOfRows:
         unknown, lane_of, base = self._lane(_UNKNOWN), self._lane_of, self._base_us
         for row in rows:
             ph = row.ph
-            if ph == "X" or (ph == "B" and self._is_rank(row.name)):
+            if ph == "X":
                 kept.append(row)
                 lanes.append(lane_of.get(row.pid, unknown))
                 bases.append(base)
@@ -129,14 +131,14 @@ class FileOfRows:
                 self._announce(row)
                 base = self._base_us
             elif ph == "B":
-                begun = (row, lane_of.get(row.pid, unknown), base)
+                begun = (row, lane_of.get(row.pid, unknown), _base_for(row.ts, base))
                 self._begun[row.pid, row.tid].append(begun)
             elif ph == "E":
                 open_ones = self._begun.get((row.pid, row.tid))
                 if open_ones:
                     first, lane, first_base = open_ones.pop()
                     pairs.append(len(kept))
-                    kept.append(_paired(first, row, base - first_base))
+                    kept.append(_paired(first, row, _base_for(row.ts, base) - first_base))
                     lanes.append(lane)
                     bases.append(first_base)
                 else:
@@ -180,15 +182,6 @@ class FileOfRows:
             self._lanes[phase] = code
         return self._lanes[phase]
 
-    def _is_rank(self, name: str | None) -> bool:
-        """Whether Horovod says with it that a rank became ready, which takes no time."""
-        return (
-            self._origin.source == EventSource.HOROVOD
-            and name is not None
-            and name.isascii()
-            and name.isdigit()
-        )
-
     def _columns(self, kept: list[Row], lanes: list[int], bases: list[int], pairs: list[int]) -> Columns:
         names = self._known.names
         name = np.fromiter(map(names.__getitem__, [row.name for row in kept]), np.int32, len(kept))
@@ -200,8 +193,10 @@ class FileOfRows:
         ts, no_start = _numbers([row.ts for row in kept])
         dur, _ = _numbers([row.dur for row in kept])
         if self._origin.source == EventSource.HOROVOD:
-            used = {code: self._is_rank(names.texts[code]) for code in np.unique(name).tolist() if code >= 0}
-            dur[np.isin(name, [code for code, is_rank in used.items() if is_rank])] = 0
+            # With a bare number Horovod says that a rank became ready, which takes no time.
+            used = {code: names.texts[code] for code in np.unique(name).tolist() if code >= 0}
+            ranks = [code for code, text in used.items() if text.isascii() and text.isdigit()]
+            dur[np.isin(name, ranks)] = 0
         with np.errstate(invalid="ignore"):
             bad_time = ~((ts >= 0) & (ts <= LATEST_US) & (dur >= 0) & (dur <= FAR_US))
         good = ~(no_start | bad_time) & (name >= 0)
@@ -218,7 +213,7 @@ class FileOfRows:
         thread = number.of([one.thread_id for one in args])
         for other in ([row.tid for row in kept], [one.tid for one in args]):
             thread = np.where(thread < 0, number.of(other), thread)
-        base_us = np.fromiter(bases, np.int64, len(bases))[good]
+        base_us = np.where(ts[good] > _ABSOLUTE_US, 0, np.fromiter(bases, np.int64, len(bases))[good])
         columns = Columns(
             lane=np.fromiter(lanes, np.int32, len(lanes))[good],
             name=name[good],
@@ -288,6 +283,11 @@ def _united(begin: Args | None, end: Args | None) -> Args | None:
         return begin or end
     mine, others = ({key: getattr(args, key) for key in Args.__struct_fields__} for args in (end, begin))
     return Args(**{key: others[key] if value is None else value for key, value in mine.items()})
+
+
+def _base_for(ts: float | None, base_us: int) -> int:
+    """What a time counts from."""
+    return 0 if ts is not None and ts > _ABSOLUTE_US else base_us
 
 
 def _time_base(value: object) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -35,13 +35,20 @@ _KNOWN = re.compile(
 _RAW_HOROVOD = re.compile(r".*horovod_timeline.*\.json(?:\.gz)?", re.DOTALL)
 _OTHER = re.compile(r"(?P<end>[0-9]{10,20})_(?P<who>[^_]+)_.+\.json(?:\.gz)?", re.DOTALL)
 _PROFILER = re.compile(r".+\.trace\.json(?:\.gz)?", re.DOTALL)
-#: Of another profiler.
+#: Of another profiler, by the name or by what its files begin with.
 _NOT_OURS = ".pt.trace.json"
+_KEYS_OF_OTHERS = (b'"schemaVersion"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"')
+_HEAD = 1 << 16
 
 _METADATA = re.compile(r"(?P<who>.+)_(?P<start>[0-9]{10,17})_(?P<end>[0-9]{10,17})\.metadata", re.DOTALL)
 #: Folders between a trace of the TensorFlow profiler and the folder that has its metadata.
-_FOLDERS_ABOVE = 4
+_FOLDERS_ABOVE = 3
 _MOMENT = re.compile(r"([0-9]{4})_([0-9]{2})_([0-9]{2})_([0-9]{2})_([0-9]{2})_([0-9]{2})")
+#: Such a moment may be one of any time zone; all differ by whole quarters of an hour.
+_QUARTER_US = 900 * SECOND_US
+#: A profile begins with its moment, give or take this.
+_NEAR_US = 5 * SECOND_US
+_STEP_FOLDER = re.compile(r"(?:.*/)?([0-9]{1,18})/plugins/.*", re.DOTALL)
 _FLAG = re.compile(r"tf_dataloader_(?:start|end)_flag\.tmp")
 _SUMMARY = re.compile(r".+\.(?:input_pipeline|kernel_stats|overview_page|tensorflow_stats)\.pb", re.DOTALL)
 _PROFILER_FOLDER = "detailed_profiling"
@@ -70,6 +77,8 @@ class Origin:
     timed: bool = False
     #: Time base by the path; 0 where it tells none.
     base_us: int = 0
+    #: Step that the events belong to, where the path tells that and no time base; -1 otherwise.
+    step: int = -1
     #: What is uncertain about node or time base, in words.
     doubt: str = ""
 
@@ -117,7 +126,9 @@ def is_trace(file: SourceFile) -> bool:
     known = origin(file)
     if known is None:
         return False
-    return known.source != EventSource.OTHER or known.merged or _begins_with_row(file)
+    if known.source == EventSource.OTHER:
+        return _begins_with_row(file)
+    return known.source != EventSource.PROFILER or not _is_of_others(_head(file))
 
 
 def folder(file: SourceFile) -> str:
@@ -153,22 +164,39 @@ def with_metadata(
     ``notes`` are the metadata files of each folder.
     """
     folders = file.name.split("/")[:-1]
+    moment = next((us for one in reversed(folders) if (us := _moment(one)) is not None), None)
     for depth in range(len(folders), max(-1, len(folders) - _FOLDERS_ABOVE - 1), -1):
         if here := notes.get("/".join(folders[:depth])):
             host = file.path.name.removesuffix(".gz").removesuffix(".trace.json")
             mine = [one for one in here if one.node in (host, known.node)] or here
-            chosen = min(mine, key=lambda one: one.file.name)
-            doubt = "one of several .metadata files is taken for it" if len(mine) > 1 else ""
-            return _based(known, chosen.start_us, doubt, chosen.node, chosen.worker), chosen
-    moments = [us for one in reversed(folders) if (us := _moment(one)) is not None]
-    if moments:
+            far = sorted((_apart(one.start_us, moment), one.file.name, one) for one in mine)
+            chosen = far[0][2]
+            near = [one for apart, _, one in far if apart <= _NEAR_US]
+            if len(mine) > 1 and near != [chosen]:
+                doubt = "one of several .metadata files tells its time, its name tells the machine"
+                return replace(known, base_us=chosen.start_us, doubt=doubt), chosen
+            told = replace(known, base_us=chosen.start_us, node=chosen.node, worker=chosen.worker)
+            return told, chosen
+    if moment is not None:
         doubt = "no .metadata file; its times are about those of its folder, taken for UTC"
-        return _based(known, moments[0], doubt, known.node, known.worker), None
+        return replace(known, base_us=moment, doubt=doubt), None
+    if match := _STEP_FOLDER.fullmatch(file.name):
+        return replace(known, step=int(match[1])), None
     return known, None
 
 
-def _based(known: Origin, base_us: int, doubt: str, node: str, worker: str) -> Origin:
-    return Origin(node=node, worker=worker, source=known.source, base_us=base_us, doubt=doubt)
+def at_step(known: Origin, start_us: int) -> Origin:
+    """The same with the start of its step as time base; as it is where that is 0."""
+    doubt = "no .metadata file; its times are about those of the step that its folder names"
+    return replace(known, base_us=start_us, doubt=doubt) if start_us else known
+
+
+def _apart(start_us: int, moment_us: int | None) -> int:
+    """How far a start lies from a moment of a time zone that is not known; the same for any without one."""
+    if moment_us is None:
+        return _QUARTER_US
+    past = (start_us - moment_us) % _QUARTER_US
+    return min(past, _QUARTER_US - past)
 
 
 def _moment(text: str) -> int | None:
@@ -188,14 +216,26 @@ def _who(text: str) -> tuple[str, str]:
     return node or _NAMELESS, worker
 
 
+def _head(file: SourceFile) -> bytes:
+    """How the text of a file begins; empty for one that cannot be read."""
+    try:
+        return next(plain.chunks(file.path))[:_HEAD].lstrip()
+    except (OSError, plain.DamagedError):
+        return b""
+
+
+def _is_of_others(head: bytes) -> bool:
+    return head.startswith(b"{") and any(key in head for key in _KEYS_OF_OTHERS)
+
+
 def _begins_with_row(file: SourceFile) -> bool:
     """Whether the file is an object with ``traceEvents``, or an array whose first value has a ``ph``."""
+    head = _head(file)
+    if head.startswith(b"{"):
+        return b'"traceEvents"' in head and not _is_of_others(head)
+    text = head.removeprefix(b"[").lstrip().decode("utf-8", "replace")
     try:
-        head = next(plain.chunks(file.path))[: 1 << 16].lstrip()
-        if head.startswith(b"{"):
-            return b'"traceEvents"' in head
-        text = head.removeprefix(b"[").lstrip().decode("utf-8", "replace")
         row, _ = json.JSONDecoder().raw_decode(text)
-    except (OSError, ValueError, RecursionError, plain.DamagedError):
+    except (ValueError, RecursionError):
         return False
     return head.startswith(b"[") and isinstance(row, dict) and "ph" in row

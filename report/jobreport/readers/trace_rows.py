@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -65,27 +65,45 @@ _TRACE = msgspec.json.Decoder(_Trace)
 _RAW_TRACE = msgspec.json.Decoder(_RawTrace)
 
 _BLOCK = 16 << 20
-#: A file without line breaks between its rows is decoded as a whole; what it has beyond this is not read.
+#: An object, or an array in which no seam is found, is decoded as a whole; what it has beyond this is not read.
 _LARGEST = 256 << 20
 _BLANKS = b" \t\r\n"
 _BLANKS_AND_COMMAS = _BLANKS + b","
 _AROUND_ROW = _BLANKS_AND_COMMAS + b"[]"
 #: Between two rows, one a line.
 _SEAM = b"},\n{"
+#: How the first row of an array begins; parts end where another row begins so.
+_FIRST_KEY = re.compile(rb'\s*\[\s*(\{\s*"[^"\\]{1,40}")')
 _NEXT_ROW = re.compile(r"\}\s*,\s*(?=\{)")
+_ROW_SEAM = re.compile(rb"\}\s*,\s*(?=\{)")
+_ROW_ON_LINE = re.compile(rb"\n\s*\{")
+#: No row is longer; where a text was cut, its last row is looked for in so much of it.
+_TAIL = 1 << 20
 _GAP = re.compile(r"[\s,]*")
-_ROWS_BEGIN = re.compile(r'"traceEvents"\s*:\s*\[')
+_ROWS_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: Times that reading goes on behind damage in a text without lines; each may cost a look at all of it.
 _MOST_DAMAGES = 100
 _MOST_DIGITS = 400
 
 NO_OBJECT = "not a JSON object"
 _NO_JSON = "not complete JSON"
+_NOT_READ = "behind the last damaged place that is read past; not read"
 _NO_TEXT = "not UTF-8 text"
 _TOO_DEEP = "nested too deeply"
 _DAMAGED = "compressed data is cut short or damaged; what comes before is in use"
 _NO_END = "has no end: cut short, or still being written; the complete rows are in use"
 _GROWING = "still being written; the complete rows are in use"
+_CUT_OBJECT = "not complete JSON; the complete rows are in use"
+
+
+class _Block(NamedTuple):
+    """Text with whole rows, how many lines stand before it, and whether it is the last."""
+
+    text: bytes
+    lines: int
+    last: bool
+    #: The file goes on; that is told already.
+    cut: bool = False
 
 
 def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[list[Row]]:
@@ -94,26 +112,28 @@ def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[l
     A file that is ``growing`` is known to be still being written.
     """
     try:
-        for text, lines, last in _blocks(file, tally):
-            if not lines and _is_object(text):
-                rows = _of_object(text, file, tally)
+        first = True
+        for text, lines, last, cut in _blocks(file, tally):
+            if first and _is_object(text):
+                rows = _of_object(text, file, tally, cut=cut)
             else:
-                if last and (growing or not text[-64:].rstrip(_BLANKS).endswith(b"]")):
+                ends = text[-64:].rstrip(_BLANKS).endswith(b"]")
+                if last and not cut and (growing or not ends):
                     tally.add("corrected", "files", _GROWING if growing else _NO_END, file=file.name)
-                rows = _of_array(text, file, tally, lines)
+                rows = _of_array(text if ends or not last else _uncut(text), file, tally, lines)
+            first = False
             if rows:
                 yield rows
     except OSError as error:
         tally.add("skipped", "files", f"cannot be read: {error.strerror}", file=file.name)
 
 
-def _blocks(file: SourceFile, tally: Tally) -> Iterator[tuple[bytes, int, bool]]:
-    """Text with whole rows, how many lines stand before it, and whether it is the last.
-
-    Only an array with a row a line comes in several blocks; an empty file comes in none.
-    """
+def _blocks(file: SourceFile, tally: Tally) -> Iterator[_Block]:
+    """The text in blocks. Only an array comes in several; an empty file comes in none."""
     parts: list[bytes] = []
     size, lines, limit = 0, 0, _BLOCK
+    seams: list[bytes] | None = None
+    cut = False
     try:
         for chunk in plain.chunks(file.path):
             parts.append(chunk)
@@ -121,25 +141,54 @@ def _blocks(file: SourceFile, tally: Tally) -> Iterator[tuple[bytes, int, bool]]
             if size < limit:
                 continue
             text = b"".join(parts)
-            is_object = not lines and _is_object(text)
-            end = -1 if is_object else text.rfind(_SEAM)
-            if end >= 0:
-                end += len(_SEAM) - 1
-                yield text[:end], lines, False
+            if seams is None:
+                seams = _seams(text)
+            end = next((at + 1 for seam in seams if (at := text.rfind(seam)) >= 0), 0)
+            if end:
+                yield _Block(text[:end], lines, last=False)
                 lines += text.count(b"\n", 0, end)
                 parts = [text[end:]]
                 size, limit = len(parts[0]), _BLOCK
             elif size < _LARGEST:
                 parts, limit = [text], 2 * size
             else:
-                reason = f"larger than {_LARGEST >> 20} MiB without line breaks; the rest is not read"
+                reason = f"larger than {_LARGEST >> 20} MiB and cannot be read in parts; the rest is not read"
                 tally.add("skipped", "files", reason, file=file.name)
+                cut = True
                 break
     except plain.DamagedError:
-        tally.add("skipped", "files", _DAMAGED, file=file.name)
+        tally.add("corrected", "files", _DAMAGED, file=file.name)
+        cut = True
     text = b"".join(parts)
     if text and not text.isspace():
-        yield text, lines, True
+        yield _Block(text, lines, last=True, cut=cut)
+
+
+def _seams(text: bytes) -> list[bytes]:
+    """What can stand between two rows of an array that begins so; none for an object."""
+    if _is_object(text):
+        return []
+    first = _FIRST_KEY.match(text)
+    # A seam without the key may also be one between objects within a row.
+    return [*(b"}," + blank + first[1] for blank in (b"\n", b" ", b"") if first), _SEAM]
+
+
+def _uncut(text: bytes) -> bytes:
+    """An array that has no end, without the row in which it was cut."""
+    begin = max(0, len(text) - _TAIL)
+    at = max((seam.end() for seam in _ROW_SEAM.finditer(text, begin)), default=0)
+    if begin and not at:
+        return text
+    core = text[at:].strip(_AROUND_ROW)
+    if not core.startswith(b"{") or _ROW_ON_LINE.search(core):  # more than one row, or none
+        return text
+    try:
+        _DECODER.raw_decode(core.decode("utf-8", "replace"))
+    except ValueError:
+        return text[:at]
+    except RecursionError:
+        pass
+    return text
 
 
 def _is_object(text: bytes) -> bool:
@@ -166,7 +215,7 @@ def _of_array(text: bytes, file: SourceFile, tally: Tally, lines: int) -> list[R
     return _one_by_one(raw, file, tally)
 
 
-def _of_object(text: bytes, file: SourceFile, tally: Tally) -> list[Row]:
+def _of_object(text: bytes, file: SourceFile, tally: Tally, *, cut: bool) -> list[Row]:  # noqa: PLR0911 - a list of layouts
     try:
         return _TRACE.decode(text).traceEvents
     except (ValueError, RecursionError):
@@ -175,16 +224,20 @@ def _of_object(text: bytes, file: SourceFile, tally: Tally) -> list[Row]:
         return _one_by_one(_RAW_TRACE.decode(text).traceEvents, file, tally)
     except (ValueError, RecursionError):
         pass
+    if begin := _ROWS_BEGIN.search(text):
+        if not cut and not text[-64:].rstrip(_BLANKS).endswith(b"}"):
+            tally.add("corrected", "files", _CUT_OBJECT, file=file.name)
+        try:
+            return _ROWS.decode(b"[" + _uncut(text[begin.end() :]).strip(_BLANKS_AND_COMMAS) + b"]")
+        except (ValueError, RecursionError):
+            lines = text.count(b"\n", 0, begin.end())
+            return _in_turn(text[begin.end() :].decode("utf-8", "replace"), 0, file, tally, lines)
     row = _loose(text)
     if isinstance(row, Row):  # well-formed, and not a trace
         if row.ph:
             return [row]
         tally.add("skipped", "files", "has no list 'traceEvents'", file=file.name)
         return []
-    known = text.decode("utf-8", "replace")
-    if begin := _ROWS_BEGIN.search(known):
-        tally.add("corrected", "files", "not complete JSON; the complete rows are in use", file=file.name)
-        return _in_turn(known, begin.end(), file, tally)
     return _of_damaged(text, file, tally, 0)
 
 
@@ -202,23 +255,32 @@ def _one_by_one(raw: list[msgspec.Raw], file: SourceFile, tally: Tally) -> list[
 
 def _of_damaged(text: bytes, file: SourceFile, tally: Tally, lines: int) -> list[Row]:
     """Rows of what is not JSON as a whole: a line each, or else one behind the other."""
-    rows: list[Row] = []
+    rows: list[Row | tuple[int, bytes]] = []
     faults: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for number, line in enumerate(text.split(b"\n"), start=lines + 1):
         core = line.strip(_AROUND_ROW)
         if not core:
             continue
         row = _row(core) if core.startswith(b"{") else _NO_JSON
-        if isinstance(row, str):
+        if not isinstance(row, str):
+            rows.append(row)
+        elif core.startswith(b"{") and _ROW_SEAM.search(core):
+            rows.append((number, core))
+        else:
             faults[row][0] += 1
             faults[row][1] = faults[row][1] or number
-        else:
-            rows.append(row)
-    if not any(row.ph for row in rows):
+    if not any(isinstance(row, Row) and row.ph for row in rows):
         return _in_turn(text.decode("utf-8", "replace"), 0, file, tally, lines)
     for reason, (count, first) in faults.items():
         tally.add("skipped", "rows", reason, count=count, file=file.name, line=first)
-    return rows
+    found: list[Row] = []
+    for one in rows:
+        if isinstance(one, Row):
+            found.append(one)
+        else:  # several on a line
+            number, core = one
+            found += _in_turn(core.decode("utf-8", "replace"), 0, file, tally, number - 1)
+    return found
 
 
 def _in_turn(text: str, at: int, file: SourceFile, tally: Tally, lines: int = 0) -> list[Row]:
@@ -235,11 +297,15 @@ def _in_turn(text: str, at: int, file: SourceFile, tally: Tally, lines: int = 0)
         try:
             value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
+            if damages == _MOST_DAMAGES:
+                left = 1 + sum(1 for _ in _NEXT_ROW.finditer(text, at))
+                tally.add("skipped", "rows", _NOT_READ, count=left, file=file.name)
+                return rows
             reason = _TOO_DEEP if isinstance(error, RecursionError) else _NO_JSON
             tally.add("skipped", "rows", reason, file=file.name, line=lines + text.count("\n", 0, at) + 1)
             damages += 1
             following = _NEXT_ROW.search(text, at)
-            if following is None or damages == _MOST_DAMAGES:
+            if following is None:
                 return rows
             at = following.end()
             continue

@@ -20,6 +20,7 @@ from jobreport.readers.trace_columns import Dictionaries, FileOfRows
 from jobreport.readers.trace_files import (
     Metadata,
     Origin,
+    at_step,
     beside_traces,
     folder,
     is_trace,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.readers.base import SourceFile
+    from jobrules.job import Lane
 
 _STEP = "Step:ModeKeys"
 _STEP_SOURCES = {EventSource.PYTHON, EventSource.MODEL, EventSource.OTHER}
@@ -56,10 +58,16 @@ class Traces:
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all events; the order of the files does not matter."""
         tally = Tally()
-        chosen = _chosen(sorted(files), tally)
+        # Those that are dated by a step of the others come behind them.
+        chosen = sorted(_chosen(sorted(files), tally), key=lambda one: one[1].step >= 0)
         known, table = Dictionaries(), Table()
         for number, (file, where) in enumerate(chosen):
-            rows = FileOfRows(file, where, known, tally)
+            dated = where
+            if where.step >= 0:
+                dated = at_step(where, table.start_of_step(where.step, _is_step, known))
+                if dated.doubt:
+                    tally.add("corrected", "files", dated.doubt, file=file.name)
+            rows = FileOfRows(file, dated, known, tally)
             is_empty = True
             for some in scan(file, tally, growing=where.growing):
                 is_empty = False
@@ -89,7 +97,7 @@ def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile,
             tally.add("skipped", "files", reason, file=file.name)
         elif (where := origin(file)) is not None:
             traces.append((file, where))
-    unused = set(notes)
+    unused = {note.file for here in notes.values() for note in here}
     has_sources = any(not where.merged for _, where in traces)
     chosen = []
     for file, where in traces:
@@ -100,7 +108,7 @@ def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile,
         if where.source == EventSource.PROFILER:
             told, used = with_metadata(where, file, notes)
             if used is not None:
-                unused.discard(folder(used.file))
+                unused.discard(used.file)
             if told.doubt:
                 tally.add("corrected", "files", told.doubt, file=file.name)
         if is_name(told.node):
@@ -109,8 +117,8 @@ def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile,
             reason = "machine name is too long or cannot be printed"
             tally.add("skipped", "files", reason, file=file.name)
     reason = "tells the time of a trace that is not there"
-    for note in (note for one in unused for note in notes[one]):
-        tally.add("skipped", "files", reason, file=note.file.name)
+    for file in unused:
+        tally.add("skipped", "files", reason, file=file.name)
     return chosen
 
 
@@ -132,6 +140,10 @@ def _steps(events: Events) -> Steps:
         start_us=events.start_us[rows],
         end_us=events.end_us[rows],
     )
+
+
+def _is_step(lane: Lane, name: str) -> bool:
+    return _STEP in name and lane.source in _STEP_SOURCES
 
 
 def _phase(name: str) -> str:
