@@ -194,7 +194,7 @@ def named(gpus: Iterable[tuple[str, str]]) -> str:
 
 def _low_gpu(counted: _Counted, results: RuleResults) -> Reading:
     patience = counted.limit("patience", 1000)
-    if not _has_gpu(results):
+    if not (_has_gpu(results) or counted.triggered):
         return _not_evaluated(_NO_GPU)
     if reason := counted.waits(patience):
         return _not_evaluated(reason)
@@ -205,7 +205,7 @@ def _low_gpu(counted: _Counted, results: RuleResults) -> Reading:
     # Those that never worked are a finding of their own.
     told = {gpu: use for gpu, use in results.low_gpu.items() if gpu not in unused} or results.low_gpu
     low = [gpu for gpu, use in told.items() if use.gpu_95 is not None and use.gpu_95 < limit]
-    others = [gpu for gpu in told if gpu not in low]
+    others = [gpu for gpu, use in told.items() if gpu not in low and use.gpu_95 is not None]
     whole = len(gpus_of(results))
     headline = f"Low or fluctuating use was counted {count(counted.triggered, 'time')}"
     if low or others:
@@ -252,7 +252,7 @@ def _of(n: int, whole: int) -> str:
 
 def _bottleneck(what: str, *ids: str) -> Callable[[_Counted, RuleResults], Reading]:
     def read(counted: _Counted, results: RuleResults) -> Reading:
-        if not _has_gpu(results):
+        if not (_has_gpu(results) or counted.triggered):
             return _not_evaluated(_NO_GPU, "CPU-6")
         if reason := counted.waits(counted.limit("patience", 1000)):
             return _not_evaluated(reason)
@@ -299,7 +299,7 @@ def _bottleneck(what: str, *ids: str) -> Callable[[_Counted, RuleResults], Readi
 
 def _batch_size(counted: _Counted, results: RuleResults) -> Reading:
     patience = max(counted.limit("patience", 1000), counted.limit("window", 500))
-    if not _has_gpu(results):
+    if not (_has_gpu(results) or counted.triggered):
         return _not_evaluated(_NO_GPU)
     if reason := counted.waits(patience):
         return _not_evaluated(reason)
@@ -333,7 +333,7 @@ def _batch_size(counted: _Counted, results: RuleResults) -> Reading:
 
 def _memory(counted: _Counted, results: RuleResults) -> Reading:
     window = counted.limit("window", 10)
-    if not _has_gpu(results):
+    if not (_has_gpu(results) or counted.triggered):
         return _not_evaluated(_NO_GPU)
     if reason := counted.waits(max(counted.limit("patience", 1000), window + 1)):
         return _not_evaluated(reason)

@@ -767,3 +767,23 @@ def test_a_report_of_samples_prints_no_word_of_the_vendor(tmp_path: Path) -> Non
 
     for call in (sections.head, sections.utilisation, sections.gpu_use, sections.contents):
         assert "vendor" not in Page.of(call(report).html).text.replace("rule results of the vendor", "")
+
+
+@pytest.mark.parametrize(
+    "rule", ["CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "BatchSize", "GPUMemoryIncrease"]
+)
+def test_a_rule_that_fired_is_told_as_triggered_though_its_details_are_damaged(
+    tmp_path: Path, rule: str
+) -> None:
+    told = {
+        "RuleTriggered": 3,
+        "Violations": 3,
+        "Details": {"algo-1": 7},
+        "Datapoints": 2000,
+        "RuleParameters": "",
+    }
+
+    report = built(tmp_path, name="job", **{rule: told})
+
+    (card,) = (one for one in report.rules if one.name == rule)
+    assert (card.status, card.triggered) == (Status.TRIGGERED, 3)
