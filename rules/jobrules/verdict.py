@@ -96,7 +96,7 @@ def _joined(findings: list[Finding], spent: Sequence[Spent], use: TimeUse | None
 
 def _with_causes(low: Finding, causes: Sequence[Finding]) -> Finding:
     first = causes[0]
-    title = f"{low.title}: {first.title[0].lower()}{first.title[1:]}"
+    title = f"{first.title}; {low.title}"
     evidence = first.evidence
     # Between bursts a GPU waits for something, and a larger batch alone would not end that.
     advice = first.advice

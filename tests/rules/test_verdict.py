@@ -56,7 +56,8 @@ def test_low_use_and_a_bottleneck_are_one_finding_with_the_bottlenecks_advice(ki
     rule = CPUBottleneck if kind == "cpu" else IOBottleneck
     assert finding.rules == ("LowGPUUtilization", rule.__name__)
     assert finding.advice == rule.documentation().advice
-    assert "of the windows judged: in 66.7" in finding.title
+    assert finding.title.startswith("In 66.7\u00a0% of the snapshots a GPU idled")
+    assert "; GPU use was fluctuating in 100.0\u00a0% of the windows judged" in finding.title
     assert finding.share_of == "of GPU time"
 
 
