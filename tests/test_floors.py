@@ -40,6 +40,7 @@ FLOORS = (
         "jobrules.load_balancing",
         "jobrules.step_outlier",
         "jobrules.dataloader",
+        "jobrules.framework_time",
         "jobrules.verdict",
     ),
     ("jobrules",),

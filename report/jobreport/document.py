@@ -20,6 +20,7 @@ from jobrules.result import (
     Columns,
     Course,
     DeviceStatus,
+    FrameworkTime,
     Measure,
     RuleResult,
     Status,
@@ -142,6 +143,8 @@ class Report:
     boxes: tuple[Box, ...]
     rules: tuple[RuleCard, ...]
     quality: Quality
+    #: None where nothing of it was recorded, or OverallFrameworkMetrics was not run.
+    framework: FrameworkTime | None = None
     origin: Origin = Origin.SAMPLES
 
 

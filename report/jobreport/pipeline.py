@@ -21,7 +21,9 @@ from jobreport.quality import Remark
 from jobreport.settings import load
 from jobrules.boxplot import boxes
 from jobrules.coverage import ticks
+from jobrules.framework_time import framework_time
 from jobrules.job import SECOND_US, Metric
+from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.phases import course
 from jobrules.result import Status
 from jobrules.rule import parameter_fields, run_rules, written
@@ -37,8 +39,11 @@ if TYPE_CHECKING:
     from jobreport.readers.rule_results import RuleResults
     from jobreport.settings import Settings
     from jobrules.job import Job
-    from jobrules.result import RuleResult
+    from jobrules.result import FrameworkTime, RuleResult
     from jobrules.rule import Rule
+
+
+FRAMEWORK = OverallFrameworkMetrics.__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +195,12 @@ def build_report(
         boxes=boxes(job, Metric.GPU_USE),
         rules=tuple(card(rule, result) for rule, result in zip(rules, results, strict=True)),
         quality=quality,
+        framework=next((_framework(result) for result in results if result.rule == FRAMEWORK), None),
     )
+
+
+def _framework(result: RuleResult) -> FrameworkTime | None:
+    return framework_time(result.details) if result.status is Status.PASSED else None
 
 
 def _node_facts(job: Job, node: str) -> NodeFacts:

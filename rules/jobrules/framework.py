@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from jobrules.intervals import Intervals
     from jobrules.job import BoolArray, CodeArray, Events, IntArray, Lane, StrArray
 
+#: Operators in the table by own time.
+MOST_OPERATORS = 25
 #: Operators with no more than this share are left out, in percent.
 CUT = 2.0
 #: Lanes whose events are lives of processes; they would drown what happens in them.
@@ -81,14 +83,16 @@ def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, An
         less, the percentages of the others add up to 100.
     ``CPU_self_total``, ``GPU_self_total``
         Microseconds by operator, without what it calls; only operators with more than 2 % of them.
-    ``general``
-        Percent by phase of what is none of these.
+    ``CPU_operators``, ``GPU_operators``
+        The 25 operators with most time of their own (``rows``), and sums over all; whole events only.
+    ``general``, ``general_time``
+        Percent and microseconds by phase of what is none of these.
     ``lifetimes``
         Microseconds by lane of processes' lives, which are no part of ``general``.
     ``forward_backward``
         Percent of forward and backward pass, where both were recorded.
-    ``horovod``
-        Percent by activity, cut as the operators are.
+    ``horovod``, ``horovod_time``
+        Percent by activity, cut as the operators are, and microseconds of these.
     """
     weight = events.duration_us if weight_us is None else weight_us
     used = weight > 0
@@ -110,14 +114,17 @@ def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, An
         if by_phase[kind]:
             rows = rows_of(events, kind)
             part = events.where(rows)
-            kept = _above_cut(_by_name(part, weight[rows]))
+            total, own = _by_name(part, weight[rows]), _by_name(part, _self(part, weight[rows]))
+            kept = _above_cut(total)
             details |= {
                 kind.name: shares(kept),
                 f"{kind.name}_total": kept,
-                f"{kind.name}_self_total": _above_cut(_by_name(part, _self(part, weight[rows]))),
+                f"{kind.name}_self_total": _above_cut(own),
             }
+            if weight_us is None:
+                details[f"{kind.name}_operators"] = _operators(part, total, own)
     if by_phase[Kind.GENERAL]:
-        details["general"] = shares(by_phase[Kind.GENERAL])
+        details |= {"general": shares(by_phase[Kind.GENERAL]), "general_time": by_phase[Kind.GENERAL]}
     if by_phase[Kind.LIFETIME]:
         details["lifetimes"] = by_phase[Kind.LIFETIME]
     passes = {"Forward pass": by_phase[Kind.FORWARD], "Backward pass": by_phase[Kind.BACKWARD]}
@@ -125,8 +132,19 @@ def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, An
         details["forward_backward"] = shares({name: sum(times.values()) for name, times in passes.items()})
     if by_phase[Kind.HOROVOD]:
         rows = rows_of(events, Kind.HOROVOD)
-        details["horovod"] = shares(_above_cut(_by_name(events.where(rows), weight[rows])))
+        kept = _above_cut(_by_name(events.where(rows), weight[rows]))
+        details |= {"horovod": shares(kept), "horovod_time": kept}
     return details
+
+
+def _operators(events: Events, total: Mapping[str, int], own: Mapping[str, int]) -> dict[str, Any]:
+    calls = _by_name(events, np.ones(len(events), np.int64))
+    first = list(largest_first({name: own.get(name, 0) for name in total}))[:MOST_OPERATORS]
+    rows = [
+        {"name": name, "self_us": own.get(name, 0), "total_us": total[name], "calls": calls[name]}
+        for name in first
+    ]
+    return {"rows": rows, "names": len(total), "calls": len(events), "self_us": sum(own.values())}
 
 
 def shares(times: Mapping[str, int]) -> dict[str, float]:

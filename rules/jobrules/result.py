@@ -228,6 +228,63 @@ class Columns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slice:
+    """One part of a time that was told apart by what it was spent on."""
+
+    name: str
+    seconds: float
+    #: Rounded so that the parts add up to 100.0.
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """An operator of the framework, on CPU or GPU."""
+
+    name: str
+    calls: int
+    #: Seconds without, and with the operators that it calls.
+    self_s: float
+    total_s: float
+    #: Of the own time of all operators of the same kind of device.
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operators:
+    """The operators of one kind of device."""
+
+    #: ``CPU`` or ``GPU``.
+    device: str
+    #: Most own time first, 25 at most.
+    rows: tuple[Operator, ...]
+    #: How many others there are, and their own time in seconds and percent.
+    others: int
+    others_s: float
+    others_percent: float
+    #: Own time of all in seconds, and their calls.
+    self_s: float
+    calls: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkTime:
+    """Where the time of the framework went."""
+
+    #: Steps by phase and the time outside of steps, over all workers, from the first step of each to its last.
+    steps: tuple[Slice, ...]
+    #: Forward, backward, data loading and the like; what was profiled, often a few steps.
+    general: tuple[Slice, ...]
+    operators: tuple[Operators, ...]
+    horovod: tuple[Slice, ...]
+    #: First and last step that operators were recorded for; none where they name none.
+    first_step: int | None
+    last_step: int | None
+    #: Whether a forward pass was recorded and no backward pass: then steps end with the forward pass.
+    forward_only: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceStatus:
     """What became of one device, node or worker under a rule."""
 

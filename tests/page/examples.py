@@ -22,11 +22,15 @@ from jobrules.result import (
     Columns,
     Course,
     Finding,
+    FrameworkTime,
     Gap,
     Measure,
+    Operator,
+    Operators,
     Part,
     Phase,
     Severity,
+    Slice,
     Status,
     TimeLine,
     TimeUse,
@@ -166,6 +170,39 @@ def use(
     return TimeUse(device=device, count=count, hours=hours, digits=digits, parts=parts)
 
 
+def framework(name: str, *, forward_only: bool = False) -> FrameworkTime:
+    """Framework time in which one phase, one operator and one collective have a given name."""
+    return FrameworkTime(
+        steps=(
+            Slice(name="TRAIN", seconds=1200.0, percent=60.0),
+            Slice(name="Outside of steps", seconds=700.0, percent=35.0),
+            Slice(name=name, seconds=100.0, percent=5.0),
+        ),
+        general=(
+            Slice(name="Forward", seconds=3.0, percent=75.0),
+            Slice(name=name, seconds=1.0, percent=25.0),
+        ),
+        operators=(
+            Operators(
+                device="GPU",
+                rows=(
+                    Operator(name=name, calls=4, self_s=0.003, total_s=0.003, percent=75.0),
+                    Operator(name="reduce", calls=1, self_s=0.0000005, total_s=0.0000005, percent=0.0),
+                ),
+                others=1,
+                others_s=0.001,
+                others_percent=25.0,
+                self_s=0.004,
+                calls=6,
+            ),
+        ),
+        horovod=(Slice(name=name, seconds=0.5, percent=100.0),),
+        first_step=5,
+        last_step=6,
+        forward_only=forward_only,
+    )
+
+
 def gpu_job() -> Report:
     """One node, eight GPUs, an hour; a triggered rule, one that passed, one without an answer, a summary."""
     node, count = "algo-1", 600
@@ -296,6 +333,7 @@ def gpu_job() -> Report:
                 parameters=(),
             ),
         ),
+        framework=framework("conv2d"),
         quality=Quality(
             sources=(
                 SourceQuality(
@@ -413,6 +451,7 @@ def hostile_job() -> Report:
             ),
             card("IOBottleneck", Status.ERROR, reason=HOSTILE, headline=HOSTILE),
         ),
+        framework=framework(HOSTILE),
         quality=Quality(
             sources=base.quality.sources,
             remarks=(Remark(action="skipped", count=1, unit="files", reason=HOSTILE, example=HOSTILE),),

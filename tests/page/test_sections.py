@@ -24,6 +24,7 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
     sections.contents,
     sections.summary,
     sections.utilisation,
+    sections.framework,
     sections.rules,
     sections.gpu_use,
     sections.nodes,

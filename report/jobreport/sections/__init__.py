@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import document
 from jobreport.sections.fragment import Fragment
+from jobreport.sections.framework import framework
 from jobreport.sections.gpu_use import gpu_use
 from jobreport.sections.head import contents, head
 from jobreport.sections.jupyter import live_figures, style
@@ -24,6 +25,7 @@ __all__ = [
     "Fragment",
     "contents",
     "findings",
+    "framework",
     "gpu_use",
     "head",
     "live_figures",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SECTIONS = (
     ("summary", "Training job summary"),
     ("utilisation", "Resource utilisation"),
+    ("framework", "Framework time"),
     ("rules", "Rules"),
     ("gpu-use", "GPU use"),
     ("nodes", "Nodes"),
@@ -62,6 +63,7 @@ def _figures(report: Report) -> list[str]:
 def _tables(report: Report) -> list[str]:
     shown = {
         "utilisation": bool(report.usage),
+        **{f"framework-{name}": there for name, there in _framework_tables(report).items()},
         "gpu-use": bool(report.boxes),
         "sources": True,
         "gaps": bool(report.course.gaps),
@@ -69,6 +71,18 @@ def _tables(report: Report) -> list[str]:
         "definitions": True,
     }
     return [name for name, there in shown.items() if there]
+
+
+def _framework_tables(report: Report) -> dict[str, bool]:
+    time = report.framework
+    devices = {table.device for table in time.operators} if time else set()
+    return {
+        "steps": bool(time and time.steps),
+        "general": bool(time and time.general),
+        "GPU": "GPU" in devices,
+        "CPU": "CPU" in devices,
+        "horovod": bool(time and time.horovod),
+    }
 
 
 def has_time_lines(report: Report) -> bool:
