@@ -15,6 +15,12 @@ import numpy as np
 
 from jobreport.errors import NothingReadableError
 from jobreport.quality import Quality
+from jobrules.balance import Balance
+from jobrules.data_loading import DataLoading
+from jobrules.device_grid import DeviceGrid
+from jobrules.job import Profile
+from jobrules.memory_use import MemoryUse
+from jobrules.moments import Moment
 from jobrules.result import (
     Box,
     Columns,
@@ -29,6 +35,8 @@ from jobrules.result import (
     Verdict,
 )
 from jobrules.rule import parameter_fields, written
+from jobrules.stalls import Stalls
+from jobrules.step_times import StepTimes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,6 +153,15 @@ class Report:
     quality: Quality
     #: None where nothing of it was recorded, or OverallFrameworkMetrics was not run.
     framework: FrameworkTime | None = None
+    #: The analyses; none, or empty, where what they need was not recorded.
+    steps: StepTimes | None = None
+    balance: Balance | None = None
+    loading: DataLoading | None = None
+    stalls: tuple[Stalls, ...] = ()
+    memory: MemoryUse | None = None
+    devices: DeviceGrid | None = None
+    moments: tuple[Moment, ...] = ()
+    profiles: tuple[Profile, ...] = ()
     origin: Origin = Origin.SAMPLES
 
 

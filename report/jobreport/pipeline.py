@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -19,14 +19,27 @@ from jobreport.errors import JobReportError, UsageError
 from jobreport.files import FILES
 from jobreport.quality import Remark
 from jobreport.settings import load
+from jobrules.balance import balance
 from jobrules.boxplot import boxes
 from jobrules.coverage import ticks
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.data_loading import data_loading
+from jobrules.dataloader import Dataloader
+from jobrules.device_grid import device_grid
 from jobrules.framework_time import framework_time
+from jobrules.gpu_memory_increase import GPUMemoryIncrease
+from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import SECOND_US, Metric
+from jobrules.load_balancing import LoadBalancing
+from jobrules.memory_use import memory_use
+from jobrules.moments import moments
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.phases import course
 from jobrules.result import Status
 from jobrules.rule import parameter_fields, run_rules, written
+from jobrules.stalls import stalls
+from jobrules.step_outlier import StepOutlier
+from jobrules.step_times import step_times
 from jobrules.timelines import columns, time_lines
 from jobrules.usage import time_use, usage_rows
 from jobrules.verdict import judge
@@ -43,6 +56,7 @@ if TYPE_CHECKING:
     from jobrules.rule import Rule
 
 
+_R = TypeVar("_R", bound="Rule")
 FRAMEWORK = OverallFrameworkMetrics.__name__
 
 
@@ -196,7 +210,24 @@ def build_report(
         rules=tuple(card(rule, result) for rule, result in zip(rules, results, strict=True)),
         quality=quality,
         framework=next((_framework(result) for result in results if result.rule == FRAMEWORK), None),
+        steps=step_times(job, _rule(rules, StepOutlier)),
+        balance=balance(job, _rule(rules, LoadBalancing)),
+        loading=data_loading(job, _rule(rules, Dataloader)),
+        stalls=tuple(
+            found
+            for rule in (_rule(rules, CPUBottleneck), _rule(rules, IOBottleneck))
+            if (found := stalls(job, rule, grid))
+        ),
+        memory=memory_use(job, _rule(rules, GPUMemoryIncrease), grid),
+        devices=device_grid(job, grid),
+        moments=moments(job),
+        profiles=job.profiles,
     )
+
+
+def _rule(rules: Sequence[Rule], kind: type[_R]) -> _R:
+    """The rule with the thresholds in force; with its defaults where it was not selected."""
+    return next((rule for rule in rules if isinstance(rule, kind)), kind())
 
 
 def _framework(result: RuleResult) -> FrameworkTime | None:

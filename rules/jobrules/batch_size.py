@@ -40,7 +40,7 @@ class BatchSize(Rule):
 
     title: ClassVar[str] = "CPU, GPU and GPU memory are all little used"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE, Metric.CPU_USE)
-    section: ClassVar[str] = "gpu-use"
+    section: ClassVar[str] = "batch-size"
 
     cpu_threshold_p95: float = percent(70.0, "95th percentile of the node's mean CPU use")
     gpu_threshold_p95: float = percent(70.0, "95th percentile of a GPU's use")

@@ -38,7 +38,7 @@ class CPUBottleneck(Rule):
 
     title: ClassVar[str] = "A GPU idles while a CPU core is full"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE, Metric.CPU_USE)
-    section: ClassVar[str] = "nodes"
+    section: ClassVar[str] = "cpu-bottlenecks"
 
     threshold: float = percent(50.0, "share of GPU snapshots that are bottlenecks")
     cpu_threshold: float = percent(90.0, "a core used more than this is full")

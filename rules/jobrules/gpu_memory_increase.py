@@ -52,7 +52,7 @@ class GPUMemoryIncrease(Rule):
 
     title: ClassVar[str] = "GPU memory use rises at once"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY,)
-    section: ClassVar[str] = "nodes"
+    section: ClassVar[str] = "gpu-memory"
 
     increase: float = number(
         5.0, "rise of the mean memory use from one window to the next", unit="points", high=100

@@ -39,7 +39,7 @@ class IOBottleneck(Rule):
 
     title: ClassVar[str] = "A GPU idles while a CPU core waits for I/O"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE, Metric.IO_WAIT)
-    section: ClassVar[str] = "nodes"
+    section: ClassVar[str] = "io-bottlenecks"
 
     threshold: float = percent(50.0, "share of GPU snapshots that are bottlenecks")
     io_threshold: float = percent(50.0, "a core that waits more than this is held up")

@@ -53,7 +53,7 @@ class LoadBalancing(Rule):
 
     title: ClassVar[str] = "The GPUs of a node are used differently"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE,)
-    section: ClassVar[str] = "gpu-use"
+    section: ClassVar[str] = "balance"
 
     threshold: float = number(0.2, "distance of the distributions of use of two GPUs", high=1)
     patience: Amount = samples(1000, "samples of a GPU that are seen before it is compared")

@@ -86,6 +86,27 @@
     }
   }
 
+  /* The entries of a key become switches of what they name. */
+  function switches(section, shown, roots) {
+    for (const figure of section.querySelectorAll("figure")) {
+      const drawn = shown.roots().filter((root) => figure.querySelector(`#${CSS.escape(roots[root.id])}`));
+      for (const entry of figure.querySelectorAll(".key [data-series]")) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.setAttribute("aria-pressed", "true");
+        button.append(...entry.childNodes);
+        button.addEventListener("click", () => {
+          const on = button.getAttribute("aria-pressed") === "false";
+          button.setAttribute("aria-pressed", String(on));
+          for (const plot of drawn) {
+            for (const one of plot.renderers ?? []) if (one.name === entry.dataset.series) one.visible = on;
+          }
+        });
+        entry.replaceChildren(button);
+      }
+    }
+  }
+
   /* Bokeh makes every canvas a stop of the tab key that nothing can be done at. */
   function unstop(element) {
     for (const inner of element.querySelectorAll("*")) {
@@ -107,7 +128,9 @@
       [{ docid: script.id, roots, root_ids: Object.keys(roots) }],
     );
     elements.forEach(unstop);
-    controls(script.closest("section"), [...views][0].model.document);
+    const shown = [...views][0].model.document;
+    controls(script.closest("section"), shown);
+    switches(script.closest("section"), shown, roots);
   }
 
   async function start() {

@@ -26,8 +26,17 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
     sections.utilisation,
     sections.framework,
     sections.rules,
+    sections.steps,
     sections.gpu_use,
+    sections.balance,
+    sections.loading,
+    sections.batch_size,
+    sections.cpu_bottlenecks,
+    sections.io_bottlenecks,
+    sections.gpu_memory,
     sections.nodes,
+    sections.moments,
+    sections.profiles,
     sections.quality,
 )
 
@@ -115,12 +124,15 @@ def test_one_is_singular(report: Report) -> None:
     )
 
 
-def test_figures_and_tables_are_counted_without_holes(report: Report) -> None:
-    text = whole(report).text
+def test_figures_and_tables_are_counted_within_their_section(report: Report) -> None:
+    page = whole(report)
 
     for kind in ("Figure", "Table"):
-        numbers = [int(n) for n in re.findall(rf"{kind} (\d+)\.", text)]
-        assert numbers == list(range(1, len(numbers) + 1))
+        found = [(int(a), int(b)) for a, b in re.findall(rf"{kind} (\d+)\.(\d+)\.", page.text)]
+        assert found == sorted(found)
+        for section in {a for a, _ in found}:
+            numbers = [b for a, b in found if a == section]
+            assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_hostile_names_are_text() -> None:

@@ -18,11 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 #: Tokens that figures use; their light colours differ from one another, or the script could not tell them apart.
-TOKENS = ("paper", "ink", "ink2", "line", "grid", "used", "used2", "used3", "void")
+TOKENS = (
+    *("paper", "ink", "ink2", "line", "grid", "used", "used2", "used3", "void"),
+    *("lost", "lost2", "lost3", "lost4", "rest2", "rest3"),
+    *("s1", "s2", "s3", "s4"),
+    *(f"h{i}" for i in range(10)),
+)
 
 FONT_SIZE = "12px"
 #: Room for the y axis on the left and for half a label on the right; the drawings in SVG have the same.
 LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 44, 12, 6, 24
+#: Room on the left for names in place of numbers.
+NAMES_PX = 112
+
+#: Lines that share a plot, by token and dash: told apart without colours too.
+SERIES = (("s1", "solid"), ("s2", "dashed"), ("s3", "dotted"), ("s4", "dotdash"))
 
 _TOKEN = re.compile(r"--([a-z0-9]+):(#[0-9a-f]{6})\b")
 

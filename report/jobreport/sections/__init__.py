@@ -6,14 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobreport import document
+from jobreport.sections.balance import balance
+from jobreport.sections.batch_size import batch_size
+from jobreport.sections.bottlenecks import cpu_bottlenecks, io_bottlenecks
 from jobreport.sections.fragment import Fragment
 from jobreport.sections.framework import framework
+from jobreport.sections.gpu_memory import gpu_memory
 from jobreport.sections.gpu_use import gpu_use
 from jobreport.sections.head import contents, head
 from jobreport.sections.jupyter import live_figures, style
+from jobreport.sections.loading import loading
+from jobreport.sections.moments import moments
 from jobreport.sections.nodes import nodes
+from jobreport.sections.profiles import profiles
 from jobreport.sections.quality import quality
 from jobreport.sections.rules import rules
+from jobreport.sections.steps import steps
 from jobreport.sections.summary import summary
 from jobreport.sections.utilisation import utilisation
 from jobreport.sections.verdict import findings, verdict
@@ -23,16 +31,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fragment",
+    "balance",
+    "batch_size",
     "contents",
+    "cpu_bottlenecks",
     "findings",
     "framework",
+    "gpu_memory",
     "gpu_use",
     "head",
+    "io_bottlenecks",
     "live_figures",
+    "loading",
+    "moments",
     "nodes",
     "open_report",
+    "profiles",
     "quality",
     "rules",
+    "steps",
     "style",
     "summary",
     "utilisation",

@@ -44,6 +44,11 @@ def code(text: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\2</code>", str(escape(text))))  # noqa: S704 - escaped just before
 
 
+def place(value: float) -> str:
+    """A place in percent as a drawing wants it: two digits at most, no more than needed."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -60,6 +65,7 @@ def _environment() -> Environment:
         "plain_number": formats.plain_number,
         "column_time": formats.column_time,
         "share": formats.share,
+        "place": place,
     }
     environment.globals |= {"nbsp": formats.NBSP}
     return environment

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading, table_number
+from jobreport.sections.outline import heading
 from jobrules.framework_time import OUTSIDE
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def framework(report: Report) -> Fragment:
         basis=_basis(time) if time else "",
         seconds=_seconds,
         finding=_finding,
-        table=lambda name: table_number(report, f"framework-{name}"),
         why_none=_why_none(report),
     )
     return Fragment(name="framework", html=html)

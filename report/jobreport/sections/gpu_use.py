@@ -11,7 +11,7 @@ from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
 from jobreport.figures.embed import document_json
 from jobreport.figures.still import still_boxes
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import figure_number, heading, table_number
+from jobreport.sections.outline import heading
 from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ def gpu_use(report: Report) -> Fragment:
         rows=[_row(box) for box in report.boxes],
         nodes=len({box.node for box in report.boxes}),
         folded=len(report.boxes) > MOST_OPEN_ROWS,
-        number=figure_number(report, "gpu-use") if figure else 0,
-        table=table_number(report, "gpu-use") if figure else 0,
         figures=document_json("gpu-use", {"live-gpu-use": figure}) if figure else "",
         vendor=report.origin is Origin.VENDOR,
         why_none=_why_none(report),

@@ -12,7 +12,7 @@ from jobreport.figures.embed import document_json
 from jobreport.figures.still import StillLine, bundled, still_line
 from jobreport.figures.time_line import shared_time, time_line, top_of
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import figure_number, has_time_lines, heading
+from jobreport.sections.outline import has_time_lines, heading
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
@@ -73,7 +73,6 @@ def nodes(report: Report) -> Fragment:
         "nodes",
         heading=place,
         blocks=blocks,
-        number=figure_number(report, "nodes"),
         caption=_caption(report, names),
         note=_note(report, names),
         marks=_marks(report, names),

@@ -16,21 +16,42 @@ SECTIONS = (
     ("utilisation", "Resource utilisation"),
     ("framework", "Framework time"),
     ("rules", "Rules"),
+    ("steps", "Steps"),
     ("gpu-use", "GPU use"),
+    ("balance", "Workload balance"),
+    ("loading", "Data loading"),
+    ("batch-size", "Batch size"),
+    ("cpu-bottlenecks", "CPU bottlenecks"),
+    ("io-bottlenecks", "I/O bottlenecks"),
+    ("gpu-memory", "GPU memory"),
     ("nodes", "Nodes"),
+    ("moments", "Chosen moments"),
+    ("profiles", "Python profiles"),
     ("quality", "Method and data quality"),
 )
 #: Anchors that a link may lead to.
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Heading:
-    """A section's place in the page."""
+    """A section's place in the page; it counts the figures and tables of its section as they are written."""
 
     anchor: str
     number: int
     title: str
+    _figures: int = 0
+    _tables: int = 0
+
+    def figure(self) -> str:
+        """``Figure 5.1`` for the first figure of section 5: a number that no other section changes."""
+        self._figures += 1
+        return f"Figure\u00a0{self.number}.{self._figures}."
+
+    def table(self) -> str:
+        """``Table 5.1``, as figures."""
+        self._tables += 1
+        return f"Table\u00a0{self.number}.{self._tables}."
 
 
 def heading(anchor: str) -> Heading:
@@ -39,50 +60,6 @@ def heading(anchor: str) -> Heading:
         if name == anchor:
             return Heading(anchor=anchor, number=number, title=title)
     raise KeyError(anchor)
-
-
-def figure_number(report: Report, name: str) -> int:
-    """The number of a figure among those that this report has."""
-    return _figures(report).index(name) + 1
-
-
-def table_number(report: Report, name: str) -> int:
-    """The number of a table among those that this report has."""
-    return _tables(report).index(name) + 1
-
-
-def _figures(report: Report) -> list[str]:
-    drawn = {
-        "phases": covers_time(report),
-        "gpu-use": bool(report.boxes),
-        "nodes": has_time_lines(report),
-    }
-    return [name for name, there in drawn.items() if there]
-
-
-def _tables(report: Report) -> list[str]:
-    shown = {
-        "utilisation": bool(report.usage),
-        **{f"framework-{name}": there for name, there in _framework_tables(report).items()},
-        "gpu-use": bool(report.boxes),
-        "sources": True,
-        "gaps": bool(report.course.gaps),
-        "parameters": any(card.parameters for card in report.rules),
-        "definitions": True,
-    }
-    return [name for name, there in shown.items() if there]
-
-
-def _framework_tables(report: Report) -> dict[str, bool]:
-    time = report.framework
-    devices = {table.device for table in time.operators} if time else set()
-    return {
-        "steps": bool(time and time.steps),
-        "general": bool(time and time.general),
-        "GPU": "GPU" in devices,
-        "CPU": "CPU" in devices,
-        "horovod": bool(time and time.horovod),
-    }
 
 
 def has_time_lines(report: Report) -> bool:

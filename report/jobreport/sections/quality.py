@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import covers_time, heading, table_number
+from jobreport.sections.outline import covers_time, heading
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -35,7 +35,6 @@ def quality(report: Report) -> Fragment:
         parameters=[(card, card.parameters) for card in report.rules if card.parameters],
         definitions=_definitions(report),
         identifiers=_identifiers(report),
-        table=lambda name: table_number(report, name),
     )
     return Fragment(name="quality", html=html)
 

@@ -12,7 +12,7 @@ from jobreport.figures.pie import COLOURS, pie
 from jobreport.figures.scales import time_ticks
 from jobreport.figures.still import Stretch, still_ring, stretch
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import covers_time, figure_number, heading
+from jobreport.sections.outline import covers_time, heading
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -57,7 +57,6 @@ def summary(report: Report) -> Fragment:
         caption=_caption(report),
         covers=covers,
         vendor=report.origin is Origin.VENDOR,
-        number=figure_number(report, "phases") if covers else 0,
         wedges=still_ring(course.phases) if covers else (),
         fills=_FILLS,
         places=[stretch(p.start_us, p.end_us, axis) for p in course.phases] if covers else (),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading, table_number
+from jobreport.sections.outline import heading
 from jobrules.result import Status
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def utilisation(report: Report) -> Fragment:
         heading=heading("utilisation"),
         sentences=_sentences(by_node, _unused(report), bottleneck=_bottleneck(report)),
         groups=groups,
-        number=table_number(report, "utilisation") if groups else 0,
         snapshots=_snapshots(report),
         vendor=report.origin is Origin.VENDOR,
     )
