@@ -35,6 +35,7 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
     sections.io_bottlenecks,
     sections.gpu_memory,
     sections.nodes,
+    sections.devices,
     sections.moments,
     sections.profiles,
     sections.quality,

@@ -9,6 +9,7 @@ from jobreport import document
 from jobreport.sections.balance import balance
 from jobreport.sections.batch_size import batch_size
 from jobreport.sections.bottlenecks import cpu_bottlenecks, io_bottlenecks
+from jobreport.sections.devices import devices
 from jobreport.sections.fragment import Fragment
 from jobreport.sections.framework import framework
 from jobreport.sections.gpu_memory import gpu_memory
@@ -35,6 +36,7 @@ __all__ = [
     "batch_size",
     "contents",
     "cpu_bottlenecks",
+    "devices",
     "findings",
     "framework",
     "gpu_memory",

@@ -25,6 +25,7 @@ SECTIONS = (
     ("io-bottlenecks", "I/O bottlenecks"),
     ("gpu-memory", "GPU memory"),
     ("nodes", "Nodes"),
+    ("devices", "Devices over time"),
     ("moments", "Chosen moments"),
     ("profiles", "Python profiles"),
     ("quality", "Method and data quality"),
