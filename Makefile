@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+AXE := tests/browser/node_modules/axe-core/axe.min.js
 JOB ?= sample_data/healthy-8gpu
 
 .PHONY: demo test format docs golden samples bench clean
@@ -9,7 +10,7 @@ JOB ?= sample_data/healthy-8gpu
 demo: $(VENV)/installed
 	@$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB)) --force
 
-test: $(VENV)/installed-dev
+test: $(VENV)/installed-dev $(AXE)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
@@ -31,6 +32,7 @@ samples: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/wall_time.py
+	$(BIN)/python benchmarks/static_figures.py
 
 clean:
 	rm -rf $(VENV) reports dist
@@ -43,3 +45,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 $(VENV)/installed-dev: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+# axe-core for the browser tests; where it cannot be had, the test that needs it is skipped and says so.
+$(AXE): tests/browser/package.json
+	@npm install --prefix tests/browser --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel error \
+		|| echo "axe-core could not be installed: its test will be skipped."

@@ -86,6 +86,7 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     metavar="LIST",
     help="Files to write; the JSON is always written.",
 )
+@click.option("--static", is_flag=True, help="A page without scripts: smaller, figures as drawings only.")
 @click.option("--list-rules", is_flag=True, help="List the rules and exit.")
 @click.option(
     "--explain", metavar="RULE", help="Say what a rule checks, why, what to do, its parameters; exit."
@@ -108,6 +109,7 @@ def command(
     ignore: tuple[str, ...],
     rule_files: tuple[Path, ...],
     formats: tuple[str, ...],
+    static: bool,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -140,6 +142,7 @@ def command(
         out,
         settings=settings.load(config, assignments, select, ignore, plugins.known_rules(rule_files)),
         formats=formats,
+        static=static,
         force=force,
         strict=strict,
         tell=tell,

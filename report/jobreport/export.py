@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from nbconvert.exporters.templateexporter import TemplateExporter
@@ -19,29 +20,36 @@ if TYPE_CHECKING:
 
 #: Cells with one of these tags are for people in a notebook and leave no trace in the page.
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
+#: What only a script needs: the figures' data, the places they are drawn in, hints on how to use them.
+_FOR_SCRIPTS = re.compile(
+    r'<script type="application/json".*?</script>|<div class="live" id="[^"]*"></div>|<p class="hint">.*?</p>\n?',
+    re.DOTALL,
+)
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
-def render_html(notebook: NotebookNode) -> str:
-    """The page, from the outputs of a notebook that ``run_notebook`` ran."""
+def render_html(notebook: NotebookNode, *, static: bool = False) -> str:
+    """The page, from the outputs of a notebook that ``run_notebook`` ran; ``static`` leaves all scripts out."""
     exporter = TemplateExporter(  # type: ignore[no-untyped-call]
         template_name="page",
         template_file="index.html.j2",
         extra_template_basedirs=[str(assets.templates())],
     )
-    html, _ = exporter.from_notebook_node(notebook, resources={"page": _page(notebook)})
+    html, _ = exporter.from_notebook_node(notebook, resources={"page": _page(notebook, static=static)})
     return str(html)
 
 
-def _page(notebook: NotebookNode) -> dict[str, Any]:
+def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
     """What the skeleton is filled with."""
     pieces = dict(_pieces(notebook))
+    if static:
+        pieces = {name: _FOR_SCRIPTS.sub("", html) for name, html in pieces.items()}
     head = pieces.pop("head", None)
     if head is None:
         raise JobReportError("The notebook holds no head of the report; it was not run to its end.")
-    scripts = (
-        [bokeh_script(), figures_script()] if any("jr-figures" in html for html in pieces.values()) else []
-    )
+    scripts = [] if static else [assets.text("script/contents.js")]
+    if any("jr-figures" in html for html in pieces.values()):
+        scripts += [bokeh_script(), figures_script()]
     return {
         "title": notebook.metadata.get("title", "Training job report"),
         "head": head,

@@ -2,40 +2,178 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobreport import pipeline
-from tests.browser.visit import PIXELS, Visit, needs_browser
+from tests.browser.visit import AXE, PIXELS, RANGES, VISIBLE, Visit, needs_axe, needs_browser
 from tests.paths import SAMPLES
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
-#: Figures by job: phases, boxes of the GPUs, and a time line for each metric that it has.
-FIGURES = {
-    "cpu-bottleneck-2gpu": 1 + 1 + 6,
-    "cpu-only": 1 + 4,
-    "fluctuating-1gpu": 1 + 1 + 6,
-    "healthy-8gpu": 1 + 1 + 6,
-}
+
+@pytest.fixture(scope="module", params=SAMPLES, ids=lambda path: path.name)
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a sample job's page; beside it lies the page without scripts, as ``static.html``."""
+    folder = tmp_path_factory.mktemp(request.param.name)
+    pipeline.make_report(request.param, folder / "out")
+    return folder / "out" / "report.html"
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
-def test_the_page_of_a_sample_job_is_whole_offline_and_small(
-    sample: Path, browser: Any, tmp_path: Path
-) -> None:
-    pipeline.make_report(sample, tmp_path / "out")
-    page = tmp_path / "out" / "report.html"
+@pytest.fixture(scope="module")
+def visit(browser: Any, page: Path) -> Iterator[Visit]:
+    """A reader with a wide light screen; tests leave the page as they found it."""
+    opened = Visit(browser, page).live()
+    yield opened
+    opened.context.close()
 
-    visit = Visit(browser, page).live()
-    drawn = visit.page.evaluate(PIXELS)
-    visit.context.close()
 
-    assert len(drawn) == FIGURES[sample.name]
-    assert [name for name, colours in drawn.items() if not colours] == []
+def test_it_asks_for_nothing_complains_of_nothing_and_is_small(visit: Visit, page: Path) -> None:
     assert visit.requests == [page.as_uri()]
     assert visit.complaints == []
     assert page.stat().st_size <= 2_000_000
-    assert (tmp_path / "out" / "report.ipynb").stat().st_size <= 200_000
+    assert (page.parent / "report.ipynb").stat().st_size <= 500_000
+
+
+def test_all_figures_are_live_and_drawn(visit: Visit) -> None:
+    places = visit.page.locator(".live").count()
+    # What is folded away has no size to draw on.
+    visit.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    visit.page.wait_for_timeout(500)
+    drawn = visit.page.evaluate(PIXELS)
+    visit.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = false; })")
+
+    assert len(drawn) == places > 3
+    assert [name for name, colours in drawn.items() if len(colours) < 2] == []
+    assert visit.page.locator(".draw:not(.is-live)").filter(has=visit.page.locator(".live")).count() == 0
+
+
+def test_time_axes_of_a_section_move_together(visit: Visit) -> None:
+    page = visit.page
+    section = page.locator("section#nodes")
+    first = section.locator(".live").first
+    if not first.count():
+        pytest.fail("the sample has time lines")
+    first.scroll_into_view_if_needed()
+    box = first.bounding_box()
+    assert box is not None
+    title = section.locator("script.jr-figures").get_attribute("id")
+    ranges = RANGES.replace(
+        "Bokeh.documents.at(-1)",
+        f"[...Bokeh.documents].find((d) => d.title() === '{str(title).removesuffix('-figures')}')",
+    )
+    whole = page.evaluate(ranges)
+
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 42, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(150)
+    zoomed = page.evaluate(ranges)
+    section.locator("button[data-reset]").first.click()
+
+    assert len({tuple(r) for r in zoomed}) == 1
+    assert whole[0][0] < zoomed[0][0] < zoomed[0][1] < whole[0][1]
+    assert page.evaluate(ranges) == whole
+
+
+def test_a_click_on_a_key_hides_its_series_and_another_shows_it(visit: Visit) -> None:
+    page = visit.page
+    buttons = page.locator(".key [data-series] button")
+    assert buttons.count() > 1
+    shown = """(series) => [...Bokeh.documents].flatMap((d) => [...d.all_models])
+      .filter((m) => m.name === series && m.glyph !== undefined).map((m) => m.visible)"""
+    for i in range(buttons.count()):
+        button = buttons.nth(i)
+        if not button.is_visible():
+            continue
+        series = button.evaluate("(b) => b.closest('[data-series]').dataset.series")
+        before = page.evaluate(shown, series)
+
+        button.click()
+        hidden, pressed = page.evaluate(shown, series), button.get_attribute("aria-pressed")
+        button.click()
+
+        assert before.count(True) > hidden.count(True)
+        assert pressed == "false"
+        assert page.evaluate(shown, series) == before
+
+
+def test_the_contents_follow_the_reader(visit: Visit) -> None:
+    page = visit.page
+    for anchor in ("rules", "quality", "verdict"):
+        page.evaluate(
+            f"document.documentElement.style.scrollBehavior = 'auto'; document.getElementById('{anchor}').scrollIntoView()"
+        )
+        page.wait_for_timeout(150)
+        marked = page.locator("nav a[aria-current]")
+        assert marked.count() == 1
+        assert marked.get_attribute("href") == f"#{anchor}"
+
+
+def test_every_section_and_finding_has_an_address(visit: Visit) -> None:
+    page = visit.page
+    sections = page.locator("main > section").evaluate_all("els => els.map((e) => e.id)")
+    findings = page.locator(".find > li").evaluate_all("els => els.map((e) => e.id)")
+
+    assert all(sections)
+    assert all(re.fullmatch(r"f-[\w-]+", name) for name in findings)
+
+
+def test_without_scripts_every_drawing_and_table_is_there(browser: Any, page: Path, visit: Visit) -> None:
+    opened = Visit(browser, page, java_script_enabled=False)
+    still = opened.page.locator(".still").evaluate_all(VISIBLE)
+    tables = opened.page.locator("table").count()
+    live = opened.page.locator(".live").evaluate_all(VISIBLE)
+    opened.context.close()
+
+    assert len(still) == visit.page.locator(".still").count() >= visit.page.locator(".live").count()
+    assert live == []
+    assert tables == visit.page.locator("table").count() > 3
+    assert opened.complaints == []
+
+
+def test_nothing_scrolls_sideways_at_400_px(browser: Any, page: Path) -> None:
+    opened = Visit(browser, page, viewport={"width": 400, "height": 800}).live()
+    opened.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    width = opened.page.evaluate("document.documentElement.scrollWidth")
+    opened.context.close()
+
+    assert width == 400
+
+
+def test_print_keeps_every_drawing(visit: Visit, tmp_path: Path) -> None:
+    drawings = visit.page.locator(".still").count()
+    folded = visit.page.locator("details .still").count()
+    visit.page.emulate_media(media="print")
+    still = len(visit.page.locator(".still").evaluate_all(VISIBLE))
+    live = visit.page.locator(".live").evaluate_all(VISIBLE)
+    visit.page.emulate_media(media="screen")
+    pdf = visit.page.pdf(prefer_css_page_size=True, print_background=True)
+
+    assert still == drawings - folded > 3
+    assert live == []
+    assert pdf.startswith(b"%PDF")
+
+
+@needs_axe
+@pytest.mark.parametrize("look", ["light", "dark", "narrow"])
+def test_axe_finds_no_barrier(look: str, browser: Any, page: Path) -> None:
+    options = {
+        "color_scheme": "dark" if look == "dark" else "light",
+        "viewport": {"width": 400 if look == "narrow" else 1280, "height": 900},
+        "bypass_csp": True,  # The page forbids scripts that are not its own, and axe is one.
+    }
+    opened = Visit(browser, page, **options).live()
+    opened.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    opened.page.evaluate(AXE.read_text("utf-8"))
+    found = opened.page.evaluate(
+        "axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"
+    )
+    opened.context.close()
+
+    assert found == []

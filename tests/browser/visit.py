@@ -38,6 +38,13 @@ PIXELS = """() => {
   return seen;
 }"""
 
+#: Of elements, those that a reader sees.
+VISIBLE = "els => els.filter((e) => e.checkVisibility({visibilityProperty: true})).map((e) => e.id)"
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+
+needs_axe = pytest.mark.skipif(
+    not AXE.is_file(), reason="axe-core is not installed: npm install in tests/browser"
+)
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH"
 )

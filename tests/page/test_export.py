@@ -58,7 +58,7 @@ def test_its_style_loads_nothing(page: Page) -> None:
 def test_bokeh_stands_in_it_once(gpu_page: str) -> None:
     assert gpu_page.count("Copyright (c) Anaconda, Inc., and Bokeh Contributors") == 1
     assert gpu_page.count("Bokeh.embed.embed_items") == 1
-    assert len(re.findall(r"<script>", gpu_page)) == 2
+    assert len(re.findall(r"<script>", gpu_page)) == 3
 
 
 def test_the_policy_lets_its_own_scripts_run_and_nothing_else(page: Page) -> None:
@@ -106,21 +106,36 @@ def test_a_hostile_job_stays_text(hostile_page: str) -> None:
 
     assert page.faults == []
     assert [a for a, _ in page.scripts if a.get("type") not in (None, "application/json")] == []
-    assert len([1 for a, _ in page.scripts if a.get("type") is None]) == 2
+    assert len([1 for a, _ in page.scripts if a.get("type") is None]) == 3
     assert examples.HOSTILE not in hostile_page
     assert examples.HOSTILE in page.text
     assert page.all("img") == []
     assert page.all("b")[0] == {}
 
 
-def test_a_page_without_figures_carries_no_script() -> None:
+def test_a_page_without_figures_carries_no_bokeh() -> None:
     cell = nbformat.v4.new_code_cell("x", id="head")
     cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": "<header>h</header>"})]
 
     html = export.render_html(nbformat.v4.new_notebook(cells=[cell]))
 
-    assert "<script" not in html
-    assert "script-src 'none'" in html
+    assert html.count("<script") == 1
+    assert "Bokeh" not in html
+
+
+def test_a_static_page_carries_no_script_and_is_otherwise_the_same(
+    gpu_notebook: NotebookNode, gpu_page: str
+) -> None:
+    still = export.render_html(gpu_notebook, static=True)
+
+    page, live = Page.of(still), Page.of(gpu_page)
+    assert page.faults == []
+    assert page.scripts == []
+    assert "script-src 'none'" in content_policy(page)
+    assert "need scripts" not in page.text
+    assert len(still.encode()) <= 500_000
+    for tag in ("figure", "figcaption", "table", "svg", "section", "h2", "h3", "path"):
+        assert len(page.all(tag)) == len(live.all(tag)) > 0
 
 
 def test_a_notebook_that_was_not_run_is_refused() -> None:

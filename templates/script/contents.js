@@ -1,0 +1,40 @@
+"use strict";
+/* Marks in the contents the section that is being read. */
+(() => {
+  const contents = document.querySelector("nav");
+  if (contents === null) return;
+  const entries = [...contents.querySelectorAll("a[href^='#']")]
+    .map((link) => ({ link, section: document.getElementById(link.hash.slice(1)) }))
+    .filter(({ section }) => section !== null);
+  let marked = null;
+  let waiting = false;
+
+  function mark() {
+    waiting = false;
+    const root = document.documentElement;
+    const atEnd = window.scrollY + window.innerHeight >= root.scrollHeight - 2;
+    const line = atEnd ? window.innerHeight : window.innerHeight / 3;
+    const passed = entries.filter(({ section }) => section.getBoundingClientRect().top <= line);
+    const { link } = passed.at(-1) ?? entries[0];
+    if (link === marked) return;
+    marked?.removeAttribute("aria-current");
+    link.setAttribute("aria-current", "location");
+    marked = link;
+    /* Only the list itself is scrolled, never the page. */
+    const inside = link.getBoundingClientRect();
+    const frame = contents.getBoundingClientRect();
+    if (inside.top < frame.top) contents.scrollTop -= frame.top - inside.top;
+    if (inside.bottom > frame.bottom) contents.scrollTop += inside.bottom - frame.bottom;
+  }
+
+  function soon() {
+    if (waiting) return;
+    waiting = true;
+    window.requestAnimationFrame(mark);
+  }
+
+  if (entries.length === 0) return;
+  window.addEventListener("scroll", soon, { passive: true });
+  window.addEventListener("resize", soon, { passive: true });
+  mark();
+})();
