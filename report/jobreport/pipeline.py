@@ -84,6 +84,7 @@ def make_report(
     *,
     settings: Settings | None = None,
     formats: Collection[str] = tuple(FILES),
+    static: bool = False,
     force: bool = False,
     strict: bool = False,
     tell: Callable[[str], None] = lambda _: None,
@@ -91,7 +92,7 @@ def make_report(
     """Read a job directory (or an archive of one) and write its report into a folder.
 
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json``
-    is always written. ``tell`` receives a line for each stage.
+    is always written. ``static`` leaves the scripts out of the page. ``tell`` receives a line for each stage.
 
     Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
     the folder already holds a report and ``force`` is not set.
@@ -119,7 +120,9 @@ def make_report(
                 results, rules = _judged(chosen.rules, job, strict=strict)
                 report = build_report(job, quality, chosen.rules, results, _command(given, chosen.options))
             with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
-                failure = _write(Path(staging), report, rules, formats, strict=strict, tell=tell)
+                failure = _write(
+                    Path(staging), report, rules, formats, static=static, strict=strict, tell=tell
+                )
                 made = _publish(Path(staging), folder)
     return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
 
@@ -297,6 +300,7 @@ def _write(
     rules: Mapping[str, bytes],
     formats: Collection[str],
     *,
+    static: bool,
     strict: bool,
     tell: Callable[[str], None],
 ) -> JobReportError | None:
@@ -310,7 +314,7 @@ def _write(
     if not {"html", "ipynb"} & set(formats):
         return None
     try:
-        _write_page(folder, formats, tell)
+        _write_page(folder, formats, tell, static=static)
     except Exception as error:
         if strict:
             raise
@@ -322,7 +326,7 @@ def _write(
     return None
 
 
-def _write_page(folder: Path, formats: Collection[str], tell: Callable[[str], None]) -> None:
+def _write_page(folder: Path, formats: Collection[str], tell: Callable[[str], None], *, static: bool) -> None:
     # Papermill and nbconvert are slow to import and only needed here.
     from jobreport import export, notebook  # noqa: PLC0415
 
@@ -332,7 +336,7 @@ def _write_page(folder: Path, formats: Collection[str], tell: Callable[[str], No
         (folder / "report.ipynb").write_text(notebook.to_text(executed), "utf-8")
     if "html" in formats:
         tell("writing the page")
-        (folder / "report.html").write_text(export.render_html(executed), "utf-8")
+        (folder / "report.html").write_text(export.render_html(executed, static=static), "utf-8")
 
 
 @contextlib.contextmanager
