@@ -34,7 +34,7 @@ def ours() -> list[str]:
 
     x, y = chart.over_time(0, COLUMNS * 60_000_000), chart.upward(100.0)
     edges = np.arange(COLUMNS + 1) * 60e6
-    macro = _environment().get_template("sections/chart.html.j2").module.chart
+    macro = getattr(_environment().get_template("sections/chart.html.j2").module, "chart")  # noqa: B009 - a macro
     return [
         str(
             macro(
@@ -55,7 +55,7 @@ def ours() -> list[str]:
 
 def matplotlib() -> list[str]:
     """matplotlib's SVG backend, text as text."""
-    import matplotlib as library
+    import matplotlib as library  # type: ignore[import-not-found]
 
     library.use("svg")
     library.rcParams["svg.fonttype"] = "none"
@@ -76,7 +76,7 @@ def matplotlib() -> list[str]:
 
 def pygal() -> list[str]:
     """pygal, a pure Python library of SVG charts; it draws no band, so the band is two more lines."""
-    import pygal as library
+    import pygal as library  # type: ignore[import-not-found]
 
     drawn = []
     for curve in curves():
@@ -101,7 +101,9 @@ def main() -> None:
             return
         text = "".join(drawn).encode()
         spent = time.perf_counter() - start
-        print(f"{sys.argv[1]:<12} {spent:6.2f} s {len(text) / 1e3:8.0f} kB {len(gzip.compress(text, mtime=0)) / 1e3:6.0f} kB")
+        print(
+            f"{sys.argv[1]:<12} {spent:6.2f} s {len(text) / 1e3:8.0f} kB {len(gzip.compress(text, mtime=0)) / 1e3:6.0f} kB"
+        )
         return
     print(f"{FIGURES} drawings  time with import    SVG   gzipped")
     for way in WAYS:

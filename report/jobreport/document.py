@@ -6,7 +6,7 @@ This is the seam between computing and showing: notebook and page are made from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from jobrules.device_grid import DeviceGrid
 from jobrules.job import Profile
 from jobrules.memory_use import MemoryUse
 from jobrules.moments import Moment
+from jobrules.node_ranks import Nodes
 from jobrules.result import (
     Box,
     Columns,
@@ -122,6 +123,8 @@ class RuleCard:
     notes: tuple[str, ...] = ()
     #: The answer for each device, node or worker, where the rule judges these.
     devices: tuple[DeviceStatus, ...] = ()
+    #: ``violating`` by kind, where the rule tells kinds apart: windows that are ``low``, and ``fluctuating``.
+    kinds: dict[str, int] = field(default_factory=dict)
 
 
 class Origin(StrEnum):
@@ -161,7 +164,11 @@ class Report:
     memory: MemoryUse | None = None
     devices: DeviceGrid | None = None
     moments: tuple[Moment, ...] = ()
+    #: 12 at most, those with most self time, and how many others there are.
     profiles: tuple[Profile, ...] = ()
+    profiles_left: int = 0
+    #: The nodes beside one another; none for a report of the vendor's results.
+    nodes: Nodes | None = None
     origin: Origin = Origin.SAMPLES
 
 

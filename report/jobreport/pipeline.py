@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import shlex
 import tempfile
@@ -20,7 +21,7 @@ from jobreport.files import FILES
 from jobreport.quality import Remark
 from jobreport.settings import load
 from jobrules.balance import balance
-from jobrules.boxplot import boxes
+from jobrules.boxplot import all_boxes
 from jobrules.coverage import ticks
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.data_loading import data_loading
@@ -33,6 +34,7 @@ from jobrules.job import SECOND_US, Metric
 from jobrules.load_balancing import LoadBalancing
 from jobrules.memory_use import memory_use
 from jobrules.moments import moments
+from jobrules.node_ranks import node_ranks
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.phases import course
 from jobrules.result import Status
@@ -41,7 +43,7 @@ from jobrules.stalls import stalls
 from jobrules.step_outlier import StepOutlier
 from jobrules.step_times import step_times
 from jobrules.timelines import columns, time_lines
-from jobrules.usage import time_use, usage_rows
+from jobrules.usage import usage_rows
 from jobrules.verdict import judge
 from jobrules.words import count, listed, shown
 
@@ -51,13 +53,15 @@ if TYPE_CHECKING:
     from jobreport.quality import Quality
     from jobreport.readers.rule_results import RuleResults
     from jobreport.settings import Settings
-    from jobrules.job import Job
+    from jobrules.job import Job, Profile
     from jobrules.result import FrameworkTime, RuleResult
     from jobrules.rule import Rule
 
 
 _R = TypeVar("_R", bound="Rule")
 FRAMEWORK = OverallFrameworkMetrics.__name__
+#: Profiles of Python code that the page has room for.
+MOST_PROFILES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +191,8 @@ def build_report(
 ) -> Report:
     """Everything the page shows, from the job and its rule results."""
     in_time = course(job)
-    use = time_use(job)
     grid = columns(job)
+    beside = node_ranks(job, grid, in_time)
     start_us, end_us = job.span_us
     return Report(
         schema_version=document.SCHEMA_VERSION,
@@ -204,15 +208,15 @@ def build_report(
             finished=job.finished,
             recorded=job.recorded,
         ),
-        verdict=judge(job, rules, results, in_time, use),
+        verdict=judge(job, rules, results, in_time),
         course=in_time,
         usage=usage_rows(job),
         columns=grid,
-        timelines=time_lines(job, grid),
-        boxes=boxes(job, Metric.GPU_USE),
+        timelines=time_lines(job, grid, beside.drawn),
+        boxes=all_boxes(job),
         rules=tuple(card(rule, result) for rule, result in zip(rules, results, strict=True)),
         quality=quality,
-        framework=next((_framework(result) for result in results if result.rule == FRAMEWORK), None),
+        framework=next((_framework(result, job) for result in results if result.rule == FRAMEWORK), None),
         steps=step_times(job, _rule(rules, StepOutlier)),
         balance=balance(job, _rule(rules, LoadBalancing)),
         loading=data_loading(job, _rule(rules, Dataloader)),
@@ -224,8 +228,16 @@ def build_report(
         memory=memory_use(job, _rule(rules, GPUMemoryIncrease), grid),
         devices=device_grid(job, grid),
         moments=moments(job),
-        profiles=job.profiles,
+        profiles=_longest(job.profiles),
+        profiles_left=max(0, len(job.profiles) - MOST_PROFILES),
+        nodes=beside,
     )
+
+
+def _longest(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
+    """The profiles that are shown, in the order of the job: those with most self time."""
+    kept = heapq.nlargest(MOST_PROFILES, range(len(profiles)), key=lambda i: profiles[i].self_s)
+    return tuple(profiles[i] for i in sorted(kept))
 
 
 def _rule(rules: Sequence[Rule], kind: type[_R]) -> _R:
@@ -233,8 +245,8 @@ def _rule(rules: Sequence[Rule], kind: type[_R]) -> _R:
     return next((rule for rule in rules if isinstance(rule, kind)), kind())
 
 
-def _framework(result: RuleResult) -> FrameworkTime | None:
-    return framework_time(result.details) if result.status is Status.PASSED else None
+def _framework(result: RuleResult, job: Job) -> FrameworkTime | None:
+    return framework_time(result.details, job) if result.status is Status.PASSED else None
 
 
 def _node_facts(job: Job, node: str) -> NodeFacts:
@@ -291,6 +303,7 @@ def card(rule: Rule, result: RuleResult) -> RuleCard:
         last_us=result.last_us,
         section=rule.section,
         devices=result.devices,
+        kinds={kind: n for kind in ("low", "fluctuating") if isinstance(n := result.details.get(kind), int)},
     )
 
 

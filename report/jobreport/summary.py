@@ -13,7 +13,7 @@ from jobrules.words import between, count, duration, shown
 
 if TYPE_CHECKING:
     from jobreport.document import Report
-    from jobrules.result import Finding, TimeUse
+    from jobrules.result import Finding, TimeUse, Verdict
 
 #: Text fields of trackers hold at least this many characters.
 MOST_CHARACTERS = 10_000
@@ -41,11 +41,12 @@ def prose(text: str) -> str:
 
 
 def markdown(report: Report) -> str:
-    """The verdict, then the findings, worst first, under 10,000 characters."""
+    """The verdict, where the time went, then the findings, worst first, under 10,000 characters."""
     job = report.job
     blocks = [
         f"# Training job report: {escape(shown(job.name))}",
         f"**{escape(answer(report))}**",
+        *_parts(report.verdict.use),
         f"{_ran(report)}{_machines(report)}. Source: {', '.join(job.sources)}.",
     ]
     if report.origin is Origin.VENDOR:
@@ -62,7 +63,7 @@ def markdown(report: Report) -> str:
     ]
     room = MOST_CHARACTERS - sum(len(block) + 2 for block in [*blocks, *tail]) - 80
     for number, finding in enumerate(findings):
-        block = _finding(finding, report.verdict.use)
+        block = _finding(finding, report.verdict)
         room -= len(block) + 2
         if room < 0:
             blocks.append(f"{count(len(findings) - number, 'more finding')} in report.html.")
@@ -74,10 +75,12 @@ def markdown(report: Report) -> str:
 def terminal(report: Report) -> list[str]:
     """The verdict in at most four lines."""
     lines = [answer(report)]
-    findings = report.verdict.findings
-    if findings:
-        worst = findings[0]
-        told = f"{worst.severity.capitalize()}: {worst.title}.", f"Try: {worst.advice}"
+    main = report.verdict.main_finding
+    if main:
+        head = "Main cause, " if report.verdict.has_cause else ""
+        amount = ", ".join(filter(None, formats.amount(main, report.verdict.use)))
+        title = f"{head}{main.severity}: {main.title}{f' ({amount})' if amount else ''}."
+        told = title[0].upper() + title[1:], f"Try: {main.advice}"
         lines += [_CODE.sub(r"\2", line) for line in told]
     else:
         lines.append("No finding.")
@@ -101,10 +104,24 @@ def _ran(report: Report) -> str:
     return f"Ran {between(start_us, end_us)}, {duration(end_us - start_us)}, "
 
 
-def _finding(finding: Finding, use: TimeUse | None) -> str:
-    told = f"- **{finding.severity.capitalize()}: {prose(finding.title)}.**"
+def _parts(use: TimeUse | None) -> list[str]:
+    """How the time was spent, a line a part, with the numbers of the bar of the verdict."""
+    if use is None:
+        return []
+    lines = []
+    for part in use.parts:
+        hours = formats.number(part.hours, use.digits) if part.hours else f"under {10**-use.digits:g}"
+        amount = f"{hours}{formats.NBSP}{use.noun}-h, {formats.percent(part.percent)}"
+        lines.append(f"- {escape(part.label)}: {amount}")
+    return ["\n".join(lines)]
+
+
+def _finding(finding: Finding, verdict: Verdict) -> str:
+    main = verdict.has_cause and finding is verdict.main_finding
+    head = f"{finding.severity.capitalize()}{', main cause' if main else ''}"
+    told = f"- **{head}: {prose(finding.title)}.**"
     rules = f" Rules: {', '.join(finding.rules)}." if finding.rules else ""
-    amount = ", ".join(filter(None, formats.amount(finding, use)))
+    amount = ", ".join(filter(None, formats.amount(finding, verdict.use)))
     figure = f" {amount}." if amount else ""
     return f"{told}{figure} {prose(finding.evidence)}{rules}\n  *Try:* {prose(finding.advice)}"
 

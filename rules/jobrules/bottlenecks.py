@@ -49,7 +49,17 @@ class Question:
     def answer(self, rule: Rule, job: Job) -> RuleResult:
         """Judge a job; counts are of GPU snapshots, on all nodes that have samples of both kinds."""
         panels = [(job.panel(name, Metric.GPU_USE), job.panel(name, self.metric)) for name in job.nodes]
-        nodes = [_Node.of(gpu, cores, self) for gpu, cores in panels if gpu and cores]
+        nodes = [
+            Node.of(
+                gpu,
+                cores,
+                gpu_threshold=self.gpu_threshold,
+                core_threshold=self.core_threshold,
+                patience=self.patience,
+            )
+            for gpu, cores in panels
+            if gpu and cores
+        ]
         scans = _Scans.of(nodes, self.threshold, Windows.of(job))
         known = {
             node.name: node.status(*seen) for node, *seen in zip(nodes, scans.looks, scans.hits, strict=True)
@@ -74,8 +84,8 @@ class Question:
             "details": _details(nodes, job),
         }
         if not judged:
-            longest = max(nodes, key=lambda node: len(node.time_us))
-            return rule.not_evaluated(longest.reason, **facts)
+            most = max(nodes, key=lambda node: len(node.time_us))
+            return rule.not_evaluated(most.reason, **facts)
         hits = [node.hit_us for node in judged if len(node.hit_us)]
         if hits:
             facts["first_us"] = min(int(times[0]) for times in hits)
@@ -101,12 +111,12 @@ class Question:
         return rule.triggered(finding, triggered=scans.triggered, **facts)
 
     def _finding(
-        self, rule: Rule, told: Sequence[_Node], scans: _Scans, part: float, asides: Sequence[str]
+        self, rule: Rule, told: Sequence[Node], scans: _Scans, part: float, asides: Sequence[str]
     ) -> Finding:
         start_us = min(int(node.hit_us[0]) for node in told)
         end_us = max(int(node.hit_us[-1]) + node.interval_us for node in told)
         hits, low = (sum(n) for n in zip(*((len(node.hit_us), node.low) for node in told), strict=True))
-        run = _longest(told)[0]
+        run = longest(told)[0]
         where = f" on {shown(run['node'])}" if len(told) > 1 else ""
         often, core = max(
             ((often, f"{node.name} {core}") for node in told for core, often in node.busiest.items()),
@@ -133,7 +143,7 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Node:
+class Node:
     """The GPU snapshots of one node."""
 
     name: str
@@ -145,20 +155,29 @@ class _Node:
     #: (n,) GPUs and cores that count; no core where no core was sampled.
     gpus: IntArray
     cores: IntArray
-    #: What was sampled of the cores, and snapshots without any such sample.
+    #: (n,) whether any core was sampled.
+    sampled: BoolArray
+    #: What was sampled of the cores.
     core_label: str
-    unsampled: int
     #: Share of the bottlenecks in which a core counted, most first, those above 0.
     busiest: dict[str, float]
+    #: Cores with a sample, and those that counted in any bottleneck.
+    core_count: int
+    core_hits: int
 
     @classmethod
-    def of(cls, gpu: Panel, cores: Panel, question: Question) -> _Node:
+    def of(
+        cls, gpu: Panel, cores: Panel, *, gpu_threshold: float, core_threshold: float, patience: Amount
+    ) -> Node:
+        """The snapshots of two panels of one node, by the limits of a ``Question``."""
         # Comparisons with NaN, a device without a sample, are false.
-        gpus = (gpu.values < question.gpu_threshold).sum(axis=1)
-        counts = cores.values > question.core_threshold
+        gpus = (gpu.values < gpu_threshold).sum(axis=1)
+        counts = cores.values > core_threshold
         _, at, rows = np.intersect1d(gpu.snapshot, cores.snapshot, assume_unique=True, return_indices=True)
         in_snapshot = np.zeros(len(gpus), np.int64)
         in_snapshot[at] = counts.sum(axis=1)[rows]
+        sampled = np.zeros(len(gpus), np.bool_)
+        sampled[at] = True
         hits = counts[rows[(gpus[at] > 0) & (in_snapshot[at] > 0)]]
         often = hits.sum(axis=0) / max(1, len(hits))
         most = np.argsort(-often, kind="stable")[:MOST_CORES].tolist()
@@ -168,12 +187,19 @@ class _Node:
             core_label=cores.metric.label,
             time_us=gpu.time_us,
             interval_us=gpu.interval_us,
-            patience=in_samples(question.patience, gpu.time_us),
+            patience=in_samples(patience, gpu.time_us),
             gpus=gpus,
             cores=in_snapshot,
-            unsampled=len(gpus) - len(at),
+            sampled=sampled,
             busiest={cores.devices[i]: float(often[i]) for i in most if often[i] > 0},
+            core_count=len(cores.devices),
+            core_hits=int(np.count_nonzero(often)),
         )
+
+    @property
+    def unsampled(self) -> int:
+        """Snapshots without a sample of any core."""
+        return len(self.sampled) - int(np.count_nonzero(self.sampled))
 
     @cached_property
     def hit(self) -> BoolArray:
@@ -216,7 +242,7 @@ class _Node:
         first = np.flatnonzero(hit & ~np.append(False, joined))
         last = np.flatnonzero(hit & ~np.append(joined, False))
         lasted = self.time_us[last] - self.time_us[first]
-        longest = np.argsort(-lasted, kind="stable")[:MOST_RUNS]
+        chosen = np.argsort(-lasted, kind="stable")[:MOST_RUNS]
         return [
             {
                 "node": self.name,
@@ -225,7 +251,7 @@ class _Node:
                 "snapshots": b - a + 1,
                 "most_cores": int(self.cores[a : b + 1].max()),
             }
-            for a, b in zip(first[longest].tolist(), last[longest].tolist(), strict=True)
+            for a, b in zip(first[chosen].tolist(), last[chosen].tolist(), strict=True)
         ]
 
 
@@ -242,7 +268,7 @@ class _Scans:
     hits: tuple[int, ...]
 
     @classmethod
-    def of(cls, nodes: Sequence[_Node], threshold: float, grid: Windows) -> _Scans:
+    def of(cls, nodes: Sequence[Node], threshold: float, grid: Windows) -> _Scans:
         if not nodes:
             return cls(percent=np.empty(0), triggered=0, looks=(), hits=())
         seen = np.stack([grid.seen(node.time_us) for node in nodes])
@@ -268,7 +294,7 @@ class _Scans:
         return f"above {in_percent(threshold)} so far in {looks}, at most {in_percent(self.percent.max())}"
 
 
-def _details(nodes: Sequence[_Node], job: Job) -> dict[str, Any]:
+def _details(nodes: Sequence[Node], job: Job) -> dict[str, Any]:
     details: dict[str, Any] = {
         "low_gpu_utilization": sum(node.low for node in nodes),
         "bottlenecks": _by_time(nodes),
@@ -283,7 +309,7 @@ def _details(nodes: Sequence[_Node], job: Job) -> dict[str, Any]:
             for node in nodes
         },
         "without_core_samples": sum(node.unsampled for node in nodes),
-        "longest": _longest(nodes),
+        "longest": longest(nodes),
         "cores": {node.name: node.busiest for node in nodes},
     }
     loops = {node.name: job.loop_us(node.name) for node in nodes}
@@ -296,7 +322,7 @@ def _details(nodes: Sequence[_Node], job: Job) -> dict[str, Any]:
     return details
 
 
-def _by_time(nodes: Sequence[_Node]) -> dict[str, dict[str, Any]]:
+def _by_time(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
     """The vendor's table: seconds as text → how many GPUs and cores; our addition is the node."""
     found: dict[str, dict[str, Any]] = {}
     for node in nodes:
@@ -311,7 +337,8 @@ def _by_time(nodes: Sequence[_Node]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _longest(nodes: Sequence[_Node]) -> list[dict[str, Any]]:
+def longest(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    """The longest runs of all nodes, longest first; of equal ones the first node's."""
     runs = [run for node in nodes for run in node.runs()]
     return sorted(runs, key=lambda run: run["start_us"] - run["end_us"])[:MOST_RUNS]
 
@@ -325,7 +352,7 @@ def _not_judged(devices: Sequence[DeviceStatus]) -> str:
     return f"{count(len(missing), 'node')} not judged: {listed(missing)}" if missing else ""
 
 
-def _unsampled(nodes: Sequence[_Node], metric: Metric) -> str:
+def _unsampled(nodes: Sequence[Node], metric: Metric) -> str:
     """How many snapshots lacked a core sample, where that could matter; the first one of a job often does."""
     missing, whole = (
         sum(n) for n in zip(*((node.unsampled, len(node.time_us)) for node in nodes), strict=True)

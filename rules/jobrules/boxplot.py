@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobrules.job import Metric
 from jobrules.result import Box
 
 if TYPE_CHECKING:
-    from jobrules.job import FloatArray, Job, Metric, Panel
+    from jobrules.job import FloatArray, IntArray, Job, Panel
+
+#: Name of the box that stands for all cores of a node.
+ALL_CORES = "CPU"
 
 
 def quartiles(values: FloatArray) -> dict[str, float]:
@@ -29,37 +33,56 @@ def quartiles(values: FloatArray) -> dict[str, float]:
     }
 
 
-def box(panel: Panel, device: int, basis: str, values: FloatArray) -> Box:
+def box(panel: Panel, device: str, basis: str, values: FloatArray) -> Box:
     """The distribution of ``values``, samples of one device of a panel; at least one."""
-    p5, p99 = (float(q) for q in np.quantile(values, (0.05, 0.99)))
+    # In order, where quantiles are found fast.
+    ordered, n = np.sort(values), len(values)
+    p5, p99 = (float(q) for q in np.quantile(ordered, (0.05, 0.99)))
     return Box(
         node=panel.node,
-        device=panel.devices[device],
+        device=device,
         metric=panel.metric,
         unit=panel.metric.unit,
         basis=basis,
-        n=len(values),
+        n=n,
         mean=float(values.mean()),
-        min=float(values.min()),
+        min=float(ordered[0]),
         p5=p5,
         p99=p99,
-        max=float(values.max()),
-        below_10=float((values < 10).mean()),
-        above_90=float((values > 90).mean()),
-        **quartiles(values),
+        max=float(ordered[-1]),
+        below_10=int(np.searchsorted(ordered, 10)) / n,
+        above_90=(n - int(np.searchsorted(ordered, 90, "right"))) / n,
+        **quartiles(ordered),
     )
 
 
 def boxes(job: Job, metric: Metric) -> tuple[Box, ...]:
     """A box for every device of a metric: whole job and, where steps are known, training loop."""
-    result = []
-    for panel in job.panels_of(metric):
-        loop = job.loop_us(panel.node)
-        for device in range(len(panel.devices)):
-            time_us, values = panel.series(device)
-            result.append(box(panel, device, "whole job", values))
-            if loop:
-                inside = values[(time_us >= loop[0]) & (time_us < loop[1])]
-                if len(inside):
-                    result.append(box(panel, device, "training loop", inside))
-    return tuple(result)
+    return tuple(
+        found
+        for panel in job.panels_of(metric)
+        for column, device in enumerate(panel.devices)
+        for found in _pair(job, panel, device, *panel.series(column))
+    )
+
+
+def all_boxes(job: Job) -> tuple[Box, ...]:
+    """Boxes of the use and the memory of every GPU, and of each node's CPU: its mean over the cores.
+
+    They follow one another by metric: whoever wants one must choose.
+    """
+    cpu = (
+        found
+        for panel in job.panels_of(Metric.CPU_USE)
+        for found in _pair(job, panel, ALL_CORES, panel.time_us, panel.mean)
+    )
+    return (*boxes(job, Metric.GPU_USE), *boxes(job, Metric.GPU_MEMORY), *cpu)
+
+
+def _pair(job: Job, panel: Panel, device: str, time_us: IntArray, values: FloatArray) -> list[Box]:
+    found = [box(panel, device, "whole job", values)]
+    if loop := job.loop_us(panel.node):
+        inside = values[(time_us >= loop[0]) & (time_us < loop[1])]
+        if len(inside):
+            found.append(box(panel, device, "training loop", inside))
+    return found

@@ -2,22 +2,327 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jobrules.dataloader import between_fetches
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.loading import Busy, Loading
+from jobrules.result import Columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from jobrules.dataloader import Dataloader
-    from jobrules.job import Job
+
+#: More columns than a figure has pixels tell nothing.
+MOST_COLUMNS = 600
+#: With more nodes their loaders are added up.
+MOST_LINES = 4
+MOST_NODES = 64
+MOST_SETUPS = 25
+#: Where the p95 is farther from the median, plain bins would put most fetches into the first of them.
+LOG_FROM = 20
+#: Plain bins end so many times the distance from p25 to p95 above the p95.
+_REACH = 1.0
+#: A power of ten is parted into so many bins, into fewer where the times span many.
+_PER_DECADE, _MOST_LOG_BINS = 10, 60
+#: Plain bins are at most these, but for the two that rounding may add at the ends.
+_PLAIN_BINS = 50
+#: Widths that a reader can name, in seconds.
+_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+
+TOO_FEW, ADEQUATE, TOO_MANY = "too few", "adequate", "too many"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLoading:
+    """The loaders of a node against its cores, as Dataloader judges them."""
+
+    name: str
+    #: Whether these are threads of TensorFlow's data pipeline, and not loading processes.
+    pipeline: bool
+    #: Whether that pipeline fetched ahead; none for loading processes.
+    prefetch: bool | None
+    #: Cores sampled; 0 without CPU samples.
+    cores: int
+    gpus: int
+    #: Seconds with a known number of loaders at work, and of that number the median (rounded down), mean, lowest, highest.
+    seconds: int
+    loaders: int | None
+    mean: float | None
+    lowest: int | None
+    highest: int | None
+    #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty where the rule did not judge.
+    answer: str
+    #: Why not.
+    reason: str
+    #: One-minute windows judged, and those in violation.
+    evaluated: int
+    violating: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderSetup:
+    """Data loaders of one node that were set up alike."""
+
+    node: str
+    #: Class of the iterator.
+    iterator: str
+    #: Loading processes of each; 0 loads in the training process; none where not recorded.
+    num_workers: int | None
+    pin_memory: bool | None
+    fetches: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Times of one kind, over all nodes, in seconds."""
+
+    #: ``fetch``, ``distance`` (from the start of a fetch to the next of its process), ``worker``, ``set-up``.
+    key: str
+    count: int
+    p50_s: float
+    p95_s: float
+    max_s: float
+    total_s: float
+    #: How many took longer than twice the median.
+    outliers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchTimes:
+    """Histogram of the fetch times of all nodes."""
+
+    #: Whether the bins grow by a factor instead of a width.
+    log: bool
+    #: n + 1 edges in seconds; the first of bins that grow also holds what is faster.
+    edges_s: tuple[float, ...]
+    counts: tuple[int, ...]
+    #: Fetches at or above the last edge.
+    beyond: int
+    p25_s: float
+    p50_s: float
+    p95_s: float
+    max_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadersAtWork:
+    """Loaders at work over time; one entry a column, none where no loading was recorded in it."""
+
+    #: Empty where it is the sum of all nodes.
+    node: str
+    #: Cores of the node, or of all; 0 without CPU samples.
+    cores: int
+    mean: tuple[float | None, ...]
+    low: tuple[int | None, ...]
+    high: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataLoading:
     """What was recorded of data loading."""
 
-    #: Recorded fetches.
-    fetches: int
+    #: Loaders in percent of the cores that Dataloader asks for.
+    min_percent: float
+    max_percent: float
+    #: Of natural order, and how many are left out.
+    nodes: tuple[NodeLoading, ...]
+    nodes_left_out: int
+    #: By node, those with most fetches first, and how many are left out.
+    setups: tuple[LoaderSetup, ...]
+    setups_left_out: int
+    times: tuple[Spread, ...]
+    #: None without a fetch.
+    fetches: FetchTimes | None
+    #: From the first to the last second with loaders at work; none without.
+    columns: Columns | None
+    #: Of every node for up to four, else of all together.
+    at_work: tuple[LoadersAtWork, ...]
 
 
 def data_loading(job: Job, rule: Dataloader) -> DataLoading | None:
     """The job's data loading; none where nothing of it was recorded."""
-    return None
+    found = {node: Loading.of(job.events, node) for node in job.nodes}
+    loadings = {node: loading for node, loading in found.items() if loading}
+    if not loadings:
+        return None
+    result = rule.check(job)
+    blocks: Mapping[str, Any] = result.details["per_node"]
+    answers = {one.name: one for one in result.devices}
+    nodes = []
+    setups = []
+    for node, loading in loadings.items():
+        block, answer = blocks[node], answers[node]
+        gpus = job.panel(node, Metric.GPU_USE)
+        known = block["seconds"] > 0
+        busy = loading.busy.loaders
+        nodes.append(
+            NodeLoading(
+                name=node,
+                pipeline=loading.pipeline,
+                prefetch=loading.prefetch if loading.pipeline else None,
+                cores=block["cores"],
+                gpus=len(gpus.devices) if gpus else 0,
+                seconds=block["seconds"],
+                loaders=block["dataloaders"] if known else None,
+                mean=round(block["dataloaders_mean"], 2) if known else None,
+                lowest=int(busy.min()) if known else None,
+                highest=int(busy.max()) if known else None,
+                answer=_answer(block, rule) if answer.evaluated else "",
+                reason=answer.reason,
+                evaluated=answer.evaluated,
+                violating=answer.violating,
+            )
+        )
+        setups += [LoaderSetup(node=node, **one) for one in block.get("loaders", ())]
+    grid, at_work = _at_work(
+        {node.name: (loadings[node.name].busy, node.cores) for node in nodes if node.seconds}
+    )
+    fetched = [one.fetches.duration_us for one in loadings.values()]
+    return DataLoading(
+        min_percent=rule.min_threshold,
+        max_percent=rule.max_threshold,
+        nodes=tuple(nodes[:MOST_NODES]),
+        nodes_left_out=max(0, len(nodes) - MOST_NODES),
+        setups=tuple(setups[:MOST_SETUPS]),
+        setups_left_out=max(0, len(setups) - MOST_SETUPS),
+        times=_times(loadings.values(), fetched),  # type: ignore[arg-type]
+        fetches=_histogram(np.concatenate(fetched)),
+        columns=grid,
+        at_work=at_work,
+    )
+
+
+def _answer(block: Mapping[str, Any], rule: Dataloader) -> str:
+    loaders, cores = block["dataloaders"], block["cores"]
+    if loaders < cores * rule.min_threshold / 100:
+        return TOO_FEW
+    return TOO_MANY if loaders > cores * rule.max_threshold / 100 else ADEQUATE
+
+
+def _times(loadings: Sequence[Loading], fetched: Sequence[IntArray]) -> tuple[Spread, ...]:
+    """One row a kind of time; of TensorFlow's pipeline only its fetches, as Dataloader tells them."""
+    processes = [one for one in loadings if not one.pipeline]
+    kinds = {
+        "fetch": fetched,
+        "distance": [between_fetches(one.fetches) for one in processes],
+        "worker": [one.workers.duration_us for one in processes],
+        "set-up": [one.set_up.duration_us for one in processes],
+    }
+    joined = {key: np.concatenate(parts) for key, parts in kinds.items() if parts}
+    return tuple(_spread(key, times_us) for key, times_us in joined.items() if len(times_us))
+
+
+def _spread(key: str, times_us: IntArray) -> Spread:
+    p50, p95 = np.quantile(times_us, (0.5, 0.95)).tolist()
+    return Spread(
+        key=key,
+        count=len(times_us),
+        p50_s=p50 / SECOND_US,
+        p95_s=p95 / SECOND_US,
+        max_s=int(times_us.max()) / SECOND_US,
+        total_s=int(times_us.sum()) / SECOND_US,
+        outliers=int((times_us > 2 * p50).sum()),
+    )
+
+
+def _histogram(times_us: IntArray) -> FetchTimes | None:
+    """At most 60 common bins; what lies far above the p95 is counted beyond them."""
+    if not len(times_us):
+        return None
+    p25, p50, p95 = np.quantile(times_us, (0.25, 0.5, 0.95)).tolist()
+    least, most = int(times_us.min()), int(times_us.max())
+    log = p95 > LOG_FROM * p50
+    edges = _log_edges(least, most) if log else _plain_edges(least, min(most, p95 + _REACH * (p95 - p25)))
+    place = np.searchsorted(edges, np.maximum(times_us, edges[0]), side="right") - 1
+    counts = np.bincount(place, minlength=len(edges))[: len(edges) - 1]
+    # Empty bins at the end are left out, but for those up to the p95, which is marked.
+    last = max(int(np.flatnonzero(counts)[-1]), int(np.searchsorted(edges, p95, side="right")) - 1)
+    edges = edges[: last + 2]
+    return FetchTimes(
+        log=log,
+        edges_s=tuple((edges / SECOND_US).tolist()),
+        counts=tuple(counts[: len(edges) - 1].tolist()),
+        beyond=int((times_us >= edges[-1]).sum()),
+        p25_s=p25 / SECOND_US,
+        p50_s=p50 / SECOND_US,
+        p95_s=p95 / SECOND_US,
+        max_s=most / SECOND_US,
+    )
+
+
+def _plain_edges(least: float, most: float) -> FloatArray:
+    """Edges of 1, 2 or 5 times a power of ten microseconds apart, around ``[least, most]``."""
+    wanted = max(1.0, (most - least) / _PLAIN_BINS)
+    power = 10 ** math.floor(math.log10(wanted))
+    width = next(step * power for step in (1, 2, 5, 10) if step * power >= wanted)
+    return np.arange(math.floor(least / width), math.floor(most / width) + 2) * float(width)
+
+
+def _log_edges(least: float, most: float) -> FloatArray:
+    low, high = math.log10(max(1.0, least)), math.log10(most)
+    per = next(n for n in (_PER_DECADE, 5, 2, 1) if (high - low) * n <= _MOST_LOG_BINS - 2 or n == 1)
+    return np.asarray(10 ** (np.arange(math.floor(low * per), math.floor(high * per) + 2) / per))
+
+
+def _at_work(found: Mapping[str, tuple[Busy, int]]) -> tuple[Columns | None, tuple[LoadersAtWork, ...]]:
+    if not found:
+        return None, ()
+    start_s = min(int(busy.start_s[0]) for busy, _ in found.values())
+    stop_s = max(int(busy.stop_s[-1]) for busy, _ in found.values())
+    least = (stop_s - start_s) / MOST_COLUMNS
+    width_s = next((w for w in _WIDTHS_S if w >= least), math.ceil(least / 3600) * 3600)
+    grid = Columns(
+        start_us=start_s * SECOND_US, width_us=width_s * SECOND_US, count=-(-(stop_s - start_s) // width_s)
+    )
+    if len(found) > MOST_LINES:
+        cores = [cores for _, cores in found.values()]
+        found = {"": (_summed([busy for busy, _ in found.values()]), sum(cores) if all(cores) else 0)}
+    return grid, tuple(_reduced(node, busy, cores, grid) for node, (busy, cores) in found.items())
+
+
+def _summed(several: Sequence[Busy]) -> Busy:
+    """The loaders at work on all nodes together."""
+    edges = np.unique(np.concatenate([side for one in several for side in (one.start_s, one.stop_s)]))
+    change = np.zeros(len(edges), np.int64)
+    for one in several:
+        np.add.at(change, np.searchsorted(edges, one.start_s), one.loaders)
+        np.subtract.at(change, np.searchsorted(edges, one.stop_s), one.loaders)
+    loaders = np.cumsum(change)[:-1]
+    some = loaders > 0
+    return Busy(start_s=edges[:-1][some], stop_s=edges[1:][some], loaders=loaders[some])
+
+
+def _reduced(node: str, busy: Busy, cores: int, grid: Columns) -> LoadersAtWork:
+    """Lowest, highest and mean over the seconds of each column in which loaders were at work."""
+    start_s, width_s = grid.start_us // SECOND_US, grid.width_us // SECOND_US
+    # Stretches are cut where a column ends.
+    first, last = (busy.start_s - start_s) // width_s, (busy.stop_s - 1 - start_s) // width_s
+    parts = last - first + 1
+    stretch = np.repeat(np.arange(len(parts)), parts)
+    column = first[stretch] + np.arange(len(stretch)) - np.repeat(np.cumsum(parts) - parts, parts)
+    begin = np.maximum(busy.start_s[stretch], start_s + column * width_s)
+    lasted = np.minimum(busy.stop_s[stretch], start_s + (column + 1) * width_s) - begin
+    loaders = busy.loaders[stretch]
+    at = np.flatnonzero(np.diff(column, prepend=-1))
+    mean = np.add.reduceat(loaders * lasted, at) / np.add.reduceat(lasted, at)
+    filled = column[at].tolist()
+
+    def spread(values: IntArray | FloatArray) -> tuple[Any, ...]:
+        cells: list[Any] = [None] * grid.count
+        for i, value in zip(filled, values.tolist(), strict=True):
+            cells[i] = value
+        return tuple(cells)
+
+    return LoadersAtWork(
+        node=node,
+        cores=cores,
+        mean=spread(np.round(mean, 1)),
+        low=spread(np.minimum.reduceat(loaders, at)),
+        high=spread(np.maximum.reduceat(loaders, at)),
+    )

@@ -280,7 +280,7 @@ class _Node:
             tables = {
                 "worker_lifetime": self.loading.workers.duration_us,
                 "initialization": self.loading.set_up.duration_us,
-                "batch_time": _between_fetches(fetches),
+                "batch_time": between_fetches(fetches),
             }
             block |= {name: _spread(times_us) for name, times_us in tables.items() if len(times_us)}
         return block
@@ -302,7 +302,7 @@ def _details(nodes: Sequence[_Node], worst: _Node) -> dict[str, Any]:
     return details | own | {"node": worst.name, "per_node": {node.name: node.details for node in nodes}}
 
 
-def _between_fetches(fetches: Events) -> IntArray:
+def between_fetches(fetches: Events) -> IntArray:
     """Times from the start of a fetch to that of the next of its process, in microseconds."""
     order = np.lexsort((fetches.start_us, fetches.pid, fetches.lane))
     same = (np.diff(fetches.lane[order]) == 0) & (np.diff(fetches.pid[order]) == 0)

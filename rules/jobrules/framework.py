@@ -59,13 +59,14 @@ _TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
 )
 
 
-def _kind(lane: Lane) -> Kind:
+def kind_of(lane: Lane) -> Kind:
+    """What the events of a lane are."""
     return next(kind for kind, holds in _TESTS if holds(lane))
 
 
 def rows_of(events: Events, kind: Kind) -> BoolArray:
     """(n,) which events are of one kind."""
-    return events.in_lanes(lambda lane: _kind(lane) is kind)
+    return events.in_lanes(lambda lane: kind_of(lane) is kind)
 
 
 def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, An
     by_phase: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
     for lane, us in zip(events.lanes, lane_us.tolist(), strict=True):
         if us:
-            times = by_phase[_kind(lane)]
+            times = by_phase[kind_of(lane)]
             times[lane.phase] = times.get(lane.phase, 0) + us
     by_phase = {kind: largest_first(times) for kind, times in by_phase.items()}
     details: dict[str, Any] = {
@@ -196,7 +197,8 @@ def weights_by_lane(events: Events, moments: Callable[[Lane], Intervals | None])
 
 def grouped(*columns: StrArray) -> dict[tuple[str, ...], IntArray]:
     """Rows with the same names in all columns, ascending; the names in natural order."""
-    codes = [np.unique(column, return_inverse=True)[1] for column in columns]
+    # Searching is three times as fast as asking ``unique`` for the inverse, which sorts indices of text.
+    codes = [np.searchsorted(np.unique(column), column) for column in columns]
     order = np.lexsort(codes)
     fresh = np.ones(len(order), np.bool_)
     fresh[1:] = np.any([np.diff(code[order]) != 0 for code in codes], axis=0)

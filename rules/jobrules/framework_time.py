@@ -4,53 +4,90 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from jobrules.framework import MOST_OPERATORS, Kind, grouped, largest_first, rows_of
+from jobrules.intervals import union
 from jobrules.job import SECOND_US
 from jobrules.overall_framework_metrics import OTHERS, STEP
-from jobrules.result import FrameworkTime, Operator, Operators, Slice
+from jobrules.result import FrameworkTime, Operator, Operators, Slice, WorkerTime
 from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-#: What the time of a worker between its steps is called.
-OUTSIDE = "Outside of steps"
+    from jobrules.job import Events, IntArray, Job, Steps
+
+#: What the time of a worker between its steps is called, and what is left of many phases.
+OUTSIDE, OTHER_PHASES = "Outside of steps", "Other phases"
+FORWARD, BACKWARD = "Forward pass", "Backward pass"
+#: Workers whose time is told one by one, and kinds of time that it is told apart by.
+MOST_WORKERS, MOST_KINDS = 16, 6
 _DEVICES = ("GPU", "CPU")
+#: Phases that a reader knows, in the order he expects.
+_PHASES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 
 
-def framework_time(details: Mapping[str, Any]) -> FrameworkTime | None:
-    """From the details of OverallFrameworkMetrics; none where they hold no time."""
+def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
+    """From the details of OverallFrameworkMetrics and the job they are of; none where they hold no time."""
     steps = {
         OUTSIDE if name == OTHERS else name.removeprefix(STEP): us
         for name, us in details.get("phase_time", {}).items()
     }
     general = details.get("general_time", {})
     operators = [(device, details.get(f"{device}_operators")) for device in _DEVICES]
-    profiled = [details["basis"][device] for device in _DEVICES if device in details.get("basis", {})]
+    basis = details.get("basis", {})
+    profiled = [basis[device] for device in _DEVICES if device in basis]
     first = [one["first_step"] for one in profiled if "first_step" in one]
     last = [one["last_step"] for one in profiled if "last_step" in one]
-    told = FrameworkTime(
+    passes = _passes(job.events, general)
+    phases = basis.get("general", {})
+    forward = any(name.startswith("Forward") for name in general)
+    kinds, workers = _workers(job.steps)
+    told, rest = _odd_first(workers)
+    time = FrameworkTime(
         steps=_slices(steps),
         general=_slices(general),
-        operators=tuple(_operators(device, table) for device, table in operators if table),
-        horovod=_slices(details.get("horovod_time", {})),
+        operators=tuple(
+            _operators(device, table, basis.get(device, {}).get("seconds"))
+            for device, table in operators
+            if table
+        ),
+        horovod=_slices(_horovod(job.events)),
         first_step=min(first, default=None),
         last_step=max(last, default=None),
-        forward_only=any(name.startswith("Forward") for name in general)
-        and not any(name.startswith("Backward") for name in general)
-        and "forward_backward" not in details,
+        forward_only=forward and not passes,
+        passes=_slices(passes),
+        general_s=phases.get("seconds"),
+        general_steps=(phases["first_step"], phases["last_step"]) if "first_step" in phases else None,
+        kinds=kinds,
+        workers=tuple(told),
+        other_workers=len(rest),
+        other_percents=_mean(rest),
     )
-    return told if any((told.steps, told.general, told.operators, told.horovod)) else None
+    return time if any((time.steps, time.general, time.operators, time.horovod)) else None
 
 
 def _slices(times_us: Mapping[str, int]) -> tuple[Slice, ...]:
-    percents = apportion(list(times_us.values()), 100.0, 1) if sum(times_us.values()) else ()
+    """Parts with their shares, the largest first; many small ones are joined. None where they last no time."""
+    if not sum(times_us.values()):
+        return ()
+    named = list(times_us.items())
+    if len(named) > MOST_OPERATORS:
+        named = named[:MOST_OPERATORS]
+    left = len(times_us) - len(named)
+    rows = [(name, us, 1) for name, us in named]
+    if left:
+        rest_us = sum(times_us.values()) - sum(us for _, us in named)
+        rows.append(("", rest_us, left))
+    percents = apportion([us for _, us, _ in rows], 100.0, 1)
     return tuple(
-        Slice(name=name, seconds=us / SECOND_US, percent=percent)
-        for (name, us), percent in zip(times_us.items(), percents, strict=bool(percents))
+        Slice(name=name, seconds=us / SECOND_US, percent=percent, count=count)
+        for (name, us, count), percent in zip(rows, percents, strict=True)
     )
 
 
-def _operators(device: str, table: Mapping[str, Any]) -> Operators:
+def _operators(device: str, table: Mapping[str, Any], ran_s: float | None) -> Operators:
     rows, whole_us = table["rows"], table["self_us"]
     rest_us = whole_us - sum(row["self_us"] for row in rows)
     *percents, rest = apportion([*(row["self_us"] for row in rows), rest_us], 100.0, 1)
@@ -71,4 +108,77 @@ def _operators(device: str, table: Mapping[str, Any]) -> Operators:
         others_percent=rest,
         self_s=whole_us / SECOND_US,
         calls=table["calls"],
+        ran_s=ran_s,
     )
+
+
+def _passes(events: Events, general: Mapping[str, int]) -> dict[str, int]:
+    """Microseconds of forward and backward pass, of their modules where these are told; none without both."""
+    times = {
+        name: int(events.duration_us[rows_of(events, kind)].sum())
+        for name, kind in ((FORWARD, Kind.FORWARD), (BACKWARD, Kind.BACKWARD))
+    }
+    if not all(times.values()):
+        times = {
+            whole: sum(us for name, us in general.items() if name.startswith(part))
+            for whole, part in ((FORWARD, "Forward"), (BACKWARD, "Backward"))
+        }
+    return largest_first(times) if all(times.values()) else {}
+
+
+def _horovod(events: Events) -> dict[str, int]:
+    """Microseconds by activity; all of them, so that the shares are of the whole."""
+    rows = rows_of(events, Kind.HOROVOD)
+    if not rows.any():
+        return {}
+    us = np.bincount(
+        events.name[rows], weights=events.duration_us[rows], minlength=len(events.names)
+    ).tolist()
+    return largest_first({name: int(time) for name, time in zip(events.names, us, strict=True) if time})
+
+
+def _workers(steps: Steps) -> tuple[tuple[str, ...], list[WorkerTime]]:
+    """Kinds of time, outside of steps first, and how each worker's time is shared out among them.
+
+    As in OverallFrameworkMetrics: steps count as long as they last, the time outside of them is what
+    no step covers between the worker's first start and its last end.
+    """
+    lasted = steps.end_us - steps.start_us
+    whole: dict[str, int] = {}
+    by_worker: dict[tuple[str, str], dict[str, IntArray]] = {}
+    for (node, worker, phase), rows in grouped(steps.node, steps.worker, steps.phase).items():
+        whole[phase] = whole.get(phase, 0) + int(lasted[rows].sum())
+        by_worker.setdefault((node, worker), {})[phase] = rows
+    known = [phase for phase in _PHASES if phase in whole]
+    phases = (known + [name for name in largest_first(whole) if name not in known])[: MOST_KINDS - 1]
+    if len(whole) > len(phases):
+        phases = [*phases[:-1], OTHER_PHASES]
+    found = []
+    for (node, worker), parts in by_worker.items():
+        rows = np.concatenate(list(parts.values()))
+        start_us, end_us = steps.start_us[rows], steps.end_us[rows]
+        span_us = int(end_us.max() - start_us.min())
+        times = dict.fromkeys(phases, 0)
+        for phase, part in parts.items():
+            times[phase if phase in times else OTHER_PHASES] += int(lasted[part].sum())
+        shares = [span_us - union(start_us, end_us).total_us, *times.values()]
+        if sum(shares):
+            percents = apportion(shares, 100.0, 1)
+            found.append(WorkerTime(node=node, worker=worker, seconds=span_us / SECOND_US, percents=percents))
+    return (OUTSIDE, *phases) if found else (), found
+
+
+def _odd_first(workers: list[WorkerTime]) -> tuple[list[WorkerTime], list[WorkerTime]]:
+    """Those to be told one by one, and the others; too many are put in order of their oddness."""
+    if len(workers) <= MOST_WORKERS:
+        return workers, []
+    usual = float(np.median([one.percents[0] for one in workers]))
+    ordered = sorted(workers, key=lambda one: -abs(one.percents[0] - usual))
+    return ordered[: MOST_WORKERS - 1], ordered[MOST_WORKERS - 1 :]
+
+
+def _mean(workers: Sequence[WorkerTime]) -> tuple[float, ...]:
+    if not workers:
+        return ()
+    columns = zip(*(one.percents for one in workers), strict=True)
+    return apportion([sum(column) for column in columns], 100.0, 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.boxplot import quartiles
-from jobrules.job import SECOND_US, Metric
+from jobrules.job import Metric
 from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity
 from jobrules.rule import Amount, Rule, in_samples, number, samples, too_few
 from jobrules.windows import Windows
@@ -42,7 +42,7 @@ class GPUMemoryIncrease(Rule):
 
     Why it matters
         A rise towards the full memory ends in an out-of-memory error, and one that comes late in a job
-        costs all the hours before it. Slow growth shows in the trend and not here.
+        costs all the hours before it. Slow growth shows in the trend of the page's section on GPU memory and not here.
 
     What to do
         Where the memory is nearly full, lower the batch size or accumulate gradients, and look for what
@@ -64,16 +64,11 @@ class GPUMemoryIncrease(Rule):
         """``triggered`` counts events, ``violations`` the samples in them."""
         grid = Windows.of(job)
         gpus = []
-        trends: dict[str, dict[str, float]] = {}
         for panel in job.panels_of(Metric.GPU_MEMORY):
             for column, device in enumerate(panel.devices):
                 time_us, values = panel.series(column)
                 gpus.append(self._judged(panel.node, device, time_us, values, grid))
-                slope = trend(time_us, values, job.loop_us(panel.node))
-                if slope is not None:
-                    trends.setdefault(panel.node, {})[device] = slope
         answers = tuple(gpu.answer for gpu in gpus)
-        details: dict[str, Any] = {"trend_points_per_hour": trends} if trends else {}
         seen = {gpu.name: gpu.n for gpu in gpus}
         facts: dict[str, Any] = {
             "datapoints": max(seen.values()),
@@ -84,7 +79,7 @@ class GPUMemoryIncrease(Rule):
         judged = [gpu for gpu in gpus if gpu.judged]
         if not judged:
             reason = max(gpus, key=lambda gpu: gpu.n).reason
-            return self.not_evaluated(reason, details=details, **facts)
+            return self.not_evaluated(reason, **facts)
         rising = sorted((gpu for gpu in judged if gpu.events), key=lambda gpu: -gpu.largest)
         largest = max(gpu.largest for gpu in judged)
         facts |= {
@@ -102,11 +97,12 @@ class GPUMemoryIncrease(Rule):
             missing = len(gpus) - len(judged)
             aside = f"; {count(missing, 'GPU')} not judged for want of samples" if missing else ""
             headline = f"No GPU's memory rose by more than {self.increase:g} points at once{aside}"
-            return self.passed(headline, details=details, **facts)
+            return self.passed(headline, **facts)
+        details: dict[str, Any] = {}
         for gpu in rising:
             details.setdefault(gpu.node, {})[gpu.device] = gpu.details
         details["last_timestamp"] = max(gpu.events[-1].end_us for gpu in rising)
-        finding = self._finding(rising, trends, "training loop" if len(job.steps) else "whole job")
+        finding = self._finding(rising)
         return self.triggered(
             finding,
             triggered=sum(len(gpu.events) for gpu in rising),
@@ -171,10 +167,8 @@ class GPUMemoryIncrease(Rule):
             details=details,
         )
 
-    def _finding(self, rising: Sequence[_GPU], trends: dict[str, dict[str, float]], trend_of: str) -> Finding:
-        worst, largest = max(
-            ((gpu, one) for gpu in rising for one in gpu.events), key=lambda pair: pair[1].points
-        )
+    def _finding(self, rising: Sequence[_GPU]) -> Finding:
+        largest = max((one for gpu in rising for one in gpu.events), key=lambda one: one.points)
         peak = max(gpu.peak for gpu in rising)
         full = peak >= NEARLY_FULL
         subject, events = "GPU memory rose", sum(len(gpu.events) for gpu in rising)
@@ -190,10 +184,6 @@ class GPUMemoryIncrease(Rule):
             for gpu in rising[:_MOST_TOLD]
             for one in [max(gpu.events, key=lambda event: event.points)]
         ]
-        slope = trends.get(worst.node, {}).get(worst.device)
-        if slope is not None:
-            name = shown(f"{worst.node} {worst.device}")
-            told.append(f"trend of {name} over the {trend_of}: {slope:+.1f} points an hour")
         start_us = min(gpu.events[0].start_us for gpu in rising)
         end_us = max(gpu.events[-1].end_us for gpu in rising)
         where = listed([f"{gpu.node} {gpu.device}" for gpu in rising], _MOST_TOLD)
@@ -268,18 +258,3 @@ class _GPU:
     @property
     def answer(self) -> DeviceStatus:
         return DeviceStatus.of(self.name, self.reason, self.judged, self.hits)
-
-
-def trend(time_us: IntArray, values: FloatArray, loop_us: tuple[int, int] | None) -> float | None:
-    """Slope of the least-squares line in units an hour: over the training loop, else over all samples.
-
-    None with fewer than two samples.
-    """
-    if loop_us:
-        inside = (time_us >= loop_us[0]) & (time_us < loop_us[1])
-        time_us, values = time_us[inside], values[inside]
-    if len(values) < 2:
-        return None
-    hours = (time_us - time_us[0]) / (3600 * SECOND_US)
-    hours = hours - hours.mean()
-    return float(hours @ (values - values.mean()) / (hours @ hours))

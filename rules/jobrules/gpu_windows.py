@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jobrules.result import DeviceStatus, Finding, Measure, RuleResult
 from jobrules.rule import severity_of
 from jobrules.words import between, count, listed, share
@@ -36,6 +38,13 @@ class JudgedGPU:
     def name(self) -> str:
         """``node/device``, as in ``Finding.devices``."""
         return f"{self.node}/{self.device}"
+
+    @property
+    def runs(self) -> tuple[tuple[int, int], ...]:
+        """First and last number of neighbouring windows in violation."""
+        ends = np.flatnonzero(np.diff(self.hits) > 1)
+        first, last = self.hits[np.append(0, ends + 1)], self.hits[np.append(ends, len(self.hits) - 1)]
+        return tuple(zip(first.tolist(), last.tolist(), strict=True))
 
     @property
     def answer(self) -> DeviceStatus:
@@ -161,4 +170,5 @@ class Judgement:
             "violating": self.violating,
             "devices": self.answers,
             "measure": measure,
+            "runs": {gpu.name: gpu.runs for gpu in self.gpus if len(gpu.hits)},
         }

@@ -12,7 +12,7 @@ from jobrules.job import Metric
 from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity, Status
 from jobrules.rule import Amount, Rule, in_samples, number, samples, severity_of, too_few
 from jobrules.windows import Windows
-from jobrules.words import count, share, shown
+from jobrules.words import count, shown
 from jobrules.words import percent as in_percent
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class LoadBalancing(Rule):
             else f"GPUs were used differently for a time, alike at the end ({far} at most)",
             f"Mean use, {basis}: {'; '.join(lines[:4])}"
             + (f"; {count(len(lines) - 4, 'more node')}" if len(lines) > 4 else "")
-            + f". Against the busiest GPU of each node, {share(part)} of GPU time went unused.",
+            + ".",
             severity=severity_of(part) if over else Severity.INFO,
             devices=tuple(name for node in nodes for name in node.names if name in told),
             share=part,

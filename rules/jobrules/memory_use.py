@@ -1,24 +1,311 @@
-"""GPU memory over time: a line per GPU, the jumps that GPUMemoryIncrease saw, and the trend over the loop."""
+"""GPU memory over time: a line per GPU, the rises that GPUMemoryIncrease saw, and the trend over the loop."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric, Panel
+from jobrules.result import Columns
+from jobrules.rule import in_samples, written
+from jobrules.timelines import reduce
+from jobrules.usage import work_span_us
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from jobrules.gpu_memory_increase import GPUMemoryIncrease
-    from jobrules.job import Job
-    from jobrules.result import Columns
+
+#: Drawn are so many nodes, of each so many GPUs; both by what is odd about them.
+MOST_NODES = MOST_LINES = 4
+MOST_ROWS = 256
+MOST_RISES = 50
+#: A trend is told for a loop of at least this length with at least so many columns of samples.
+LEAST_US = 600 * SECOND_US
+LEAST_COLUMNS = 20
+#: Columns that a trend is taken over; all pairs of them are compared.
+_MOST_TREND_COLUMNS = 200
+#: So many more pairs rise than fall, as a share of all pairs, where growth is called steady.
+STEADY = 0.7
+#: From the middle third of the loop to the last, memory rises by at least this part of the rise before.
+_LASTING = 0.5
+#: Steady growth by less is within what samples of whole percents show by chance, in points.
+LEAST_POINTS = 2.0
+#: A hint of a leak: at the pace of the loop, the memory would be full within so many hours.
+LEAK_HOURS = 24.0
+
+#: Values are added up in whole millionths of a percent, as in the rule: sums are exact.
+_PARTS = 1_000_000
+
+LOOP, WORK, WHOLE = "training loop", "time from the first to the last GPU work", "whole job"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """How the memory of a GPU grew over the training loop."""
+
+    #: Theil-Sen slope: the median slope of all pairs of columns.
+    points_per_hour: float
+    #: Kendall's tau: pairs that rise less pairs that fall, as a share of all; 1 rises throughout.
+    agreement: float
+    #: Whether it grew throughout, and not in one jump or at the beginning only.
+    steady: bool
+    #: Hours after the loop's end until the memory would be full; none where it does not grow steadily.
+    full_after_h: float | None
+
+    @property
+    def leak(self) -> bool:
+        """Whether it hints at a leak."""
+        return self.full_after_h is not None and self.full_after_h <= LEAK_HOURS
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPUMemory:
+    """The memory of a GPU, in percent of it, over all its samples."""
+
+    node: str
+    device: str
+    samples: int
+    mean: float
+    p50: float
+    p95: float
+    max: float
+    #: Of the samples in the loop (see ``MemoryUse.loop``), or of all where none lies in it.
+    loop_p5: float
+    loop_p95: float
+    #: Largest rise from one window to the next and when it was over, among the samples that
+    #: GPUMemoryIncrease judges; none where it judges none.
+    rise: float | None
+    rise_us: int | None
+    #: Events of GPUMemoryIncrease.
+    events: int
+    #: None where the loop is too short.
+    trend: Trend | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryLine:
+    """The mean memory use of a GPU in each of the report's columns; none where it was not sampled."""
+
+    node: str
+    device: str
+    mean: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBand:
+    """All GPUs of a node in each of the report's columns; none where none was sampled."""
+
+    node: str
+    #: GPUs sampled.
+    devices: int
+    mean: tuple[float | None, ...]
+    #: Lowest and highest sample of any GPU.
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRise:
+    """An event of GPUMemoryIncrease: first and last sample in violation, and the means it rose between."""
+
+    node: str
+    device: str
+    start_us: int
+    end_us: int
+    from_percent: float
+    to_percent: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryUse:
     """The memory of every GPU."""
 
-    #: Rise in points from which GPUMemoryIncrease triggers.
+    #: Rise in points from which GPUMemoryIncrease triggers, its window in samples or as ``10s``.
     limit: float
+    window: str
+    #: What trends and quantiles of the loop are of: ``LOOP``, ``WORK`` or ``WHOLE``.
+    loop: str
+    #: In the job's order; with more than 256, the odd ones first, and how many are left out.
+    gpus: tuple[GPUMemory, ...]
+    gpus_left_out: int
+    #: The nodes that are drawn, at most four, in the job's order; their lines, at most four GPUs of each.
+    bands: tuple[MemoryBand, ...]
+    lines: tuple[MemoryLine, ...]
+    #: The largest 50 events in the order of time, and how many are left out.
+    rises: tuple[MemoryRise, ...]
+    rises_left_out: int
 
 
 def memory_use(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
     """The memory of all GPUs; none where it was not sampled."""
-    return None
+    panels = job.panels_of(Metric.GPU_MEMORY)
+    if not panels:
+        return None
+    work = work_span_us(job)
+    gpus: list[GPUMemory] = []
+    rises: list[MemoryRise] = []
+    for panel in panels:
+        loop_us = job.loop_us(panel.node) or work or job.span_us
+        for column, device in enumerate(panel.devices):
+            time_us, values = panel.series(column)
+            found = _found(panel.node, device, time_us, values, rule)
+            rises += found.events
+            gpus.append(_gpu(panel.node, device, time_us, values, found, loop_us, grid))
+    ranked = sorted(gpus, key=_oddness)
+    drawn = set(list(dict.fromkeys(gpu.node for gpu in ranked))[:MOST_NODES])
+    chosen = [panel for panel in panels if panel.node in drawn]
+    largest = sorted(rises, key=lambda one: one.from_percent - one.to_percent)[:MOST_RISES]
+    return MemoryUse(
+        limit=rule.increase,
+        window=str(written(rule.window)),
+        loop=LOOP if len(job.steps) else WORK if work else WHOLE,
+        gpus=tuple(gpus if len(gpus) <= MOST_ROWS else ranked[:MOST_ROWS]),
+        gpus_left_out=max(0, len(gpus) - MOST_ROWS),
+        bands=tuple(_band(panel, grid) for panel in chosen),
+        lines=tuple(line for panel in chosen for line in _lines(panel, ranked, grid)),
+        rises=tuple(sorted(largest, key=lambda one: (one.start_us, one.node, one.device))),
+        rises_left_out=len(rises) - len(largest),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What GPUMemoryIncrease finds in the samples of a GPU."""
+
+    events: tuple[MemoryRise, ...] = ()
+    rise: float | None = None
+    rise_us: int | None = None
+
+
+def _found(node: str, device: str, time_us: IntArray, values: FloatArray, rule: GPUMemoryIncrease) -> _Found:
+    """The largest rise and the events by the definition of the rule; a test holds the two together."""
+    n = len(values)
+    patience, window = (in_samples(amount, time_us) for amount in (rule.patience, rule.window))
+    unseen = max(patience, 2 * window - 1)
+    if n <= unseen:
+        return _Found()
+    sums = np.concatenate(([0], np.cumsum(np.rint(values * _PARTS).astype(np.int64))))
+    means = (sums[window:] - sums[:-window]) / (window * _PARTS)
+    # Sample i, counted from 1, ends the window whose mean stands at i - window.
+    rise = sums[unseen + 1 :] - 2 * sums[unseen + 1 - window : n + 1 - window]
+    rise += sums[unseen + 1 - 2 * window : n + 1 - 2 * window]
+    edges = np.flatnonzero(
+        np.diff(rise > round(rule.increase * _PARTS) * window, prepend=False, append=False)
+    )
+    ends_us = time_us[unseen:]
+
+    def event(first: int, stop: int) -> MemoryRise:
+        most = first + int(rise[first:stop].argmax()) + unseen + 1 - window
+        return MemoryRise(
+            node=node,
+            device=device,
+            start_us=int(ends_us[first]),
+            end_us=int(ends_us[stop - 1]),
+            from_percent=round(float(means[most - window]), 2),
+            to_percent=round(float(means[most]), 2),
+        )
+
+    largest = int(rise.argmax())
+    return _Found(
+        events=tuple(map(event, edges[::2].tolist(), edges[1::2].tolist())),
+        rise=round(max(0.0, float(rise[largest]) / (window * _PARTS)), 2),
+        rise_us=int(ends_us[largest]) if rise[largest] > 0 else None,
+    )
+
+
+def _gpu(
+    node: str,
+    device: str,
+    time_us: IntArray,
+    values: FloatArray,
+    found: _Found,
+    loop_us: tuple[int, int],
+    grid: Columns,
+) -> GPUMemory:
+    p50, p95 = np.quantile(values, (0.5, 0.95)).tolist()
+    first, last = np.searchsorted(time_us, loop_us)
+    loop = values[first:last] if last > first else values
+    loop_p5, loop_p95 = np.quantile(loop, (0.05, 0.95)).tolist()
+    return GPUMemory(
+        node=node,
+        device=device,
+        samples=len(values),
+        mean=round(float(values.mean()), 2),
+        p50=round(p50, 2),
+        p95=round(p95, 2),
+        max=round(float(values.max()), 2),
+        loop_p5=round(loop_p5, 2),
+        loop_p95=round(loop_p95, 2),
+        rise=found.rise,
+        rise_us=found.rise_us,
+        events=len(found.events),
+        trend=_trend(_means(time_us, values, grid), loop_us, grid),
+    )
+
+
+def _means(time_us: IntArray, values: FloatArray, grid: Columns) -> FloatArray:
+    return reduce(grid, time_us, values, values, values)[0]
+
+
+def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend | None:
+    """Theil-Sen slope and Kendall's tau of the columns that lie in the loop; none for a short loop.
+
+    P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, J. Am. Stat. Assoc. 63,
+    1968. Unlike least squares it is not tilted by one jump, nor by an end that differs.
+    """
+    if loop_us[1] - loop_us[0] < LEAST_US:
+        return None
+    first = -(-(loop_us[0] - grid.start_us) // grid.width_us)
+    stop = (loop_us[1] - grid.start_us) // grid.width_us
+    columns = np.arange(max(0, first), min(grid.count, stop))
+    columns = columns[~np.isnan(means[columns])]
+    if len(columns) < LEAST_COLUMNS:
+        return None
+    groups = np.array_split(columns, min(len(columns), _MOST_TREND_COLUMNS))
+    hours = np.array([group.mean() for group in groups]) * grid.width_us / (3600 * SECOND_US)
+    level = np.array([means[group].mean() for group in groups])
+    early, late = np.triu_indices(len(level), 1)
+    change = level[late] - level[early]
+    slope = float(np.median(change / (hours[late] - hours[early])))
+    agreement = float(np.sign(change).mean())
+    thirds = [float(part.mean()) for part in np.array_split(level, 3)]
+    lasting = thirds[2] - thirds[1] >= _LASTING * (thirds[1] - thirds[0])
+    grown = slope * (hours[-1] - hours[0])
+    steady = agreement >= STEADY and lasting and grown >= LEAST_POINTS
+    # The line through the median of the columns, at the last of them.
+    reached = float(np.median(level + slope * (hours[-1] - hours)))
+    return Trend(
+        points_per_hour=round(slope, 2),
+        agreement=round(agreement, 2),
+        steady=bool(steady),
+        full_after_h=round(max(0.0, 100 - reached) / slope, 3) if steady else None,
+    )
+
+
+def _oddness(gpu: GPUMemory) -> tuple[float, bool, float]:
+    """Sorts what rises most first, then hints of a leak, then what is fullest."""
+    return -(gpu.rise or 0.0) if gpu.events else 0.0, not (gpu.trend and gpu.trend.leak), -gpu.p95
+
+
+def _band(panel: Panel, grid: Columns) -> MemoryBand:
+    low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
+    bands = reduce(grid, panel.time_us, panel.mean, low, high)
+    mean, low_told, high_told = map(_drawn, bands)
+    return MemoryBand(node=panel.node, devices=len(panel.devices), mean=mean, low=low_told, high=high_told)
+
+
+def _lines(panel: Panel, ranked: Sequence[GPUMemory], grid: Columns) -> Iterator[MemoryLine]:
+    """The lines of the oddest GPUs of a node, in the order of its devices."""
+    chosen = {gpu.device for gpu in [one for one in ranked if one.node == panel.node][:MOST_LINES]}
+    for column, device in enumerate(panel.devices):
+        if device in chosen:
+            mean = _means(*panel.series(column), grid)
+            yield MemoryLine(node=panel.node, device=device, mean=_drawn(mean))
+
+
+def _drawn(values: FloatArray) -> tuple[float | None, ...]:
+    return tuple(None if math.isnan(value) else value for value in np.round(values, 1).tolist())

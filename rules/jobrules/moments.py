@@ -1,22 +1,502 @@
-"""Moments worth a close look: the first steps, the worst minute, the last steps, samples above events."""
+"""Moments worth a close look: the first steps, the worst minute, the last steps, samples above events.
+
+Each is a short stretch of one node, with what its samples and its processes did in full. Many samples
+and many events are reduced so that every peak survives: the lowest and the highest sample of a column,
+and one bar for the short events of a lane that lie in the same thousandth of the stretch.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from jobrules.coverage import gaps
+from jobrules.framework import Kind, rows_of
+from jobrules.intervals import union
+from jobrules.job import SECOND_US, Events, EventSource, Metric, natural_key
+from jobrules.loading import FETCH, PIPELINE, SET_UP
+from jobrules.words import shown
+
 if TYPE_CHECKING:
-    from jobrules.job import Job
+    from collections.abc import Iterator
+
+    from jobrules.job import BoolArray, FloatArray, IntArray, Job, Lane, Panel, Steps
+    from jobrules.result import Gap
+
+#: Steps in the first and in the last stretch.
+FIRST_STEPS, LAST_STEPS = 10, 30
+MINUTE_US = 60 * SECOND_US
+#: A GPU idles below, and a core is full above, in percent; as CPUBottleneck has it.
+IDLE, FULL = 10.0, 90.0
+#: Samples of a curve, lanes and bars of a stretch that are kept.
+MOST_SAMPLES, MOST_LANES, MOST_BARS = 600, 12, 2000
+#: Short events of a lane within one of so many equal parts of the stretch are one bar.
+CELLS = 1000
+#: Two stretches that share this much of what they cover are one.
+ALIKE = 0.9
+#: Name of the one lane of all tensors that a process exchanged.
+HOROVOD = "Horovod"
+_MOST_NAME = 60
+_CURVES = (Metric.GPU_USE, Metric.CPU_USE, Metric.IO_WAIT)
+_WAITING = frozenset({FETCH, SET_UP, PIPELINE})
+#: Largest offset that is written, in ticks of the stretch.
+_MOST_TICKS = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A metric of the stretch, the mean over the node's devices in each snapshot."""
+
+    #: The metric's key, as ``gpu_utilization``, and what a reader calls it.
+    key: str
+    label: str
+    devices: int
+    #: Snapshots in the stretch, and their mean in percent; none without any.
+    samples: int
+    mean: float | None
+    #: (n,) int32 ticks from the start of the stretch and (n,) float32 percent, little endian;
+    #: NaN where a pause of the sampler breaks the curve.
+    ticks: bytes
+    percents: bytes
+
+    def points(self, moment: Moment) -> tuple[IntArray, FloatArray]:
+        """(n,) times in microseconds since the epoch and (n,) percents; NaN breaks the curve."""
+        at = np.frombuffer(self.ticks, "<i4").astype(np.int64)
+        return moment.start_us + at * moment.tick_us, np.frombuffer(self.percents, "<f4").astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentLane:
+    """What one process did of one kind: a row of bars."""
+
+    worker: str
+    phase: str
+    #: ``steps``, ``waiting`` (for data) or ``work``.
+    kind: str
+    events: int
+    #: Microseconds inside the stretch: of all events together, and in which any of them ran.
+    total_us: int
+    covered_us: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
     """A short stretch of one node in full detail."""
 
-    #: ``first-steps``, ``worst-minute`` or ``last-steps``.
+    #: ``first-steps``, ``worst-minute``, ``last-steps`` or ``first-events``.
     key: str
+    node: str
+    start_us: int
+    end_us: int
+    #: Unit of the offsets in curves and bars, in microseconds.
+    tick_us: int
+    curves: tuple[Curve, ...]
+    #: Steps first, then in the order of the workers and the time they take; 12 and the steps at most.
+    lanes: tuple[MomentLane, ...]
+    #: How many other lanes had events.
+    lanes_left: int
+    #: Lives of loader processes, which are not drawn.
+    lifetimes: int
+    #: Names of bars, 60 characters at most.
+    names: tuple[str, ...]
+    #: (n, 5) int32, little endian: position in ``lanes``, start and length in ticks, position in
+    #: ``names`` (-1 for different names), events. 2 000 rows at most; lane by lane, starts ascend.
+    bars: bytes
+    #: Short events of a lane within as many microseconds are one bar; 0 where none were joined.
+    cell_us: int
+    #: Steps of the worker in the first lane, and the longest of them: its name, as ``TRAIN 12``, and
+    #: how long it took in whole; empty and 0 without steps.
+    steps: int
+    longest_step: str
+    longest_us: int
+    #: Snapshots with samples of GPU and cores, and those in which a GPU idled while a core was full;
+    #: none but in the worst minute.
+    snapshots: int | None = None
+    hits: int | None = None
+    #: Stretches without samples of the node, as (start, end).
+    unmeasured_us: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def table(self) -> IntArray:
+        """``bars`` as numbers, starts and lengths in microseconds, starts since the epoch."""
+        found = np.frombuffer(self.bars, "<i4").reshape(-1, 5).astype(np.int64)
+        found[:, 1:3] *= self.tick_us
+        found[:, 1] += self.start_us
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stretch:
+    key: str
+    node: str
+    #: Whose steps are shown; none for the first of the node.
+    worker: str | None
+    start_us: int
+    end_us: int
+    snapshots: int | None = None
+    hits: int | None = None
+
+    def repeats(self, other: _Stretch) -> bool:
+        shared = min(self.end_us, other.end_us) - max(self.start_us, other.start_us)
+        whole = max(self.end_us, other.end_us) - min(self.start_us, other.start_us)
+        return self.node == other.node and shared >= ALIKE * whole
 
 
 def moments(job: Job) -> tuple[Moment, ...]:
-    """The chosen stretches, at most three; none where neither steps nor events were recorded."""
-    return ()
+    """The chosen stretches, at most three; none where neither steps, events nor GPU samples cover a time.
+
+    The first ten and the last thirty steps of the first worker; the minute of the training loop with most
+    snapshots in which a GPU idled while a core was full, else the one with the lowest GPU use; without
+    steps the first minute of events. One that nearly repeats another is left out.
+    """
+    chosen: list[_Stretch] = []
+    for one in _stretches(job):
+        if one.end_us > one.start_us and not any(one.repeats(other) for other in chosen):
+            chosen.append(one)
+    missing = gaps(job) if chosen else ()
+    return tuple(_moment(job, one, missing) for one in chosen)
+
+
+def _stretches(job: Job) -> Iterator[_Stretch]:
+    worker = _first_worker(job)
+    rows = _steps_of(job.steps, *worker) if worker else np.empty(0, np.int64)
+    if worker:
+        yield _around(job.steps, rows[:FIRST_STEPS], "first-steps", *worker)
+    elif len(job.events):
+        node = job.events.lanes[int(job.events.lane[0])].node
+        start_us = int(job.events.start_us[0])
+        end_us = int(job.events.end_us[job.events.in_lanes(lambda lane: lane.node == node)].max())
+        end_us = min(end_us, start_us + MINUTE_US)
+        yield _Stretch(key="first-events", node=node, worker=None, start_us=start_us, end_us=end_us)
+    worst = _worst(job)
+    if worst:
+        yield worst
+    if worker:
+        yield _around(job.steps, rows[-LAST_STEPS:], "last-steps", *worker)
+
+
+def _around(steps: Steps, rows: IntArray, key: str, node: str, worker: str) -> _Stretch:
+    start_us, end_us = int(steps.start_us[rows].min()), int(steps.end_us[rows].max())
+    return _Stretch(key=key, node=node, worker=worker, start_us=start_us, end_us=end_us)
+
+
+def _first_worker(job: Job, node: str | None = None) -> tuple[str, str] | None:
+    """The first worker with steps in natural order, of one node if given."""
+    for name in job.nodes if node is None else (node,):
+        workers = set(job.steps.worker[job.steps.node == name].tolist())
+        if workers:
+            return name, min(workers, key=natural_key)
+    return None
+
+
+def _steps_of(steps: Steps, node: str, worker: str) -> IntArray:
+    """The rows of a worker's steps, in the order of their starts."""
+    rows = np.flatnonzero((steps.node == node) & (steps.worker == worker))
+    return rows[np.lexsort((steps.end_us[rows], steps.start_us[rows]))]
+
+
+def _worst(job: Job) -> _Stretch | None:
+    """The minute with most bottlenecks of a node, else with the lowest GPU use; the earlier where equal."""
+    busiest: tuple[int, _Stretch] | None = None
+    lowest: tuple[float, _Stretch] | None = None
+    for gpu in job.panels_of(Metric.GPU_USE):
+        inside = job.loop_us(gpu.node) or _worked(gpu)
+        together, hit = _bottlenecks(gpu, job.panel(gpu.node, Metric.CPU_USE), inside)
+        if len(hit):
+            minutes, counts = np.unique(hit // MINUTE_US, return_counts=True)
+            most = int(counts.argmax())
+            if busiest is None or counts[most] > busiest[0]:
+                minute = int(minutes[most])
+                seen = np.searchsorted(together, (minute * MINUTE_US, (minute + 1) * MINUTE_US))
+                found = _minute(gpu, minute, inside, snapshots=int(np.diff(seen)[0]), hits=int(counts[most]))
+                busiest = int(counts[most]), found
+        if busiest is None and (calm := _lowest(gpu, inside)) and (lowest is None or calm[0] < lowest[0]):
+            lowest = calm
+    best = busiest or lowest
+    return best[1] if best else None
+
+
+def _worked(gpu: Panel) -> tuple[int, int]:
+    """First to last sample in which a GPU worked; all samples where none did."""
+    work = gpu.time_us[(gpu.values > 0).any(axis=1)]
+    return (int(work[0]), int(work[-1])) if len(work) else (int(gpu.time_us[0]), gpu.last_us)
+
+
+def _bottlenecks(gpu: Panel, cpu: Panel | None, inside: tuple[int, int]) -> tuple[IntArray, IntArray]:
+    """Times inside of the snapshots with both kinds of samples, and of those that are bottlenecks."""
+    if cpu is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    a, b = np.searchsorted(gpu.time_us, inside)
+    time_us, snapshot = gpu.time_us[a:b], gpu.snapshot[a:b]
+    of_cpu = np.minimum(np.searchsorted(cpu.snapshot, snapshot), len(cpu.snapshot) - 1)
+    both = cpu.snapshot[of_cpu] == snapshot
+    # Comparisons with NaN, a device without a sample, are false.
+    idle = np.flatnonzero(np.any(gpu.values[a:b] < IDLE, axis=1) & both)
+    hit = idle[np.any(cpu.values[of_cpu[idle]] > FULL, axis=1)]
+    return time_us[both], time_us[hit]
+
+
+def _lowest(gpu: Panel, inside: tuple[int, int]) -> tuple[float, _Stretch] | None:
+    """The minute inside with the lowest mean, among those with at least half as many samples as the fullest."""
+    there = (gpu.time_us >= inside[0]) & (gpu.time_us < inside[1])
+    if not there.any():
+        return None
+    minute = gpu.time_us[there] // MINUTE_US
+    first = int(minute[0])
+    counts = np.bincount(minute - first)
+    sums = np.bincount(minute - first, weights=gpu.mean[there])
+    usual = 2 * counts >= counts.max()
+    # Rounded, so that equal samples in another order are equal minutes.
+    means = np.where(usual, np.round(sums / np.maximum(1, counts), 6), np.inf)
+    best = int(means.argmin())
+    return float(means[best]), _minute(gpu, first + best, inside)
+
+
+def _minute(
+    gpu: Panel,
+    minute: int,
+    inside: tuple[int, int],
+    *,
+    snapshots: int | None = None,
+    hits: int | None = None,
+) -> _Stretch:
+    """A minute of the clock, as far as the loop reaches."""
+    return _Stretch(
+        key="worst-minute",
+        node=gpu.node,
+        worker=None,
+        start_us=max(minute * MINUTE_US, inside[0]),
+        end_us=min((minute + 1) * MINUTE_US, inside[1]),
+        snapshots=snapshots,
+        hits=hits,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Bars:
+    """Bars of one lane, starts ascend; names are numbers, -1 for different ones."""
+
+    start_us: IntArray
+    end_us: IntArray
+    name: IntArray
+    events: IntArray
+
+    def joined(self, origin_us: int, cell_us: int) -> _Bars:
+        """The same, with one bar for all that lie in the same cell of the stretch."""
+        cell = (self.start_us - origin_us) // cell_us
+        long = (np.maximum(self.end_us - 1, self.start_us) - origin_us) // cell_us > cell
+        short = ~long
+        if np.count_nonzero(short) < 2:
+            return self
+        cell = cell[short]
+        first = np.flatnonzero(np.diff(cell, prepend=-1))
+        name = self.name[short]
+        low, high = np.minimum.reduceat(name, first), np.maximum.reduceat(name, first)
+        joined = (
+            self.start_us[short][first],
+            np.maximum.reduceat(self.end_us[short], first),
+            np.where(low == high, low, -1),
+            np.add.reduceat(self.events[short], first),
+        )
+        kept = self.start_us[long], self.end_us[long], self.name[long], self.events[long]
+        start, end, name, events = (np.concatenate(both) for both in zip(kept, joined, strict=True))
+        order = np.lexsort((-end, start))
+        return _Bars(start_us=start[order], end_us=end[order], name=name[order], events=events[order])
+
+
+def _moment(job: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
+    start_us, end_us = chosen.start_us, chosen.end_us
+    tick_us = 1 + (end_us - start_us) // _MOST_TICKS
+    worker = _first_worker(job, chosen.node) if chosen.worker is None else (chosen.node, chosen.worker)
+    rows = _steps_of(job.steps, *worker) if worker else np.empty(0, np.int64)
+    rows = rows[_within(job.steps.start_us[rows], job.steps.end_us[rows], start_us, end_us)]
+    lanes, tables, left, lifetimes = _lanes(job, chosen, worker[1] if worker else "")
+    if worker and len(rows):
+        begin = np.maximum(job.steps.start_us[rows], start_us)
+        end = np.minimum(job.steps.end_us[rows], end_us)
+        # Numbers of steps follow those of the names of events.
+        name = len(job.events.names) + np.arange(len(rows))
+        tables.insert(0, _Bars(start_us=begin, end_us=end, name=name, events=np.ones(len(rows), np.int64)))
+        lanes.insert(0, _lane(worker[1], "Steps", "steps", tables[0]))
+    tables, cell_us = _few(tables, start_us, end_us)
+    step_names = [
+        _step_name(phase, number)
+        for phase, number in zip(job.steps.phase[rows].tolist(), job.steps.number[rows].tolist(), strict=True)
+    ]
+    names, bars = _packed(tables, job.events.names, step_names, start_us, tick_us)
+    lasted = job.steps.end_us[rows] - job.steps.start_us[rows]
+    longest = int(lasted.argmax()) if len(rows) else -1
+    return Moment(
+        key=chosen.key,
+        node=chosen.node,
+        start_us=start_us,
+        end_us=end_us,
+        tick_us=tick_us,
+        curves=tuple(
+            _curve(panel, chosen, tick_us, missing)
+            for metric in _CURVES
+            if (panel := job.panel(chosen.node, metric))
+        ),
+        lanes=tuple(lanes),
+        lanes_left=left,
+        lifetimes=lifetimes,
+        names=names,
+        bars=bars,
+        cell_us=cell_us,
+        steps=len(rows),
+        longest_step=step_names[longest] if step_names else "",
+        longest_us=int(lasted[longest]) if len(rows) else 0,
+        snapshots=chosen.snapshots,
+        hits=chosen.hits,
+        unmeasured_us=_clipped(chosen, missing),
+    )
+
+
+def _step_name(phase: str, number: int) -> str:
+    return shown(phase, _MOST_NAME) if number < 0 else f"{shown(phase, _MOST_NAME // 2)} {number}"
+
+
+def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolArray:
+    """(n,) which intervals reach into the stretch; an empty one does where it stands."""
+    return np.asarray((begin < end_us) & ((end > start_us) | (begin >= start_us)))
+
+
+def _lanes(job: Job, chosen: _Stretch, own: str) -> tuple[list[MomentLane], list[_Bars], int, int]:
+    """Lanes and their bars: those of one worker first, then others, by the time they take; how many are left.
+
+    Steps and the lives of loader processes are no part of them; these are counted.
+    """
+    events, start_us, end_us = job.events, chosen.start_us, chosen.end_us
+    one_each = Events(lanes=events.lanes, lane=np.arange(len(events.lanes), dtype=np.int32))
+    lives, steps = rows_of(one_each, Kind.LIFETIME), rows_of(one_each, Kind.STEP)
+    here = one_each.in_lanes(lambda lane: lane.node == chosen.node)
+    lives &= here
+    numbers: dict[tuple[str, str, str], int] = {}
+    group = np.full(len(events.lanes), -1)
+    for i in np.flatnonzero(here & ~lives & ~steps).tolist():
+        lane = events.lanes[i]
+        group[i] = numbers.setdefault((lane.worker, *_phase(lane)), len(numbers))
+    keys = list(numbers)
+    reach = int(np.searchsorted(events.start_us, end_us))
+    part = _within(events.start_us[:reach], events.end_us[:reach], start_us, end_us)
+    rows = np.flatnonzero(part)
+    if not len(rows):
+        return [], [], 0, 0
+    lifetimes = int(np.count_nonzero(lives[events.lane[rows]]))
+    of = group[events.lane[rows]]
+    rows, of = rows[of >= 0], of[of >= 0]
+    begin, end = np.maximum(events.start_us[rows], start_us), np.minimum(events.end_us[rows], end_us)
+    time = np.bincount(of, weights=end - begin, minlength=len(keys))
+    present = np.flatnonzero(np.bincount(of, minlength=len(keys))).tolist()
+
+    def place(i: int) -> tuple[bool, tuple[tuple[int, str], ...], float, str]:
+        worker, phase, _ = keys[i]
+        return worker != own, natural_key(worker), -time[i], phase
+
+    most = sorted(present, key=lambda i: (keys[i][0] != own, -time[i], place(i)))
+    kept = sorted(most[:MOST_LANES], key=place)
+    lanes, tables = [], []
+    for i in kept:
+        mine = of == i
+        table = _Bars(
+            start_us=begin[mine],
+            end_us=end[mine],
+            name=events.name[rows[mine]].astype(np.int64),
+            events=np.ones(int(np.count_nonzero(mine)), np.int64),
+        )
+        tables.append(table)
+        lanes.append(_lane(*keys[i], table))
+    return lanes, tables, len(most) - len(kept), lifetimes
+
+
+def _phase(lane: Lane) -> tuple[str, str]:
+    """What a lane is called, and its kind; the tensors of Horovod share one."""
+    if lane.source is EventSource.HOROVOD:
+        return HOROVOD, "work"
+    return lane.phase, "waiting" if lane.phase in _WAITING else "work"
+
+
+def _lane(worker: str, phase: str, kind: str, bars: _Bars) -> MomentLane:
+    return MomentLane(
+        worker=worker,
+        phase=phase,
+        kind=kind,
+        events=len(bars.start_us),
+        total_us=int((bars.end_us - bars.start_us).sum()),
+        covered_us=union(bars.start_us, bars.end_us).total_us,
+    )
+
+
+def _few(tables: list[_Bars], start_us: int, end_us: int) -> tuple[list[_Bars], int]:
+    """The bars of all lanes, joined until they are few enough; and the width within which they were."""
+    before = sum(len(one.start_us) for one in tables)
+    cells = CELLS
+    while True:
+        cell_us = -(-(end_us - start_us) // cells)
+        tables = [one.joined(start_us, cell_us) for one in tables]
+        count = sum(len(one.start_us) for one in tables)
+        if count <= MOST_BARS or cells == 1:
+            return tables, cell_us if count < before else 0
+        cells //= 2
+
+
+def _packed(
+    tables: list[_Bars], of_events: tuple[str, ...], of_steps: list[str], start_us: int, tick_us: int
+) -> tuple[tuple[str, ...], bytes]:
+    """Names that occur, and the bars of all lanes as bytes."""
+    if not tables:
+        return (), b""
+    lane = np.repeat(np.arange(len(tables)), [len(one.start_us) for one in tables])
+    begin, end, name, events = (
+        np.concatenate([getattr(one, column) for one in tables])
+        for column in ("start_us", "end_us", "name", "events")
+    )
+    used = np.unique(name[name >= 0])
+    known = [
+        shown(of_events[i], _MOST_NAME) if i < len(of_events) else of_steps[i - len(of_events)]
+        for i in used.tolist()
+    ]
+    place = np.where(name >= 0, np.searchsorted(used, name), -1)
+    first, last = (begin - start_us) // tick_us, (end - start_us) // tick_us
+    return tuple(known), np.stack((lane, first, last - first, place, events), axis=1).astype("<i4").tobytes()
+
+
+def _curve(panel: Panel, chosen: _Stretch, tick_us: int, missing: tuple[Gap, ...]) -> Curve:
+    a, b = np.searchsorted(panel.time_us, (chosen.start_us, chosen.end_us))
+    time_us, values = panel.time_us[a:b], panel.mean[a:b]
+    samples, mean = len(time_us), float(values.mean()) if len(values) else None
+    if samples > MOST_SAMPLES:
+        rows = _extremes(values, MOST_SAMPLES // 2)
+        time_us, values = time_us[rows], values[rows]
+    # A sample that no other follows for long ends the curve.
+    breaks = [start for start, _ in _clipped(chosen, missing)]
+    at = np.searchsorted(time_us, breaks, side="right")
+    time_us, values = np.insert(time_us, at, breaks), np.insert(values.astype(np.float64), at, np.nan)
+    return Curve(
+        key=panel.metric.value,
+        label=panel.metric.label,
+        devices=len(panel.devices),
+        samples=samples,
+        mean=None if mean is None else round(mean, 3),
+        ticks=((time_us - chosen.start_us) // tick_us).astype("<i4").tobytes(),
+        percents=np.round(values, 1).astype("<f4").tobytes(),
+    )
+
+
+def _extremes(values: FloatArray, parts: int) -> IntArray:
+    """Positions of the lowest and the highest value in each of as many equal parts, ascending."""
+    edges = np.linspace(0, len(values), parts + 1).astype(np.int64)
+    order = np.lexsort((values, np.searchsorted(edges, np.arange(len(values)), side="right")))
+    return np.unique(np.concatenate((order[edges[:-1]], order[edges[1:] - 1])))
+
+
+def _clipped(chosen: _Stretch, missing: tuple[Gap, ...]) -> tuple[tuple[int, int], ...]:
+    """The gaps of the node inside the stretch."""
+    spans = [
+        (max(gap.start_us, chosen.start_us), min(gap.end_us, chosen.end_us))
+        for gap in missing
+        if gap.node == chosen.node
+    ]
+    return tuple((start, end) for start, end in spans if end > start)

@@ -119,11 +119,16 @@ class UsageRow:
     mean: float | None = None
 
 
+#: Parts of the lost time that no cause is known of: below 10 % of a device, and above.
+REST = ("idle", "partly")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One part of a whole, as time."""
 
-    #: ``used``, ``idle-before``, ``idle``, ``partly``, ``idle-after``, ``unmeasured``.
+    #: ``used``, ``idle-before``, ``idle-after``, ``idle``, ``partly``, ``unmeasured``, or the key of the
+    #: finding on the cause of the loss.
     key: str
     label: str
     #: ``used``, ``lost`` or ``unknown``: decides the colour.
@@ -132,11 +137,13 @@ class Part:
     hours: float
     #: Rounded so that the parts add up to 100.0.
     percent: float
+    #: Key of the finding that tells it, with the same amount; empty where none does.
+    finding: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeUse:
-    """How the time of all devices of one kind was spent."""
+    """How the time of all devices of one kind was spent; each moment of a device is in one part."""
 
     #: ``GPU`` or ``CPU``.
     device: str
@@ -145,6 +152,7 @@ class TimeUse:
     hours: float
     #: Digits after the point that ``hours`` are rounded to.
     digits: int
+    #: Used; lost by cause, the largest first; lost without a known cause; not measured.
     parts: tuple[Part, ...]
 
     @property
@@ -207,7 +215,7 @@ class TimeLine:
     """
 
     node: str
-    #: The metric's key, as ``gpu_utilization``; ``network`` is receive plus transmit.
+    #: The metric's key, as ``gpu_utilization`` or ``network_receive``.
     key: str
     label: str
     unit: str
@@ -235,6 +243,8 @@ class Slice:
     seconds: float
     #: Rounded so that the parts add up to 100.0.
     percent: float
+    #: How many parts it stands for; more than 1 in the last one, which joins what is left out.
+    count: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,6 +275,19 @@ class Operators:
     #: Own time of all in seconds, and their calls.
     self_s: float
     calls: int
+    #: Seconds of the job in which any of them ran; none where that is not known.
+    ran_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerTime:
+    """How one worker spent the time from its first step to its last."""
+
+    node: str
+    worker: str
+    seconds: float
+    #: For each of ``FrameworkTime.kinds``, rounded so that they add up to 100.0.
+    percents: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,6 +305,18 @@ class FrameworkTime:
     last_step: int | None
     #: Whether a forward pass was recorded and no backward pass: then steps end with the forward pass.
     forward_only: bool
+    #: Forward and backward pass, the longer first; empty where one of them was not recorded.
+    passes: tuple[Slice, ...] = ()
+    #: What ``general`` comes from: seconds of the job in which any of it ran, and the steps it names.
+    general_s: float | None = None
+    general_steps: tuple[int, int] | None = None
+    #: What the workers' time is told apart by: the time outside of steps first, then phases.
+    kinds: tuple[str, ...] = ()
+    #: 16 at most; of more those whose time outside of steps is farthest from the median, farthest first.
+    workers: tuple[WorkerTime, ...] = ()
+    #: How many other workers there are, and the mean of their percents.
+    other_workers: int = 0
+    other_percents: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,6 +370,9 @@ class RuleResult:
     first_us: int | None = None
     last_us: int | None = None
     findings: tuple[Finding, ...] = ()
+    #: Numbers of the one-minute windows in violation by device (``node/device``), from first to last of
+    #: each run, where a rule judges the windows of devices.
+    runs: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     #: ``Details`` of the vendor's JSON, with our extra keys.
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -364,3 +402,16 @@ class Verdict:
     unanswered: tuple[Unanswered, ...]
     #: Rules that judge; the two summaries are not among them.
     rules: int
+    #: Key of the finding that a reader with ten seconds should see; empty for the first one.
+    main: str = ""
+
+    @property
+    def main_finding(self) -> Finding | None:
+        """The finding that explains most of the lost GPU time, else the first; none without findings."""
+        return next((f for f in self.findings if f.key == self.main), next(iter(self.findings), None))
+
+    @property
+    def has_cause(self) -> bool:
+        """Whether the main finding is a cause of lost time: it tells a part of the bar."""
+        parts = self.use.parts if self.use else ()
+        return bool(self.main) and any(part.finding == self.main for part in parts if part.key not in REST)

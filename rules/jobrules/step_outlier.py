@@ -119,7 +119,7 @@ class StepOutlier(Rule):
         seen = grid.seen(steps.end_us[rows])
         windows = np.flatnonzero(seen[1:] > PATIENCE)
         ends = seen[1:][windows]
-        limits = _limits(lasted, ends, self.stddev)
+        limits = limits_of(lasted, ends, self.stddev)
         found = above(lasted, ends, limits)
         return _Series(
             node=node,
@@ -289,7 +289,7 @@ class _Series:
         }
 
 
-def _limits(lasted_us: IntArray, ends: IntArray, stddev: float) -> IntArray:
+def limits_of(lasted_us: IntArray, ends: IntArray, stddev: float) -> IntArray:
     """(ends,) the longest whole time that is no outlier among the first so many steps.
 
     It is the mean plus so many standard deviations, rounded down. Computed in whole numbers: a step

@@ -10,17 +10,24 @@ import numpy as np
 from jobrules.coverage import pauses
 from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.result import Columns, TimeLine
-from jobrules.usage import ALGORITHM, summed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
 #: More columns than a figure has pixels tell nothing.
 MOST_COLUMNS = 600
 #: Column widths that a reader can name, in seconds.
 _WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
-_DRAWN = (Metric.GPU_USE, Metric.CPU_USE, Metric.GPU_MEMORY, Metric.IO_WAIT, Metric.MEMORY)
+_DRAWN = (
+    Metric.GPU_USE,
+    Metric.CPU_USE,
+    Metric.GPU_MEMORY,
+    Metric.IO_WAIT,
+    Metric.MEMORY,
+    Metric.NETWORK_RECEIVE,
+    Metric.NETWORK_TRANSMIT,
+)
 
 
 def columns(job: Job) -> Columns:
@@ -36,38 +43,34 @@ def columns(job: Job) -> Columns:
     return Columns(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)
 
 
-def time_lines(job: Job, grid: Columns) -> tuple[TimeLine, ...]:
-    """Mean, lowest and highest sample per column, for every node."""
-    return tuple(
-        TimeLine(
-            node=node,
-            key=key,
-            label=label,
-            unit=unit,
-            devices=devices,
-            mean=_printed(mean),
-            low=_printed(low),
-            high=_printed(high),
-        )
-        for node in job.nodes
-        for key, label, unit, devices, (mean, low, high) in _reduced(job, node, grid)
-    )
+def time_lines(job: Job, grid: Columns, nodes: Sequence[str] | None = None) -> tuple[TimeLine, ...]:
+    """Mean, lowest and highest sample per column, for the nodes named or for all."""
+    found = []
+    for node in job.nodes if nodes is None else nodes:
+        for metric in _DRAWN:
+            panel = job.panel(node, metric)
+            if panel is None:
+                continue
+            low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
+            mean, low, high = reduce(grid, panel.time_us, panel.mean, low, high)
+            # Tenths of a percent and whole bytes are what a figure can show.
+            digits = 1 if metric.unit == "%" else 0
+            found.append(
+                TimeLine(
+                    node=node,
+                    key=metric,
+                    label=metric.label,
+                    unit=metric.unit,
+                    devices=len(panel.devices),
+                    mean=_printed(mean, digits),
+                    low=_printed(low, digits),
+                    high=_printed(high, digits),
+                )
+            )
+    return tuple(found)
 
 
 _Bands = tuple[FloatArray, FloatArray, FloatArray]
-
-
-def _reduced(job: Job, node: str, grid: Columns) -> Iterator[tuple[str, str, str, int, _Bands]]:
-    for metric in _DRAWN:
-        panel = job.panel(node, metric)
-        if panel is not None:
-            low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
-            bands = reduce(grid, panel.time_us, panel.mean, low, high)
-            yield metric, metric.label, metric.unit, len(panel.devices), bands
-    network = summed(job, node, ALGORITHM)
-    if network:
-        time_us, values = network
-        yield "network", "Network", "B/s", 1, reduce(grid, time_us, values, values, values)
 
 
 def reduce(grid: Columns, time_us: IntArray, mean: FloatArray, low: FloatArray, high: FloatArray) -> _Bands:
@@ -93,6 +96,5 @@ def reduce(grid: Columns, time_us: IntArray, mean: FloatArray, low: FloatArray, 
     return tuple(np.where(source >= 0, band[source], np.nan) for band in bands)  # type: ignore[return-value]
 
 
-def _printed(values: FloatArray) -> tuple[float | None, ...]:
-    """One digit after the point is what a figure can show; percentages and bytes alike."""
-    return tuple(None if math.isnan(v) else v for v in np.round(values, 1).tolist())
+def _printed(values: FloatArray, digits: int) -> tuple[float | None, ...]:
+    return tuple(None if math.isnan(v) else v for v in np.round(values, digits).tolist())

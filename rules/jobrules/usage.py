@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from jobrules.result import Part, TimeUse, UsageRow
 from jobrules.rounding import apportion, digits_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from jobrules.job import Panel
 
 HOUR_US = 3600 * SECOND_US
 #: Below this a device counts as idle, as in the vendor's split of GPU samples (under 10, 10 to 90, over 90).
@@ -31,6 +34,54 @@ def work_span_us(job: Job, metric: Metric = Metric.GPU_USE) -> tuple[int, int] |
     return (min(first), max(last)) if first else None
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Samples:
+    """The samples of one device, and the time that each stands for."""
+
+    panel: Panel
+    column: int
+    #: (n,) the rows of the panel that hold them.
+    rows: IntArray | slice
+    #: (n,) when, percent of use, and microseconds.
+    time_us: IntArray
+    values: FloatArray
+    weight_us: FloatArray
+
+    @property
+    def name(self) -> str:
+        """``node/device``, as in ``Finding.devices``."""
+        return f"{self.panel.node}/{self.panel.devices[self.column]}"
+
+    @property
+    def worked(self) -> bool:
+        """Whether any is above 0 %."""
+        return bool((self.values > 0).any())
+
+    @property
+    def lost_us(self) -> FloatArray:
+        """(n,) a sample of u percent that stands for t microseconds loses t * (1 - u/100)."""
+        return self.weight_us * (1 - self.values / 100)
+
+
+#: How much of each sample's lost time a cause may claim at most, in microseconds; none for nothing.
+Claim = Callable[[Samples], FloatArray | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cause:
+    """Why time was lost."""
+
+    #: The part's key.
+    key: str
+    #: The part's name in the legend.
+    label: str
+    claim: Claim
+    #: What the amount of its finding counts, as a sentence.
+    counts: str = ""
+    #: Whether it was recorded for a small part of the job only, so that a small amount says little.
+    partial: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Spent:
     """How the time of one device was spent, in microseconds; each moment counts once."""
@@ -40,12 +91,8 @@ class Spent:
     #: Whether any sample is above 0 %.
     worked: bool
     used: float
-    #: Lost before the first and after the last work of any device of the job.
-    idle_before: float
-    idle_after: float
-    #: Lost in between: below 10 % and above.
-    idle: float
-    partly: float
+    #: Lost by the key of the cause, and without any: ``idle`` below 10 %, ``partly`` above.
+    lost: dict[str, float]
     unmeasured: float
 
     @property
@@ -56,34 +103,68 @@ class Spent:
     @property
     def total(self) -> float:
         """The time from the first to the last record of the job."""
-        return self.used + self.idle_before + self.idle_after + self.idle + self.partly + self.unmeasured
+        return self.used + sum(self.lost.values()) + self.unmeasured
 
 
-def spent_per_device(job: Job, metric: Metric = Metric.GPU_USE) -> tuple[Spent, ...]:
+def edges(first_us: int, last_us: int) -> tuple[Cause, Cause]:
+    """What was lost before the first and after the last work of any device."""
+
+    def before(samples: Samples) -> FloatArray:
+        return np.where(samples.time_us < first_us, samples.weight_us, 0.0)
+
+    def after(samples: Samples) -> FloatArray:
+        return np.where(samples.time_us > last_us, samples.weight_us, 0.0)
+
+    return (
+        Cause(key="idle-before", label=_LABELS["idle-before"], claim=before),
+        Cause(key="idle-after", label=_LABELS["idle-after"], claim=after),
+    )
+
+
+def spent_per_device(
+    job: Job, metric: Metric = Metric.GPU_USE, causes: Sequence[Cause] | None = None
+) -> tuple[Spent, ...]:
     """The time from the first to the last record of the job, for every device of a utilisation metric.
 
-    A sample of u percent that stands for t seconds gives t*u/100 used, the rest is lost.
+    Lost time goes to the causes in their order: each takes what it claims of what the ones before it
+    left. Without causes given these are the start and the end of the job.
     """
     start_us, end_us = job.span_us
-    first_us, last_us = work_span_us(job, metric) or (start_us, end_us)
+    if causes is None:
+        work = work_span_us(job, metric)
+        causes = edges(*work) if work else ()
     result = []
     for panel in job.panels_of(metric):
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
             hold = held(time_us, start_us, end_us)
-            lost = hold.weight_us * (1 - values / 100)
-            before, after = time_us < first_us, time_us > last_us
-            idle = ~before & ~after & (values < IDLE_PERCENT)
+            whole = len(time_us) == len(panel.time_us)
+            samples = Samples(
+                panel=panel,
+                column=column,
+                rows=slice(None) if whole else np.flatnonzero(~np.isnan(panel.values[:, column])),
+                time_us=time_us,
+                values=values,
+                weight_us=hold.weight_us,
+            )
+            left = samples.lost_us
+            used = float(hold.weight_us.sum() - left.sum())
+            lost: dict[str, float] = {}
+            for cause in causes:
+                most = cause.claim(samples)
+                if most is not None:
+                    taken = np.minimum(left, most)
+                    lost[cause.key] = float(taken.sum())
+                    left = left - taken
+            idle = values < IDLE_PERCENT
+            lost |= {"idle": float(left[idle].sum()), "partly": float(left[~idle].sum())}
             result.append(
                 Spent(
                     node=panel.node,
                     device=device,
-                    worked=bool((values > 0).any()),
-                    used=float(hold.weight_us.sum() - lost.sum()),
-                    idle_before=float(lost[before].sum()),
-                    idle_after=float(lost[after].sum()),
-                    idle=float(lost[idle].sum()),
-                    partly=float(lost[~before & ~after & ~idle].sum()),
+                    worked=samples.worked,
+                    used=used,
+                    lost=lost,
                     unmeasured=hold.unmeasured_us,
                 )
             )
@@ -96,42 +177,53 @@ def time_use(job: Job) -> TimeUse | None:
     None where nothing was sampled, or a single snapshot, which covers no time.
     """
     metric, device = (Metric.GPU_USE, "GPU") if job.gpu_count else (Metric.CPU_USE, "CPU")
-    devices = spent_per_device(job, metric)
+    labels = _LABELS if device == "GPU" else _LABELS | _CPU_LABELS
+    return in_parts(job, device, spent_per_device(job, metric), labels)
+
+
+def in_parts(job: Job, device: str, spent: Sequence[Spent], labels: Mapping[str, str]) -> TimeUse | None:
+    """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``."""
     start_us, end_us = job.span_us
-    total_hours = len(devices) * (end_us - start_us) / HOUR_US
+    total_hours = len(spent) * (end_us - start_us) / HOUR_US
     if not total_hours or not job.covers_time:
         return None
-    spent = {key: sum(getattr(d, key.replace("-", "_")) for d in devices) for key in _KEYS}
+    sums = {"used": sum(one.used for one in spent)}
+    sums |= {key: sum(one.lost.get(key, 0.0) for one in spent) for key in labels}
+    sums["unmeasured"] = sum(one.unmeasured for one in spent)
     digits = digits_for(total_hours)
-    hours = apportion(tuple(spent.values()), total_hours, digits)
-    percents = apportion(tuple(spent.values()), 100.0, 1)
-    labels = _LABELS if device == "GPU" else _LABELS | _CPU_LABELS
+    whole = round(total_hours, digits)
+    hours = apportion(tuple(sums.values()), whole, digits)
+    percents = apportion(tuple(sums.values()), 100.0, 1)
     return TimeUse(
         device=device,
-        count=len(devices),
-        hours=round(total_hours, digits),
+        count=len(spent),
+        hours=whole,
         digits=digits,
         parts=tuple(
-            Part(key=key, label=labels[key], role=_ROLES.get(key, "lost"), hours=h, percent=p)
-            for key, h, p in zip(spent, hours, percents, strict=True)
+            Part(
+                key=key,
+                label=labels.get(key) or _OTHER_LABELS[key],
+                role=_ROLES.get(key, "lost"),
+                hours=h,
+                percent=p,
+            )
+            for key, h, p in zip(sums, hours, percents, strict=True)
             if h or p or key == "used"
         ),
     )
 
 
-_KEYS = ("used", "idle-before", "idle", "partly", "idle-after", "unmeasured")
 _ROLES = {"used": "used", "unmeasured": "unknown"}
+_OTHER_LABELS = {"used": "Used", "unmeasured": "Not measured"}
 _LABELS = {
-    "used": "Used",
     "idle-before": "Lost before the first GPU work",
-    "idle": "Lost: idle, under 10 %",
+    "idle": "Lost: idle, under 10\u00a0%",
     "partly": "Lost: partly used",
     "idle-after": "Lost after the last GPU work",
-    "unmeasured": "Not measured",
 }
 _CPU_LABELS = {
     "idle-before": "Free before the first work",
-    "idle": "Free: core idle, under 10 %",
+    "idle": "Free: core idle, under 10\u00a0%",
     "partly": "Free: core partly used",
     "idle-after": "Free after the last work",
 }

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from jobrules.causes import END, NEVER, START, causes_of
 from jobrules.clocks import offsets
-from jobrules.job import SECOND_US, natural_sorted
-from jobrules.result import Finding, Severity, Status, Unanswered, Verdict
-from jobrules.usage import spent_per_device
-from jobrules.words import between, count, duration, listed, percent, share
+from jobrules.job import natural_sorted
+from jobrules.low_gpu_utilization import LowGPUUtilization
+from jobrules.max_initialization_time import MaxInitializationTime
+from jobrules.result import REST, Finding, Severity, Status, Unanswered, Verdict
+from jobrules.usage import in_parts, spent_per_device, time_use
+from jobrules.words import between, count, duration, listed, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from jobrules.job import Job
     from jobrules.result import Course, RuleResult, TimeUse
     from jobrules.rule import Rule
-    from jobrules.usage import Spent
+    from jobrules.usage import Cause, Spent
 
 #: A start-up that is told as a warning: the vendor's 20 minutes, or a fifth of the job, which is
 #: what the vendor's own text calls long.
@@ -27,156 +30,196 @@ NEVER_USED_ADVICE = (
     "Check that the framework sees the GPU (driver, CUDA build, device placement) and that "
     "as many processes run as there are GPUs; or take a machine without the idle ones."
 )
-#: Below this share of the GPU time an idle start or end is not worth a line.
+#: Below this share of the GPU time an idle start or end is not worth a line,
 WORTH_TELLING_PERCENT = 5.0
-
-LOW_USE = "low-gpu-utilization"
-#: What can explain low use of GPUs, by the findings' keys; the first one gives the advice.
-CAUSES = ("cpu-bottleneck", "io-bottleneck", "batch-size")
-#: It does where it was seen in at least this share of the windows of low use.
-JOINT_SHARE = 0.5
+#: nor is one that is shorter than this and no fifth of the job: every job begins and ends.
+USUAL_EDGE_US = 2 * 60_000_000
+#: A cause of less than this share of the GPU time is told as an info, and is not the main one.
+SMALL_SHARE = 0.01
 
 _ORDER = list(Severity)
+#: The finding on time that was not measured: no loss, so it comes after the others of its severity.
+_GAP = "not-measured"
+_OTHERS = "other-gpus"
+#: Causes and findings on the start and the end of the job.
+_EDGES = (START, END, "late-first-work", "idle-end", "max-initialization-time")
 
 
-def judge(
-    job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course: Course, use: TimeUse | None
-) -> Verdict:
+def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course: Course) -> Verdict:
     """Findings of all rules and of the job's course, worst first, and the rules that gave no answer."""
     judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.judges]
-    found = [finding for _, result in judging for finding in result.findings]
-    spent = spent_per_device(job)
-    findings = [
-        *_never_used_and_low(spent, found, use),
-        *_start_and_end(spent, course, use, told={f.key for f in found}),
-        *_unmeasured(job, course, use),
-        *_clocks(job),
-        *_apart(job),
-    ]
+    use, told = _explained(job, judging, course)
+    findings = sorted([*told, *_unmeasured(job, course, use), *_clocks(job), *_apart(job)], key=_rank)
+    explaining = [f for f in findings if use and _explains(f, use) and (f.share or 0) >= SMALL_SHARE]
     return Verdict(
         use=use,
-        findings=tuple(sorted(findings, key=_rank)),
+        findings=tuple(findings),
         unanswered=tuple(
             Unanswered(rule=rule.name, status=result.status, reason=result.reason)
             for rule, result in judging
             if result.status in (Status.NOT_EVALUATED, Status.ERROR)
         ),
         rules=len(judging),
+        main=max(explaining, key=lambda f: f.gpu_s or 0).key if explaining else "",
     )
 
 
-def _rank(finding: Finding) -> tuple[int, float, float]:
-    return _ORDER.index(finding.severity), -(finding.gpu_s or 0), -(finding.share or 0)
+def _rank(finding: Finding) -> tuple[int, bool, float, float]:
+    gap = finding.key == _GAP
+    return _ORDER.index(finding.severity), gap, -(finding.gpu_s or 0), -(finding.share or 0)
 
 
-def _never_used_and_low(spent: Sequence[Spent], found: list[Finding], use: TimeUse | None) -> list[Finding]:
-    """GPUs that never worked, and low use of the others: each GPU's time is told once."""
-    unused = [one for one in spent if not one.worked]
-    if not unused or use is None:
-        return _joined(found, spent, use)
-    names = {one.name for one in unused}
+def _explains(finding: Finding, use: TimeUse) -> bool:
+    return any(part.finding == finding.key for part in use.parts if part.role == "lost")
+
+
+def _explained(
+    job: Job, judging: Sequence[tuple[Rule, RuleResult]], course: Course
+) -> tuple[TimeUse | None, list[Finding]]:
+    """How the time was spent, and the findings: each with the lost GPU time that is its own."""
+    found = [finding for _, result in judging for finding in result.findings]
+    if not job.gpu_count or not job.covers_time:
+        return time_use(job), found
+    causes = causes_of(job, judging)
+    spent = spent_per_device(job, causes=causes)
+    # Low use is what the causes explain: of a rule of a user's own it is a finding as any other.
+    low = next((f for rule, r in judging if isinstance(rule, LowGPUUtilization) for f in r.findings), None)
+    start = next(
+        (f for rule, r in judging if isinstance(rule, MaxInitializationTime) for f in r.findings), None
+    )
     # What a rule saw on unused GPUs alone belongs to the finding on these.
+    unused = [one for one in spent if not one.worked]
+    names = {one.name for one in unused}
     of_unused = [f for f in found if f.devices and set(f.devices) <= names]
-    rules = tuple(rule for f in of_unused for rule in f.rules)
-    return [_never_used(unused, use, rules), *_joined([f for f in found if f not in of_unused], spent, use)]
+    rest = [f for f in found if f not in of_unused]
+    if unused:
+        rest.append(_never_used(unused, len(spent), tuple(rule for f in of_unused for rule in f.rules)))
+    rest += _start_and_end(spent, course, started=start is not None)
+    by_part = {f.key: f for f in reversed(rest)}
+    for key, finding in ((START, "late-first-work"), (END, "idle-end")):
+        if finding in by_part:
+            by_part[key] = by_part[finding]
+    if start:
+        by_part[START] = start
+    low = low if low in rest else None
+    counts = {cause.key: cause for cause in causes}
+    alone = False
+    if low:
+        cause = by_part.get(_main_cause(low, spent, [key for key in by_part if key in counts]))
+        alone = cause is None
+        if cause is not None:
+            joined = _joined(low, cause)
+            rest = [joined if f is cause else f for f in rest if f is not low]
+            by_part = {k: joined if f is cause else f for k, f in by_part.items()}
+    if low and alone:
+        spent = _apart_from(spent, low)
+        by_part |= dict.fromkeys(REST, low)
+    use = in_parts(job, "GPU", spent, _labels(causes, spent, by_part))
+    if use is None:
+        return None, rest
+    parts = tuple(replace(p, finding=by_part[p.key].key) if p.key in by_part else p for p in use.parts)
+    use = replace(use, parts=parts)
+    return use, [_with_amount(f, use, {k for k, one in by_part.items() if one is f}, counts) for f in rest]
 
 
-def _joined(findings: list[Finding], spent: Sequence[Spent], use: TimeUse | None) -> list[Finding]:
-    """Low use and what explains it are one finding; its amount is the GPU time lost."""
-    by_key = {finding.key: finding for finding in findings if finding.key in (LOW_USE, *CAUSES)}
-    low = by_key.get(LOW_USE)
-    causes = [by_key[key] for key in CAUSES if low and key in by_key and _explains(by_key[key], low)]
-    rest = [finding for finding in findings if finding not in causes]
-    if low and causes:
-        rest[rest.index(low)] = low = _with_causes(low, causes)
-    # Low use and a small batch are the same idle time: it is told once, with the low use.
-    first = low or by_key.get("batch-size")
-    return [_with_loss(finding, spent, use) if finding is first else finding for finding in rest]
+def _main_cause(low: Finding, spent: Sequence[Spent], keys: Sequence[str]) -> str:
+    """The cause of most of the loss of the GPUs of low use; empty where more of it has no cause.
+
+    A slow start or end says nothing of the time between them, so it is the cause where next to nothing
+    has none.
+    """
+    mine = [one for one in spent if one.name in low.devices]
+    lost = {key: sum(one.lost.get(key, 0.0) for one in mine) for key in (*keys, *REST)}
+    key, rest = max(keys, key=lost.__getitem__, default=""), sum(lost[key] for key in REST)
+    most = lost.get(key, 0.0)
+    if key in _EDGES:
+        most = min(most, WORTH_TELLING_PERCENT / 100 * sum(one.total for one in mine))
+    return key if most > rest else ""
 
 
-def _with_causes(low: Finding, causes: Sequence[Finding]) -> Finding:
-    first = causes[0]
-    title = f"{first.title}; {low.title}"
-    evidence = first.evidence
-    # Between bursts a GPU waits for something, and a larger batch alone would not end that.
-    advice = first.advice
-    if first.key == "batch-size":
-        little = "CPU and GPU memory little used too"
-        title = f"{low.title}, {little} in {share(first.share or 0)}"
-        evidence = f"{little}: {evidence}"
-        advice = low.advice if "fluctuating" in low.title else advice
+def _apart_from(spent: Sequence[Spent], low: Finding) -> tuple[Spent, ...]:
+    """What GPUs lost that are not of low use, without a cause, as a part of its own."""
+    result = []
+    for one in spent:
+        rest = sum(one.lost[key] for key in REST)
+        lost = {key: us for key, us in one.lost.items() if key not in REST} | {_OTHERS: rest}
+        result.append(one if one.name in low.devices else replace(one, lost=lost))
+    return tuple(result)
+
+
+def _labels(causes: Sequence[Cause], spent: Sequence[Spent], told: dict[str, Finding]) -> dict[str, str]:
+    """Names of the lost parts in the order of the bar: causes, the largest first, then what has none."""
+    sums = {cause.key: sum(one.lost.get(cause.key, 0.0) for one in spent) for cause in causes}
+    names = {cause.key: cause.label for cause in causes}
+    labels = {key: names[key] for key in sorted(sums, key=sums.__getitem__, reverse=True)}
+    word = "Unexplained" if any(key in told and us for key, us in sums.items()) else "Lost"
+    return labels | {
+        "idle": f"{word}: idle, under 10\u00a0%",
+        "partly": f"{word}: partly used",
+        _OTHERS: f"{word}: other GPUs, idle or partly used",
+    }
+
+
+def _with_amount(finding: Finding, use: TimeUse, keys: set[str], causes: dict[str, Cause]) -> Finding:
+    """The finding with the GPU time of its parts of the bar, as printed; as it is where it has none."""
+    parts = [part for part in use.parts if part.key in keys]
+    cause = next((causes[key] for key in keys if key in causes), None)
+    severity = finding.severity
+    if cause and not cause.partial and sum(part.percent for part in parts) < 100 * SMALL_SHARE:
+        severity = Severity.INFO
+    if not parts:
+        return replace(finding, severity=severity)
+    counts = cause.counts if cause else "The amount is what these GPUs lost without a known cause."
     return replace(
-        low,
-        severity=min(low.severity, *(cause.severity for cause in causes), key=_ORDER.index),
-        title=title,
-        evidence=" ".join(
-            [low.evidence, evidence, *(f"{cause.title}: {cause.evidence}" for cause in causes[1:])]
-        ),
-        advice=advice,
-        rules=low.rules + tuple(rule for cause in causes for rule in cause.rules),
+        finding,
+        severity=severity,
+        evidence=f"{finding.evidence} {counts}".rstrip(),
+        share=round(sum(part.percent for part in parts), 1) / 100,
+        share_of="of GPU time",
+        gpu_s=round(sum(part.hours for part in parts), use.digits) * 3600,
     )
 
 
-def _explains(cause: Finding, low: Finding) -> bool:
-    """Whether a cause was seen on most of the GPUs of low use, and for most of the time."""
-    both = set(low.devices) & set(cause.devices)
-    return len(both) >= JOINT_SHARE * len(low.devices) and (cause.share or 0) >= JOINT_SHARE * (
-        low.share or 0
+def _joined(low: Finding, cause: Finding) -> Finding:
+    """Low use and its cause as one finding: the fact is the cause's."""
+    edge = cause.key in _EDGES
+    # Between bursts a GPU waits for something, and a larger batch alone would not end that.
+    bursts = cause.key == "batch-size" and "fluctuating" in low.title
+    return replace(
+        cause,
+        severity=cause.severity if edge else min(low.severity, cause.severity, key=_ORDER.index),
+        evidence=f"{cause.evidence} {low.title}: {low.evidence}",
+        advice=low.advice if bursts else cause.advice,
+        rules=cause.rules + low.rules,
     )
 
 
-def _with_loss(finding: Finding, spent: Sequence[Spent], use: TimeUse | None) -> Finding:
-    """The amount as the GPU time that the finding's GPUs lost between the first and the last work."""
-    if not finding.devices or use is None:
-        return finding
-    told = f"{finding.evidence} The amount is the time lost between the first and the last GPU work."
-    finding = replace(finding, evidence=told)
-    if len(finding.devices) == len(spent):
-        hours, percents = _lost(use, ("idle", "partly")) or (0.0, 0.0)
-        return replace(finding, gpu_s=hours * 3600, share=percents / 100, share_of="of GPU time")
-    lost_us = sum(one.idle + one.partly for one in spent if one.name in finding.devices)
-    whole_us = sum(one.total for one in spent)
-    return replace(finding, gpu_s=lost_us / SECOND_US, share=lost_us / whole_us, share_of="of GPU time")
-
-
-def _lost(use: TimeUse | None, keys: Sequence[str]) -> tuple[float, float] | None:
-    """(GPU-hours, percent) of the named parts, as printed; none for a job without GPUs."""
-    if use is None or use.device != "GPU":
-        return None
-    parts = [p for p in use.parts if p.key in keys]
-    return round(sum(p.hours for p in parts), use.digits), round(sum(p.percent for p in parts), 1)
-
-
-def _never_used(unused: Sequence[Spent], use: TimeUse, rules: tuple[str, ...]) -> Finding:
-    part = len(unused) / use.count
+def _never_used(unused: Sequence[Spent], gpus: int, rules: tuple[str, ...]) -> Finding:
     return Finding(
-        key="gpu-never-used",
+        key=NEVER,
         severity=Severity.CRITICAL,
-        title="The GPU never worked" if use.count == 1 else f"{len(unused)} of {use.count} GPUs never worked",
+        title="The GPU never worked" if gpus == 1 else f"{len(unused)} of {gpus} GPUs never worked",
         evidence=f"{listed([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%.",
         advice=NEVER_USED_ADVICE,
         rules=rules,
         section="gpu-use",
         devices=tuple(one.name for one in unused),
-        share=part,
-        share_of="of GPUs",
-        gpu_s=sum(o.idle_before + o.idle + o.partly + o.idle_after for o in unused) / SECOND_US,
     )
 
 
-def _start_and_end(
-    spent: Sequence[Spent], course: Course, use: TimeUse | None, told: set[str]
-) -> list[Finding]:
-    """Idle time of the GPUs that worked, before the first and after the last work of any."""
-    worked = [one for one in spent if one.worked]
+def _start_and_end(spent: Sequence[Spent], course: Course, *, started: bool) -> list[Finding]:
+    """Idle time of the GPUs that worked, before the first and after the last work of any.
+
+    ``started`` tells that a rule told the start already.
+    """
     first_us, last_us = course.first_work_us, course.last_work_us
-    if not worked or use is None or first_us is None or last_us is None:
+    if first_us is None or last_us is None:
         return []
     start_us, end_us = course.phases[0].start_us, course.phases[-1].end_us
     findings = []
-    before = _edge(worked, spent, use, "idle-before")
-    if before.share >= WORTH_TELLING_PERCENT / 100 and "max-initialization-time" not in told:
-        long = before.each_us > LONG_START_US or before.each_us > LONG_START_SHARE * (end_us - start_us)
+    before = _Edge.of(spent, START, end_us - start_us)
+    if before.worth_telling and not started:
+        long = before.each_us > LONG_START_US or before.long
         findings.append(
             Finding(
                 key="late-first-work",
@@ -186,15 +229,12 @@ def _start_and_end(
                 advice="Stage or stream the data, use a smaller container image, cache compiled kernels.",
                 rules=(),
                 section="summary",
-                share=before.share,
-                share_of="of GPU time",
-                gpu_s=before.gpu_s,
                 start_us=start_us,
                 end_us=first_us,
             )
         )
-    after = _edge(worked, spent, use, "idle-after")
-    if after.share >= WORTH_TELLING_PERCENT / 100:
+    after = _Edge.of(spent, END, end_us - start_us)
+    if after.worth_telling:
         findings.append(
             Finding(
                 key="idle-end",
@@ -204,9 +244,6 @@ def _start_and_end(
                 advice="Move uploads, evaluation on the CPU and clean-up to a machine without GPUs.",
                 rules=(),
                 section="summary",
-                share=after.share,
-                share_of="of GPU time",
-                gpu_s=after.gpu_s,
                 start_us=last_us,
                 end_us=end_us,
             )
@@ -218,10 +255,25 @@ def _start_and_end(
 class _Edge:
     """Idle time at one end of the job."""
 
+    #: Of the time of all GPUs.
     share: float
-    gpu_s: float
-    #: Measured idle time of a GPU, on average.
+    #: Measured idle time of a GPU that worked, on average.
     each_us: float
+    job_us: int
+
+    @classmethod
+    def of(cls, spent: Sequence[Spent], key: str, job_us: int) -> _Edge:
+        lost_us = [one.lost.get(key, 0.0) for one in spent if one.worked]
+        whole_us = sum(one.total for one in spent)
+        return cls(share=sum(lost_us) / whole_us, each_us=sum(lost_us) / len(lost_us), job_us=job_us)
+
+    @property
+    def long(self) -> bool:
+        return self.each_us > LONG_START_SHARE * self.job_us
+
+    @property
+    def worth_telling(self) -> bool:
+        return 100 * self.share >= WORTH_TELLING_PERCENT and (self.each_us >= USUAL_EDGE_US or self.long)
 
     def told(self, lasted_us: int) -> str:
         """How long it lasted, and how much of that was measured where not nearly all was."""
@@ -230,18 +282,9 @@ class _Edge:
         return f"{duration(lasted_us)}, of which {duration(self.each_us)} were measured"
 
 
-def _edge(worked: Sequence[Spent], spent: Sequence[Spent], use: TimeUse, key: str) -> _Edge:
-    lost_us = [one.idle_before if key == "idle-before" else one.idle_after for one in worked]
-    each_us = sum(lost_us) / len(worked)
-    printed = _lost(use, [key])
-    if printed and len(worked) == len(spent):
-        return _Edge(share=printed[1] / 100, gpu_s=printed[0] * 3600, each_us=each_us)
-    whole_us = sum(one.total for one in spent)
-    return _Edge(share=sum(lost_us) / whole_us, gpu_s=sum(lost_us) / SECOND_US, each_us=each_us)
-
-
 def _unmeasured(job: Job, course: Course, use: TimeUse | None) -> list[Finding]:
-    unknown = _lost(use, ["unmeasured"])
+    """Pauses of the sampling, or a good part of the GPU time without samples."""
+    unknown = use.of("unknown") if use and use.device == "GPU" else None
     if course.gaps:
         longest = max(course.gaps, key=lambda gap: gap.end_us - gap.start_us)
         lasted = duration(longest.end_us - longest.start_us)
@@ -261,7 +304,7 @@ def _unmeasured(job: Job, course: Course, use: TimeUse | None) -> list[Finding]:
         return []
     return [
         Finding(
-            key="not-measured",
+            key=_GAP,
             severity=Severity.INFO,
             title=title,
             evidence=evidence,

@@ -28,6 +28,8 @@
       for (const [key, item] of Object.entries(value)) {
         if (isColour(key) && typeof item === "string") {
           value[key] = swap.get(item) ?? item;
+        } else if (key === "palette") {
+          value[key] = item.map((one) => swap.get(one) ?? one);
         } else if (isColour(key) && item !== null && typeof item.value === "string") {
           item.value = swap.get(item.value) ?? item.value;
         } else {
@@ -42,6 +44,7 @@
       for (const model of shown.all_models) {
         for (const property of model) {
           const { attr } = property;
+          if (attr === "palette") model.setv({ palette: model.palette.map((one) => swap.get(one) ?? one) });
           if (!isColour(attr)) continue;
           const value = model[attr];
           if (typeof value === "string" && swap.has(value)) {
@@ -107,6 +110,64 @@
     }
   }
 
+  const MISSING = 255;
+
+  /* The bytes of a heat map say 255 where nothing was measured. */
+  function wordMissing(shown) {
+    for (const tool of plots(shown).flatMap((plot) => plot.toolbar.tools)) {
+      if (tool.name !== "cells") continue;
+      const words = new (Bokeh.Models.get("CustomJSHover"))();
+      words.format = (value) => value === MISSING ? "not measured" : value;
+      tool.formatters = { $x: "datetime", "@image": words };
+    }
+  }
+
+  /* Each line of single devices gets a list of all rows; their values stand in the sources of the heat map. */
+  function lists(section, shown) {
+    const plot = plots(shown).find((one) => one.name === "single-devices");
+    if (plot === undefined) return;
+    const rows = plot.tags.flatMap((source) => {
+      const [names, groups, images] = ["name", "group", "image"].map((column) => source.get_column(column));
+      /* A drawn row is an image of its own; those that are not drawn share one. */
+      return images.flatMap((image, i) => [names[i]].flat().map((name, j) =>
+        ({ name, group: groups[i], values: image.slice(j * image.shape[1], (j + 1) * image.shape[1]) })));
+    });
+    const groups = new Map();
+    rows.forEach((row, i) => groups.set(row.group, [...groups.get(row.group) ?? [], new Option(row.name, i)]));
+    const frame = section.querySelector("#fig-devices-lines .draw");
+    const chosen = [];
+    section.querySelectorAll("[data-line]").forEach((entry, i) => {
+      const line = plot.renderers[i];
+      const list = document.createElement("select");
+      list.setAttribute("aria-label", entry.dataset.line);
+      list.append(new Option("none", ""));
+      for (const [label, options] of groups) {
+        const group = document.createElement("optgroup");
+        group.label = label;
+        group.append(...options.map((option) => option.cloneNode(true)));
+        list.append(group);
+      }
+      list.value = line.tags[0] ?? "";
+      chosen[i] = rows[list.value]?.name;
+      list.addEventListener("change", () => {
+        const row = rows[list.value];
+        const source = line.data_source;
+        const columns = Object.fromEntries(source.columns().map((name) => [name, source.get_column(name)]));
+        if (row !== undefined) {
+          columns[line.glyph.y.field] = Float64Array.from(row.values, (value) => value === MISSING ? NaN : value);
+        }
+        line.name = row?.name ?? "";
+        line.visible = row !== undefined;
+        source.data = columns;
+        chosen[i] = row?.name;
+        const names = chosen.filter((name) => name !== undefined).join(", ");
+        frame.setAttribute("aria-label", `Use over time, 0 to 100 %, of ${names || "no device"}`);
+      });
+      entry.append(list);
+      entry.classList.add("has-list");
+    });
+  }
+
   /* Bokeh makes every canvas a stop of the tab key that nothing can be done at. */
   function unstop(element) {
     for (const inner of element.querySelectorAll("*")) {
@@ -115,8 +176,18 @@
     }
   }
 
+  /* What all models of a kind share stands once, beside the document. */
+  function complete(value, common) {
+    if (value === null || typeof value !== "object") return;
+    if (value.type === "object") {
+      value.attributes = { ...structuredClone(common[value.name] ?? {}), ...value.attributes };
+    }
+    Object.values(value).forEach((item) => complete(item, common));
+  }
+
   async function draw(script) {
-    const { doc, roots } = JSON.parse(script.textContent);
+    const { doc, roots, common } = JSON.parse(script.textContent);
+    complete(doc, common);
     const swap = new Map(Object.entries(current));
     recolour(doc, swap);
     const elements = Object.values(roots).map((id) => document.getElementById(id));
@@ -131,6 +202,8 @@
     const shown = [...views][0].model.document;
     controls(script.closest("section"), shown);
     switches(script.closest("section"), shown, roots);
+    wordMissing(shown);
+    lists(script.closest("section"), shown);
   }
 
   async function start() {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from jobreport.document import (
@@ -38,6 +39,12 @@ from jobrules.result import (
     UsageRow,
     Verdict,
 )
+from tests.page import example_moments, example_nodes
+from tests.page.example_balance import balance
+from tests.page.example_bottlenecks import stalls
+from tests.page.example_devices import devices
+from tests.page.example_loading import data_loading, memory_use
+from tests.page.example_steps import step_times
 
 START_US = 1_763_107_200_000_000  # 2025-11-14 08:00:00 UTC
 MINUTE_US = 60_000_000
@@ -133,12 +140,12 @@ def card(name: str, status: Status, **facts: object) -> RuleCard:
 
 
 LOW = Finding(
-    key="low-gpu-utilization",
+    key="batch-size",
     severity=Severity.CRITICAL,
-    title="GPU use was low in 75.0\u00a0% of the windows judged",
+    title="CPU, GPU and GPU memory are all little used in 75.0\u00a0% of the windows judged",
     evidence="All GPUs, 08:05:00 to 08:55:00\u00a0UTC.",
-    advice="Raise `num_workers` from 1 to 4 per process. It wins back at most the idle time.",
-    rules=("LowGPUUtilization", "BatchSize"),
+    advice="Raise `num_workers` from 1 to 4 per process. It gains nothing where the disk is slow.",
+    rules=("BatchSize", "LowGPUUtilization"),
     section="gpu-use",
     share=0.404,
     share_of="of GPU time",
@@ -161,10 +168,23 @@ LATE = Finding(
 
 
 def use(
-    device: str, count: int, hours: float, shares: Sequence[tuple[str, str, str, float]], digits: int = 2
+    device: str,
+    count: int,
+    hours: float,
+    shares: Sequence[tuple[str, str, str, float]],
+    digits: int = 2,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> TimeUse:
+    """Parts from key, label, role and percent; ``told`` has the finding of a part."""
     parts = tuple(
-        Part(key=key, label=label, role=role, hours=round(hours * percent / 100, digits), percent=percent)
+        Part(
+            key=key,
+            label=label,
+            role=role,
+            hours=round(hours * percent / 100, digits),
+            percent=percent,
+            finding=told.get(key, ""),
+        )
         for key, label, role, percent in shares
     )
     return TimeUse(device=device, count=count, hours=hours, digits=digits, parts=parts)
@@ -200,6 +220,7 @@ def framework(name: str, *, forward_only: bool = False) -> FrameworkTime:
         first_step=5,
         last_step=6,
         forward_only=forward_only,
+        **example_moments.more_framework(name),
     )
 
 
@@ -232,12 +253,15 @@ def gpu_job() -> Report:
                 8.0,
                 (
                     ("used", "Used", "used", 41.0),
+                    ("batch-size", "Lost: CPU, GPU and memory little used", "lost", 40.4),
                     ("idle-before", "Lost before the first GPU work", "lost", 8.3),
-                    ("idle", "Lost: idle, under 10 %", "lost", 30.1),
-                    ("partly", "Lost: partly used", "lost", 18.9),
                     ("idle-after", "Lost after the last GPU work", "lost", 1.7),
+                    ("idle", "Unexplained: idle, under 10 %", "lost", 4.6),
+                    ("partly", "Unexplained: partly used", "lost", 4.0),
                 ),
+                told={"batch-size": "batch-size", "idle-before": "late-first-work"},
             ),
+            main="batch-size",
             findings=(LOW, LATE),
             unanswered=(
                 Unanswered(
@@ -334,6 +358,15 @@ def gpu_job() -> Report:
             ),
         ),
         framework=framework("conv2d"),
+        devices=devices(node, gpus=8, cores=8, gap=False),
+        steps=step_times("TRAIN"),
+        balance=balance("gpu"),
+        moments=example_moments.chosen("algo-1"),
+        profiles=example_moments.profiles("train"),
+        loading=data_loading(node),
+        memory=memory_use(node, "gpu0", count),
+        stalls=stalls("DataLoader"),
+        nodes=example_nodes.nodes((node,)),
         quality=Quality(
             sources=(
                 SourceQuality(
@@ -452,6 +485,15 @@ def hostile_job() -> Report:
             card("IOBottleneck", Status.ERROR, reason=HOSTILE, headline=HOSTILE),
         ),
         framework=framework(HOSTILE),
+        devices=devices(HOSTILE, nodes=2, gpu=HOSTILE),
+        steps=step_times(HOSTILE),
+        balance=balance(HOSTILE),
+        moments=example_moments.chosen(HOSTILE),
+        profiles=example_moments.profiles(HOSTILE),
+        loading=data_loading(HOSTILE),
+        memory=memory_use(second, HOSTILE, count, range(60, 90)),
+        stalls=stalls(HOSTILE, (first, second), count),
+        nodes=example_nodes.nodes((first, second)),
         quality=Quality(
             sources=base.quality.sources,
             remarks=(Remark(action="skipped", count=1, unit="files", reason=HOSTILE, example=HOSTILE),),
@@ -578,14 +620,19 @@ def idle_job() -> Report:
                 "GPU",
                 8,
                 8.0,
-                (("used", "Used", "used", 0.0), ("idle", "Lost: idle, under 10 %", "lost", 100.0)),
+                (
+                    ("used", "Used", "used", 0.0),
+                    ("gpu-never-used", "Lost: GPUs that never worked", "lost", 100.0),
+                ),
+                told={"gpu-never-used": "gpu-never-used"},
             ),
+            main="gpu-never-used",
             findings=(
                 replace(
                     LOW,
+                    key="gpu-never-used",
                     title="8 of 8\u00a0GPUs never worked",
                     share=1.0,
-                    share_of="of GPUs",
                     gpu_s=8 * 3600.0,
                 ),
             ),
@@ -624,7 +671,11 @@ def many_nodes(nodes: int = 16, gpus: int = 8) -> Report:
         ),
         usage=tuple(usage(name, "GPU", level[name]) for name in names),
         timelines=tuple(
-            line(name, "gpu_utilization", "GPU", gpus, 600, partial(_steady, level[name])) for name in names
+            line(name, "gpu_utilization", "GPU", gpus, 600, partial(_steady, level[name]))
+            for name in names[7:11]
+        ),
+        nodes=example_nodes.ranked(
+            level, dict.fromkeys(names[7:11], "mean GPU far from the median node"), START_US
         ),
         boxes=tuple(box(name, f"gpu{i}", level[name]) for name in names for i in range(gpus)),
     )

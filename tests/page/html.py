@@ -82,3 +82,33 @@ class Page(HTMLParser):
 def read(fragment: Fragment) -> Page:
     """What a section's HTML holds."""
     return Page.of(fragment.html)
+
+
+class Cells(HTMLParser):
+    """The texts of the table cells of a page."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[str] = []
+        self._inside = False
+
+    @classmethod
+    def of(cls, html: str) -> list[str]:
+        """All texts of ``td``, blanks joined where they may break."""
+        parser = cls()
+        parser.feed(html)
+        parser.close()
+        return [" ".join(text.split(" ")).strip() for text in parser.found]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "td":
+            self.found.append("")
+        self._inside = tag == "td" or (self._inside and tag not in ("th", "tr"))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "td":
+            self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.found[-1] += data

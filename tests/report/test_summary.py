@@ -3,7 +3,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from jobreport import pipeline, summary
+import numpy as np
+import pytest
+
+from jobreport import pipeline, sections, summary
 from jobreport.document import Report
 from jobreport.quality import Quality, SourceQuality
 from jobrules import RULES
@@ -11,6 +14,7 @@ from jobrules.job import Job
 from jobrules.result import Severity
 from jobrules.rule import run_rules
 from tests.jobs import make_job
+from tests.page.html import read
 
 
 def report_of(job: Job) -> Report:
@@ -26,10 +30,55 @@ def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
     text = summary.markdown(report_of(LOW))
 
     assert "20.0" in text
-    assert "**Critical: GPU use was low" in text
+    assert "**Critical, main cause: CPU, GPU and GPU memory are all little used" in text
+    assert "GPU use was low in 100.0" in text
     assert "*Try:*" in text
     assert "Not checked: " in text
     assert "MaxInitializationTime (no step events)" in text
+
+
+def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
+    gpu = np.column_stack([[0.0] * 500 + [2.0, 2.0, 96.0] * 1000 + [0.0] * 300, np.zeros(3800)])
+    cpu = [20.0] * 500 + [99.0, 99.0, 20.0] * 1000 + [20.0] * 300
+    report = report_of(make_job(cpu=cpu, gpu=gpu))
+    use = report.verdict.use
+    assert use is not None
+    assert report.verdict.has_cause
+
+    text = summary.markdown(report).replace("\u00a0", " ").replace("\\", "")
+    lines = re.findall(r"^- (\w.*): ([\d.]+) GPU-h, ([\d.]+) %$", text, flags=re.M)
+    page = read(sections.verdict(report)).text.replace("\u00a0", " ")
+    told = read(sections.findings(report)).text.replace("\u00a0", " ")
+    terminal = " ".join(summary.terminal(report)).replace("\u00a0", " ")
+
+    assert [(label, float(h), float(p)) for label, h, p in lines] == [
+        (part.label.replace("\u00a0", " "), part.hours, part.percent) for part in use.parts
+    ]
+    assert sum(float(h) for _, h, _ in lines) == pytest.approx(use.hours)
+    assert sum(float(p) for _, _, p in lines) == pytest.approx(100)
+    linked = {part.finding: part for part in use.parts if part.finding}
+    assert set(linked) == {"gpu-never-used", "cpu-bottleneck", "late-first-work"}
+    for part in linked.values():
+        hours, share = f"{part.hours:.{use.digits}f} GPU-h", f"{part.percent:.1f} %"
+        assert f"{hours}, {share}" in page
+        assert f"{hours} {share} of GPU time" in told
+        assert f"{hours}, {share} of GPU time" in text
+    main = linked[report.verdict.main]
+    assert (
+        f"Main cause, critical: 1 of 2 GPUs never worked ({main.hours:.{use.digits}f} GPU-h, {main.percent} %"
+        in terminal
+    )
+    assert f"It wins back at most {main.hours:.{use.digits}f} GPU-h." in page
+
+
+def test_the_parts_come_in_the_order_of_the_bar() -> None:
+    gpu = np.column_stack([[0.0] * 500 + [2.0, 2.0, 96.0] * 1000 + [0.0] * 300, np.zeros(3800)])
+    cpu = [20.0] * 500 + [99.0, 99.0, 20.0] * 1000 + [20.0] * 300
+    use = report_of(make_job(cpu=cpu, gpu=gpu)).verdict.use
+    assert use is not None
+
+    keys = [part.key for part in use.parts]
+    assert keys == ["used", "gpu-never-used", "cpu-bottleneck", "idle-before", "idle-after", "partly"]
 
 
 def test_names_from_data_stay_text() -> None:

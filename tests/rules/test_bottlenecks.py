@@ -309,7 +309,11 @@ def test_a_finding_tells_when_where_and_how_much() -> None:
         "below 10.0\u00a0%; longest run 10\u00a0min from 22:19:00\u00a0UTC; algo-1 cpu0 was full in "
         "100.0\u00a0% of its node's bottlenecks."
     )
-    assert (finding.key, finding.severity, finding.section) == ("cpu-bottleneck", Severity.CRITICAL, "nodes")
+    assert (finding.key, finding.severity, finding.section) == (
+        "cpu-bottleneck",
+        Severity.CRITICAL,
+        "cpu-bottlenecks",
+    )
     assert (finding.share, finding.share_of) == (20 / 30, "of snapshots")
     assert (result.first_us, result.last_us) == (
         START_US + 300 * SECOND_US,

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jobrules import OverallFrameworkMetrics
 from jobrules.framework_time import framework_time
 from jobrules.job import Events, EventSource, Job
-from jobrules.result import FrameworkTime
+from jobrules.result import FrameworkTime, Slice
 from tests.jobs import joined_steps, make_events, make_job, make_steps
 
 
 def told(job: Job) -> FrameworkTime | None:
-    return framework_time(OverallFrameworkMetrics().check(job).details)
+    return framework_time(OverallFrameworkMetrics().check(job).details, job)
 
 
 def test_parts_have_seconds_and_shares_that_add_up() -> None:
@@ -73,10 +75,112 @@ def test_horovod_and_general_phases_stand_apart() -> None:
     time = told(make_job(events=Events.joined([horovod, loading])))
 
     assert time
-    assert [(part.name, part.seconds) for part in time.horovod] == [("ALLREDUCE", 3.0)]
+    assert [(part.name, part.seconds, part.percent) for part in time.horovod] == [("ALLREDUCE", 3.0, 100.0)]
     assert [(part.name, part.percent) for part in time.general] == [("DataLoaderIter", 100.0)]
     assert time.operators == ()
 
 
 def test_nothing_recorded_is_none() -> None:
     assert told(make_job(gpu=[1.0, 2.0])) is None
+
+
+def test_shares_of_horovod_are_of_all_its_time_and_many_parts_are_joined() -> None:
+    rows = [("t", "ALLREDUCE", 0.0, 90.0)] + [("t", f"A{i}", 0.0, 0.25) for i in range(40)]
+
+    time = told(make_job(events=make_events(rows, source=EventSource.HOROVOD)))
+
+    assert time
+    assert time.horovod[0].percent == 90.0
+    assert len(time.horovod) == 26
+    assert sum(part.percent for part in time.horovod) == pytest.approx(100.0)
+    assert time.horovod[-1] == Slice(name="", seconds=4.0, percent=4.0, count=16)
+
+
+def test_forward_and_backward_are_of_modules_where_these_were_recorded() -> None:
+    outer = [("Forward", "x", 0.0, 3.0), ("Backward(post-forward)", "x", 3.0, 10.0)]
+    modules = [("Forward-SubModuleInternal", "x", 0.0, 3.0), ("Backward-SubModuleInternal", "x", 0.0, 1.0)]
+
+    plain, detailed, lone = (
+        told(make_job(events=make_events(rows))) for rows in (outer, outer + modules, outer[:1])
+    )
+
+    assert plain
+    assert detailed
+    assert lone
+    assert [(one.name, one.percent) for one in plain.passes] == [
+        ("Backward pass", 70.0),
+        ("Forward pass", 30.0),
+    ]
+    assert [(one.name, one.percent) for one in detailed.passes] == [
+        ("Forward pass", 75.0),
+        ("Backward pass", 25.0),
+    ]
+    assert lone.passes == ()
+
+
+def test_what_was_profiled_is_told_in_seconds_and_steps() -> None:
+    rows = [("cpu_functions", "a", 0.0, 2.0), ("cpu_functions", "b", 1.0, 3.0), ("Forward", "f", 0.0, 4.0)]
+
+    time = told(make_job(events=make_events(rows, step=[5, 5, 7])))
+
+    assert time
+    assert (time.operators[0].ran_s, time.general_s, time.general_steps) == (3.0, 4.0, (7, 7))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"),
+            st.sampled_from("01"),
+            st.sampled_from(["TRAIN", "EVAL", "x", "y", "z", "w"]),
+            st.integers(0, 60),
+            st.integers(0, 20),
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_each_workers_time_is_that_of_a_plain_count(rows: list[tuple[str, str, str, int, int]]) -> None:
+    tables = [
+        make_steps([(a, a + n)], node=node, worker=worker, phase=phase) for node, worker, phase, a, n in rows
+    ]
+
+    time = told(make_job(steps=joined_steps(*tables)))
+
+    seconds: dict[tuple[str, str], dict[str, int]] = {}
+    for node, worker in {row[:2] for row in rows}:
+        own = [row for row in rows if row[:2] == (node, worker)]
+        covered = {s for *_, a, n in own for s in range(a, a + n)}
+        span = max(a + n for *_, a, n in own) - min(a for *_, a, _ in own)
+        found = {"Outside of steps": span - len(covered)}
+        for _, _, phase, _, n in own:
+            found[phase] = found.get(phase, 0) + n
+        if sum(found.values()):
+            seconds[node, worker] = found
+    assert {(one.node, one.worker) for one in (time.workers if time else ())} == set(seconds)
+    if not time:
+        return
+    assert time.kinds[0] == "Outside of steps"
+    assert len(time.kinds) <= 6
+    assert ("Other phases" in time.kinds) == (len({row[2] for row in rows}) > 5)
+    for one in time.workers:
+        found = seconds[one.node, one.worker]
+        whole = sum(found.values())
+        joined = sum(s for phase, s in found.items() if phase not in time.kinds)
+        expected = [joined if kind == "Other phases" else found.get(kind, 0) for kind in time.kinds]
+        assert one.percents == pytest.approx([100 * s / whole for s in expected], abs=0.1001)
+        assert sum(one.percents) == pytest.approx(100.0)
+
+
+def test_of_many_workers_the_odd_ones_come_first_and_the_others_have_a_mean() -> None:
+    usual = [make_steps([(0, 8), (9, 10)], worker=str(i)) for i in range(30)]
+    odd = [make_steps([(0, 1), (9, 10)], worker="odd"), make_steps([(0, 5), (9, 10)], worker="even")]
+
+    time = told(make_job(steps=joined_steps(*usual, *odd)))
+
+    assert time
+    assert [one.worker for one in time.workers[:2]] == ["odd", "even"]
+    assert (len(time.workers), time.other_workers) == (15, 17)
+    assert time.other_percents == (10.0, 90.0)
+    assert told(make_job(steps=joined_steps(*usual[:16]))).workers[3].worker == "3"  # type: ignore[union-attr]

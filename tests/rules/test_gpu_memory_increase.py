@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers import read_job
-from jobrules.gpu_memory_increase import MOST_EVENTS, GPUMemoryIncrease, trend
+from jobrules.gpu_memory_increase import MOST_EVENTS, GPUMemoryIncrease
 from jobrules.job import SECOND_US, Metric
 from jobrules.result import Severity, Status
 from jobrules.rule import run_rules
 from tests import scenario_d1
-from tests.jobs import START_US, make_job, make_panel, make_steps
+from tests.jobs import START_US, make_job, make_panel
 
 SMALL = GPUMemoryIncrease(window=2, patience=3)
 
@@ -209,42 +209,6 @@ def test_a_rise_to_nearly_full_memory_is_a_warning(values: list[float], severity
 
     assert finding.severity is severity
     assert ("out-of-memory" in finding.advice) is (severity is Severity.WARNING)
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 10**7), st.integers(0, 100)), min_size=2, max_size=40),
-    st.none() | st.tuples(st.integers(0, 10**8), st.integers(0, 10**8)),
-)
-def test_the_trend_is_the_least_squares_line(
-    samples: list[tuple[int, int]], loop: tuple[int, int] | None
-) -> None:
-    times = START_US + np.cumsum([gap for gap, _ in samples])
-    values = np.array([value for _, value in samples], float)
-    span = (START_US + min(loop), START_US + max(loop)) if loop else None
-    inside = [not span or span[0] <= t < span[1] for t in times.tolist()]
-
-    slope = trend(times, values, span)
-
-    if sum(inside) < 2:
-        assert slope is None
-        return
-    hours = (times[inside] - START_US) / 3.6e9
-    expected = np.polynomial.Polynomial.fit(hours, values[inside], 1).convert().coef
-    assert slope == pytest.approx(
-        expected[1] if len(expected) > 1 else 0.0, rel=1e-6, abs=1e-6 / np.ptp(hours)
-    )
-
-
-def test_the_trend_of_every_gpu_is_told_over_the_training_loop() -> None:
-    values = [100.0] * 20 + [10.0 + 0.01 * i for i in range(20)]
-    job = make_job(memory=np.column_stack([values, np.full(40, 7.0)]), steps=make_steps([(10, 19), (19, 20)]))
-
-    result = SMALL.check(job)
-
-    assert result.status is Status.PASSED
-    slopes = result.details["trend_points_per_hour"]["algo-1"]
-    assert slopes["gpu0"] == pytest.approx(0.02 * 3600)
-    assert slopes["gpu1"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_reference_scenario(tmp_path: Path) -> None:

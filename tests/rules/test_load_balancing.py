@@ -179,7 +179,7 @@ def test_one_idle_gpu_is_told_with_what_it_costs() -> None:
     assert finding.devices == ("algo-1/gpu0", "algo-1/gpu1")
     assert finding.share == pytest.approx(0.425)
     assert finding.severity is Severity.WARNING
-    assert finding.section == "gpu-use"
+    assert finding.section == "balance"
     assert result.first_us == START_US + 60 * SECOND_US
     assert result.last_us == START_US + 570 * SECOND_US
 

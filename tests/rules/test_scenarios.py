@@ -13,19 +13,31 @@ from generator.writer import write_job
 
 from jobreport.readers import read_job
 from jobrules import RULES
-from jobrules.result import Status
+from jobrules.phases import course
+from jobrules.result import Status, Verdict
 from jobrules.rule import run_rules
+from jobrules.verdict import judge
 from tests.paths import ROOT
 
 SEEDS = (1, 2, 3)
 START_US = 1_741_080_077_500_000
 JUDGES = tuple(rule for rule in RULES if rule.judges)
+#: Scenarios that lose GPU time for the reason they are made for.
+CAUSED = (
+    "fluctuating",
+    "cpu-bottleneck",
+    "io-bottleneck",
+    "imbalance",
+    "step-outliers",
+    "slow-start",
+    "small-batch",
+)
 PAGE = ROOT / "docs" / "scenarios.md"
 
 
 @cache
-def statuses(name: str, seed: int) -> dict[str, Status]:
-    """What each rule says of a scenario's job, on its own machine and with its own duration."""
+def judged(name: str, seed: int) -> tuple[dict[str, Status], Verdict]:
+    """What each rule says of a scenario's job, on its own machine and with its own duration, and all of them."""
     scenario = SCENARIOS[name]
     spec = JobSpec(
         scenario=scenario,
@@ -41,8 +53,14 @@ def statuses(name: str, seed: int) -> dict[str, Status]:
     with TemporaryDirectory() as folder:
         write_job(spec, Path(folder), gzipped=False)
         job, _ = read_job(Path(folder), strict=True)
-    results = run_rules([rule() for rule in JUDGES], job, strict=True)
-    return {result.rule: result.status for result in results}
+    rules = [rule() for rule in JUDGES]
+    results = run_rules(rules, job, strict=True)
+    return {result.rule: result.status for result in results}, judge(job, rules, results, course(job))
+
+
+def statuses(name: str, seed: int) -> dict[str, Status]:
+    """What each rule says."""
+    return judged(name, seed)[0]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -53,6 +71,53 @@ def test_a_scenario_triggers_its_rules_and_no_unrelated_one(name: str, seed: int
 
     assert set(scenario.triggers) <= triggered
     assert triggered <= {*scenario.triggers, *scenario.also}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_main_finding_is_what_the_scenario_is_made_for(name: str, seed: int) -> None:
+    verdict = judged(name, seed)[1]
+    main = verdict.main_finding
+
+    if SCENARIOS[name].triggers:
+        assert main is not None
+        assert set(main.rules) & set(SCENARIOS[name].triggers)
+    elif name == "two-clocks":
+        assert main is not None
+        assert main.key == "clocks-differ"
+    else:
+        assert main is None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", CAUSED)
+def test_the_main_finding_of_these_explains_lost_time(name: str, seed: int) -> None:
+    verdict = judged(name, seed)[1]
+
+    assert verdict.has_cause
+    assert verdict.use is not None
+    # More than any other finding.
+    hours: dict[str, float] = {}
+    for part in verdict.use.parts:
+        hours[part.finding] = hours.get(part.finding, 0.0) + part.hours
+    assert hours.pop(verdict.main) > max((h for key, h in hours.items() if key), default=0.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_amounts_and_parts_agree_to_the_printed_digit(name: str, seed: int) -> None:
+    verdict = judged(name, seed)[1]
+    use = verdict.use
+    assert use is not None
+
+    assert round(sum(part.percent for part in use.parts), 1) == 100.0
+    assert round(sum(part.hours for part in use.parts), use.digits) == use.hours
+    told = {finding.key: finding for finding in verdict.findings}
+    for key in {part.finding for part in use.parts if part.finding}:
+        parts = [part for part in use.parts if part.finding == key]
+        hours, percent = sum(part.hours for part in parts), sum(part.percent for part in parts)
+        assert told[key].gpu_s == pytest.approx(3600 * hours)
+        assert told[key].share == pytest.approx(percent / 100)
 
 
 def test_every_rule_has_a_scenario_and_the_healthy_job_is_judged_by_all() -> None:
@@ -68,6 +133,22 @@ def cell(name: str, rule: str) -> str:
     return "–" if set(told) == {Status.NOT_EVALUATED} else ""
 
 
+def main(name: str) -> str:
+    """The rules of the main finding, or its key, and the share of GPU time that it explains."""
+    told: dict[str, list[int]] = {}
+    for seed in SEEDS:
+        verdict = judged(name, seed)[1]
+        found = verdict.main_finding
+        shares = told.setdefault(" with ".join(found.rules) or found.key if found else "none", [])
+        if found and verdict.has_cause:
+            shares.append(round(100 * (found.share or 0)))
+    cells = []
+    for text, shares in told.items():
+        ends = " to ".join(str(n) for n in sorted({min(shares), max(shares)})) if shares else ""
+        cells.append(f"{text}, {ends}\u00a0%" if ends else text)
+    return "; ".join(cells)
+
+
 def page() -> str:
     """The table, and how to read it."""
     rules = [rule.__name__ for rule in JUDGES]
@@ -75,11 +156,15 @@ def page() -> str:
         "# Scenarios and rules\n",
         f"In how many of {len(SEEDS)} jobs, made with the seeds {', '.join(map(str, SEEDS))}, a rule triggers: "
         "**bold** where the scenario is made for the rule, plain where the rule sees the same cause, – where it "
-        "cannot be evaluated, empty where it passes. Thresholds are the defaults. `tests/rules/test_scenarios.py` "
+        "cannot be evaluated, empty where it passes. Then the main finding of the report, with the share of GPU time "
+        "that it explains. Thresholds are the defaults. `tests/rules/test_scenarios.py` "
         "makes the jobs and this table.\n",
-        f"| scenario | {' | '.join(rules)} |",
-        f"|---|{'---|' * len(rules)}",
-        *(f"| {name} | {' | '.join(cell(name, rule) for rule in rules)} |" for name in SCENARIOS),
+        f"| scenario | {' | '.join(rules)} | main finding |",
+        f"|---|{'---|' * len(rules)}---|",
+        *(
+            f"| {name} | {' | '.join(cell(name, rule) for rule in rules)} | {main(name)} |"
+            for name in SCENARIOS
+        ),
         "",
         *(f"* **{name}**: {one.summary}" for name, one in SCENARIOS.items()),
     ]

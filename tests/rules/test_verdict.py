@@ -10,6 +10,7 @@ from jobrules import (
     BatchSize,
     CPUBottleneck,
     IOBottleneck,
+    LoadBalancing,
     LowGPUUtilization,
     MaxInitializationTime,
     OverallSystemUsage,
@@ -22,6 +23,7 @@ from jobrules.usage import time_use
 from jobrules.verdict import judge, use_sentence
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
+LOW_USE = "low-gpu-utilization"
 QUICK: tuple[Rule, ...] = (
     LowGPUUtilization(window=4, patience=6),
     BatchSize(window=4, patience=6),
@@ -33,14 +35,14 @@ QUICK: tuple[Rule, ...] = (
 
 
 def verdict_of(job: Job) -> Verdict:
-    return judge(job, QUICK, run_rules(QUICK, job, strict=True), course(job), time_use(job))
+    return judge(job, QUICK, run_rules(QUICK, job, strict=True), course(job))
 
 
 def test_low_use_and_a_small_batch_are_one_finding() -> None:
     verdict = verdict_of(make_job(cpu=[10.0] * 40, gpu=[20.0] * 40, memory=[20.0] * 40, interval_s=30))
 
     (finding,) = verdict.findings
-    assert finding.rules == ("LowGPUUtilization", "BatchSize")
+    assert finding.rules == ("BatchSize", "LowGPUUtilization")
     assert finding.severity is Severity.CRITICAL
     assert (finding.share, finding.share_of) == (0.8, "of GPU time")
     assert "batch size" in finding.advice
@@ -54,10 +56,11 @@ def test_low_use_and_a_bottleneck_are_one_finding_with_the_bottlenecks_advice(ki
     (finding,) = verdict_of(make_job(gpu=gpu, memory=[90.0] * 60, interval_s=30, **given)).findings  # type: ignore[arg-type]
 
     rule = CPUBottleneck if kind == "cpu" else IOBottleneck
-    assert finding.rules == ("LowGPUUtilization", rule.__name__)
+    assert finding.rules == (rule.__name__, "LowGPUUtilization")
     assert finding.advice == rule.documentation().advice
     assert finding.title.startswith("In 66.7\u00a0% of the snapshots a GPU idled")
-    assert "; GPU use was fluctuating in 100.0\u00a0% of the windows judged" in finding.title
+    assert "GPU use was fluctuating in 100.0\u00a0% of the windows judged" in finding.evidence
+    assert "inferred from simultaneous samples" in finding.evidence
     assert finding.share_of == "of GPU time"
 
 
@@ -91,23 +94,28 @@ def test_every_finding_of_a_rule_is_kept() -> None:
     rules = [Twice()]
 
     twice = [replace(result) for result in run_rules(rules, job, strict=True)]
-    verdict = judge(job, [LowGPUUtilization()], twice, course(job), time_use(job))
+    verdict = judge(job, [LowGPUUtilization()], twice, course(job))
 
     assert [finding.title for finding in verdict.findings] == ["first", "second"]
 
 
-@pytest.mark.parametrize(("idle_samples", "told"), [(4, False), (5, True)])
-def test_an_idle_start_is_worth_a_line_from_a_twentieth_on(idle_samples: int, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("idle_samples", "interval_s", "told"),
+    [(4, 60, False), (5, 60, True), (5, 20, False), (6, 20, True), (19, 5, False), (21, 5, True)],
+)
+def test_an_idle_start_is_worth_a_line_from_a_twentieth_and_two_minutes_or_a_fifth_on(
+    idle_samples: int, interval_s: int, told: bool
+) -> None:
     gpu = [0.0] * idle_samples + [95.0] * (100 - idle_samples)
 
-    keys = {finding.key for finding in verdict_of(make_job(gpu=gpu, interval_s=5)).findings}
+    keys = {finding.key for finding in verdict_of(make_job(gpu=gpu, interval_s=interval_s)).findings}
 
     assert ("late-first-work" in keys) == told
 
 
 def test_a_bottleneck_of_a_part_of_the_time_does_not_explain_all_low_use() -> None:
-    gpu = [1.0] * 20 + [50.0] * 40
-    cpu = [99.0] * 20 + [20.0] * 40
+    gpu = [1.0] * 16 + [50.0] * 15 + [30.0] * 29
+    cpu = [99.0] * 31 + [20.0] * 29
 
     keys = {f.key for f in verdict_of(make_job(gpu=gpu, cpu=cpu, memory=[90.0] * 60, interval_s=30)).findings}
 
@@ -248,13 +256,61 @@ def test_amounts_of_different_findings_do_not_overlap() -> None:
     assert sum(f.gpu_s or 0 for f in verdict.findings) / 3600 == pytest.approx(lost, abs=0.02)
 
 
-def test_a_small_batch_that_explains_little_has_no_amount_of_its_own() -> None:
+def test_a_small_batch_that_explains_little_has_the_amount_of_its_own_windows() -> None:
     cpu = [90.0] * 32 + [10.0] * 8
 
     low, small = verdict_of(make_job(cpu=cpu, gpu=[20.0] * 40, memory=[20.0] * 40, interval_s=30)).findings
 
-    assert low.gpu_s is not None
-    assert (small.gpu_s, small.share_of) == (None, "of windows")
+    # Eight samples hold seven intervals: the job ends with the last one.
+    assert small.gpu_s == pytest.approx(0.8 * 7 * 30, abs=4)
+    assert (low.gpu_s or 0) + (small.gpu_s or 0) == pytest.approx(0.8 * 39 * 30, abs=4)
+
+
+def test_low_use_that_a_late_start_does_not_explain_stands_alone() -> None:
+    gpu = [0.0] * 60 + [50.0] * 60
+    start, low = sorted(
+        verdict_of(make_job(gpu=gpu, interval_s=30)).findings, key=lambda finding: finding.key == LOW_USE
+    )
+
+    assert (start.key, low.key) == ("late-first-work", LOW_USE)
+    assert start.share == pytest.approx(0.504)
+    assert low.share == pytest.approx(0.248)
+
+
+def test_a_late_start_that_explains_low_use_keeps_its_severity() -> None:
+    gpu = [0.0] * 12 + [99.0] * 88
+    (start,) = verdict_of(make_job(gpu=gpu, interval_s=30)).findings
+
+    assert start.rules == ("LowGPUUtilization",)
+    assert start.severity is Severity.INFO
+    assert "GPU use was" in start.evidence
+
+
+def test_what_other_gpus_lost_is_no_part_of_low_use() -> None:
+    gpu = np.column_stack([*[np.full(40, 80.0)] * 7, np.full(40, 20.0)])
+    use = verdict_of(make_job(gpu=gpu, interval_s=30)).use
+    assert use is not None
+
+    told = {part.key: part.finding for part in use.parts if part.role == "lost"}
+    assert told == {"partly": LOW_USE, "other-gpus": ""}
+
+
+def test_a_cause_of_next_to_nothing_is_an_info() -> None:
+    # In every third snapshot one GPU is 1.5 points below the other: other bins, no time.
+    gpu = np.column_stack([np.full(200, 99.0), np.where(np.arange(200) % 3, 99.0, 97.5)])
+    rules = (LoadBalancing(patience=10, threshold=0.1),)
+    job = make_job(gpu=gpu, interval_s=30)
+    results = run_rules(rules, job, strict=True)
+    worse = [
+        replace(r, findings=tuple(replace(f, severity=Severity.CRITICAL) for f in r.findings))
+        for r in results
+    ]
+
+    (finding,) = judge(job, rules, worse, course(job)).findings
+
+    assert finding.key == "load-balancing"
+    assert (finding.share or 0) < 0.01
+    assert finding.severity is Severity.INFO
 
 
 def test_low_use_is_explained_only_by_what_was_seen_on_its_own_gpus() -> None:

@@ -1,13 +1,15 @@
-"""The use of every GPU as a box."""
+"""Every device as a box: p25 to p75 with the median, the p95 and whiskers, in groups beside one another."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from bokeh.models import (
+    AllLabels,
     ColumnDataSource,
     FixedTicker,
     Grid,
@@ -24,9 +26,10 @@ from bokeh.models.annotations.geometry import Span
 
 from jobreport.figures import theme
 from jobreport.formats import NBSP, known, shown
+from jobrules.job import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bokeh.models.renderers.glyph_renderer import GlyphRenderer
     from bokeh.models.renderers.renderer import DataRenderer
@@ -38,25 +41,37 @@ WHOLE, LOOP = "whole job", "training loop"
 _COLOURS = {WHOLE: ("line", "ink2"), LOOP: ("used2", "used")}
 #: More labels than this do not fit beside one another.
 _MOST_LABELS = 24
+#: Names of so few characters fit side by side.
+_SHORT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
     """A place on the x axis for one device, with its boxes from left to right."""
 
-    node: str
+    #: What stands together, as a node or a metric.
+    group: str
     device: str
     boxes: tuple[Box, ...]
 
 
-def slots(boxes: Sequence[Box]) -> tuple[Slot, ...]:
+#: Group of a box, and what its place is called.
+Grouping = Callable[["Box"], tuple[str, str]]
+
+
+def by_node(box: Box) -> tuple[str, str]:
+    """The devices of a node stand together."""
+    return box.node, box.device
+
+
+def slots(boxes: Sequence[Box], grouping: Grouping = by_node) -> tuple[Slot, ...]:
     """One slot a device in the order of the boxes, the whole job before the training loop."""
     by_device: dict[tuple[str, str], list[Box]] = {}
     for box in boxes:
-        by_device.setdefault((box.node, box.device), []).append(box)
+        by_device.setdefault(grouping(box), []).append(box)
     return tuple(
-        Slot(node=node, device=device, boxes=tuple(sorted(found, key=lambda b: b.basis != WHOLE)))
-        for (node, device), found in by_device.items()
+        Slot(group=group, device=device, boxes=tuple(sorted(found, key=lambda b: b.basis != WHOLE)))
+        for (group, device), found in by_device.items()
     )
 
 
@@ -69,13 +84,28 @@ def extent(slot: int, place: int, of: int, slots: int) -> tuple[float, float]:
 
 
 def borders(places: Sequence[Slot]) -> tuple[int, ...]:
-    """Where the devices of one node end and those of the next begin."""
-    return tuple(i for i in range(1, len(places)) if places[i].node != places[i - 1].node)
+    """Where the devices of one group end and those of the next begin."""
+    return tuple(i for i in range(1, len(places)) if places[i].group != places[i - 1].group)
 
 
-def box_plot(boxes: Sequence[Box]) -> Plot | None:
-    """Boxes from p25 to p75 with the median, whiskers and the p95; none without a box."""
-    places = slots(boxes)
+def limit_lines(places: Sequence[Slot], limits: Mapping[str, float]) -> tuple[tuple[int, int, float], ...]:
+    """(first slot, end, value) of the limit of each group that has one."""
+    edges = [0, *borders(places), len(places)]
+    return tuple(
+        (start, end, limits[places[start].group])
+        for start, end in itertools.pairwise(edges)
+        if places and places[start].group in limits
+    )
+
+
+def box_plot(
+    boxes: Sequence[Box], grouping: Grouping = by_node, limits: Mapping[str, float] | None = None
+) -> Plot | None:
+    """Boxes from p25 to p75 with the median, whiskers and the p95; none without a box.
+
+    ``limits`` are drawn as lines over their group, by its name.
+    """
+    places = slots(boxes, grouping)
     if not places:
         return None
     colours = theme.light()
@@ -90,6 +120,18 @@ def box_plot(boxes: Sequence[Box]) -> Plot | None:
     drawn = [_draw(plot, places, basis) for basis in _COLOURS]
     for border in borders(places):
         plot.add_layout(Span(location=border, dimension="height", line_color=colours["line"]))
+    if lines := limit_lines(places, limits or {}):
+        start, end, value = (np.array(column, np.float32) for column in zip(*lines, strict=True))
+        look = Segment(
+            x0="start",
+            x1="end",
+            y0="limit",
+            y1="limit",
+            line_color=colours["ink"],
+            line_dash=[5, 3],
+            line_width=1.5,
+        )
+        plot.add_glyph(ColumnDataSource({"start": start, "end": end, "limit": value}), look)
     plot.add_layout(LinearAxis(**theme.axis_look(ticker=ticks)), "left")
     plot.add_layout(_device_axis(places), "below")
     plot.add_tools(_hover([renderer for renderer in drawn if renderer], _known_mean(boxes)))
@@ -121,7 +163,7 @@ def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad]
             "middle": (left + right) / 2,
             "mark_left": left + (right - left) / 4,
             "mark_right": right - (right - left) / 4,
-            "name": [f"{shown(box.node, 40)} {shown(box.device, 24)}, {basis}" for box, _ in chosen],
+            "name": [_name(box) for box, _ in chosen],
             "samples": [known(box.n, 0) for box, _ in chosen],
         }
     )
@@ -140,16 +182,24 @@ def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad]
     return drawn
 
 
-def labels(places: Sequence[Slot]) -> dict[int, str]:
-    """Slot → label: the device, and in a job of several nodes the node's name under its middle device.
+def _name(box: Box) -> str:
+    memory = " memory" if box.metric == Metric.GPU_MEMORY else ""
+    return f"{shown(box.node, 40)} {shown(box.device, 24)}{memory}, {box.basis}"
 
-    Where the devices are too many to name, only the nodes are named.
+
+def labels(places: Sequence[Slot]) -> dict[int, str]:
+    """Slot → label: the device, and where there are several groups the group's name under its middle device.
+
+    Where the devices are too many to name, only the groups are named.
     """
     several = bool(borders(places))
     middle = {}
     edges = [0, *borders(places), len(places)]
     for start, end in itertools.pairwise(edges):
-        middle[(start + end - 1) // 2] = shown(places[start].node, 16)
+        name = shown(places[start].group, 16)
+        # A device that is called as its group, as the CPU, needs no second name.
+        if end - start > 1 or places[start].device != places[start].group or len(places) > _MOST_LABELS:
+            middle[(start + end - 1) // 2] = name
     if len(places) <= _MOST_LABELS:
         return {
             i: shown(slot.device, 12) + ("\n" + middle[i] if several and i in middle else "")
@@ -164,7 +214,10 @@ def labels(places: Sequence[Slot]) -> dict[int, str]:
 def _device_axis(places: Sequence[Slot]) -> LinearAxis:
     named = labels(places)
     axis = LinearAxis(
-        major_label_policy=NoOverlap(min_distance=2),
+        # A short name under a long one of its group is no overlap to a reader.
+        major_label_policy=AllLabels()
+        if all(len(place.device) <= _SHORT for place in places)
+        else NoOverlap(min_distance=2),
         **theme.axis_look(ticker=FixedTicker(ticks=[i + 0.5 for i in named])),
     )
     # Plain text is never taken for a formula, as a string between $$ would be.
@@ -181,7 +234,7 @@ def _hover(renderers: list[DataRenderer], mean: tuple[str, ...]) -> HoverTool:
         renderers=renderers,
         tooltips=theme.tooltip(
             [
-                ("GPU", "@name"),
+                ("Of", "@name"),
                 ("p95", value("p95")),
                 ("p75", value("p75")),
                 ("Median", value("p50")),

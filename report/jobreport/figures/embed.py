@@ -1,34 +1,136 @@
-"""Figures as inert JSON for the script of the page: the same figures give the same bytes."""
+"""Figures as inert JSON for the script of the page: the same figures give the same bytes, and few of them."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from bokeh.core.json_encoder import serialize_json
 from bokeh.document import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from bokeh.models.ui.ui_element import UIElement
+
+#: Parts that BokehJS makes itself where a model names none.
+_DEFAULTS = frozenset({"AllIndices", "CDSView", "LinearScale", "Selection", "Title", "UnionRenderers"})
+#: Attributes of these that Python writes though they are the defaults.
+_EMPTY: dict[str, Any] = {"indices": [], "line_indices": []}
+#: Arrays of at most as many numbers are shorter as a list.
+_SHORT = 24
 
 
 def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
     """One Bokeh document for the figures of a section, keyed by the id of the element each is drawn in.
 
     The text stands in a ``<script type="application/json">``: ``<``, ``>`` and ``&`` are escaped, so
-    that no name from data can end that element.
+    that no name from data can end that element. ``common`` holds, for each kind of model, the
+    attributes that the script puts into every model of the kind that lacks them.
     """
     document = Document(title=section)
     document.config.notifications = None
     for figure in figures.values():
         document.add_root(figure)
     told = json.loads(serialize_json(document.to_json(deferred=False)))
-    renamed = _Ids(section).rename(told)
-    roots = {root["id"]: element for root, element in zip(renamed["roots"], figures, strict=True)}
-    text = json.dumps({"roots": roots, "doc": renamed}, ensure_ascii=False, separators=(",", ":"))
+    told = _listed(told)
+    _prune(told, Counter(_references(told)))
+    told = _Ids(section).rename(told)
+    roots = {root["id"]: element for root, element in zip(told["roots"], figures, strict=True)}
+    common = _common(told)
+    text = json.dumps(
+        {"roots": roots, "common": common, "doc": told}, ensure_ascii=False, separators=(",", ":")
+    )
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _models(value: Any) -> Iterator[dict[str, Any]]:
+    """Every model in a piece of JSON, the outer ones first."""
+    if isinstance(value, dict):
+        if value.get("type") == "object":
+            yield value
+        for item in value.values():
+            yield from _models(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _models(item)
+
+
+def _references(value: Any) -> Iterator[str]:
+    """Ids of models that stand elsewhere."""
+    if isinstance(value, dict):
+        if value.keys() == {"id"}:
+            yield value["id"]
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+
+
+def _listed(value: Any) -> Any:
+    """The same JSON with short arrays of finite numbers as lists."""
+    if isinstance(value, list):
+        return [_listed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") == "ndarray" and len(value["shape"]) == 1 and value["shape"][0] <= _SHORT:
+        found = value["array"]
+        if isinstance(found, dict) and value["dtype"] != "object":
+            numbers = np.frombuffer(gzip.decompress(base64.b64decode(found["data"])), value["dtype"])
+            if np.isfinite(numbers).all():
+                return [_shortest(number) for number in numbers]
+    return {key: _listed(item) for key, item in value.items()}
+
+
+def _shortest(number: np.generic) -> float | int:
+    """The number with as many digits as its type holds, and none after the point where these are zeros."""
+    value = float(str(number))
+    return int(value) if value.is_integer() else value
+
+
+def _prune(value: Any, wanted: Counter[str]) -> None:
+    """Leave out the parts that BokehJS makes itself, innermost first."""
+    if isinstance(value, list):
+        for item in value:
+            _prune(item, wanted)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _prune(item, wanted)
+        if value.get("type") == "object" and "attributes" in value:
+            kept = {key: item for key, item in value["attributes"].items() if not _is_default(item, wanted)}
+            value["attributes"] = kept
+
+
+def _is_default(item: Any, wanted: Counter[str]) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.get("name") in _DEFAULTS
+        and item.get("attributes", {}) in ({}, _EMPTY)
+        and not wanted[item["id"]]
+    )
+
+
+def _common(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Take out of the models what most of their kind share; an attribute that one of them lacks stays."""
+    kinds: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for model in _models(document):
+        kinds[model["name"]].append(model.setdefault("attributes", {}))
+    common: dict[str, dict[str, Any]] = {}
+    for name, models in sorted(kinds.items()):
+        for key in sorted(set.intersection(*(set(one) for one in models))) if len(models) > 1 else ():
+            texts = [json.dumps(one[key], sort_keys=True) for one in models]
+            text, times = Counter(texts).most_common(1)[0]
+            if times > 1 and '"id"' not in text:
+                common.setdefault(name, {})[key] = json.loads(text)
+                for one, told in zip(models, texts, strict=True):
+                    if told == text:
+                        del one[key]
+    return common
 
 
 class _Ids:

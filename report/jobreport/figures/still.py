@@ -9,19 +9,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobreport.figures.box_plot import LOOP, borders, extent, labels, slots
+from jobreport.figures.box_plot import LOOP, Grouping, borders, by_node, extent, labels, limit_lines, slots
 from jobreport.figures.pie import COLOURS, INNER, OUTER
-from jobreport.figures.scales import Tick, time_ticks
-from jobreport.figures.time_line import boundaries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from jobreport.formats import Scale
-    from jobrules.result import Box, Columns, Course, Phase, TimeLine
-
-#: Columns of a static time line: enough for a small multiple, and a fifth of the bytes.
-MOST_COLUMNS = 200
+    from jobrules.result import Box, Phase
+#: Characters that fit on a narrow screen.
+_NARROW_DEVICES, _NARROW_GROUPS = 50, 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,86 +33,6 @@ def stretch(start_us: int, end_us: int, axis: tuple[int, int]) -> Stretch:
     first, last = axis
     at = 100 * (max(start_us, first) - first) / (last - first)
     return Stretch(at=round(at, 2), width=round(100 * (min(end_us, last) - first) / (last - first) - at, 2))
-
-
-@dataclass(frozen=True, kw_only=True)
-class StillLine:
-    """A time line as two paths in a box of 1000 × 100."""
-
-    band: str
-    line: str
-    gaps: tuple[Stretch, ...]
-    boundaries: tuple[float, ...]
-    ticks: tuple[Tick, ...]
-
-
-def bundled(columns: Columns) -> int:
-    """How many columns a drawing puts into one, so that it stays small: 1 where they are few."""
-    return -(-columns.count // MOST_COLUMNS)
-
-
-def still_line(line: TimeLine, columns: Columns, course: Course, scale: Scale, top: float) -> StillLine:
-    """Paths that break wherever a column has no sample."""
-    axis = (columns.start_us, columns.start_us + columns.count * columns.width_us)
-    bundle = bundled(columns)
-    per_column = 1000 * bundle / columns.count
-
-    def height(value: float) -> float:
-        return round(100 * (1 - min(value / scale.factor, top) / top), 1)
-
-    line_parts: list[str] = []
-    band_parts: list[str] = []
-    run: list[tuple[float, float, float, float]] = []
-
-    def close() -> None:
-        if not run:
-            return
-        half = per_column / 2
-        xs = [run[0][0] - half, *(x for x, *_ in run), run[-1][0] + half]
-        tops, lows = ([r[i] for r in run] for i in (3, 2))
-        means = [r[1] for r in run]
-        line_parts.append(_path(xs, [means[0], *means, means[-1]]))
-        there = _path(xs, [tops[0], *tops, tops[-1]])
-        back = _path(xs[::-1], [lows[-1], *lows[::-1], lows[0]])
-        band_parts.append(f"{there}L{back[1:]}z")
-        run.clear()
-
-    for i in range(0, columns.count, bundle):
-        held = [
-            (m, a, b)
-            for m, a, b in zip(
-                line.mean[i : i + bundle], line.low[i : i + bundle], line.high[i : i + bundle], strict=True
-            )
-            if m is not None and a is not None and b is not None
-        ]
-        if not held:
-            close()
-            continue
-        x = 1000 * min(i + bundle / 2, columns.count) / columns.count
-        mean = sum(m for m, _, _ in held) / len(held)
-        run.append((x, height(mean), height(min(a for _, a, _ in held)), height(max(b for *_, b in held))))
-    close()
-    return StillLine(
-        band="".join(band_parts),
-        line="".join(line_parts),
-        gaps=tuple(stretch(g.start_us, g.end_us, axis) for g in course.gaps if g.node == line.node),
-        boundaries=tuple(stretch(us, us, axis).at for us in boundaries(course)),
-        ticks=time_ticks(*axis, most=5),
-    )
-
-
-def _path(xs: Sequence[float], ys: Sequence[float]) -> str:
-    """Absolute start, then relative steps, which are shorter; rounding does not add up."""
-    x, y = round(xs[0] * 10), round(ys[0] * 10)
-    parts = [f"M{_tenth(x)} {_tenth(y)}l"]
-    for next_x, next_y in zip((round(v * 10) for v in xs[1:]), (round(v * 10) for v in ys[1:]), strict=True):
-        parts.append(f"{_tenth(next_x - x)} {_tenth(next_y - y)} ")
-        x, y = next_x, next_y
-    return "".join(parts).rstrip()
-
-
-def _tenth(value: int) -> str:
-    return f"{value / 10:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,17 +58,31 @@ class StillBox:
 
 @dataclass(frozen=True, kw_only=True)
 class StillBoxes:
-    """The boxes of all GPUs with their axis."""
+    """The boxes of all devices with their axis."""
 
     boxes: tuple[StillBox, ...]
     borders: tuple[float, ...]
-    #: Device and, below it, node; either may be empty.
+    #: Place, device and, below it, group; either may be empty.
     labels: tuple[tuple[float, str, str], ...]
+    #: Left, right and height of each limit.
+    limits: tuple[tuple[float, float, float], ...]
+
+    @property
+    def crowded_devices(self) -> bool:
+        """Whether the names of the devices do not fit beside one another on a narrow screen."""
+        return sum(len(device) for _, device, _ in self.labels) > _NARROW_DEVICES
+
+    @property
+    def crowded_groups(self) -> bool:
+        """The same of the names of the groups."""
+        return sum(len(group) for _, _, group in self.labels) > _NARROW_GROUPS
 
 
-def still_boxes(boxes: Sequence[Box]) -> StillBoxes:
+def still_boxes(
+    boxes: Sequence[Box], grouping: Grouping = by_node, limits: Mapping[str, float] | None = None
+) -> StillBoxes:
     """The static drawing of ``box_plot``."""
-    places = slots(boxes)
+    places = slots(boxes, grouping)
     per = 100 / max(len(places), 1)
     drawn = []
     for i, slot in enumerate(places):
@@ -176,6 +106,10 @@ def still_boxes(boxes: Sequence[Box]) -> StillBoxes:
         boxes=tuple(drawn),
         borders=tuple(round(b * per, 2) for b in borders(places)),
         labels=tuple(named),
+        limits=tuple(
+            (round(start * per, 2), round(end * per, 2), round(100 - value, 1))
+            for start, end, value in limit_lines(places, limits or {})
+        ),
     )
 
 

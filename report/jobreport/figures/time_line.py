@@ -1,119 +1,211 @@
-"""Metrics over time, all on one range, so that they zoom and pan together."""
+"""Metrics over time, all on one range, so that they zoom and pan together; and their static drawings."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bokeh.models import (
-    BoxZoomTool,
-    ColumnDataSource,
-    DatetimeAxis,
-    DatetimeTickFormatter,
-    FixedTicker,
-    Grid,
-    HoverTool,
-    Line,
-    LinearAxis,
-    NoOverlap,
-    PanTool,
-    Plot,
-    Range1d,
-    ResetTool,
-    VBar,
-)
+from bokeh.models import ColumnDataSource, Line, Plot, Range1d, VBar
 from bokeh.models.annotations.geometry import BoxAnnotation, Span
 
-from jobreport.figures import theme
+from jobreport.figures import chart, theme
+from jobreport.figures.chart import US_PER_MS, Area, Axis, Drawing, Mark, Rule, Shape
 from jobreport.figures.scales import ceiling
-from jobreport.formats import NBSP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+    import numpy.typing as npt
 
     from jobreport.formats import Scale
     from jobrules.result import Columns, Course, TimeLine
 
-_US_PER_MS = 1000
+    FloatArray = npt.NDArray[np.float64]
+
+#: Columns of a live plot and of a drawing: of one or two nodes, and of more, which are drawn narrower.
+MOST_LIVE = (600, 300)
+MOST_STILL = (200, 100)
+#: Ends of a band of percent where nothing was measured: above the scale, so that nothing is drawn.
+_NOWHERE = 255
+#: Line, band and dash of a line alone and of two in one plot: tokens of the live ones, classes of the drawn ones.
+_ALONE = (("used", "used3", "solid", "line", "band"),)
+_PAIR = (("s1", "used3", "solid", "s1", "band"), ("s2", "line", "dashed", "s2", "band2"))
+
+
+def size_of(columns: Columns, most: int) -> int:
+    """How many columns are bundled into one so that at most ``most`` remain."""
+    return max(1, -(-columns.count // most))
+
+
+def bundled(line: TimeLine, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean of means, lowest low, highest high of every ``size`` columns; NaN where none was measured."""
+    count = len(line.mean)
+    tables = np.full((3, -(-count // size) * size), np.nan)
+    tables[:, :count] = np.array([line.mean, line.low, line.high], np.float64)
+    mean, low, high = tables.reshape(3, -1, size)
+    known = ~np.isnan(mean)
+    middle = np.divide(
+        np.where(known, mean, 0).sum(axis=1),
+        known.sum(axis=1),
+        out=np.full(len(mean), np.nan),
+        where=known.any(axis=1),
+    )
+    return middle, np.fmin.reduce(low, axis=1), np.fmax.reduce(high, axis=1)
+
+
+def middles(columns: Columns, size: int) -> FloatArray:
+    """The middle of every bundle in microseconds; the last one may hold fewer columns."""
+    first = np.arange(0, columns.count, size)
+    last = np.minimum(first + size, columns.count)
+    return columns.start_us + columns.width_us * (first + last) / 2
+
+
+def axis_of(columns: Columns) -> Axis:
+    """The time that the columns cover."""
+    end_us = columns.start_us + max(columns.count * columns.width_us, 1)
+    return chart.over_time(columns.start_us, end_us, most=5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedTime:
-    """What the time lines of a job have in common: one range and one table of values."""
+    """What the time lines of a job have in common: one axis, one range and one table of values."""
 
+    axis: Axis
     range: Range1d
     source: ColumnDataSource
+    #: Columns in one bundle, and its width.
+    size: int
     width_ms: float
     course: Course
-    formatter: DatetimeTickFormatter
 
 
-def shared_time(columns: Columns, course: Course) -> SharedTime:
-    """The range and the times of the columns, each at its middle."""
-    start = columns.start_us / _US_PER_MS
-    width = columns.width_us / _US_PER_MS
-    end = max(start + columns.count * width, start + 1)
-    middles = start + width * (np.arange(columns.count) + 0.5)
+def shared_time(columns: Columns, course: Course, most: int = MOST_LIVE[0]) -> SharedTime:
+    """The range and the times of at most ``most`` columns, each at its middle."""
+    axis, size = axis_of(columns), size_of(columns, most)
+    start, end = float(axis.live(axis.start)), float(axis.live(axis.end))
+    width = size * columns.width_us / US_PER_MS
     return SharedTime(
+        axis=axis,
         range=Range1d(start=start, end=end, bounds=(start, end), min_interval=min(end - start, 4 * width)),
-        source=ColumnDataSource({"time": middles}),
+        source=ColumnDataSource({"time": axis.live(middles(columns, size))}),
+        size=size,
         width_ms=width,
         course=course,
-        formatter=_formatter(),
     )
 
 
-def time_line(line: TimeLine, time: SharedTime, scale: Scale, top: float, *, labels: bool) -> Plot:
-    """Mean as a line over the band from the lowest to the highest sample; blank where nothing was measured.
+def time_line(lines: Sequence[TimeLine], time: SharedTime, scale: Scale, top: float, *, labels: bool) -> Plot:
+    """Means as lines over bands from the lowest to the highest sample; blank where nothing was measured.
 
-    ``top`` is the upper end of the axis in the unit of ``scale``: 100 for percent, else of the
-    largest value. ``labels`` says whether the times are written below.
+    One or two lines of one node. ``top`` is the upper end of the axis in the unit of ``scale``: 100 for
+    percent, else of the largest value. ``labels`` says whether the times are written below.
     """
     colours = theme.light()
-    mean, low, high = (_add(time.source, values, scale) for values in (line.mean, line.low, line.high))
-    plot = Plot(
-        x_range=time.range,
-        y_range=Range1d(start=0, end=top),
-        **theme.plot_look(),
-        min_border_bottom=theme.BOTTOM_PX if labels else theme.TOP_PX,
-    )
-    ticks = FixedTicker(ticks=[0, top / 2, top])
-    _hatch_gaps(plot, line.node, time)
-    plot.add_layout(Grid(dimension=1, ticker=ticks, grid_line_color=colours["grid"], level="underlay"))
-    band = VBar(
-        x="time",
-        width=time.width_ms,
-        bottom=low,
-        top=high,
-        fill_color=colours["used3"],
-        line_color=colours["used3"],
-        line_width=1,
-    )
-    plot.add_glyph(time.source, band)
-    drawn = plot.add_glyph(time.source, Line(x="time", y=mean, line_color=colours["used"], line_width=1.5))
-    for boundary in boundaries(time.course):
-        plot.add_layout(
-            Span(
-                location=boundary / _US_PER_MS,
-                dimension="height",
-                line_color=colours["ink2"],
-                line_dash=[2, 3],
-                line_width=1,
-            )
+    plot = chart.live_plot(time.axis, chart.upward(top), x_range=time.range, labels=labels, zoom=True)
+    _hatch_gaps(plot, lines[0].node, time)
+    named = [(line, *_add(time, line, scale)) for line in lines]
+    several = len(lines) > 1
+    looks = _PAIR if several else _ALONE
+    for (line, _, low, high), (_, band, *_) in zip(named, looks, strict=True):
+        glyph = VBar(
+            x="time",
+            width=time.width_ms,
+            bottom=low,
+            top=high,
+            fill_color=colours[band],
+            line_color=colours[band],
+            line_width=1,
         )
-    plot.add_layout(LinearAxis(**theme.axis_look(ticker=ticks)), "left")
-    plot.add_layout(_time_axis(time, labels=labels), "below")
-    zoom = _zoom()
+        plot.add_glyph(time.source, glyph, **({"name": line.key} if several else {}))
+    drawn = []
+    for (line, mean, _, _), (token, _, dash, *_) in zip(named, looks, strict=True):
+        stroke = Line(x="time", y=mean, line_color=colours[token], line_width=1.5, line_dash=dash)
+        drawn.append(plot.add_glyph(time.source, stroke, **({"name": line.key} if several else {})))
+    if several:  # The tooltip tells all lines; it must stay where one of them is switched off.
+        drawn = [plot.add_glyph(time.source, Line(x="time", y=named[0][1], line_alpha=0))]
+    for boundary in boundaries(time.course):
+        dots: Any = {"line_color": colours["ink2"], "line_dash": [2, 3], "line_width": 1}
+        plot.add_layout(Span(location=boundary / US_PER_MS, dimension="height", **dots))
+    rows = [("Time", "@time{%F %T} UTC")]
+    for line, mean, low, high in named:
+        rows += _told(line, scale.unit, (mean, low, high), several=several)
     plot.add_tools(
-        zoom, PanTool(dimensions="width"), ResetTool(), _hover(line, scale, (mean, low, high), drawn)
+        chart.hover(rows, drawn[:1], mode="vline", formatters={"@time": "datetime"}, attachment="horizontal")
     )
-    plot.toolbar.active_drag = zoom
-    plot.toolbar.logo = None
     return plot
+
+
+def time_drawing(
+    lines: Sequence[TimeLine],
+    columns: Columns,
+    course: Course,
+    scale: Scale,
+    top: float,
+    *,
+    labels: bool,
+    most: int,
+) -> Drawing:
+    """The static twin of ``time_line``, of at most ``most`` columns."""
+    x, y, size = axis_of(columns), chart.upward(top), size_of(columns, most)
+    marks: list[Mark] = []
+    for gap in course.gaps:
+        if gap.node == lines[0].node:
+            left, right = x.place([gap.start_us, gap.end_us])
+            marks.append(Area(style="x", x=float(left), y=0, width=float(right - left), height=100))
+    strokes = []
+    for line, (*_, style, band) in zip(lines, _PAIR if len(lines) > 1 else _ALONE, strict=True):
+        mean, low, high = (values / scale.factor for values in bundled(line, size))
+        marks.append(band_shape(band, x, y, columns, size, low, high))
+        strokes.append(stroke_shape(style, x, y, columns, size, mean))
+    dots = [Rule(style="dots", x1=at, x2=at, y1=0, y2=100) for at in x.place(boundaries(course)).tolist()]
+    return Drawing(x=x, y=y, marks=(*marks, *strokes, *dots), labels=labels)
+
+
+def stroke_shape(style: str, x: Axis, y: Axis, columns: Columns, size: int, values: FloatArray) -> Shape:
+    """A line through the middles of the columns, from the left edge to the right edge of each stretch."""
+    return chart.line(style, x, y, *_bent(y, *_reaching(columns, size, values)))
+
+
+def band_shape(
+    style: str, x: Axis, y: Axis, columns: Columns, size: int, low: FloatArray, high: FloatArray
+) -> Shape:
+    """The area between two lines, a closed path for each stretch without a gap."""
+    places, tops = _reaching(columns, size, high)
+    _, floors = _reaching(columns, size, low)
+    parts = []
+    for run in _runs(tops):
+        there = chart.line(style, x, y, *_bent(y, places[run], tops[run])).path
+        back = chart.line(style, x, y, *_bent(y, places[run][::-1], floors[run][::-1])).path
+        parts.append(f"{there}L{back[1:]}z")
+    return Shape(style=style, path="".join(parts))
+
+
+def _reaching(columns: Columns, size: int, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Places and values with a point more at both edges of each stretch, and NaN between the stretches."""
+    at = middles(columns, size)
+    half = size * columns.width_us / 2
+    places, reached = [np.empty(0)], [np.empty(0)]
+    for run in _runs(values):
+        xs, ys = at[run], values[run]
+        places += [xs[:1] - half, xs, xs[-1:] + half, xs[-1:]]
+        reached += [ys[:1], ys, ys[-1:], np.full(1, np.nan)]
+    return np.concatenate(places), np.concatenate(reached)
+
+
+def _bent(y: Axis, places: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Without the points inside a level stretch, which change nothing and cost bytes."""
+    level = np.diff(np.rint(10 * y.place(values))) == 0  # as printed; NaN equals nothing
+    kept = np.ones(len(values), np.bool_)
+    kept[1:-1] = ~(level[:-1] & level[1:])
+    return places[kept], values[kept]
+
+
+def _runs(values: FloatArray) -> list[slice]:
+    """The stretches without NaN."""
+    there = np.concatenate(([False], np.isfinite(values), [False]))
+    edges = np.flatnonzero(np.diff(there.astype(np.int8))).tolist()
+    return [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def top_of(lines: Sequence[TimeLine], scale: Scale) -> float:
@@ -129,12 +221,29 @@ def boundaries(course: Course) -> tuple[int, ...]:
     return tuple(phase.start_us for phase in course.phases[1:])
 
 
-def _add(source: ColumnDataSource, values: Sequence[float | None], scale: Scale) -> str:
+def _add(time: SharedTime, line: TimeLine, scale: Scale) -> tuple[str, str, str]:
+    """The columns with mean, lowest and highest values; bands of percent are kept in whole percent, outwards."""
+    mean, low, high = (values / scale.factor for values in bundled(line, time.size))
+    return (
+        _column(time.source, mean.astype(np.float32)),
+        _column(time.source, _end(np.floor(low) if scale.unit == "%" else low, scale)),
+        _column(time.source, _end(np.ceil(high) if scale.unit == "%" else high, scale)),
+    )
+
+
+def _end(values: FloatArray, scale: Scale) -> npt.NDArray[Any]:
+    """One end of a band: a byte a column where it is percent."""
+    if scale.unit != "%":
+        return values.astype(np.float32)
+    return np.where(np.isnan(values), _NOWHERE, values).astype(np.uint8)
+
+
+def _column(source: ColumnDataSource, column: npt.NDArray[Any]) -> str:
     """The name of the column with these values; equal columns are kept once."""
-    column = np.array([np.nan if v is None else v / scale.factor for v in values], dtype=np.float32)
     kept: Any
     for name, kept in source.data.items():
-        if kept.dtype == column.dtype and np.array_equal(kept, column, equal_nan=True):
+        whole = column.dtype == np.uint8
+        if kept.dtype == column.dtype and np.array_equal(kept, column, equal_nan=not whole):
             return str(name)
     name = f"v{len(source.data)}"
     source.data[name] = column
@@ -146,8 +255,8 @@ def _hatch_gaps(plot: Plot, node: str, time: SharedTime) -> None:
         if gap.node == node:
             plot.add_layout(
                 BoxAnnotation(
-                    left=gap.start_us / _US_PER_MS,
-                    right=gap.end_us / _US_PER_MS,
+                    left=gap.start_us / US_PER_MS,
+                    right=gap.end_us / US_PER_MS,
                     fill_color=None,
                     line_color=None,
                     hatch_pattern="right_diagonal_line",
@@ -159,66 +268,15 @@ def _hatch_gaps(plot: Plot, node: str, time: SharedTime) -> None:
             )
 
 
-def _time_axis(time: SharedTime, *, labels: bool) -> LinearAxis:
-    """Times of day, UTC; the caption says so. Without labels a line is enough."""
-    if not labels:
-        return LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=[])))
-    return DatetimeAxis(
-        formatter=time.formatter,
-        major_label_policy=NoOverlap(min_distance=12),
-        **theme.axis_look(),
-    )
-
-
-def _formatter() -> DatetimeTickFormatter:
-    exact, minute = "%H:%M:%S", "%H:%M"
-    return DatetimeTickFormatter(
-        microseconds="%H:%M:%S.%f",
-        milliseconds="%H:%M:%S.%3N",
-        seconds=exact,
-        minsec=exact,
-        minutes=minute,
-        hourmin=minute,
-        hours=minute,
-        days="%m-%d",
-        months="%Y-%m",
-        years="%Y",
-    )
-
-
-def _zoom() -> BoxZoomTool:
-    """Drag along the time; what was chosen is tinted, in units of the canvas as Bokeh wants them."""
-    colours = theme.light()
-    nowhere: dict[str, Any] = dict.fromkeys(("left", "right", "top", "bottom"), math.nan)
-    units: dict[str, Any] = dict.fromkeys(
-        ("left_units", "right_units", "top_units", "bottom_units"), "canvas"
-    )
-    chosen = BoxAnnotation(
-        fill_color=colours["used3"],
-        fill_alpha=0.4,
-        line_color=colours["used"],
-        level="overlay",
-        visible=False,
-        syncable=False,
-        **nowhere,
-        **units,
-    )
-    return BoxZoomTool(dimensions="width", overlay=chosen)
-
-
-def _hover(
-    line: TimeLine, scale: Scale, names: tuple[str, str, str], drawn: GlyphRenderer[Line]
-) -> HoverTool:
+def _told(line: TimeLine, unit: str, names: tuple[str, str, str], *, several: bool) -> list[tuple[str, str]]:
+    """The rows of the tooltip for one line."""
     mean, low, high = names
-    unit = NBSP + scale.unit
-    several = line.devices > 1
-    values = [("Mean of the devices" if several else "Mean", f"@{mean}{{0.0}}{unit}")]
+    digits = 0 if unit == "%" else 1
+    first = line.label if several else "Mean of the devices" if line.devices > 1 else "Mean"
+    rows = [(first, chart.quantity(mean, unit))]
     if low != high:
-        values += [("Lowest sample", f"@{low}{{0.0}}{unit}"), ("Highest sample", f"@{high}{{0.0}}{unit}")]
-    return HoverTool(
-        tooltips=theme.tooltip([("Time", "@time{%F %T} UTC"), *values]),
-        formatters={"@time": "datetime"},
-        renderers=[drawn],
-        mode="vline",
-        attachment="horizontal",
-    )
+        rows += [
+            ("lowest" if several else "Lowest sample", chart.quantity(low, unit, digits)),
+            ("highest" if several else "Highest sample", chart.quantity(high, unit, digits)),
+        ]
+    return rows

@@ -2,13 +2,161 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from jobreport import formats
+from jobreport.document import Origin
+from jobreport.figures.bottlenecks import (
+    Band,
+    Frame,
+    course_drawing,
+    course_plots,
+    parted_drawing,
+    parted_plot,
+)
+from jobreport.figures.embed import document_json
+from jobreport.figures.time_line import boundaries
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobrules.overall_framework_metrics import STEP
+from jobrules.result import Status
+from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
-    from jobreport.document import Report
+    from collections.abc import Sequence
+
+    from bokeh.models import Plot
+
+    from jobreport.document import Report, RuleCard
+    from jobreport.figures.chart import Drawing
+    from jobrules.result import Columns, Course
+    from jobrules.stalls import NodeCores, NodeStalls, Ran, StallCourse, StallRun, Stalls, StepSpan
+
+#: Larger tables are folded away.
+MOST_OPEN_NODES = 4
+MOST_OPEN_CORES = 32
+#: Nodes that are told with the reason why they are not judged.
+MOST_REASONS = 4
+#: Characters of the reason why a rule gave no answer.
+MOST_REASON = 300
+#: Rows of the table of a course.
+MOST_STRETCHES = 24
+#: Two shares of time that differ by less are alike, in points.
+ALIKE_POINTS = 5.0
+#: Rows of bars that each height in ``drawing.css`` is made for.
+_HEIGHTS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """How the bottlenecks of one kind are told; ``{}`` is the limit of a core."""
+
+    rule: str
+    title: str
+    #: What is sampled of a core, and what a core did over its limit.
+    metric: str
+    beside: str
+    core: str
+    cores: str
+
+
+_WORDS = {
+    "cpu": Words(
+        rule="CPUBottleneck",
+        title="CPU bottlenecks",
+        metric="CPU use",
+        beside="a core of the same node was used more than {}",
+        core="a core above {}",
+        cores="used more than {}",
+    ),
+    "io": Words(
+        rule="IOBottleneck",
+        title="I/O bottlenecks",
+        metric="I/O wait",
+        beside="a core of the same node waited for input or output more than {} of its time",
+        core="a core that waited more than {}",
+        cores="waiting more than {} of their time",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part of all snapshots, as printed; its place in the bar in percent."""
+
+    style: str
+    label: str
+    count: int
+    percent: float
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleRow:
+    """The GPU samples of a node, as printed: all, then count and percent of each part."""
+
+    node: str
+    basis: str
+    samples: int
+    parts: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """The figure of GPU samples by node."""
+
+    caption: str
+    bands: tuple[Band, ...]
+    rows: tuple[SampleRow, ...]
+    #: Whether some nodes are of the whole job and some of the training loop.
+    mixed: bool
+    drawing: Drawing
+    #: Class that makes room for the rows.
+    height: str
+    folded: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """A course, as drawn."""
+
+    id: str
+    title: str
+    label: str
+    drawing: Drawing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strips:
+    """The figure of courses and the table of its data: a row a stretch, a column a course."""
+
+    caption: str
+    strips: tuple[Strip, ...]
+    stretch: str
+    rows: tuple[tuple[int, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """A run, as printed."""
+
+    node: str
+    start_us: int
+    seconds: float
+    snapshots: int
+    most_cores: int
+    steps: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreTable:
+    """The cores of a node: those with the same share in one row, and how many are left out."""
+
+    node: str
+    rows: tuple[tuple[str, float], ...]
+    note: str
 
 
 def cpu_bottlenecks(report: Report) -> Fragment:
@@ -23,7 +171,354 @@ def io_bottlenecks(report: Report) -> Fragment:
 
 def _bottlenecks(report: Report, key: str) -> Fragment:
     name = f"{key}-bottlenecks"
-    return Fragment(
-        name=name,
-        html=render("bottlenecks", heading=heading(name), why_none="No node has samples of GPU and cores."),
+    words = _WORDS[key]
+    found = next((one for one in report.stalls if one.key == key), None)
+    if found is None:
+        html = render("bottlenecks", heading=heading(name), found=None, why_none=_why_none(report, words))
+        return Fragment(name=name, html=html)
+    figures: dict[str, Plot] = {}
+    cores = [_core_table(one) for one in found.cores]
+    html = render(
+        "bottlenecks",
+        heading=heading(name),
+        key=name,
+        found=found,
+        title=words.title,
+        low=_limit(found.gpu_below),
+        core=words.core.format(_limit(found.core_above)),
+        over=words.cores.format(_limit(found.core_above)),
+        lead=_lead(found, words),
+        notes=_notes(found, words, report),
+        split_caption=_split_caption(found, words),
+        split=_split(found, words),
+        samples=_samples(found, words, name, figures),
+        strips=_strips(found, report.columns, report.course, name, figures),
+        runs=[_run(run) for run in found.runs],
+        run_caption=_run_caption(found.runs, several=len(found.nodes) > 1),
+        several=len(found.nodes) > 1,
+        with_day=formats.spans_days(report.job.start_us, report.job.end_us),
+        cores=cores,
+        core_caption=_core_caption(found.cores),
+        folded=sum(len(table.rows) for table in cores) > MOST_OPEN_CORES,
+        ran=[(_class(one.name), one) for one in found.ran],
+        ran_caption=_ran_caption(found.ran),
+        figures=document_json(name, figures),
+        why_none="",
+    )
+    return Fragment(name=name, html=html)
+
+
+def _why_none(report: Report, words: Words) -> str:
+    if report.origin is Origin.VENDOR:
+        return "The vendor's results hold no samples; what its rule counted stands on the rule's card."
+    nodes = report.job.nodes
+    if not any(node.gpus for node in nodes):
+        return "No GPU was sampled."
+    if not any(row.label == ("CPU" if words.metric == "CPU use" else words.metric) for row in report.usage):
+        return f"The {words.metric} of the cores was not sampled."
+    return f"No node has samples of both GPU and {words.metric}."
+
+
+def _limit(value: float) -> str:
+    return f"{formats.plain_number(value)}{formats.NBSP}%"
+
+
+def _lead(found: Stalls, words: Words) -> str:
+    """How many there are, whether that is too many, and what share of the low snapshots they are."""
+    beside = words.beside.format(_limit(found.core_above))
+    low = f"below {_limit(found.gpu_below)}"
+    if not found.bottlenecks:
+        fact = (
+            f"No snapshot is a bottleneck: in none of {formats.count(found.snapshots, 'snapshot')} "
+            f"a GPU was {low} while {beside}."
+        )
+        if not found.low:
+            return f"{fact} No GPU was {low} in any of them."
+        return f"{fact} A GPU was {low} in {formats.number(found.low, 0)} of them, for another reason."
+    percent = 100 * found.bottlenecks / found.snapshots
+    rounded = round(percent, 1)
+    side = "above" if rounded > found.limit else "below" if rounded < found.limit else "at"
+    return (
+        f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.snapshots, 'snapshot')} "
+        f"({formats.percent(percent)}) {'is a bottleneck' if found.bottlenecks == 1 else 'are bottlenecks'}: "
+        f"a GPU was {low} while {beside}. That is {side} the limit of {_limit(found.limit)}. "
+        f"Of the {formats.count(found.low, 'snapshot')} with a GPU {low}, "
+        f"{formats.share(found.bottlenecks / found.low)} {'is a bottleneck' if found.low == 1 else 'are bottlenecks'}. "
+        "That the cores held the GPUs up is inferred from simultaneous samples."
+    )
+
+
+def _notes(found: Stalls, words: Words, report: Report) -> list[str]:
+    """What is not judged and why, and where the rule's answer is not the plain comparison above."""
+    notes = []
+    card = next((one for one in report.rules if one.name == words.rule), None)
+    if card is None:
+        notes.append(f"{words.rule} was not selected; these are its default limits.")
+    else:
+        notes += _of_rule(found, words, card)
+    reasons = [f"{formats.shown(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
+    if reasons and len(found.nodes) > 1:
+        more = len(reasons) - MOST_REASONS
+        told = f"{', '.join(reasons[:MOST_REASONS])}{f' and {more} more' if more > 0 else ''}"
+        notes.append(f"Counted here but not judged by the rule: {told}.")
+    if found.without_cores:
+        names = formats.listed([formats.shown(name, 40) for name in found.without_cores])
+        notes.append(f"Not looked at, because the {words.metric} of its cores was not sampled: {names}.")
+    if found.bottlenecks and not found.ran:
+        notes.append("What ran during the bottlenecks is not known: no events were recorded around them.")
+    return notes
+
+
+def _of_rule(found: Stalls, words: Words, card: RuleCard) -> list[str]:
+    if card.status in (Status.NOT_EVALUATED, Status.ERROR):
+        return [f"{words.rule} gave no answer: {card.reason[:MOST_REASON]}."]
+    percent = round(100 * found.bottlenecks / found.snapshots, 1)
+    if card.status is Status.TRIGGERED and percent <= found.limit:
+        looks = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'look')}"
+        return [f"{words.rule} triggered: it looks once a minute, and the share so far was above in {looks}."]
+    if card.measure and card.measure.value != percent:
+        judged = formats.percent(card.measure.value)
+        return [f"Of the nodes that {words.rule} judges, {judged} of the snapshots are bottlenecks."]
+    return []
+
+
+def _split_caption(found: Stalls, words: Words) -> str:
+    core = words.core.format(_limit(found.core_above))
+    low = _limit(found.gpu_below)
+    if not found.low:
+        return f"No GPU was below {low}"
+    share = formats.share(found.low / found.snapshots)
+    caused = formats.share(found.bottlenecks / found.low) if found.bottlenecks else "none"
+    return f"In {share} of the snapshots a GPU was below {low}; in {caused} of these beside {core}"
+
+
+def _split(found: Stalls, words: Words) -> list[Part]:
+    """All snapshots in parts that add up."""
+    low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
+    parts = [
+        ("u", f"No GPU below {low}", found.snapshots - found.low),
+        ("l3", f"A GPU below {low}, not beside {core}", found.low - found.blind - found.bottlenecks),
+        ("x", f"A GPU below {low}, no core sampled", found.blind),
+        ("l", f"A GPU below {low}, beside {core}: bottleneck", found.bottlenecks),
+    ]
+    parts = [part for part in parts if part[2] or part[0] != "x"]
+    percents = apportion([count for *_, count in parts], 100.0, 1)
+    return [
+        Part(style=style, label=label, count=count, percent=percent, at=sum(percents[:i]))
+        for i, ((style, label, count), percent) in enumerate(zip(parts, percents, strict=True))
+    ]
+
+
+def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot]) -> Samples:
+    low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
+    kinds = [
+        ("u", "good: above 90\u00a0%", [one.good for one in found.nodes]),
+        (
+            "u3",
+            f"partly used: {formats.plain_number(found.gpu_below)} to 90\u00a0%",
+            [one.partly for one in found.nodes],
+        ),
+        ("l3", f"low: below {low}, not beside {core}", [one.free for one in found.nodes]),
+        ("x", f"not known: below {low}, no core sampled", [one.unknown for one in found.nodes]),
+        ("l", f"held up: below {low} beside {core}", [one.held_up for one in found.nodes]),
+    ]
+    kinds = [kind for kind in kinds if any(kind[2]) or kind[0] != "x"]
+    table = list(zip(*(counts for *_, counts in kinds), strict=True))
+    percents = [apportion(row, 100.0, 1) for row in table]
+    bands = tuple(
+        Band(style=style, label=label, counts=tuple(counts), percents=tuple(row[i] for row in percents))
+        for i, (style, label, counts) in enumerate(kinds)
+    )
+    names = [one.node for one in found.nodes]
+    figures[f"live-{name}-samples"] = parted_plot(names, bands, "Samples")
+    height = next((h for h in _HEIGHTS if len(names) <= h), _HEIGHTS[-1])
+    return Samples(
+        caption=_samples_caption(found.nodes, low, core),
+        bands=bands,
+        rows=tuple(
+            SampleRow(
+                node=formats.shown(one.node, 40),
+                basis="training loop" if one.in_loop else "whole job",
+                samples=one.samples,
+                parts=tuple(zip(counts, row, strict=True)),
+            )
+            for one, counts, row in zip(found.nodes, table, percents, strict=True)
+        ),
+        mixed=len({one.in_loop for one in found.nodes}) > 1,
+        drawing=parted_drawing(names, bands),
+        height=f"names rows-{height}",
+        folded=len(names) > MOST_OPEN_NODES,
+    )
+
+
+def _samples_caption(nodes: Sequence[NodeStalls], low: str, core: str) -> str:
+    held, samples = sum(one.held_up for one in nodes), sum(one.samples for one in nodes)
+    loops = [one.in_loop for one in nodes]
+    if all(loops):
+        basis = "in the training loop"
+    elif any(loops):
+        basis = "in the training loop, or of the whole job where none was sampled,"
+    else:
+        basis = "of the whole job"
+    if not held:
+        return f"No GPU sample {basis} was below {low} beside {core}."
+    return (
+        f"{formats.share(held / samples)} of the GPU samples {basis} were below {low} beside {core}: "
+        "freeing these cores wins back at most that much GPU time."
+    )
+
+
+def _strips(
+    found: Stalls, columns: Columns, course: Course, name: str, figures: dict[str, Plot]
+) -> Strips | None:
+    courses = found.courses
+    if not courses or not columns.count:
+        return None
+    frame = Frame(columns=columns, boundaries=boundaries(course), limit=found.limit)
+    drawn = []
+    plots = course_plots([one.percent for one in courses], frame)
+    for i, (one, plot) in enumerate(zip(courses, plots, strict=True)):
+        title = formats.shown(one.node, 60) if one.node else "All nodes together"
+        element = f"live-{name}-course{i}"
+        figures[element] = plot
+        drawn.append(
+            Strip(
+                id=element,
+                title=title,
+                label=f"Share of bottlenecks over time, {title}: {_above(one, found.limit)}",
+                drawing=course_drawing(one.percent, frame, labels=i == len(courses) - 1),
+            )
+        )
+    bundle = -(-columns.count // MOST_STRETCHES)
+    width = formats.duration(columns.width_us)
+    alike: dict[str, list[str]] = {}
+    for strip, one in zip(drawn, courses, strict=True):
+        alike.setdefault(_above(one, found.limit), []).append(strip.title)
+    finding = "; ".join(
+        f"{formats.listed(titles)}: {fact}" if len(courses) > 1 else fact.capitalize()
+        for fact, titles in alike.items()
+    )
+    marks = [f"dashed: the limit of {_limit(found.limit)}"]
+    if len(course.phases) > 1:
+        what = "step" if course.basis == "steps" else "GPU work"
+        ends = {"loop": f"first {what}", "after": f"last {what}"}
+        marks.append(f"dotted: {' and '.join(ends[phase.key] for phase in course.phases[1:])}")
+    if any(value is None for one in courses for value in one.percent):
+        marks.append("hatched: not measured")
+    return Strips(
+        caption=(
+            f"{finding}. Orange: share of the snapshots of a column that are bottlenecks, in percent; "
+            f"a column is {width}; {'; '.join(marks)}. Times are UTC."
+        ),
+        strips=tuple(drawn),
+        stretch=formats.duration(bundle * columns.width_us),
+        rows=tuple(
+            (
+                columns.start_us + i * columns.width_us,
+                tuple(_mean(one.percent[i : i + bundle]) for one in courses),
+            )
+            for i in range(0, columns.count, bundle)
+        ),
+    )
+
+
+def _above(one: StallCourse, limit: float) -> str:
+    known = [value for value in one.percent if value is not None]
+    if not known:
+        return "not measured"
+    above = sum(value > limit for value in known)
+    return f"above the limit in {formats.number(above, 0)} of {formats.count(len(known), 'column')}"
+
+
+def _mean(percents: Sequence[float | None]) -> str:
+    known = [value for value in percents if value is not None]
+    return formats.number(sum(known) / len(known)) if known else "not measured"
+
+
+def _run(run: StallRun) -> RunRow:
+    return RunRow(
+        node=formats.shown(run.node, 40),
+        start_us=run.start_us,
+        seconds=(run.end_us - run.start_us) / 1e6,
+        snapshots=run.snapshots,
+        most_cores=run.most_cores,
+        steps=_steps(run.place, run.steps),
+    )
+
+
+def _steps(place: str, steps: Sequence[StepSpan]) -> str:
+    """``TRAIN steps 240 to 243``, ``between TRAIN steps 242 and 243``; ``–`` where the node has no steps."""
+    if not steps:
+        return "–"
+    if place == "in":
+        return " and ".join(_span(one) for one in steps)
+    if place == "between":
+        before, after = steps
+        if before.phase == after.phase and before.last is not None and after.first is not None:
+            return f"between {formats.shown(before.phase, 20)} steps {before.last} and {after.first}"
+        return f"between {_span(before)} and {_span(after)}"
+    return f"{place} {_span(steps[0])}"
+
+
+def _span(one: StepSpan) -> str:
+    phase = formats.shown(one.phase, 20)
+    if one.first is None:
+        return f"{phase} step"
+    return (
+        f"{phase} step {one.first}" if one.first == one.last else f"{phase} steps {one.first} to {one.last}"
+    )
+
+
+def _run_caption(runs: Sequence[StallRun], *, several: bool) -> str:
+    if not runs:
+        return ""
+    first = runs[0]
+    where = f" on {formats.shown(first.node, 40)}" if several else ""
+    lasted = formats.duration(first.end_us - first.start_us)
+    return f"The longest run of bottlenecks lasted {lasted}, from {formats.clock(first.start_us)}{where}"
+
+
+def _core_table(one: NodeCores) -> CoreTable:
+    rows = tuple(
+        (", ".join(formats.shown(core.core, 24) for core in alike), percent)
+        for percent, alike in groupby(one.cores, key=lambda core: core.percent)
+    )
+    more = one.ever - len(one.cores)
+    never = one.count - one.ever
+    told = [
+        f"{formats.count(more, 'other core')} less often" if more else "",
+        f"{formats.number(never, 0)} of {formats.count(one.count, 'core')} never" if never else "",
+    ]
+    return CoreTable(node=formats.shown(one.node, 40), rows=rows, note="; ".join(filter(None, told)))
+
+
+def _core_caption(cores: Sequence[NodeCores]) -> str:
+    if not cores:
+        return ""
+    one = cores[0]
+    first = one.cores[0]
+    where = f" on {formats.shown(one.node, 40)}" if len(cores) > 1 else ""
+    alike = [core for core in one.cores if core.percent == first.percent]
+    if len(alike) == one.count > 1:
+        who = f"All {formats.count(one.count, 'core')}"
+    else:
+        who = formats.listed([formats.shown(core.core, 24) for core in alike])
+    was = "was" if len(alike) == 1 else "were"
+    return f"{who} {was} over the limit in {formats.percent(first.percent)} of the bottlenecks{where}"
+
+
+def _class(name: str) -> str:
+    return f"{name.removeprefix(STEP)} steps" if name.startswith(STEP) else name
+
+
+def _ran_caption(ran: Sequence[Ran]) -> str:
+    if not ran:
+        return ""
+    first = ran[0]
+    if first.during - first.otherwise < ALIKE_POINTS:
+        return "Nothing that was recorded ran notably more during bottlenecks"
+    name = formats.shown(_class(first.name), 60)
+    return (
+        f"{name} ran in {formats.percent(first.during)} of the time of bottlenecks and in "
+        f"{formats.percent(first.otherwise)} of the rest"
     )

@@ -2,34 +2,104 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.figures.embed import document_json
+from jobreport.figures.framework import MOST_RANKED, Pair, Rank, Stack, of_slices, other, ranked, stacked
+from jobreport.figures.names import rows_class
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobrules.framework_time import OUTSIDE
+from jobrules.framework_time import BACKWARD, OUTSIDE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bokeh.models import Plot
+
     from jobreport.document import Report
-    from jobrules.result import FrameworkTime, Operators
+    from jobrules.result import FrameworkTime, Operators, Slice
 
 #: Time outside of steps that is worth a look, in percent.
 MUCH_OUTSIDE = 25.0
+#: Of both passes together; more is told as uneven.
+UNEVEN = 70.0
+#: Workers whose time outside of steps differs from the median by less are alike, in points.
+ALIKE_POINTS = 5.0
+#: Rows of a table that stand open.
+MOST_OPEN = 10
+_PHASE_FILLS = ("u", "u2", "u3", "f3", "n1")
+_PASS_FILLS = ("u", "u2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A drawing with its live twin, as the template wants it."""
+
+    name: str
+    pair: Pair
+    style: str
+    label: str
+    caption: str
+
+    @property
+    def live_id(self) -> str:
+        """The element that the live plot is drawn in."""
+        return f"live-framework-{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeScale:
+    """The unit of a column of times."""
+
+    factor: float
+    unit: str
+    digits: int
+
+    def __call__(self, seconds: float) -> str:
+        """The number alone; the unit stands in the head."""
+        return formats.number(seconds * self.factor, self.digits)
 
 
 def framework(report: Report) -> Fragment:
-    """Tables of shares, the largest first; operators by the time that is their own."""
+    """Figures of shares, the largest first; operators by the time that is their own; the tables behind them."""
     time = report.framework
+    if time is None:
+        html = render("framework", heading=heading("framework"), time=None, why_none=_why_none(report))
+        return Fragment(name="framework", html=html)
+    figures = {
+        "workers": _workers_figure(time),
+        "passes": _passes_figure(time),
+        "general": _general_figure(time),
+        "horovod": _horovod_figure(time),
+    }
+    operators = [(table, _operators_figure(table)) for table in time.operators if table.rows]
+    plots: dict[str, Plot] = {
+        one.live_id: one.pair.live
+        for one in (*figures.values(), *(figure for _, figure in operators))
+        if one is not None
+    }
     html = render(
         "framework",
         heading=heading("framework"),
         time=time,
-        lead=_lead(time) if time else "",
-        basis=_basis(time) if time else "",
-        seconds=_seconds,
-        finding=_finding,
-        why_none=_why_none(report),
+        lead=_lead(time),
+        figures=figures,
+        operators=operators,
+        operators_caption=_operators_caption(time),
+        key=_key(_fills(time), time.kinds),
+        passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
+        basis=_basis(time),
+        nodes=len({one.node for one in time.workers}),
+        time_scale=time_scale,
+        seconds=seconds,
+        call_times=lambda table: [row.self_s / row.calls for row in table.rows],
+        most_open=MOST_OPEN,
+        json=document_json("framework", plots) if plots else "",
     )
     return Fragment(name="framework", html=html)
 
@@ -37,7 +107,8 @@ def framework(report: Report) -> Fragment:
 def _lead(time: FrameworkTime) -> str:
     outside = next((part.percent for part in time.steps if part.name == OUTSIDE), None)
     if outside is None:
-        return "No step was recorded, so the time between steps is not known."
+        untold = "of the steps only their own time is known" if time.steps else "no step was recorded"
+        return f"How much time lay between steps is not known: {untold}."
     text = f"{formats.percent(outside)} of the workers' time from their first to their last step lay outside of steps."
     if time.forward_only:
         return (
@@ -49,35 +120,206 @@ def _lead(time: FrameworkTime) -> str:
     return text
 
 
-def _basis(time: FrameworkTime) -> str:
-    """What the tables besides the first one come from."""
-    if not (time.general or time.operators):
-        return ""
-    if time.first_step is None or time.last_step is None:
-        return "The other tables are of what was profiled, which may be a few steps only."
-    span = (
-        f"step {time.first_step}"
-        if time.first_step == time.last_step
-        else f"steps {time.first_step} to {time.last_step}"
+def _basis(time: FrameworkTime) -> dict[str, str]:
+    """What the figures besides that of the steps come from: steps and seconds."""
+    ran = [
+        f"{seconds(table.ran_s)} on the {table.device}" for table in time.operators if table.ran_s is not None
+    ]
+    told = {"operators": "", "general": ""}
+    if time.operators:
+        if time.first_step is None or time.last_step is None:
+            of = "no step is named, it may be a few only"
+        else:
+            of = _steps(time.first_step, time.last_step)
+        lasted = f": they ran for {' and '.join(ran)}" if ran else ""
+        told["operators"] = (
+            f"Operators were recorded for {of}{lasted}; their shares describe these, not the job."
+            if time.first_step is not None
+            else f"Operators were recorded for a part of the job{lasted}; {of}."
+        )
+    if time.general:
+        of = f" for {_steps(*time.general_steps)}" if time.general_steps else ""
+        lasted = f", in {seconds(time.general_s)} of the job" if time.general_s is not None else ""
+        told["general"] = f"Phases were recorded{of}{lasted}." if of or lasted else ""
+    return told
+
+
+def _steps(first: int, last: int) -> str:
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Class, words and series of each kind in a figure of stacked bars."""
+    return [
+        (fill, formats.shown(name, 40), f"kind-{i}")
+        for i, (fill, name) in enumerate(zip(fills, names, strict=False))
+    ]
+
+
+def _worker(time: FrameworkTime, index: int) -> str:
+    one = time.workers[index]
+    several = len({other.node for other in time.workers}) > 1
+    return f"{one.node} {one.worker}".strip() if several else one.worker or one.node
+
+
+def _fills(time: FrameworkTime) -> list[str]:
+    """Class of each kind of time; outside of steps is waiting, unless steps end early by nature."""
+    first = "f2" if time.forward_only else "l"
+    return [first, *_PHASE_FILLS][: len(time.kinds)]
+
+
+def _workers_figure(time: FrameworkTime) -> Figure | None:
+    if not time.workers:
+        return None
+    stacks = [
+        Stack(name=_worker(time, i), percents=one.percents, whole=seconds(one.seconds))
+        for i, one in enumerate(time.workers)
+    ]
+    if time.other_workers:
+        name = formats.count(time.other_workers, "other")
+        stacks.append(Stack(name=name, percents=time.other_percents, whole="their time"))
+    pair = stacked(stacks, time.kinds, _fills(time))
+    caption = _workers_caption(time)
+    style = rows_class(len(stacks)) + (" names" if len(stacks) > 1 else "")
+    return Figure(
+        name="workers", pair=pair, style=style, label=f"Share of step time. {caption}", caption=caption
     )
-    return f"Operators were recorded for {span}; their shares describe these, not the job."
+
+
+def _workers_caption(time: FrameworkTime) -> str:
+    """Whether the workers are alike, and which one is not."""
+    outside = [one.percents[0] for one in time.workers]
+    count = len(outside) + time.other_workers
+    if count == 1:
+        parts = sorted(zip(time.workers[0].percents, time.kinds, strict=True), key=lambda part: -part[0])
+        share, kind = parts[0]
+        where = "outside of steps" if kind == OUTSIDE else f"in {formats.shown(kind, 40)} steps"
+        return f"The worker spent {formats.percent(share)} of its time {where}."
+    others = [time.other_percents[0]] * time.other_workers if time.other_workers else []
+    usual = float(np.median([*outside, *others]))
+    odd = max(range(len(outside)), key=lambda i: abs(outside[i] - usual))
+    if abs(outside[odd] - usual) < ALIKE_POINTS:
+        return (
+            f"The {count}{formats.NBSP}workers are alike: each spent {formats.spread(outside)} "
+            "of its time outside of steps."
+        )
+    name = formats.shown(_worker(time, odd), 40)
+    return (
+        f"Worker {name} spent {formats.percent(outside[odd])} of its time outside of steps, "
+        f"the median of {count}{formats.NBSP}workers is {formats.percent(usual)}."
+    )
+
+
+def _passes_figure(time: FrameworkTime) -> Figure | None:
+    if not time.passes:
+        return None
+    first = time.passes[0]
+    caption = f"The {first.name.lower()} takes {formats.percent(first.percent)} of the time of both passes"
+    if first.percent > UNEVEN:
+        caption += (
+            "; as a rule the backward pass takes about twice as long as the forward pass, so this is uneven"
+            if first.name == BACKWARD
+            else "; as a rule the backward pass takes longer, so this is uneven"
+        )
+    stack = Stack(
+        name="",
+        percents=tuple(one.percent for one in time.passes),
+        whole=f"{seconds(sum(one.seconds for one in time.passes))} in both",
+    )
+    pair = stacked([stack], [one.name for one in time.passes], _PASS_FILLS)
+    return Figure(
+        name="passes",
+        pair=pair,
+        style=rows_class(1),
+        label=f"Forward and backward. {caption}.",
+        caption=f"{caption}.",
+    )
+
+
+def _general_figure(time: FrameworkTime) -> Figure | None:
+    if not time.general:
+        return None
+    first = time.general[0]
+    caption = (
+        f"{formats.shown(first.name, 60)} takes {formats.percent(first.percent)} of the phases' time, "
+        f"{seconds(first.seconds)}."
+    )
+    return _ranked_figure("general", "Phases", caption, _ranks(time.general))
+
+
+def _horovod_figure(time: FrameworkTime) -> Figure | None:
+    if not time.horovod:
+        return None
+    first = time.horovod[0]
+    caption = (
+        f"{formats.shown(first.name, 60)} takes {formats.percent(first.percent)} of Horovod's time, "
+        f"{seconds(first.seconds)}."
+    )
+    return _ranked_figure("horovod", "Horovod", caption, _ranks(time.horovod))
+
+
+def _operators_figure(table: Operators) -> Figure:
+    """The ten operators with most own time."""
+    shown_rows = table.rows[:MOST_RANKED]
+    ranks = [
+        Rank(
+            name=row.name,
+            percent=row.percent,
+            told=f"{seconds(row.self_s)} own, {seconds(row.total_s)} in all, {formats.count(row.calls, 'call')}",
+        )
+        for row in shown_rows
+    ]
+    left = len(table.rows) - len(shown_rows) + table.others
+    if left:
+        ranks.append(other(left, table.others_percent + sum(row.percent for row in table.rows[MOST_RANKED:])))
+    return _ranked_figure(table.device.lower(), f"Operators on the {table.device}", _finding(table), ranks)
+
+
+def _ranked_figure(name: str, what: str, caption: str, ranks: Sequence[Rank]) -> Figure:
+    style = f"{rows_class(len(ranks))} ranked"
+    return Figure(name=name, pair=ranked(ranks), style=style, label=f"{what}. {caption}", caption=caption)
+
+
+def _ranks(slices: Sequence[Slice]) -> tuple[Rank, ...]:
+    return of_slices(slices, [seconds(one.seconds) for one in slices])
+
+
+def _operators_caption(time: FrameworkTime) -> str:
+    """What takes most on each device, and which of them had more to do."""
+    found = [f"On the {table.device} {_finding(table)}." for table in time.operators if table.rows]
+    if len(time.operators) > 1:
+        most = max(time.operators, key=lambda table: table.self_s)
+        whole = sum(table.self_s for table in time.operators)
+        if whole:
+            share = formats.share(most.self_s / whole)
+            found.append(f"{share} of the own time of all operators is on the {most.device}.")
+    return " ".join(found)
 
 
 def _finding(table: Operators) -> str:
-    """The operator that takes most, for the caption."""
+    """The operator that takes most."""
     first = table.rows[0]
     name = formats.shown(first.name, 60)
-    return f"{name} takes {formats.percent(first.percent)} of the operators' own time on the {table.device}"
+    return f"{name} takes {formats.percent(first.percent)} of the operators' own time"
 
 
-def _seconds(seconds: float) -> str:
-    """``12.3 s``, ``4.56 ms``, ``7.8 µs``: three digits or so, whatever the size."""
+def seconds(value: float) -> str:
+    """``12.3 s``, ``4.56 ms``, ``7.8 µs``, ``2 h 5 min``: three digits or so, whatever the size."""
+    if value >= 100:
+        return formats.duration(value * 1e6)
     for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
-            value = seconds * factor
-            digits = 0 if value >= 1000 else 1 if value >= 10 else 2
-            return f"{formats.number(value, digits)}{formats.NBSP}{unit}"
-    return f"{formats.number(seconds * 1e6, 1)}{formats.NBSP}µs"
+        scaled = value * factor
+        if scaled >= 0.9995:
+            return f"{formats.number(scaled, 1 if scaled >= 10 else 2)}{formats.NBSP}{unit}"
+    return f"{formats.number(value * 1e6)}{formats.NBSP}µs"
+
+
+def time_scale(values: Iterable[float]) -> TimeScale:
+    """One unit for a column of times: seconds from 100 s on, milliseconds from 0.1 ms on, as the largest is."""
+    largest = max(values, default=0.0)
+    factor, unit = (1.0, "s") if largest >= 100 else (1e3, "ms") if largest >= 1e-4 else (1e6, "µs")
+    scaled = largest * factor
+    return TimeScale(factor=factor, unit=unit, digits=1 if scaled >= 100 else 2 if scaled >= 10 else 3)
 
 
 def _why_none(report: Report) -> str:
@@ -85,4 +327,6 @@ def _why_none(report: Report) -> str:
         return "The vendor's figures stand in rules/OverallFrameworkMetrics.json."
     if not any(card.name == "OverallFrameworkMetrics" for card in report.rules):
         return "OverallFrameworkMetrics was not selected."
+    if report.job.steps:
+        return "The steps and framework events that were recorded last no time."
     return "Neither steps nor framework events were recorded."

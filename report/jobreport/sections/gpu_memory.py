@@ -2,18 +2,313 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobreport import formats
+from jobreport.document import Origin
+from jobreport.figures.embed import document_json
+from jobreport.figures.memory import NodeMemory, memory_drawing, memory_plot, shared_range
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading
+from jobreport.sections.outline import covers_time, heading
+from jobrules.memory_use import LEAK_HOURS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bokeh.models import Plot
+
     from jobreport.document import Report
+    from jobreport.figures.chart import Drawing
+    from jobrules.memory_use import GPUMemory, MemoryRise, MemoryUse, Trend
+
+#: A longer table is folded away.
+MOST_OPEN_ROWS = 32
+MOST_OPEN_RISES = 12
+#: GPUs named in a sentence.
+_MOST_NAMES = 4
+#: A p95 below this leaves room for a larger batch; a p5 below that is nearly empty; in percent.
+ROOMY, EMPTY = 50.0, 5.0
+#: From p5 to p95; more swings, in points.
+SWING = 50.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A node's drawing."""
+
+    id: str
+    title: str
+    label: str
+    drawing: Drawing
+    #: Entries of the key: class of the swatch, words, series.
+    key: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A GPU as printed."""
+
+    node: str
+    device: str
+    values: tuple[str, ...]
+    reading: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiseRow:
+    """A rise as printed."""
+
+    node: str
+    device: str
+    values: tuple[str, ...]
 
 
 def gpu_memory(report: Report) -> Fragment:
-    """GPU memory over time."""
-    return Fragment(
-        name="gpu-memory",
-        html=render("gpu_memory", heading=heading("gpu-memory"), why_none="GPU memory was not sampled."),
+    """Time lines of the memory of the GPUs that rise most or are fullest, and a table of all."""
+    found = report.memory
+    place = heading("gpu-memory")
+    if found is None:
+        html = render("gpu_memory", heading=place, rows=(), why_none=_why_none(report))
+        return Fragment(name="gpu-memory", html=html)
+    blocks, figures = _draw(report, found) if covers_time(report) else ([], {})
+    days = formats.spans_days(report.job.start_us, report.job.end_us)
+    several = len({gpu.node for gpu in found.gpus}) > 1
+    html = render(
+        "gpu_memory",
+        heading=place,
+        caption=_caption(found, several=several),
+        rule=_rule(found),
+        told=_sentences(found, several=several),
+        blocks=blocks,
+        figures=document_json("gpu-memory", figures) if figures else "",
+        marks=_marks(report, found, blocks),
+        note=_note(found),
+        column=formats.duration(report.columns.width_us),
+        rows=[_row(gpu, days=days) for gpu in found.gpus],
+        folded=len(found.gpus) > MOST_OPEN_ROWS,
+        left_out=found.gpus_left_out,
+        several=several,
+        loop=found.loop,
+        leak_hours=f"{LEAK_HOURS:g}",
+        rises=[_rise_row(rise, days=days) for rise in found.rises],
+        rises_folded=len(found.rises) > MOST_OPEN_RISES,
+        rises_left_out=found.rises_left_out,
+        why_none="",
+    )
+    return Fragment(name="gpu-memory", html=html)
+
+
+def _why_none(report: Report) -> str:
+    if report.origin is Origin.VENDOR:
+        return "Rule results hold no samples of GPU memory, so there is nothing to draw over time."
+    if not any(node.gpus for node in report.job.nodes):
+        return "No GPU was sampled."
+    return "GPU memory was not sampled."
+
+
+def _name(gpu: GPUMemory | MemoryRise, *, several: bool) -> str:
+    device = formats.shown(gpu.device, 24)
+    return f"{formats.shown(gpu.node, 40)} {device}" if several else device
+
+
+def _names(gpus: Sequence[GPUMemory], *, several: bool) -> str:
+    return formats.listed([_name(gpu, several=several) for gpu in gpus], _MOST_NAMES)
+
+
+def _caption(found: MemoryUse, *, several: bool) -> str:
+    """Growth before rises, and rises before how full it is."""
+    leaks = [(gpu, gpu.trend) for gpu in found.gpus if gpu.trend and gpu.trend.leak]
+    if leaks:
+        worst, trend = min(leaks, key=lambda pair: pair[1].full_after_h or 0.0)
+        which = (
+            f"on {_name(worst, several=several)}"
+            if len(leaks) == 1
+            else f"on {formats.count(len(leaks), 'GPU')}, soonest full on {_name(worst, several=several)}"
+        )
+        return (
+            f"Memory grows steadily {which}: by {trend.points_per_hour:.1f} points an hour over the "
+            f"{found.loop}. At that pace it would be full {_after(trend)} after its end: a hint of a leak."
+        )
+    if found.rises:
+        most = max(found.rises, key=lambda one: one.to_percent - one.from_percent)
+        times = len(found.rises) + found.rises_left_out
+        how = "once" if times == 1 else f"{formats.number(times, 0)} times, the most"
+        return (
+            f"Memory rose {how} by {most.to_percent - most.from_percent:.1f} points, from "
+            f"{formats.percent(most.from_percent)} to {formats.percent(most.to_percent)} on "
+            f"{_name(most, several=several)} at {formats.clock(most.start_us)}."
+        )
+    fullest = max(found.gpus, key=lambda gpu: gpu.p95)
+    full = (
+        f"the p95 of {_name(fullest, several=several)} is {formats.percent(fullest.p95)}"
+        if len(found.gpus) == 1
+        else f"{_name(fullest, several=several)} is the fullest with a p95 of {formats.percent(fullest.p95)}"
+    )
+    judged = [gpu for gpu in found.gpus if gpu.rise is not None]
+    if not judged:
+        return f"{full[0].upper()}{full[1:]}; too few samples to look for rises."
+    which = "The GPU's memory did not rise" if len(found.gpus) == 1 else "No GPU's memory rose"
+    if len(judged) < len(found.gpus):
+        which = f"Of {len(judged)} of {formats.count(len(found.gpus), 'GPU')} with enough samples, none rose"
+    return f"{which} by more than {found.limit:g} points at once; {full}."
+
+
+def _after(trend: Trend) -> str:
+    """About how long after the loop's end the memory would be full."""
+    seconds = 3600 * (trend.full_after_h or 0.0)
+    return (
+        f"about {formats.duration(round(seconds / 60) * 60_000_000)}"
+        if seconds >= 90
+        else "within 2\u00a0min"
+    )
+
+
+def _rule(found: MemoryUse) -> str:
+    """What counts as a rise, with an example that adds up."""
+    window = (
+        formats.count(int(found.window), "sample") if found.window.isdigit() else f"{found.window} of samples"
+    )
+    low = 10.0 if found.limit <= 90 else 0.0
+    example = f", as from {low:g} to over {low + found.limit:g}{formats.NBSP}%" if found.limit < 100 else ""
+    return (
+        f"A rise is told where the mean of {window} lies more than {found.limit:g} points above that of the "
+        f"{window} before{example}."
+    )
+
+
+def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
+    """What the quantiles over the loop say."""
+    told = []
+    roomy = [gpu for gpu in found.gpus if gpu.loop_p95 < ROOMY]
+    if roomy:
+        part = formats.spread(gpu.loop_p95 for gpu in roomy)
+        told.append(
+            f"{_names(roomy, several=several)}: the p95 over the {found.loop} is {part}, so memory leaves room "
+            "for a larger batch."
+        )
+    empty = [gpu for gpu in found.gpus if gpu.loop_p5 < EMPTY <= gpu.loop_p95]
+    if empty:
+        told.append(
+            f"{_names(empty, several=several)}: at least 5{formats.NBSP}% of the samples in the {found.loop} lie "
+            f"under {EMPTY:g}{formats.NBSP}%; the memory was almost empty then."
+        )
+    swings = [gpu for gpu in found.gpus if gpu.loop_p95 - gpu.loop_p5 > SWING]
+    if swings:
+        most = max(gpu.loop_p95 - gpu.loop_p5 for gpu in swings)
+        told.append(
+            f"{_names(swings, several=several)}: memory use varies much over the {found.loop}, by "
+            f"{most:.1f} points from p5 to p95{' at most' if len(swings) > 1 else ''}."
+        )
+    return told
+
+
+def _draw(report: Report, found: MemoryUse) -> tuple[list[Block], dict[str, Plot]]:
+    blocks, figures = [], {}
+    x_range = shared_range(report.columns)
+    for i, band in enumerate(found.bands):
+        node = NodeMemory(
+            key=f"n{i}",
+            band=band,
+            lines=tuple(line for line in found.lines if line.node == band.node),
+            rises=tuple(rise for rise in found.rises if rise.node == band.node),
+        )
+        element = f"live-gpu-memory-{i}"
+        figures[element] = memory_plot(node, report.columns, report.course, x_range)
+        means = [value for value in band.mean if value is not None]
+        label = (
+            f"Memory of {formats.count(band.devices, 'GPU')} of {formats.shown(band.node, 40)} over time: mean "
+            f"{formats.percent(sum(means) / len(means))}, lowest sample "
+            f"{formats.percent(min(v for v in band.low if v is not None))}, highest "
+            f"{formats.percent(max(v for v in band.high if v is not None))}, "
+            f"{formats.count(len(node.rises), 'rise')}."
+        )
+        blocks.append(
+            Block(
+                id=element,
+                title=f"{formats.shown(band.node, 60)}, GPU memory, %",
+                label=label,
+                drawing=memory_drawing(node, report.columns, report.course),
+                key=_key(node),
+            )
+        )
+    return blocks, figures
+
+
+def _key(node: NodeMemory) -> tuple[tuple[str, str, str], ...]:
+    names = ((f"s{i}", line.device) for i, line in enumerate(node.lines, start=1))
+    key = [(token, formats.shown(device, 24), node.series(token)) for token, device in names]
+    if node.has_mean:
+        key.append(("n2", f"mean of {formats.count(node.band.devices, 'GPU')}", node.series("mean")))
+    key.append(("u3", "lowest to highest sample", node.series("band")))
+    return tuple(key)
+
+
+def _marks(report: Report, found: MemoryUse, blocks: Sequence[Block]) -> list[str]:
+    """What the marks mean that this figure has."""
+    told = ["lines: mean of a GPU in a column", "band: lowest to highest sample of any GPU of the node"]
+    if found.rises:
+        told.append("triangle: a rise, at the moment and height it reached")
+    if len(report.course.phases) > 1:
+        told.append(f"dotted: the ends of the {found.loop}")
+    if blocks and any(gap.node in {band.node for band in found.bands} for gap in report.course.gaps):
+        told.append("hatched: not measured")
+    return told
+
+
+def _note(found: MemoryUse) -> str:
+    nodes = len({gpu.node for gpu in found.gpus})
+    lines = {band.node: sum(line.node == band.node for line in found.lines) for band in found.bands}
+    folded = any(band.devices > lines[band.node] for band in found.bands)
+    which = "whose memory rises most or is fullest"
+    if nodes > len(found.bands):
+        more = ", of each four GPUs, the band and the mean of all" if folded else ""
+        return f"Drawn are the {len(found.bands)} of {nodes}{formats.NBSP}nodes {which}{more}; the table holds the others."
+    if folded:
+        return f"Drawn as lines are the four GPUs {'of each node ' if nodes > 1 else ''}{which}; the table holds all."
+    return ""
+
+
+def _row(gpu: GPUMemory, *, days: bool) -> Row:
+    trend = gpu.trend
+    return Row(
+        node=gpu.node,
+        device=gpu.device,
+        values=(
+            formats.number(gpu.samples, 0),
+            *(formats.number(value) for value in (gpu.mean, gpu.p50, gpu.p95, gpu.max)),
+            formats.known(gpu.rise),
+            "–" if gpu.rise_us is None else formats.column_time(gpu.rise_us, with_day=days),
+            formats.number(gpu.events, 0) if gpu.rise is not None else "–",
+            "–" if trend is None else _signed(trend.points_per_hour),
+        ),
+        reading=_reading(trend),
+    )
+
+
+def _signed(value: float) -> str:
+    """``+1.5``, ``−0.4``, ``0.0``."""
+    size = formats.number(abs(value))
+    return size if size == "0.0" else f"{'+' if value > 0 else '−'}{size}"
+
+
+def _reading(trend: Trend | None) -> str:
+    if trend is None:
+        return "–"
+    if trend.leak:
+        return f"hint of a leak: full {_after(trend)} after the end"
+    return "grows steadily" if trend.steady else "no steady growth"
+
+
+def _rise_row(rise: MemoryRise, *, days: bool) -> RiseRow:
+    return RiseRow(
+        node=rise.node,
+        device=rise.device,
+        values=(
+            formats.column_time(rise.start_us, with_day=days),
+            formats.column_time(rise.end_us, with_day=days),
+            formats.number(rise.from_percent),
+            formats.number(rise.to_percent),
+            formats.number(rise.to_percent - rise.from_percent),
+        ),
     )

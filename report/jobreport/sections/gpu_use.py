@@ -12,14 +12,18 @@ from jobreport.figures.embed import document_json
 from jobreport.figures.still import still_boxes
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobrules.job import Metric
+from jobrules.result import Status
 from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
-    from jobreport.document import Report
+    from jobreport.document import Report, RuleCard
     from jobrules.result import Box
 
 #: A longer table is folded away.
 MOST_OPEN_ROWS = 32
+#: Boxes of more GPUs are too narrow to read.
+MOST_DRAWN = 32
 #: GPUs whose mean use differs by less are told as alike, in points.
 ALIKE_POINTS = 10.0
 #: Idle in at least this share of the samples, and at work in at least this share: worth a sentence.
@@ -43,27 +47,75 @@ class Row:
 
 def gpu_use(report: Report) -> Fragment:
     """Box plots per GPU and the table per device."""
-    figure = box_plot(report.boxes)
-    whole = [box for box in report.boxes if box.basis == WHOLE]
-    drawing = still_boxes(report.boxes) if figure else None
+    boxes = [box for box in report.boxes if box.metric == Metric.GPU_USE]
+    whole = [box for box in boxes if box.basis == WHOLE]
+    chosen = _least_used(whole)
+    drawn = [box for box in boxes if (box.node, box.device) in chosen]
+    figure = box_plot(drawn)
     html = render(
         "gpu_use",
         heading=heading("gpu-use"),
         caption=_caption(whole),
         lead=_lead(whole),
-        has_loop=any(box.basis == LOOP for box in report.boxes),
-        drawing=drawing,
-        # Characters that fit beside one another on a narrow screen.
-        crowded_devices=drawing is not None and sum(len(device) for _, device, _ in drawing.labels) > 50,
-        crowded_nodes=drawing is not None and sum(len(node) for _, _, node in drawing.labels) > 40,
-        rows=[_row(box) for box in report.boxes],
-        nodes=len({box.node for box in report.boxes}),
-        folded=len(report.boxes) > MOST_OPEN_ROWS,
+        judged=_judged(report),
+        cut=_cut(len(whole), len(chosen)),
+        has_loop=any(box.basis == LOOP for box in boxes),
+        drawing=still_boxes(drawn) if figure else None,
+        rows=[_row(box) for box in boxes],
+        nodes=len({box.node for box in boxes}),
+        folded=len(boxes) > MOST_OPEN_ROWS,
         figures=document_json("gpu-use", {"live-gpu-use": figure}) if figure else "",
         vendor=report.origin is Origin.VENDOR,
         why_none=_why_none(report),
     )
     return Fragment(name="gpu-use", html=html)
+
+
+def _least_used(whole: list[Box]) -> set[tuple[str, str]]:
+    """The GPUs that are drawn, by node and name: all of few, else those used least."""
+    return {(box.node, box.device) for box in sorted(whole, key=_level)[:MOST_DRAWN]}
+
+
+def _cut(gpus: int, drawn: int) -> str:
+    if drawn == gpus:
+        return ""
+    return f"Drawn are the {formats.count(drawn, 'GPU')} used least of {gpus}; the table has them all."
+
+
+def _judged(report: Report) -> str:
+    """What LowGPUUtilization counted, which is not what the boxes hold."""
+    card = next((card for card in report.rules if card.name == "LowGPUUtilization"), None)
+    if card is None or report.origin is Origin.VENDOR:
+        return ""
+    if card.status in (Status.NOT_EVALUATED, Status.ERROR):
+        return f"`LowGPUUtilization` gave no answer: {card.reason}."
+    window = next((p for p in card.parameters if p.name == "window"), None)
+    last = (
+        f"the last {formats.plain_number(window.value)} {window.unit}".rstrip()
+        if window
+        else "its last samples"
+    )
+    counted = (
+        f"{card.violating} of {formats.count(card.evaluated, 'window')} of a GPU "
+        f"({formats.share(card.severity)}) low or fluctuating{_kinds(card)}"
+        if card.violating
+        else f"none of {formats.count(card.evaluated, 'window')} of a GPU low or fluctuating"
+    )
+    until = f", the last until {formats.date_time(card.last_us)}" if card.violating and card.last_us else ""
+    return (
+        f"`LowGPUUtilization` found {counted}{until}. It judges {last} of each GPU once a minute; "
+        "the boxes hold all samples."
+    )
+
+
+def _kinds(card: RuleCard) -> str:
+    """The two numbers: windows whose p95 is low, and windows that see-saw."""
+    if not card.kinds:
+        return ""
+    limits = {p.name: formats.percent(p.value) for p in card.parameters if isinstance(p.value, int | float)}
+    low, swings = (formats.count(card.kinds.get(kind, 0), "window") for kind in ("low", "fluctuating"))
+    p95, p5 = limits.get("threshold_p95", "its limit"), limits.get("threshold_p5", "its limit")
+    return f": {low} low, p95 below {p95}, and {swings} fluctuating, p95 of {p95} or more and p5 below {p5}"
 
 
 def _name(box: Box, boxes: list[Box]) -> str:

@@ -2,20 +2,235 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobreport import formats
+from jobreport.document import Origin
+from jobreport.figures.embed import document_json
+from jobreport.figures.moments import FILLS, SERIES, Panels, panels
+from jobreport.figures.names import rows_class
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.framework import TimeScale, seconds, time_scale
 from jobreport.sections.outline import heading
+from jobrules.job import SECOND_US
+from jobrules.moments import FULL, IDLE
 
 if TYPE_CHECKING:
+    from bokeh.models import Plot
+
     from jobreport.document import Report
+    from jobrules.moments import Moment, MomentLane
+
+_TITLES = {
+    "first-steps": "First steps",
+    "worst-minute": "Worst minute",
+    "last-steps": "Last steps",
+    "first-events": "First minute of events",
+}
+_KINDS = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A lane as printed."""
+
+    worker: str
+    phase: str
+    events: str
+    total: str
+    share: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A moment as the template wants it."""
+
+    key: str
+    title: str
+    caption: str
+    reading: str
+    drawn: Panels
+    samples_label: str
+    lanes_label: str
+    #: Class of the lower drawing.
+    style: str
+    #: Entries of the two keys.
+    curves: list[tuple[str, str, str]]
+    kinds: list[tuple[str, str, str]]
+    several: bool
+    scale: TimeScale
+    rows: list[Row]
+
+    @property
+    def plots(self) -> dict[str, Plot]:
+        """The live plots by the element that each is drawn in."""
+        found = {
+            f"live-moments-{self.key}-samples": self.drawn.live_samples,
+            f"live-moments-{self.key}-lanes": self.drawn.live_lanes,
+        }
+        return {name: plot for name, plot in found.items() if plot is not None}
 
 
 def moments(report: Report) -> Fragment:
     """Samples above events, at moments worth a close look."""
-    return Fragment(
-        name="moments",
-        html=render(
-            "moments", heading=heading("moments"), why_none="Neither steps nor events were recorded."
-        ),
+    views = [_view(moment) for moment in report.moments]
+    plots = {name: plot for view in views for name, plot in view.plots.items()}
+    html = render(
+        "moments",
+        heading=heading("moments"),
+        views=views,
+        node=_node(report),
+        figures=document_json("moments", plots) if plots else "",
+        why_none=_why_none(report),
     )
+    return Fragment(name="moments", html=html)
+
+
+def _node(report: Report) -> str:
+    """The nodes of the moments, where the job has others."""
+    names = list(dict.fromkeys(moment.node for moment in report.moments))
+    return formats.listed(names) if len(report.job.nodes) > 1 else ""
+
+
+def _view(moment: Moment) -> View:
+    scale = time_scale(lane.total_us / SECOND_US for lane in moment.lanes)
+    caption = _caption(moment)
+    return View(
+        key=moment.key,
+        title=_TITLES[moment.key],
+        caption=caption,
+        reading=_reading(moment),
+        drawn=panels(moment),
+        samples_label=f"{_TITLES[moment.key]}, samples. {caption}",
+        lanes_label=f"{_TITLES[moment.key]}, events. {_lanes_told(moment) or caption}",
+        style=f"names {rows_class(len(moment.lanes))}",
+        curves=[
+            (SERIES[one.key], _curve_name(one.label, one.devices), one.key)
+            for one in moment.curves
+            if one.samples
+        ],
+        kinds=[
+            (fill, _KINDS[kind], kind)
+            for kind, (fill, _) in FILLS.items()
+            if any(lane.kind == kind for lane in moment.lanes)
+        ],
+        several=len({lane.worker for lane in moment.lanes}) > 1,
+        scale=scale,
+        rows=[_row(lane, moment, scale) for lane in moment.lanes],
+    )
+
+
+def _curve_name(label: str, devices: int) -> str:
+    return label if devices == 1 else f"{label}, mean of {devices}"
+
+
+def _row(lane: MomentLane, moment: Moment, scale: TimeScale) -> Row:
+    share = 100 * lane.covered_us / (moment.end_us - moment.start_us)
+    return Row(
+        worker=formats.shown(lane.worker, 24) or "–",
+        phase=formats.shown(lane.phase, 60),
+        events=formats.number(lane.events, 0),
+        total=scale(lane.total_us / SECOND_US),
+        share=formats.number(share),
+    )
+
+
+def _caption(moment: Moment) -> str:
+    """What happened: the steps or the bottlenecks, then what covers most of the time."""
+    lasted = seconds((moment.end_us - moment.start_us) / SECOND_US)
+    means = {one.key: one.mean for one in moment.curves if one.mean is not None}
+    gpu = means.get("gpu_utilization")
+    used = f"; GPU use was {formats.percent(gpu)} on average" if gpu is not None else ""
+    if moment.key == "worst-minute":
+        if moment.hits:
+            found = (
+                f"In {moment.hits} of {formats.count(moment.snapshots or 0, 'snapshot')} a GPU was below "
+                f"{IDLE:.0f}{formats.NBSP}% while a core was above {FULL:.0f}{formats.NBSP}%{used}"
+            )
+        else:
+            found = f"GPU use was lowest here, {formats.percent(gpu or 0)} on average"
+    elif moment.key == "first-events":
+        found = f"No step was recorded; the first events cover {lasted}{used}"
+    else:
+        which = "first" if moment.key == "first-steps" else "last"
+        steps = (
+            f"{which}{formats.NBSP}step"
+            if moment.steps == 1
+            else f"{which} {moment.steps}{formats.NBSP}steps"
+        )
+        longest = (
+            f"; the longest, {moment.longest_step}, took {seconds(moment.longest_us / SECOND_US)}"
+            if moment.steps > 1
+            else ""
+        )
+        found = f"The {steps} took {lasted} from start to end{longest}{used}"
+    return " ".join(filter(None, (f"{found}.", _lanes_told(moment))))
+
+
+def _lanes_told(moment: Moment) -> str:
+    """How much of the time steps cover, and the kind of work that covers most."""
+    whole = moment.end_us - moment.start_us
+    work = [lane for lane in moment.lanes if lane.kind != "steps"]
+    told = [
+        f"steps cover {formats.share(lane.covered_us / whole)} of the time"
+        for lane in moment.lanes
+        if lane.kind == "steps"
+    ]
+    if work:
+        most = max(work, key=lambda lane: lane.covered_us)
+        of = f" of worker {formats.shown(most.worker, 24)}" if len({one.worker for one in work}) > 1 else ""
+        part = formats.share(most.covered_us / whole)
+        name = f"{formats.shown(most.phase, 60)}{of}"
+        told.append(f"{name} covers {part}" if told else f"{name} covers {part} of the time")
+    sentence = ", ".join(told)
+    return f"{sentence[:1].upper()}{sentence[1:]}." if told else ""
+
+
+def _reading(moment: Moment) -> str:
+    """How to read the drawings, and what is not in them."""
+    sampled = [one for one in moment.curves if one.samples]
+    same_second = moment.start_us // SECOND_US == moment.end_us // SECOND_US
+    when = (
+        formats.date_time(moment.start_us) if same_second else formats.between(moment.start_us, moment.end_us)
+    )
+    told = [f"{when}."]
+    if sampled:
+        most = max(one.samples for one in sampled)
+        told.append(
+            f"Lines: percent, the mean over the devices in each of {formats.count(most, 'snapshot')}"
+            + (
+                ", reduced to the lowest and the highest of each column."
+                if any(len(one.ticks) // 4 < one.samples for one in sampled)
+                else "."
+            )
+        )
+    elif moment.curves:
+        told.append("No sample was taken in this time.")
+    else:
+        told.append("No GPU, CPU or I/O wait was sampled on this node.")
+    if moment.unmeasured_us:
+        told.append("Hatched: not measured.")
+    if not moment.lanes:
+        return " ".join([*told, "Neither steps nor events were recorded in it."])
+    rows = "Rows: a bar from start to end of an event"
+    told.append(f"{rows}; the first holds the steps of a worker." if moment.steps else f"{rows}.")
+    if all(lane.kind == "steps" for lane in moment.lanes):
+        told.append("No other event was recorded in it.")
+    if moment.cell_us:
+        told.append(f"Shorter events within {seconds(moment.cell_us / SECOND_US)} of a row are one bar.")
+    left = [
+        f"{formats.count(moment.lanes_left, 'other row')} with less time" if moment.lanes_left else "",
+        f"the lives of {formats.count(moment.lifetimes, 'loader process', 'loader processes')}"
+        if moment.lifetimes
+        else "",
+    ]
+    if any(left):
+        told.append(f"Not drawn: {' and '.join(filter(None, left))}.")
+    return " ".join(told)
+
+
+def _why_none(report: Report) -> str:
+    if report.origin is Origin.VENDOR:
+        return "The vendor's results hold neither samples nor events."
+    return "Neither steps nor events nor GPU samples that cover a time were recorded."

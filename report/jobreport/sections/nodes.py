@@ -1,43 +1,58 @@
-"""Every metric over time, node beside node on the same scales."""
+"""Every metric over time, node beside node on the same scales; many nodes are ranked first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.figures.chart import upward
 from jobreport.figures.embed import document_json
-from jobreport.figures.still import StillLine, bundled, still_line
-from jobreport.figures.time_line import shared_time, time_line, top_of
+from jobreport.figures.time_line import (
+    MOST_LIVE,
+    MOST_STILL,
+    axis_of,
+    band_shape,
+    shared_time,
+    size_of,
+    stroke_shape,
+    time_drawing,
+    time_line,
+    top_of,
+)
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
+from jobrules.result import Severity
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bokeh.models import Plot
 
     from jobreport.document import Report
+    from jobreport.figures.chart import Drawing
+    from jobrules.node_ranks import NodeRank, Nodes
     from jobrules.result import Columns, TimeLine
 
-#: More nodes are not drawn: blocks beside one another end at four.
-MOST_NODES = 4
 #: Fewer columns are told by their extremes.
 ENOUGH_COLUMNS = 20
+#: Odd nodes in the open table; more are in the folded one.
+MOST_ODD = 12
+#: Two lines that share a plot.
+NETWORK = ("network_receive", "network_transmit")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A metric of a node over time."""
+    """A metric of a node over time, or two that share a plot."""
 
     id: str
     title: str
     label: str
-    drawing: StillLine
-    top: str
-    half: str
-    #: Whether the times are written below.
-    last: bool
+    drawing: Drawing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,22 +76,52 @@ class Row:
     missing: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class RankRow:
+    """A node of the ranked table, or all that are alike."""
+
+    name: str
+    #: Class and word of the sign.
+    style: str
+    word: str
+    differs: str
+    mean: str
+    against: str
+    #: Path of the small line, empty where it has none; stretches without samples, (place, width) in percent.
+    path: str
+    holes: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The ranked table: odd nodes, then one row for the others; folded, those without a row of their own."""
+
+    label: str
+    caption: str
+    band: str
+    rows: tuple[RankRow, ...]
+    folded: tuple[RankRow, ...]
+    summary: str
+
+
 def nodes(report: Report) -> Fragment:
-    """Time lines of at most four nodes; of more, those that differ most from the median GPU use."""
+    """Time lines of at most four nodes; of more, a ranked table and the time lines of the oddest."""
     place = heading("nodes")
     if not has_time_lines(report):
         html = render("nodes", heading=place, blocks=(), figures="", reason=_reason(report))
         return Fragment(name="nodes", html=html)
-    names = chosen(report)
+    names = _drawn(report)
     blocks, figures = _draw(report, names)
     html = render(
         "nodes",
         heading=place,
+        ranking=_ranking(report.nodes) if report.nodes and report.nodes.ranks else None,
         blocks=blocks,
         caption=_caption(report, names),
         note=_note(report, names),
         marks=_marks(report, names),
-        column=_column(report.columns),
+        column=_column(report.columns, names),
+        key=_key(report, names),
         rows=[_row(line, report) for name in names for line in _lines(report, name)],
         figures=document_json("nodes", figures),
         several=len(names) > 1,
@@ -85,66 +130,77 @@ def nodes(report: Report) -> Fragment:
     return Fragment(name="nodes", html=html)
 
 
-def _column(columns: Columns) -> str:
-    """The width of a column, in both drawings where they differ."""
-    bundle = bundled(columns)
-    width = formats.duration(columns.width_us)
-    if bundle == 1:
-        return width
-    return f"{width}, {formats.duration(bundle * columns.width_us)} in print and without scripts"
-
-
-def chosen(report: Report) -> list[str]:
-    """The nodes that are drawn, in the order of the job, or by how far they lie from the others."""
-    names = [n.name for n in report.job.nodes if _lines(report, n.name)]
-    if len(names) <= MOST_NODES:
-        return names
-    label = "GPU" if any(row.label == "GPU" for row in report.usage) else "CPU"
-    means = {row.node: row.mean for row in report.usage if row.label == label and row.mean is not None}
-    middle = median(means.values()) if means else 0.0
-    ranked = sorted(names, key=lambda name: -abs(means.get(name, middle) - middle))
-    return ranked[:MOST_NODES]
+def _drawn(report: Report) -> list[str]:
+    names = report.nodes.drawn if report.nodes else [node.name for node in report.job.nodes]
+    return [name for name in names if _lines(report, name)]
 
 
 def _lines(report: Report, node: str) -> list[TimeLine]:
     return [line for line in report.timelines if line.node == node and any(v is not None for v in line.mean)]
 
 
+def _panels(report: Report, node: str) -> list[list[TimeLine]]:
+    """The lines of a node by plot: received and sent share one."""
+    by_plot: dict[str, list[TimeLine]] = {}
+    for line in _lines(report, node):
+        by_plot.setdefault("network" if line.key in NETWORK else line.key, []).append(line)
+    return list(by_plot.values())
+
+
+def _most(names: Sequence[str]) -> tuple[int, int]:
+    """Columns of the live plots and of the drawings."""
+    return MOST_LIVE[len(names) > 2], MOST_STILL[len(names) > 1]
+
+
+def _column(columns: Columns, names: Sequence[str]) -> str:
+    """The width of a column, in both drawings where they differ."""
+    live, still = (formats.duration(size_of(columns, most) * columns.width_us) for most in _most(names))
+    return live if live == still else f"{live}, {still} in print and without scripts"
+
+
 def _draw(report: Report, names: list[str]) -> tuple[list[Block], dict[str, Plot]]:
-    time = shared_time(report.columns, report.course)
+    live, still = _most(names)
+    time = shared_time(report.columns, report.course, live)
     blocks, figures = [], {}
     for i, name in enumerate(names):
-        lines = _lines(report, name)
+        plots = _panels(report, name)
         panels = []
-        for line in lines:
-            alike = [other for n in names for other in _lines(report, n) if other.key == line.key]
-            scale = formats.rate_scale((v for o in alike for v in o.high if v is not None), line.unit)
-            top = top_of(alike, scale)
-            last = line is lines[-1]
-            element = f"live-node{i}-{line.key.replace('_', '-')}"
-            figures[element] = time_line(line, time, scale, top, labels=last)
+        for lines in plots:
+            keys = {line.key for line in lines}
+            alike = [other for n in names for other in _lines(report, n) if other.key in keys]
+            scale = formats.rate_scale((v for o in alike for v in o.high if v is not None), lines[0].unit)
+            top, last = top_of(alike, scale), lines is plots[-1]
+            element = f"live-node{i}-{lines[0].key.replace('_', '-')}"
+            figures[element] = time_line(lines, time, scale, top, labels=last)
             panels.append(
                 Panel(
                     id=element,
-                    title=_title(line, scale.unit),
-                    label=_label(line, scale),
-                    drawing=still_line(line, report.columns, report.course, scale, top),
-                    top=f"{top:g}",
-                    half=f"{top / 2:g}",
-                    last=last,
+                    title=_title(lines, scale.unit),
+                    label="; ".join(_label(line, scale) for line in lines),
+                    drawing=time_drawing(
+                        lines, report.columns, report.course, scale, top, labels=last, most=still
+                    ),
                 )
             )
         blocks.append(Block(name=formats.shown(name, 60), panels=tuple(panels)))
     return blocks, figures
 
 
-def _title(line: TimeLine, unit: str) -> str:
-    if line.key == "network":
+def _title(lines: Sequence[TimeLine], unit: str) -> str:
+    if len(lines) > 1:
         return f"Network, received and sent, {unit}"
+    line = lines[0]
     if line.devices < 2:
         return f"{line.label}, {unit}"
     what = "GPU" if line.key.startswith("gpu") else "core"
     return f"{line.label}, {unit} (line: mean of {formats.count(line.devices, what)})"
+
+
+def _key(report: Report, names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """What the two lines of the network are, where both are drawn."""
+    if not any(len(lines) > 1 for name in names for lines in _panels(report, name)):
+        return []
+    return [("s1", "network received, solid", NETWORK[0]), ("s2", "network sent, dashed", NETWORK[1])]
 
 
 def _label(line: TimeLine, scale: formats.Scale) -> str:
@@ -210,25 +266,141 @@ def _quantile(values: list[float], q: float) -> float:
 
 def _marks(report: Report, names: list[str]) -> list[str]:
     """What the marks mean that this figure has."""
-    told = ["line: mean", "band: lowest to highest sample of any device"]
+    told = ["line: mean", "band: lowest to highest sample of any device, so that every peak is there"]
     if len(report.course.phases) > 1:
-        ends = " and ".join(_BOUNDARIES[p.key] for p in report.course.phases[1:])
         kind = "step" if report.course.basis == "steps" else "GPU work"
-        told.append(f"dotted: {ends.format(kind=kind)}")
+        ends = [
+            f"{_BOUNDARIES[p.key]} {kind} {formats.clock(p.start_us)}"
+            for p in report.course.phases[1:]
+            if p.key in _BOUNDARIES
+        ]
+        told.append(f"dotted: {' and '.join(ends)}")
     if any(gap.node in names for gap in report.course.gaps):
         told.append("hatched: not measured")
     return told
 
 
-_BOUNDARIES = {"loop": "first {kind}", "after": "last {kind}"}
+_BOUNDARIES = {"loop": "first", "after": "last"}
 
 
 def _note(report: Report, names: list[str]) -> str:
-    total = len([n for n in report.job.nodes if _lines(report, n.name)])
-    if total <= len(names):
+    """Which nodes are drawn, and why these."""
+    found = report.nodes
+    if not found or not found.ranks:
         return ""
-    what = "GPU" if any(row.label == "GPU" for row in report.usage) else "CPU"
-    return (
-        f"Drawn are the {len(names)} of {total}{formats.NBSP}nodes whose mean {what} use differs most "
-        "from the median node; the others are in the utilisation table."
+    if not found.odd:
+        if len(names) < 2:
+            return f"Drawn below is {_listed(names)}, the node in the middle and the lowest in one."
+        return f"Drawn below are {formats.shown(names[0], 40)}, the node in the middle, and {formats.shown(names[1], 40)}, the lowest."
+    which = "the one that differs" if len(found.odd) == 1 else f"the {len(found.odd)} that differ"
+    if len(found.odd) > len(names):
+        which = f"the {len(names)} at the top of the table"
+    return f"Drawn below {'is' if len(names) == 1 else 'are'} {_listed(names)}, {which}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return formats.listed([formats.shown(name, 40) for name in names])
+
+
+def _ranking(found: Nodes) -> Ranking:
+    odd, alike = found.odd, found.alike
+    rows = [_rank_row(rank, found) for rank in odd[:MOST_ODD]]
+    if len(odd) > MOST_ODD:
+        rows.append(_together(odd[MOST_ODD:], found, "others that differ", "info", "Differ"))
+    if alike:
+        rows.append(_together(alike, found, "others alike" if odd else "nodes alike", "pass", "Alike"))
+    folded = (*odd[MOST_ODD:], *alike)
+    return Ranking(
+        label=found.label,
+        caption=_finding(found),
+        band=_band(found),
+        rows=tuple(rows),
+        folded=tuple(_rank_row(rank, found) for rank in folded),
+        summary=f"Data: the {formats.count(len(folded), 'node')} without a row of {'its' if len(folded) == 1 else 'their'} own",
     )
+
+
+def _finding(found: Nodes) -> str:
+    """What the table shows, and how a node becomes odd."""
+    total, odd = len(found.ranks), len(found.odd)
+    if not odd:
+        fact = f"The {formats.count(total, 'node')} are alike."
+    else:
+        fact = (
+            f"{odd} of {formats.count(total, 'node')} {'differs' if odd == 1 else 'differ'} from the others."
+        )
+    if found.median is None or found.limit is None:
+        return fact
+    return (
+        f"{fact} The median node has a mean {found.label} use of {formats.percent(found.median)}; "
+        f"farther than {formats.number(found.limit)}{formats.NBSP}points from it counts as odd, as do GPUs at "
+        f"0{formats.NBSP}%, other means of CPU, I/O wait or memory, missing samples and another clock."
+    )
+
+
+_SIGNS = {
+    Severity.CRITICAL: ("crit", "Critical"),
+    Severity.WARNING: ("warn", "Warning"),
+    Severity.INFO: ("info", "Info"),
+    None: ("pass", "Alike"),
+}
+
+
+def _rank_row(rank: NodeRank, found: Nodes) -> RankRow:
+    style, word = _SIGNS[rank.severity]
+    path, holes = _small_line(rank, found.columns)
+    return RankRow(
+        name=formats.shown(rank.node, 40),
+        style=style,
+        word=word,
+        differs="; ".join(rank.reasons) or "nothing",
+        mean=formats.known(rank.mean),
+        against=_signed(rank.against),
+        path=path,
+        holes=holes,
+    )
+
+
+def _together(ranks: Sequence[NodeRank], found: Nodes, what: str, style: str, word: str) -> RankRow:
+    """Several nodes in one row: the span of their means."""
+    means = [rank.mean for rank in ranks if rank.mean is not None]
+    off = [rank.against for rank in ranks if rank.against is not None]
+    return RankRow(
+        name=f"{formats.number(len(ranks), 0)}{formats.NBSP}{what}",
+        style=style,
+        word=word,
+        differs=f"means {formats.spread(means)}" if means else f"{found.label} not measured",
+        mean=formats.known(float(np.median(means)) if means else None),
+        against=f"{_signed(min(off))} to {_signed(max(off))}" if off else "–",
+        path="",
+    )
+
+
+def _signed(value: float | None) -> str:
+    """``−9.0`` or ``+9.0`` with a true minus; no sign where 0.0 is printed."""
+    if value is None:
+        return "–"
+    text = formats.number(abs(value))
+    return text if text == "0.0" else f"{'−' if value < 0 else '+'}{text}"
+
+
+def _small_line(rank: NodeRank, columns: Columns | None) -> tuple[str, tuple[tuple[float, float], ...]]:
+    if columns is None or not rank.line:
+        return "", ()
+    x = axis_of(columns)
+    values = _floats(rank.line)
+    missing = np.concatenate(([False], np.isnan(values), [False]))
+    edges = 100 * np.flatnonzero(np.diff(missing.astype(np.int8))) / len(values)
+    holes = tuple((float(a), float(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True))
+    return stroke_shape("line", x, upward(100), columns, 1, values).path, holes
+
+
+def _band(found: Nodes) -> str:
+    if found.columns is None or not found.low:
+        return ""
+    low, high = _floats(found.low), _floats(found.high)
+    return band_shape("band2", axis_of(found.columns), upward(100), found.columns, 1, low, high).path
+
+
+def _floats(values: Sequence[int | None]) -> np.ndarray:
+    return np.array(values, np.float64)

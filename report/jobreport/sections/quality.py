@@ -91,8 +91,9 @@ def _definitions(report: Report) -> list[tuple[str, str]]:
             told.append(
                 (
                     "Lost",
-                    "What is left of the measured time: before the first work of any GPU, after the last, idle "
-                    f"(a sample under 10{formats.NBSP}%) or partly used.",
+                    "What is left of the measured time. Each moment of a GPU is told once: with the first cause "
+                    "that holds, or as unexplained, idle (a sample under "
+                    f"10{formats.NBSP}%) or partly used.",
                 )
             )
     told += [

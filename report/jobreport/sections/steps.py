@@ -2,17 +2,458 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobreport import formats
+from jobreport.document import Origin
+from jobreport.figures import steps as figures
+from jobreport.figures.embed import document_json
+from jobreport.formats import NBSP
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobrules.step_times import BETWEEN, IN_STEP, NATURAL_ROWS, UNACCOUNTED
 
 if TYPE_CHECKING:
+    from bokeh.models import Plot
+
     from jobreport.document import Report
+    from jobreport.figures.chart import Drawing
+    from jobreport.figures.steps import Unit
+    from jobrules.step_times import StepBins, StepContrast, StepPhase, StepRow, StepTimes
+
+#: Steps over time that are listed.
+MOST_LISTED = 10
+#: Phases that are told in sentences.
+MOST_TOLD = 4
+#: Shares that differ by less are told as alike, in points.
+ALIKE_POINTS = 5.0
+#: Bars that differ by less than this share of their mean are told without a reason; a class is told as
+#: the reason where it goes with more than this share of their variance.
+WORTH, MOSTLY = 0.2, 0.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A worker and phase as printed."""
+
+    node: str
+    worker: str
+    phase: str
+    steps: str
+    #: Mean, median, σ, p95, p99, max, min, first step.
+    values: tuple[str, ...]
+    limit: str
+    outliers: str
+    above: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A figure: its drawing, its caption, and the entries of its key."""
+
+    drawing: Drawing
+    caption: str
+    key: tuple[tuple[str, str, str], ...] = ()
 
 
 def steps(report: Report) -> Fragment:
-    """How long steps took."""
-    return Fragment(
-        name="steps", html=render("steps", heading=heading("steps"), why_none="No step was recorded.")
+    """A table per worker and phase, and what the durations look like together."""
+    times = report.steps
+    if times is None:
+        html = render("steps", heading=heading("steps"), times=None, why_none=_why_none(report))
+        return Fragment(name="steps", html=html)
+    unit = figures.Unit.of(times)
+    contrast, last = times.contrast, times.last
+    live: dict[str, Plot] = {
+        "live-steps-histogram": figures.histogram_plot(
+            times, unit, [_series(one, times) for one in times.histogram.series]
+        ),
+        "live-steps-time": figures.timeline_plot(times, report.course, unit, _phases(times)),
+    }
+    if contrast:
+        live["live-steps-contrast"] = figures.contrast_plot(contrast)
+    live["live-steps-last"] = figures.last_plot(last, unit)
+    rows = [_row(row, unit) for row in times.rows]
+    first = NATURAL_ROWS if len(rows) > NATURAL_ROWS else len(rows)
+    html = render(
+        "steps",
+        heading=heading("steps"),
+        times=times,
+        unit=unit.name,
+        nodes=len({row.node for row in times.rows}),
+        rows=rows[:first],
+        folded=rows[first:],
+        lead=_lead(times, unit),
+        table_words=_table(times),
+        histogram=_histogram(times, unit),
+        bins=_bins(times, unit),
+        series=[_series(one, times) for one in times.histogram.series],
+        time=_time(times, report, unit),
+        listed=_listed(times, unit),
+        with_day=formats.spans_days(report.job.start_us, report.job.end_us),
+        contrast=_contrast(times, contrast) if contrast else None,
+        why_no_contrast=_why_no_contrast(times),
+        last=_last(times, unit),
+        last_rows=_last_rows(times, unit),
+        figures=document_json("steps", live),
+    )
+    return Fragment(name="steps", html=html)
+
+
+def _why_none(report: Report) -> str:
+    if report.origin is Origin.VENDOR:
+        return "The vendor's results hold no single steps; its figures stand in rules/StepOutlier.json."
+    return "No step was recorded."
+
+
+# --- sentences
+
+
+def _half(phase: StepPhase, unit: Unit) -> str:
+    """``Half of the 2 680 steps take 3.10 to 3.50 s``."""
+    span = unit.range(phase.p25_s * 1e6, phase.p75_s * 1e6)
+    name = f" {formats.shown(phase.phase, 24)}" if phase.phase else ""
+    if phase.steps == 1:
+        return f"The only{name} step took {span}"
+    alike = unit.short(phase.p25_s * 1e6) == unit.short(phase.p75_s * 1e6)
+    steps = f"{formats.number(phase.steps, 0)}{name} steps"
+    return f"The {steps} typically take {span}" if alike else f"Half of the {steps} take {span}"
+
+
+def _outliers(phase: StepPhase, times: StepTimes, unit: Unit) -> str:
+    """``21 took longer than mean + 3σ (5.19 s)``."""
+    if not phase.judged:
+        return (
+            f"{formats.number(phase.above_two_medians, 0)} took longer than twice the median"
+            if phase.above_two_medians
+            else "none took longer than twice the median"
+            if phase.steps > 1
+            else ""
+        )
+    found = formats.number(phase.outliers, 0) if phase.outliers else "none"
+    own = "" if phase.workers == 1 else " of its worker" if phase.outliers == 1 else " of their worker"
+    return f"{found} took longer than mean + {times.stddev:g}σ{own} ({figures.limit_words(phase, unit)})"
+
+
+def _finding(times: StepTimes, unit: Unit) -> str:
+    """What the main phase shows, as a sentence."""
+    main = times.phases[0]
+    return "; ".join(filter(None, (_half(main, unit), _outliers(main, times, unit)))) + "."
+
+
+def _lead(times: StepTimes, unit: Unit) -> str:
+    """The other phases, and the first step where it took much longer than the median."""
+    told = [_half(phase, unit) + "." for phase in times.phases[1:MOST_TOLD]]
+    left = len(times.phases[MOST_TOLD:]) + times.phases_left
+    if left:
+        told.append(
+            f"{formats.count(left, 'more phase')} with fewer steps {'is' if left == 1 else 'are'} in the table."
+        )
+    first = max(times.rows, key=lambda row: row.first_s)
+    if first.steps > 1 and first.first_s > 2 * first.median_s > 0:
+        took, factor = unit.short(first.first_s * 1e6), _times(first.first_s / first.median_s)
+        why = "start-up and compilation often fall into it."
+        who = _who(first.node, first.worker, first.phase, times)
+        told.append(
+            f"The first step took {took}, {factor} times the median: {why}"
+            if len(times.rows) == 1
+            else f"The longest first step, of {who}, took {took}, {factor} times the median: {why}"
+        )
+    return " ".join(told)
+
+
+def _times(factor: float) -> str:
+    return formats.number(factor, 1 if factor < 100 else 0)
+
+
+def _table(times: StepTimes) -> str:
+    """What the rows are, and which are missing."""
+    every = len(times.rows) + times.rows_left
+    told = f"Durations of the {formats.count(times.count, 'recorded step')}; limit: mean + {times.stddev:g}σ, outliers are above it"
+    if every > NATURAL_ROWS:
+        told += (
+            f"; the {NATURAL_ROWS} of {formats.number(every, 0)} workers and phases with most outliers, "
+            "then the slowest"
+        )
+    if times.rows_left:
+        told += f"; {formats.number(times.rows_left, 0)} are left out here and in the list below"
+    unjudged = sum(row.outliers is None for row in times.rows)
+    aside = " Outliers are not judged (–) in 100 steps or fewer, or in a phase that StepOutlier was not asked for."
+    return f"{told}.{aside if unjudged else ''}"
+
+
+def _who(node: str, worker: str, phase: str, times: StepTimes) -> str:
+    """A series by what tells it from the others."""
+    if not (node or worker or phase):
+        return "other phases"
+    several_nodes = len({row.node for row in times.rows}) > 1
+    several = several_nodes or len({row.worker for row in times.rows}) > 1
+    parts = [formats.shown(node, 24)] if several_nodes and node else []
+    parts += [f"worker {formats.shown(worker, 16)}"] if several and worker else []
+    parts += [formats.shown(phase, 24)] if phase else []
+    return " ".join(parts)
+
+
+def _series(one: StepBins, times: StepTimes) -> str:
+    return _who(one.node, one.worker, one.phase, times)
+
+
+def _phases(times: StepTimes) -> list[str]:
+    return [formats.shown(one.phase, 24) or "other phases" for one in times.timeline.series]
+
+
+# --- figures
+
+
+def _histogram(times: StepTimes, unit: Unit) -> Shown:
+    histogram = times.histogram
+    one = len(histogram.series) == 1
+    beyond = sum(found.beyond for found in histogram.series)
+    series = sum(found.beyond > 0 for found in histogram.series)
+    last = unit.short(histogram.start_us + histogram.bins * histogram.width_us)
+    text = [
+        _finding(times, unit),
+        f"Count of steps, {_exact(histogram.width_us)} a bar"
+        + (
+            "."
+            if one
+            else f"; a line for each {'worker and phase' if histogram.series[0].worker else 'phase'}."
+        ),
+    ]
+    inside = [phase for phase in times.phases[:2] if figures.limit_inside(histogram, phase)]
+    if inside:
+        text.append("Dashed: the limit of StepOutlier.")
+    elif any(phase.judged for phase in times.phases):
+        text.append("The limit of StepOutlier lies beyond the bars.")
+    if beyond:
+        text.append(
+            f"Right of the break: {formats.count(beyond, 'step')} of {last} or more, up to "
+            f"{unit.short(histogram.longest_us)}, counted as {'one bar' if series == 1 else 'one bar each'}."
+        )
+    key = (
+        ()
+        if one
+        else tuple(
+            (f"s{i}", _series(found, times), f"s{i}") for i, found in enumerate(histogram.series, start=1)
+        )
+    )
+    return Shown(drawing=figures.histogram_drawing(times, unit), caption=" ".join(text), key=key)
+
+
+def _exact(us: int) -> str:
+    """The width of a bin: ``20 ms``, ``1.5 s``."""
+    size, name = next((s, n) for s, n in ((1_000_000, "s"), (1000, "ms"), (1, "µs")) if us >= s)
+    return f"{formats.plain_number(us / size)}{NBSP}{name}"
+
+
+def _bins(times: StepTimes, unit: Unit) -> list[tuple[str, list[str]]]:
+    """Rows of the data: the range of a bin, and the steps of each series; empty bins are left out."""
+    histogram = times.histogram
+    rows = []
+    for i in range(histogram.bins):
+        counts = [one.counts[i] for one in histogram.series]
+        if any(counts):
+            low = histogram.start_us + i * histogram.width_us
+            words = f"{unit.text(low)} to {unit.text(low + histogram.width_us)}"
+            rows.append((words, [formats.number(n, 0) for n in counts]))
+    if any(one.beyond for one in histogram.series):
+        last = histogram.start_us + histogram.bins * histogram.width_us
+        rows.append((f"{unit.text(last)} or more", [formats.number(s.beyond, 0) for s in histogram.series]))
+    return rows
+
+
+def _marks(times: StepTimes) -> str:
+    """What is marked as an outlier, in words; empty where there is none."""
+    return {
+        "rule": f"longer than mean + {times.stddev:g}σ of its worker and phase",
+        "median": "longer than twice the median of its worker and phase, as no step is above the limit of "
+        "StepOutlier",
+    }.get(times.marked, "")
+
+
+def _time(times: StepTimes, report: Report, unit: Unit) -> Shown:
+    timeline = times.timeline
+    peaks = [
+        (us, column, one.phase)
+        for one in timeline.series
+        for column, us in enumerate(one.high_us)
+        if us is not None
+    ]
+    longest, column, phase = max(peaks, key=lambda peak: (peak[0], -peak[1]))
+    at = formats.clock(timeline.start_us + column * timeline.width_us)
+    name = f" {formats.shown(phase, 24)}" if phase and len(timeline.series) > 1 else ""
+    text = [f"The longest{name} step took {unit.short(longest)} and began about {at}."]
+    if times.count == 1:
+        text = [f"The only step took {unit.short(longest)} and began at {at}."]
+    scale = ", by powers of ten because a few steps take so much longer" if figures.is_log(times) else ""
+    text.append(
+        f"Duration of steps in {_unit_words(unit)}{scale}, over the time of their start, UTC. A bar reaches from the shortest "
+        f"to the longest step that began within {_exact_time(timeline.width_us)}, so every peak is there."
+    )
+    if times.marked:
+        text.append(
+            f"Orange marks: the longest outlier of a bar; {formats.count(times.marks, 'step')} "
+            f"{'is' if times.marks == 1 else 'are'} {_marks(times)}."
+        )
+    if figures.has_phase_lines(times, report.course):
+        text.append("Dotted: where the phases of the job change.")
+    key = tuple((figures.phase_fill(i), one, f"s{i + 1}") for i, one in enumerate(_phases(times)))
+    marks = (("l", "outlier", ""),) if times.marked else ()
+    return Shown(
+        drawing=figures.timeline_drawing(times, report.course, unit),
+        caption=" ".join(text),
+        key=(*(key if len(key) > 1 or marks else ()), *marks),
+    )
+
+
+def _unit_words(unit: Unit) -> str:
+    return {"s": "seconds", "ms": "milliseconds", "µs": "microseconds"}[unit.name]
+
+
+def _exact_time(us: int) -> str:
+    return formats.duration(us) if us >= 1_000_000 else _exact(us)
+
+
+def _listed(times: StepTimes, unit: Unit) -> list[tuple[int, str, str]]:
+    """The columns with the longest steps: time, phase, duration."""
+    timeline = times.timeline
+    found = [
+        (us, column, name)
+        for one, name in zip(timeline.series, _phases(times), strict=True)
+        for column, us in enumerate(one.high_us)
+        if us is not None
+    ]
+    found.sort(key=lambda row: (-row[0], row[1]))
+    return [
+        (timeline.start_us + column * timeline.width_us, name, unit.text(us))
+        for us, column, name in found[:MOST_LISTED]
+    ]
+
+
+def _contrast(times: StepTimes, contrast: StepContrast) -> Shown:
+    first = contrast.classes[0]
+    name = formats.shown(first.name, 40)
+    a, b = first.outlier_percent, first.normal_percent
+    if abs(a - b) < ALIKE_POINTS:
+        most = formats.number(abs(a - b))
+        unlike = f"no class differs by more than {most} points" if most != "0.0" else "no class differs"
+        finding = f"Outliers spend their time as the other steps do: {unlike}."
+    else:
+        finding = (
+            f"{name} is going on in {formats.percent(a)} of the time of outliers and in {formats.percent(b)} "
+            "of that of normal steps."
+        )
+    text = (
+        f"{finding} Percent of step time in which a class of events was going on, the largest difference first; "
+        f"classes may lie inside one another. An outlier is {_marks(times)}."
+    )
+    key = (
+        (figures.NORMAL[0], "normal steps", "normal"),
+        (figures.OUTLIER[0], "outliers", "outlier"),
+    )
+    return Shown(drawing=figures.contrast_drawing(contrast), caption=text, key=key)
+
+
+def _why_no_contrast(times: StepTimes) -> str:
+    if not times.marked:
+        return "No step is an outlier, so there is nothing to compare the others with."
+    if not times.has_events:
+        return (
+            "What the outliers spent their time on is not known: no events were recorded besides the steps."
+        )
+    return (
+        "What the outliers spent their time on is not known: events were not recorded both in outliers and in "
+        "normal steps of the same workers."
+    )
+
+
+def _last(times: StepTimes, unit: Unit) -> Shown:
+    last = times.last
+    n = len(last.numbers)
+    whose = f"worker {formats.shown(last.worker, 16)} of {formats.shown(last.node, 24)}"
+    phase = f" {formats.shown(last.phase, 24)}" if last.phase else ""
+    every = f"The last {formats.number(n, 0)}{phase} steps" if n > 1 else f"The only{phase} step"
+    text = [_spread(times, unit)]
+    text.append(
+        f"{every} of {whose}, by step number; {_unit_words(unit)} from the start of a step to the start of the next."
+    )
+    if last.by_event:
+        text.append("Each moment counts once; hatched: no event tells.")
+    else:
+        text.append(
+            "No events were recorded for them, so only the step and the time to the next are told apart."
+        )
+    key = tuple(
+        (figures.fill(part, last.parts)[0], _part_name(part.name), "") for part in reversed(last.parts)
+    )
+    return Shown(drawing=figures.last_drawing(last, unit), caption=" ".join(filter(None, text)), key=key)
+
+
+def _part_name(name: str) -> str:
+    return formats.shown(name, 40)
+
+
+def _spread(times: StepTimes, unit: Unit) -> str:
+    """Which part makes the bars differ."""
+    parts = times.last.parts
+    bars = [sum(one) for one in zip(*(part.time_us for part in parts), strict=True)][:-1]
+    total = sum(bars)
+    if len(bars) < 3 or not total:
+        return ""
+    # Without the last bar, which no step follows.
+    largest = max(parts, key=lambda part: sum(part.time_us[:-1]))
+    share = formats.percent(100 * sum(largest.time_us[:-1]) / total)
+    text = f"{_part_name(largest.name)} takes most of these steps, {share}"
+    if not times.last.by_event:
+        text = f"{share} of the time of these steps lies {'within them' if largest.name == IN_STEP else 'between them'}"
+    elif largest.role == "unknown":
+        text = f"Of most of these steps' time, {share}, no event tells"
+    text += f"; a bar lasts {unit.range(min(bars), max(bars))}"
+    # Of the variance of the bars the part that goes with each class; the parts of all classes sum to 1.
+    middle = total / len(bars)
+    variance = sum((bar - middle) ** 2 for bar in bars)
+    if max(bars) - min(bars) < WORTH * middle:
+        return f"{text}."
+    part, weight = max(
+        (
+            (part, sum(us * (bar - middle) for us, bar in zip(part.time_us[:-1], bars, strict=True)))
+            for part in parts
+        ),
+        key=lambda found: found[1],
+    )
+    if weight < MOSTLY * variance:
+        return f"{text}."
+    return f"{text}, and what makes them differ is mostly {_in_words(part.name)}."
+
+
+def _in_words(name: str) -> str:
+    """A class of time within a sentence."""
+    return {
+        UNACCOUNTED: "time that no event tells of",
+        BETWEEN: "the time to the next step",
+        IN_STEP: "the step itself",
+    }.get(name, _part_name(name))
+
+
+def _last_rows(times: StepTimes, unit: Unit) -> list[tuple[str, list[str]]]:
+    last = times.last
+    columns = zip(*(part.time_us for part in last.parts), strict=True)
+    return [
+        (name, [*(unit.text(us) for us in one), unit.text(sum(one))])
+        for name, one in zip(figures.step_names(last), columns, strict=True)
+    ]
+
+
+def _row(row: StepRow, unit: Unit) -> Row:
+    values = (row.mean_s, row.median_s, row.std_s, row.p95_s, row.p99_s, row.max_s, row.min_s, row.first_s)
+    return Row(
+        node=row.node,
+        worker=row.worker,
+        phase=row.phase,
+        steps=formats.number(row.steps, 0),
+        values=tuple(unit.text(value * 1e6) for value in values),
+        limit="–" if row.limit_s is None else unit.text(row.limit_s * 1e6),
+        outliers=formats.known(row.outliers, 0),
+        above=formats.number(row.above_two_medians, 0),
     )

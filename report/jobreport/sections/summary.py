@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,13 @@ from jobreport.figures.scales import time_ticks
 from jobreport.figures.still import Stretch, still_ring, stretch
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
+from jobrules.job import SECOND_US
 
 if TYPE_CHECKING:
     from jobreport.document import Report
 
+#: Kinds of machines that get a row in the table.
+MOST_KINDS = 8
 #: Nodes whose gaps get a row of their own in the table.
 MOST_GAP_ROWS = 4
 
@@ -34,6 +38,17 @@ class GapRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Kind:
+    """Machines that are alike."""
+
+    nodes: str
+    count: int
+    gpus: int
+    cores: int
+    interval: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lane:
     """A node's gaps in the strip; lanes lie above one another."""
 
@@ -48,6 +63,7 @@ def summary(report: Report) -> Fragment:
     covers = covers_time(report)
     axis = (job.start_us, job.end_us)
     figure = pie(course.phases) if covers else None
+    kinds = _kinds(report)
     html = render(
         "summary",
         heading=heading("summary"),
@@ -66,6 +82,12 @@ def summary(report: Report) -> Fragment:
         if covers and course.first_work_us is not None
         else None,
         gap_rows=_gap_rows(report),
+        more_gaps=len({gap.node for gap in course.gaps}) - MOST_GAP_ROWS,
+        interrupted=_interrupted(report),
+        long_start=_long_start(report),
+        machines=_machines(kinds) if len(kinds) == 1 else "",
+        kinds=kinds[:MOST_KINDS] if len(kinds) > 1 else (),
+        more_kinds=len(kinds[MOST_KINDS:]),
         with_day=formats.spans_days(*axis),
         # What the labels of both ends take of the strip's width.
         room=0.2 if formats.spans_days(*axis) else 0.09,
@@ -167,3 +189,92 @@ def _gap_rows(report: Report) -> list[GapRow]:
             )
         )
     return sorted(rows, key=lambda row: -row.length_us)[:MOST_GAP_ROWS]
+
+
+def _interrupted(report: Report) -> GapRow | None:
+    """The time in which none of several nodes was sampled; none where there is none, or one node only."""
+    sampled = [node.name for node in report.job.nodes if node.interval_s is not None]
+    gaps = [gap for gap in report.course.gaps if gap.node in sampled]
+    if len(sampled) < 2 or len({gap.node for gap in gaps}) < len(sampled):
+        return None
+    # Gaps of one node do not touch, so as many as there are nodes open at once means all of them.
+    ends = sorted([(gap.start_us, 1) for gap in gaps] + [(gap.end_us, -1) for gap in gaps])
+    spans, opened = [], 0
+    for (us, change), (next_us, _) in itertools.pairwise(ends):
+        opened += change
+        if opened == len(sampled) and next_us > us:
+            spans.append((us, next_us))
+    if not spans:
+        return None
+    length = sum(end - start for start, end in spans)
+    return GapRow(
+        node="",
+        start_us=spans[0][0],
+        end_us=spans[-1][1],
+        length_us=length,
+        count=len(spans),
+        percent=round(100 * length / (report.job.end_us - report.job.start_us), 1),
+    )
+
+
+def _long_start(report: Report) -> str:
+    """What the machines did before the first step, where that took longer than training."""
+    by_key = {phase.key: phase.end_us - phase.start_us for phase in report.course.phases}
+    before, loop = by_key.get("before", 0), by_key.get("loop", 0)
+    if not loop or before <= loop:
+        return ""
+    first, work = (
+        ("step", "the training loop") if report.course.basis == "steps" else ("GPU work", "the work")
+    )
+    told = (
+        f"The start took longer than {work}: {formats.duration(before)} before the first {first}, "
+        f"{formats.duration(loop)} from there to the last."
+    )
+    found = report.nodes.start_up if report.nodes else None
+    if found is None:
+        return told
+    means = []
+    if found.cpu is not None:
+        means.append(f"a mean CPU use of {formats.percent(found.cpu)}")
+    if found.io_wait is not None:
+        means.append(f"an I/O wait of {formats.percent(found.io_wait)}")
+    if found.received is not None:
+        scale = formats.rate_scale((found.received,))
+        rate = f"{formats.number(found.received / scale.factor)}{formats.NBSP}{scale.unit}"
+        means.append(f"{rate} received over the network")
+    each = " and node" if len(report.job.nodes) > 1 else ""
+    of = f" (means of the samples{each})" if means else ""
+    return f"{told} The samples of the start show {_and(means)}{of}." if means else told
+
+
+def _and(parts: list[str]) -> str:
+    """``a, b and c``, for words of ours."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _kinds(report: Report) -> list[Kind]:
+    """Machines with as many GPUs, cores and samples a second in one row, the most frequent kind first."""
+    found: dict[tuple[int, int, float | None], list[str]] = {}
+    for node in report.job.nodes:
+        found.setdefault((node.gpus, node.cores, node.interval_s), []).append(node.name)
+    return [
+        Kind(
+            nodes=formats.listed([formats.shown(name, 40) for name in names]),
+            count=len(names),
+            gpus=gpus,
+            cores=cores,
+            interval="–" if interval is None else formats.duration(interval * SECOND_US),
+        )
+        for (gpus, cores, interval), names in sorted(found.items(), key=lambda one: -len(one[1]))
+    ]
+
+
+def _machines(kinds: list[Kind]) -> str:
+    """The machines in one sentence, where all are alike."""
+    (kind,) = kinds
+    devices = [formats.count(n, what) for n, what in ((kind.gpus, "GPU"), (kind.cores, "core")) if n]
+    if not devices:
+        return ""
+    each = " each" if kind.count > 1 else ""
+    sampled = f", sampled every {kind.interval}" if kind.interval != "–" else ""
+    return f"It ran on {formats.count(kind.count, 'node')} with {_and(devices)}{each}{sampled}."

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobrules.job import Metric
 from jobrules.result import Status
 
 if TYPE_CHECKING:
@@ -20,6 +23,10 @@ BUSY_PERCENT = 70.0
 #: With fewer nothing is judged, only stated.
 ENOUGH_SNAPSHOTS = 30
 QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
+#: More nodes are told by their spread, with a group of rows for the odd ones only.
+MOST_NODES = 4
+#: Nodes in the folded table.
+MOST_FOLDED = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,34 +48,116 @@ class Group:
     rows: tuple[Row, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """A metric over all nodes: lowest, median and highest node."""
+
+    label: str
+    unit: str
+    p50: tuple[str, ...]
+    p95: tuple[str, ...]
+    #: Lowest, median and highest p50 of percent metrics.
+    bar: tuple[float, float, float] | None
+
+
 def utilisation(report: Report) -> Fragment:
     """A sentence for every kind of node, then the table."""
-    nodes = {node.name: node for node in report.job.nodes}
+    facts = {node.name: node for node in report.job.nodes}
     by_node: dict[str, list[UsageRow]] = {}
     for row in report.usage:
         by_node.setdefault(row.node, []).append(row)
-    groups = [
-        Group(title=_title(name, nodes.get(name)), rows=tuple(_row(row) for row in rows))
-        for name, rows in by_node.items()
-    ]
+    many = len(by_node) > MOST_NODES
+    odd = [rank.node for rank in report.nodes.odd if rank.node in by_node] if report.nodes else []
+    opened = odd[:MOST_NODES] if many else list(by_node)
+    folded = [name for name in by_node if name not in opened]
+    measured = _measured(report)
+    told = _sentences(by_node, _unused(report), report)
     html = render(
         "utilisation",
         heading=heading("utilisation"),
-        sentences=_sentences(by_node, _unused(report), bottleneck=_bottleneck(report)),
-        groups=groups,
+        sentences=told + _covered(measured, by_node) if many else told,
+        spreads=_spreads(by_node) if many else (),
+        groups=_groups(opened, by_node, facts, measured),
+        folded=_groups(folded[:MOST_FOLDED], by_node, facts, measured),
+        left_out=len(folded[MOST_FOLDED:]),
+        nodes=len(by_node),
         snapshots=_snapshots(report),
         vendor=report.origin is Origin.VENDOR,
     )
     return Fragment(name="utilisation", html=html)
 
 
-def _title(name: str, node: NodeFacts | None) -> str:
+def _groups(
+    names: list[str],
+    by_node: dict[str, list[UsageRow]],
+    facts: dict[str, NodeFacts],
+    measured: dict[str, float],
+) -> list[Group]:
+    return [
+        Group(
+            title=_title(name, facts.get(name), measured.get(name)),
+            rows=tuple(_row(row) for row in by_node[name]),
+        )
+        for name in names
+    ]
+
+
+def _title(name: str, node: NodeFacts | None, measured: float | None) -> str:
     parts = [formats.shown(name, 60)]
     if node and node.gpus:
         parts.append(formats.count(node.gpus, "GPU"))
     if node and node.cores:
         parts.append(formats.count(node.cores, "core"))
+    if measured is not None:
+        parts.append(f"samples cover {formats.percent(measured)} of the job")
     return ", ".join(parts)
+
+
+def _measured(report: Report) -> dict[str, float]:
+    """Node → percent of the job's time that its samples cover, for nodes with gaps."""
+    whole = report.job.end_us - report.job.start_us
+    lost: dict[str, int] = {}
+    for gap in report.course.gaps:
+        lost[gap.node] = lost.get(gap.node, 0) + gap.end_us - gap.start_us
+    return {node: max(0.0, 100 - 100 * us / whole) for node, us in lost.items()} if whole else {}
+
+
+def _covered(measured: dict[str, float], by_node: dict[str, list[UsageRow]]) -> list[str]:
+    """The nodes whose samples leave a part of the job out, the worst first."""
+    if not measured:
+        return []
+    worst = sorted(measured.items(), key=lambda one: one[1])
+    names = ", ".join(
+        f"{formats.shown(name, 40)} {formats.percent(part)}" for name, part in worst[:MOST_NODES]
+    )
+    if len(worst) > MOST_NODES:
+        names += f" and {len(worst) - MOST_NODES} more"
+    which = "all" if len(measured) == len(by_node) else f"{len(measured)} of {len(by_node)}"
+    return [f"On {which}{formats.NBSP}nodes the samples cover less than the whole job: {names}."]
+
+
+def _spreads(by_node: dict[str, list[UsageRow]]) -> list[Spread]:
+    """Every metric in the order of the first node that has it."""
+    labels = dict.fromkeys(row.label for rows in by_node.values() for row in rows)
+    return [_spread([r for rows in by_node.values() for r in rows if r.label == label]) for label in labels]
+
+
+def _spread(rows: list[UsageRow]) -> Spread:
+    p50, p95 = (_ends([getattr(row, q) for row in rows]) for q in ("p50", "p95"))
+    scale = formats.rate_scale((p95[2],), rows[0].unit)
+    first, second = (tuple(formats.number(v / scale.factor) for v in ends) for ends in (p50, p95))
+    low, middle, high = (round(v, 1) for v in p50)
+    return Spread(
+        label=rows[0].label,
+        unit=scale.unit,
+        p50=first,
+        p95=second,
+        bar=(low, middle, high) if rows[0].unit == "%" else None,
+    )
+
+
+def _ends(values: list[float]) -> tuple[float, float, float]:
+    return min(values), median(values), max(values)
 
 
 def _row(row: UsageRow) -> Row:
@@ -95,7 +184,11 @@ def _unused(report: Report) -> dict[str, str]:
     """Node → "2 of 8 GPUs never worked", where some but not all GPUs of a node did."""
     told = {}
     for node in report.job.nodes:
-        highest = [box.max for box in report.boxes if box.node == node.name and box.basis == "whole job"]
+        highest = [
+            box.max
+            for box in report.boxes
+            if (box.node, box.metric, box.basis) == (node.name, Metric.GPU_USE, WHOLE)
+        ]
         idle = sum(value <= 0 for value in highest)
         if 0 < idle < len(highest):
             told[node.name] = f"{idle} of {formats.count(len(highest), 'GPU')} never worked"
@@ -108,8 +201,9 @@ def _bottleneck(report: Report) -> bool:
     return bool(found & {"CPUBottleneck", "IOBottleneck"})
 
 
-def _sentences(by_node: dict[str, list[UsageRow]], unused: dict[str, str], *, bottleneck: bool) -> list[str]:
+def _sentences(by_node: dict[str, list[UsageRow]], unused: dict[str, str], report: Report) -> list[str]:
     """One sentence for all nodes that are told alike."""
+    bottleneck = _bottleneck(report)
     kinds: dict[str, list[str]] = {}
     for name, rows in by_node.items():
         found = {row.label: row for row in rows}
@@ -118,7 +212,17 @@ def _sentences(by_node: dict[str, list[UsageRow]], unused: dict[str, str], *, bo
         if kind == "both-free" and (bottleneck or (core and core.p50 >= BUSY_PERCENT)):
             kind = "plain"
         kinds.setdefault(kind, []).append(name)
-    return [_sentence(kind, names, by_node) for kind, names in kinds.items() if kind]
+    busiest = _busiest(report)
+    return [_sentence(kind, names, by_node, busiest) for kind, names in kinds.items() if kind]
+
+
+def _busiest(report: Report) -> dict[str, float]:
+    """Node → mean use of its busiest GPU, where it has several."""
+    means: dict[str, list[float]] = {}
+    for box in report.boxes:
+        if box.metric == Metric.GPU_USE and box.basis == WHOLE and box.mean is not None:
+            means.setdefault(box.node, []).append(box.mean)
+    return {node: max(values) for node, values in means.items() if len(values) > 1}
 
 
 def _kind(gpu: UsageRow | None, cpu: UsageRow | None) -> str:
@@ -137,7 +241,9 @@ def _few(row: UsageRow) -> bool:
     return row.n is not None and row.n < ENOUGH_SNAPSHOTS
 
 
-def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -> str:
+def _sentence(
+    kind: str, names: list[str], by_node: dict[str, list[UsageRow]], busiest_gpu: dict[str, float]
+) -> str:
     def span(label: str, quantity: str) -> str:
         rows = [row for name in names for row in by_node[name] if row.label == label]
         return formats.spread(getattr(row, quantity) for row in rows) or "not measured"
@@ -146,14 +252,16 @@ def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -
     busiest = span("CPU, busiest core", "p50")
     below = f"{BUSY_PERCENT:g}{formats.NBSP}%"
     core = "" if busiest == "not measured" else f", the busiest core at a median of {busiest}"
+    means = [busiest_gpu[name] for name in names if name in busiest_gpu]
+    gpu = f", of the busiest GPU {formats.spread(means)} on average" if means else ""
     told = {
         "never": f"no GPU did any work; the CPU reached a p95 of {span('CPU', 'p95')}.",
         "both-free": (
             f"GPU and CPU were below {below} nearly all the time: their p95 lies at {span('GPU', 'p95')} and "
-            f"{span('CPU', 'p95')}. A smaller machine may do."
+            f"{span('CPU', 'p95')}{core}. A smaller machine may do."
         ),
         "gpu-waits": (
-            f"GPU use was low (p95 {span('GPU', 'p95')}) while the cores were busy "
+            f"GPU use was low (p95 {span('GPU', 'p95')}{gpu}) while the cores were busy "
             f"(p95 {span('CPU', 'p95')}): the CPU side is the likely limit."
         ),
         "gpu-busy": f"GPU use was high: the median snapshot stands at {span('GPU', 'p50')}.",
@@ -163,8 +271,8 @@ def _sentence(kind: str, names: list[str], by_node: dict[str, list[UsageRow]]) -
             if span("CPU", "p50") != "not measured"
             else "; the CPU was not sampled."
         ),
-        "cpu-busy": f"the CPU was well used: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
-        "cpu-free": f"the CPU was below {below} nearly all the time: its p95 lies at {span('CPU', 'p95')}. No GPU was sampled.",
+        "cpu-busy": f"the CPU was well used: its p95 lies at {span('CPU', 'p95')}{core}. No GPU was sampled.",
+        "cpu-free": f"the CPU was below {below} nearly all the time: its p95 lies at {span('CPU', 'p95')}{core}. No GPU was sampled.",
     }
     return f"{where}, {told.get(kind, f'{kind}; the mean over the GPUs hides that.')}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,20 +14,16 @@ from jobreport.sections.outline import ANCHORS
 from jobrules.result import Severity, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.document import Report
     from jobrules.result import Finding, TimeUse
 
-#: Class that fills a part of the bar; lost time in four shades of one colour.
-FILLS = {
-    "used": "u",
-    "idle": "l",
-    "partly": "l2",
-    "idle-before": "l3",
-    "idle-after": "l4",
-    "unmeasured": "x",
-}
+#: Classes that fill the parts of lost time, in their order on the bar: shades of one colour, no two
+#: neighbours alike.
+LOST_FILLS = ("l", "l2", "l3", "l4")
 #: The same for CPU cores, whose free time is no loss: shades that are neither good nor bad.
-CPU_FILLS = FILLS | {"idle": "n1", "partly": "f2", "idle-before": "f3", "idle-after": "f3"}
+FREE_FILLS = {"idle": "n1", "partly": "f2", "idle-before": "f3", "idle-after": "f3"}
 #: Class and word of a status or severity.
 SIGNS = {
     Severity.CRITICAL: ("crit", "Critical"),
@@ -48,13 +45,16 @@ class Segment:
     width: float
     hours: str
     percent: float
+    #: Anchor of the finding that tells it; none where none does.
+    link: str | None
 
 
 def verdict(report: Report) -> Fragment:
     """How much of the device time was used, why not more, what to try, what was not checked."""
     use = report.verdict.use
-    findings = report.verdict.findings
-    first = findings[0] if findings else None
+    first = report.verdict.main_finding
+    cause = report.verdict.has_cause
+    hours, part = formats.amount(first, use) if first else ("", "")
     html = render(
         "verdict",
         use=use,
@@ -64,11 +64,14 @@ def verdict(report: Report) -> Fragment:
         unknown=_hours(use, use.of("unknown")[0]) if use and use.of("unknown")[0] else "",
         whole=_hours(use, use.hours) if use else "",
         never=use is not None and use.device == "GPU" and report.course.first_work_us is None,
-        segments=_segments(use) if use else (),
+        segments=_segments(use, report.verdict.findings) if use else (),
         bar_label=_bar_label(use) if use else "",
         why_none=_why_none(report),
         first=first,
-        amount=", ".join(filter(None, formats.amount(first, use))) if first else "",
+        cause=cause,
+        link=anchors(report.verdict.findings).get(first.key) if first else None,
+        amount=", ".join(filter(None, (hours, part))),
+        wins=hours if cause else "",
         advice=_first_sentence(first.advice) if first else ("", ""),
         unanswered=report.verdict.unanswered,
         rules=report.verdict.rules,
@@ -83,11 +86,12 @@ def findings(report: Report) -> Fragment:
     rows = [
         {
             "finding": finding,
+            "anchor": anchor,
             "sign": SIGNS[finding.severity],
             "link": finding.section if finding.section in ANCHORS else None,
             "amount": _amount(finding, use),
         }
-        for finding in report.verdict.findings
+        for finding, anchor in zip(report.verdict.findings, _anchors(report.verdict.findings), strict=True)
     ]
     cards = {card.name for card in report.rules}
     return Fragment(
@@ -106,19 +110,45 @@ def _hours(use: TimeUse, hours: float) -> str:
     return formats.number(hours, use.digits)
 
 
-def _segments(use: TimeUse) -> list[Segment]:
+def anchors(findings: Sequence[Finding]) -> dict[str, str]:
+    """The anchor of each finding by its key; of the first where two share one."""
+    found: dict[str, str] = {}
+    for finding, anchor in zip(findings, _anchors(findings), strict=True):
+        found.setdefault(finding.key, anchor)
+    return found
+
+
+def _anchors(findings: Sequence[Finding]) -> list[str]:
+    """``f-low-gpu-utilization``, and ``f-low-gpu-utilization-2`` for the second of one key."""
+    used: set[str] = set()
+    result = []
+    for finding in findings:
+        name = "f-" + re.sub(r"[^A-Za-z0-9_-]", "-", finding.key)
+        numbered = (f"{name}-{i}" for i in itertools.count(2))
+        anchor = next(one for one in itertools.chain([name], numbered) if one not in used)
+        used.add(anchor)
+        result.append(anchor)
+    return result
+
+
+def _segments(use: TimeUse, findings: Sequence[Finding]) -> list[Segment]:
     """Parts side by side; what has no width on the bar keeps its line in the legend."""
-    fills = FILLS if use.device == "GPU" else CPU_FILLS
+    links = anchors(findings)
+    shades = itertools.cycle(LOST_FILLS)
     segments, at = [], 0.0
     for part in use.parts:
+        fill = {"used": "u", "unknown": "x"}.get(part.role)
+        if fill is None:
+            fill = next(shades) if use.device == "GPU" else FREE_FILLS.get(part.key, "n1")
         segments.append(
             Segment(
-                fill=fills.get(part.key, "x" if part.role == "unknown" else "l"),
+                fill=fill,
                 label=part.label,
                 at=round(at, 1),
                 width=part.percent,
                 hours=_hours(use, part.hours) if part.hours else f"under {10**-use.digits:g}",
                 percent=part.percent,
+                link=links.get(part.finding) if part.finding else None,
             )
         )
         at += part.percent

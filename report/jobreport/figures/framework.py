@@ -1,0 +1,239 @@
+"""Shares of the framework's time: bars that add up to 100 %, and bars ranked by their length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from bokeh.core.properties import value
+from bokeh.models import ColumnDataSource, HBar, Plot, Text
+
+from jobreport.figures import theme
+from jobreport.figures.chart import (
+    Axis,
+    Drawing,
+    Label,
+    Mark,
+    bars,
+    downward,
+    hover,
+    live_plot,
+    quantity,
+    upward,
+)
+from jobreport.figures.names import fitted
+from jobreport.figures.scales import ceiling
+from jobreport.formats import percent, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.result import Slice
+
+#: Class of a fill → its token.
+FILLS = {
+    "u": "used",
+    "u2": "used2",
+    "u3": "used3",
+    "l": "lost",
+    "f2": "rest2",
+    "f3": "rest3",
+    "n1": "line",
+}
+#: Room for the names of ranked bars, which are long; ``drawing.css`` has the same.
+RANKED_PX = 168
+#: A part with less than this many percent is joined with others of its kind.
+SMALL = 2.0
+#: Ranked bars that are drawn.
+MOST_RANKED = 10
+#: Half the height of a bar, in rows.
+_HALF = 0.36
+#: A bar longer than this part of the axis has its value inside.
+_LONG = 0.72
+#: Distance of a value from the end of its bar.
+_BESIDE_EM, _BESIDE_PX = 0.4, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """A bar of 100 %: its name, and the percent of each kind."""
+
+    name: str
+    percents: tuple[float, ...]
+    #: What the pointer tells beside: how long the whole is.
+    whole: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """A bar among others of its kind."""
+
+    name: str
+    percent: float
+    #: What the pointer tells beside: a time, calls.
+    told: str
+    #: Whether it joins what is left.
+    rest: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A drawing and its live twin."""
+
+    drawing: Drawing
+    live: Plot
+
+
+def stacked(stacks: Sequence[Stack], kinds: Sequence[str], fills: Sequence[str]) -> Pair:
+    """Bars of 100 %, the first one on top; ``fills`` are the classes of the kinds. One bar alone has no name."""
+    several = len(stacks) > 1
+    x = upward(100, 4)
+    y = downward([fitted(one.name) if several else "" for one in stacks])
+    plot = live_plot(x, y, left=theme.NAMES_PX if several else 0)
+    percents = np.array([one.percents for one in stacks], np.float64).reshape(len(stacks), len(kinds))
+    right = np.cumsum(percents, axis=1)
+    left = right - percents
+    middle = -np.arange(len(stacks)) - 0.5
+    colours = theme.light()
+    marks: list[Mark] = []
+    drawn = []
+    for i, (kind, fill) in enumerate(zip(kinds, fills, strict=True)):
+        series = f"kind-{i}"
+        sides = left[:, i], right[:, i], middle - _HALF, middle + _HALF
+        marks.append(bars(f"{fill} stroke", x, y, sides, series=series))
+        source = ColumnDataSource(
+            {
+                "y": middle,
+                "left": left[:, i],
+                "right": right[:, i],
+                "percent": percents[:, i],
+                "name": [shown(one.name, 60) for one in stacks],
+                "kind": [shown(kind, 60)] * len(stacks),
+                "whole": [one.whole for one in stacks],
+            }
+        )
+        glyph = HBar(
+            y="y",
+            left="left",
+            right="right",
+            height=2 * _HALF,
+            fill_color=colours[FILLS[fill]],
+            line_color=colours["paper"],
+        )
+        drawn.append(plot.add_glyph(source, glyph, name=series))
+    told = [
+        *([("Worker", "@name")] if several else []),
+        ("Kind", "@kind"),
+        ("Share", quantity("percent", "%")),
+        ("Of", "@whole"),
+    ]
+    plot.add_tools(hover(told, drawn))
+    return Pair(drawing=Drawing(x=x, y=y, marks=tuple(marks)), live=plot)
+
+
+def ranked(ranks: Sequence[Rank]) -> Pair:
+    """Bars from 0, the longest first and what is left last, each with its value in percent."""
+    top = min(100.0, ceiling(max((one.percent for one in ranks), default=0.0)))
+    x = upward(top)
+    y = downward([fitted(one.name, RANKED_PX) for one in ranks])
+    plot = live_plot(x, y, left=RANKED_PX)
+    marks: list[Mark] = []
+    drawn = []
+    for rest, fill in ((False, "u"), (True, "n1")):
+        rows = [(-i - 0.5, one) for i, one in enumerate(ranks) if one.rest is rest]
+        if not rows:
+            continue
+        middle = np.array([at for at, _ in rows])
+        ends = np.array([one.percent for _, one in rows])
+        marks.append(bars(fill, x, y, (0, ends, middle - _HALF, middle + _HALF)))
+        source = ColumnDataSource(
+            {
+                "y": middle,
+                "percent": ends,
+                "name": [shown(one.name, 60) for _, one in rows],
+                "told": [one.told for _, one in rows],
+            }
+        )
+        glyph = HBar(
+            y="y",
+            left=0,
+            right="percent",
+            height=2 * _HALF,
+            fill_color=theme.light()[FILLS[fill]],
+            line_color=None,
+        )
+        drawn.append(plot.add_glyph(source, glyph))
+    marks += _values(plot, ranks, x)
+    told = [("Name", "@name"), ("Share", quantity("percent", "%")), ("Time", "@told")]
+    plot.add_tools(hover(told, drawn))
+    return Pair(drawing=Drawing(x=x, y=y, marks=tuple(marks)), live=plot)
+
+
+def _values(plot: Plot, ranks: Sequence[Rank], x: Axis) -> list[Label]:
+    """The value of each bar beside its end, or inside where there is no room; in both twins."""
+    labels = []
+    for inside, on_grey in ((False, False), (False, True), (True, False), (True, True)):
+        rows = [
+            (i, one)
+            for i, one in enumerate(ranks)
+            if (one.percent > _LONG * x.end) is inside and one.rest is on_grey
+        ]
+        if not rows:
+            continue
+        source = ColumnDataSource(
+            {
+                "x": [one.percent for _, one in rows],
+                "y": [-i - 0.5 for i, _ in rows],
+                "text": [percent(one.percent) for _, one in rows],
+            }
+        )
+        glyph = Text(
+            x="x",
+            y="y",
+            text="text",
+            x_offset=-_BESIDE_PX if inside else _BESIDE_PX,
+            text_align="right" if inside else "left",
+            text_baseline="middle",
+            text_color=theme.light()["paper" if inside and not on_grey else "ink"],
+            text_font=value(theme.font()),
+            text_font_size=theme.FONT_SIZE,
+        )
+        plot.add_glyph(source, glyph)
+        labels += [
+            Label(
+                text=percent(one.percent),
+                x=float(x.place(one.percent)),
+                y=100 * (i + 0.5) / len(ranks),
+                anchor="end" if inside else "start",
+                dx=-_BESIDE_EM if inside else _BESIDE_EM,
+                dy=0.32,
+                style="inside" if inside and not on_grey else "strong",
+            )
+            for i, one in rows
+        ]
+    return labels
+
+
+def of_slices(slices: Sequence[Slice], seconds: Sequence[str]) -> tuple[Rank, ...]:
+    """Parts as bars; those under 2 %, and those beyond ten, as one bar "other (n)"."""
+    large = [i for i, one in enumerate(slices) if one.percent >= SMALL and one.count == 1][:MOST_RANKED]
+    small = [one for i, one in enumerate(slices) if i not in large]
+    # One small part is told by its own name.
+    if len(small) == 1 and small[0].count == 1:
+        large.append(slices.index(small[0]))
+        small = []
+    found = [Rank(name=slices[i].name, percent=slices[i].percent, told=seconds[i]) for i in large]
+    if small:
+        found.append(other(sum(one.count for one in small), sum(one.percent for one in small)))
+    return tuple(found)
+
+
+def other(count: int, share: float) -> Rank:
+    """The bar of what is left."""
+    return Rank(
+        name=f"other ({count})",
+        percent=round(share, 1),
+        told="of them together, see the table",
+        rest=True,
+    )

@@ -1,0 +1,41 @@
+"""Names from data beside a plot: cut so that they fit the room that is kept for them."""
+
+from __future__ import annotations
+
+from jobreport.figures import theme
+from jobreport.formats import shown
+
+#: Room between a name and the axis, and at the edge.
+_MARGIN_PX = 12
+_LONGEST = 60
+_NARROW, _WIDE = frozenset("fijlrtI.,:;'!|()[]{}/\\- "), frozenset("mwMW@%…")
+
+
+def fitted(text: str, room_px: int = theme.NAMES_PX) -> str:
+    """Text from data, cut in the middle until it fits beside an axis with as much room."""
+    most = min(len(text), _LONGEST)
+    while most > 4 and width_px(shown(text, most)) > room_px - _MARGIN_PX:
+        most -= 1
+    return shown(text, most)
+
+
+def width_px(text: str) -> float:
+    """About how wide text of the figures' size is, on the wide side."""
+    return sum(_width(c) for c in text)
+
+
+def _width(character: str) -> float:
+    if character in _NARROW:
+        return 4.2
+    if character in _WIDE or not character.isascii():
+        return 12.0
+    return 8.6 if character.isupper() else 7.0
+
+
+#: Numbers of rows that ``drawing.css`` has a height for.
+_HEIGHTS = (1, 2, 4, 6, 8, 12, 16)
+
+
+def rows_class(rows: int) -> str:
+    """The class of a drawing with as many rows of bars: the next height that holds them."""
+    return f"rows-{next((height for height in _HEIGHTS if rows <= height), _HEIGHTS[-1])}"

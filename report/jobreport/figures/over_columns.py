@@ -1,0 +1,106 @@
+"""Values in time columns as lines, bands and hatches: the same arrays for a live plot and its static twin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from bokeh.models import ColumnDataSource, Quad
+
+from jobreport.figures import theme
+from jobreport.figures.chart import Area
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bokeh.models import Plot
+
+    from jobreport.figures.chart import Axis
+    from jobrules.result import Columns
+
+Floats = npt.NDArray[np.float64]
+
+
+def numbers(values: Iterable[float | None]) -> Floats:
+    """NaN for what was not measured."""
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def end_us(columns: Columns) -> int:
+    """Where the last column ends."""
+    return columns.start_us + columns.count * columns.width_us
+
+
+def edges(columns: Columns) -> tuple[Floats, Floats]:
+    """Left and right edge of every column, in microseconds since the epoch."""
+    left = columns.start_us + np.arange(columns.count, dtype=np.float64) * columns.width_us
+    return left, left + columns.width_us
+
+
+def points(columns: Columns, values: Floats) -> tuple[Floats, Floats]:
+    """A line through the middles of the columns, drawn out to the edges where values begin or end.
+
+    NaN stands between two runs, so that nothing is joined; a column alone is as wide as it is.
+    """
+    left, right = edges(columns)
+    times, heights = [np.empty(0)], [np.empty(0)]
+    for first, stop in _runs(~np.isnan(values)):
+        run = slice(first, stop)
+        times.append(np.concatenate(([left[first]], (left[run] + right[run]) / 2, [right[stop - 1], np.nan])))
+        heights.append(np.concatenate(([values[first]], values[run], [values[stop - 1], np.nan])))
+    return np.concatenate(times)[:-1], np.concatenate(heights)[:-1]
+
+
+def blocks(columns: Columns, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Left, right, bottom and top of the band from low to high; neighbours that are alike are one."""
+    left, right = edges(columns)
+    there = ~np.isnan(low)
+    left, right, low, high = left[there], right[there], low[there], high[there]
+    fresh = np.ones(len(left), np.bool_)
+    fresh[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1]) | (left[1:] > right[:-1])
+    at = np.flatnonzero(fresh)
+    last = np.append(at[1:], len(left)) - 1 if len(at) else at
+    return left[at], right[last], low[at], high[at]
+
+
+def holes(columns: Columns, values: Floats) -> list[tuple[int, int]]:
+    """From when to when the columns have no value."""
+    start, width = columns.start_us, columns.width_us
+    return [(start + first * width, start + stop * width) for first, stop in _runs(np.isnan(values))]
+
+
+def _runs(chosen: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    at = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
+    return list(zip(at[::2].tolist(), at[1::2].tolist(), strict=True))
+
+
+def hatch(x: Axis, stretches: Iterable[tuple[int, int]]) -> tuple[Area, ...]:
+    """What was not measured, in a drawing."""
+    areas = []
+    for start_us, stop_us in stretches:
+        left, right = x.place([start_us, stop_us]).tolist()
+        if right > left:
+            areas.append(Area(style="x", x=left, y=0, width=right - left, height=100))
+    return tuple(areas)
+
+
+def live_hatch(plot: Plot, x: Axis, top: float, stretches: Sequence[tuple[int, int]]) -> None:
+    """The same in a live plot."""
+    kept = [(a, b) for a, b in stretches if b > x.start and a < x.end]
+    if not kept:
+        return
+    left, right = (x.live(np.clip(side, x.start, x.end)) for side in zip(*kept, strict=True))
+    glyph = Quad(
+        left="left",
+        right="right",
+        bottom=0,
+        top=top,
+        fill_color=None,
+        line_color=None,
+        hatch_pattern="right_diagonal_line",
+        hatch_color=theme.light()["void"],
+        hatch_scale=8,
+        hatch_weight=1,
+    )
+    plot.add_glyph(ColumnDataSource({"left": left, "right": right}), glyph, level="underlay")

@@ -1,0 +1,672 @@
+"""Durations of steps: as a histogram, over time, outliers against the others, and the last ones in parts.
+
+Every figure comes in two: a plot and its static twin, from the same axes and numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from bokeh.models import ColumnDataSource, HBar, Line, PlainText, Plot, Quad, Segment
+from bokeh.models.annotations.geometry import Span
+from bokeh.models.annotations.labels import Label
+
+from jobreport.figures import chart, theme
+from jobreport.figures.chart import Area, Axis, Drawing, Mark, Rule
+from jobreport.figures.scales import Tick, ceiling
+from jobreport.figures.time_line import boundaries
+from jobreport.formats import NBSP, number, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bokeh.models.renderers.renderer import DataRenderer
+
+    from jobrules.job import FloatArray, IntArray
+    from jobrules.result import Course
+    from jobrules.step_times import (
+        LastSteps,
+        StepBins,
+        StepContrast,
+        StepCourse,
+        StepHistogram,
+        StepPart,
+        StepPhase,
+        StepTimeline,
+        StepTimes,
+    )
+
+#: Fills of phases over time, as class of the drawing and token; grey where a phase is not the main one.
+_PHASES = (("u", "used"), ("n2", "ink2"), ("u2", "used2"), ("f2", "rest2"))
+#: Fills by role, from the first class of the role on.
+_ROLES = {
+    "work": (("u", "used"), ("u2", "used2"), ("u3", "used3"), ("f2", "rest2")),
+    "other": (("n2", "ink2"), ("n1", "line"), ("f3", "rest3")),
+    "wait": (("l", "lost"),),
+}
+NORMAL, OUTLIER = ("u", "used"), ("l", "lost")
+#: Steps over this many medians flatten a linear axis.
+_FLAT = 20
+#: The gap before what lies beyond the bins, and the room for it a series, as shares of the bins.
+_GAP, _ROOM = 0.03, 0.09
+#: Half the height of a time column with one duration, and half the width of the mark of an outlier, in percent.
+_THIN, _MARK = 0.6, 0.35
+_TIGHT = 0.12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """The unit of the durations of a report, so that one table has one unit."""
+
+    name: str
+    #: Of the unit in microseconds.
+    us: int
+    #: After the point.
+    digits: int
+
+    @classmethod
+    def of(cls, times: StepTimes) -> Unit:
+        """What suits the steps of the main phase: seconds from 0.1 s on, else milliseconds or microseconds."""
+        median_us = times.phases[0].median_s * 1e6
+        if median_us >= 100_000 or median_us == 0:
+            return cls(name="s", us=1_000_000, digits=3 if median_us < 100_000_000 else 1)
+        if median_us >= 100:
+            return cls(name="ms", us=1000, digits=2 if median_us < 10_000 else 1)
+        return cls(name="µs", us=1, digits=0)
+
+    def text(self, us: float) -> str:
+        """A duration without its unit."""
+        return number(us / self.us, self.digits)
+
+    def short(self, us: float) -> str:
+        """A duration with its unit, three digits or more; in seconds where its own unit makes it long."""
+        unit = SECONDS if us >= 10_000 * self.us else self
+        value = us / unit.us
+        digits = max(0, 2 - math.floor(math.log10(value))) if value else 0
+        return f"{number(value, min(digits, unit.digits))}{NBSP}{unit.name}"
+
+    def range(self, low_us: float, high_us: float) -> str:
+        """``1.20 to 1.50 s``; one duration where both print alike."""
+        low, high = self.short(low_us), self.short(high_us)
+        if low == high:
+            return high
+        ending = NBSP + high.rpartition(NBSP)[2]
+        return f"{low.removesuffix(ending)} to {high}"
+
+
+SECONDS = Unit(name="s", us=1_000_000, digits=3)
+
+
+def fill(part: StepPart, parts: Sequence[StepPart]) -> tuple[str, str]:
+    """Class and token of a class of time: the first of its role is the strongest."""
+    if part.role == "unknown":
+        return "x", "void"
+    place = [one for one in parts if one.role == part.role].index(part)
+    fills = _ROLES[part.role]
+    return fills[place % len(fills)]
+
+
+def phase_fill(place: int) -> str:
+    """The class of a phase over time, by its place."""
+    return _PHASES[place][0]
+
+
+def _upward(most: float) -> Axis:
+    """From 0 to the next number whose half divides well, so that the highest bar takes most of the height."""
+    return chart.upward(2 * ceiling(most / 2) if most else 1.0)
+
+
+# --- histogram
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Limit:
+    """Where the limit stands in the histogram, and its words."""
+
+    at: float
+    text: str
+    #: The words stand left or right of it, so many em below the top.
+    left: bool
+    down: float
+
+
+def _edges(histogram: StepHistogram, unit: Unit) -> FloatArray:
+    return (histogram.start_us + histogram.width_us * np.arange(histogram.bins + 1)) / unit.us
+
+
+def _beyond(histogram: StepHistogram, unit: Unit) -> dict[int, tuple[float, float]]:
+    """Place of a series → left and right edge of its bar for what lies beyond the bins, if there is any."""
+    found = [i for i, one in enumerate(histogram.series) if one.beyond]
+    edges = _edges(histogram, unit)
+    span = float(edges[-1] - edges[0])
+    first, room = float(edges[-1]) + _GAP * span, _ROOM * span
+    return {i: (first + (n + 0.1) * room, first + (n + 0.9) * room) for n, i in enumerate(found)}
+
+
+def _histogram_axes(histogram: StepHistogram, unit: Unit) -> tuple[Axis, Axis]:
+    edges, slots = _edges(histogram, unit), _beyond(histogram, unit)
+    start, last = float(edges[0]), float(edges[-1])
+    sides = [side for slot in slots.values() for side in slot]
+    end = max(sides) + 0.1 * _ROOM * (last - start) if sides else last
+    ticks = [
+        Tick(at=tick.at * (last - start) / (end - start), label=tick.label)
+        for tick in chart.along(start, last).ticks
+    ]
+    if slots:
+        middle = ((min(sides) + max(sides)) / 2 - start) / (end - start)
+        ticks = [tick for tick in ticks if tick.at < middle - _TIGHT]
+        # Every second label goes on a narrow screen; the last one must stay.
+        ticks = ticks[: len(ticks) // 2 * 2]
+        ticks.append(Tick(at=middle, label=f"to {unit.short(histogram.longest_us)}"))
+    most = max(max(*one.counts, one.beyond) for one in histogram.series)
+    return Axis(start=start, end=end, ticks=tuple(ticks)), _upward(max(2, most))
+
+
+def _limits(histogram: StepHistogram, phases: Sequence[StepPhase], stddev: float, unit: Unit) -> list[_Limit]:
+    """The limit of each phase that lies within the bins, two at most; where workers differ their range."""
+    edges = _edges(histogram, unit)
+    judged = [phase for phase in phases if phase.high_limit_s is not None and phase.low_limit_s is not None]
+    found: list[_Limit] = []
+    for phase in judged[:2]:
+        low, high = (phase.low_limit_s or 0) * 1e6, (phase.high_limit_s or 0) * 1e6
+        inside = [us for us in (low, high) if us / unit.us <= edges[-1]]
+        if not inside:
+            continue
+        whose = f"{shown(phase.phase, 16)}: " if len(judged) > 1 else ""
+        text = f"{whose}mean + {stddev:g}σ = {limit_words(phase, unit)}"
+        left = (inside[-1] / unit.us - edges[0]) / (edges[-1] - edges[0]) > 0.45
+        found.append(_Limit(at=inside[-1] / unit.us, text=text, left=left, down=1.0 + 1.3 * len(found)))
+        if inside[-1] - inside[0] > histogram.width_us:
+            found.append(_Limit(at=inside[0] / unit.us, text="", left=left, down=0))
+    return found
+
+
+def limit_words(phase: StepPhase, unit: Unit) -> str:
+    """``1.19 s``, or ``1.19 to 2.03 s`` where workers have different limits; empty where none was judged."""
+    if phase.low_limit_s is None or phase.high_limit_s is None:
+        return ""
+    return unit.range(phase.low_limit_s * 1e6, phase.high_limit_s * 1e6)
+
+
+def limit_inside(histogram: StepHistogram, phase: StepPhase) -> bool:
+    """Whether the limits of a phase lie within the bins: then what lies beyond is beyond them too."""
+    last_us = histogram.start_us + histogram.bins * histogram.width_us
+    return phase.high_limit_s is not None and phase.high_limit_s * 1e6 <= last_us
+
+
+def _over(histogram: StepHistogram, phases: Sequence[StepPhase]) -> tuple[str, str]:
+    """Fill of the bar beyond the bins: orange where all in it are outliers."""
+    return ("l", "lost") if limit_inside(histogram, phases[0]) else ("f2", "rest2")
+
+
+def histogram_drawing(times: StepTimes, unit: Unit) -> Drawing:
+    """The histogram without scripts: filled bars for one series, outlines for several."""
+    histogram = times.histogram
+    x, y = _histogram_axes(histogram, unit)
+    edges, slots = _edges(histogram, unit), _beyond(histogram, unit)
+    marks: list[Mark] = []
+    for i, one in enumerate(histogram.series):
+        if len(histogram.series) == 1:
+            marks.append(chart.bars("u", x, y, (edges[:-1], edges[1:], 0, one.counts)))
+        else:
+            marks.append(chart.outline(f"s{i + 1}", x, y, edges, one.counts))
+        if i in slots:
+            left, right = slots[i]
+            if len(histogram.series) == 1:
+                marks.append(
+                    chart.bars(_over(histogram, times.phases)[0], x, y, ([left], [right], 0, [one.beyond]))
+                )
+            else:
+                marks.append(chart.outline(f"s{i + 1}", x, y, [left, right], [one.beyond]))
+            top = 100 - float(y.place(one.beyond))
+            middle = float(x.place((left + right) / 2))
+            # Long numbers beside one another go on a narrow screen.
+            style = "strong w" if len(slots) > 1 and one.beyond > 999 else "strong"
+            marks.append(chart.Label(text=number(one.beyond, 0), x=middle, y=top, dy=-0.35, style=style))
+    marks += [_slash(x, at) for at in _slashes(histogram, unit)]
+    for limit in _limits(histogram, times.phases, times.stddev, unit):
+        at = float(x.place(limit.at))
+        marks.append(Rule(style="limit", x1=at, x2=at, y1=0, y2=100))
+        if limit.text:
+            anchor, dx = ("end", -0.4) if limit.left else ("start", 0.4)
+            marks.append(
+                chart.Label(text=limit.text, x=at, y=0, anchor=anchor, dx=dx, dy=limit.down, style="strong")
+            )
+    return Drawing(x=x, y=y, marks=tuple(marks))
+
+
+def _slashes(histogram: StepHistogram, unit: Unit) -> list[float]:
+    """Two places within the gap before the bar beyond: the axis is broken there."""
+    if not _beyond(histogram, unit):
+        return []
+    edges = _edges(histogram, unit)
+    span = float(edges[-1] - edges[0])
+    return [float(edges[-1]) + part * _GAP * span for part in (0.4, 0.75)]
+
+
+def _slash(x: Axis, at: float) -> Rule:
+    place = float(x.place(at))
+    return Rule(style="axis", x1=place - 0.4, x2=place + 0.4, y1=100, y2=94)
+
+
+def histogram_plot(times: StepTimes, unit: Unit, names: Sequence[str]) -> Plot:
+    """The histogram with values; ``names`` are those of the series, which the key switches as s1, s2, …."""
+    histogram = times.histogram
+    colours = theme.light()
+    x, y = _histogram_axes(histogram, unit)
+    edges, slots = _edges(histogram, unit), _beyond(histogram, unit)
+    plot = chart.live_plot(x, y)
+    hit: list[DataRenderer] = []
+    for i, one in enumerate(histogram.series):
+        series = f"s{i + 1}"
+        full = len(histogram.series) == 1
+        source = ColumnDataSource(_bin_columns(histogram, one, unit, slots.get(i), names[i]))
+        token, dash = theme.SERIES[i]
+        look: dict[str, Any] = {"fill_color": None, "line_color": None}
+        if full:
+            over = _over(histogram, times.phases)[1]
+            source.data["colour"] = [colours["used"]] * histogram.bins + [colours[over]] * bool(one.beyond)
+            look = {"fill_color": "colour", "line_color": None}
+        quad = Quad(left="left", right="right", bottom=0, top="count", **look)
+        hit.append(plot.add_glyph(source, quad, name=series))
+        if not full:
+            outlines = [(edges, one.counts)]
+            if i in slots:
+                outlines.append((np.array(slots[i]), (one.beyond,)))
+            for sides, values in outlines:
+                heights = np.concatenate(([0], np.repeat(np.asarray(values, np.float64), 2), [0]))
+                drawn = ColumnDataSource({"x": np.repeat(sides, 2), "y": heights})
+                line = Line(x="x", y="y", line_color=colours[token], line_dash=dash, line_width=1.5)
+                plot.add_glyph(drawn, line, name=series)
+        if i in slots:
+            middle = (slots[i][0] + slots[i][1]) / 2
+            plot.add_layout(_words(number(one.beyond, 0), middle, one.beyond, up=8))
+    width, height = 0.4 * (x.end - x.start) / 100, 0.06 * (y.end - y.start)
+    for at in _slashes(histogram, unit):
+        source = ColumnDataSource({"x0": [at - width], "x1": [at + width], "y0": [0.0], "y1": [height]})
+        plot.add_glyph(source, Segment(x0="x0", x1="x1", y0="y0", y1="y1", line_color=colours["ink2"]))
+    for limit in _limits(histogram, times.phases, times.stddev, unit):
+        plot.add_layout(
+            Span(
+                location=limit.at,
+                dimension="height",
+                line_color=colours["ink"],
+                line_dash=[5, 3],
+                line_width=1.5,
+            )
+        )
+        if limit.text:
+            plot.add_layout(
+                _words(
+                    limit.text,
+                    limit.at,
+                    y.end,
+                    align="right" if limit.left else "left",
+                    along=-5 if limit.left else 5,
+                    up=4 - round(12 * limit.down),
+                )
+            )
+    rows = [("Steps of", "@name"), ("Duration", "@range"), ("Steps", "@count{0,0}")]
+    plot.add_tools(chart.hover(rows, hit))
+    return plot
+
+
+def _bin_columns(
+    histogram: StepHistogram, one: StepBins, unit: Unit, beyond: tuple[float, float] | None, name: str
+) -> dict[str, Any]:
+    edges = _edges(histogram, unit).tolist()
+    words = [unit.short(histogram.start_us + i * histogram.width_us) for i in range(histogram.bins + 1)]
+    left, right, counts = edges[:-1], edges[1:], list(one.counts)
+    ranges = [f"{low} to {high}" for low, high in itertools.pairwise(words)]
+    if beyond and one.beyond:
+        left, right, counts = [*left, beyond[0]], [*right, beyond[1]], [*counts, one.beyond]
+        ranges.append(f"over {words[-1]}")
+    return {"left": left, "right": right, "count": counts, "range": ranges, "name": [name] * len(left)}
+
+
+def _words(
+    text: str,
+    x: float,
+    y: float,
+    *,
+    align: Literal["left", "right", "center"] = "center",
+    along: int = 0,
+    up: int = 0,
+) -> Label:
+    """Words in a live plot, as a label of the drawing; plain text is never taken for a formula."""
+    return Label(
+        x=x,
+        y=y,
+        text=PlainText(text=text),
+        text_align=align,
+        text_baseline="middle",
+        x_offset=along,
+        y_offset=up,
+        text_color=theme.light()["ink"],
+        text_font=theme.font(),
+        text_font_size=theme.FONT_SIZE,
+    )
+
+
+# --- over time
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Durations:
+    """An upright axis of durations: linear, or by powers of ten where a few long steps would flatten the rest."""
+
+    axis: Axis
+    unit: Unit
+    log: bool
+
+    @classmethod
+    def of(cls, times: StepTimes, unit: Unit) -> _Durations:
+        values = [one for course in times.timeline.series for one in course.high_us if one is not None]
+        most, median = max(values) / unit.us, times.phases[0].median_s * 1e6 / unit.us
+        if not is_log(times):
+            return cls(axis=_upward(most), unit=unit, log=False)
+        lows = [one for course in times.timeline.series for one in course.low_us if one]
+        least = max(min(lows) / unit.us, median / 1000)
+        low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
+        factors = (1, 2, 5) if high - low <= 2 else (1,)
+        marks = [
+            factor * 10.0**power
+            for power in range(low, high + 1)
+            for factor in factors
+            if factor * 10.0**power <= 10.0**high
+        ]
+        ticks = tuple(
+            Tick(at=(math.log10(mark) - low) / (high - low), label=f"{mark:,.10g}".replace(",", "\u202f"))
+            for mark in marks
+        )
+        return cls(axis=Axis(start=low, end=high, ticks=ticks), unit=unit, log=True)
+
+    def of_us(self, values: Sequence[float | None]) -> FloatArray:
+        """Where durations in microseconds lie on the axis; NaN for none."""
+        array = np.array([np.nan if v is None else v for v in values], np.float64) / self.unit.us
+        return np.log10(np.maximum(array, 10.0**self.axis.start)) if self.log else array
+
+    def thin(
+        self, low: Sequence[float | None], high: Sequence[float | None]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Bottom and top of columns, high enough to be seen where both are one duration."""
+        bottom, top = self.of_us(low), self.of_us(high)
+        least = _THIN / 100 * (self.axis.end - self.axis.start)
+        more = np.maximum(0, 2 * least - (top - bottom)) / 2
+        return np.maximum(bottom - more, self.axis.start), np.minimum(top + more, self.axis.end)
+
+
+def is_log(times: StepTimes) -> bool:
+    """Whether the time line has an axis by powers of ten."""
+    median_us = times.phases[0].median_s * 1e6
+    return 0 < _FLAT * median_us < times.histogram.longest_us
+
+
+def _time_axis(timeline: StepTimeline) -> Axis:
+    """The steps with a little room on both sides, so that the ends of the training loop can be seen."""
+    span = timeline.count * timeline.width_us
+    margin = max(1, span // 50)
+    return chart.over_time(timeline.start_us - margin, timeline.start_us + span + margin)
+
+
+def _phase_lines(timeline: StepTimeline, course: Course) -> list[int]:
+    x = _time_axis(timeline)
+    return [us for us in boundaries(course) if x.start < us < x.end]
+
+
+def has_phase_lines(times: StepTimes, course: Course) -> bool:
+    """Whether a boundary of the job's phases lies within the time line."""
+    return bool(_phase_lines(times.timeline, course))
+
+
+def _columns(one: StepCourse) -> tuple[IntArray, list[int], list[int]]:
+    """Numbers of the columns with steps, their shortest and their longest step."""
+    pairs = zip(one.low_us, one.high_us, strict=True)
+    found = [(i, low, high) for i, (low, high) in enumerate(pairs) if low is not None and high is not None]
+    return np.array([i for i, _, _ in found], np.int64), [a for _, a, _ in found], [b for _, _, b in found]
+
+
+def _marks_of(timeline: StepTimeline, one: StepCourse, x: Axis) -> tuple[FloatArray, FloatArray]:
+    """Left and right edge of the marks of outliers."""
+    middle = timeline.start_us + timeline.width_us * (np.array(one.outlier_columns, np.float64) + 0.5)
+    half = max(timeline.width_us / 2, _MARK / 100 * (x.end - x.start))
+    return middle - half, middle + half
+
+
+def timeline_drawing(times: StepTimes, course: Course, unit: Unit) -> Drawing:
+    """A bar a column from its shortest to its longest step, a mark at the longest outlier."""
+    timeline = times.timeline
+    scale = _Durations.of(times, unit)
+    x, y = _time_axis(timeline), scale.axis
+    marks: list[Mark] = []
+    for i, one in enumerate(timeline.series):
+        column, low, high = _columns(one)
+        left = timeline.start_us + timeline.width_us * column
+        marks.append(
+            chart.bars(phase_fill(i), x, y, (left, left + timeline.width_us, *scale.thin(low, high)))
+        )
+    for one in timeline.series:
+        if one.outlier_columns:
+            sides = (*_marks_of(timeline, one, x), *scale.thin(one.outlier_us, one.outlier_us))
+            marks.append(chart.bars("l", x, y, sides))
+    for us in _phase_lines(timeline, course):
+        at = float(x.place(us))
+        marks.append(Rule(style="dots", x1=at, x2=at, y1=0, y2=100))
+    return Drawing(x=x, y=y, marks=tuple(marks))
+
+
+def timeline_plot(times: StepTimes, course: Course, unit: Unit, names: Sequence[str]) -> Plot:
+    """The same with values, to zoom along time; ``names`` are those of the phases, switched as s1, s2, …."""
+    timeline = times.timeline
+    colours = theme.light()
+    scale = _Durations.of(times, unit)
+    x = _time_axis(timeline)
+    plot = chart.live_plot(x, scale.axis, zoom=True)
+    hit: list[DataRenderer] = []
+    for i, one in enumerate(timeline.series):
+        column, low, high = _columns(one)
+        left = timeline.start_us + timeline.width_us * column
+        bottom, top = scale.thin(low, high)
+        source = ColumnDataSource(
+            {
+                "left": x.live(left),
+                "right": x.live(left + timeline.width_us),
+                "bottom": bottom.astype(np.float32),
+                "top": top.astype(np.float32),
+                "low": (np.array(low) / unit.us).astype(np.float32),
+                "high": (np.array(high) / unit.us).astype(np.float32),
+                "name": [names[i]] * len(low),
+            }
+        )
+        colour = colours[_PHASES[i][1]]
+        quad = Quad(
+            left="left", right="right", bottom="bottom", top="top", fill_color=colour, line_color=None
+        )
+        hit.append(plot.add_glyph(source, quad, name=f"s{i + 1}"))
+    for i, one in enumerate(timeline.series):
+        if one.outlier_columns:
+            sides = _marks_of(timeline, one, x)
+            bottom, top = scale.thin(one.outlier_us, one.outlier_us)
+            source = ColumnDataSource(
+                {"left": x.live(sides[0]), "right": x.live(sides[1]), "bottom": bottom, "top": top}
+            )
+            quad = Quad(
+                left="left",
+                right="right",
+                bottom="bottom",
+                top="top",
+                fill_color=colours["lost"],
+                line_color=None,
+            )
+            plot.add_glyph(source, quad, name=f"s{i + 1}")
+    for us in _phase_lines(timeline, course):
+        plot.add_layout(
+            Span(
+                location=us / chart.US_PER_MS,
+                dimension="height",
+                line_color=colours["ink2"],
+                line_dash=[2, 3],
+                line_width=1,
+            )
+        )
+    rows = [
+        ("Steps of", "@name"),
+        ("From", "@left{%H:%M:%S} UTC"),
+        ("Shortest", chart.quantity("low", unit.name, unit.digits)),
+        ("Longest", chart.quantity("high", unit.name, unit.digits)),
+    ]
+    plot.add_tools(chart.hover(rows, hit, formatters={"@left": "datetime"}))
+    return plot
+
+
+# --- normal against outlier steps
+
+
+def _contrast_axes(contrast: StepContrast) -> tuple[Axis, Axis]:
+    names = [shown(one.name + (f", {one.device}" if one.device else ""), 16) for one in contrast.classes]
+    most = max(max(one.normal_percent, one.outlier_percent) for one in contrast.classes)
+    return chart.along(0, ceiling(most)), chart.downward(names)
+
+
+def contrast_drawing(contrast: StepContrast) -> Drawing:
+    """Two bars a class: above the normal steps, below the outliers."""
+    x, y = _contrast_axes(contrast)
+    slot = -np.arange(len(contrast.classes), dtype=np.float64)
+    marks = (
+        chart.bars(
+            NORMAL[0], x, y, (0, [one.normal_percent for one in contrast.classes], slot - 0.48, slot - 0.16)
+        ),
+        chart.bars(
+            OUTLIER[0], x, y, (0, [one.outlier_percent for one in contrast.classes], slot - 0.84, slot - 0.52)
+        ),
+    )
+    return Drawing(x=x, y=y, marks=marks)
+
+
+def contrast_plot(contrast: StepContrast) -> Plot:
+    """The same with values."""
+    x, y = _contrast_axes(contrast)
+    colours = theme.light()
+    plot = chart.live_plot(x, y, left=theme.NAMES_PX)
+    slot = -np.arange(len(contrast.classes), dtype=np.float64)
+    source = ColumnDataSource(
+        {
+            "normal": [one.normal_percent for one in contrast.classes],
+            "outlier": [one.outlier_percent for one in contrast.classes],
+            "above": slot - 0.32,
+            "below": slot - 0.68,
+            "name": [shown(one.name, 60) for one in contrast.classes],
+        }
+    )
+    hit: list[DataRenderer] = [
+        plot.add_glyph(
+            source,
+            HBar(y=place, right=column, left=0, height=0.32, fill_color=colours[token], line_color=None),
+            name=series,
+        )
+        for place, column, token, series in (
+            ("above", "normal", NORMAL[1], "normal"),
+            ("below", "outlier", OUTLIER[1], "outlier"),
+        )
+    ]
+    rows = [
+        ("Class", "@name"),
+        ("Normal steps", chart.quantity("normal", "%")),
+        ("Outliers", chart.quantity("outlier", "%")),
+    ]
+    plot.add_tools(chart.hover(rows, hit))
+    return plot
+
+
+# --- the last steps
+
+
+def step_names(last: LastSteps) -> list[str]:
+    """What stands below the bars: the number of a step where it is known, else its place from the end."""
+    n = len(last.numbers)
+    return [str(number) if number >= 0 else f"−{n - i}" for i, number in enumerate(last.numbers)]
+
+
+def _last_axes(last: LastSteps, unit: Unit) -> tuple[Axis, Axis]:
+    names = step_names(last)
+    n = len(names)
+    every = 1 if n <= 6 else 5
+    # Counted from the last one, and so many that it stays on a narrow screen.
+    kept = [i for i in range(n) if (n - 1 - i) % every == 0]
+    kept = kept if len(kept) % 2 or len(kept) < 4 else kept[1:]
+    most = max(map(sum, zip(*(part.time_us for part in last.parts), strict=True))) / unit.us
+    x = chart.slots([name if i in kept else "" for i, name in enumerate(names)])
+    return x, _upward(most)
+
+
+def _stack(last: LastSteps, unit: Unit) -> list[tuple[StepPart, FloatArray, FloatArray]]:
+    """Each part with the bottom and the top of its bars."""
+    edges = np.cumsum([np.zeros(len(last.numbers)), *(part.time_us for part in last.parts)], axis=0) / unit.us
+    return [(part, edges[i], edges[i + 1]) for i, part in enumerate(last.parts)]
+
+
+def last_drawing(last: LastSteps, unit: Unit) -> Drawing:
+    """A bar a step: work at the bottom, waiting above it, on top what no event tells, hatched."""
+    x, y = _last_axes(last, unit)
+    left = np.arange(len(last.numbers)) + 0.07
+    marks: list[Mark] = []
+    for part, bottom, top in _stack(last, unit):
+        style, _ = fill(part, last.parts)
+        if style != "x":
+            marks.append(chart.bars(style, x, y, (left, left + 0.86, bottom, top)))
+            continue
+        places = zip(x.place(left).tolist(), y.place(bottom).tolist(), y.place(top).tolist(), strict=True)
+        width = 86 / len(last.numbers)
+        marks += [
+            Area(style=style, x=at, y=100 - high, width=width, height=high - low)
+            for at, low, high in places
+            if high > low
+        ]
+    return Drawing(x=x, y=y, marks=tuple(marks))
+
+
+def last_plot(last: LastSteps, unit: Unit) -> Plot:
+    """The same with values."""
+    x, y = _last_axes(last, unit)
+    colours = theme.light()
+    plot = chart.live_plot(x, y)
+    left = np.arange(len(last.numbers)) + 0.07
+    names = step_names(last)
+    hit: list[DataRenderer] = []
+    for i, (part, bottom, top) in enumerate(_stack(last, unit)):
+        source = ColumnDataSource(
+            {
+                "left": left,
+                "right": left + 0.86,
+                "bottom": bottom,
+                "top": top,
+                "step": names,
+                "time": top - bottom,
+                "name": [shown(part.name, 60)] * len(names),
+            }
+        )
+        style, token = fill(part, last.parts)
+        look: dict[str, Any] = (
+            {
+                "fill_color": None,
+                "hatch_pattern": "right_diagonal_line",
+                "hatch_color": colours[token],
+                "hatch_scale": 7,
+                "hatch_weight": 1,
+            }
+            if style == "x"
+            else {"fill_color": colours[token]}
+        )
+        quad = Quad(left="left", right="right", bottom="bottom", top="top", line_color=None, **look)
+        hit.append(plot.add_glyph(source, quad, name=f"s{i + 1}"))
+    rows = [
+        ("Step", "@step"),
+        ("Part", "@name"),
+        ("Time", chart.quantity("time", unit.name, unit.digits)),
+    ]
+    plot.add_tools(chart.hover(rows, hit))
+    return plot

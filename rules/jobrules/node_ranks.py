@@ -1,0 +1,297 @@
+"""The nodes of a job beside one another: which differ from the others, in what, and which are drawn.
+
+A node is odd in a metric where its mean lies farther from the median node than three robust standard
+deviations (1.4826 times the median absolute deviation of the nodes, which for normal noise estimates one)
+and than a least number of points, so that nodes that are nearly equal are not told apart by their noise.
+Half of the nodes may be odd without moving the median.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobrules.clocks import offsets
+from jobrules.coverage import PAUSE_US
+from jobrules.job import FloatArray, Job, Metric
+from jobrules.result import Columns, Course, Severity
+from jobrules.timelines import reduce
+from jobrules.words import NBSP, clock, count, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: As many nodes are drawn beside one another; more are ranked first.
+MOST_DRAWN = 4
+#: Robust standard deviations from the median node, and a median absolute deviation in standard deviations.
+DEVIATIONS = 3.0
+MAD_SIGMA = 1.4826
+#: Points of the mean that a node must differ by at least.
+LEAST_POINTS = {
+    Metric.GPU_USE: 5.0,
+    Metric.CPU_USE: 10.0,
+    Metric.IO_WAIT: 5.0,
+    Metric.GPU_MEMORY: 10.0,
+    Metric.MEMORY: 10.0,
+}
+#: A GPU stopped where it did nothing for so long, and for this share of the job, while most others worked.
+STOPPED_US = PAUSE_US
+STOPPED_SHARE = 0.05
+#: Columns of a small line, and nodes that have one.
+MOST_COLUMNS = 120
+MOST_LINES = 32
+
+_ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.INFO, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRank:
+    """A node among the others."""
+
+    node: str
+    #: None where the node is like most others.
+    severity: Severity | None
+    #: What differs, in words; empty for a node like the others.
+    reasons: tuple[str, ...]
+    #: Mean use over its snapshots in percent, and points above the median node; none without samples of it.
+    mean: float | None
+    against: float | None
+    #: Mean use per column in whole percent, none where not measured; empty past the first 32 nodes.
+    line: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartUp:
+    """What the machines did before the first step: means over the nodes that were sampled then."""
+
+    #: Percent of a core and of a snapshot; none where not sampled.
+    cpu: float | None
+    io_wait: float | None
+    #: Bytes per second and node.
+    received: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nodes:
+    """The nodes of a job; ranked where they are more than four."""
+
+    #: The nodes that are drawn: all of at most four, else the oddest, or of equal ones two.
+    drawn: tuple[str, ...]
+    #: None where no phase before the loop is known, or nothing was sampled in it.
+    start_up: StartUp | None
+    #: ``GPU`` or ``CPU``: what ``mean`` is the use of.
+    label: str = ""
+    #: Mean use of the median node in percent, and the points beyond which a node is odd.
+    median: float | None = None
+    limit: float | None = None
+    #: Odd nodes first, the worst of them first; empty for at most four nodes.
+    ranks: tuple[NodeRank, ...] = ()
+    #: Columns of the small lines; lowest and highest mean of the alike nodes in each, in whole percent.
+    columns: Columns | None = None
+    low: tuple[int | None, ...] = ()
+    high: tuple[int | None, ...] = ()
+
+    @property
+    def odd(self) -> tuple[NodeRank, ...]:
+        """The nodes that differ."""
+        return tuple(rank for rank in self.ranks if rank.severity)
+
+    @property
+    def alike(self) -> tuple[NodeRank, ...]:
+        """The nodes that do not."""
+        return tuple(rank for rank in self.ranks if not rank.severity)
+
+
+def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
+    """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
+    start_up = _start_up(job, in_time)
+    if len(job.nodes) <= MOST_DRAWN:
+        return Nodes(drawn=job.nodes, start_up=start_up)
+    metric = Metric.GPU_USE if job.gpu_count else Metric.CPU_USE
+    means = {m: _means(job, m) for m in LEAST_POINTS}
+    told: dict[str, list[tuple[Severity, str]]] = {node: [] for node in job.nodes}
+    for node, found in (*_gpus_at_zero(job), *_uses(means), *_unmeasured(job, in_time), *_others(job)):
+        told[node].append(found)
+    uses = means[metric]
+    middle = float(np.median(list(uses.values()))) if uses else None
+    ranks = []
+    for node in job.nodes:
+        reasons = sorted(told[node], key=lambda one: _ORDER.index(one[0]))
+        mean = uses.get(node)
+        ranks.append(
+            NodeRank(
+                node=node,
+                severity=reasons[0][0] if reasons else None,
+                reasons=tuple(words for _, words in reasons),
+                mean=mean,
+                against=None if mean is None or middle is None else mean - middle,
+            )
+        )
+    # The sort is stable: nodes of one kind stay in natural order unless one lies farther off.
+    ranks.sort(key=lambda r: (_ORDER.index(r.severity), -abs(r.against or 0.0) if r.severity else 0.0))
+    size = -(-grid.count // MOST_COLUMNS)
+    columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
+    lines = {r.node: _line(job, r.node, metric, columns) for r in ranks}
+    alike = [lines[r.node] for r in ranks if not r.severity and r.mean is not None]
+    band = np.array(alike) if alike else np.empty((0, columns.count))
+    return Nodes(
+        drawn=_drawn(job, ranks, middle),
+        start_up=start_up,
+        label=metric.label,
+        median=middle,
+        limit=_limit(list(uses.values()), LEAST_POINTS[metric]) if uses else None,
+        ranks=tuple(
+            NodeRank(**(vars(r) | {"line": _whole(lines[r.node]) if i < MOST_LINES else ()}))
+            for i, r in enumerate(ranks)
+        ),
+        columns=columns,
+        low=_whole(np.fmin.reduce(band, axis=0)) if alike else (),
+        high=_whole(np.fmax.reduce(band, axis=0)) if alike else (),
+    )
+
+
+def _means(job: Job, metric: Metric) -> dict[str, float]:
+    return {panel.node: float(panel.mean.mean()) for panel in job.panels_of(metric)}
+
+
+def _limit(values: Sequence[float], least: float) -> float:
+    """Points from the median beyond which one of the values is odd."""
+    mad = float(np.median(np.abs(np.asarray(values) - np.median(values))))
+    return max(least, DEVIATIONS * MAD_SIGMA * mad)
+
+
+_Told = list[tuple[str, tuple[Severity, str]]]
+
+
+def _uses(means: Mapping[Metric, Mapping[str, float]]) -> _Told:
+    """Nodes whose mean of a metric is odd."""
+    found: _Told = []
+    for metric, least in LEAST_POINTS.items():
+        values = list(means[metric].values())
+        if len(values) <= MOST_DRAWN:
+            continue
+        limit, middle = _limit(values, least), float(np.median(values))
+        for node, mean in means[metric].items():
+            off = mean - middle
+            if abs(off) > limit:
+                harmless = metric is Metric.GPU_USE and off > 0
+                side = "above" if off > 0 else "below"
+                words = f"mean {metric.label} {abs(off):.1f}{NBSP}points {side} the median node"
+                found.append((node, (Severity.INFO if harmless else Severity.WARNING, words)))
+    return found
+
+
+def _gpus_at_zero(job: Job) -> _Told:
+    """Nodes with more GPUs than most that never worked, and GPUs that stopped long before most others."""
+    panels = job.panels_of(Metric.GPU_USE)
+    if not panels:
+        return []
+    last = {panel.node: _last_work(panel.time_us, panel.values) for panel in panels}
+    worked = np.concatenate([times[times >= 0] for times in last.values()])
+    if not len(worked):
+        return []
+    usual = float(np.median([(times < 0).sum() for times in last.values()]))
+    end_us = float(np.median(worked))
+    start_us, stop_us = job.span_us
+    least_us = max(STOPPED_US, STOPPED_SHARE * (stop_us - start_us))
+    found: _Told = []
+    for panel in panels:
+        times = last[panel.node]
+        gpus = count(len(times), "GPU")
+        never = int((times < 0).sum())
+        if never > usual:
+            found.append((panel.node, (Severity.CRITICAL, f"{never} of {gpus} at 0{NBSP}%")))
+        # Where the samples end soon after the work, the node was lost and not the GPU.
+        stopped = (times >= 0) & (end_us - times > least_us) & (panel.last_us - times > least_us)
+        if stopped.any():
+            since = clock(int(times[stopped].min()))
+            words = f"{int(stopped.sum())} of {gpus} at 0{NBSP}% after {since}"
+            found.append((panel.node, (Severity.CRITICAL, words)))
+    return found
+
+
+def _last_work(time_us: FloatArray | np.ndarray, values: FloatArray) -> np.ndarray:
+    """(devices,) time of the last sample above 0 %, -1 where there is none."""
+    work = values > 0
+    last = len(work) - 1 - np.argmax(work[::-1], axis=0)
+    return np.where(work.any(axis=0), time_us[last], -1)
+
+
+def _unmeasured(job: Job, in_time: Course) -> _Told:
+    """Nodes that were not sampled for a minute longer than the median node."""
+    sampled = dict.fromkeys(panel.node for panel in job.panels)
+    lost = dict.fromkeys(sampled, 0)
+    for gap in in_time.gaps:
+        lost[gap.node] += gap.end_us - gap.start_us
+    usual = float(np.median(list(lost.values()))) if lost else 0.0
+    found: _Told = [
+        (node, (Severity.INFO, f"no samples for {duration(us)}"))
+        for node, us in lost.items()
+        if us - usual > PAUSE_US
+    ]
+    return found + [(n, (Severity.INFO, "no samples")) for n in job.nodes if n not in sampled]
+
+
+def _others(job: Job) -> _Told:
+    """Nodes with another number of GPUs than most, or another clock."""
+    found: _Told = []
+    gpus = {panel.node: 0 for panel in job.panels}
+    gpus |= {panel.node: len(panel.devices) for panel in job.panels_of(Metric.GPU_USE)}
+    if gpus:
+        numbers, times = np.unique(list(gpus.values()), return_counts=True)
+        usual = int(numbers[times.argmax()])
+        for node, number in gpus.items():
+            if number != usual:
+                words = f"{count(number, 'GPU') if number else 'no GPU'} sampled, on most nodes {usual}"
+                found.append((node, (Severity.INFO, words)))
+    for one in offsets(job):
+        side = "ahead" if one.us > 0 else "behind"
+        words = f"clock {duration(abs(one.us))} {side}, told from its steps"
+        found.append((one.node, (Severity.INFO, words)))
+    return found
+
+
+def _line(job: Job, node: str, metric: Metric, columns: Columns) -> FloatArray:
+    panel = job.panel(node, metric)
+    if panel is None:
+        return np.full(columns.count, np.nan)
+    return reduce(columns, panel.time_us, panel.mean, panel.mean, panel.mean)[0]
+
+
+def _whole(values: FloatArray) -> tuple[int | None, ...]:
+    return tuple(None if np.isnan(v) else round(v) for v in values.tolist())
+
+
+def _drawn(job: Job, ranks: Sequence[NodeRank], middle: float | None) -> tuple[str, ...]:
+    """The oddest nodes that were sampled; of equal ones the one in the middle and the lowest."""
+    sampled = {panel.node for panel in job.panels}
+    odd = [r.node for r in ranks if r.severity and r.node in sampled]
+    if odd:
+        return tuple(odd[:MOST_DRAWN])
+    known = [(r.mean, r.node) for r in ranks if r.mean is not None]
+    if middle is None or not known:
+        return tuple(node for node in job.nodes if node in sampled)[:1]
+    typical = min(known, key=lambda one: abs(one[0] - middle))[1]
+    lowest = min(known, key=lambda one: one[0])[1]
+    return tuple(dict.fromkeys((typical, lowest)))
+
+
+def _start_up(job: Job, in_time: Course) -> StartUp | None:
+    before = next((phase for phase in in_time.phases if phase.key == "before"), None)
+    if before is None:
+        return None
+
+    def mean(metric: Metric) -> float | None:
+        means = [
+            float(panel.mean[:rows].mean())
+            for panel in job.panels_of(metric)
+            if (rows := int(np.searchsorted(panel.time_us, before.end_us)))
+        ]
+        return sum(means) / len(means) if means else None
+
+    cpu, io_wait, received = map(mean, (Metric.CPU_USE, Metric.IO_WAIT, Metric.NETWORK_RECEIVE))
+    if cpu is None and io_wait is None and received is None:
+        return None
+    return StartUp(cpu=cpu, io_wait=io_wait, received=received)

@@ -1,0 +1,180 @@
+"""Time lines: the drawing and the live plot say the same, and what is left out is only the width."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.models import HoverTool, VBar
+from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobreport.figures.chart import Area, Rule, Shape
+from jobreport.figures.time_line import bundled, middles, shared_time, time_drawing, time_line
+from jobreport.formats import Scale
+from jobrules.result import Columns, Course, TimeLine
+from tests.page import examples
+
+PERCENT = Scale(factor=1.0, unit="%")
+MEGABYTES = Scale(factor=1e6, unit="MB/s")
+
+
+def line_of(values: list[float | None], *, low: float = 0.0, high: float = 0.0) -> TimeLine:
+    return TimeLine(
+        node="n",
+        key="gpu_utilization",
+        label="GPU",
+        unit="%",
+        devices=2,
+        mean=tuple(values),
+        low=tuple(None if v is None else v - low for v in values),
+        high=tuple(None if v is None else v + high for v in values),
+    )
+
+
+def course() -> Course:
+    return examples.cpu_job().course
+
+
+def points(path: str) -> list[list[tuple[float, float]]]:
+    """The corners of every subpath; relative steps added up."""
+    found = []
+    for part in path.split("M")[1:]:
+        x = y = 0.0
+        run = []
+        for piece in re.findall(r"[lL]?[-\d. ]+", part.rstrip("z")):
+            numbers = [float(n) for n in re.findall(r"-?[\d.]+", piece)]
+            for dx, dy in zip(numbers[::2], numbers[1::2], strict=True):
+                x, y = (dx, dy) if piece[0] != "l" else (x + dx, y + dy)
+                run.append((x, y))
+        found.append(run)
+    return found
+
+
+def strokes(drawing: Any, style: str = "line") -> Shape:
+    (shape,) = [mark for mark in drawing.marks if isinstance(mark, Shape) and mark.style == style]
+    return shape
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.floats(0, 100, width=16)), min_size=1, max_size=40),
+    st.integers(1, 7),
+)
+def test_bundles_keep_the_mean_and_every_peak(values: list[float | None], size: int) -> None:
+    mean, low, high = bundled(line_of(values, low=1, high=2), size)
+
+    for i in range(0, len(values), size):
+        known = [v for v in values[i : i + size] if v is not None]
+        at = i // size
+        if not known:
+            assert np.isnan([mean[at], low[at], high[at]]).all()
+        else:
+            assert mean[at] == pytest.approx(sum(known) / len(known))
+            assert (low[at], high[at]) == (min(known) - 1, max(known) + 2)
+
+
+def test_the_last_bundle_is_as_wide_as_its_columns() -> None:
+    assert middles(Columns(start_us=100, width_us=10, count=5), 2).tolist() == [110, 130, 145]
+
+
+def test_drawing_and_live_plot_have_the_same_points() -> None:
+    values: list[float | None] = [10.0, 30.0, 20.0, None, None, 80.0, 90.0, 50.0]
+    line, columns = line_of(values, low=5, high=8), Columns(start_us=0, width_us=1_000_000, count=8)
+    time = shared_time(columns, course())
+
+    drawing = time_drawing([line], columns, course(), PERCENT, 100, labels=True, most=200)
+    time_line([line], time, PERCENT, 100, labels=True)
+
+    first, second = points(strokes(drawing).path)
+    # The stretches reach from edge to edge of their columns; in between they go through the middles.
+    assert first == [(0, 90), (62.5, 90), (187.5, 70), (312.5, 80), (375, 80)]
+    assert second == [(625, 20), (687.5, 20), (812.5, 10), (937.5, 50), (1000, 50)]
+    data: Any = time.source.data
+    assert data["time"].tolist() == [500 + 1000 * i for i in range(8)]
+    assert [None if np.isnan(v) else v for v in data["v1"].tolist()] == values
+    assert data["v2"].tolist() == [5, 25, 15, 255, 255, 75, 85, 45]
+    assert data["v3"].tolist() == [18, 38, 28, 255, 255, 88, 98, 58]
+    band = points(strokes(drawing, "band").path)
+    assert {y for run in band for _, y in run} == {
+        100 - v for v in (5, 25, 15, 75, 85, 45, 18, 38, 28, 88, 98, 58)
+    }
+
+
+def test_bands_of_percent_are_rounded_outwards() -> None:
+    line = line_of([10.4], low=0.3, high=0.3)
+    time = shared_time(Columns(start_us=0, width_us=1, count=1), course())
+
+    time_line([line], time, PERCENT, 100, labels=True)
+
+    data: Any = time.source.data
+    assert (data["v2"].tolist(), data["v3"].tolist()) == ([10], [11])
+
+
+def test_a_peak_of_one_column_survives_the_drawing() -> None:
+    values: list[float | None] = [20.0] * 600
+    line = replace(line_of(values), high=tuple(99.0 if i == 123 else 20.0 for i in range(600)))
+    columns = Columns(start_us=0, width_us=1_000_000, count=600)
+
+    drawing = time_drawing([line], columns, course(), PERCENT, 100, labels=True, most=100)
+
+    assert min(y for run in points(strokes(drawing, "band").path) for _, y in run) == 1.0
+
+
+def test_level_stretches_cost_few_points() -> None:
+    columns = Columns(start_us=0, width_us=1_000_000, count=200)
+
+    drawing = time_drawing([line_of([40.0] * 200)], columns, course(), PERCENT, 100, labels=True, most=200)
+
+    assert points(strokes(drawing).path) == [[(0, 60), (1000, 60)]]
+
+
+def test_gaps_of_the_node_and_phases_are_drawn_where_they_are() -> None:
+    report = examples.hostile_job()
+    first, _, holed = report.timelines
+
+    drawings = [
+        time_drawing([line], report.columns, report.course, PERCENT, 100, labels=False, most=200)
+        for line in (first, holed)
+    ]
+
+    areas = [[(a.x, a.width) for a in d.marks if isinstance(a, Area)] for d in drawings]
+    assert areas == [[], [(25.0, 12.5)]]
+    assert [r.x1 for r in drawings[0].marks if isinstance(r, Rule)] == [5.0]
+
+
+def test_a_value_above_the_scale_stays_inside() -> None:
+    drawing = time_drawing(
+        [line_of([50.0])],
+        Columns(start_us=0, width_us=1, count=1),
+        course(),
+        PERCENT,
+        10,
+        labels=True,
+        most=200,
+    )
+
+    assert points(strokes(drawing).path) == [[(0, 0), (1000, 0)]]
+
+
+def test_two_lines_share_a_plot_and_can_be_switched() -> None:
+    received = replace(line_of([40e6, 60e6]), key="network_receive", label="Network receive", unit="B/s")
+    sent = replace(line_of([4e6, 6e6]), key="network_transmit", label="Network transmit", unit="B/s")
+    columns = Columns(start_us=0, width_us=1_000_000, count=2)
+
+    plot: Any = time_line([received, sent], shared_time(columns, course()), MEGABYTES, 60, labels=True)
+    drawing = time_drawing([received, sent], columns, course(), MEGABYTES, 60, labels=True, most=200)
+
+    renderers = [r for r in plot.renderers if isinstance(r, GlyphRenderer)]
+    assert [r.name for r in renderers] == ["network_receive", "network_transmit"] * 2 + [None]
+    assert [r.glyph.line_dash for r in renderers[2:4]] == [[], [6]]
+    assert all(isinstance(r.glyph, VBar) for r in renderers[:2])
+    (hover,) = [tool for tool in plot.tools if isinstance(tool, HoverTool)]
+    assert hover.renderers == [renderers[4]]
+    assert "Network receive" in str(hover.tooltips)
+    assert "Network transmit" in str(hover.tooltips)
+    assert points(strokes(drawing, "s1").path)[0][-1] == (1000, 0)
+    assert points(strokes(drawing, "s2").path)[0][-1] == (1000, 90)

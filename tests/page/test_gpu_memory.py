@@ -1,0 +1,270 @@
+"""What the section on GPU memory says, and that both of its drawings say the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.models import Quad, Range1d, Scatter
+
+from jobreport import sections
+from jobreport.document import Origin, Report
+from jobreport.figures import memory as figures
+from jobreport.figures.chart import Label
+from jobrules.memory_use import GPUMemory, MemoryLine, MemoryUse, Trend
+from jobrules.result import Columns, Gap
+from tests.page import example_loading, examples
+from tests.page.example_loading import gpu_memory
+from tests.page.html import Page
+from tests.page.test_loading import data, drawn_in
+
+EXAMPLE = example_loading.memory_use("algo-1", "gpu0", 600)
+LEAK = Trend(points_per_hour=12.0, agreement=0.97, steady=True, full_after_h=2.5)
+GROWS = Trend(points_per_hour=0.5, agreement=0.97, steady=True, full_after_h=50.0)
+
+
+def page_of(found: MemoryUse | None, **facts: object) -> Page:
+    report: Report = replace(examples.gpu_job(), memory=found, **facts)  # type: ignore[arg-type]
+    return Page.of(sections.gpu_memory(report).html)
+
+
+def with_gpus(*gpus: GPUMemory) -> MemoryUse:
+    return replace(EXAMPLE, gpus=gpus, rises=())
+
+
+def test_a_rise_is_told_with_its_moment_and_means() -> None:
+    text = page_of(EXAMPLE).text
+
+    assert "Memory rose at once once by 14.0 points" not in text
+    assert "Memory rose once by 14.0 points, from 58.0 % to 72.0 % on gpu0 at 08:10:00 UTC." in text
+    assert "gpu0 08:10:00 08:10:05 58.0 72.0 14.0" in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "window", "told"),
+    [
+        (
+            5.0,
+            "10",
+            "the mean of 10 samples lies more than 5 points above that of the 10 samples before, as from 10 to over 15 %.",
+        ),
+        (0.5, "1", "as from 10 to over 10.5 %."),
+        (
+            95.0,
+            "10s",
+            "the mean of 10s of samples lies more than 95 points above that of the 10s of samples before, as from 0 to over 95 %.",
+        ),
+        (100.0, "10", "100 points above that of the 10 samples before."),
+    ],
+)
+def test_the_example_of_a_rise_adds_up(limit: float, window: str, told: str) -> None:
+    assert told in page_of(replace(EXAMPLE, limit=limit, window=window)).text
+
+
+def test_a_leak_comes_before_rises() -> None:
+    found = replace(EXAMPLE, gpus=(gpu_memory("algo-1", "gpu0", trend=LEAK),))
+
+    text = page_of(found).text
+
+    assert "Memory grows steadily on gpu0: by 12.0 points an hour over the training loop." in text
+    assert "it would be full about 2 h 30 min after its end: a hint of a leak." in text
+    assert "+12.0 hint of a leak: full about 2 h 30 min after the end" in text
+
+
+def test_growth_that_takes_days_is_no_leak() -> None:
+    text = page_of(with_gpus(gpu_memory("algo-1", "gpu0", trend=GROWS))).text
+
+    assert "+0.5 grows steadily" in text
+    assert "full" not in text.partition("Table")[0].replace("fullest", "")
+
+
+def test_trends_are_signed_and_none_is_a_dash() -> None:
+    flat = Trend(points_per_hour=-0.04, agreement=0.0, steady=False, full_after_h=None)
+
+    text = page_of(
+        with_gpus(gpu_memory("n", "a"), gpu_memory("n", "b", trend=flat), gpu_memory("n", "c", trend=None))
+    ).text
+
+    assert "1 −0.4 no steady growth" in text
+    assert "1 0.0 no steady growth" in text
+    assert "1 – –" in text
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        (
+            [{"rise": 1.0, "events": 0}],
+            "The GPU's memory did not rise by more than 5 points at once; the p95 of gpu0 is 73.0 %.",
+        ),
+        (
+            [{"rise": 1.0}, {"rise": 0.0, "p95": 80.0}],
+            "No GPU's memory rose by more than 5 points at once; gpu1 is the fullest with a p95 of 80.0 %.",
+        ),
+        (
+            [{"rise": 1.0}, {"rise": None}],
+            "Of 1 of 2 GPUs with enough samples, none rose by more than 5 points",
+        ),
+        ([{"rise": None}], "The p95 of gpu0 is 73.0 %; too few samples to look for rises."),
+    ],
+)
+def test_no_rise_is_told_with_what_was_judged(gpus: list[dict[str, object]], told: str) -> None:
+    rows = [gpu_memory("algo-1", f"gpu{i}", **facts) for i, facts in enumerate(gpus)]
+
+    assert told in page_of(with_gpus(*rows)).text
+
+
+def test_quantiles_of_the_loop_are_read() -> None:
+    gpus = (
+        gpu_memory("n", "low", loop_p5=20.0, loop_p95=28.0),
+        gpu_memory("n", "empty", loop_p5=1.0, loop_p95=50.0),
+        gpu_memory("n", "swings", loop_p5=5.0, loop_p95=55.5),
+        gpu_memory("n", "full", loop_p5=90.0, loop_p95=95.0),
+    )
+
+    text = page_of(with_gpus(*gpus)).text
+
+    assert "low: the p95 over the training loop is 28.0 %, so memory leaves room for a larger batch." in text
+    assert "empty: at least 5 % of the samples in the training loop lie under 5 %" in text
+    assert "swings: memory use varies much over the training loop, by 50.5 points from p5 to p95." in text
+    assert "full:" not in text
+
+
+def node(**facts: object) -> figures.NodeMemory:
+    made = figures.NodeMemory(key="n0", band=EXAMPLE.bands[0], lines=EXAMPLE.lines, rises=EXAMPLE.rises)
+    return replace(made, **facts)  # type: ignore[arg-type]
+
+
+COLUMNS = Columns(start_us=examples.START_US, width_us=6_000_000, count=600)
+
+
+def test_both_drawings_show_the_same() -> None:
+    course = examples.gpu_job().course
+
+    still = figures.memory_drawing(node(), COLUMNS, course)
+    live = figures.memory_plot(node(), COLUMNS, course, figures.shared_range(COLUMNS))
+
+    names = [one.name for one in drawn_in(live) if one.name]
+    assert names == [shape.series for shape in still.shapes] == ["n0-band", "n0-s1", "n0-s2"]
+    band = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Quad)))
+    assert band["v0"].tolist() == list(EXAMPLE.lines[0].mean)
+    assert band["high"].tolist() == list(EXAMPLE.bands[0].high)
+    # Two levels of the band: alike neighbours are one rectangle.
+    assert still.shapes[0].path.count("M") == 2
+    (triangle,) = (mark for mark in still.marks if isinstance(mark, Label))
+    rises = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Scatter)))
+    assert (triangle.x, triangle.y) == pytest.approx((100 * 600 / 3600, 100 - 72))
+    assert (rises["time"].tolist(), rises["after"]) == ([EXAMPLE.rises[0].start_us / 1000], [72.0])
+    assert isinstance(live.x_range, Range1d)
+    assert (live.x_range.start, live.x_range.end) == (still.x.start / 1000, still.x.end / 1000)
+    assert len(still.rules) == 2
+
+
+def test_what_was_not_measured_is_hatched_and_no_line_crosses_it() -> None:
+    found = example_loading.memory_use("algo-1", "gpu0", 600, range(100, 200))
+    gap = Gap(node="algo-1", start_us=COLUMNS.start_us + 600_000_000, end_us=COLUMNS.start_us + 1_200_000_000)
+    other = replace(gap, node="algo-2")
+    course = replace(examples.gpu_job().course, gaps=(gap, other))
+
+    still = figures.memory_drawing(node(band=found.bands[0], lines=found.lines), COLUMNS, course)
+
+    (area,) = still.areas
+    assert (area.x, area.width) == pytest.approx((100 / 6, 100 / 6))
+    assert [shape.path.count("M") for shape in still.shapes[1:]] == [2, 2]
+    live = figures.memory_plot(
+        node(band=found.bands[0], lines=found.lines), COLUMNS, course, figures.shared_range(COLUMNS)
+    )
+    line = data(next(one for one in drawn_in(live) if one.name == "n0-s1"))
+    assert np.isnan(line["value"]).sum() == 1
+    assert data(drawn_in(live)[0])["left"].tolist() == [gap.start_us / 1000]
+    report = replace(examples.gpu_job(), memory=found, course=course)
+    assert "hatched: not measured" in sections.gpu_memory(report).html
+
+
+def test_more_gpus_than_lines_add_their_mean() -> None:
+    band = replace(EXAMPLE.bands[0], devices=8)
+
+    drawing = figures.memory_drawing(node(band=band), COLUMNS, examples.gpu_job().course)
+    text = page_of(replace(EXAMPLE, bands=(band,))).text
+
+    assert [shape.series for shape in drawing.shapes] == ["n0-band", "n0-mean", "n0-s1", "n0-s2"]
+    assert "mean of 8 GPUs" in text
+    assert "Drawn as lines are the four GPUs whose memory rises most or is fullest" in text
+
+
+def test_nodes_that_are_not_drawn_are_told() -> None:
+    gpus = tuple(gpu_memory(f"n{i}", "gpu0") for i in range(6))
+    bands = tuple(replace(EXAMPLE.bands[0], node=f"n{i}", devices=1) for i in range(4))
+    lines = tuple(MemoryLine(node=f"n{i}", device="gpu0", mean=EXAMPLE.lines[0].mean) for i in range(4))
+
+    page = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=()))
+
+    assert (
+        "Drawn are the 4 of 6 nodes whose memory rises most or is fullest; the table holds the others."
+        in page.text
+    )
+    assert len([name for name in page.ids if name.startswith("live-gpu-memory")]) == 4
+    series = [a["data-series"] for a in page.all("span") if "data-series" in a]
+    assert len(set(series)) == len(series) == 8
+    assert len(page.all("tr")) == 7
+
+
+def test_what_is_left_out_is_told() -> None:
+    text = page_of(replace(EXAMPLE, rises_left_out=1, gpus_left_out=12)).text
+
+    assert "Memory rose 2 times, the most by 14.0 points" in text
+    assert "1 smaller one is left out." in text
+    assert "12 GPUs that rise less and are less full are left out." in text
+
+
+def test_every_switch_of_the_key_has_a_series_in_the_figure() -> None:
+    page = page_of(EXAMPLE)
+
+    ((_, text),) = page.scripts
+    told = {a["data-series"] for a in page.all("span") if "data-series" in a}
+    assert told == {"n0-s1", "n0-s2", "n0-band"}
+    assert all(f'"name":"{name}"' in text for name in told)
+
+
+def test_a_job_that_covers_no_time_has_a_table_and_no_figure() -> None:
+    report = replace(examples.single_sample(), memory=replace(EXAMPLE, rises=()))
+
+    page = Page.of(sections.gpu_memory(report).html)
+
+    assert page.all("figure") == []
+    assert page.scripts == []
+    assert len(page.all("table")) == 1
+
+
+def test_nothing_sampled_is_said_with_the_reason() -> None:
+    assert "GPU memory was not sampled." in page_of(None).text
+    assert "Rule results hold no samples" in page_of(None, origin=Origin.VENDOR).text
+    assert "No GPU was sampled." in Page.of(sections.gpu_memory(examples.cpu_job()).html).text
+
+
+@pytest.mark.parametrize("name", [examples.HOSTILE, "$$x$$", "@v1{0}", "$index"])
+def test_hostile_names_stay_text(name: str) -> None:
+    page = page_of(example_loading.memory_use(name, name, 600))
+
+    assert page.faults == []
+    ((_, text),) = page.scripts
+    assert "<" not in text
+    assert name in page.text
+    tooltips = [
+        model["attributes"]["tooltips"]
+        for model in _models(json.loads(text))
+        if model.get("name") == "HoverTool"
+    ]
+    assert len(tooltips) == 2
+    assert all(name not in one for one in tooltips)
+    assert sum("Solid line" in one for one in tooltips) == 1
+
+
+def _models(value: object) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        own = [value] if value.get("type") == "object" else []
+        return own + [model for one in value.values() for model in _models(one)]
+    return [model for one in value for model in _models(one)] if isinstance(value, list) else []

@@ -1,0 +1,325 @@
+"""What the section on steps says, and that the drawing and the live plot say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.models import HBar, Line, Quad
+
+from jobreport import sections
+from jobreport.document import Origin, Report
+from jobreport.figures import steps as figures
+from jobreport.figures import theme
+from jobrules.step_times import ClassShare, StepBins, StepContrast, StepPart, StepTimes
+from tests.page import example_steps, examples
+from tests.page.html import Page
+
+NAME = "TRAIN"
+
+
+def times() -> StepTimes:
+    return example_steps.step_times(NAME)
+
+
+def page_of(found: StepTimes | None, **facts: Any) -> Page:
+    report: Report = replace(examples.gpu_job(), steps=found, **facts)
+    return Page.of(sections.steps(report).html)
+
+
+def text_of(found: StepTimes | None) -> str:
+    return page_of(found).text.replace("\u00a0", " ").replace("\u202f", " ")
+
+
+def test_the_caption_states_the_spread_and_the_outliers() -> None:
+    text = text_of(times())
+
+    assert (
+        "Half of the 1 200 TRAIN steps take 0.440 to 0.500 s; 21 took longer than mean + 3σ (0.630 s)."
+        in text
+    )
+    assert "21 steps of 0.650 s or more, up to 3.25 s, counted as one bar" in text
+    assert "50 ms a bar" in text
+    assert "The first step took 3.25 s, 6.9 times the median" in text
+
+
+def test_workers_with_different_limits_are_told_as_a_range() -> None:
+    (phase,) = times().phases
+    two = replace(phase, workers=2, judged=2, low_limit_s=0.61, outliers=1)
+
+    text = text_of(replace(times(), phases=(two,)))
+
+    assert "1 took longer than mean + 3σ of its worker (0.610 to 0.630 s)." in text
+
+
+def test_steps_that_were_not_judged_are_told_by_the_median_and_have_no_limit() -> None:
+    (phase,) = times().phases
+    few = replace(phase, steps=50, judged=0, outliers=0, low_limit_s=None, high_limit_s=None)
+    row = example_steps.row(NAME, steps=50, limit_s=None, outliers=None)
+
+    page = page_of(replace(times(), phases=(few,), rows=(row,), marked="median", marks=2))
+    text = page.text.replace("\u00a0", " ")
+
+    assert "2 took longer than twice the median." in text
+    assert "Dashed" not in text
+    assert "2 steps are longer than twice the median of its worker and phase, as no step is above" in text
+    assert "Outliers are not judged (–)" in text
+    assert [line for line in page.all("line") if line.get("class") == "limit"] == []
+
+
+def test_a_limit_beyond_the_bars_is_said_and_not_drawn() -> None:
+    (phase,) = times().phases
+    far = replace(times(), phases=(replace(phase, low_limit_s=2.5, high_limit_s=2.5),))
+
+    assert "The limit of StepOutlier lies beyond the bars." in text_of(far)
+    unit = figures.Unit.of(far)
+    assert [rule for rule in figures.histogram_drawing(far, unit).rules if rule.style == "limit"] == []
+    (quad,) = _quads(figures.histogram_plot(far, unit, [NAME]))
+    colours = set(quad.data["colour"])
+    assert theme.light()["lost"] not in colours
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"marked": "", "marks": 0}, "No step is an outlier"),
+        ({"has_events": False}, "no events were recorded besides the steps"),
+        ({}, "events were not recorded both in outliers and in normal steps"),
+    ],
+)
+def test_without_a_comparison_the_reason_is_said(facts: dict[str, Any], told: str) -> None:
+    page = page_of(replace(times(), contrast=None, **facts))
+
+    assert told in page.text
+    assert "fig-steps-contrast" not in page.ids
+
+
+def test_the_comparison_names_what_differs_most() -> None:
+    text = text_of(times())
+
+    assert (
+        "TRAIN is going on in 70.5 % of the time of outliers and in 12.0 % of that of normal steps." in text
+    )
+    assert "conv2d, GPU 60.0 20.0 -40.0 5 1" in text
+    assert "3 classes that differ less are left out." in text
+
+
+def test_a_comparison_without_a_difference_says_so() -> None:
+    same = ClassShare(
+        name="F", device="", normal_percent=50.0, outlier_percent=52.0, normal_steps=1, outlier_steps=1
+    )
+    text = text_of(replace(times(), contrast=StepContrast(classes=(same,), left=0)))
+
+    assert "no class differs by more than 2.0 points" in text
+
+
+def test_what_makes_the_last_steps_differ_is_named() -> None:
+    text = text_of(times())
+
+    assert "Data loading takes most of these steps, 73.8 %; a bar lasts 0.360 to 1.06 s" in text
+    assert "what makes them differ is mostly Data loading." in text
+    assert "The last 4 TRAIN steps of worker 0 of TRAIN" in text
+
+
+def test_last_steps_without_events_say_so() -> None:
+    parts = (
+        StepPart(name="In the step", role="work", time_us=(300_000,) * 4),
+        StepPart(name="To the next step", role="other", time_us=(1000, 2000, 1000, 0)),
+    )
+    bare = replace(times(), last=replace(times().last, parts=parts, by_event=False))
+
+    assert "No events were recorded for them" in text_of(bare)
+
+
+def test_many_rows_are_folded_and_the_rest_is_counted() -> None:
+    rows = tuple(example_steps.row(f"node-{i}") for i in range(20))
+
+    page = page_of(replace(times(), rows=rows, rows_left=7))
+
+    assert "the 16 of 27 workers and phases with most outliers" in page.text
+    assert "7 are left out" in page.text
+    assert "Data: 4 more workers and phases" in page.text
+    assert all(f"node-{i}" in page.text for i in range(20))
+
+
+def test_nothing_recorded_is_said_with_the_reason() -> None:
+    assert "No step was recorded." in page_of(None).text
+    assert "rules/StepOutlier.json" in page_of(None, origin=Origin.VENDOR).text
+
+
+def test_hostile_names_stay_text() -> None:
+    page = Page.of(sections.steps(examples.hostile_job()).html)
+
+    assert page.faults == []
+    assert [attributes.get("type") for attributes, _ in page.scripts] == ["application/json"]
+    assert all("<" not in text for _, text in page.scripts)
+
+
+def test_every_live_plot_has_its_place_and_every_key_its_series() -> None:
+    page = page_of(_several())
+
+    (script,) = page.scripts
+    roots = json.loads(script[1])["roots"]
+    places = {i for i in page.ids if i.startswith("live-steps")}
+    assert (
+        set(roots.values())
+        == places
+        == {f"live-steps-{name}" for name in ("histogram", "time", "contrast", "last")}
+    )
+    series = {str(one["data-series"]) for one in page.all("span") if "data-series" in one}
+    assert series == {"s1", "s2", "normal", "outlier"}
+
+
+# --- the drawing and the live plot
+
+
+def _several() -> StepTimes:
+    base = times()
+    other = StepBins(node="", worker="", phase="EVAL", counts=(5, 1, 0, 0, 0, 0, 0), beyond=0)
+    histogram = replace(base.histogram, series=(*base.histogram.series, other))
+    return replace(base, histogram=histogram)
+
+
+def _quads(plot: Any) -> list[Any]:
+    found = [r for r in plot.renderers if isinstance(r.glyph, Quad)]
+    return [one.data_source for one in found]
+
+
+def _rectangles(path: str) -> list[tuple[float, float, float, float]]:
+    """Left, right, bottom and top in percent of the frame, upwards."""
+    found = re.findall(r"M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)", path)
+    return [(float(a) / 10, float(c) / 10, 100 - float(d), 100 - float(b)) for a, b, c, d in found]
+
+
+def _places(plot: Any, source: Any, bottom: str | float = 0.0, top: str = "top") -> list[list[float]]:
+    x, y = plot.x_range, plot.y_range
+    data = source.data
+    n = len(data["left"])
+    low = np.full(n, bottom) if isinstance(bottom, float) else np.asarray(data[bottom], float)
+    columns = (
+        (np.asarray(data["left"], float) - x.start) / (x.end - x.start),
+        (np.asarray(data["right"], float) - x.start) / (x.end - x.start),
+        (low - y.start) / (y.end - y.start),
+        (np.asarray(data[top], float) - y.start) / (y.end - y.start),
+    )
+    return [[100 * v for v in one] for one in zip(*columns, strict=True) if one[3] > one[2]]
+
+
+def _same(drawn: Sequence[Sequence[float]], live: Sequence[Sequence[float]]) -> None:
+    assert len(drawn) == len(live) > 0
+    assert np.array(drawn) == pytest.approx(np.array(live), abs=0.11)
+
+
+def test_histogram_drawing_and_plot_are_the_same() -> None:
+    unit = figures.Unit.of(times())
+    drawing = figures.histogram_drawing(times(), unit)
+    plot: Any = figures.histogram_plot(times(), unit, [NAME])
+
+    drawn = [one for shape in drawing.shapes for one in _rectangles(shape.path)]
+    (source,) = _quads(plot)
+    _same(drawn, _places(plot, source, top="count"))
+    # The tallest bar is whole, and what lies beyond is one bar with its count.
+    assert max(example_steps.COUNTS) <= plot.y_range.end
+    assert "21" in [word.text for word in drawing.words]
+    assert [tick.label for tick in drawing.x.ticks][-1] == "to 3.25\u00a0s"
+    assert drawn[-1][0] > drawn[-2][1]
+    (limit,) = [rule for rule in drawing.rules if rule.style == "limit"]
+    assert limit.x1 == pytest.approx(
+        100 * (0.63 - plot.x_range.start) / (plot.x_range.end - plot.x_range.start)
+    )
+
+
+def test_several_series_are_outlines_that_the_key_switches() -> None:
+    unit = figures.Unit.of(_several())
+    plot: Any = figures.histogram_plot(_several(), unit, ["a", "b"])
+
+    names = {r.name for r in plot.renderers if isinstance(r.glyph, Line)}
+    assert names == {"s1", "s2"}
+    assert [shape.style for shape in figures.histogram_drawing(_several(), unit).shapes] == ["s1", "s1", "s2"]
+
+
+def test_time_line_drawing_and_plot_are_the_same_and_keep_the_peak() -> None:
+    unit, course = figures.Unit.of(times()), examples.gpu_job().course
+    drawing = figures.timeline_drawing(times(), course, unit)
+    plot: Any = figures.timeline_plot(times(), course, unit, [NAME])
+
+    for shape, source in zip(drawing.shapes, _quads(plot), strict=True):
+        _same(_rectangles(shape.path), _places(plot, source, "bottom"))
+    columns, marks = drawing.shapes
+    assert (columns.style, marks.style) == ("u", "l")
+    # The column without a step is left free.
+    assert len(_rectangles(columns.path)) == 19
+    peak = max(top for *_, top in _rectangles(columns.path))
+    assert peak == pytest.approx(100 * 3.25 / plot.y_range.end, abs=1.5)
+
+
+def test_few_steps_that_last_much_longer_make_the_axis_one_of_powers_of_ten() -> None:
+    base = times()
+    (course,) = base.timeline.series
+    long = replace(course, high_us=(60_000_000, *course.high_us[1:]), outlier_us=(60_000_000,))
+    far = replace(
+        base,
+        timeline=replace(base.timeline, series=(long,)),
+        histogram=replace(base.histogram, longest_us=60_000_000),
+    )
+
+    drawing = figures.timeline_drawing(far, examples.gpu_job().course, figures.Unit.of(far))
+
+    assert "by powers of ten" in text_of(far)
+    labels = [tick.label for tick in drawing.y.ticks]
+    assert labels == ["0.1", "1", "10", "100"]
+    tops = [top for *_, top in _rectangles(drawing.shapes[0].path)]
+    assert tops[0] == pytest.approx(100 * (np.log10(60) + 1) / 3, abs=1)
+    assert tops[1] == pytest.approx(100 * (np.log10(0.56) + 1) / 3, abs=1)
+
+
+def test_contrast_drawing_and_plot_are_the_same() -> None:
+    contrast = times().contrast
+    assert contrast
+    drawing = figures.contrast_drawing(contrast)
+    plot: Any = figures.contrast_plot(contrast)
+
+    for shape, renderer in zip(drawing.shapes, plot.renderers, strict=True):
+        glyph = renderer.glyph
+        assert isinstance(glyph, HBar)
+        data = renderer.data_source.data
+        middle, width = data[glyph.y], data[glyph.right]
+        expected = [
+            [0, 100 * w / plot.x_range.end, 100 * (y - 0.16 + 2) / 2, 100 * (y + 0.16 + 2) / 2]
+            for y, w in zip(middle, width, strict=True)
+        ]
+        _same(_rectangles(shape.path), expected)
+
+
+def test_last_steps_drawing_and_plot_are_the_same_with_work_at_the_bottom() -> None:
+    unit, last = figures.Unit.of(times()), times().last
+    drawing, plot = figures.last_drawing(last, unit), figures.last_plot(last, unit)
+
+    sources = _quads(plot)
+    for shape, source in zip(drawing.shapes, sources, strict=False):
+        _same(_rectangles(shape.path), _places(plot, source, "bottom"))
+    hatched = [(a.x, a.x + a.width, 100 - a.y - a.height, 100 - a.y) for a in drawing.areas]
+    _same(hatched, _places(plot, sources[-1], "bottom"))
+    assert [shape.style for shape in drawing.shapes] == ["u", "n2", "l"]
+    assert {bottom for *_, bottom, _ in _rectangles(drawing.shapes[0].path)} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("median_s", "name", "words"),
+    [
+        (30.0, "s", "30.0\u00a0s"),
+        (0.012, "ms", "12.0\u00a0ms"),
+        (0.00005, "µs", "50\u00a0µs"),
+        (0.0, "s", "0\u00a0s"),
+    ],
+)
+def test_the_unit_suits_the_steps(median_s: float, name: str, words: str) -> None:
+    (phase,) = times().phases
+    unit = figures.Unit.of(replace(times(), phases=(replace(phase, median_s=median_s),)))
+
+    assert (unit.name, unit.short(median_s * 1e6)) == (name, words)
