@@ -11,7 +11,7 @@ from nbconvert.exporters.templateexporter import TemplateExporter
 
 from jobreport import assets
 from jobreport.errors import JobReportError
-from jobreport.figures.live import bokeh_script, figures_script
+from jobreport.figures.live import DATA, bokeh_script, figures_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
 #: Cells with one of these tags are for people in a notebook and leave no trace in the page.
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
-#: What only a script needs: the figures' data, the places they are drawn in, hints on how to use them.
-_FOR_SCRIPTS = re.compile(
-    r'<script type="application/json".*?</script>|<div class="live" id="[^"]*"></div>|<p class="hint">.*?</p>\n?',
-    re.DOTALL,
-)
+#: What only a script needs besides the figures' data: the places they are drawn in, hints on how to use them.
+_FOR_SCRIPTS = re.compile(r'<div class="live" id="[^"]*"></div>|<p class="hint">.*?</p>\n?', re.DOTALL)
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
@@ -43,7 +40,7 @@ def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
     """What the skeleton is filled with."""
     pieces = dict(_pieces(notebook))
     if static:
-        pieces = {name: _FOR_SCRIPTS.sub("", html) for name, html in pieces.items()}
+        pieces = {name: _FOR_SCRIPTS.sub("", DATA.sub("", html)) for name, html in pieces.items()}
     head = pieces.pop("head", None)
     if head is None:
         raise JobReportError("The notebook holds no head of the report; it was not run to its end.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import sys
@@ -18,6 +19,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from jobreport import assets
 from jobreport.errors import JobReportError
+from jobreport.figures.live import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,8 +111,17 @@ def run_notebook(report_json: Path) -> NotebookNode:
 
 
 def to_text(notebook: NotebookNode) -> str:
-    """The notebook as a file: the same notebook gives the same text."""
-    return str(nbformat.writes(notebook))  # type: ignore[no-untyped-call]
+    """The notebook as a file: the same notebook gives the same text.
+
+    The data of live figures is left out, which halves it: the static drawings stand there, and cells
+    that are run again bring the data back.
+    """
+    told = copy.deepcopy(notebook)
+    for cell in told.cells:
+        for output in cell.get("outputs", ()):
+            if "text/html" in output.get("data", {}):
+                output.data["text/html"] = DATA.sub("", output.data["text/html"])
+    return str(nbformat.writes(told))  # type: ignore[no-untyped-call]
 
 
 def _execute(notebook: NotebookNode, report_json: Path) -> NotebookNode:

@@ -18,7 +18,9 @@ ARGUMENTS = (
     "--disable-sync",
 )
 LIVE = "html[data-figures=live]"
-RANGES = "() => Bokeh.documents.at(-1).roots().map((root) => [root.x_range.start, root.x_range.end])"
+#: The ranges of the time axes of the nodes.
+RANGES = """() => [...Bokeh.documents].find((one) => one.title() === "nodes").roots()
+  .map((root) => [root.x_range.start, root.x_range.end])"""
 #: For each figure: how many of the pixels of its canvases are not transparent, and how many colours they have.
 PIXELS = """() => {
   const seen = {};

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -85,29 +86,30 @@ def read(fragment: Fragment) -> Page:
 
 
 class Cells(HTMLParser):
-    """The texts of the table cells of a page."""
+    """The texts of the table cells of a page, or of other elements that do not hold their like."""
 
-    def __init__(self) -> None:
+    def __init__(self, tags: tuple[str, ...]) -> None:
         super().__init__(convert_charrefs=True)
+        self.tags = tags
         self.found: list[str] = []
-        self._inside = False
+        self._inside = ""
 
     @classmethod
-    def of(cls, html: str) -> list[str]:
-        """All texts of ``td``, blanks joined where they may break."""
-        parser = cls()
+    def of(cls, html: str, *tags: str) -> list[str]:
+        """All texts of ``td``, or of the tags given, blanks joined where they may break."""
+        parser = cls(tags or ("td",))
         parser.feed(html)
         parser.close()
-        return [" ".join(text.split(" ")).strip() for text in parser.found]
+        return [" ".join(re.split("[ \n]+", text)).strip() for text in parser.found]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "td":
+        if not self._inside and tag in self.tags:
             self.found.append("")
-        self._inside = tag == "td" or (self._inside and tag not in ("th", "tr"))
+            self._inside = tag
 
     def handle_endtag(self, tag: str) -> None:
-        if tag == "td":
-            self._inside = False
+        if tag == self._inside:
+            self._inside = ""
 
     def handle_data(self, data: str) -> None:
         if self._inside:

@@ -19,7 +19,11 @@ from tests.paths import ROOT
 
 
 def test_it_is_small(gpu_notebook: NotebookNode) -> None:
-    assert len(notebook.to_text(gpu_notebook).encode()) <= 200_000
+    text = notebook.to_text(gpu_notebook)
+
+    assert len(text.encode()) <= 350_000
+    assert "jr-figures" not in text
+    assert text.count("plot still") > 20
 
 
 def test_two_runs_give_the_same_bytes(gpu_notebook: NotebookNode, tmp_path: Path) -> None:

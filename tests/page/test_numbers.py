@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,31 +21,54 @@ from tests.page.html import Cells
 from tests.page.test_sections import CALLS
 from tests.paths import SAMPLES
 
-#: The top-level fields of report.json that the tables of a section may take their numbers from.
+#: The top-level fields of report.json that a section may take its numbers from.
 SOURCES = {
+    "verdict": ("verdict",),
+    "findings": ("verdict",),
     "summary": ("course", "job"),
     "utilisation": ("usage", "job"),
     "framework": ("framework",),
     "steps": ("steps",),
-    "gpu-use": ("boxes",),
+    "gpu-use": ("boxes", "job"),
     "balance": ("balance",),
     "loading": ("loading",),
     "batch-size": ("boxes", "rules"),
-    "cpu-bottlenecks": ("stalls",),
-    "io-bottlenecks": ("stalls",),
-    "gpu-memory": ("memory",),
-    "nodes": ("timelines", "nodes", "job"),
-    "devices": ("devices", "boxes"),
+    "cpu-bottlenecks": ("stalls", "columns"),
+    "io-bottlenecks": ("stalls", "columns"),
+    "gpu-memory": ("memory", "columns"),
+    "nodes": ("timelines", "nodes", "job", "columns", "course"),
+    "devices": ("devices", "boxes", "job", "rules"),
     "moments": ("moments",),
     "profiles": ("profiles",),
     "quality": ("quality", "rules", "course"),
 }
+#: Where a section prints numbers: the cells of its tables, the values of its lists and its headline.
+PLACES = {"verdict": ("td", "dd", "h2"), "findings": ("b",)}
+#: What explains a drawing or defines a word, whatever the job: no number of it.
+FIXED = (
+    r"(?:Figure|Table)\s[\d.]+",
+    r"under 10\s%",
+    r"at 90\s% or more",
+    r"bins of 2\s%, the last with 100",
+    r"a use of \d+ to \d+\s%",
+    r"0 is alike, 0.83 has nothing in common",
+    r"1.5 times the height of the box",
+    r"ten steps of 10\s%",
+    r"run from 0 to 100",
+    r"stay at 0",
+    r"every sample is 0",
+    r"below 10\s% while a core was above 90\s%",
+    r"above 90\s%",
+    r"(?:to|below) 90\s%",
+)
 #: What a printed number may have been divided by or multiplied with: percent, ms, µs, kB, MB, GB, minutes, hours.
 FACTORS = (1, 100, 1e3, 1e6, 1e-3, 1e-6, 1e-9, 1 / 60, 1 / 3600)
 #: A longer cell holds a sentence.
 LONGEST = 60
-#: A number as a cell prints it, alone or before its unit.
-NUMBER = re.compile(rf"[-−]?\d[\d{THIN}]*(?:\.\d+)?")
+#: A number alone or before its unit; digits within a name, as in ``gpu0`` or ``p95``, are none.
+NUMBER = re.compile(rf"(?<![\w./-])[-−]?\d[\d{THIN}]*(?:\.\d+)?(?![\w/])|(?<![\w./-])\d+(?=σ)")
+DAY, CLOCK = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
+DURATION = re.compile(r"(?<![\w.])\d+(?:\.\d+)?\s(?:d|h|min|s)\b(?: \d+\s(?:h|min|s)\b)?")
 
 
 def numbers(value: Any) -> Iterator[float]:
@@ -86,21 +110,22 @@ class Printed:
         return printed
 
     def holds(self, text: str) -> bool:
-        """Whether a cell's text is one of these ways, to the last printed digit."""
-        if text in self.texts:
-            return True
-        for number in NUMBER.findall(re.sub(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d", "", text)):
+        """Whether a text is one of these ways, or every number in it is, to the last printed digit."""
+        return text in self.texts or not self.strange(text)
+
+    def strange(self, text: str) -> list[str]:
+        """The times and numbers of a text that are in none of these ways."""
+        found = [time for time in CLOCK.findall(text) if time not in self.texts]
+        text = CLOCK.sub("", DAY.sub("", text))
+        text = DURATION.sub(lambda one: "" if one[0] in self.texts else one[0], text)
+        for number in NUMBER.findall(text):
             value = abs(float(number.replace(THIN, "").replace("−", "-")))
-            digits = len(number.partition(".")[2])
-            half = 0.5000001 * 10**-digits
+            half = 0.5000001 * 10 ** -len(number.partition(".")[2])
             if not self._near(value, half):
-                return False
-        times = re.findall(r"\d\d:\d\d:\d\d", text)
-        return all(time in self.texts for time in times)
+                found.append(number)
+        return found
 
     def _near(self, value: float, half: float) -> bool:
-        from bisect import bisect_left  # noqa: PLC0415
-
         at = bisect_left(self.values, value - half)
         return at < len(self.values) and self.values[at] <= value + half
 
@@ -113,11 +138,21 @@ def made(sample: Path) -> tuple[Report, dict[str, Any]]:
     return report, json.loads(document.to_json(report))
 
 
+def html_of(report: Report, section: str) -> str:
+    """A section's HTML."""
+    return next(found.html for found in (call(report) for call in CALLS) if found.name == section)
+
+
 def cells(report: Report, section: str) -> list[str]:
-    """The texts of a section's table cells that hold a number."""
-    (call,) = [one for one in CALLS if one(report).name == section]
-    told = Cells.of(call(report).html)
+    """The texts of a section's cells, values and headline that hold a number."""
+    told = Cells.of(html_of(report, section), *PLACES.get(section, ("td",)))
     return [text for text in told if re.search(r"\d", text) and len(text) < LONGEST]
+
+
+def captions(report: Report, section: str) -> list[str]:
+    """The captions of a section's figures, without what is the same for every job."""
+    told = Cells.of(html_of(report, section), "figcaption")
+    return [re.sub("|".join(FIXED), "", text) for text in told]
 
 
 @pytest.mark.parametrize("section", SOURCES)
@@ -127,6 +162,15 @@ def test_the_numbers_of_a_section_are_in_the_json(sample: Path, section: str) ->
     printed = Printed.of(found, section)
 
     assert [text for text in cells(report, section) if not printed.holds(text)] == []
+
+
+@pytest.mark.parametrize("section", SOURCES)
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_the_numbers_of_captions_are_in_the_json(sample: Path, section: str) -> None:
+    report, found = made(sample)
+    printed = Printed.of(found, section)
+
+    assert [(strange, text) for text in captions(report, section) if (strange := printed.strange(text))] == []
 
 
 def test_numbers_of_another_job_are_not() -> None:
@@ -141,7 +185,7 @@ def test_numbers_of_another_job_are_not() -> None:
 
 def test_every_section_has_its_sources() -> None:
     report, found = made(SAMPLES[0])
-    names = {call(report).name for call in CALLS} - {"head", "verdict", "findings", "contents", "rules"}
+    names = {call(report).name for call in CALLS} - {"head", "contents", "rules"}
 
     assert names == set(SOURCES)
     assert sections.__all__

@@ -34,8 +34,9 @@ def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
     """
     document = Document(title=section)
     document.config.notifications = None
-    for figure in figures.values():
-        document.add_root(figure)
+    with document.models.freeze():  # else every figure has all models collected anew
+        for figure in figures.values():
+            document.add_root(figure)
     told = json.loads(serialize_json(document.to_json(deferred=False)))
     told = _listed(told)
     _prune(told, Counter(_references(told)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 from jobreport import assets
 from jobreport.errors import JobReportError
 from jobreport.figures import theme
+
+#: The data of live figures inside a section's HTML; what it holds is escaped, so no name can end it early.
+DATA = re.compile(r'<script type="application/json" class="jr-figures".*?</script>', re.DOTALL)
 
 
 @cache
