@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Cells with one of these tags are for people in a notebook and leave no trace in the page.
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
 #: What only a script needs besides the figures' data: the places they are drawn in, hints on how to use them.
-_FOR_SCRIPTS = re.compile(r'<div class="live" id="[^"]*"></div>|<p class="hint">.*?</p>\n?', re.DOTALL)
+_FOR_SCRIPTS = re.compile(r'<div class="live" id="[^"]*"></div>|<p class="hint"[^>]*>.*?</p>\n?', re.DOTALL)
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
@@ -44,7 +44,7 @@ def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
     head = pieces.pop("head", None)
     if head is None:
         raise JobReportError("The notebook holds no head of the report; it was not run to its end.")
-    scripts = [] if static else [assets.text("script/contents.js")]
+    scripts = [] if static else [assets.text("script/page.js")]
     if any("jr-figures" in html for html in pieces.values()):
         scripts += [bokeh_script(), figures_script()]
     return {

@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -122,7 +122,8 @@ def make_report(
                 tell(f"judging by {count(len(chosen.rules), 'rule')}")
                 job = replace(reading.job, name=name)
                 results, rules = _judged(chosen.rules, job, strict=strict)
-                report = build_report(job, quality, chosen.rules, results, _command(given, chosen.options))
+                command = _command(given, chosen.options)
+                report = build_report(job, quality, chosen.rules, results, command, strict=strict)
             with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
                 failure = _write(
                     Path(staging), report, rules, formats, static=static, strict=strict, tell=tell
@@ -187,14 +188,20 @@ def _stopped(report: Report) -> JobReportError | None:
 
 
 def build_report(
-    job: Job, quality: Quality, rules: Sequence[Rule], results: Sequence[RuleResult], command: str
+    job: Job,
+    quality: Quality,
+    rules: Sequence[Rule],
+    results: Sequence[RuleResult],
+    command: str,
+    *,
+    strict: bool = False,
 ) -> Report:
     """Everything the page shows, from the job and its rule results."""
     in_time = course(job)
     grid = columns(job)
     beside = node_ranks(job, grid, in_time)
     start_us, end_us = job.span_us
-    return Report(
+    report = Report(
         schema_version=document.SCHEMA_VERSION,
         version=__version__,
         command=command,
@@ -216,22 +223,40 @@ def build_report(
         boxes=all_boxes(job),
         rules=tuple(card(rule, result) for rule, result in zip(rules, results, strict=True)),
         quality=quality,
-        framework=next((_framework(result, job) for result in results if result.rule == FRAMEWORK), None),
-        steps=step_times(job, _rule(rules, StepOutlier)),
-        balance=balance(job, _rule(rules, LoadBalancing)),
-        loading=data_loading(job, _rule(rules, Dataloader)),
-        stalls=tuple(
-            found
-            for rule in (_rule(rules, CPUBottleneck), _rule(rules, IOBottleneck))
-            if (found := stalls(job, rule, grid))
-        ),
-        memory=memory_use(job, _rule(rules, GPUMemoryIncrease), grid),
-        devices=device_grid(job, grid),
-        moments=moments(job),
         profiles=_longest(job.profiles),
         profiles_left=max(0, len(job.profiles) - MOST_PROFILES),
         nodes=beside,
     )
+    return _with_analyses(report, job, rules, results, strict=strict)
+
+
+def _with_analyses(
+    report: Report, job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], *, strict: bool
+) -> Report:
+    """The report with all analyses; one that fails costs its section and is remarked."""
+    grid = report.columns
+    cpu, io = _rule(rules, CPUBottleneck), _rule(rules, IOBottleneck)
+    analyses: dict[str, Callable[[], Any]] = {
+        "framework": lambda: next((_framework(r, job) for r in results if r.rule == FRAMEWORK), None),
+        "steps": lambda: step_times(job, _rule(rules, StepOutlier)),
+        "balance": lambda: balance(job, _rule(rules, LoadBalancing)),
+        "loading": lambda: data_loading(job, _rule(rules, Dataloader)),
+        "stalls": lambda: tuple(found for rule in (cpu, io) if (found := stalls(job, rule, grid))),
+        "memory": lambda: memory_use(job, _rule(rules, GPUMemoryIncrease), grid),
+        "devices": lambda: device_grid(job, grid),
+        "moments": lambda: moments(job),
+    }
+    found, remarks = {}, []
+    for name, analyse in analyses.items():
+        try:
+            found[name] = analyse()
+        except Exception as error:
+            if strict:
+                raise
+            reason = shown(f"the analysis of {name} stopped: {type(error).__name__}: {error}", 200)
+            remarks.append(Remark(action="failed", count=1, unit="sections", reason=reason))
+    quality = replace(report.quality, remarks=(*report.quality.remarks, *remarks))
+    return replace(report, quality=quality, **found)
 
 
 def _longest(profiles: Sequence[Profile]) -> tuple[Profile, ...]:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jobrules.coverage import pauses
+from jobrules.dataloader import Dataloader
 from jobrules.framework import breakdown, weights_within
 from jobrules.intervals import union
 from jobrules.job import SECOND_US, Metric
+from jobrules.loading import Loading
 from jobrules.result import DeviceStatus, Measure, RuleResult, Status
 from jobrules.rule import in_samples, severity_of, too_few
 from jobrules.windows import Windows
-from jobrules.words import between, clock, count, duration, listed, number, share, shown
+from jobrules.words import between, count, listed, number, share, shown
 from jobrules.words import percent as in_percent
 
 if TYPE_CHECKING:
@@ -27,6 +29,12 @@ if TYPE_CHECKING:
 
 #: Share of snapshots without a core sample that is told.
 WORTH_TELLING = 0.01
+#: Most of the cores, in most of the bottlenecks: then the machine is at its limit, and not one thread.
+NEARLY = 0.8
+#: Up to this part of the cores at once, the work of single threads holds the GPU up.
+FEW = 0.25
+#: Training waits for batches where it did so for more of the time than this.
+WAITED = 0.5
 #: Runs and cores that are listed.
 MOST_RUNS, MOST_CORES = 10, 16
 
@@ -43,8 +51,12 @@ class Question:
     #: Share of bottlenecks among the snapshots of the nodes past their patience.
     threshold: float
     patience: Amount
-    #: What a core did that counts, in the past tense: "was full".
+    #: What a core did that counts, in the past tense, and what several did: "was full", "were full".
     core_did: str
+    cores_did: str
+    #: Advice where nearly all cores count at once (``{cores}`` says which), and where few do.
+    many_advice: str
+    few_advice: str
 
     def answer(self, rule: Rule, job: Job) -> RuleResult:
         """Judge a job; counts are of GPU snapshots, on all nodes that have samples of both kinds."""
@@ -96,43 +108,40 @@ class Question:
             limits=(self.threshold,),
             scale=100.0,
             unit="% of GPU snapshots",
-            limit_text=f"at the end; triggers above {in_percent(self.threshold)} at any minute",
+            limit_text=f"at the end; triggers above {self.threshold:g}\u00a0% at any minute",
         )
         asides = [_unsampled(judged, self.metric), _not_judged(devices)]
         if not scans.triggered:
-            limit = f"{share(part)} of GPU snapshots, limit {in_percent(self.threshold)}"
+            limit = f"{share(part)} of GPU snapshots, limit {self.threshold:g}\u00a0%"
             headline = f"A GPU idled while a CPU core {self.core_did} in {limit}"
             return rule.passed("; ".join(filter(None, (headline, *asides))), **facts)
         if len(job.events):
             moments = {node.name: union(node.hit_us, node.hit_us + node.interval_us) for node in nodes}
             facts["details"] |= breakdown(job.events, weights_within(job.events, moments))
         told = [node for node, over in zip(nodes, scans.hits, strict=True) if over]
-        finding = self._finding(rule, told, scans, part, asides)
+        finding = self._finding(rule, job, told, scans, part, asides)
         return rule.triggered(finding, triggered=scans.triggered, **facts)
 
     def _finding(
-        self, rule: Rule, told: Sequence[Node], scans: _Scans, part: float, asides: Sequence[str]
+        self, rule: Rule, job: Job, told: Sequence[Node], scans: _Scans, part: float, asides: Sequence[str]
     ) -> Finding:
         start_us = min(int(node.hit_us[0]) for node in told)
         end_us = max(int(node.hit_us[-1]) + node.interval_us for node in told)
-        hits, low = (sum(n) for n in zip(*((len(node.hit_us), node.low) for node in told), strict=True))
-        run = longest(told)[0]
-        where = f" on {shown(run['node'])}" if len(told) > 1 else ""
-        often, core = max(
-            ((often, f"{node.name} {core}") for node in told for core, often in node.busiest.items()),
-            key=lambda one: one[0],
-        )
+        most = max(told, key=lambda node: len(node.hit_us))
+        fetching = _fetching(job, told)
         clauses = [
+            f"{listed([node.name for node in told])}, {between(start_us, end_us)}",
             "" if part * 100 > self.threshold else scans.told(self.threshold),
-            f"{share(hits / low)} of the snapshots in which a GPU was below {in_percent(self.gpu_threshold)}",
-            f"longest run {duration(run['end_us'] - run['start_us'])} from {clock(run['start_us'])}{where}",
-            f"{shown(core)} {self.core_did} in {share(often)} of its node's bottlenecks",
             *asides,
         ]
+        waited = f", while training waited for a batch ({share(fetching)} of that time)"
+        cores = most.cores_told(self.core_did, self.cores_did)
+        where = f"On {shown(most.name)} {cores}" if len(told) > 1 else cores[0].upper() + cores[1:]
         return rule.finding(
             f"In {share(part)} of the snapshots a GPU idled while a CPU core {self.core_did}",
-            f"{listed([node.name for node in told])}, {between(start_us, end_us)}: "
-            f"{'; '.join(filter(None, clauses))}.",
+            f"{'; '.join(filter(None, clauses))}. {where}{waited if fetching > WAITED else ''}, "
+            "inferred from simultaneous samples.",
+            advice=self._advice(rule, job, told),
             severity=severity_of(part),
             devices=tuple(f"{node.name}/{gpu}" for node in told for gpu in node.gpu_names),
             share=part,
@@ -140,6 +149,59 @@ class Question:
             start_us=start_us,
             end_us=end_us,
         )
+
+    def _advice(self, rule: Rule, job: Job, told: Sequence[Node]) -> str:
+        """What fits the cores that count, and the loading processes that were recorded."""
+        loaders = {node.name: _loaders(job, node.name) for node in told}
+        enough = all(
+            loaders[node.name] is None
+            or 100 * (loaders[node.name] or 0) >= Dataloader.min_threshold * node.core_count
+            for node in told
+        )
+        if enough and all(node.crowd >= NEARLY * node.core_count for node in told):
+            most = max(told, key=lambda node: len(node.hit_us))
+            return self.many_advice.format(cores=_of_all(most.crowd, most.core_count))
+        if all(node.at_once <= max(1, FEW * node.core_count) for node in told) and all(
+            (n or 0) < 2 for n in loaders.values()
+        ):
+            return self.few_advice
+        return rule.documentation().advice
+
+
+def _loaders(job: Job, node: str) -> int | None:
+    """Median of the loading processes at work, over the seconds with any; none where none was recorded."""
+    loading = Loading.of(job.events, node)
+    busy = loading.busy if loading else None
+    if busy is None or not len(busy.loaders):
+        return None
+    order = np.argsort(busy.loaders, kind="stable")
+    lasted = np.cumsum((busy.stop_s - busy.start_s)[order])
+    return int(busy.loaders[order][np.searchsorted(lasted, lasted[-1] / 2)])
+
+
+def _fetching(job: Job, told: Sequence[Node]) -> float:
+    """Share of the bottlenecks' time in which training processes fetched, on average over them."""
+    fetched = whole = 0.0
+    for node in told:
+        moments = union(node.hit_us, node.hit_us + node.interval_us)
+        whole += moments.total_us
+        loading = Loading.of(job.events, node.name)
+        if loading is None:
+            continue
+        events = loading.fetches
+        processes = np.unique([lane.worker for lane in events.lanes], return_inverse=True)[1][events.lane]
+        present = np.unique(processes).tolist()
+        for one in present:
+            own = union(events.start_us[processes == one], events.end_us[processes == one])
+            fetched += float(own.overlap_us(moments.start_us, moments.end_us).sum()) / len(present)
+    return fetched / whole if whole else 0.0
+
+
+def _of_all(n: int, cores: int) -> str:
+    """``all 8 cores``, ``7 of 8 cores``, ``the core``."""
+    if n < cores:
+        return f"{number(n)} of {count(cores, 'core')}"
+    return f"all {count(cores, 'core')}" if cores > 1 else "the core"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,6 +226,9 @@ class Node:
     #: Cores with a sample, and those that counted in any bottleneck.
     core_count: int
     core_hits: int
+    #: Cores that counted in nearly all bottlenecks, and the share in which the last of these did.
+    crowd: int
+    crowd_share: float
 
     @classmethod
     def of(
@@ -181,6 +246,7 @@ class Node:
         hits = counts[rows[(gpus[at] > 0) & (in_snapshot[at] > 0)]]
         often = hits.sum(axis=0) / max(1, len(hits))
         most = np.argsort(-often, kind="stable")[:MOST_CORES].tolist()
+        crowd = often[often >= NEARLY]
         return cls(
             name=gpu.node,
             gpu_names=gpu.devices,
@@ -194,6 +260,8 @@ class Node:
             busiest={cores.devices[i]: float(often[i]) for i in most if often[i] > 0},
             core_count=len(cores.devices),
             core_hits=int(np.count_nonzero(often)),
+            crowd=len(crowd),
+            crowd_share=float(crowd.min(initial=1.0)),
         )
 
     @property
@@ -210,6 +278,18 @@ class Node:
     def hit_us(self) -> IntArray:
         """Times of the bottlenecks."""
         return self.time_us[self.hit]
+
+    @property
+    def at_once(self) -> float:
+        """Median of the cores that count in a bottleneck."""
+        return float(np.median(self.cores[self.hit]))
+
+    def cores_told(self, one_did: str, several_did: str) -> str:
+        """Which cores counted in how many of the bottlenecks: those of nearly all, else the first one."""
+        (name, often), *_ = self.busiest.items()
+        n, part = (self.crowd, self.crowd_share) if self.crowd > 1 else (1, often)
+        who = f"{_of_all(n, self.core_count)} {several_did}" if n > 1 else f"{shown(name)} {one_did}"
+        return f"{who} in {'every bottleneck' if part == 1 else f'{share(part)} of the bottlenecks'}"
 
     @property
     def low(self) -> int:
@@ -291,7 +371,7 @@ class _Scans:
     def told(self, threshold: float) -> str:
         """How often the limit was passed, for a share that has fallen below it since."""
         looks = f"{number(self.triggered)} of {number(len(self.percent))} looks"
-        return f"above {in_percent(threshold)} so far in {looks}, at most {in_percent(self.percent.max())}"
+        return f"above {threshold:g}\u00a0% so far in {looks}, at most {in_percent(self.percent.max())}"
 
 
 def _details(nodes: Sequence[Node], job: Job) -> dict[str, Any]:

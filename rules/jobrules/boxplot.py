@@ -8,6 +8,7 @@ import numpy as np
 
 from jobrules.job import Metric
 from jobrules.result import Box
+from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
     from jobrules.job import FloatArray, IntArray, Job, Panel
@@ -50,10 +51,16 @@ def box(panel: Panel, device: str, basis: str, values: FloatArray) -> Box:
         p5=p5,
         p99=p99,
         max=float(ordered[-1]),
-        below_10=int(np.searchsorted(ordered, 10)) / n,
-        above_90=(n - int(np.searchsorted(ordered, 90, "right"))) / n,
+        **shares(ordered),
         **quartiles(ordered),
     )
+
+
+def shares(ordered: FloatArray) -> dict[str, float]:
+    """``below_10, from_10_to_90, above_90``: shares of ascending percents that add up to 1.000."""
+    low, high = int(np.searchsorted(ordered, 10)), int(np.searchsorted(ordered, 90, "right"))
+    parts = apportion((low, high - low, len(ordered) - high), 1.0, 3)
+    return dict(zip(("below_10", "from_10_to_90", "above_90"), parts, strict=True))
 
 
 def boxes(job: Job, metric: Metric) -> tuple[Box, ...]:

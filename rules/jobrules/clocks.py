@@ -7,7 +7,7 @@ processes that do not train together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,8 @@ def offsets(job: Job) -> tuple[Offset, ...]:
     They are compared with the node that is in the middle: with two nodes the one that comes first.
     """
     steps = job.steps
+    if len(job.nodes) < 2:
+        return ()
     numbered = steps.number >= 0
     nodes = [node for node in job.nodes if (numbered & (steps.node == node)).any()]
     if len(nodes) < 2:
@@ -62,6 +64,73 @@ def offsets(job: Job) -> tuple[Offset, ...]:
         if abs(middle) >= max(LEAST_US, 4 * spread):
             result.append(Offset(node=node, reference=reference, us=middle, spread_us=spread, steps=common))
     return tuple(result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocks:
+    """The job's first and last record as each node's own clock tells them."""
+
+    #: On the clock of the nodes that do not differ.
+    start_us: int
+    end_us: int
+    #: How far the clock of a node is ahead; nodes that do not differ are left out.
+    late_us: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: Job) -> Clocks:
+        """Nodes count as apart where their samples begin and end apart too.
+
+        Else their processes may be what is apart, and not the clocks.
+        """
+        found = offsets(job)
+        spans = _sampled(job) if found else {}
+        late = {
+            one.node: one.us
+            for one in found
+            if one.node in spans and one.reference in spans
+            if _apart(spans[one.node], spans[one.reference], one.us)
+            < _apart(spans[one.node], spans[one.reference], 0)
+        }
+        if not late:
+            start_us, end_us = job.span_us
+            return cls(start_us=start_us, end_us=end_us)
+        firsts = [span[0] - late.get(node, 0) for node, span in spans.items()]
+        lasts = [span[1] - late.get(node, 0) for node, span in spans.items()]
+        if len(job.steps):
+            names, node = np.unique(job.steps.node, return_inverse=True)
+            ahead = np.array([late.get(name, 0) for name in names.tolist()], np.int64)[node]
+            firsts.append(int((job.steps.start_us - ahead).min()))
+            lasts.append(int((job.steps.end_us - ahead).max()))
+        if len(job.events):
+            ahead = np.array([late.get(lane.node, 0) for lane in job.events.lanes], np.int64)
+            ahead = ahead[job.events.lane]
+            firsts.append(int((job.events.start_us - ahead).min()))
+            lasts.append(int((job.events.end_us - ahead).max()))
+        return cls(start_us=min(firsts), end_us=max(lasts), late_us=late)
+
+    @property
+    def length_us(self) -> int:
+        """From the first to the last record."""
+        return self.end_us - self.start_us
+
+    def span_us(self, node: str) -> tuple[int, int]:
+        """First and last record of the whole job, in the time of a node."""
+        late = self.late_us.get(node, 0)
+        return self.start_us + late, self.end_us + late
+
+
+def _sampled(job: Job) -> dict[str, tuple[int, int]]:
+    """First and last sample of each node."""
+    spans: dict[str, tuple[int, int]] = {}
+    for panel in job.panels:
+        first, last = spans.get(panel.node, (int(panel.time_us[0]), panel.last_us))
+        spans[panel.node] = min(first, int(panel.time_us[0])), max(last, panel.last_us)
+    return spans
+
+
+def _apart(one: tuple[int, int], other: tuple[int, int], late_us: int) -> int:
+    """How far two spans are apart at both ends, once the first is set back."""
+    return abs(one[0] - late_us - other[0]) + abs(one[1] - late_us - other[1])
 
 
 _NONE = (0, 0, 0)

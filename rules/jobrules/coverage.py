@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jobrules.clocks import Clocks
 from jobrules.job import SECOND_US, BoolArray, FloatArray, IntArray, Job
 from jobrules.result import Gap
 from jobrules.snapshots import TOLERANCE_US
@@ -76,13 +77,17 @@ def ticks(job: Job, node: str) -> IntArray:
 
 
 def gaps(job: Job) -> tuple[Gap, ...]:
-    """The times without any sample of a node, between samples and at both ends of the job."""
-    start_us, end_us = job.span_us
+    """The times without any sample of a node, between samples and at both ends of the job.
+
+    On the clock of each node, which says where the job's ends are too.
+    """
+    clocks = Clocks.of(job)
     result = []
     for node in job.nodes:
         time_us = ticks(job, node)
         if not len(time_us):
             continue
+        start_us, end_us = clocks.span_us(node)
         distance = np.diff(time_us)
         limit = max(PAUSE_US, PAUSE_INTERVALS * float(np.median(distance)) if len(distance) else 0)
         spans = [(int(time_us[i]), int(time_us[i + 1])) for i in np.flatnonzero(pauses(time_us))]

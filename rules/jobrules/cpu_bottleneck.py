@@ -31,9 +31,9 @@ class CPUBottleneck(Rule):
         causes the other.
 
     What to do
-        Find what the full cores do in the training loop. Let more processes load and transform the data,
-        prepare it before training or move it to the GPU; if every core is full, take a machine with
-        more cores for each GPU.
+        Raise ``num_workers``, so that more processes load and transform the data, or prepare it before
+        training or on the GPU. Look at what the full cores do in the training loop. If every core is full,
+        more processes will not help: take a machine with more cores for each GPU.
     """
 
     title: ClassVar[str] = "A GPU idles while a CPU core is full"
@@ -54,5 +54,14 @@ class CPUBottleneck(Rule):
             threshold=self.threshold,
             patience=self.patience,
             core_did="was full",
+            cores_did="were full",
+            many_advice=(
+                "Take a machine with more cores for each GPU, or make the preparation cheaper: cache it, do it "
+                "before training, or on the GPU. More loading processes will not help: {cores} are full."
+            ),
+            few_advice=(
+                "Move loading out of the training process: ``num_workers`` above 0 loads batches on other cores. "
+                "If it is so already, look for what a single thread does: collating, logging, evaluation."
+            ),
         )
         return question.answer(self, job)

@@ -60,6 +60,8 @@ class NodeLoading:
     answer: str
     #: Why not.
     reason: str
+    #: ``loaders`` in percent of the cores, one digit; none where one of them is not known.
+    of_cores_percent: float | None
     #: One-minute windows judged, and those in violation.
     evaluated: int
     violating: int
@@ -101,6 +103,8 @@ class FetchTimes:
     log: bool
     #: n + 1 edges in seconds; the first of bins that grow also holds what is faster.
     edges_s: tuple[float, ...]
+    #: Width of a bin in seconds, or the factor of bins that grow.
+    step: float
     counts: tuple[int, ...]
     #: Fetches at or above the last edge.
     beyond: int
@@ -175,6 +179,9 @@ def data_loading(job: Job, rule: Dataloader) -> DataLoading | None:
                 highest=int(busy.max()) if known else None,
                 answer=_answer(block, rule) if answer.evaluated else "",
                 reason=answer.reason,
+                of_cores_percent=round(100 * block["dataloaders"] / block["cores"], 1)
+                if known and block["cores"]
+                else None,
                 evaluated=answer.evaluated,
                 violating=answer.violating,
             )
@@ -247,6 +254,7 @@ def _histogram(times_us: IntArray) -> FetchTimes | None:
     return FetchTimes(
         log=log,
         edges_s=tuple((edges / SECOND_US).tolist()),
+        step=round(float(edges[1] / edges[0] if log else (edges[1] - edges[0]) / SECOND_US), 6),
         counts=tuple(counts[: len(edges) - 1].tolist()),
         beyond=int((times_us >= edges[-1]).sum()),
         p25_s=p25 / SECOND_US,

@@ -138,41 +138,50 @@ class Dataloader(Rule):
         few = worst.median < worst.cores * self.min_threshold / 100
         many = worst.median > worst.cores * self.max_threshold / 100
         verdict = ": too few" if few else ": too many" if many else " at the end, not adequate before"
+        others = [node for node in nodes if len(node.hits) and node is not worst]
         clauses = [
             f"{shown(worst.name)}: median over {count(worst.seconds, 'second')} with data loading, "
-            f"{worst.mean:.1f} on average"
+            f"{worst.mean:.1f} on average",
+            "threads of TensorFlow's data pipeline, experimental" if worst.loading.pipeline else "",
+            f"{count(len(others), 'other node')} in violation too" if others else "",
         ]
+        fetches = []
         if times := worst.fetch_times:
             p50, p95 = (_took(times[quantile]) for quantile in ("p50", "p95"))
-            clauses.append(f"a fetch took {p50} (median), {p95} (95th percentile)")
+            fetches.append(f"a fetch took {p50} (median), {p95} (95th percentile)")
         main = worst.main_loader
         if main and main["pin_memory"] is False and has_gpus:
-            clauses.append(
+            fetches.append(
                 "batches are not pinned in memory (pin_memory=False), which slows copies to the GPU"
             )
-        if worst.loading.pipeline:
-            clauses.append("threads of TensorFlow's data pipeline, experimental")
-        others = [node for node in nodes if len(node.hits) and node is not worst]
-        if others:
-            clauses.append(f"{count(len(others), 'other node')} in violation too")
+        sentences = ("; ".join(filter(None, some)) for some in (clauses, fetches))
         return self.finding(
             f"{worst.told}{verdict}",
-            "; ".join(clauses) + ".",
+            " ".join(
+                f"{one[0].upper()}{one[1:]}." if i else f"{one}." for i, one in enumerate(sentences) if one
+            ),
             # Whether the GPUs wait for it is another rule's question.
             severity=Severity.WARNING if few or many else Severity.INFO,
-            advice=_TOO_MANY if many else _TOO_FEW if few else self.documentation().advice,
+            advice=_setting(worst, few=few) if few or many else self.documentation().advice,
         )
 
 
-_TOO_FEW = (
-    "Raise num_workers, so that the loaders of all training processes of a node together come near its "
-    "cores, and watch the fetch times: if they stay long, storage or the preparation of the data limits. "
-    "It gains nothing where the GPUs do not wait for data."
-)
-_TOO_MANY = (
-    "Lower num_workers, so that the loaders of all training processes of a node together come near its "
-    "cores: more take cores and memory from one another and from the training."
-)
+def _setting(node: _Node, *, few: bool) -> str:
+    """What to set ``num_workers`` to: a training process's part of the cores, where these are known."""
+    trainers, to = node.processes, ""
+    if trainers and not node.loading.pipeline:
+        to = f" to about {max(1, node.cores // trainers)}"
+        to += f" for each of the {count(trainers, 'training process', 'training processes')}" * (trainers > 1)
+    cores = f"the node has {count(node.cores, 'core')}"
+    if few:
+        return (
+            f"Raise ``num_workers``{to}: {cores}. If fetches stay long, storage or the preparation of the data "
+            "limits. It gains nothing where the GPUs do not wait for data."
+        )
+    return (
+        f"Lower ``num_workers``{to}: {cores}. More loading processes take cores and memory from one another "
+        "and from the training."
+    )
 
 
 def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray, IntArray]:
@@ -231,6 +240,12 @@ class _Node:
         """Loader events; TensorFlow's fetches are among the work of its threads."""
         fetches, workers = len(self.loading.fetches), len(self.loading.workers)
         return workers if self.loading.pipeline else fetches + workers
+
+    @property
+    def processes(self) -> int:
+        """Training processes that fetched."""
+        lanes = self.loading.fetches.lanes
+        return len({lanes[i].worker for i in np.unique(self.loading.fetches.lane).tolist()})
 
     @cached_property
     def fetch_times(self) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from jobrules.boxplot import shares
 from jobrules.job import Metric
 from jobrules.result import Columns
 from jobrules.timelines import reduce
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from jobrules.job import FloatArray, IntArray, Job, Panel
 
@@ -41,6 +42,26 @@ class DeviceRows:
     #: Mean of each column in whole percent, 0 to 100, 255 where it was not measured: a byte a column,
     #: device after device. A fraction of exactly one half goes to the even neighbour.
     values: bytes
+    #: Mean of each device over its measured columns in whole percents, one digit; none without one.
+    means: tuple[float | None, ...]
+
+    @classmethod
+    def of(
+        cls, node: str, metric: str, devices: Sequence[str], left_out: int, table: npt.NDArray[np.uint8]
+    ) -> DeviceRows:
+        """From a (devices, columns) table."""
+        there = table != NOT_MEASURED
+        counts = there.sum(axis=1)
+        means = np.where(there, table, 0).sum(axis=1) / np.maximum(counts, 1)
+        pairs = zip(np.round(means, 1).tolist(), counts.tolist(), strict=True)
+        return cls(
+            node=node,
+            metric=metric,
+            devices=tuple(devices),
+            left_out=left_out,
+            values=table.tobytes(),
+            means=tuple(mean if count else None for mean, count in pairs),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +77,9 @@ class CoreUse:
     p95: float
     p99: float
     max: float
-    #: Share of the samples below 10 % and above 90 %, rounded to three digits.
+    #: Shares of the samples below 10 %, from there to 90 %, and above, rounded so that they add up to 1.000.
     below_10: float
+    from_10_to_90: float
     above_90: float
 
 
@@ -70,6 +92,10 @@ class DeviceGrid:
     rows: tuple[DeviceRows, ...]
     #: As ``Report.boxes`` has them for GPUs.
     cores: tuple[CoreUse, ...]
+    #: Of the measured columns of all GPUs in ``rows``: those under 10 %, and at 90 % or more, in percent,
+    #: one digit; none where no GPU was measured.
+    gpus_idle_percent: float | None
+    gpus_busy_percent: float | None
 
 
 def device_grid(job: Job, grid: Columns) -> DeviceGrid | None:
@@ -82,11 +108,20 @@ def device_grid(job: Job, grid: Columns) -> DeviceGrid | None:
     bundle = -(-grid.count // MOST_COLUMNS)
     columns = Columns(start_us=grid.start_us, width_us=bundle * grid.width_us, count=-(-grid.count // bundle))
     panels = [panel for node in job.nodes for metric in _KEPT if (panel := job.panel(node, metric))]
-    return DeviceGrid(
-        columns=columns,
-        rows=tuple(_rows(panel, columns) for panel in panels),
-        cores=tuple(core for panel in panels if panel.metric == Metric.CPU_USE for core in _cores(panel)),
-    )
+    rows = tuple(_rows(panel, columns) for panel in panels)
+    cores = tuple(core for panel in panels if panel.metric == Metric.CPU_USE for core in _cores(panel))
+    idle, busy = idle_and_busy(rows)
+    return DeviceGrid(columns=columns, rows=rows, cores=cores, gpus_idle_percent=idle, gpus_busy_percent=busy)
+
+
+def idle_and_busy(rows: Sequence[DeviceRows]) -> tuple[float | None, float | None]:
+    """The measured columns of all GPUs under 10 %, and at 90 % or more, in percent; none without any."""
+    values = np.frombuffer(b"".join(one.values for one in rows if one.metric == Metric.GPU_USE), np.uint8)
+    values = values[values != NOT_MEASURED]
+    if not len(values):
+        return None, None
+    idle, busy = (round(100 * float(part.mean()), 1) for part in (values < 10, values >= 90))
+    return idle, busy
 
 
 def _rows(panel: Panel, columns: Columns) -> DeviceRows:
@@ -101,13 +136,8 @@ def _rows(panel: Panel, columns: Columns) -> DeviceRows:
     measured = ~np.isnan(means)
     percent = np.full(means.shape, NOT_MEASURED, np.uint8)
     percent[measured] = np.rint(np.clip(means[measured], 0, 100)).astype(np.uint8)
-    return DeviceRows(
-        node=panel.node,
-        metric=panel.metric,
-        devices=panel.devices[:MOST_DEVICES],
-        left_out=max(0, len(panel.devices) - MOST_DEVICES),
-        values=percent.tobytes(),
-    )
+    left_out = max(0, len(panel.devices) - MOST_DEVICES)
+    return DeviceRows.of(panel.node, panel.metric, panel.devices[:MOST_DEVICES], left_out, percent)
 
 
 def _means(columns: Columns, time_us: IntArray, values: FloatArray) -> npt.NDArray[np.float64]:
@@ -136,6 +166,5 @@ def _cores(panel: Panel) -> Iterator[CoreUse]:
             p95=round(p95, 1),
             p99=round(p99, 1),
             max=round(float(values.max()), 1),
-            below_10=round(float((values < 10).mean()), 3),
-            above_90=round(float((values > 90).mean()), 3),
+            **shares(np.sort(values)),
         )

@@ -35,7 +35,7 @@ def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None
         for name, us in details.get("phase_time", {}).items()
     }
     general = details.get("general_time", {})
-    operators = [(device, details.get(f"{device}_operators")) for device in _DEVICES]
+    operators = [(device, table) for device in _DEVICES if (table := details.get(f"{device}_operators"))]
     basis = details.get("basis", {})
     profiled = [basis[device] for device in _DEVICES if device in basis]
     first = [one["first_step"] for one in profiled if "first_step" in one]
@@ -45,13 +45,13 @@ def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None
     forward = any(name.startswith("Forward") for name in general)
     kinds, workers = _workers(job.steps)
     told, rest = _odd_first(workers)
+    parts = apportion([table["self_us"] for _, table in operators], 100.0, 1)
     time = FrameworkTime(
         steps=_slices(steps),
         general=_slices(general),
         operators=tuple(
-            _operators(device, table, basis.get(device, {}).get("seconds"))
-            for device, table in operators
-            if table
+            _operators(device, table, part, basis.get(device, {}).get("seconds"))
+            for (device, table), part in zip(operators, parts, strict=True)
         ),
         horovod=_slices(_horovod(job.events)),
         first_step=min(first, default=None),
@@ -64,6 +64,7 @@ def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None
         workers=tuple(told),
         other_workers=len(rest),
         other_percents=_mean(rest),
+        outside_median=_usual(workers) if workers else None,
     )
     return time if any((time.steps, time.general, time.operators, time.horovod)) else None
 
@@ -87,7 +88,7 @@ def _slices(times_us: Mapping[str, int]) -> tuple[Slice, ...]:
     )
 
 
-def _operators(device: str, table: Mapping[str, Any], ran_s: float | None) -> Operators:
+def _operators(device: str, table: Mapping[str, Any], part: float, ran_s: float | None) -> Operators:
     rows, whole_us = table["rows"], table["self_us"]
     rest_us = whole_us - sum(row["self_us"] for row in rows)
     *percents, rest = apportion([*(row["self_us"] for row in rows), rest_us], 100.0, 1)
@@ -100,13 +101,16 @@ def _operators(device: str, table: Mapping[str, Any], ran_s: float | None) -> Op
                 self_s=row["self_us"] / SECOND_US,
                 total_s=row["total_us"] / SECOND_US,
                 percent=percent,
+                call_s=round(row["self_us"] / row["calls"] / SECOND_US, 9),
             )
             for row, percent in zip(rows, percents, strict=True)
         ),
         others=table["names"] - len(rows),
+        others_calls=table["calls"] - sum(row["calls"] for row in rows),
         others_s=rest_us / SECOND_US,
         others_percent=rest,
         self_s=whole_us / SECOND_US,
+        self_percent=part,
         calls=table["calls"],
         ran_s=ran_s,
     )
@@ -172,9 +176,14 @@ def _odd_first(workers: list[WorkerTime]) -> tuple[list[WorkerTime], list[Worker
     """Those to be told one by one, and the others; too many are put in order of their oddness."""
     if len(workers) <= MOST_WORKERS:
         return workers, []
-    usual = float(np.median([one.percents[0] for one in workers]))
+    usual = _usual(workers)
     ordered = sorted(workers, key=lambda one: -abs(one.percents[0] - usual))
     return ordered[: MOST_WORKERS - 1], ordered[MOST_WORKERS - 1 :]
+
+
+def _usual(workers: Sequence[WorkerTime]) -> float:
+    """The time outside of steps of the median worker, in percent."""
+    return round(float(np.median([one.percents[0] for one in workers])), 2)
 
 
 def _mean(workers: Sequence[WorkerTime]) -> tuple[float, ...]:

@@ -55,5 +55,16 @@ class IOBottleneck(Rule):
             threshold=self.threshold,
             patience=self.patience,
             core_did="waited for I/O",
+            cores_did="waited for I/O",
+            many_advice=(
+                "Read less often and more at a time: pack small files into large ones, keep what is read every "
+                "epoch in memory or on a local disk, or take a faster one. More loading processes will not "
+                "help: {cores} wait."
+            ),
+            few_advice=(
+                "Read ahead in processes of their own: ``num_workers`` above 0 and a ``prefetch_factor``. "
+                "If it is so already, see that checkpoints and logs do not hold up the loop, and pack many "
+                "small files into large ones."
+            ),
         )
         return question.answer(self, job)

@@ -118,6 +118,8 @@ class MemoryRise:
     end_us: int
     from_percent: float
     to_percent: float
+    #: The distance of these, as they are printed with one digit.
+    points: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,13 +202,15 @@ def _found(node: str, device: str, time_us: IntArray, values: FloatArray, rule: 
 
     def event(first: int, stop: int) -> MemoryRise:
         most = first + int(rise[first:stop].argmax()) + unseen + 1 - window
+        low, high = float(means[most - window]), float(means[most])
         return MemoryRise(
             node=node,
             device=device,
             start_us=int(ends_us[first]),
             end_us=int(ends_us[stop - 1]),
-            from_percent=round(float(means[most - window]), 2),
-            to_percent=round(float(means[most]), 2),
+            from_percent=round(low, 2),
+            to_percent=round(high, 2),
+            points=round(round(round(high, 2), 1) - round(round(low, 2), 1), 1),
         )
 
     largest = int(rise.argmax())

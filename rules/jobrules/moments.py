@@ -79,6 +79,8 @@ class MomentLane:
     #: Microseconds inside the stretch: of all events together, and in which any of them ran.
     total_us: int
     covered_us: int
+    #: The latter in percent of the stretch, one digit.
+    percent: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,7 +321,7 @@ def _moment(job: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
         # Numbers of steps follow those of the names of events.
         name = len(job.events.names) + np.arange(len(rows))
         tables.insert(0, _Bars(start_us=begin, end_us=end, name=name, events=np.ones(len(rows), np.int64)))
-        lanes.insert(0, _lane(worker[1], "Steps", "steps", tables[0]))
+        lanes.insert(0, _lane(worker[1], "Steps", "steps", tables[0], end_us - start_us))
     tables, cell_us = _few(tables, start_us, end_us)
     step_names = [
         _step_name(phase, number)
@@ -407,7 +409,7 @@ def _lanes(job: Job, chosen: _Stretch, own: str) -> tuple[list[MomentLane], list
             events=np.ones(int(np.count_nonzero(mine)), np.int64),
         )
         tables.append(table)
-        lanes.append(_lane(*keys[i], table))
+        lanes.append(_lane(*keys[i], table, end_us - start_us))
     return lanes, tables, len(most) - len(kept), lifetimes
 
 
@@ -418,14 +420,16 @@ def _phase(lane: Lane) -> tuple[str, str]:
     return lane.phase, "waiting" if lane.phase in _WAITING else "work"
 
 
-def _lane(worker: str, phase: str, kind: str, bars: _Bars) -> MomentLane:
+def _lane(worker: str, phase: str, kind: str, bars: _Bars, whole_us: int) -> MomentLane:
+    covered_us = union(bars.start_us, bars.end_us).total_us
     return MomentLane(
         worker=worker,
         phase=phase,
         kind=kind,
         events=len(bars.start_us),
         total_us=int((bars.end_us - bars.start_us).sum()),
-        covered_us=union(bars.start_us, bars.end_us).total_us,
+        covered_us=covered_us,
+        percent=round(100 * covered_us / whole_us, 1),
     )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobrules.coverage import gaps
-from jobrules.result import Course, Phase
+from jobrules.coverage import gaps, ticks
+from jobrules.result import Course, Missing, Phase
 from jobrules.rounding import apportion
 from jobrules.usage import work_span_us
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobrules.job import Job
+    from jobrules.result import Gap
 
 _LABELS = {
     "steps": ("Before the first step", "Training loop", "After the last step"),
@@ -37,6 +41,8 @@ def course(job: Job) -> Course:
         stretches = [(key, label, a, b) for key, label, a, b in named if b > a]
     else:
         basis, stretches = "none", [("whole", "Whole job", start_us, end_us)]
+    found = gaps(job)
+    sampled = [node for node in job.nodes if len(ticks(job, node)) > 1]
     percents = apportion([max(b - a, 1) for _, _, a, b in stretches], 100.0, 1)
     return Course(
         basis=basis,
@@ -44,7 +50,47 @@ def course(job: Job) -> Course:
             Phase(key=key, label=label, start_us=a, end_us=b, percent=percent)
             for (key, label, a, b), percent in zip(stretches, percents, strict=True)
         ),
-        gaps=gaps(job),
+        gaps=found,
         first_work_us=work[0] if work else None,
         last_work_us=work[1] if work else None,
+        missing=missing(found, (start_us, end_us)),
+        interrupted=interrupted(found, sampled, (start_us, end_us)),
+    )
+
+
+def missing(found: Sequence[Gap], span_us: tuple[int, int]) -> tuple[Missing, ...]:
+    """The gaps of a job of that span by node, the longest in all first."""
+    by_node: dict[str, list[tuple[int, int]]] = {}
+    for gap in found:
+        by_node.setdefault(gap.node, []).append((gap.start_us, gap.end_us))
+    rows = [_missing(node, spans, span_us) for node, spans in by_node.items()]
+    return tuple(sorted(rows, key=lambda row: -row.length_us))
+
+
+def interrupted(found: Sequence[Gap], nodes: Sequence[str], span_us: tuple[int, int]) -> Missing | None:
+    """The times in which none of these nodes was sampled; none without any, or where they are not several."""
+    found = [gap for gap in found if gap.node in nodes]
+    if len(nodes) < 2 or {gap.node for gap in found} != set(nodes):
+        return None
+    # Gaps of one node do not touch, so as many as there are nodes open at once means all of them.
+    ends = sorted([(gap.start_us, 1) for gap in found] + [(gap.end_us, -1) for gap in found])
+    spans, opened = [], 0
+    for (us, change), (next_us, _) in itertools.pairwise(ends):
+        opened += change
+        if opened == len(nodes) and next_us > us:
+            spans.append((us, next_us))
+    return _missing("", spans, span_us) if spans else None
+
+
+def _missing(node: str, spans: Sequence[tuple[int, int]], span_us: tuple[int, int]) -> Missing:
+    length = sum(end - start for start, end in spans)
+    percent, measured = apportion((length, span_us[1] - span_us[0] - length), 100.0, 1)
+    return Missing(
+        node=node,
+        start_us=spans[0][0],
+        end_us=spans[-1][1],
+        count=len(spans),
+        length_us=length,
+        percent=percent,
+        measured_percent=measured,
     )

@@ -95,8 +95,10 @@ class Box:
     #: Whisker ends: the quartile and 1.5 times the interquartile range, cut at the extremes.
     lower: float
     upper: float
-    #: Share of the samples below 10 and above 90 (percent metrics).
+    #: Shares of the samples below 10, from there to 90, and above (percent metrics), rounded so that
+    #: they add up to 1.000.
     below_10: float | None = None
+    from_10_to_90: float | None = None
     above_90: float | None = None
 
 
@@ -142,6 +144,17 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoleSum:
+    """All parts of one role together, as printed."""
+
+    #: ``used``, ``lost`` or ``unknown``.
+    role: str
+    #: Device-hours, and percent of all.
+    hours: float
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class TimeUse:
     """How the time of all devices of one kind was spent; each moment of a device is in one part."""
 
@@ -154,6 +167,21 @@ class TimeUse:
     digits: int
     #: Used; lost by cause, the largest first; lost without a known cause; not measured.
     parts: tuple[Part, ...]
+    #: The parts by role.
+    roles: tuple[RoleSum, ...]
+
+    @classmethod
+    def of_parts(cls, device: str, count: int, hours: float, digits: int, parts: tuple[Part, ...]) -> TimeUse:
+        """With the parts summed up by role."""
+        roles = tuple(
+            RoleSum(
+                role=role,
+                hours=round(sum(p.hours for p in parts if p.role == role), digits),
+                percent=round(sum(p.percent for p in parts if p.role == role), 1),
+            )
+            for role in dict.fromkeys(p.role for p in parts)
+        )
+        return cls(device=device, count=count, hours=hours, digits=digits, parts=parts, roles=roles)
 
     @property
     def noun(self) -> str:
@@ -167,8 +195,7 @@ class TimeUse:
 
     def of(self, role: str) -> tuple[float, float]:
         """(device-hours, percent) of all parts of one role, as printed."""
-        parts = [p for p in self.parts if p.role == role]
-        return round(sum(p.hours for p in parts), self.digits), round(sum(p.percent for p in parts), 1)
+        return next(((one.hours, one.percent) for one in self.roles if one.role == role), (0.0, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +221,23 @@ class Gap:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Missing:
+    """All times without samples of one node, or those that all nodes have in common."""
+
+    #: Empty where it is all nodes.
+    node: str
+    #: Start of the first and end of the last.
+    start_us: int
+    end_us: int
+    #: How many there are, how long they are together, and in percent of the job, one digit.
+    count: int
+    length_us: int
+    percent: float
+    #: What is left of the job, in percent.
+    measured_percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Course:
     """The job in time."""
 
@@ -204,6 +248,9 @@ class Course:
     #: First and last sample of a GPU above 0 %.
     first_work_us: int | None
     last_work_us: int | None
+    #: The gaps by node, the longest in all first; and the times in which none of several nodes was sampled.
+    missing: tuple[Missing, ...] = ()
+    interrupted: Missing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +271,12 @@ class TimeLine:
     #: Lowest and highest sample of any device in the column.
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
+    #: Of the columns with a sample: mean of their means, lowest and highest sample; none without any.
+    average: float | None
+    lowest: float | None
+    highest: float | None
+    #: Columns without a sample, in percent of all, one digit.
+    missing_percent: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +311,8 @@ class Operator:
     total_s: float
     #: Of the own time of all operators of the same kind of device.
     percent: float
+    #: Own seconds of a call.
+    call_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,12 +323,14 @@ class Operators:
     device: str
     #: Most own time first, 25 at most.
     rows: tuple[Operator, ...]
-    #: How many others there are, and their own time in seconds and percent.
+    #: How many others there are, their calls, and their own time in seconds and percent.
     others: int
+    others_calls: int
     others_s: float
     others_percent: float
-    #: Own time of all in seconds, and their calls.
+    #: Own time of all in seconds, and in percent of that of all kinds of device; and their calls.
     self_s: float
+    self_percent: float
     calls: int
     #: Seconds of the job in which any of them ran; none where that is not known.
     ran_s: float | None = None
@@ -317,6 +374,8 @@ class FrameworkTime:
     #: How many other workers there are, and the mean of their percents.
     other_workers: int = 0
     other_percents: tuple[float, ...] = ()
+    #: The time outside of steps of the median worker, in percent; none without workers.
+    outside_median: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

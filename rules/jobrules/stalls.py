@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from jobrules.framework import LIFETIMES
 from jobrules.intervals import union
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import EventSource, Metric
+from jobrules.rounding import apportion
 from jobrules.timelines import reduce
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 GOOD = 90.0
 #: Nodes whose samples are told, courses and nodes whose cores are, and classes of events.
 MOST_NODES, MOST_COURSES, MOST_CLASSES = 16, 4, 8
+#: Rows of the table of a course.
+MOST_STRETCHES = 24
 #: What all events of Horovod are called; its lanes have the names of tensors.
 HOROVOD = "Horovod"
 #: More classes need wider numbers.
@@ -55,11 +58,24 @@ class NodeStalls:
     free: int
     unknown: int
     held_up: int
+    #: All of them, and their parts in this order in percent that add up to 100.0.
+    samples: int
+    percents: tuple[float, ...]
 
-    @property
-    def samples(self) -> int:
-        """All GPU samples that are parted."""
-        return self.good + self.partly + self.free + self.unknown + self.held_up
+    @classmethod
+    def of(cls, *, good: int, partly: int, free: int, unknown: int, held_up: int, **facts: Any) -> NodeStalls:
+        """With the GPU samples added up."""
+        counts = (good, partly, free, unknown, held_up)
+        return cls(
+            good=good,
+            partly=partly,
+            free=free,
+            unknown=unknown,
+            held_up=held_up,
+            samples=sum(counts),
+            percents=apportion(counts, 100.0, 1),
+            **facts,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +86,78 @@ class StallCourse:
     node: str
     #: Percent of the snapshots of each column of the job's time columns; none where nothing is known.
     percent: tuple[float | None, ...]
+    #: Columns of which something is known, and those of them above the limit.
+    known: int
+    above: int
+    #: Mean of each stretch of ``Stalls.stretch`` columns, one digit; none where nothing is known.
+    means: tuple[float | None, ...]
+
+    @classmethod
+    def of(cls, node: str, percent: tuple[float | None, ...], limit: float) -> StallCourse:
+        """With what the columns come to."""
+        known = [value for value in percent if value is not None]
+        size = stretch_of(len(percent))
+        parts = (percent[i : i + size] for i in range(0, len(percent), size))
+        return cls(
+            node=node,
+            percent=percent,
+            known=len(known),
+            above=sum(value > limit for value in known),
+            means=tuple(_mean(part) for part in parts),
+        )
+
+
+def stretch_of(columns: int) -> int:
+    """Columns in a stretch, so that there are 24 at most."""
+    return max(1, -(-columns // MOST_STRETCHES))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if known else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotPart:
+    """One part of all snapshots."""
+
+    #: ``fine`` (no GPU was low), ``free`` (no core was over its limit), ``unknown`` (no core was sampled)
+    #: or ``bottleneck``.
+    key: str
+    count: int
+    #: The parts add up to 100.0.
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """All snapshots in parts that add up."""
+
+    parts: tuple[SnapshotPart, ...]
+    #: Percent of the snapshots in which a GPU was low, as the parts say it; of these, the bottlenecks.
+    low_percent: float
+    of_low_percent: float
+
+    @classmethod
+    def of(cls, *, snapshots: int, low: int, blind: int, bottlenecks: int) -> Split:
+        """From counts as in ``NodeStalls``."""
+        counts = {
+            "fine": snapshots - low,
+            "free": low - blind - bottlenecks,
+            "unknown": blind,
+            "bottleneck": bottlenecks,
+        }
+        # The bottlenecks as the rule's card has them, whatever the others need to add up.
+        hit = round(100 * bottlenecks / snapshots, 1) if snapshots else 0.0
+        percents = (*apportion(list(counts.values())[:-1], 100.0 - hit, 1), hit)
+        return cls(
+            parts=tuple(
+                SnapshotPart(key=key, count=counts[key], percent=percent)
+                for key, percent in zip(counts, percents, strict=True)
+            ),
+            low_percent=round(sum(percents[1:]), 1),
+            of_low_percent=round(100 * bottlenecks / low, 1) if low else 0.0,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +216,14 @@ class Ran:
     #: Percent of the time of bottlenecks and of the rest of the sampled time, one digit.
     during: float
     otherwise: float
+    #: The first less the second.
+    points: float
+
+    @classmethod
+    def of(cls, name: str, during: float, otherwise: float) -> Ran:
+        """From percents, rounded before they are compared."""
+        during, otherwise = round(during, 1), round(otherwise, 1)
+        return cls(name=name, during=during, otherwise=otherwise, points=round(during - otherwise, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +242,10 @@ class Stalls:
     low: int
     blind: int
     bottlenecks: int
+    #: The same in parts.
+    split: Split
+    #: GPU samples of all nodes that were held up, in percent, rounded with the other parts.
+    held_up_percent: float
     #: Highest share of samples that were held up first, 16 at most; and how many are left out.
     nodes: tuple[NodeStalls, ...]
     more_nodes: int
@@ -153,6 +253,8 @@ class Stalls:
     without_cores: tuple[str, ...]
     #: All nodes up to four; of more, all together and then the three with most bottlenecks. Empty without any.
     courses: tuple[StallCourse, ...]
+    #: Columns that each of their means is of.
+    stretch: int
     #: The ten longest, longest first.
     runs: tuple[StallRun, ...]
     #: Of the four nodes with most bottlenecks.
@@ -189,19 +291,25 @@ def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stall
     worst = sorted(told, key=lambda one: -one.held_up / max(1, one.samples))
     hit = sorted((node for node in nodes if len(node.hit_us)), key=lambda node: -len(node.hit_us))
     ran = _ran(job, nodes) if hit else ()
+    counts = {
+        name: sum(getattr(one, name) for one in told) for name in ("snapshots", "low", "blind", "bottlenecks")
+    }
+    parted = [
+        sum(getattr(one, name) for one in told) for name in ("good", "partly", "free", "unknown", "held_up")
+    ]
     return Stalls(
         key=key,
         gpu_below=rule.gpu_threshold,
         core_above=core_above,
         limit=rule.threshold,
-        snapshots=sum(one.snapshots for one in told),
-        low=sum(one.low for one in told),
-        blind=sum(one.blind for one in told),
-        bottlenecks=sum(one.bottlenecks for one in told),
+        **counts,
+        split=Split.of(**counts),
+        held_up_percent=apportion(parted, 100.0, 1)[-1],
         nodes=tuple(worst[:MOST_NODES]),
         more_nodes=len(worst[MOST_NODES:]),
         without_cores=tuple(without),
-        courses=_courses(nodes, hit, grid) if hit else (),
+        courses=_courses(nodes, hit, grid, rule.threshold) if hit else (),
+        stretch=stretch_of(grid.count),
         runs=_runs(job, hit),
         cores=tuple(_cores(node) for node in hit[:MOST_COURSES]),
         more_cores=len(hit[MOST_COURSES:]),
@@ -218,7 +326,7 @@ def _node(node: Node, gpu: Panel, low_below: float, loop: tuple[int, int] | None
     is_low = values < low_below
     lows = is_low.sum(axis=1)
     good = int(np.count_nonzero((values > GOOD) & ~is_low))
-    return NodeStalls(
+    return NodeStalls.of(
         node=node.name,
         reason=node.reason,
         snapshots=len(node.time_us),
@@ -234,7 +342,9 @@ def _node(node: Node, gpu: Panel, low_below: float, loop: tuple[int, int] | None
     )
 
 
-def _courses(nodes: Sequence[Node], hit: Sequence[Node], grid: Columns) -> tuple[StallCourse, ...]:
+def _courses(
+    nodes: Sequence[Node], hit: Sequence[Node], grid: Columns, limit: float
+) -> tuple[StallCourse, ...]:
     shares = {node.name: _course(node, grid) for node in nodes}
     if len(nodes) <= MOST_COURSES:
         chosen = {node.name: shares[node.name][0] for node in nodes}
@@ -242,10 +352,7 @@ def _courses(nodes: Sequence[Node], hit: Sequence[Node], grid: Columns) -> tuple
         chosen = {"": _together(list(shares.values()))}
         chosen |= {node.name: shares[node.name][0] for node in hit[: MOST_COURSES - 1]}
     return tuple(
-        StallCourse(
-            node=name,
-            percent=tuple(None if np.isnan(v) else v for v in np.round(values, 1).tolist()),
-        )
+        StallCourse.of(name, tuple(None if np.isnan(v) else v for v in np.round(values, 1).tolist()), limit)
         for name, values in chosen.items()
     )
 
@@ -329,8 +436,8 @@ def _cores(node: Node) -> NodeCores:
 
 
 def _most_different(ran: Sequence[Ran]) -> tuple[Ran, ...]:
-    most = sorted(ran, key=lambda one: (-abs(one.during - one.otherwise), one.name))[:MOST_CLASSES]
-    return tuple(sorted(most, key=lambda one: (one.otherwise - one.during, one.name)))
+    most = sorted(ran, key=lambda one: (-abs(one.points), one.name))[:MOST_CLASSES]
+    return tuple(sorted(most, key=lambda one: (-one.points, one.name)))
 
 
 def _ran(job: Job, nodes: Sequence[Node]) -> tuple[Ran, ...]:
@@ -350,7 +457,7 @@ def _ran(job: Job, nodes: Sequence[Node]) -> tuple[Ran, ...]:
                 sums[name][i, 0] += _shared_us(one, chosen)
                 sums[name][i, 1] += chosen.overlap_us(start[:1], end[-1:]).sum()
     return tuple(
-        Ran(name=name, during=round(during, 1), otherwise=round(otherwise, 1))
+        Ran.of(name, during, otherwise)
         for name, both in sums.items()
         if both[:, 1].all()
         for during, otherwise in [(100 * both[:, 0] / both[:, 1]).tolist()]

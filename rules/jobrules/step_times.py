@@ -14,6 +14,7 @@ from jobrules.intervals import Intervals, union
 from jobrules.job import SECOND_US, natural_key
 from jobrules.loading import FETCH, PIPELINE, SET_UP
 from jobrules.overall_framework_metrics import STEP
+from jobrules.rounding import apportion
 from jobrules.step_outlier import PATIENCE, limits_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ MOST_PHASES = 8
 MOST_SERIES = 4
 #: Columns of the time line.
 MOST_COLUMNS = 600
+#: Columns of the time line that are listed.
+MOST_PEAKS = 10
 #: Bins of the histogram: at least half as many, where the steps differ at all.
 MOST_BINS = 60
 #: Classes that are compared, and of these the ones that differ most.
@@ -122,6 +125,9 @@ class StepHistogram:
     start_us: int
     width_us: int
     bins: int
+    #: Right edge of the last bin, and the steps of all series from there on.
+    end_us: int
+    beyond: int
     #: The longest of all steps.
     longest_us: int
     series: tuple[StepBins, ...]
@@ -141,6 +147,16 @@ class StepCourse:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepPeak:
+    """The longest step of a phase in one column of time."""
+
+    phase: str
+    #: Start of the column, and how long the step took.
+    start_us: int
+    lasted_us: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepTimeline:
     """The shortest and the longest step per column of time; a step stands in the column of its start."""
 
@@ -148,6 +164,8 @@ class StepTimeline:
     width_us: int
     count: int
     series: tuple[StepCourse, ...]
+    #: The ten highest of all columns and phases, the highest first.
+    peaks: tuple[StepPeak, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +178,8 @@ class ClassShare:
     device: str
     normal_percent: float
     outlier_percent: float
+    #: Outliers less normal steps, of both as they are printed, with one digit.
+    points: float
     #: Steps of both kinds that are compared: those in which events of this kind were recorded.
     normal_steps: int
     outlier_steps: int
@@ -183,6 +203,8 @@ class StepPart:
     role: str
     #: Microseconds in each step; the classes of a step add up to its bar.
     time_us: tuple[int, ...]
+    #: Of the bars of all steps but the last, which no step follows; the classes add up to 100.0.
+    percent: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +218,8 @@ class LastSteps:
     numbers: tuple[int, ...]
     #: From the bottom of the bar to its top.
     parts: tuple[StepPart, ...]
+    #: Microseconds of each bar.
+    total_us: tuple[int, ...]
     #: Whether events tell what the time went to; else only the step and what follows it are told apart.
     by_event: bool
 
@@ -405,7 +429,15 @@ def _histogram(
         beyond = int(np.count_nonzero(~inside))
         tables.append(StepBins(node=node, worker=worker, phase=name, counts=tuple(counts), beyond=beyond))
     longest = max(int(one.lasted_us.max()) for one in series)
-    return StepHistogram(start_us=start, width_us=width, bins=bins, longest_us=longest, series=tuple(tables))
+    return StepHistogram(
+        start_us=start,
+        width_us=width,
+        bins=bins,
+        end_us=start + bins * width,
+        beyond=sum(table.beyond for table in tables),
+        longest_us=longest,
+        series=tuple(tables),
+    )
 
 
 def _few(by_phase: dict[str, list[_Series]]) -> list[tuple[str, list[_Series]]]:
@@ -457,7 +489,21 @@ def _timeline(series: Sequence[_Series], by_phase: dict[str, list[_Series]], mar
                 outlier_us=tuple(out[held].tolist()),
             )
         )
-    return StepTimeline(start_us=start, width_us=width, count=count, series=tuple(courses))
+    return StepTimeline(
+        start_us=start, width_us=width, count=count, series=tuple(courses), peaks=peaks(courses, start, width)
+    )
+
+
+def peaks(courses: Sequence[StepCourse], start_us: int, width_us: int) -> tuple[StepPeak, ...]:
+    """The longest steps of the highest columns, the highest first, of equal ones the earlier."""
+    found = [
+        (-us, column, one.phase) for one in courses for column, us in enumerate(one.high_us) if us is not None
+    ]
+    found.sort(key=lambda peak: peak[:2])
+    return tuple(
+        StepPeak(phase=phase, start_us=start_us + column * width_us, lasted_us=-us)
+        for us, column, phase in found[:MOST_PEAKS]
+    )
 
 
 def _known(values: IntArray, there: BoolArray) -> tuple[int | None, ...]:
@@ -506,11 +552,13 @@ def _contrast(events: Events, series: Sequence[_Series], marked: str) -> StepCon
     for number, (normal, slow_us, normal_whole, slow_whole, normal_steps, slow_steps) in sums.items():
         if normal_whole > 0 and slow_whole > 0 and normal + slow_us > 0:
             name, device = classes.names[number]
+            of_normal, of_slow = 100 * normal / normal_whole, 100 * slow_us / slow_whole
             share = ClassShare(
                 name=name,
                 device=device,
-                normal_percent=round(100 * normal / normal_whole, 3),
-                outlier_percent=round(100 * slow_us / slow_whole, 3),
+                normal_percent=round(of_normal, 3),
+                outlier_percent=round(of_slow, 3),
+                points=round(round(of_slow, 1) - round(of_normal, 1), 1),
                 normal_steps=normal_steps,
                 outlier_steps=slow_steps,
             )
@@ -624,23 +672,37 @@ def _last_steps(job: Job, series: Sequence[_Series]) -> LastSteps:
     following = np.maximum(following, after)
     stop = np.where(following == np.iinfo(np.int64).max, end, np.maximum(following, end))
     parts = _parts_by_event(job.events, who, start, stop)
-    by_event = any(any(part.time_us) for part in parts)
+    by_event = any(part.time_us.any() for part in parts)
     if not by_event:
         parts = [
-            StepPart(name=IN_STEP, role="work", time_us=tuple((end - start).tolist())),
-            StepPart(name=BETWEEN, role="other", time_us=tuple((stop - end).tolist())),
+            _Part(name=IN_STEP, role="work", time_us=end - start),
+            _Part(name=BETWEEN, role="other", time_us=stop - end),
         ]
     else:
-        rest = stop - start - sum(np.array(part.time_us) for part in parts)
-        parts.append(StepPart(name=UNACCOUNTED, role="unknown", time_us=tuple(rest.tolist())))
+        rest = stop - start - np.sum([part.time_us for part in parts], axis=0)
+        parts.append(_Part(name=UNACCOUNTED, role="unknown", time_us=rest))
+    percents = apportion([int(part.time_us[:-1].sum()) for part in parts], 100.0, 1)
     return LastSteps(
         node=main.node,
         worker=main.worker,
         phase=main.phase,
         numbers=tuple(main.number[rows].tolist()),
-        parts=tuple(parts),
+        parts=tuple(
+            StepPart(name=part.name, role=part.role, time_us=tuple(part.time_us.tolist()), percent=percent)
+            for part, percent in zip(parts, percents, strict=True)
+        ),
+        total_us=tuple((stop - start).tolist()),
         by_event=by_event,
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """A class of time in some stretches, as in ``StepPart``."""
+
+    name: str
+    role: str
+    time_us: IntArray
 
 
 #: What may be a forward or a backward pass.
@@ -656,7 +718,7 @@ _FIRST: tuple[tuple[Callable[[Lane, Kind], bool], str, str], ...] = (
 )
 
 
-def _parts_by_event(events: Events, who: tuple[str, str], start: IntArray, stop: IntArray) -> list[StepPart]:
+def _parts_by_event(events: Events, who: tuple[str, str], start: IntArray, stop: IntArray) -> list[_Part]:
     """The classes of time with an event of a worker in some stretches, work first and waiting last."""
     node, worker = who
     known: dict[str, tuple[int, str]] = {name: (i, role) for i, (_, name, role) in enumerate(_FIRST)}
@@ -683,13 +745,13 @@ def _parts_by_event(events: Events, who: tuple[str, str], start: IntArray, stop:
         covered = union(*both)
         held = covered.overlap_us(start, stop)
         role = known.get(name, (0, "other"))[1]
-        parts.append(StepPart(name=name, role=role, time_us=tuple((held - before).tolist())))
+        parts.append(_Part(name=name, role=role, time_us=held - before))
         before = held
-    parts = [part for part in parts if any(part.time_us)]
+    parts = [part for part in parts if part.time_us.any()]
     if len(parts) > MOST_CLASSES:
-        ranked = sorted(parts, key=lambda part: (part.role != "other", sum(part.time_us)))
+        ranked = sorted(parts, key=lambda part: (part.role != "other", int(part.time_us.sum())))
         merged = ranked[: len(parts) - MOST_CLASSES + 1]
         total = np.sum([part.time_us for part in merged], axis=0)
         parts = [part for part in parts if part not in merged]
-        parts.append(StepPart(name=OTHER, role="other", time_us=tuple(total.tolist())))
+        parts.append(_Part(name=OTHER, role="other", time_us=total))
     return sorted(parts, key=lambda part: ("work", "other", "wait").index(part.role))

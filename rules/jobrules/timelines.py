@@ -56,7 +56,7 @@ def time_lines(job: Job, grid: Columns, nodes: Sequence[str] | None = None) -> t
             # Tenths of a percent and whole bytes are what a figure can show.
             digits = 1 if metric.unit == "%" else 0
             found.append(
-                TimeLine(
+                time_line(
                     node=node,
                     key=metric,
                     label=metric.label,
@@ -68,6 +68,35 @@ def time_lines(job: Job, grid: Columns, nodes: Sequence[str] | None = None) -> t
                 )
             )
     return tuple(found)
+
+
+def time_line(
+    *,
+    node: str,
+    key: str,
+    label: str,
+    unit: str,
+    devices: int,
+    mean: tuple[float | None, ...],
+    low: tuple[float | None, ...],
+    high: tuple[float | None, ...],
+) -> TimeLine:
+    """A time line with the numbers that its columns come to."""
+    means = [v for v in mean if v is not None]
+    return TimeLine(
+        node=node,
+        key=key,
+        label=label,
+        unit=unit,
+        devices=devices,
+        mean=mean,
+        low=low,
+        high=high,
+        average=round(sum(means) / len(means), 3) if means else None,
+        lowest=min((v for v in low if v is not None), default=None),
+        highest=max((v for v in high if v is not None), default=None),
+        missing_percent=round(100 * mean.count(None) / len(mean), 1) if mean else 0.0,
+    )
 
 
 _Bands = tuple[FloatArray, FloatArray, FloatArray]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobrules.clocks import Clocks
 from jobrules.coverage import held
 from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.result import Part, TimeUse, UsageRow
@@ -23,14 +24,20 @@ HOUR_US = 3600 * SECOND_US
 IDLE_PERCENT = 10.0
 
 
-def work_span_us(job: Job, metric: Metric = Metric.GPU_USE) -> tuple[int, int] | None:
-    """Times of the first and the last sample above 0 % of any device; none if there is none."""
+def work_span_us(
+    job: Job, metric: Metric = Metric.GPU_USE, clocks: Clocks | None = None
+) -> tuple[int, int] | None:
+    """Times of the first and the last sample above 0 % of any device; none if there is none.
+
+    As written, or with the clocks that differ set right.
+    """
     first, last = [], []
     for panel in job.panels_of(metric):
         rows = np.flatnonzero((panel.values > 0).any(axis=1))  # NaN > 0 is false
+        late_us = clocks.late_us.get(panel.node, 0) if clocks else 0
         if len(rows):
-            first.append(int(panel.time_us[rows[0]]))
-            last.append(int(panel.time_us[rows[-1]]))
+            first.append(int(panel.time_us[rows[0]]) - late_us)
+            last.append(int(panel.time_us[rows[-1]]) - late_us)
     return (min(first), max(last)) if first else None
 
 
@@ -106,13 +113,15 @@ class Spent:
         return self.used + sum(self.lost.values()) + self.unmeasured
 
 
-def edges(first_us: int, last_us: int) -> tuple[Cause, Cause]:
+def edges(work_us: tuple[int, int], clocks: Clocks) -> tuple[Cause, Cause]:
     """What was lost before the first and after the last work of any device."""
 
     def before(samples: Samples) -> FloatArray:
+        first_us = work_us[0] + clocks.late_us.get(samples.panel.node, 0)
         return np.where(samples.time_us < first_us, samples.weight_us, 0.0)
 
     def after(samples: Samples) -> FloatArray:
+        last_us = work_us[1] + clocks.late_us.get(samples.panel.node, 0)
         return np.where(samples.time_us > last_us, samples.weight_us, 0.0)
 
     return (
@@ -127,17 +136,18 @@ def spent_per_device(
     """The time from the first to the last record of the job, for every device of a utilisation metric.
 
     Lost time goes to the causes in their order: each takes what it claims of what the ones before it
-    left. Without causes given these are the start and the end of the job.
+    left. Without causes given these are the start and the end of the job. Start and end of the job
+    are told on the clock of each node.
     """
-    start_us, end_us = job.span_us
+    clocks = Clocks.of(job)
     if causes is None:
-        work = work_span_us(job, metric)
-        causes = edges(*work) if work else ()
+        work = work_span_us(job, metric, clocks)
+        causes = edges(work, clocks) if work else ()
     result = []
     for panel in job.panels_of(metric):
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
-            hold = held(time_us, start_us, end_us)
+            hold = held(time_us, *clocks.span_us(panel.node))
             whole = len(time_us) == len(panel.time_us)
             samples = Samples(
                 panel=panel,
@@ -183,8 +193,7 @@ def time_use(job: Job) -> TimeUse | None:
 
 def in_parts(job: Job, device: str, spent: Sequence[Spent], labels: Mapping[str, str]) -> TimeUse | None:
     """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``."""
-    start_us, end_us = job.span_us
-    total_hours = len(spent) * (end_us - start_us) / HOUR_US
+    total_hours = len(spent) * Clocks.of(job).length_us / HOUR_US
     if not total_hours or not job.covers_time:
         return None
     sums = {"used": sum(one.used for one in spent)}
@@ -194,7 +203,7 @@ def in_parts(job: Job, device: str, spent: Sequence[Spent], labels: Mapping[str,
     whole = round(total_hours, digits)
     hours = apportion(tuple(sums.values()), whole, digits)
     percents = apportion(tuple(sums.values()), 100.0, 1)
-    return TimeUse(
+    return TimeUse.of_parts(
         device=device,
         count=len(spent),
         hours=whole,
@@ -217,8 +226,8 @@ _ROLES = {"used": "used", "unmeasured": "unknown"}
 _OTHER_LABELS = {"used": "Used", "unmeasured": "Not measured"}
 _LABELS = {
     "idle-before": "Lost before the first GPU work",
-    "idle": "Lost: idle, under 10\u00a0%",
-    "partly": "Lost: partly used",
+    "idle": "Unexplained: idle, under 10\u00a0%",
+    "partly": "Unexplained: partly used",
     "idle-after": "Lost after the last GPU work",
 }
 _CPU_LABELS = {

@@ -59,23 +59,27 @@
 
   const plots = (shown) => shown.roots().filter((root) => root.toolbar !== undefined);
 
-  function use(shown, kind) {
-    for (const plot of plots(shown)) {
+  function use(moved, kind) {
+    for (const plot of moved) {
       for (const tool of plot.toolbar.tools) {
         if (tool.type === "BoxZoomTool" || tool.type === "PanTool") tool.active = tool.type === kind;
       }
     }
   }
 
-  function controls(section, shown) {
+  function controls(section, shown, roots) {
     for (const hint of section.querySelectorAll(".hint")) {
+      const figure = hint.closest("figure");
+      const inside = plots(shown).filter((plot) => figure?.querySelector(`#${CSS.escape(roots[plot.id])}`));
+      /* Plots of another figure may share the range. */
+      const moved = plots(shown).filter((plot) => inside.some((one) => one.x_range === plot.x_range));
       hint.querySelector(".without")?.setAttribute("hidden", "");
       const live = hint.querySelector(".with");
       if (live === null) continue;
       live.hidden = false;
       const modes = [...live.querySelectorAll("button[data-use]")];
       const choose = (kind) => {
-        use(shown, kind);
+        use(moved, kind);
         modes.forEach((mode) => mode.setAttribute("aria-pressed", String(mode.dataset.use === kind)));
       };
       modes.forEach((mode) => {
@@ -83,7 +87,7 @@
           choose(mode.getAttribute("aria-pressed") === "true" ? "" : mode.dataset.use));
       });
       live.querySelector("button[data-reset]")?.addEventListener("click", () => {
-        for (const plot of plots(shown)) plot.x_range.reset();
+        for (const plot of moved) plot.x_range.reset();
       });
       if (modes.length > 0) choose(coarse.matches ? "" : "BoxZoomTool");
     }
@@ -200,7 +204,7 @@
     );
     elements.forEach(unstop);
     const shown = [...views][0].model.document;
-    controls(script.closest("section"), shown);
+    controls(script.closest("section"), shown, roots);
     switches(script.closest("section"), shown, roots);
     wordMissing(shown);
     lists(script.closest("section"), shown);

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jobreport.figures.chart import Area, Rule, Shape
 from jobreport.figures.time_line import bundled, middles, shared_time, time_drawing, time_line
 from jobreport.formats import Scale
+from jobrules import timelines
 from jobrules.result import Columns, Course, TimeLine
 from tests.page import examples
 
@@ -24,7 +25,7 @@ MEGABYTES = Scale(factor=1e6, unit="MB/s")
 
 
 def line_of(values: list[float | None], *, low: float = 0.0, high: float = 0.0) -> TimeLine:
-    return TimeLine(
+    return timelines.time_line(
         node="n",
         key="gpu_utilization",
         label="GPU",

@@ -7,10 +7,12 @@ from jobrules.stalls import (
     NodeCores,
     NodeStalls,
     Ran,
+    Split,
     StallCourse,
     StallRun,
     Stalls,
     StepSpan,
+    stretch_of,
 )
 
 START_US = 1_763_107_200_000_000
@@ -20,7 +22,7 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
     """CPU bottlenecks that are too many, and not one of I/O; ``name`` is that of whatever has one."""
     share = [None if 0.5 < i / columns < 0.6 else 75.0 if i > columns / 4 else 0.0 for i in range(columns)]
     told = tuple(
-        NodeStalls(
+        NodeStalls.of(
             node=node,
             reason="",
             snapshots=3600,
@@ -46,10 +48,13 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
         low=2400 * n,
         blind=n,
         bottlenecks=2000 * n,
+        split=Split.of(snapshots=3600 * n, low=2400 * n, blind=n, bottlenecks=2000 * n),
+        held_up_percent=50.0,
         nodes=told,
         more_nodes=0,
         without_cores=(),
-        courses=tuple(StallCourse(node=node, percent=tuple(share)) for node in nodes[:4]),
+        courses=tuple(StallCourse.of(node, tuple(share), 50.0) for node in nodes[:4]),
+        stretch=stretch_of(columns),
         runs=(
             StallRun(
                 node=nodes[0],
@@ -76,7 +81,7 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
             for node in nodes[:4]
         ),
         more_cores=0,
-        ran=(Ran(name=name, during=80.0, otherwise=20.0), Ran(name="Backward", during=5.0, otherwise=45.5)),
+        ran=(Ran.of(name, 80.0, 20.0), Ran.of("Backward", 5.0, 45.5)),
         more_ran=1,
     )
     io = Stalls(
@@ -88,8 +93,10 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
         low=2400 * n,
         blind=0,
         bottlenecks=0,
+        split=Split.of(snapshots=3600 * n, low=2400 * n, blind=0, bottlenecks=0),
+        held_up_percent=0.0,
         nodes=tuple(
-            NodeStalls(
+            NodeStalls.of(
                 node=node,
                 reason="",
                 snapshots=3600,
@@ -108,6 +115,7 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
         more_nodes=0,
         without_cores=(),
         courses=(),
+        stretch=stretch_of(columns),
         runs=(),
         cores=(),
         more_cores=0,

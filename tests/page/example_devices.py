@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jobrules.device_grid import NOT_MEASURED, CoreUse, DeviceGrid, DeviceRows
+from jobrules.device_grid import NOT_MEASURED, CoreUse, DeviceGrid, DeviceRows, idle_and_busy
 from jobrules.result import Columns
 
 START_US = 1_763_107_200_000_000  # 2025-11-14 08:00:00 UTC
@@ -15,8 +15,7 @@ GPU, CPU, MEMORY = "gpu_utilization", "cpu_utilization", "gpu_memory"
 
 def rows(node: str, metric: str, devices: Sequence[str], values: Sequence[Sequence[int]]) -> DeviceRows:
     """A row of columns for each device; 255 is not measured."""
-    table = np.array(values, np.uint8)
-    return DeviceRows(node=node, metric=metric, devices=tuple(devices), left_out=0, values=table.tobytes())
+    return DeviceRows.of(node, metric, devices, 0, np.array(values, np.uint8))
 
 
 def core(node: str, device: str, mean: float) -> CoreUse:
@@ -30,6 +29,7 @@ def core(node: str, device: str, mean: float) -> CoreUse:
         p99=99.5,
         max=100.0,
         below_10=0.125,
+        from_10_to_90=0.625,
         above_90=0.25,
     )
 
@@ -63,4 +63,11 @@ def devices(
                 tables.append(rows(node, metric, [f"{kind}{i}" for i in range(len(values))], values.tolist()))
         use += [core(node, f"cpu{i}", 35.0 + i) for i in range(cores)]
     columns = Columns(start_us=START_US, width_us=3_600_000_000 // count, count=count)
-    return DeviceGrid(columns=columns, rows=tuple(tables), cores=tuple(use))
+    idle, share = idle_and_busy(tables)
+    return DeviceGrid(
+        columns=columns,
+        rows=tuple(tables),
+        cores=tuple(use),
+        gpus_idle_percent=idle,
+        gpus_busy_percent=share,
+    )

@@ -31,6 +31,7 @@ def node_loading(name: str, **facts: object) -> NodeLoading:
         "highest": 3,
         "answer": "too few",
         "reason": "",
+        "of_cores_percent": 12.5,
         "evaluated": 2,
         "violating": 2,
     }
@@ -55,6 +56,7 @@ def data_loading(name: str) -> DataLoading:
         fetches=FetchTimes(
             log=False,
             edges_s=(0.03, 0.04, 0.05, 0.06, 0.07),
+            step=0.01,
             counts=(30, 50, 30, 8),
             beyond=2,
             p25_s=0.041,
@@ -118,6 +120,7 @@ def memory_use(node: str, device: str, count: int, holes: range = range(0)) -> M
                 end_us=START_US + 605 * SECOND_US,
                 from_percent=58.0,
                 to_percent=72.0,
+                points=14.0,
             ),
         ),
         rises_left_out=0,

@@ -114,4 +114,5 @@ def more_framework(name: str, workers: int = 3, others: int = 0) -> dict[str, An
         ),
         "other_workers": others,
         "other_percents": (35.0, 60.0, 5.0) if others else (),
+        "outside_median": 35.0,
     }

@@ -10,6 +10,7 @@ from jobrules.step_times import (
     StepCourse,
     StepHistogram,
     StepPart,
+    StepPeak,
     StepPhase,
     StepRow,
     StepTimeline,
@@ -73,6 +74,8 @@ def step_times(name: str) -> StepTimes:
             start_us=300_000,
             width_us=50_000,
             bins=len(COUNTS),
+            end_us=300_000 + 50_000 * len(COUNTS),
+            beyond=21,
             longest_us=3_250_000,
             series=(StepBins(node=name, worker="0", phase=name, counts=COUNTS, beyond=21),),
         ),
@@ -89,6 +92,10 @@ def step_times(name: str) -> StepTimes:
                     outlier_us=(3_250_000,),
                 ),
             ),
+            peaks=tuple(
+                StepPeak(phase=name, start_us=START_US + i * 60_000_000, lasted_us=us)
+                for i, us in [(i, us) for i, us in enumerate(high) if us is not None][:10]
+            ),
         ),
         contrast=StepContrast(
             classes=(
@@ -97,6 +104,7 @@ def step_times(name: str) -> StepTimes:
                     device="",
                     normal_percent=12.0,
                     outlier_percent=70.5,
+                    points=58.5,
                     normal_steps=1179,
                     outlier_steps=21,
                 ),
@@ -105,6 +113,7 @@ def step_times(name: str) -> StepTimes:
                     device="GPU",
                     normal_percent=60.0,
                     outlier_percent=20.0,
+                    points=-40.0,
                     normal_steps=5,
                     outlier_steps=1,
                 ),
@@ -118,11 +127,14 @@ def step_times(name: str) -> StepTimes:
             phase=name,
             numbers=(1196, 1197, 1198, 1199),
             parts=(
-                StepPart(name="Forward", role="work", time_us=(100_000,) * 4),
-                StepPart(name=name, role="other", time_us=(50_000,) * 4),
-                StepPart(name="Data loading", role="wait", time_us=(200_000, 900_000, 250_000, 0)),
-                StepPart(name="Unaccounted", role="unknown", time_us=(10_000,) * 4),
+                StepPart(name="Forward", role="work", time_us=(100_000,) * 4, percent=16.4),
+                StepPart(name=name, role="other", time_us=(50_000,) * 4, percent=8.2),
+                StepPart(
+                    name="Data loading", role="wait", time_us=(200_000, 900_000, 250_000, 0), percent=73.8
+                ),
+                StepPart(name="Unaccounted", role="unknown", time_us=(10_000,) * 4, percent=1.6),
             ),
+            total_us=(360_000, 1_060_000, 410_000, 160_000),
             by_event=True,
         ),
     )

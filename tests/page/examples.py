@@ -18,6 +18,7 @@ from jobreport.document import (
     RuleCard,
 )
 from jobreport.quality import Quality, Remark, SourceQuality
+from jobrules.phases import missing
 from jobrules.result import (
     Box,
     Columns,
@@ -39,6 +40,7 @@ from jobrules.result import (
     UsageRow,
     Verdict,
 )
+from jobrules.timelines import time_line
 from tests.page import example_moments, example_nodes
 from tests.page.example_balance import balance
 from tests.page.example_bottlenecks import stalls
@@ -62,7 +64,7 @@ def line(
     mean = [curve(i / max(count - 1, 1)) for i in range(count)]
     spread = 6.0 if devices > 1 else 0.0
     limit = 100.0 if unit == "%" else math.inf
-    return TimeLine(
+    return time_line(
         node=node,
         key=key,
         label=label,
@@ -95,6 +97,7 @@ def box(node: str, device: str, middle: float, basis: str = "whole job") -> Box:
         lower=low,
         upper=high,
         below_10=0.125,
+        from_10_to_90=0.625,
         above_90=0.25,
     )
 
@@ -187,7 +190,7 @@ def use(
         )
         for key, label, role, percent in shares
     )
-    return TimeUse(device=device, count=count, hours=hours, digits=digits, parts=parts)
+    return TimeUse.of_parts(device=device, count=count, hours=hours, digits=digits, parts=parts)
 
 
 def framework(name: str, *, forward_only: bool = False) -> FrameworkTime:
@@ -206,13 +209,15 @@ def framework(name: str, *, forward_only: bool = False) -> FrameworkTime:
             Operators(
                 device="GPU",
                 rows=(
-                    Operator(name=name, calls=4, self_s=0.003, total_s=0.003, percent=75.0),
-                    Operator(name="reduce", calls=1, self_s=0.0000005, total_s=0.0000005, percent=0.0),
+                    Operator(name=name, calls=4, self_s=0.003, total_s=0.003, percent=75.0, call_s=0.00075),
+                    Operator(name="reduce", calls=1, self_s=5e-7, total_s=5e-7, percent=0.0, call_s=5e-7),
                 ),
                 others=1,
+                others_calls=1,
                 others_s=0.001,
                 others_percent=25.0,
                 self_s=0.004,
+                self_percent=100.0,
                 calls=6,
             ),
         ),
@@ -462,6 +467,7 @@ def hostile_job() -> Report:
                 Phase(key="loop", label="First to last GPU work", start_us=work, end_us=end, percent=95.0),
             ),
             gaps=(gap,),
+            missing=missing((gap,), (start, end)),
             first_work_us=work,
             last_work_us=end,
         ),

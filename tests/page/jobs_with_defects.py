@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,18 +79,20 @@ def told(report: Report, name: str) -> str:
 
 def caption(report: Report, name: str, figure: str) -> str:
     """The caption of one figure, by the end of its id."""
-    found = re.search(rf'<figure id="fig-{figure}">\s*<figcaption>(.*?)</figcaption>', html_of(report, name), re.S)
+    found = re.search(
+        rf'<figure id="fig-{figure}">\s*<figcaption>(.*?)</figcaption>', html_of(report, name), re.S
+    )
     assert found, figure
     return _text(found[1])
 
 
 def rows(report: Report, name: str, table: str) -> list[dict[str, str]]:
-    """The rows of all tables of a section whose caption or region has these words, by column."""
+    """The rows of all tables of a section with this name, also after that of the section, by column."""
     found = []
     for label, inside in re.findall(
         r'role="region"[^>]* aria-label="([^"]*)">\s*<table(.*?)</table>', html_of(report, name), re.S
     ):
-        if unescape(label) == table:
+        if unescape(label).rpartition(": ")[2].lower() == table.lower():
             head, *body = (_cells(row) for row in re.findall(r"<tr>(.*?)</tr>", inside, re.S))
             found += [dict(zip(head, row, strict=True)) for row in body]
     assert found, f"no table {table} in {name}"
@@ -111,11 +115,22 @@ def _text(html: str) -> str:
 def live(report: Report, name: str, kind: str) -> list[dict[str, Any]]:
     """The attributes of all Bokeh models of one kind in a section, with those that they share."""
     found: list[dict[str, Any]] = []
-    for text in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html_of(report, name), re.S):
+    for text in re.findall(
+        r'<script type="application/json"[^>]*>(.*?)</script>', html_of(report, name), re.S
+    ):
         document = json.loads(text, parse_constant=_not_a_number)
         shared = document["common"].get(kind, {})
         found += [shared | one["attributes"] for one in _models(document["doc"], kind)]
     return found
+
+
+def values(column: Any) -> list[Any]:
+    """A column of a Bokeh table of data, however it is packed."""
+    if isinstance(column, list):
+        return column
+    packed = gzip.decompress(base64.b64decode(column["array"]["data"]))
+    unpacked: list[Any] = np.frombuffer(packed, column["dtype"]).tolist()
+    return unpacked
 
 
 def _not_a_number(text: str) -> None:
@@ -175,13 +190,18 @@ def _operators() -> Events:
         ]
     source = EventSource.PROFILER
     return Events.joined(
-        [make_events(host, source=source, thread=7, step=9), make_events(device, source=source, thread=8, step=9)]
+        [
+            make_events(host, source=source, thread=7, step=9),
+            make_events(device, source=source, thread=8, step=9),
+        ]
     )
 
 
 def _phases(backward_s: float) -> Events:
     rows = [("Forward-SubModuleInternal", "Conv2d", 200.0 + i, 200.1 + i) for i in range(CALLS)]
-    rows += [("Backward-SubModuleInternal", "Conv2d", 200.1 + i, 200.1 + backward_s + i) for i in range(CALLS)]
+    rows += [
+        ("Backward-SubModuleInternal", "Conv2d", 200.1 + i, 200.1 + backward_s + i) for i in range(CALLS)
+    ]
     rows += [("Initialize", "setup", 121.0, 121.5), ("Forward", "forward", 200.0, 230.0)]
     return make_events([*rows, ("Backward", "backward", 230.0, 330.0)])
 
@@ -203,7 +223,9 @@ def loading(processes: int) -> Events:
         num_workers=processes,
         pin_memory=False,
     )
-    fetches = [("DataLoaderIter", f"{iterator}::next", 120.0 + i, 120.02 + i + i % 7 / 100) for i in range(900)]
+    fetches = [
+        ("DataLoaderIter", f"{iterator}::next", 120.0 + i, 120.02 + i + i % 7 / 100) for i in range(900)
+    ]
     life = [("DataLoaderWorker", "worker", 120.0, 1020.0)]
     return Events.joined(
         [make_events(fetches, loaders=[loader]), *(make_events(life, pid=100 + i) for i in range(processes))]

@@ -22,7 +22,7 @@ from jobreport.figures.bottlenecks import (
     parted_plot,
 )
 from jobrules.result import Columns, Measure, Phase, Status
-from jobrules.stalls import CoreShare, NodeStalls, StepSpan
+from jobrules.stalls import CoreShare, NodeStalls, Ran, Split, Stalls, StepSpan
 from tests.page import example_bottlenecks, examples
 from tests.page.html import Page
 
@@ -33,8 +33,17 @@ def report_of(*stalls: Any, **more: Any) -> Report:
     return replace(examples.gpu_job(), stalls=stalls, **more)
 
 
+def changed(stalls: Stalls, **changes: Any) -> Stalls:
+    """With other numbers, and what they add up to."""
+    found = replace(stalls, **changes)
+    split = Split.of(
+        snapshots=found.snapshots, low=found.low, blind=found.blind, bottlenecks=found.bottlenecks
+    )
+    return replace(found, split=split)
+
+
 def cpu_page(**changes: Any) -> Page:
-    return Page.of(sections.cpu_bottlenecks(report_of(replace(CPU, **changes))).html)
+    return Page.of(sections.cpu_bottlenecks(report_of(changed(CPU, **changes))).html)
 
 
 def text_of(page: Page) -> str:
@@ -77,7 +86,7 @@ def test_a_job_without_bottlenecks_keeps_the_split() -> None:
 
 
 def test_gpus_that_were_never_low_are_said_to() -> None:
-    never = replace(IO, low=0, nodes=(replace(IO.nodes[0], low=0, free=0),))
+    never = changed(IO, low=0, nodes=(replace(IO.nodes[0], low=0, free=0),))
 
     text = text_of(Page.of(sections.io_bottlenecks(report_of(never)).html))
 
@@ -113,7 +122,14 @@ def test_the_samples_tell_what_could_be_won_back_at_most() -> None:
 
 
 def test_a_node_without_steps_is_of_the_whole_job() -> None:
-    other = replace(CPU.nodes[0], node="algo-2", in_loop=False, unknown=300, good=600)
+    other = replace(
+        CPU.nodes[0],
+        node="algo-2",
+        in_loop=False,
+        unknown=300,
+        good=600,
+        percents=(20.0, 13.3, 6.7, 10.0, 50.0),
+    )
 
     text = text_of(cpu_page(nodes=(*CPU.nodes, other)))
 
@@ -273,7 +289,7 @@ def test_what_ran_is_told_as_inferred() -> None:
     assert "DataLoader 80.0 20.0 60.0" in text
     assert "Backward 5.0 45.5 −40.5" in text
     assert "1 class that differs less left out" in text
-    alike = replace(CPU.ran[0], otherwise=78.0)
+    alike = Ran.of("DataLoader", 80.0, 78.0)
     assert "Nothing that was recorded ran notably more" in text_of(cpu_page(ran=(alike,)))
     assert "What ran during the bottlenecks is not known" in text_of(cpu_page(ran=()))
 
@@ -294,7 +310,7 @@ def test_what_is_not_judged_is_said() -> None:
 def test_where_the_rule_says_something_else_the_reason_stands_beside_it() -> None:
     def told(status: Status, bottlenecks: int = 1000, **facts: Any) -> str:
         card = examples.card("CPUBottleneck", status, **facts)
-        few = replace(CPU, bottlenecks=bottlenecks)
+        few = changed(CPU, bottlenecks=bottlenecks)
         return text_of(Page.of(sections.cpu_bottlenecks(report_of(few, rules=(card,))).html))
 
     measure = Measure(value=12.5, limits=(50.0,), scale=100.0, unit="%", limit_text="")
@@ -333,7 +349,7 @@ def test_hostile_names_stay_text() -> None:
 
 @pytest.mark.parametrize("snapshots", [1, 2])
 def test_one_snapshot_is_enough(snapshots: int) -> None:
-    node = NodeStalls(
+    node = NodeStalls.of(
         node="n",
         reason="",
         snapshots=snapshots,
@@ -347,7 +363,7 @@ def test_one_snapshot_is_enough(snapshots: int) -> None:
         unknown=0,
         held_up=1,
     )
-    few = replace(CPU, nodes=(node,), snapshots=snapshots, low=1, blind=0, bottlenecks=1, courses=())
+    few = changed(CPU, nodes=(node,), snapshots=snapshots, low=1, blind=0, bottlenecks=1, courses=())
     whole = Phase(key="whole", label="Whole job", start_us=0, end_us=1, percent=100.0)
     report = replace(report_of(few), course=replace(examples.gpu_job().course, phases=(whole,)))
 

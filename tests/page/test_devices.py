@@ -16,7 +16,7 @@ from jobreport.document import Origin, Parameter, Report
 from jobreport.figures import heat_map as figure
 from jobreport.figures import theme
 from jobreport.figures.heat_map import HeatMap, cells, heat_map, live_heat_map, live_lines, shared_range
-from jobrules.device_grid import DeviceGrid
+from jobrules.device_grid import DeviceGrid, idle_and_busy
 from jobrules.result import Status
 from tests.page import example_devices, examples
 from tests.page.html import Page, read
@@ -97,7 +97,9 @@ def test_rows_do_not_overlap_and_gpus_stand_above_cores_of_their_node() -> None:
 
 def test_the_caption_says_how_often_gpus_idle_and_which_core_is_full() -> None:
     grid = example_devices.devices("algo-1")
-    low = replace(grid, rows=(replace(grid.rows[0], values=bytes([5] * 30 + [95] * 90)), *grid.rows[1:]))
+    rows = (replace(grid.rows[0], values=bytes([5] * 30 + [95] * 90)), *grid.rows[1:])
+    idle, busy = idle_and_busy(rows)
+    low = replace(grid, rows=rows, gpus_idle_percent=idle, gpus_busy_percent=busy)
 
     one, other = (text(read(sections.devices(report(g)))) for g in (grid, low))
 

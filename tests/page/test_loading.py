@@ -23,6 +23,7 @@ EXAMPLE = example_loading.data_loading("algo-1")
 LOG = FetchTimes(
     log=True,
     edges_s=(0.001, 0.01, 0.1, 1.0, 10.0),
+    step=10.0,
     counts=(50, 30, 0, 20),
     beyond=0,
     p25_s=0.002,
@@ -64,11 +65,11 @@ def text_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> str:
             "1 loader process on 8 cores, 12.5 %; Dataloader asks for 70 to 200 %: too few. Raise num_workers.",
         ),
         (
-            {"loaders": 20, "answer": "too many"},
+            {"loaders": 20, "of_cores_percent": 250.0, "answer": "too many"},
             "20 loader processes on 8 cores, 250.0 %; Dataloader asks for 70 to 200 %: too many. Lower num_workers.",
         ),
         (
-            {"loaders": 8, "answer": "adequate", "violating": 0},
+            {"loaders": 8, "of_cores_percent": 100.0, "answer": "adequate", "violating": 0},
             "8 loader processes on 8 cores, 100.0 %; Dataloader asks for 70 to 200 %: adequate.",
         ),
         (

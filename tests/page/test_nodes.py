@@ -11,6 +11,7 @@ import pytest
 
 from jobreport import sections
 from jobreport.document import Report
+from jobrules.phases import interrupted, missing
 from jobrules.result import Course, Gap, Phase
 from tests.page import example_nodes, examples
 from tests.page.html import Page, read
@@ -175,11 +176,21 @@ def test_the_share_of_time_that_samples_cover_is_told_where_it_is_not_all() -> N
     assert "16 cores, samples cover 87.5 % of the job" in text
 
 
+def with_gaps(report: Report, gaps: tuple[Gap, ...]) -> Course:
+    span_us = report.job.start_us, report.job.end_us
+    return replace(
+        report.course,
+        gaps=gaps,
+        missing=missing(gaps, span_us),
+        interrupted=interrupted(gaps, [node.name for node in report.job.nodes], span_us),
+    )
+
+
 def test_of_many_nodes_the_least_sampled_are_named() -> None:
     base = sixteen({})
     gaps = tuple(Gap(node=f"node-{i:02}", start_us=START, end_us=START + i * MINUTE) for i in range(1, 7))
 
-    text = text_of(read(sections.utilisation(replace(base, course=replace(base.course, gaps=gaps)))))
+    text = text_of(read(sections.utilisation(replace(base, course=with_gaps(base, gaps)))))
 
     assert (
         "On 6 of 16 nodes the samples cover less than the whole job: "
@@ -269,8 +280,9 @@ def test_only_the_time_in_which_no_node_was_sampled_is_an_interruption() -> None
         Gap(node="b", start_us=START + 14 * MINUTE, end_us=START + 30 * MINUTE),
     )
 
-    both = sections.summary(replace(base, job=job, course=replace(base.course, gaps=gaps)))
-    one = sections.summary(replace(base, job=job, course=replace(base.course, gaps=gaps[:1])))
+    base = replace(base, job=job)
+    both = sections.summary(replace(base, course=with_gaps(base, gaps)))
+    one = sections.summary(replace(base, course=with_gaps(base, gaps[:1])))
 
     assert ["of which interrupted, no node measured", "08:14:00", "08:20:00", "6 min", "10.0 %"] in rows_of(
         both.html
@@ -282,6 +294,6 @@ def test_gaps_of_more_nodes_than_rows_are_counted() -> None:
     base = sixteen({})
     gaps = tuple(Gap(node=f"node-{i:02}", start_us=START, end_us=START + 2 * MINUTE) for i in range(9))
 
-    text = text_of(read(sections.summary(replace(base, course=replace(base.course, gaps=gaps)))))
+    text = text_of(read(sections.summary(replace(base, course=with_gaps(base, gaps)))))
 
     assert "and on 5 more nodes" in text

@@ -111,7 +111,13 @@ def test_the_comparison_names_what_differs_most() -> None:
 
 def test_a_comparison_without_a_difference_says_so() -> None:
     same = ClassShare(
-        name="F", device="", normal_percent=50.0, outlier_percent=52.0, normal_steps=1, outlier_steps=1
+        name="F",
+        device="",
+        normal_percent=50.0,
+        outlier_percent=52.0,
+        points=2.0,
+        normal_steps=1,
+        outlier_steps=1,
     )
     text = text_of(replace(times(), contrast=StepContrast(classes=(same,), left=0)))
 
@@ -128,8 +134,8 @@ def test_what_makes_the_last_steps_differ_is_named() -> None:
 
 def test_last_steps_without_events_say_so() -> None:
     parts = (
-        StepPart(name="In the step", role="work", time_us=(300_000,) * 4),
-        StepPart(name="To the next step", role="other", time_us=(1000, 2000, 1000, 0)),
+        StepPart(name="In the step", role="work", time_us=(300_000,) * 4, percent=99.6),
+        StepPart(name="To the next step", role="other", time_us=(1000, 2000, 1000, 0), percent=0.4),
     )
     bare = replace(times(), last=replace(times().last, parts=parts, by_event=False))
 

@@ -158,6 +158,22 @@ def test_the_use_of_a_core_is_that_of_its_own_samples() -> None:
     assert [first.p95, first.p99] == pytest.approx([99.25, 99.85], abs=0.051)
     assert (first.below_10, first.above_90) == (0.5, 0.5)
     assert (second.n, second.mean, second.below_10) == (2, 55.0, 0.0)
+    assert (second.from_10_to_90, second.above_90) == (1.0, 0.0)
+
+
+def test_columns_are_summed_up_by_device_and_for_all_gpus() -> None:
+    values = np.array([[0, 0], [5, NAN], [95, NAN], [60, NAN]], np.float64)
+
+    found = device_grid(
+        make_job(gpu=values, interval_s=1), Columns(start_us=START_US, width_us=SECOND_US, count=4)
+    )
+
+    assert found is not None
+    first, second = np.frombuffer(found.rows[0].values, np.uint8).reshape(2, 4)
+    measured = np.concatenate([one[one != NOT_MEASURED] for one in (first, second)])
+    assert found.rows[0].means == (40.0, float(second[second != NOT_MEASURED].mean()))
+    assert found.gpus_idle_percent == round(100 * float((measured < 10).mean()), 1)
+    assert found.gpus_busy_percent == round(100 * float((measured >= 90).mean()), 1)
 
 
 def test_values_outside_of_percent_are_cut() -> None:

@@ -41,6 +41,9 @@ def test_operators_are_ranked_by_their_own_time_and_the_rest_is_summed() -> None
 
     assert time
     (cpu,) = time.operators
+    assert cpu.self_percent == 100.0
+    assert cpu.others_calls + sum(row.calls for row in cpu.rows) == cpu.calls
+    assert [row.call_s for row in cpu.rows] == pytest.approx([row.self_s / row.calls for row in cpu.rows])
     assert [(row.name, row.calls, row.self_s, row.total_s) for row in cpu.rows[:2]] == [
         ("inner", 2, 8.0, 8.0),
         ("outer", 1, 2.0, 10.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from jobrules.boxplot import boxes, quartiles
 from jobrules.coverage import gaps, held, pauses
 from jobrules.job import SECOND_US, Metric, natural_sorted
-from jobrules.phases import course
+from jobrules.phases import course, interrupted, missing
+from jobrules.result import Gap
 from jobrules.rounding import apportion, digits_for
-from jobrules.timelines import columns, reduce, time_lines
+from jobrules.timelines import columns, reduce, time_line, time_lines
 from jobrules.usage import time_use, usage_rows, work_span_us
 from jobrules.windows import Windows, judged, trailing_quantiles
 from tests.jobs import START_US, make_job, make_panel, make_steps
@@ -69,6 +71,43 @@ def test_boxes_tell_the_training_loop_apart() -> None:
 
     assert (whole.basis, whole.n, whole.below_10, whole.above_90) == ("whole job", 20, 0.5, 0.5)
     assert (loop.basis, loop.n, loop.min) == ("training loop", 10, 95.0)
+
+
+@given(st.lists(st.sampled_from([0.0, 9.9, 10.0, 50.0, 90.0, 90.1, 100.0]), min_size=1, max_size=40))
+def test_the_shares_of_a_box_add_up(values: list[float]) -> None:
+    (found,) = boxes(make_job(gpu=values), Metric.GPU_USE)
+
+    shares = (found.below_10, found.from_10_to_90, found.above_90)
+    low, high = sum(v < 10 for v in values), sum(v > 90 for v in values)
+    assert sum(share or 0 for share in shares) == pytest.approx(1)
+    wanted = [n / len(values) for n in (low, len(values) - low - high, high)]
+    assert shares == pytest.approx(wanted, abs=0.001)
+
+
+def test_a_time_line_is_summed_up_without_the_columns_that_have_no_sample() -> None:
+    told: dict[str, Any] = {"node": "n", "key": "k", "label": "GPU", "unit": "%", "devices": 2}
+    some = time_line(**told, mean=(10.0, None, 40.0), low=(1.0, None, 30.0), high=(20.0, None, 50.0))
+    none = time_line(**told, mean=(None,), low=(None,), high=(None,))
+
+    assert (some.average, some.lowest, some.highest, some.missing_percent) == (25.0, 1.0, 50.0, 33.3)
+    assert (none.average, none.lowest, none.highest, none.missing_percent) == (None, None, None, 100.0)
+
+
+def test_gaps_are_summed_up_by_node_and_where_all_nodes_have_one() -> None:
+    span = 0, 1000
+    found = [
+        Gap(node=n, start_us=a, end_us=b) for n, a, b in (("a", 0, 100), ("a", 200, 300), ("b", 250, 600))
+    ]
+
+    b, a = missing(found, span)
+    both = interrupted(found, ("a", "b"), span)
+
+    assert (b.node, b.count, b.length_us, b.percent, b.measured_percent) == ("b", 1, 350, 35.0, 65.0)
+    assert (a.node, a.start_us, a.end_us, a.count, a.percent) == ("a", 0, 300, 2, 20.0)
+    assert both
+    assert (both.start_us, both.end_us, both.length_us, both.percent) == (250, 300, 50, 5.0)
+    assert interrupted(found, ("a", "b", "c"), span) is None
+    assert interrupted(found[:2], ("a",), span) is None
 
 
 def test_a_pause_is_longer_than_a_minute_and_ten_intervals() -> None:

@@ -239,6 +239,10 @@ def test_horovods_tensors_share_a_lane_and_lives_of_loaders_are_only_counted() -
 
     (moment,) = moments(make_job(events=events, steps=make_steps([(0.0, 9.0)])))
 
+    whole = moment.end_us - moment.start_us
+    assert [lane.percent for lane in moment.lanes] == [
+        round(100 * lane.covered_us / whole, 1) for lane in moment.lanes
+    ]
     told = [(lane.phase, lane.kind, lane.events, lane.covered_us) for lane in moment.lanes]
     assert told == [
         ("Steps", "steps", 1, 9 * SECOND_US),

@@ -152,6 +152,11 @@ def test_everything_agrees_with_the_definition(job: Job) -> None:
     assert (told.snapshots, told.low, told.blind, told.bottlenecks) == tuple(
         wanted["split"][k] for k in ("D", "low", "blind", "V")
     )
+    parts = {part.key: part.count for part in told.split.parts}
+    assert sum(parts.values()) == told.snapshots
+    assert (parts["unknown"], parts["bottleneck"]) == (told.blind, told.bottlenecks)
+    assert sum(part.percent for part in told.split.parts) == pytest.approx(100 if told.snapshots else 0)
+    assert told.split.parts[-1].percent == round(100 * told.bottlenecks / max(1, told.snapshots), 1)
     assert {one.node for one in told.nodes} == set(wanted["nodes"])
     held = [one.held_up / one.samples for one in told.nodes]
     assert held == sorted(held, reverse=True)
@@ -164,6 +169,11 @@ def test_everything_agrees_with_the_definition(job: Job) -> None:
             k: parts[k] for k in ("good", "partly", "free", "unknown", "held_up")
         }
         assert one.in_loop is inside
+        assert sum(one.percents) == pytest.approx(100 if one.samples else 0)
+        shares = [
+            100 * parts[k] / max(1, one.samples) for k in ("good", "partly", "free", "unknown", "held_up")
+        ]
+        assert shares == pytest.approx(one.percents, abs=0.1)
     assert {one.node: {c.core: c.percent for c in one.cores} for one in told.cores}.items() <= (
         wanted["hits"].items()
     )

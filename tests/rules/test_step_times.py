@@ -107,6 +107,14 @@ def test_every_peak_and_every_outlier_survives_in_the_time_line(found: list[list
 
     line = times.timeline
     assert 1 <= line.count <= 601
+    tops = sorted((us for one in line.series for us in one.high_us if us is not None), reverse=True)
+    assert [peak.lasted_us for peak in line.peaks] == tops[:10]
+    assert all(
+        one.high_us[(peak.start_us - line.start_us) // line.width_us] == peak.lasted_us
+        for peak in line.peaks
+        for one in line.series
+        if one.phase == peak.phase
+    )
     for course in line.series:
         low: list[int | None] = [None] * line.count
         high: list[int | None] = [None] * line.count
@@ -164,7 +172,9 @@ def test_a_phase_that_the_rule_was_not_asked_for_is_not_judged() -> None:
 def test_steps_that_do_not_differ_or_take_no_time(lasted: list[int]) -> None:
     times = told(make_job(steps=steps_of(lasted, gap_us=0)))
 
-    assert sum(sum(one.counts) + one.beyond for one in times.histogram.series) == len(lasted)
+    histogram = times.histogram
+    assert sum(sum(one.counts) for one in histogram.series) + histogram.beyond == len(lasted)
+    assert histogram.beyond == sum(us >= histogram.end_us for us in lasted)
     assert sum(map(sum, (part.time_us for part in times.last.parts))) <= sum(lasted)
     msgspec.json.encode(times)
 
@@ -318,6 +328,14 @@ def test_each_moment_of_the_last_steps_counts_once(
 
     last = told(make_job(steps=make_steps(spans_s), events=events)).last
 
+    assert list(last.total_us) == [
+        sum(one) for one in zip(*(part.time_us for part in last.parts), strict=True)
+    ]
+    but_last = [sum(part.time_us[:-1]) for part in last.parts]
+    if sum(but_last):
+        assert sum(part.percent for part in last.parts) == pytest.approx(100)
+        wanted = [100 * us / sum(but_last) for us in but_last]
+        assert [part.percent for part in last.parts] == pytest.approx(wanted, abs=0.1)
     order = list(_CLASSES.values())
     bars = []
     for i, (start, end) in enumerate(spans_s):

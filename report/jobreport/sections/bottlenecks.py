@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
 
 from jobreport import formats
@@ -22,7 +22,6 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.overall_framework_metrics import STEP
 from jobrules.result import Status
-from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
     from jobrules.result import Columns, Course
-    from jobrules.stalls import NodeCores, NodeStalls, Ran, StallCourse, StallRun, Stalls, StepSpan
+    from jobrules.stalls import NodeCores, Ran, StallCourse, StallRun, Stalls, StepSpan
 
 #: Larger tables are folded away.
 MOST_OPEN_NODES = 4
@@ -41,8 +40,6 @@ MOST_OPEN_CORES = 32
 MOST_REASONS = 4
 #: Characters of the reason why a rule gave no answer.
 MOST_REASON = 300
-#: Rows of the table of a course.
-MOST_STRETCHES = 24
 #: Two shares of time that differ by less are alike, in points.
 ALIKE_POINTS = 5.0
 #: Rows of bars that each height in ``drawing.css`` is made for.
@@ -235,15 +232,14 @@ def _lead(found: Stalls, words: Words) -> str:
         if not found.low:
             return f"{fact} No GPU was {low} in any of them."
         return f"{fact} A GPU was {low} in {formats.number(found.low, 0)} of them, for another reason."
-    percent = 100 * found.bottlenecks / found.snapshots
-    rounded = round(percent, 1)
-    side = "above" if rounded > found.limit else "below" if rounded < found.limit else "at"
+    percent = found.split.parts[-1].percent
+    side = "above" if percent > found.limit else "below" if percent < found.limit else "at"
     return (
         f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.snapshots, 'snapshot')} "
         f"({formats.percent(percent)}) {'is a bottleneck' if found.bottlenecks == 1 else 'are bottlenecks'}: "
         f"a GPU was {low} while {beside}. That is {side} the limit of {_limit(found.limit)}. "
         f"Of the {formats.count(found.low, 'snapshot')} with a GPU {low}, "
-        f"{formats.share(found.bottlenecks / found.low)} {'is a bottleneck' if found.low == 1 else 'are bottlenecks'}. "
+        f"{formats.percent(found.split.of_low_percent)} {'is a bottleneck' if found.low == 1 else 'are bottlenecks'}. "
         "That the cores held the GPUs up is inferred from simultaneous samples."
     )
 
@@ -272,7 +268,7 @@ def _notes(found: Stalls, words: Words, report: Report) -> list[str]:
 def _of_rule(found: Stalls, words: Words, card: RuleCard) -> list[str]:
     if card.status in (Status.NOT_EVALUATED, Status.ERROR):
         return [f"{words.rule} gave no answer: {card.reason[:MOST_REASON]}."]
-    percent = round(100 * found.bottlenecks / found.snapshots, 1)
+    percent = found.split.parts[-1].percent
     if card.status is Status.TRIGGERED and percent <= found.limit:
         looks = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'look')}"
         return [f"{words.rule} triggered: it looks once a minute, and the share so far was above in {looks}."]
@@ -287,31 +283,32 @@ def _split_caption(found: Stalls, words: Words) -> str:
     low = _limit(found.gpu_below)
     if not found.low:
         return f"No GPU was below {low}"
-    share = formats.share(found.low / found.snapshots)
-    caused = formats.share(found.bottlenecks / found.low) if found.bottlenecks else "none"
+    share = formats.percent(found.split.low_percent)
+    caused = formats.percent(found.split.of_low_percent) if found.bottlenecks else "none"
     return f"In {share} of the snapshots a GPU was below {low}; in {caused} of these beside {core}"
 
 
 def _split(found: Stalls, words: Words) -> list[Part]:
     """All snapshots in parts that add up."""
     low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
-    parts = [
-        ("u", f"No GPU below {low}", found.snapshots - found.low),
-        ("l3", f"A GPU below {low}, not beside {core}", found.low - found.blind - found.bottlenecks),
-        ("x", f"A GPU below {low}, no core sampled", found.blind),
-        ("l", f"A GPU below {low}, beside {core}: bottleneck", found.bottlenecks),
-    ]
-    parts = [part for part in parts if part[2] or part[0] != "x"]
-    percents = apportion([count for *_, count in parts], 100.0, 1)
+    kinds = {
+        "fine": ("u", f"No GPU below {low}"),
+        "free": ("l3", f"A GPU below {low}, not beside {core}"),
+        "unknown": ("x", f"A GPU below {low}, no core sampled"),
+        "bottleneck": ("l", f"A GPU below {low}, beside {core}: bottleneck"),
+    }
+    parts = [part for part in found.split.parts if part.count or part.key != "unknown"]
+    places = accumulate((part.percent for part in parts), initial=0.0)
     return [
-        Part(style=style, label=label, count=count, percent=percent, at=sum(percents[:i]))
-        for i, ((style, label, count), percent) in enumerate(zip(parts, percents, strict=True))
+        Part(style=style, label=label, count=part.count, percent=part.percent, at=at)
+        for part, at in zip(parts, places, strict=False)
+        for style, label in [kinds[part.key]]
     ]
 
 
 def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot]) -> Samples:
     low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
-    kinds = [
+    kinds = (
         ("u", "good: above 90\u00a0%", [one.good for one in found.nodes]),
         (
             "u3",
@@ -321,28 +318,27 @@ def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot]) -
         ("l3", f"low: below {low}, not beside {core}", [one.free for one in found.nodes]),
         ("x", f"not known: below {low}, no core sampled", [one.unknown for one in found.nodes]),
         ("l", f"held up: below {low} beside {core}", [one.held_up for one in found.nodes]),
-    ]
-    kinds = [kind for kind in kinds if any(kind[2]) or kind[0] != "x"]
-    table = list(zip(*(counts for *_, counts in kinds), strict=True))
-    percents = [apportion(row, 100.0, 1) for row in table]
+    )
+    percents = zip(*(one.percents for one in found.nodes), strict=True)
     bands = tuple(
-        Band(style=style, label=label, counts=tuple(counts), percents=tuple(row[i] for row in percents))
-        for i, (style, label, counts) in enumerate(kinds)
+        Band(style=style, label=label, counts=tuple(counts), percents=tuple(column))
+        for (style, label, counts), column in zip(kinds, percents, strict=True)
+        if any(counts) or style != "x"
     )
     names = [one.node for one in found.nodes]
     figures[f"live-{name}-samples"] = parted_plot(names, bands, "Samples")
     height = next((h for h in _HEIGHTS if len(names) <= h), _HEIGHTS[-1])
     return Samples(
-        caption=_samples_caption(found.nodes, low, core),
+        caption=_samples_caption(found, low, core),
         bands=bands,
         rows=tuple(
             SampleRow(
                 node=formats.shown(one.node, 40),
                 basis="training loop" if one.in_loop else "whole job",
                 samples=one.samples,
-                parts=tuple(zip(counts, row, strict=True)),
+                parts=tuple((band.counts[i], band.percents[i]) for band in bands),
             )
-            for one, counts, row in zip(found.nodes, table, percents, strict=True)
+            for i, one in enumerate(found.nodes)
         ),
         mixed=len({one.in_loop for one in found.nodes}) > 1,
         drawing=parted_drawing(names, bands),
@@ -351,19 +347,18 @@ def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot]) -
     )
 
 
-def _samples_caption(nodes: Sequence[NodeStalls], low: str, core: str) -> str:
-    held, samples = sum(one.held_up for one in nodes), sum(one.samples for one in nodes)
-    loops = [one.in_loop for one in nodes]
+def _samples_caption(found: Stalls, low: str, core: str) -> str:
+    loops = [one.in_loop for one in found.nodes]
     if all(loops):
         basis = "in the training loop"
     elif any(loops):
         basis = "in the training loop, or of the whole job where none was sampled,"
     else:
         basis = "of the whole job"
-    if not held:
+    if not any(one.held_up for one in found.nodes):
         return f"No GPU sample {basis} was below {low} beside {core}."
     return (
-        f"{formats.share(held / samples)} of the GPU samples {basis} were below {low} beside {core}: "
+        f"{formats.percent(found.held_up_percent)} of the GPU samples {basis} were below {low} beside {core}: "
         "freeing these cores wins back at most that much GPU time."
     )
 
@@ -385,15 +380,14 @@ def _strips(
             Strip(
                 id=element,
                 title=title,
-                label=f"Share of bottlenecks over time, {title}: {_above(one, found.limit)}",
+                label=f"Share of bottlenecks over time, {title}: {_above(one)}",
                 drawing=course_drawing(one.percent, frame, labels=i == len(courses) - 1),
             )
         )
-    bundle = -(-columns.count // MOST_STRETCHES)
     width = formats.duration(columns.width_us)
     alike: dict[str, list[str]] = {}
     for strip, one in zip(drawn, courses, strict=True):
-        alike.setdefault(_above(one, found.limit), []).append(strip.title)
+        alike.setdefault(_above(one), []).append(strip.title)
     finding = "; ".join(
         f"{formats.listed(titles)}: {fact}" if len(courses) > 1 else fact.capitalize()
         for fact, titles in alike.items()
@@ -411,28 +405,21 @@ def _strips(
             f"a column is {width}; {'; '.join(marks)}. Times are UTC."
         ),
         strips=tuple(drawn),
-        stretch=formats.duration(bundle * columns.width_us),
+        stretch=formats.duration(found.stretch * columns.width_us),
         rows=tuple(
             (
-                columns.start_us + i * columns.width_us,
-                tuple(_mean(one.percent[i : i + bundle]) for one in courses),
+                columns.start_us + i * found.stretch * columns.width_us,
+                tuple("not measured" if value is None else formats.number(value) for value in values),
             )
-            for i in range(0, columns.count, bundle)
+            for i, values in enumerate(zip(*(one.means for one in courses), strict=True))
         ),
     )
 
 
-def _above(one: StallCourse, limit: float) -> str:
-    known = [value for value in one.percent if value is not None]
-    if not known:
+def _above(one: StallCourse) -> str:
+    if not one.known:
         return "not measured"
-    above = sum(value > limit for value in known)
-    return f"above the limit in {formats.number(above, 0)} of {formats.count(len(known), 'column')}"
-
-
-def _mean(percents: Sequence[float | None]) -> str:
-    known = [value for value in percents if value is not None]
-    return formats.number(sum(known) / len(known)) if known else "not measured"
+    return f"above the limit in {formats.number(one.above, 0)} of {formats.count(one.known, 'column')}"
 
 
 def _run(run: StallRun) -> RunRow:
@@ -515,7 +502,7 @@ def _ran_caption(ran: Sequence[Ran]) -> str:
     if not ran:
         return ""
     first = ran[0]
-    if first.during - first.otherwise < ALIKE_POINTS:
+    if first.points < ALIKE_POINTS:
         return "Nothing that was recorded ran notably more during bottlenecks"
     name = formats.shown(_class(first.name), 60)
     return (

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.box_plot import WHOLE
@@ -31,14 +29,13 @@ from jobreport.figures.theme import SERIES
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobrules.job import Metric
-from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
     from jobreport.figures.heat_map import Row
-    from jobrules.device_grid import CoreUse
+    from jobrules.device_grid import CoreUse, DeviceGrid
     from jobrules.result import Box
 
 #: Rows of the table; of more cores, those used most are in it.
@@ -89,7 +86,7 @@ def devices(report: Report) -> Fragment:
         heading=place,
         heat=heat,
         note=drawn_words(heat),
-        caption=_caption(heat),
+        caption=_caption(report.devices, heat),
         marks=_marks(report, heat),
         column=formats.duration(report.devices.columns.width_us),
         limit=f"{heat.limit:g}",
@@ -125,14 +122,13 @@ def _limit(report: Report) -> float:
     return CORE_LIMIT
 
 
-def _caption(heat: HeatMap) -> str:
+def _caption(grid: DeviceGrid, heat: HeatMap) -> str:
     """How much of the time the GPUs idle, and how many cores are full."""
     told = []
     gpus = [row for row in heat.choices if row.what == GPU]
-    values = np.concatenate([row.measured for row in gpus]) if gpus else np.empty(0)
-    if len(values):
+    idle, busy = grid.gpus_idle_percent, grid.gpus_busy_percent
+    if idle is not None and busy is not None:
         subject = "The GPU is" if len(gpus) == 1 else f"The {len(gpus)}{formats.NBSP}GPUs are"
-        idle, busy = (100 * float(part.mean()) for part in (values < 10, values >= 90))
         columns = " of the measured columns"
         told.append(
             f"{subject} {_often(f'under 10{formats.NBSP}%', idle, columns)} and "
@@ -225,10 +221,6 @@ def _table(report: Report, heat: HeatMap) -> tuple[list[Line], int]:
 
 
 def _line(use: Box | CoreUse) -> Line:
-    shares = ["–"] * 3
-    if use.below_10 is not None and use.above_90 is not None:
-        middle = max(0.0, 1 - use.below_10 - use.above_90)
-        shares = [formats.number(part) for part in apportion((use.below_10, middle, use.above_90), 100.0, 1)]
     return Line(
         node=formats.shown(use.node, 32),
         device=formats.shown(use.device, 24),
@@ -236,7 +228,10 @@ def _line(use: Box | CoreUse) -> Line:
             formats.known(use.n, 0),
             *(formats.known(value) for value in (use.mean, use.p50, use.p95, use.p99, use.max)),
         ),
-        shares=tuple(shares),
+        shares=tuple(
+            formats.known(None if part is None else 100 * part)
+            for part in (use.below_10, use.from_10_to_90, use.above_90)
+        ),
     )
 
 

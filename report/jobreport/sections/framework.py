@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
@@ -97,7 +95,6 @@ def framework(report: Report) -> Fragment:
         nodes=len({one.node for one in time.workers}),
         time_scale=time_scale,
         seconds=seconds,
-        call_times=lambda table: [row.self_s / row.calls for row in table.rows],
         most_open=MOST_OPEN,
         json=document_json("framework", plots) if plots else "",
     )
@@ -190,13 +187,12 @@ def _workers_caption(time: FrameworkTime) -> str:
     """Whether the workers are alike, and which one is not."""
     outside = [one.percents[0] for one in time.workers]
     count = len(outside) + time.other_workers
-    if count == 1:
+    if count == 1 or time.outside_median is None:
         parts = sorted(zip(time.workers[0].percents, time.kinds, strict=True), key=lambda part: -part[0])
         share, kind = parts[0]
         where = "outside of steps" if kind == OUTSIDE else f"in {formats.shown(kind, 40)} steps"
         return f"The worker spent {formats.percent(share)} of its time {where}."
-    others = [time.other_percents[0]] * time.other_workers if time.other_workers else []
-    usual = float(np.median([*outside, *others]))
+    usual = time.outside_median
     odd = max(range(len(outside)), key=lambda i: abs(outside[i] - usual))
     if abs(outside[odd] - usual) < ALIKE_POINTS:
         return (
@@ -289,10 +285,9 @@ def _operators_caption(time: FrameworkTime) -> str:
     found = [f"On the {table.device} {_finding(table)}." for table in time.operators if table.rows]
     if len(time.operators) > 1:
         most = max(time.operators, key=lambda table: table.self_s)
-        whole = sum(table.self_s for table in time.operators)
-        if whole:
-            share = formats.share(most.self_s / whole)
-            found.append(f"{share} of the own time of all operators is on the {most.device}.")
+        if most.self_s:
+            part = formats.percent(most.self_percent)
+            found.append(f"{part} of the own time of all operators is on the {most.device}.")
     return " ".join(found)
 
 

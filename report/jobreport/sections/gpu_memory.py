@@ -131,11 +131,11 @@ def _caption(found: MemoryUse, *, several: bool) -> str:
             f"{found.loop}. At that pace it would be full {_after(trend)} after its end: a hint of a leak."
         )
     if found.rises:
-        most = max(found.rises, key=lambda one: one.to_percent - one.from_percent)
+        most = max(found.rises, key=lambda one: one.points)
         times = len(found.rises) + found.rises_left_out
         how = "once" if times == 1 else f"{formats.number(times, 0)} times, the most"
         return (
-            f"Memory rose {how} by {most.to_percent - most.from_percent:.1f} points, from "
+            f"Memory rose {how} by {most.points:.1f} points, from "
             f"{formats.percent(most.from_percent)} to {formats.percent(most.to_percent)} on "
             f"{_name(most, several=several)} at {formats.clock(most.start_us)}."
         )
@@ -309,6 +309,6 @@ def _rise_row(rise: MemoryRise, *, days: bool) -> RiseRow:
             formats.column_time(rise.end_us, with_day=days),
             formats.number(rise.from_percent),
             formats.number(rise.to_percent),
-            formats.number(rise.to_percent - rise.from_percent),
+            formats.number(rise.points),
         ),
     )

@@ -14,7 +14,6 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.job import Metric
 from jobrules.result import Status
-from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
@@ -182,11 +181,6 @@ def _lead(boxes: list[Box]) -> str:
 
 
 def _row(box: Box) -> Row:
-    shares = ["–"] * 3
-    if box.below_10 is not None and box.above_90 is not None:
-        middle = max(0.0, 1 - box.below_10 - box.above_90)
-        parts = apportion((box.below_10, middle, box.above_90), 100.0, 1)
-        shares = [formats.number(part) for part in parts]
     values = (box.p25, box.p50, box.p75, box.p95, box.max)
     return Row(
         node=box.node,
@@ -195,5 +189,8 @@ def _row(box: Box) -> Row:
         samples=formats.known(box.n, 0),
         first=tuple(formats.known(v) for v in (box.mean, box.p5)),
         values=tuple(formats.number(v) for v in values),
-        shares=tuple(shares),
+        shares=tuple(
+            formats.known(None if part is None else 100 * part)
+            for part in (box.below_10, box.from_10_to_90, box.above_90)
+        ),
     )

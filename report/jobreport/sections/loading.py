@@ -146,7 +146,7 @@ def _against_cores(node: NodeLoading, found: DataLoading, *, several: bool) -> s
     aside = "; counting threads of TensorFlow's data pipeline is experimental" if node.pipeline else ""
     if not node.cores:
         return f"{where}{loaders} (median); not judged: no CPU samples{aside}."
-    part = formats.percent(100 * node.loaders / node.cores)
+    part = formats.percent(node.of_cores_percent or 0.0)
     fact = f"{where}{loaders} on {formats.count(node.cores, 'core')}, {part}; Dataloader asks for {_limits(found)}"
     if not node.answer:
         return f"{fact}, but did not judge: {node.reason}{aside}."
@@ -179,16 +179,14 @@ def _fetch_reading(found: DataLoading, bins: Histogram | None, unit: Unit) -> st
     if times is None or bins is None:
         return ""
     if times.log:
-        factor = times.edges_s[1] / times.edges_s[0]
         reading = (
             f"The time axis is logarithmic, because the p95 is more than {LOG_FROM} times the median: each bin "
-            f"ends at {factor:.3g} times its start."
+            f"ends at {times.step:.3g} times its start."
         )
     else:
-        width = times.edges_s[1] - times.edges_s[0]
-        scale = unit_for(width * (1 + 1e-9))
+        scale = unit_for(times.step)
         reading = (
-            f"Time in {unit.name}, bins of {round(width / scale.factor, 6):g}{formats.NBSP}{scale.name}."
+            f"Time in {unit.name}, bins of {round(times.step / scale.factor, 6):g}{formats.NBSP}{scale.name}."
         )
     if times.beyond:
         most = unit_for(times.max_s)
@@ -276,7 +274,6 @@ def _seconds(value: float) -> str:
 
 
 def _node_row(node: NodeLoading) -> Row:
-    known = node.loaders is not None and node.cores
     return Row(
         name=node.name,
         values=(
@@ -286,7 +283,7 @@ def _node_row(node: NodeLoading) -> Row:
             formats.known(node.lowest, 0),
             formats.known(node.highest, 0),
             formats.number(node.cores, 0) if node.cores else "not measured",
-            formats.number(100 * (node.loaders or 0) / node.cores) if known else "–",
+            formats.known(node.of_cores_percent),
             formats.number(node.seconds, 0),
         ),
         word=node.answer or f"not judged: {node.reason}",

@@ -117,7 +117,7 @@ def _view(moment: Moment) -> View:
         ],
         several=len({lane.worker for lane in moment.lanes}) > 1,
         scale=scale,
-        rows=[_row(lane, moment, scale) for lane in moment.lanes],
+        rows=[_row(lane, scale) for lane in moment.lanes],
     )
 
 
@@ -125,14 +125,13 @@ def _curve_name(label: str, devices: int) -> str:
     return label if devices == 1 else f"{label}, mean of {devices}"
 
 
-def _row(lane: MomentLane, moment: Moment, scale: TimeScale) -> Row:
-    share = 100 * lane.covered_us / (moment.end_us - moment.start_us)
+def _row(lane: MomentLane, scale: TimeScale) -> Row:
     return Row(
         worker=formats.shown(lane.worker, 24) or "–",
         phase=formats.shown(lane.phase, 60),
         events=formats.number(lane.events, 0),
         total=scale(lane.total_us / SECOND_US),
-        share=formats.number(share),
+        share=formats.number(lane.percent),
     )
 
 
@@ -170,17 +169,16 @@ def _caption(moment: Moment) -> str:
 
 def _lanes_told(moment: Moment) -> str:
     """How much of the time steps cover, and the kind of work that covers most."""
-    whole = moment.end_us - moment.start_us
     work = [lane for lane in moment.lanes if lane.kind != "steps"]
     told = [
-        f"steps cover {formats.share(lane.covered_us / whole)} of the time"
+        f"steps cover {formats.percent(lane.percent)} of the time"
         for lane in moment.lanes
         if lane.kind == "steps"
     ]
     if work:
         most = max(work, key=lambda lane: lane.covered_us)
         of = f" of worker {formats.shown(most.worker, 24)}" if len({one.worker for one in work}) > 1 else ""
-        part = formats.share(most.covered_us / whole)
+        part = formats.percent(most.percent)
         name = f"{formats.shown(most.phase, 60)}{of}"
         told.append(f"{name} covers {part}" if told else f"{name} covers {part} of the time")
     sentence = ", ".join(told)

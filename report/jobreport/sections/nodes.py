@@ -122,7 +122,7 @@ def nodes(report: Report) -> Fragment:
         marks=_marks(report, names),
         column=_column(report.columns, names),
         key=_key(report, names),
-        rows=[_row(line, report) for name in names for line in _lines(report, name)],
+        rows=[_row(line) for name in names for line in _lines(report, name)],
         figures=document_json("nodes", figures),
         several=len(names) > 1,
         reason="",
@@ -209,18 +209,14 @@ def _label(line: TimeLine, scale: formats.Scale) -> str:
 
 
 def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
-    means = [v for v in line.mean if v is not None]
-    low = min(v for v in line.low if v is not None)
-    high = max(v for v in line.high if v is not None)
-    values = (sum(means) / len(means), low, high)
-    mean, low_text, high_text = (formats.number(v / scale.factor) for v in values)
-    return mean, low_text, high_text
+    values = (line.average, line.lowest, line.highest)
+    mean, low, high = (formats.known(None if v is None else v / scale.factor) for v in values)
+    return mean, low, high
 
 
-def _row(line: TimeLine, report: Report) -> Row:
+def _row(line: TimeLine) -> Row:
     scale = formats.rate_scale((v for v in line.high if v is not None), line.unit)
     mean, low, high = _summary(line, scale)
-    missing = sum(v is None for v in line.mean)
     return Row(
         node=formats.shown(line.node, 40),
         label=line.label,
@@ -228,7 +224,7 @@ def _row(line: TimeLine, report: Report) -> Row:
         mean=mean,
         low=low,
         high=high,
-        missing=formats.percent(100 * missing / report.columns.count),
+        missing=formats.percent(line.missing_percent),
     )
 
 

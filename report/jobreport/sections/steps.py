@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from jobreport.figures.steps import Unit
     from jobrules.step_times import StepBins, StepContrast, StepPhase, StepRow, StepTimes
 
-#: Steps over time that are listed.
-MOST_LISTED = 10
 #: Phases that are told in sentences.
 MOST_TOLD = 4
 #: Shares that differ by less are told as alike, in points.
@@ -209,9 +207,8 @@ def _phases(times: StepTimes) -> list[str]:
 def _histogram(times: StepTimes, unit: Unit) -> Shown:
     histogram = times.histogram
     one = len(histogram.series) == 1
-    beyond = sum(found.beyond for found in histogram.series)
     series = sum(found.beyond > 0 for found in histogram.series)
-    last = unit.short(histogram.start_us + histogram.bins * histogram.width_us)
+    last = unit.short(histogram.end_us)
     text = [
         _finding(times, unit),
         f"Count of steps, {_exact(histogram.width_us)} a bar"
@@ -226,9 +223,9 @@ def _histogram(times: StepTimes, unit: Unit) -> Shown:
         text.append("Dashed: the limit of StepOutlier.")
     elif any(phase.judged for phase in times.phases):
         text.append("The limit of StepOutlier lies beyond the bars.")
-    if beyond:
+    if histogram.beyond:
         text.append(
-            f"Right of the break: {formats.count(beyond, 'step')} of {last} or more, up to "
+            f"Right of the break: {formats.count(histogram.beyond, 'step')} of {last} or more, up to "
             f"{unit.short(histogram.longest_us)}, counted as {'one bar' if series == 1 else 'one bar each'}."
         )
     key = (
@@ -257,9 +254,13 @@ def _bins(times: StepTimes, unit: Unit) -> list[tuple[str, list[str]]]:
             low = histogram.start_us + i * histogram.width_us
             words = f"{unit.text(low)} to {unit.text(low + histogram.width_us)}"
             rows.append((words, [formats.number(n, 0) for n in counts]))
-    if any(one.beyond for one in histogram.series):
-        last = histogram.start_us + histogram.bins * histogram.width_us
-        rows.append((f"{unit.text(last)} or more", [formats.number(s.beyond, 0) for s in histogram.series]))
+    if histogram.beyond:
+        rows.append(
+            (
+                f"{unit.text(histogram.end_us)} or more",
+                [formats.number(s.beyond, 0) for s in histogram.series],
+            )
+        )
     return rows
 
 
@@ -274,18 +275,12 @@ def _marks(times: StepTimes) -> str:
 
 def _time(times: StepTimes, report: Report, unit: Unit) -> Shown:
     timeline = times.timeline
-    peaks = [
-        (us, column, one.phase)
-        for one in timeline.series
-        for column, us in enumerate(one.high_us)
-        if us is not None
-    ]
-    longest, column, phase = max(peaks, key=lambda peak: (peak[0], -peak[1]))
-    at = formats.clock(timeline.start_us + column * timeline.width_us)
-    name = f" {formats.shown(phase, 24)}" if phase and len(timeline.series) > 1 else ""
-    text = [f"The longest{name} step took {unit.short(longest)} and began about {at}."]
+    longest = timeline.peaks[0]
+    took, at = unit.short(longest.lasted_us), formats.clock(longest.start_us)
+    name = f" {formats.shown(longest.phase, 24)}" if longest.phase and len(timeline.series) > 1 else ""
+    text = [f"The longest{name} step took {took} and began about {at}."]
     if times.count == 1:
-        text = [f"The only step took {unit.short(longest)} and began at {at}."]
+        text = [f"The only step took {took} and began at {at}."]
     scale = ", by powers of ten because a few steps take so much longer" if figures.is_log(times) else ""
     text.append(
         f"Duration of steps in {_unit_words(unit)}{scale}, over the time of their start, UTC. A bar reaches from the shortest "
@@ -317,17 +312,9 @@ def _exact_time(us: int) -> str:
 
 def _listed(times: StepTimes, unit: Unit) -> list[tuple[int, str, str]]:
     """The columns with the longest steps: time, phase, duration."""
-    timeline = times.timeline
-    found = [
-        (us, column, name)
-        for one, name in zip(timeline.series, _phases(times), strict=True)
-        for column, us in enumerate(one.high_us)
-        if us is not None
-    ]
-    found.sort(key=lambda row: (-row[0], row[1]))
     return [
-        (timeline.start_us + column * timeline.width_us, name, unit.text(us))
-        for us, column, name in found[:MOST_LISTED]
+        (peak.start_us, formats.shown(peak.phase, 24) or "other phases", unit.text(peak.lasted_us))
+        for peak in times.timeline.peaks
     ]
 
 
@@ -335,8 +322,8 @@ def _contrast(times: StepTimes, contrast: StepContrast) -> Shown:
     first = contrast.classes[0]
     name = formats.shown(first.name, 40)
     a, b = first.outlier_percent, first.normal_percent
-    if abs(a - b) < ALIKE_POINTS:
-        most = formats.number(abs(a - b))
+    if abs(first.points) < ALIKE_POINTS:
+        most = formats.number(abs(first.points))
         unlike = f"no class differs by more than {most} points" if most != "0.0" else "no class differs"
         finding = f"Outliers spend their time as the other steps do: {unlike}."
     else:
@@ -397,13 +384,13 @@ def _part_name(name: str) -> str:
 def _spread(times: StepTimes, unit: Unit) -> str:
     """Which part makes the bars differ."""
     parts = times.last.parts
-    bars = [sum(one) for one in zip(*(part.time_us for part in parts), strict=True)][:-1]
+    # Without the last bar, which no step follows.
+    bars = times.last.total_us[:-1]
     total = sum(bars)
     if len(bars) < 3 or not total:
         return ""
-    # Without the last bar, which no step follows.
-    largest = max(parts, key=lambda part: sum(part.time_us[:-1]))
-    share = formats.percent(100 * sum(largest.time_us[:-1]) / total)
+    largest = max(parts, key=lambda part: part.percent)
+    share = formats.percent(largest.percent)
     text = f"{_part_name(largest.name)} takes most of these steps, {share}"
     if not times.last.by_event:
         text = f"{share} of the time of these steps lies {'within them' if largest.name == IN_STEP else 'between them'}"
@@ -438,9 +425,9 @@ def _in_words(name: str) -> str:
 
 def _last_rows(times: StepTimes, unit: Unit) -> list[tuple[str, list[str]]]:
     last = times.last
-    columns = zip(*(part.time_us for part in last.parts), strict=True)
+    columns = zip(*(part.time_us for part in last.parts), last.total_us, strict=True)
     return [
-        (name, [*(unit.text(us) for us in one), unit.text(sum(one))])
+        (name, [unit.text(us) for us in one])
         for name, one in zip(figures.step_names(last), columns, strict=True)
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,18 +22,6 @@ if TYPE_CHECKING:
 MOST_KINDS = 8
 #: Nodes whose gaps get a row of their own in the table.
 MOST_GAP_ROWS = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class GapRow:
-    """All times without samples of a node."""
-
-    node: str
-    start_us: int
-    end_us: int
-    length_us: int
-    count: int
-    percent: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +68,9 @@ def summary(report: Report) -> Fragment:
         first_work=stretch(course.first_work_us, course.first_work_us, axis).at
         if covers and course.first_work_us is not None
         else None,
-        gap_rows=_gap_rows(report),
-        more_gaps=len({gap.node for gap in course.gaps}) - MOST_GAP_ROWS,
-        interrupted=_interrupted(report),
+        gap_rows=course.missing[:MOST_GAP_ROWS],
+        more_gaps=len(course.missing) - MOST_GAP_ROWS,
+        interrupted=course.interrupted,
         long_start=_long_start(report),
         machines=_machines(kinds) if len(kinds) == 1 else "",
         kinds=kinds[:MOST_KINDS] if len(kinds) > 1 else (),
@@ -145,7 +132,7 @@ def _caption(report: Report) -> str:
     gaps = course.gaps
     if gaps:
         longest = formats.duration(max(g.end_us - g.start_us for g in gaps))
-        nodes = len({g.node for g in gaps})
+        nodes = len(course.missing)
         where = f" on {formats.count(nodes, 'node')}" if len(report.job.nodes) > 1 else ""
         parts.append(
             f"sampling stopped once{where}, for {longest}"
@@ -169,52 +156,6 @@ def _lanes(report: Report) -> list[Lane]:
         for i, name in enumerate(names)
         if any(g.node == name for g in report.course.gaps)
     ]
-
-
-def _gap_rows(report: Report) -> list[GapRow]:
-    """The nodes with most time unmeasured first."""
-    whole = report.job.end_us - report.job.start_us
-    rows = []
-    for node in dict.fromkeys(gap.node for gap in report.course.gaps):
-        gaps = [gap for gap in report.course.gaps if gap.node == node]
-        length = sum(gap.end_us - gap.start_us for gap in gaps)
-        rows.append(
-            GapRow(
-                node=node,
-                start_us=gaps[0].start_us,
-                end_us=gaps[-1].end_us,
-                length_us=length,
-                count=len(gaps),
-                percent=round(100 * length / whole, 1) if whole else 0.0,
-            )
-        )
-    return sorted(rows, key=lambda row: -row.length_us)[:MOST_GAP_ROWS]
-
-
-def _interrupted(report: Report) -> GapRow | None:
-    """The time in which none of several nodes was sampled; none where there is none, or one node only."""
-    sampled = [node.name for node in report.job.nodes if node.interval_s is not None]
-    gaps = [gap for gap in report.course.gaps if gap.node in sampled]
-    if len(sampled) < 2 or len({gap.node for gap in gaps}) < len(sampled):
-        return None
-    # Gaps of one node do not touch, so as many as there are nodes open at once means all of them.
-    ends = sorted([(gap.start_us, 1) for gap in gaps] + [(gap.end_us, -1) for gap in gaps])
-    spans, opened = [], 0
-    for (us, change), (next_us, _) in itertools.pairwise(ends):
-        opened += change
-        if opened == len(sampled) and next_us > us:
-            spans.append((us, next_us))
-    if not spans:
-        return None
-    length = sum(end - start for start, end in spans)
-    return GapRow(
-        node="",
-        start_us=spans[0][0],
-        end_us=spans[-1][1],
-        length_us=length,
-        count=len(spans),
-        percent=round(100 * length / (report.job.end_us - report.job.start_us), 1),
-    )
 
 
 def _long_start(report: Report) -> str:

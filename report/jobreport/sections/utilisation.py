@@ -115,11 +115,7 @@ def _title(name: str, node: NodeFacts | None, measured: float | None) -> str:
 
 def _measured(report: Report) -> dict[str, float]:
     """Node → percent of the job's time that its samples cover, for nodes with gaps."""
-    whole = report.job.end_us - report.job.start_us
-    lost: dict[str, int] = {}
-    for gap in report.course.gaps:
-        lost[gap.node] = lost.get(gap.node, 0) + gap.end_us - gap.start_us
-    return {node: max(0.0, 100 - 100 * us / whole) for node, us in lost.items()} if whole else {}
+    return {one.node: one.measured_percent for one in report.course.missing}
 
 
 def _covered(measured: dict[str, float], by_node: dict[str, list[UsageRow]]) -> list[str]:

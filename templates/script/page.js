@@ -1,5 +1,5 @@
 "use strict";
-/* Marks in the contents the section that is being read. */
+/* Marks in the contents the section that is being read, and keeps the tab key out of tables that do not scroll. */
 (() => {
   const contents = document.querySelector("nav");
   if (contents === null) return;
@@ -37,4 +37,13 @@
   window.addEventListener("scroll", soon, { passive: true });
   window.addEventListener("resize", soon, { passive: true });
   mark();
+})();
+
+(() => {
+  /* Without scripts each table is a stop of the tab key, for those that scroll; here only those that do. */
+  const tables = [...document.querySelectorAll(".tw")];
+  const fit = () => tables.forEach((table) => { table.tabIndex = table.scrollWidth > table.clientWidth ? 0 : -1; });
+  window.addEventListener("resize", fit, { passive: true });
+  document.addEventListener("toggle", fit, { capture: true });
+  fit();
 })();
