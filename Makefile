@@ -15,7 +15,7 @@ test: $(VENV)/installed-dev $(AXE)
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix
