@@ -42,6 +42,7 @@ FLOORS = (
         "jobrules.dataloader",
         "jobrules.framework_time",
     ),
+    ("jobrules.step_parts",),
     (
         "jobrules.step_times",
         "jobrules.balance",

@@ -16,6 +16,7 @@ __all__ = [
     "NBSP",
     "THIN",
     "Scale",
+    "TimeScale",
     "amount",
     "between",
     "clock",
@@ -30,11 +31,13 @@ __all__ = [
     "percent",
     "plain_number",
     "rate_scale",
+    "seconds",
     "share",
     "shown",
     "span",
     "spans_days",
     "spread",
+    "time_scale",
     "use_figures",
 ]
 
@@ -104,12 +107,48 @@ def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
     return next((Scale(factor=f, unit=u) for f, u in _RATES if largest >= f), Scale(factor=1.0, unit=unit))
 
 
+def seconds(value: float) -> str:
+    """``12.3 s``, ``4.56 ms``, ``7.8 µs``, ``2 h 5 min``: three digits or so, whatever the size."""
+    if value >= 100:
+        return duration(value * 1e6)
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        scaled = value * factor
+        if scaled >= 0.9995:
+            return f"{number(scaled, 1 if scaled >= 10 else 2)}{NBSP}{unit}"
+    return f"{number(value * 1e6)}{NBSP}µs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeScale:
+    """The unit of a column of times."""
+
+    factor: float
+    unit: str
+    digits: int
+
+    def __call__(self, seconds: float) -> str:
+        """The number alone; the unit stands in the head."""
+        return number(seconds * self.factor, self.digits)
+
+
+def time_scale(values: Iterable[float]) -> TimeScale:
+    """One unit for a column of times: seconds from 10 s on, milliseconds from 0.1 ms on, as the largest is."""
+    largest = max(values, default=0.0)
+    factor, unit = (1.0, "s") if largest >= 10 else (1e3, "ms") if largest >= 1e-4 else (1e6, "µs")
+    scaled = largest * factor
+    return TimeScale(factor=factor, unit=unit, digits=1 if scaled >= 100 else 2 if scaled >= 10 else 3)
+
+
 def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
-    """What a finding is about: ("11.6 GPU-h", "45.4 % of GPU time"), rounded as the bar of the verdict is.
+    """What a finding is about: ("11.6 GPU-h", "45.4 % of GPU time"), the sum of its parts of the verdict's bar.
 
     Either may be empty: a finding without GPU time, or without a share.
     """
-    hours = number(finding.gpu_s / 3600, use.digits if use else 1) if finding.gpu_s is not None else ""
+    parts = [part.hours for part in use.parts if part.finding == finding.key] if use else []
+    hours = ""
+    if finding.gpu_s is not None:
+        told, digits = sum(parts) if parts else finding.gpu_s / 3600, use.digits if use else 1
+        hours = number(told, digits) if round(told, digits) else f"under {10**-digits:g}"
     part = f"{share(finding.share)} {finding.share_of}".rstrip() if finding.share is not None else ""
     return f"{hours}{NBSP}GPU-h" if hours else "", part
 

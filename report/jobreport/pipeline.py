@@ -236,15 +236,16 @@ def _with_analyses(
     """The report with all analyses; one that fails costs its section and is remarked."""
     grid = report.columns
     cpu, io = _rule(rules, CPUBottleneck), _rule(rules, IOBottleneck)
+    loaders = next((result for result in results if result.rule == Dataloader.__name__), None)
     analyses: dict[str, Callable[[], Any]] = {
         "framework": lambda: next((_framework(r, job) for r in results if r.rule == FRAMEWORK), None),
         "steps": lambda: step_times(job, _rule(rules, StepOutlier)),
         "balance": lambda: balance(job, _rule(rules, LoadBalancing)),
-        "loading": lambda: data_loading(job, _rule(rules, Dataloader)),
+        "loading": lambda: data_loading(job, _rule(rules, Dataloader), loaders),
         "stalls": lambda: tuple(found for rule in (cpu, io) if (found := stalls(job, rule, grid))),
         "memory": lambda: memory_use(job, _rule(rules, GPUMemoryIncrease), grid),
-        "devices": lambda: device_grid(job, grid),
-        "moments": lambda: moments(job),
+        "devices": lambda: device_grid(job, grid, _rule(rules, CPUBottleneck).cpu_threshold),
+        "moments": lambda: moments(job, cpu, io),
     }
     found, remarks = {}, []
     for name, analyse in analyses.items():

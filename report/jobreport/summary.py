@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobrules.result import Severity, Status
-from jobrules.verdict import use_sentence
+from jobrules.verdict import by_reason, use_sentence
 from jobrules.words import between, count, duration, shown
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Text fields of trackers hold at least this many characters.
 MOST_CHARACTERS = 10_000
 
+#: Reasons that are listed for what was not checked, and the rules of each that are named.
+MOST_REASONS, MOST_RULES = 4, 4
 #: Code in our texts, in one or two backticks; narrow, so that nothing else from data escapes escaping.
 _CODE = re.compile(r"(?<!`)(`{1,2})(?! )([\w .,:;=()/*+-]+)(?<! )\1(?!`)")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!])")
@@ -56,7 +58,7 @@ def markdown(report: Report) -> str:
             "They end with the last full minute (C-1). Ids as LGU-4 name known defects: see report.html."
         )
     findings = report.verdict.findings
-    blocks.append("## Findings" if findings else "No finding.")
+    blocks.append("## Findings" if findings else _none(report.verdict))
     tail = [
         _unanswered(report),
         "Details: report.html. For information; check the advice against your own job.",
@@ -83,9 +85,8 @@ def terminal(report: Report) -> list[str]:
         told = title[0].upper() + title[1:], f"Try: {main.advice}"
         lines += [_CODE.sub(r"\2", line) for line in told]
     else:
-        lines.append("No finding.")
-    unanswered = _unanswered(report)
-    return [*lines, unanswered] if unanswered else lines
+        lines.append(_none(report.verdict))
+    return [*lines, *_unanswered(report, "; ").splitlines()]
 
 
 def answer(report: Report) -> str:
@@ -126,12 +127,27 @@ def _finding(finding: Finding, verdict: Verdict) -> str:
     return f"{told}{figure} {prose(finding.evidence)}{rules}\n  *Try:* {prose(finding.advice)}"
 
 
-def _unanswered(report: Report) -> str:
-    open_ = report.verdict.unanswered
-    if not open_:
+def _none(verdict: Verdict) -> str:
+    judged = len(verdict.unanswered) < verdict.rules
+    return "No finding." if judged else "No finding: no rule could judge."
+
+
+def _unanswered(report: Report, gap: str = "\n- ") -> str:
+    """What was not checked, by the reason; four reasons at most."""
+    groups = by_reason(report.verdict.unanswered)
+    if not groups:
         return ""
-    told = ", ".join(f"{u.rule} ({'error' if u.status is Status.ERROR else u.reason})" for u in open_)
-    return f"Not checked: {len(open_)} of {count(report.verdict.rules, 'rule')}: {told}."
+    kept = groups if len(groups) <= MOST_REASONS else groups[: MOST_REASONS - 1]
+    told = [
+        f"{one.reason if one.status is not Status.ERROR else 'error'}: "
+        f"{', '.join(one.rules) if len(one.rules) <= MOST_RULES else count(len(one.rules), 'rule')}"
+        for one in kept
+    ]
+    if left := groups[len(kept) :]:
+        told.append(f"{count(sum(len(one.rules) for one in left), 'rule')} for {len(left)} other reasons")
+    whole = f"Not checked, {len(report.verdict.unanswered)} of {count(report.verdict.rules, 'rule')}:"
+    first = gap if gap.startswith("\n") else " "
+    return f"{whole}{first}{gap.join(told)}"
 
 
 def _machines(report: Report) -> str:

@@ -547,11 +547,11 @@ def _first_step(counted: _Counted, results: RuleResults) -> Reading:
         status=Status.TRIGGERED if late or counted.triggered else Status.PASSED,
         headline=headline,
         measure=Measure(
-            value=round(in_minutes, 1),
+            value=round(in_minutes, 4),
             limits=(limit,),
             scale=max(2 * limit, in_minutes, 1.0),
             unit="min",
-            limit_text=f"looked at each minute after {limit:g}\u00a0min",
+            limit_text=f"limit {limit:g}\u00a0min",
         ),
         ids=("MIT-1", *_several(results, "MIT-3"), "MIT-4", "MIT-6"),
         aside=("Judged here, by the vendor's own time of the first step.",),

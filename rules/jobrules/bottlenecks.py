@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jobrules.coverage import pauses
-from jobrules.dataloader import Dataloader
 from jobrules.framework import breakdown, weights_within
 from jobrules.intervals import union
 from jobrules.job import SECOND_US, Metric
-from jobrules.loading import Loading
+from jobrules.loading import ENOUGH_PERCENT, Loading
 from jobrules.result import DeviceStatus, Measure, RuleResult, Status
 from jobrules.rule import in_samples, severity_of, too_few
 from jobrules.windows import Windows
@@ -108,7 +107,7 @@ class Question:
             limits=(self.threshold,),
             scale=100.0,
             unit="% of GPU snapshots",
-            limit_text=f"at the end; triggers above {self.threshold:g}\u00a0% at any minute",
+            limit_text=f"limit {self.threshold:g}\u00a0% at any minute; shown: at the end",
         )
         asides = [_unsampled(judged, self.metric), _not_judged(devices)]
         if not scans.triggered:
@@ -153,9 +152,10 @@ class Question:
     def _advice(self, rule: Rule, job: Job, told: Sequence[Node]) -> str:
         """What fits the cores that count, and the loading processes that were recorded."""
         loaders = {node.name: _loaders(job, node.name) for node in told}
+        if any(node.core_count < 2 for node in told):
+            return rule.documentation().advice
         enough = all(
-            loaders[node.name] is None
-            or 100 * (loaders[node.name] or 0) >= Dataloader.min_threshold * node.core_count
+            loaders[node.name] is None or 100 * (loaders[node.name] or 0) >= ENOUGH_PERCENT * node.core_count
             for node in told
         )
         if enough and all(node.crowd >= NEARLY * node.core_count for node in told):
@@ -198,10 +198,8 @@ def _fetching(job: Job, told: Sequence[Node]) -> float:
 
 
 def _of_all(n: int, cores: int) -> str:
-    """``all 8 cores``, ``7 of 8 cores``, ``the core``."""
-    if n < cores:
-        return f"{number(n)} of {count(cores, 'core')}"
-    return f"all {count(cores, 'core')}" if cores > 1 else "the core"
+    """``all 8 cores``, ``7 of 8 cores``."""
+    return f"{f'{number(n)} of' if n < cores else 'all'} {count(cores, 'core')}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -288,7 +286,7 @@ class Node:
         """Which cores counted in how many of the bottlenecks: those of nearly all, else the first one."""
         (name, often), *_ = self.busiest.items()
         n, part = (self.crowd, self.crowd_share) if self.crowd > 1 else (1, often)
-        who = f"{_of_all(n, self.core_count)} {several_did}" if n > 1 else f"{shown(name)} {one_did}"
+        who = f"{_of_all(n, self.core_count)} {several_did}" if n > 1 else f"core {shown(name)} {one_did}"
         return f"{who} in {'every bottleneck' if part == 1 else f'{share(part)} of the bottlenecks'}"
 
     @property

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Name of the box that stands for all cores of a node.
 ALL_CORES = "CPU"
+#: Devices and nodes whose means differ by less are told as alike, in points.
+ALIKE_POINTS = 5.0
 
 
 def quartiles(values: FloatArray) -> dict[str, float]:

@@ -98,8 +98,7 @@ class Ends:
             return None
         first_step_us, late = None, False
         if len(job.steps):
-            names, node = np.unique(job.steps.node, return_inverse=True)
-            ahead = np.array([clocks.late_us.get(name, 0) for name in names.tolist()], np.int64)[node]
+            ahead = clocks.ahead_us(job)
             first_step_us = int((job.steps.start_us - ahead).min())
             loop = first_step_us, int((job.steps.end_us - ahead).max())
             if first_step_us - work[0] > EARLY_US:
@@ -122,12 +121,12 @@ class Ends:
 
 
 def _mean_use(job: Job, clocks: Clocks, start_us: int, end_us: int) -> float:
-    """Of all GPUs that ever worked, in percent, in [start, end); 0 without a sample."""
+    """Of all GPUs, in percent, in [start, end); 0 without a sample."""
     total, n = 0.0, 0
     for panel in job.panels_of(Metric.GPU_USE):
         time_us = panel.time_us - clocks.late_us.get(panel.node, 0)
         first, stop = np.searchsorted(time_us, (start_us, end_us)).tolist()
-        values = panel.values[first:stop, np.nanmax(panel.values, axis=0) > 0]
+        values = panel.values[first:stop]
         total, n = total + float(np.nansum(values)), n + int(np.count_nonzero(~np.isnan(values)))
     return total / n if n else 0.0
 

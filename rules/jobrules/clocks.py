@@ -8,14 +8,20 @@ processes that do not train together.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from jobrules.job import SECOND_US
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobrules.job import IntArray, Job
+
+_T = TypeVar("_T")
 
 #: Differences below this are told by nobody's clock: nodes wait for one another that long.
 LEAST_US = SECOND_US
@@ -37,6 +43,20 @@ class Offset:
     steps: int
 
 
+def _once(of: Callable[[Job], _T]) -> Callable[[Job], _T]:
+    """Computed once for a job: millions of steps are compared, and many ask."""
+    known: WeakKeyDictionary[Job, _T] = WeakKeyDictionary()
+
+    @wraps(of)
+    def asked(job: Job) -> _T:
+        if job not in known:
+            known[job] = of(job)
+        return known[job]
+
+    return asked
+
+
+@_once
 def offsets(job: Job) -> tuple[Offset, ...]:
     """The nodes whose steps are off by at least a second, and by at least four times the spread.
 
@@ -78,35 +98,18 @@ class Clocks:
 
     @classmethod
     def of(cls, job: Job) -> Clocks:
-        """Nodes count as apart where their samples begin and end apart too.
+        """Clocks count as apart where that explains most of how far the samples' ends are apart.
 
-        Else their processes may be what is apart, and not the clocks.
+        Else the processes may be what is apart.
         """
-        found = offsets(job)
-        spans = _sampled(job) if found else {}
-        late = {
-            one.node: one.us
-            for one in found
-            if one.node in spans and one.reference in spans
-            if _apart(spans[one.node], spans[one.reference], one.us)
-            < _apart(spans[one.node], spans[one.reference], 0)
-        }
-        if not late:
-            start_us, end_us = job.span_us
-            return cls(start_us=start_us, end_us=end_us)
-        firsts = [span[0] - late.get(node, 0) for node, span in spans.items()]
-        lasts = [span[1] - late.get(node, 0) for node, span in spans.items()]
-        if len(job.steps):
-            names, node = np.unique(job.steps.node, return_inverse=True)
-            ahead = np.array([late.get(name, 0) for name in names.tolist()], np.int64)[node]
-            firsts.append(int((job.steps.start_us - ahead).min()))
-            lasts.append(int((job.steps.end_us - ahead).max()))
-        if len(job.events):
-            ahead = np.array([late.get(lane.node, 0) for lane in job.events.lanes], np.int64)
-            ahead = ahead[job.events.lane]
-            firsts.append(int((job.events.start_us - ahead).min()))
-            lasts.append(int((job.events.end_us - ahead).max()))
-        return cls(start_us=min(firsts), end_us=max(lasts), late_us=late)
+        return _clocks(job)
+
+    def ahead_us(self, job: Job) -> IntArray | int:
+        """(steps,) how far the clock of each step's node is ahead; 0 where none is."""
+        if not self.late_us:
+            return 0
+        names, node = np.unique(job.steps.node, return_inverse=True)
+        return np.array([self.late_us.get(name, 0) for name in names.tolist()], np.int64)[node]
 
     @property
     def length_us(self) -> int:
@@ -117,6 +120,32 @@ class Clocks:
         """First and last record of the whole job, in the time of a node."""
         late = self.late_us.get(node, 0)
         return self.start_us + late, self.end_us + late
+
+
+@_once
+def _clocks(job: Job) -> Clocks:
+    found = offsets(job)
+    spans = _sampled(job) if found else {}
+    late = {
+        one.node: one.us
+        for one in found
+        if one.node in spans and one.reference in spans
+        if 2 * _apart(spans[one.node], spans[one.reference], one.us)
+        < _apart(spans[one.node], spans[one.reference], 0)
+    }
+    start_us, end_us = job.span_us
+    if not late:
+        return Clocks(start_us=start_us, end_us=end_us)
+    firsts = [span[0] - late.get(node, 0) for node, span in spans.items()]
+    lasts = [span[1] - late.get(node, 0) for node, span in spans.items()]
+    ahead = Clocks(start_us=start_us, end_us=end_us, late_us=late).ahead_us(job)
+    firsts.append(int((job.steps.start_us - ahead).min()))
+    lasts.append(int((job.steps.end_us - ahead).max()))
+    if len(job.events):
+        by_lane = np.array([late.get(lane.node, 0) for lane in job.events.lanes], np.int64)
+        firsts.append(int((job.events.start_us - by_lane[job.events.lane]).min()))
+        lasts.append(int((job.events.end_us - by_lane[job.events.lane]).max()))
+    return Clocks(start_us=min(firsts), end_us=max(lasts), late_us=late)
 
 
 def _sampled(job: Job) -> dict[str, tuple[int, int]]:

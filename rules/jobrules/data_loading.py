@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jobrules.dataloader import between_fetches
+from jobrules.framework import grouped
 from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.loading import Busy, Loading
-from jobrules.result import Columns
+from jobrules.result import Columns, DeviceStatus, RuleResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,6 +129,16 @@ class LoadersAtWork:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepBeside:
+    """The steps that batches are fetched for: of the phase that took most time."""
+
+    phase: str
+    count: int
+    #: Their median, in seconds.
+    p50_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataLoading:
     """What was recorded of data loading."""
 
@@ -147,49 +158,30 @@ class DataLoading:
     columns: Columns | None
     #: Of every node for up to four, else of all together.
     at_work: tuple[LoadersAtWork, ...]
+    #: None without steps, and where none of the fetches are of loading processes.
+    step: StepBeside | None = None
 
 
-def data_loading(job: Job, rule: Dataloader) -> DataLoading | None:
-    """The job's data loading; none where nothing of it was recorded."""
+def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -> DataLoading | None:
+    """The job's data loading; none where nothing of it was recorded.
+
+    ``result`` is what ``rule`` said of the job; without one, or where the rule failed, no node is judged.
+    """
     found = {node: Loading.of(job.events, node) for node in job.nodes}
     loadings = {node: loading for node, loading in found.items() if loading}
     if not loadings:
         return None
-    result = rule.check(job)
-    blocks: Mapping[str, Any] = result.details["per_node"]
-    answers = {one.name: one for one in result.devices}
-    nodes = []
-    setups = []
-    for node, loading in loadings.items():
-        block, answer = blocks[node], answers[node]
-        gpus = job.panel(node, Metric.GPU_USE)
-        known = block["seconds"] > 0
-        busy = loading.busy.loaders
-        nodes.append(
-            NodeLoading(
-                name=node,
-                pipeline=loading.pipeline,
-                prefetch=loading.prefetch if loading.pipeline else None,
-                cores=block["cores"],
-                gpus=len(gpus.devices) if gpus else 0,
-                seconds=block["seconds"],
-                loaders=block["dataloaders"] if known else None,
-                mean=round(block["dataloaders_mean"], 2) if known else None,
-                lowest=int(busy.min()) if known else None,
-                highest=int(busy.max()) if known else None,
-                answer=_answer(block, rule) if answer.evaluated else "",
-                reason=answer.reason,
-                of_cores_percent=round(100 * block["dataloaders"] / block["cores"], 1)
-                if known and block["cores"]
-                else None,
-                evaluated=answer.evaluated,
-                violating=answer.violating,
-            )
-        )
-        setups += [LoaderSetup(node=node, **one) for one in block.get("loaders", ())]
+    answers = {one.name: one for one in result.devices} if result else {}
+    why_none = (result.reason if result else "") or f"{rule.name} was not run"
+    nodes = [
+        _node(job, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0))
+        for node, loading in loadings.items()
+    ]
+    setups = [one for node, loading in loadings.items() for one in _setups(node, loading)]
     grid, at_work = _at_work(
         {node.name: (loadings[node.name].busy, node.cores) for node in nodes if node.seconds}
     )
+    step = _step_beside(job, loadings)
     fetched = [one.fetches.duration_us for one in loadings.values()]
     return DataLoading(
         min_percent=rule.min_threshold,
@@ -202,14 +194,73 @@ def data_loading(job: Job, rule: Dataloader) -> DataLoading | None:
         fetches=_histogram(np.concatenate(fetched)),
         columns=grid,
         at_work=at_work,
+        step=step,
     )
 
 
-def _answer(block: Mapping[str, Any], rule: Dataloader) -> str:
-    loaders, cores = block["dataloaders"], block["cores"]
-    if loaders < cores * rule.min_threshold / 100:
-        return TOO_FEW
-    return TOO_MANY if loaders > cores * rule.max_threshold / 100 else ADEQUATE
+def _node(job: Job, node: str, loading: Loading, rule: Dataloader, judged: DeviceStatus) -> NodeLoading:
+    cpu, gpus = job.panel(node, Metric.CPU_USE), job.panel(node, Metric.GPU_USE)
+    cores = len(cpu.devices) if cpu else 0
+    busy = loading.busy
+    lasted = busy.stop_s - busy.start_s
+    seconds = int(lasted.sum())
+    loaders = _median(busy.loaders, lasted) if seconds else None
+    answer = ""
+    if judged.evaluated and loaders is not None:
+        low, high = (cores * limit / 100 for limit in (rule.min_threshold, rule.max_threshold))
+        answer = TOO_FEW if loaders < low else TOO_MANY if loaders > high else ADEQUATE
+    return NodeLoading(
+        name=node,
+        pipeline=loading.pipeline,
+        prefetch=loading.prefetch if loading.pipeline else None,
+        cores=cores,
+        gpus=len(gpus.devices) if gpus else 0,
+        seconds=seconds,
+        loaders=loaders,
+        mean=round(float((busy.loaders * lasted).sum() / seconds), 2) if seconds else None,
+        lowest=int(busy.loaders.min()) if seconds else None,
+        highest=int(busy.loaders.max()) if seconds else None,
+        answer=answer,
+        reason=judged.reason,
+        of_cores_percent=round(100 * loaders / cores, 1) if cores and loaders is not None else None,
+        evaluated=judged.evaluated,
+        violating=judged.violating,
+    )
+
+
+def _median(values: IntArray, weight: IntArray) -> int:
+    """The median of values that stand for so many each, rounded down as Dataloader does."""
+    order = np.argsort(values)
+    ranks = np.cumsum(weight[order])
+    middle = np.searchsorted(ranks, [(ranks[-1] - 1) // 2, ranks[-1] // 2], side="right")
+    return int(values[order[middle]].sum() // 2)
+
+
+def _setups(node: str, loading: Loading) -> list[LoaderSetup]:
+    """The loaders of a node by class and setting, those with most fetches first."""
+    of_fetch = loading.loader_of_fetch
+    fetches = np.bincount(of_fetch[of_fetch >= 0], minlength=len(loading.loaders)).tolist()
+    found: dict[tuple[str, int | None, bool | None], int] = {}
+    for one, n in zip(loading.loaders, fetches, strict=True):
+        setting = one.iterator, one.num_workers, one.pin_memory
+        found[setting] = found.get(setting, 0) + n
+    rows = [
+        LoaderSetup(node=node, iterator=kind, num_workers=workers, pin_memory=pinned, fetches=n)
+        for (kind, workers, pinned), n in found.items()
+    ]
+    return sorted(rows, key=lambda one: -one.fetches)
+
+
+def _step_beside(job: Job, loadings: Mapping[str, Loading]) -> StepBeside | None:
+    """The steps that fetches of loading processes are for; those of a pipeline may run beside the training."""
+    nodes = [node for node, one in loadings.items() if not one.pipeline and len(one.fetches)]
+    beside = np.flatnonzero(np.isin(job.steps.node, nodes))
+    lasted = job.steps.end_us[beside] - job.steps.start_us[beside]
+    phases = {phase: lasted[rows] for (phase,), rows in grouped(job.steps.phase[beside]).items()}
+    if not phases:
+        return None
+    phase, most = max(phases.items(), key=lambda item: int(item[1].sum()))
+    return StepBeside(phase=phase, count=len(most), p50_s=float(np.median(most)) / SECOND_US)
 
 
 def _times(loadings: Sequence[Loading], fetched: Sequence[IntArray]) -> tuple[Spread, ...]:

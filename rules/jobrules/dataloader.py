@@ -10,7 +10,7 @@ import numpy as np
 
 from jobrules.histograms import growing
 from jobrules.job import SECOND_US, Events, Metric
-from jobrules.loading import Loading
+from jobrules.loading import ENOUGH_PERCENT, Loading
 from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity
 from jobrules.rule import Rule
 from jobrules.rule import number as parameter
@@ -50,7 +50,7 @@ class Dataloader(Rule):
 
     title: ClassVar[str] = "Loader processes are too few or too many for the cores"
 
-    min_threshold: float = parameter(70.0, "too few loaders below this", unit="% of cores")
+    min_threshold: float = parameter(ENOUGH_PERCENT, "too few loaders below this", unit="% of cores")
     max_threshold: float = parameter(200.0, "too many loaders above this", unit="% of cores")
 
     def __post_init__(self) -> None:

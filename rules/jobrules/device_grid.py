@@ -24,6 +24,10 @@ MOST_COLUMNS = 300
 MOST_DEVICES = 512
 #: In place of a mean where no sample stands for the column.
 NOT_MEASURED = 255
+#: Added to the mean of a core's column in which it is full.
+FULL = 101
+#: A core is full in a column where at least this share of the column's samples is at the limit or above.
+FULL_SHARE = 0.5
 
 _KEPT = (Metric.GPU_USE, Metric.CPU_USE, Metric.GPU_MEMORY)
 
@@ -39,28 +43,22 @@ class DeviceRows:
     devices: tuple[str, ...]
     #: How many more there are.
     left_out: int
-    #: Mean of each column in whole percent, 0 to 100, 255 where it was not measured: a byte a column,
-    #: device after device. A fraction of exactly one half goes to the even neighbour.
+    #: Mean of each column in whole percent, 0 to 100, and 101 more where a core is full: at least half of
+    #: the column's samples are at ``DeviceGrid.limit`` or above. 255 where it was not measured. A byte a
+    #: column, device after device. A fraction of exactly one half goes to the even neighbour.
     values: bytes
-    #: Mean of each device over its measured columns in whole percents, one digit; none without one.
-    means: tuple[float | None, ...]
 
     @classmethod
     def of(
         cls, node: str, metric: str, devices: Sequence[str], left_out: int, table: npt.NDArray[np.uint8]
     ) -> DeviceRows:
         """From a (devices, columns) table."""
-        there = table != NOT_MEASURED
-        counts = there.sum(axis=1)
-        means = np.where(there, table, 0).sum(axis=1) / np.maximum(counts, 1)
-        pairs = zip(np.round(means, 1).tolist(), counts.tolist(), strict=True)
         return cls(
             node=node,
             metric=metric,
             devices=tuple(devices),
             left_out=left_out,
             values=table.tobytes(),
-            means=tuple(mean if count else None for mean, count in pairs),
         )
 
 
@@ -81,6 +79,8 @@ class CoreUse:
     below_10: float
     from_10_to_90: float
     above_90: float
+    #: Share of the samples at ``DeviceGrid.limit`` or above, three digits.
+    at_limit: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,50 +92,42 @@ class DeviceGrid:
     rows: tuple[DeviceRows, ...]
     #: As ``Report.boxes`` has them for GPUs.
     cores: tuple[CoreUse, ...]
-    #: Of the measured columns of all GPUs in ``rows``: those under 10 %, and at 90 % or more, in percent,
-    #: one digit; none where no GPU was measured.
-    gpus_idle_percent: float | None
-    gpus_busy_percent: float | None
+    #: Percent from which a core is full: that of CPUBottleneck.
+    limit: float
 
 
-def device_grid(job: Job, grid: Columns) -> DeviceGrid | None:
+def device_grid(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
     """The use of all devices; none where no use was sampled.
 
-    ``grid`` are the columns of the time lines.
+    ``grid`` are the columns of the time lines; from ``limit`` on a core is full, in percent.
     """
     if not (job.panels_of(Metric.GPU_USE) or job.panels_of(Metric.CPU_USE)):
         return None
     bundle = -(-grid.count // MOST_COLUMNS)
     columns = Columns(start_us=grid.start_us, width_us=bundle * grid.width_us, count=-(-grid.count // bundle))
     panels = [panel for node in job.nodes for metric in _KEPT if (panel := job.panel(node, metric))]
-    rows = tuple(_rows(panel, columns) for panel in panels)
-    cores = tuple(core for panel in panels if panel.metric == Metric.CPU_USE for core in _cores(panel))
-    idle, busy = idle_and_busy(rows)
-    return DeviceGrid(columns=columns, rows=rows, cores=cores, gpus_idle_percent=idle, gpus_busy_percent=busy)
+    rows = tuple(_rows(panel, columns, limit) for panel in panels)
+    cores = tuple(core for panel in panels if panel.metric == Metric.CPU_USE for core in _cores(panel, limit))
+    return DeviceGrid(columns=columns, rows=rows, cores=cores, limit=limit)
 
 
-def idle_and_busy(rows: Sequence[DeviceRows]) -> tuple[float | None, float | None]:
-    """The measured columns of all GPUs under 10 %, and at 90 % or more, in percent; none without any."""
-    values = np.frombuffer(b"".join(one.values for one in rows if one.metric == Metric.GPU_USE), np.uint8)
-    values = values[values != NOT_MEASURED]
-    if not len(values):
-        return None, None
-    idle, busy = (round(100 * float(part.mean()), 1) for part in (values < 10, values >= 90))
-    return idle, busy
-
-
-def _rows(panel: Panel, columns: Columns) -> DeviceRows:
+def _rows(panel: Panel, columns: Columns, limit: float) -> DeviceRows:
     values = panel.values[:, :MOST_DEVICES]
     whole = ~np.isnan(values).any(axis=0)
-    means = np.empty((values.shape[1], columns.count))
+    means, full = np.empty((2, values.shape[1], columns.count))
     if whole.any():
-        means[whole] = _means(columns, panel.time_us, values if whole.all() else values[:, whole])
+        own = values if whole.all() else values[:, whole]
+        means[whole] = _means(columns, panel.time_us, own)
+        full[whole] = _means(columns, panel.time_us, (own >= limit).astype(np.float64))
     for device in np.flatnonzero(~whole):
-        time_us, own = panel.series(int(device))
-        means[device] = _means(columns, time_us, own[:, None])[0]
+        time_us, one = panel.series(int(device))
+        means[device] = _means(columns, time_us, one[:, None])[0]
+        full[device] = _means(columns, time_us, (one[:, None] >= limit).astype(np.float64))[0]
     measured = ~np.isnan(means)
     percent = np.full(means.shape, NOT_MEASURED, np.uint8)
     percent[measured] = np.rint(np.clip(means[measured], 0, 100)).astype(np.uint8)
+    if panel.metric == Metric.CPU_USE:
+        percent[measured & (full >= FULL_SHARE)] += FULL
     left_out = max(0, len(panel.devices) - MOST_DEVICES)
     return DeviceRows.of(panel.node, panel.metric, panel.devices[:MOST_DEVICES], left_out, percent)
 
@@ -153,7 +145,7 @@ def _means(columns: Columns, time_us: IntArray, values: FloatArray) -> npt.NDArr
     return means
 
 
-def _cores(panel: Panel) -> Iterator[CoreUse]:
+def _cores(panel: Panel, limit: float) -> Iterator[CoreUse]:
     for device, name in enumerate(panel.devices[:MOST_DEVICES]):
         _, values = panel.series(device)
         p50, p95, p99 = np.quantile(values, (0.5, 0.95, 0.99)).tolist()
@@ -166,5 +158,6 @@ def _cores(panel: Panel) -> Iterator[CoreUse]:
             p95=round(p95, 1),
             p99=round(p99, 1),
             max=round(float(values.max()), 1),
+            at_limit=round(float((values >= limit).mean()), 3),
             **shares(np.sort(values)),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,13 @@ from jobrules.framework import MOST_OPERATORS, Kind, grouped, largest_first, row
 from jobrules.intervals import union
 from jobrules.job import SECOND_US
 from jobrules.overall_framework_metrics import OTHERS, STEP
-from jobrules.result import FrameworkTime, Operator, Operators, Slice, WorkerTime
+from jobrules.result import FrameworkTime, Operator, Operators, PhaseTime, Slice, WorkerTime
 from jobrules.rounding import apportion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jobrules.intervals import Intervals
     from jobrules.job import Events, IntArray, Job, Steps
 
 #: What the time of a worker between its steps is called, and what is left of many phases.
@@ -23,6 +25,8 @@ OUTSIDE, OTHER_PHASES = "Outside of steps", "Other phases"
 FORWARD, BACKWARD = "Forward pass", "Backward pass"
 #: Workers whose time is told one by one, and kinds of time that it is told apart by.
 MOST_WORKERS, MOST_KINDS = 16, 6
+#: Fewer events of a worker do not tell over which stretch a phase was recorded.
+ENOUGH_EVENTS = 3
 _DEVICES = ("GPU", "CPU")
 #: Phases that a reader knows, in the order he expects.
 _PHASES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
@@ -59,7 +63,7 @@ def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None
         forward_only=forward and not passes,
         passes=_slices(passes),
         general_s=phases.get("seconds"),
-        general_steps=(phases["first_step"], phases["last_step"]) if "first_step" in phases else None,
+        phases=_phases(job.events, job.steps, general),
         kinds=kinds,
         workers=tuple(told),
         other_workers=len(rest),
@@ -113,6 +117,113 @@ def _operators(device: str, table: Mapping[str, Any], part: float, ran_s: float 
         self_percent=part,
         calls=table["calls"],
         ran_s=ran_s,
+    )
+
+
+def _phases(events: Events, steps: Steps, general: Mapping[str, int]) -> tuple[PhaseTime, ...]:
+    """The phases of a table of microseconds, over their stretches; of too many the rest is one."""
+    kept = list(general)[:MOST_OPERATORS]
+    number = {name: i for i, name in enumerate(kept)}
+    workers: dict[tuple[str, str], int] = {}
+    pairs: dict[tuple[int, int], int] = {}
+    group = np.full(len(events.lanes), -1)
+    rows = rows_of(events, Kind.GENERAL)
+    for i in np.unique(events.lane[rows]).tolist():
+        lane = events.lanes[i]
+        worker = workers.setdefault((lane.node, lane.worker), len(workers))
+        pair = number.get(lane.phase, len(kept)), worker
+        group[i] = pairs.setdefault(pair, len(pairs))
+    of = np.where(rows, group[events.lane], -1) if len(events) else np.empty(0, np.int64)
+    # Starts stay ascending within a pair.
+    order = np.argsort(of, kind="stable")
+    edges = np.searchsorted(of[order], np.arange(len(pairs) + 1))
+    between = {i: _Between.of(steps, *name) for name, i in workers.items()}
+    found: dict[int, list[_Recorded]] = {}
+    for (phase, worker), i in pairs.items():
+        mine = order[edges[i] : edges[i + 1]]
+        recorded = _Recorded.of(events.start_us[mine], events.end_us[mine], between[worker])
+        found.setdefault(phase, []).append(recorded)
+    times = [_phase_time(name, 1, found[i], general[name]) for name, i in number.items() if i in found]
+    times.sort(key=lambda one: (one.percent is None, -(one.percent or 0), -one.seconds))
+    if len(kept) in found:
+        rest = [name for name in general if name not in number]
+        times.append(_phase_time("", len(rest), found[len(kept)], sum(general[name] for name in rest)))
+    return tuple(times)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Between:
+    """The time between the steps of a worker."""
+
+    #: (n,) starts of steps, ascending.
+    begun_us: IntArray
+    steps: Intervals
+    start_us: int
+    end_us: int
+
+    @classmethod
+    def of(cls, steps: Steps, node: str, worker: str) -> _Between:
+        rows = np.flatnonzero((steps.node == node) & (steps.worker == worker))
+        begun, ended = np.sort(steps.start_us[rows]), steps.end_us[rows]
+        return cls(
+            begun_us=begun,
+            steps=union(steps.start_us[rows], ended),
+            start_us=int(begun[0]) if len(rows) else 0,
+            end_us=int(ended.max()) if len(rows) else 0,
+        )
+
+    def outside_us(self, start_us: IntArray, end_us: IntArray) -> int:
+        """How much of disjoint intervals lies after the first start, before the last end, and in no step."""
+        start_us, end_us = np.clip(start_us, self.start_us, None), np.clip(end_us, None, self.end_us)
+        some = end_us > start_us
+        start_us, end_us = start_us[some], end_us[some]
+        return int((end_us - start_us - self.steps.overlap_us(start_us, end_us)).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recorded:
+    """The events of one phase of one worker; times in microseconds."""
+
+    events: int
+    first_us: int
+    last_us: int
+    ran_us: int
+    steps: int
+    #: Between the steps: of the stretch, and of the part of it in which the phase ran.
+    outside_us: int
+    ran_outside_us: int
+
+    @classmethod
+    def of(cls, start_us: IntArray, end_us: IntArray, between: _Between) -> _Recorded:
+        first, last = start_us.min(), end_us.max()
+        ran = union(start_us, end_us)
+        return cls(
+            events=len(start_us),
+            first_us=int(first),
+            last_us=int(last),
+            ran_us=ran.total_us,
+            steps=int(np.diff(np.searchsorted(between.begun_us, (first, last)))[0]),
+            outside_us=between.outside_us(np.array([first]), np.array([last])),
+            ran_outside_us=between.outside_us(ran.start_us, ran.end_us),
+        )
+
+
+def _phase_time(name: str, count: int, workers: Sequence[_Recorded], us: int) -> PhaseTime:
+    told = [one for one in workers if one.events >= ENOUGH_EVENTS] if name else []
+
+    def share(part: int, whole: int) -> float | None:
+        return round(100 * part / whole, 1) if whole else None
+
+    return PhaseTime(
+        name=name,
+        count=count,
+        events=sum(one.events for one in workers),
+        seconds=us / SECOND_US,
+        first_us=min(one.first_us for one in workers),
+        last_us=max(one.last_us for one in workers),
+        steps=max(one.steps for one in workers),
+        percent=share(sum(one.ran_us for one in told), sum(one.last_us - one.first_us for one in told)),
+        outside_percent=share(sum(one.ran_outside_us for one in told), sum(one.outside_us for one in told)),
     )
 
 

@@ -18,7 +18,7 @@ from jobrules.words import percent as in_percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.job import FloatArray, IntArray, Job
+    from jobrules.job import BoolArray, FloatArray, IntArray, Job
 
 #: Memory this full leaves little room for the next rise.
 NEARLY_FULL = 90.0
@@ -114,40 +114,20 @@ class GPUMemoryIncrease(Rule):
         )
 
     def _judged(self, node: str, device: str, time_us: IntArray, values: FloatArray, grid: Windows) -> _GPU:
-        n = len(values)
-        patience, window = (in_samples(amount, time_us) for amount in (self.patience, self.window))
-        unseen = max(patience, 2 * window - 1)
-        name = f"{node}/{device}"
-        if n <= unseen:
-            return _GPU(node=node, device=device, name=name, n=n, judged=0, reason=too_few(n, unseen))
-        sums = np.concatenate(([0], np.cumsum(np.rint(values * _PARTS).astype(np.int64))))
-        at = np.arange(unseen + 1, n + 1)
-        rise = (sums[at] - sums[at - window]) - (sums[at - window] - sums[at - 2 * window])
-        over = rise > round(self.increase * _PARTS) * window
-        edges = np.flatnonzero(np.diff(over, prepend=False, append=False))
-        unit = window * _PARTS
-
-        def event(first: int, stop: int) -> Rise:
-            # Sample i, counted from 1, stands at i - 1.
-            most = at[first + int(rise[first:stop].argmax())]
-            return Rise(
-                start_us=int(time_us[at[first] - 1]),
-                end_us=int(time_us[at[stop - 1] - 1]),
-                from_percent=float(sums[most - window] - sums[most - 2 * window]) / unit,
-                to_percent=float(sums[most] - sums[most - window]) / unit,
-                within_us=int(time_us[most - 1] - time_us[most - 2 * window]),
-            )
-
-        events = tuple(map(event, edges[::2].tolist(), edges[1::2].tolist()))
+        n, name = len(values), f"{node}/{device}"
+        found = compare(time_us, values, self)
+        if isinstance(found, int):
+            return _GPU(node=node, device=device, name=name, n=n, judged=0, reason=too_few(n, found))
+        at, rise, over, events = found.at, found.rise, found.over, found.events
         windows = (time_us[at - 1] - grid.start_us) // grid.width_us
         details: dict[str, Any] = {}
         peak = 0.0
         if events:
-            last = int(edges[-1]) - 1
+            first, last = np.flatnonzero(over)[[0, -1]].tolist()
             history = values[: at[last]]
-            peak = float(values[at[edges[0]] - 1 :].max())
+            peak = float(values[at[first] - 1 :].max())
             details = {
-                "increase": float(rise[last]) / unit,
+                "increase": float(rise[last]) / found.unit,
                 "gpu_max": float(history.max()),
                 "p05": float(np.quantile(history, 0.05)),
                 **quartiles(history),
@@ -161,7 +141,7 @@ class GPUMemoryIncrease(Rule):
             judged=len(np.unique(windows)),
             hits=len(np.unique(windows[over])),
             violating=int(over.sum()),
-            largest=float(rise.max()) / unit,
+            largest=float(rise.max()) / found.unit,
             peak=peak,
             events=events,
             details=details,
@@ -235,6 +215,48 @@ class Rise:
             "from": self.from_percent,
             "to": self.to_percent,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The samples of a GPU at which two windows were compared."""
+
+    #: (m,) their numbers, counted from 1, and how much memory rose, in ``unit`` parts of a point.
+    at: IntArray
+    rise: IntArray
+    unit: int
+    #: (m,) whether by more than the limit; neighbours are one event.
+    over: BoolArray
+    events: tuple[Rise, ...]
+
+
+def compare(time_us: IntArray, values: FloatArray, rule: GPUMemoryIncrease) -> Compared | int:
+    """Compare the windows of one GPU; of too few samples, how many are seen before it is judged."""
+    n = len(values)
+    patience, window = (in_samples(amount, time_us) for amount in (rule.patience, rule.window))
+    unseen = max(patience, 2 * window - 1)
+    if n <= unseen:
+        return unseen
+    sums = np.concatenate(([0], np.cumsum(np.rint(values * _PARTS).astype(np.int64))))
+    at = np.arange(unseen + 1, n + 1)
+    rise = (sums[at] - sums[at - window]) - (sums[at - window] - sums[at - 2 * window])
+    over = rise > round(rule.increase * _PARTS) * window
+    edges = np.flatnonzero(np.diff(over, prepend=False, append=False))
+    unit = window * _PARTS
+
+    def event(first: int, stop: int) -> Rise:
+        # Sample i, counted from 1, stands at i - 1.
+        most = at[first + int(rise[first:stop].argmax())]
+        return Rise(
+            start_us=int(time_us[at[first] - 1]),
+            end_us=int(time_us[at[stop - 1] - 1]),
+            from_percent=float(sums[most - window] - sums[most - 2 * window]) / unit,
+            to_percent=float(sums[most] - sums[most - window]) / unit,
+            within_us=int(time_us[most - 1] - time_us[most - 2 * window]),
+        )
+
+    events = tuple(map(event, edges[::2].tolist(), edges[1::2].tolist()))
+    return Compared(at=at, rise=rise, unit=unit, over=over, events=events)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FETCH, WORKER, SET_UP = "DataLoaderIter", "DataLoaderWorker", "DataLoaderIterInitialize"
 #: The lane of TensorFlow's data iterators.
 PIPELINE = "DataIterator"
+#: Loading processes that are enough unless another limit is set, in percent of the cores.
+ENOUGH_PERCENT = 70.0
 #: No setting of more loading processes is believed.
 _MOST = 1 << 20
 

@@ -13,7 +13,6 @@ from jobrules.job import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
 from jobrules.windows import Windows, judged, trailing_quantiles
 from jobrules.words import count
-from jobrules.words import percent as in_percent
 
 if TYPE_CHECKING:
     from jobrules.job import Job
@@ -111,7 +110,7 @@ class LowGPUUtilization(Rule):
     def _finding(self, judgement: Judgement, kinds: dict[str, tuple[int, int]]) -> Finding:
         low, swings = (sum(kinds[gpu.name][i] for gpu in judgement.told) for i in (0, 1))
         kind = "low" if not swings else "fluctuating" if not low else "low or fluctuating"
-        p95, p5 = in_percent(self.threshold_p95), in_percent(self.threshold_p5)
+        p95, p5 = f"{self.threshold_p95:g}\u00a0%", f"{self.threshold_p5:g}\u00a0%"
         clauses = [
             f"{count(low, 'window')} with p95 below {p95}" if low else "",
             f"{count(swings, 'window')} with p95 of at least {p95} and p5 below {p5}" if swings else "",

@@ -61,11 +61,11 @@ class MaxInitializationTime(Rule):
             del step_num["last"]
         facts: dict[str, Any] = {
             "measure": Measure(
-                value=round(waited_us / WIDTH_US, 1),
+                value=round(waited_us / WIDTH_US, 4),
                 limits=(self.threshold,),
                 scale=max(2 * self.threshold, waited_us / WIDTH_US) or 1.0,
                 unit="min",
-                limit_text=f"looked at each minute after {self.threshold:g}\u00a0min",
+                limit_text=f"limit {self.threshold:g}\u00a0min",
             ),
             "triggered": len(late),
             "violations": len(late),

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobrules.boxplot import ALIKE_POINTS
+from jobrules.gpu_memory_increase import compare
 from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric, Panel
 from jobrules.result import Columns
-from jobrules.rule import in_samples, written
+from jobrules.rule import written
 from jobrules.timelines import reduce
 from jobrules.usage import work_span_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.gpu_memory_increase import GPUMemoryIncrease
+    from jobrules.gpu_memory_increase import Compared, GPUMemoryIncrease, Rise
 
 #: Drawn are so many nodes, of each so many GPUs; both by what is odd about them.
 MOST_NODES = MOST_LINES = 4
+#: Columns of what is drawn: of one node, and of several.
+MOST_COLUMNS = (300, 150)
 MOST_ROWS = 256
 MOST_RISES = 50
 #: A trend is told for a loop of at least this length with at least so many columns of samples.
@@ -36,9 +40,6 @@ _LASTING = 0.5
 LEAST_POINTS = 2.0
 #: A hint of a leak: at the pace of the loop, the memory would be full within so many hours.
 LEAK_HOURS = 24.0
-
-#: Values are added up in whole millionths of a percent, as in the rule: sums are exact.
-_PARTS = 1_000_000
 
 LOOP, WORK, WHOLE = "training loop", "time from the first to the last GPU work", "whole job"
 
@@ -88,7 +89,7 @@ class GPUMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryLine:
-    """The mean memory use of a GPU in each of the report's columns; none where it was not sampled."""
+    """The mean memory use of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
 
     node: str
     device: str
@@ -97,7 +98,7 @@ class MemoryLine:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBand:
-    """All GPUs of a node in each of the report's columns; none where none was sampled."""
+    """All GPUs of a node in each of ``MemoryUse.columns``; none where none was sampled."""
 
     node: str
     #: GPUs sampled.
@@ -134,6 +135,11 @@ class MemoryUse:
     #: In the job's order; with more than 256, the odd ones first, and how many are left out.
     gpus: tuple[GPUMemory, ...]
     gpus_left_out: int
+    #: Whether all GPUs have nearly the same mean and p95, and none rises at once or hints at a leak: then
+    #: the fullest node is drawn alone, and of more than four GPUs the fullest.
+    alike: bool
+    #: Those of what is drawn: each is a whole number of the report's; at most 300, of several nodes 150.
+    columns: Columns
     #: The nodes that are drawn, at most four, in the job's order; their lines, at most four GPUs of each.
     bands: tuple[MemoryBand, ...]
     lines: tuple[MemoryLine, ...]
@@ -154,11 +160,14 @@ def memory_use(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | 
         loop_us = job.loop_us(panel.node) or work or job.span_us
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
-            found = _found(panel.node, device, time_us, values, rule)
-            rises += found.events
+            compared = compare(time_us, values, rule)
+            found = None if isinstance(compared, int) else compared
+            rises += [_rise(panel.node, device, one) for one in found.events] if found else []
             gpus.append(_gpu(panel.node, device, time_us, values, found, loop_us, grid))
     ranked = sorted(gpus, key=_oddness)
-    drawn = set(list(dict.fromkeys(gpu.node for gpu in ranked))[:MOST_NODES])
+    alike = len(gpus) > 1 and _alike(gpus)
+    drawn = set(list(dict.fromkeys(gpu.node for gpu in ranked))[: 1 if alike else MOST_NODES])
+    columns = _bundled(grid, MOST_COLUMNS[len(drawn) > 1])
     chosen = [panel for panel in panels if panel.node in drawn]
     largest = sorted(rises, key=lambda one: one.from_percent - one.to_percent)[:MOST_RISES]
     return MemoryUse(
@@ -167,57 +176,31 @@ def memory_use(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | 
         loop=LOOP if len(job.steps) else WORK if work else WHOLE,
         gpus=tuple(gpus if len(gpus) <= MOST_ROWS else ranked[:MOST_ROWS]),
         gpus_left_out=max(0, len(gpus) - MOST_ROWS),
-        bands=tuple(_band(panel, grid) for panel in chosen),
-        lines=tuple(line for panel in chosen for line in _lines(panel, ranked, grid)),
+        alike=alike,
+        columns=columns,
+        bands=tuple(_band(panel, columns) for panel in chosen),
+        lines=tuple(
+            line
+            for panel in chosen
+            for line in _lines(
+                panel, ranked, columns, 1 if alike and len(panel.devices) > MOST_LINES else MOST_LINES
+            )
+        ),
         rises=tuple(sorted(largest, key=lambda one: (one.start_us, one.node, one.device))),
         rises_left_out=len(rises) - len(largest),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """What GPUMemoryIncrease finds in the samples of a GPU."""
-
-    events: tuple[MemoryRise, ...] = ()
-    rise: float | None = None
-    rise_us: int | None = None
-
-
-def _found(node: str, device: str, time_us: IntArray, values: FloatArray, rule: GPUMemoryIncrease) -> _Found:
-    """The largest rise and the events by the definition of the rule; a test holds the two together."""
-    n = len(values)
-    patience, window = (in_samples(amount, time_us) for amount in (rule.patience, rule.window))
-    unseen = max(patience, 2 * window - 1)
-    if n <= unseen:
-        return _Found()
-    sums = np.concatenate(([0], np.cumsum(np.rint(values * _PARTS).astype(np.int64))))
-    means = (sums[window:] - sums[:-window]) / (window * _PARTS)
-    # Sample i, counted from 1, ends the window whose mean stands at i - window.
-    rise = sums[unseen + 1 :] - 2 * sums[unseen + 1 - window : n + 1 - window]
-    rise += sums[unseen + 1 - 2 * window : n + 1 - 2 * window]
-    edges = np.flatnonzero(
-        np.diff(rise > round(rule.increase * _PARTS) * window, prepend=False, append=False)
-    )
-    ends_us = time_us[unseen:]
-
-    def event(first: int, stop: int) -> MemoryRise:
-        most = first + int(rise[first:stop].argmax()) + unseen + 1 - window
-        low, high = float(means[most - window]), float(means[most])
-        return MemoryRise(
-            node=node,
-            device=device,
-            start_us=int(ends_us[first]),
-            end_us=int(ends_us[stop - 1]),
-            from_percent=round(low, 2),
-            to_percent=round(high, 2),
-            points=round(round(round(high, 2), 1) - round(round(low, 2), 1), 1),
-        )
-
-    largest = int(rise.argmax())
-    return _Found(
-        events=tuple(map(event, edges[::2].tolist(), edges[1::2].tolist())),
-        rise=round(max(0.0, float(rise[largest]) / (window * _PARTS)), 2),
-        rise_us=int(ends_us[largest]) if rise[largest] > 0 else None,
+def _rise(node: str, device: str, found: Rise) -> MemoryRise:
+    low, high = round(found.from_percent, 2), round(found.to_percent, 2)
+    return MemoryRise(
+        node=node,
+        device=device,
+        start_us=found.start_us,
+        end_us=found.end_us,
+        from_percent=low,
+        to_percent=high,
+        points=round(round(high, 1) - round(low, 1), 1),
     )
 
 
@@ -226,7 +209,7 @@ def _gpu(
     device: str,
     time_us: IntArray,
     values: FloatArray,
-    found: _Found,
+    found: Compared | None,
     loop_us: tuple[int, int],
     grid: Columns,
 ) -> GPUMemory:
@@ -234,6 +217,8 @@ def _gpu(
     first, last = np.searchsorted(time_us, loop_us)
     loop = values[first:last] if last > first else values
     loop_p5, loop_p95 = np.quantile(loop, (0.05, 0.95)).tolist()
+    most = int(found.rise.argmax()) if found else 0
+    rise = float(found.rise[most]) / found.unit if found else None
     return GPUMemory(
         node=node,
         device=device,
@@ -244,9 +229,9 @@ def _gpu(
         max=round(float(values.max()), 2),
         loop_p5=round(loop_p5, 2),
         loop_p95=round(loop_p95, 2),
-        rise=found.rise,
-        rise_us=found.rise_us,
-        events=len(found.events),
+        rise=None if rise is None else round(max(0.0, rise), 2),
+        rise_us=int(time_us[found.at[most] - 1]) if found and found.rise[most] > 0 else None,
+        events=len(found.events) if found else 0,
         trend=_trend(_means(time_us, values, grid), loop_us, grid),
     )
 
@@ -290,6 +275,18 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
     )
 
 
+def _alike(gpus: Sequence[GPUMemory]) -> bool:
+    if any(gpu.events or (gpu.trend and gpu.trend.leak) for gpu in gpus):
+        return False
+    levels = [gpu.mean for gpu in gpus], [gpu.p95 for gpu in gpus]
+    return all(max(values) - min(values) < ALIKE_POINTS for values in levels)
+
+
+def _bundled(grid: Columns, most: int) -> Columns:
+    size = -(-grid.count // most)
+    return Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
+
+
 def _oddness(gpu: GPUMemory) -> tuple[float, bool, float]:
     """Sorts what rises most first, then hints of a leak, then what is fullest."""
     return -(gpu.rise or 0.0) if gpu.events else 0.0, not (gpu.trend and gpu.trend.leak), -gpu.p95
@@ -302,9 +299,9 @@ def _band(panel: Panel, grid: Columns) -> MemoryBand:
     return MemoryBand(node=panel.node, devices=len(panel.devices), mean=mean, low=low_told, high=high_told)
 
 
-def _lines(panel: Panel, ranked: Sequence[GPUMemory], grid: Columns) -> Iterator[MemoryLine]:
+def _lines(panel: Panel, ranked: Sequence[GPUMemory], grid: Columns, most: int) -> Iterator[MemoryLine]:
     """The lines of the oddest GPUs of a node, in the order of its devices."""
-    chosen = {gpu.device for gpu in [one for one in ranked if one.node == panel.node][:MOST_LINES]}
+    chosen = {gpu.device for gpu in [one for one in ranked if one.node == panel.node][:most]}
     for column, device in enumerate(panel.devices):
         if device in chosen:
             mean = _means(*panel.series(column), grid)

@@ -1,4 +1,4 @@
-"""Moments worth a close look: the first steps, the worst minute, the last steps, samples above events.
+"""Moments worth a close look: the first steps, the worst minute of training, the last steps.
 
 Each is a short stretch of one node, with what its samples and its processes did in full. Many samples
 and many events are reduced so that every peak survives: the lowest and the highest sample of a column,
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobrules.bottlenecks import Node
 from jobrules.coverage import gaps
 from jobrules.framework import Kind, rows_of
 from jobrules.intervals import union
@@ -22,16 +23,18 @@ from jobrules.words import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jobrules.cpu_bottleneck import CPUBottleneck
+    from jobrules.io_bottleneck import IOBottleneck
     from jobrules.job import BoolArray, FloatArray, IntArray, Job, Lane, Panel, Steps
     from jobrules.result import Gap
 
 #: Steps in the first and in the last stretch.
 FIRST_STEPS, LAST_STEPS = 10, 30
 MINUTE_US = 60 * SECOND_US
-#: A GPU idles below, and a core is full above, in percent; as CPUBottleneck has it.
-IDLE, FULL = 10.0, 90.0
-#: Samples of a curve, lanes and bars of a stretch that are kept.
-MOST_SAMPLES, MOST_LANES, MOST_BARS = 600, 12, 2000
+#: A minute without bottlenecks is told where its GPU use lies so far below the mean, in points.
+MUCH_BELOW = 5.0
+#: Samples of a curve, lanes besides those of steps, all lanes, and bars of a stretch that are kept.
+MOST_SAMPLES, MOST_LANES, MOST_ROWS, MOST_BARS = 600, 12, 16, 2000
 #: Short events of a lane within one of so many equal parts of the stretch are one bar.
 CELLS = 1000
 #: Two stretches that share this much of what they cover are one.
@@ -68,6 +71,33 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bottlenecks:
+    """The snapshots of a minute that one rule counts."""
+
+    #: ``cpu`` (a core was full) or ``io`` (a core waited for input or output).
+    kind: str
+    snapshots: int
+    #: The rule's limits in percent: a GPU is used less than the first, a core more than the second.
+    gpu_threshold: float
+    core_threshold: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorstMinute:
+    """Why a minute was chosen, and what it is compared with."""
+
+    #: Whether it was looked for in the training loop; else from the first GPU work to the last.
+    in_loop: bool
+    #: Mean GPU use of all that time on the node, in percent.
+    usual: float
+    #: Snapshots with samples of GPU and cores, and those that are bottlenecks of either kind.
+    snapshots: int
+    hits: int
+    #: By kind, most first; empty where the minute is the one with the lowest GPU use.
+    bottlenecks: tuple[Bottlenecks, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class MomentLane:
     """What one process did of one kind: a row of bars."""
 
@@ -95,7 +125,7 @@ class Moment:
     #: Unit of the offsets in curves and bars, in microseconds.
     tick_us: int
     curves: tuple[Curve, ...]
-    #: Steps first, then in the order of the workers and the time they take; 12 and the steps at most.
+    #: By worker: its steps, if any, then by the time they take; 12 besides steps, and 16 in all at most.
     lanes: tuple[MomentLane, ...]
     #: How many other lanes had events.
     lanes_left: int
@@ -108,15 +138,13 @@ class Moment:
     bars: bytes
     #: Short events of a lane within as many microseconds are one bar; 0 where none were joined.
     cell_us: int
-    #: Steps of the worker in the first lane, and the longest of them: its name, as ``TRAIN 12``, and
+    #: Steps of the first worker, and the longest of them: its name, as ``TRAIN 12``, and
     #: how long it took in whole; empty and 0 without steps.
     steps: int
     longest_step: str
     longest_us: int
-    #: Snapshots with samples of GPU and cores, and those in which a GPU idled while a core was full;
-    #: none but in the worst minute.
-    snapshots: int | None = None
-    hits: int | None = None
+    #: None but in the worst minute.
+    worst: WorstMinute | None = None
     #: Stretches without samples of the node, as (start, end).
     unmeasured_us: tuple[tuple[int, int], ...] = ()
 
@@ -137,8 +165,7 @@ class _Stretch:
     worker: str | None
     start_us: int
     end_us: int
-    snapshots: int | None = None
-    hits: int | None = None
+    worst: WorstMinute | None = None
 
     def repeats(self, other: _Stretch) -> bool:
         shared = min(self.end_us, other.end_us) - max(self.start_us, other.start_us)
@@ -146,22 +173,22 @@ class _Stretch:
         return self.node == other.node and shared >= ALIKE * whole
 
 
-def moments(job: Job) -> tuple[Moment, ...]:
+def moments(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[Moment, ...]:
     """The chosen stretches, at most three; none where neither steps, events nor GPU samples cover a time.
 
     The first ten and the last thirty steps of the first worker; the minute of the training loop with most
-    snapshots in which a GPU idled while a core was full, else the one with the lowest GPU use; without
-    steps the first minute of events. One that nearly repeats another is left out.
+    bottlenecks by the limits of the two rules, else the one with the lowest GPU use, if that is 5 points
+    below the mean; without steps the first minute of events. One that nearly repeats another is left out.
     """
     chosen: list[_Stretch] = []
-    for one in _stretches(job):
+    for one in _stretches(job, cpu, io):
         if one.end_us > one.start_us and not any(one.repeats(other) for other in chosen):
             chosen.append(one)
     missing = gaps(job) if chosen else ()
     return tuple(_moment(job, one, missing) for one in chosen)
 
 
-def _stretches(job: Job) -> Iterator[_Stretch]:
+def _stretches(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> Iterator[_Stretch]:
     worker = _first_worker(job)
     rows = _steps_of(job.steps, *worker) if worker else np.empty(0, np.int64)
     if worker:
@@ -172,7 +199,7 @@ def _stretches(job: Job) -> Iterator[_Stretch]:
         end_us = int(job.events.end_us[job.events.in_lanes(lambda lane: lane.node == node)].max())
         end_us = min(end_us, start_us + MINUTE_US)
         yield _Stretch(key="first-events", node=node, worker=None, start_us=start_us, end_us=end_us)
-    worst = _worst(job)
+    worst = _worst(job, cpu, io)
     if worst:
         yield worst
     if worker:
@@ -199,81 +226,139 @@ def _steps_of(steps: Steps, node: str, worker: str) -> IntArray:
     return rows[np.lexsort((steps.end_us[rows], steps.start_us[rows]))]
 
 
-def _worst(job: Job) -> _Stretch | None:
+def _worst(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> _Stretch | None:
     """The minute with most bottlenecks of a node, else with the lowest GPU use; the earlier where equal."""
     busiest: tuple[int, _Stretch] | None = None
     lowest: tuple[float, _Stretch] | None = None
     for gpu in job.panels_of(Metric.GPU_USE):
-        inside = job.loop_us(gpu.node) or _worked(gpu)
-        together, hit = _bottlenecks(gpu, job.panel(gpu.node, Metric.CPU_USE), inside)
-        if len(hit):
-            minutes, counts = np.unique(hit // MINUTE_US, return_counts=True)
-            most = int(counts.argmax())
-            if busiest is None or counts[most] > busiest[0]:
-                minute = int(minutes[most])
-                seen = np.searchsorted(together, (minute * MINUTE_US, (minute + 1) * MINUTE_US))
-                found = _minute(gpu, minute, inside, snapshots=int(np.diff(seen)[0]), hits=int(counts[most]))
-                busiest = int(counts[most]), found
-        if busiest is None and (calm := _lowest(gpu, inside)) and (lowest is None or calm[0] < lowest[0]):
+        span = _Span.of(job, gpu)
+        if span is None:
+            continue
+        found = span.busiest(_nodes(job, gpu, cpu, io))
+        if found and (busiest is None or found[0] > busiest[0]):
+            busiest = found
+        if busiest is None and (calm := span.calmest()) and (lowest is None or calm[0] < lowest[0]):
             lowest = calm
     best = busiest or lowest
     return best[1] if best else None
+
+
+def _nodes(
+    job: Job, gpu: Panel, cpu: CPUBottleneck, io: IOBottleneck
+) -> list[tuple[str, Node, float, float]]:
+    """Kind, snapshots and both limits of each rule whose samples the node has."""
+    kinds = (
+        ("cpu", Metric.CPU_USE, cpu.gpu_threshold, cpu.cpu_threshold, cpu.patience),
+        ("io", Metric.IO_WAIT, io.gpu_threshold, io.io_threshold, io.patience),
+    )
+    return [
+        (
+            kind,
+            Node.of(gpu, cores, gpu_threshold=gpu_limit, core_threshold=core_limit, patience=patience),
+            gpu_limit,
+            core_limit,
+        )
+        for kind, metric, gpu_limit, core_limit, patience in kinds
+        if (cores := job.panel(gpu.node, metric))
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Span:
+    """The GPU snapshots of one node among which a minute is looked for."""
+
+    gpu: Panel
+    start_us: int
+    end_us: int
+    #: Whether that is the training loop.
+    in_loop: bool
+    #: Mean GPU use of its snapshots.
+    usual: float
+
+    @classmethod
+    def of(cls, job: Job, gpu: Panel) -> _Span | None:
+        """The training loop, else first to last GPU work; none without a snapshot in it."""
+        loop = job.loop_us(gpu.node)
+        start_us, end_us = loop or _worked(gpu)
+        a, b = np.searchsorted(gpu.time_us, (start_us, end_us))
+        if a == b:
+            return None
+        usual = round(float(gpu.mean[a:b].mean()), 3)
+        return cls(gpu=gpu, start_us=start_us, end_us=end_us, in_loop=loop is not None, usual=usual)
+
+    @property
+    def rows(self) -> slice:
+        """The snapshots in it."""
+        a, b = np.searchsorted(self.gpu.time_us, (self.start_us, self.end_us))
+        return slice(int(a), int(b))
+
+    def busiest(self, nodes: list[tuple[str, Node, float, float]]) -> tuple[int, _Stretch] | None:
+        """The minute with most bottlenecks of any kind, and how many these are; none where there is none."""
+        minutes = self.gpu.time_us[self.rows] // MINUTE_US
+        hits = np.zeros(len(minutes), np.bool_)
+        both = hits.copy()
+        for _, node, *_ in nodes:
+            hits |= node.hit[self.rows]
+            both |= node.sampled[self.rows]
+        if not hits.any():
+            return None
+        counts = np.bincount(minutes[hits] - minutes[0])
+        minute = int(minutes[0] + counts.argmax())
+        here = minutes == minute
+        found = [
+            Bottlenecks(
+                kind=kind,
+                snapshots=int(np.count_nonzero(node.hit[self.rows] & here)),
+                gpu_threshold=float(gpu_limit),
+                core_threshold=float(core_limit),
+            )
+            for kind, node, gpu_limit, core_limit in nodes
+        ]
+        worst = WorstMinute(
+            in_loop=self.in_loop,
+            usual=self.usual,
+            snapshots=int(np.count_nonzero(both & here)),
+            hits=int(counts.max()),
+            bottlenecks=tuple(
+                sorted((one for one in found if one.snapshots), key=lambda one: -one.snapshots)
+            ),
+        )
+        return worst.hits, self._minute(minute, worst)
+
+    def calmest(self) -> tuple[float, _Stretch] | None:
+        """The minute with the lowest mean, and that; none where it is not much below all others.
+
+        Of the minutes with at least half as many samples as the fullest.
+        """
+        minute = self.gpu.time_us[self.rows] // MINUTE_US
+        first = int(minute[0])
+        counts = np.bincount(minute - first)
+        sums = np.bincount(minute - first, weights=self.gpu.mean[self.rows])
+        usual = 2 * counts >= counts.max()
+        # Rounded, so that equal samples in another order are equal minutes.
+        means = np.where(usual, np.round(sums / np.maximum(1, counts), 6), np.inf)
+        best = int(means.argmin())
+        if means[best] > self.usual - MUCH_BELOW:
+            return None
+        worst = WorstMinute(in_loop=self.in_loop, usual=self.usual, snapshots=0, hits=0, bottlenecks=())
+        return float(means[best]), self._minute(first + best, worst)
+
+    def _minute(self, minute: int, worst: WorstMinute) -> _Stretch:
+        """A minute of the clock, as far as the loop reaches."""
+        return _Stretch(
+            key="worst-minute",
+            node=self.gpu.node,
+            worker=None,
+            start_us=max(minute * MINUTE_US, self.start_us),
+            end_us=min((minute + 1) * MINUTE_US, self.end_us),
+            worst=worst,
+        )
 
 
 def _worked(gpu: Panel) -> tuple[int, int]:
     """First to last sample in which a GPU worked; all samples where none did."""
     work = gpu.time_us[(gpu.values > 0).any(axis=1)]
     return (int(work[0]), int(work[-1])) if len(work) else (int(gpu.time_us[0]), gpu.last_us)
-
-
-def _bottlenecks(gpu: Panel, cpu: Panel | None, inside: tuple[int, int]) -> tuple[IntArray, IntArray]:
-    """Times inside of the snapshots with both kinds of samples, and of those that are bottlenecks."""
-    if cpu is None:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    a, b = np.searchsorted(gpu.time_us, inside)
-    time_us, snapshot = gpu.time_us[a:b], gpu.snapshot[a:b]
-    of_cpu = np.minimum(np.searchsorted(cpu.snapshot, snapshot), len(cpu.snapshot) - 1)
-    both = cpu.snapshot[of_cpu] == snapshot
-    # Comparisons with NaN, a device without a sample, are false.
-    idle = np.flatnonzero(np.any(gpu.values[a:b] < IDLE, axis=1) & both)
-    hit = idle[np.any(cpu.values[of_cpu[idle]] > FULL, axis=1)]
-    return time_us[both], time_us[hit]
-
-
-def _lowest(gpu: Panel, inside: tuple[int, int]) -> tuple[float, _Stretch] | None:
-    """The minute inside with the lowest mean, among those with at least half as many samples as the fullest."""
-    there = (gpu.time_us >= inside[0]) & (gpu.time_us < inside[1])
-    if not there.any():
-        return None
-    minute = gpu.time_us[there] // MINUTE_US
-    first = int(minute[0])
-    counts = np.bincount(minute - first)
-    sums = np.bincount(minute - first, weights=gpu.mean[there])
-    usual = 2 * counts >= counts.max()
-    # Rounded, so that equal samples in another order are equal minutes.
-    means = np.where(usual, np.round(sums / np.maximum(1, counts), 6), np.inf)
-    best = int(means.argmin())
-    return float(means[best]), _minute(gpu, first + best, inside)
-
-
-def _minute(
-    gpu: Panel,
-    minute: int,
-    inside: tuple[int, int],
-    *,
-    snapshots: int | None = None,
-    hits: int | None = None,
-) -> _Stretch:
-    """A minute of the clock, as far as the loop reaches."""
-    return _Stretch(
-        key="worst-minute",
-        node=gpu.node,
-        worker=None,
-        start_us=max(minute * MINUTE_US, inside[0]),
-        end_us=min((minute + 1) * MINUTE_US, inside[1]),
-        snapshots=snapshots,
-        hits=hits,
-    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -312,24 +397,21 @@ def _moment(job: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
     start_us, end_us = chosen.start_us, chosen.end_us
     tick_us = 1 + (end_us - start_us) // _MOST_TICKS
     worker = _first_worker(job, chosen.node) if chosen.worker is None else (chosen.node, chosen.worker)
-    rows = _steps_of(job.steps, *worker) if worker else np.empty(0, np.int64)
-    rows = rows[_within(job.steps.start_us[rows], job.steps.end_us[rows], start_us, end_us)]
-    lanes, tables, left, lifetimes = _lanes(job, chosen, worker[1] if worker else "")
-    if worker and len(rows):
-        begin = np.maximum(job.steps.start_us[rows], start_us)
-        end = np.minimum(job.steps.end_us[rows], end_us)
-        # Numbers of steps follow those of the names of events.
-        name = len(job.events.names) + np.arange(len(rows))
-        tables.insert(0, _Bars(start_us=begin, end_us=end, name=name, events=np.ones(len(rows), np.int64)))
-        lanes.insert(0, _lane(worker[1], "Steps", "steps", tables[0], end_us - start_us))
+    own = worker[1] if worker else ""
+    steps = _steps_within(job.steps, chosen)
+    lanes, tables, left, lifetimes = _lanes(job, chosen, own, steps)
     tables, cell_us = _few(tables, start_us, end_us)
+    numbered = np.concatenate(list(steps.values())) if steps else np.empty(0, np.int64)
     step_names = [
         _step_name(phase, number)
-        for phase, number in zip(job.steps.phase[rows].tolist(), job.steps.number[rows].tolist(), strict=True)
+        for phase, number in zip(
+            job.steps.phase[numbered].tolist(), job.steps.number[numbered].tolist(), strict=True
+        )
     ]
     names, bars = _packed(tables, job.events.names, step_names, start_us, tick_us)
+    rows = steps.get(own, np.empty(0, np.int64))
     lasted = job.steps.end_us[rows] - job.steps.start_us[rows]
-    longest = int(lasted.argmax()) if len(rows) else -1
+    longest = rows[lasted.argmax()] if len(rows) else -1
     return Moment(
         key=chosen.key,
         node=chosen.node,
@@ -348,12 +430,22 @@ def _moment(job: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
         bars=bars,
         cell_us=cell_us,
         steps=len(rows),
-        longest_step=step_names[longest] if step_names else "",
-        longest_us=int(lasted[longest]) if len(rows) else 0,
-        snapshots=chosen.snapshots,
-        hits=chosen.hits,
+        longest_step=_step_name(str(job.steps.phase[longest]), int(job.steps.number[longest]))
+        if len(rows)
+        else "",
+        longest_us=int(lasted.max()) if len(rows) else 0,
+        worst=chosen.worst,
         unmeasured_us=_clipped(chosen, missing),
     )
+
+
+def _steps_within(steps: Steps, chosen: _Stretch) -> dict[str, IntArray]:
+    """Worker → rows of its steps that reach into the stretch, in the order of their starts."""
+    inside = _within(steps.start_us, steps.end_us, chosen.start_us, chosen.end_us)
+    here = np.flatnonzero((steps.node == chosen.node) & inside)
+    here = here[np.lexsort((steps.end_us[here], steps.start_us[here]))]
+    of = steps.worker[here]
+    return {worker: here[of == worker] for worker in sorted(set(of.tolist()), key=natural_key)}
 
 
 def _step_name(phase: str, number: int) -> str:
@@ -365,52 +457,73 @@ def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolA
     return np.asarray((begin < end_us) & ((end > start_us) | (begin >= start_us)))
 
 
-def _lanes(job: Job, chosen: _Stretch, own: str) -> tuple[list[MomentLane], list[_Bars], int, int]:
-    """Lanes and their bars: those of one worker first, then others, by the time they take; how many are left.
+def _lanes(
+    job: Job, chosen: _Stretch, own: str, steps: dict[str, IntArray]
+) -> tuple[list[MomentLane], list[_Bars], int, int]:
+    """Lanes and their bars, and how many lanes and lives of loader processes are left out.
 
-    Steps and the lives of loader processes are no part of them; these are counted.
+    By worker, one of them first: the steps, whose names follow those of events, then the rest by the
+    time it takes.
     """
     events, start_us, end_us = job.events, chosen.start_us, chosen.end_us
     one_each = Events(lanes=events.lanes, lane=np.arange(len(events.lanes), dtype=np.int32))
-    lives, steps = rows_of(one_each, Kind.LIFETIME), rows_of(one_each, Kind.STEP)
+    lives, of_steps = rows_of(one_each, Kind.LIFETIME), rows_of(one_each, Kind.STEP)
     here = one_each.in_lanes(lambda lane: lane.node == chosen.node)
     lives &= here
     numbers: dict[tuple[str, str, str], int] = {}
     group = np.full(len(events.lanes), -1)
-    for i in np.flatnonzero(here & ~lives & ~steps).tolist():
+    for i in np.flatnonzero(here & ~lives & ~of_steps).tolist():
         lane = events.lanes[i]
         group[i] = numbers.setdefault((lane.worker, *_phase(lane)), len(numbers))
     keys = list(numbers)
     reach = int(np.searchsorted(events.start_us, end_us))
     part = _within(events.start_us[:reach], events.end_us[:reach], start_us, end_us)
     rows = np.flatnonzero(part)
-    if not len(rows):
-        return [], [], 0, 0
     lifetimes = int(np.count_nonzero(lives[events.lane[rows]]))
     of = group[events.lane[rows]]
     rows, of = rows[of >= 0], of[of >= 0]
     begin, end = np.maximum(events.start_us[rows], start_us), np.minimum(events.end_us[rows], end_us)
     time = np.bincount(of, weights=end - begin, minlength=len(keys))
     present = np.flatnonzero(np.bincount(of, minlength=len(keys))).tolist()
-
-    def place(i: int) -> tuple[bool, tuple[tuple[int, str], ...], float, str]:
-        worker, phase, _ = keys[i]
-        return worker != own, natural_key(worker), -time[i], phase
-
-    most = sorted(present, key=lambda i: (keys[i][0] != own, -time[i], place(i)))
-    kept = sorted(most[:MOST_LANES], key=place)
+    most = sorted(present, key=lambda i: (keys[i][0] != own, -time[i], natural_key(keys[i][0]), keys[i][1]))
+    with_steps = {own} & steps.keys()
+    kept: list[int] = []
+    for i in most[:MOST_LANES]:
+        fresh = {keys[i][0]} & steps.keys() - with_steps
+        if len(kept) + 1 + len(with_steps) + len(fresh) <= MOST_ROWS:
+            kept.append(i)
+            with_steps |= fresh
     lanes, tables = [], []
+    name = len(events.names)
+    for worker, mine in steps.items():
+        if worker in with_steps:
+            starts, ends = job.steps.start_us[mine], job.steps.end_us[mine]
+            table = _Bars(
+                start_us=np.maximum(starts, start_us),
+                end_us=np.minimum(ends, end_us),
+                name=name + np.arange(len(mine)),
+                events=np.ones(len(mine), np.int64),
+            )
+            tables.append(table)
+            lanes.append(_lane(worker, "Steps", "steps", table, end_us - start_us))
+        name += len(mine)
     for i in kept:
-        mine = of == i
+        mine = np.flatnonzero(of == i)
         table = _Bars(
             start_us=begin[mine],
             end_us=end[mine],
             name=events.name[rows[mine]].astype(np.int64),
-            events=np.ones(int(np.count_nonzero(mine)), np.int64),
+            events=np.ones(len(mine), np.int64),
         )
         tables.append(table)
         lanes.append(_lane(*keys[i], table, end_us - start_us))
-    return lanes, tables, len(most) - len(kept), lifetimes
+
+    def place(i: int) -> tuple[bool, tuple[tuple[int, str], ...], bool]:
+        return lanes[i].worker != own, natural_key(lanes[i].worker), lanes[i].kind != "steps"
+
+    # Sorting keeps the order of those that share a worker: by the time they take.
+    order = sorted(range(len(lanes)), key=place)
+    return [lanes[i] for i in order], [tables[i] for i in order], len(most) - len(kept), lifetimes
 
 
 def _phase(lane: Lane) -> tuple[str, str]:

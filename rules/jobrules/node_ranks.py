@@ -15,9 +15,10 @@ import numpy as np
 
 from jobrules.clocks import offsets
 from jobrules.coverage import PAUSE_US
-from jobrules.job import FloatArray, Job, Metric
+from jobrules.job import FloatArray, Job, Metric, Panel
 from jobrules.result import Columns, Course, Severity
 from jobrules.timelines import reduce
+from jobrules.usage import work_span_us
 from jobrules.words import NBSP, clock, count, duration
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ STOPPED_SHARE = 0.05
 #: Columns of a small line, and nodes that have one.
 MOST_COLUMNS = 120
 MOST_LINES = 32
+#: Use fell where it stood under ``FALL`` percent for so long and so many samples, and else at ``HIGH`` or more.
+FALL, HIGH = 10.0, 30.0
+FALL_US, FALL_SAMPLES = 5_000_000, 3
+#: More falls, or falls over a larger share of the time, are how the job runs.
+MOST_FALLS, MOST_FALLEN = 20, 0.25
 
 _ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.INFO, None)
 
@@ -74,6 +80,33 @@ class StartUp:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PhaseUse:
+    """Mean use in one phase of the job."""
+
+    #: As ``Phase.key``.
+    phase: str
+    #: Percent.
+    mean: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """The use of the GPUs of the drawn nodes, or of their CPUs where no GPU was sampled."""
+
+    #: ``GPU`` or ``CPU``.
+    label: str
+    #: Over all samples in percent: of each drawn node that has some, and of these nodes together.
+    means: dict[str, float]
+    mean: float
+    #: The same in each phase that has samples.
+    phases: tuple[PhaseUse, ...]
+    #: How often it fell under 10 % in the training loop, or from the first to the last GPU work, of a job
+    #: with one node; 0 where it did so all the time. And the length of a fall, the median.
+    falls: int = 0
+    fall_us: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Nodes:
     """The nodes of a job; ranked where they are more than four."""
 
@@ -81,6 +114,8 @@ class Nodes:
     drawn: tuple[str, ...]
     #: None where no phase before the loop is known, or nothing was sampled in it.
     start_up: StartUp | None
+    #: None where neither GPU nor CPU use was sampled.
+    use: Use | None = None
     #: ``GPU`` or ``CPU``: what ``mean`` is the use of.
     label: str = ""
     #: Mean use of the median node in percent, and the points beyond which a node is odd.
@@ -108,7 +143,7 @@ def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
     """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
     start_up = _start_up(job, in_time)
     if len(job.nodes) <= MOST_DRAWN:
-        return Nodes(drawn=job.nodes, start_up=start_up)
+        return Nodes(drawn=job.nodes, start_up=start_up, use=_use(job, job.nodes, in_time))
     metric = Metric.GPU_USE if job.gpu_count else Metric.CPU_USE
     means = {m: _means(job, m) for m in LEAST_POINTS}
     told: dict[str, list[tuple[Severity, str]]] = {node: [] for node in job.nodes}
@@ -136,9 +171,11 @@ def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
     lines = {r.node: _line(job, r.node, metric, columns) for r in ranks}
     alike = [lines[r.node] for r in ranks if not r.severity and r.mean is not None]
     band = np.array(alike) if alike else np.empty((0, columns.count))
+    drawn = _drawn(job, ranks, middle)
     return Nodes(
-        drawn=_drawn(job, ranks, middle),
+        drawn=drawn,
         start_up=start_up,
+        use=_use(job, drawn, in_time),
         label=metric.label,
         median=middle,
         limit=_limit(list(uses.values()), LEAST_POINTS[metric]) if uses else None,
@@ -276,6 +313,48 @@ def _drawn(job: Job, ranks: Sequence[NodeRank], middle: float | None) -> tuple[s
     typical = min(known, key=lambda one: abs(one[0] - middle))[1]
     lowest = min(known, key=lambda one: one[0])[1]
     return tuple(dict.fromkeys((typical, lowest)))
+
+
+def _use(job: Job, nodes: Sequence[str], in_time: Course) -> Use | None:
+    metric = Metric.GPU_USE if job.gpu_count else Metric.CPU_USE
+    panels = [panel for node in nodes if (panel := job.panel(node, metric))]
+    if not panels:
+        return None
+    means = {panel.node: round(float(panel.mean.mean()), 3) for panel in panels}
+    phases = []
+    for phase in in_time.phases:
+        inside = [
+            panel.mean[(panel.time_us >= phase.start_us) & (panel.time_us < phase.end_us)] for panel in panels
+        ]
+        if values := [float(part.mean()) for part in inside if len(part)]:
+            phases.append(PhaseUse(phase=phase.key, mean=round(sum(values) / len(values), 3)))
+    falls, fall_us = _falls(job, panels[0]) if len(job.nodes) == 1 else (0, 0)
+    return Use(
+        label=metric.label,
+        means=means,
+        mean=round(sum(means.values()) / len(means), 3),
+        phases=tuple(phases),
+        falls=falls,
+        fall_us=fall_us,
+    )
+
+
+def _falls(job: Job, panel: Panel) -> tuple[int, int]:
+    """How often the mean of the devices fell in the loop, and for how long, the median."""
+    span = job.loop_us(panel.node) or work_span_us(job)
+    if span is None:
+        return 0, 0
+    inside = (panel.time_us >= span[0]) & (panel.time_us < span[1])
+    time_us, values = panel.time_us[inside], panel.mean[inside]
+    if len(values) < 2 or float(np.median(values)) < HIGH:
+        return 0, 0
+    edges = np.flatnonzero(np.diff((values < FALL).astype(np.int8), prepend=0, append=0))
+    first, stop = edges[::2], np.minimum(edges[1::2], len(values) - 1)
+    lengths = (time_us[stop] - time_us[first])[(edges[1::2] - first >= FALL_SAMPLES)]
+    lengths = lengths[lengths >= FALL_US]
+    if not 0 < len(lengths) <= MOST_FALLS or lengths.sum() > MOST_FALLEN * (time_us[-1] - time_us[0]):
+        return 0, 0
+    return len(lengths), int(np.median(lengths))
 
 
 def _start_up(job: Job, in_time: Course) -> StartUp | None:

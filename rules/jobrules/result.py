@@ -271,7 +271,7 @@ class TimeLine:
     #: Lowest and highest sample of any device in the column.
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
-    #: Of the columns with a sample: mean of their means, lowest and highest sample; none without any.
+    #: Mean of the samples, where they are known, else of the columns; lowest and highest sample; none without any.
     average: float | None
     lowest: float | None
     highest: float | None
@@ -348,6 +348,31 @@ class WorkerTime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PhaseTime:
+    """A phase beside steps and operators, over the stretch in which it was recorded.
+
+    The stretch of a worker lies between its first and its last such event. Shares are of the stretches
+    of all workers with three such events, none without one.
+    """
+
+    #: Empty for the rest, which ``count`` phases share.
+    name: str
+    count: int = 1
+    events: int
+    #: Of all events together.
+    seconds: float
+    #: First start and last end, over all workers.
+    first_us: int
+    last_us: int
+    #: Steps that began in a worker's stretch, of the worker with most of them.
+    steps: int
+    #: Share of the stretches in which it ran, in percent.
+    percent: float | None = None
+    #: Share in which it ran of what lay between the steps in these stretches, in percent.
+    outside_percent: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FrameworkTime:
     """Where the time of the framework went."""
 
@@ -364,9 +389,9 @@ class FrameworkTime:
     forward_only: bool
     #: Forward and backward pass, the longer first; empty where one of them was not recorded.
     passes: tuple[Slice, ...] = ()
-    #: What ``general`` comes from: seconds of the job in which any of it ran, and the steps it names.
+    #: Seconds of the job in which any of ``general`` ran; and its phases, the largest share first.
     general_s: float | None = None
-    general_steps: tuple[int, int] | None = None
+    phases: tuple[PhaseTime, ...] = ()
     #: What the workers' time is told apart by: the time outside of steps first, then phases.
     kinds: tuple[str, ...] = ()
     #: 16 at most; of more those whose time outside of steps is farthest from the median, farthest first.

@@ -86,23 +86,47 @@ class StallCourse:
     node: str
     #: Percent of the snapshots of each column of the job's time columns; none where nothing is known.
     percent: tuple[float | None, ...]
-    #: Columns of which something is known, and those of them above the limit.
-    known: int
-    above: int
+    #: Time of the columns of which something is known, and of those above the limit.
+    known_us: int
+    above_us: int
+    #: From the first bottleneck to the end of the last, and of these the part from the first column above the
+    #: limit to the last; none without one.
+    start_us: int | None
+    end_us: int | None
+    above_start_us: int | None
+    above_end_us: int | None
     #: Mean of each stretch of ``Stalls.stretch`` columns, one digit; none where nothing is known.
     means: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, node: str, percent: tuple[float | None, ...], limit: float) -> StallCourse:
-        """With what the columns come to."""
+    def of(
+        cls,
+        node: str,
+        percent: tuple[float | None, ...],
+        *,
+        limit: float,
+        grid: Columns,
+        span_us: tuple[int, int] | None,
+    ) -> StallCourse:
+        """With what the columns come to; ``span_us`` is from the first bottleneck to the end of the last."""
         known = [value for value in percent if value is not None]
+        above = [i for i, value in enumerate(percent) if value is not None and value > limit]
+        start_us, end_us = span_us or (None, None)
+        above_start_us = above_end_us = None
+        if span_us and above:
+            above_start_us = max(span_us[0], grid.start_us + above[0] * grid.width_us)
+            above_end_us = min(span_us[1], grid.start_us + (above[-1] + 1) * grid.width_us)
         size = stretch_of(len(percent))
         parts = (percent[i : i + size] for i in range(0, len(percent), size))
         return cls(
             node=node,
             percent=percent,
-            known=len(known),
-            above=sum(value > limit for value in known),
+            known_us=len(known) * grid.width_us,
+            above_us=len(above) * grid.width_us,
+            start_us=start_us,
+            end_us=end_us,
+            above_start_us=above_start_us,
+            above_end_us=above_end_us,
             means=tuple(_mean(part) for part in parts),
         )
 
@@ -134,8 +158,7 @@ class Split:
     """All snapshots in parts that add up."""
 
     parts: tuple[SnapshotPart, ...]
-    #: Percent of the snapshots in which a GPU was low, as the parts say it; of these, the bottlenecks.
-    low_percent: float
+    #: Percent of the snapshots with a low GPU that are bottlenecks.
     of_low_percent: float
 
     @classmethod
@@ -155,7 +178,6 @@ class Split:
                 SnapshotPart(key=key, count=counts[key], percent=percent)
                 for key, percent in zip(counts, percents, strict=True)
             ),
-            low_percent=round(sum(percents[1:]), 1),
             of_low_percent=round(100 * bottlenecks / low, 1) if low else 0.0,
         )
 
@@ -244,8 +266,6 @@ class Stalls:
     bottlenecks: int
     #: The same in parts.
     split: Split
-    #: GPU samples of all nodes that were held up, in percent, rounded with the other parts.
-    held_up_percent: float
     #: Highest share of samples that were held up first, 16 at most; and how many are left out.
     nodes: tuple[NodeStalls, ...]
     more_nodes: int
@@ -294,9 +314,6 @@ def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stall
     counts = {
         name: sum(getattr(one, name) for one in told) for name in ("snapshots", "low", "blind", "bottlenecks")
     }
-    parted = [
-        sum(getattr(one, name) for one in told) for name in ("good", "partly", "free", "unknown", "held_up")
-    ]
     return Stalls(
         key=key,
         gpu_below=rule.gpu_threshold,
@@ -304,7 +321,6 @@ def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stall
         limit=rule.threshold,
         **counts,
         split=Split.of(**counts),
-        held_up_percent=apportion(parted, 100.0, 1)[-1],
         nodes=tuple(worst[:MOST_NODES]),
         more_nodes=len(worst[MOST_NODES:]),
         without_cores=tuple(without),
@@ -346,13 +362,21 @@ def _courses(
     nodes: Sequence[Node], hit: Sequence[Node], grid: Columns, limit: float
 ) -> tuple[StallCourse, ...]:
     shares = {node.name: _course(node, grid) for node in nodes}
+    spans = {node.name: (int(node.hit_us[0]), int(node.hit_us[-1]) + node.interval_us) for node in hit}
+    spans[""] = (min(start for start, _ in spans.values()), max(end for _, end in spans.values()))
     if len(nodes) <= MOST_COURSES:
         chosen = {node.name: shares[node.name][0] for node in nodes}
     else:
         chosen = {"": _together(list(shares.values()))}
         chosen |= {node.name: shares[node.name][0] for node in hit[: MOST_COURSES - 1]}
     return tuple(
-        StallCourse.of(name, tuple(None if np.isnan(v) else v for v in np.round(values, 1).tolist()), limit)
+        StallCourse.of(
+            name,
+            tuple(None if np.isnan(v) else v for v in np.round(values, 1).tolist()),
+            limit=limit,
+            grid=grid,
+            span_us=spans.get(name),
+        )
         for name, values in chosen.items()
     )
 

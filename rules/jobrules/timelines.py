@@ -65,6 +65,7 @@ def time_lines(job: Job, grid: Columns, nodes: Sequence[str] | None = None) -> t
                     mean=_printed(mean, digits),
                     low=_printed(low, digits),
                     high=_printed(high, digits),
+                    average=float(panel.mean.mean()),
                 )
             )
     return tuple(found)
@@ -80,9 +81,12 @@ def time_line(
     mean: tuple[float | None, ...],
     low: tuple[float | None, ...],
     high: tuple[float | None, ...],
+    average: float | None = None,
 ) -> TimeLine:
-    """A time line with the numbers that its columns come to."""
+    """A time line with the numbers that it comes to; without the ``average`` of its samples, that of its columns."""
     means = [v for v in mean if v is not None]
+    if average is None and means:
+        average = sum(means) / len(means)
     return TimeLine(
         node=node,
         key=key,
@@ -92,7 +96,7 @@ def time_line(
         mean=mean,
         low=low,
         high=high,
-        average=round(sum(means) / len(means), 3) if means else None,
+        average=None if average is None else round(average, 3),
         lowest=min((v for v in low if v is not None), default=None),
         highest=max((v for v in high if v is not None), default=None),
         missing_percent=round(100 * mean.count(None) / len(mean), 1) if mean else 0.0,

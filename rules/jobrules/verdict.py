@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobrules.causes import END, NEVER, START, causes_of
-from jobrules.clocks import offsets
-from jobrules.job import natural_sorted
+from jobrules.batch_size import BatchSize
+from jobrules.causes import BEFORE_STEP, END, NEVER, START, Ends, causes_of
+from jobrules.clocks import Clocks, offsets
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.io_bottleneck import IOBottleneck
+from jobrules.job import SECOND_US, Metric, natural_sorted
 from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.result import REST, Finding, Severity, Status, Unanswered, Verdict
 from jobrules.usage import in_parts, spent_per_device, time_use
-from jobrules.words import between, count, duration, listed, percent
+from jobrules.words import between, clock, count, duration, listed, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +34,15 @@ NEVER_USED_ADVICE = (
     "Check that the framework sees the GPU (driver, CUDA build, device placement) and that "
     "as many processes run as there are GPUs; or take a machine without the idle ones."
 )
+START_ADVICE = "Stage or stream the data, use a smaller container image, cache compiled kernels."
+MEMORY_HELD_ADVICE = (
+    "Place work on every GPU: one process for each, and each on a device of its own. The framework sees these "
+    "GPUs, as it holds memory on them. Or take a machine without the idle ones."
+)
+#: A GPU with more of its memory in use than this, in percent, is seen by the framework.
+MEMORY_HELD_PERCENT = 5.0
+#: Bottlenecks in this share of the snapshots are told with low use, though the rule's limit is higher.
+NEARLY_PERCENT = 20.0
 #: Below this share of the GPU time an idle start or end is not worth a line,
 WORTH_TELLING_PERCENT = 5.0
 #: nor is one that is shorter than this and no fifth of the job: every job begins and ends.
@@ -42,14 +55,19 @@ _ORDER = list(Severity)
 _GAP = "not-measured"
 _OTHERS = "other-gpus"
 #: Causes and findings on the start and the end of the job.
-_EDGES = (START, END, "late-first-work", "idle-end", "max-initialization-time")
+_EDGES = ("late-first-work", "idle-end", "max-initialization-time")
+_STARTS = (BEFORE_STEP, START)
 
 
 def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course: Course) -> Verdict:
     """Findings of all rules and of the job's course, worst first, and the rules that gave no answer."""
     judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.judges]
-    use, told = _explained(job, judging, course)
-    findings = sorted([*told, *_unmeasured(job, course, use), *_clocks(job), *_apart(job)], key=_rank)
+    use, told, unmeasured_us = _explained(job, judging)
+    unmeasured = _unmeasured(job, course, use, unmeasured_us)
+    if use and use.device == "GPU" and unmeasured:
+        parts = (replace(p, finding=_GAP) if p.role == "unknown" else p for p in use.parts)
+        use = replace(use, parts=tuple(parts))
+    findings = sorted([*told, *unmeasured, *_clocks(job), *_apart(job)], key=_rank)
     explaining = [f for f in findings if use and _explains(f, use) and (f.share or 0) >= SMALL_SHARE]
     return Verdict(
         use=use,
@@ -74,67 +92,111 @@ def _explains(finding: Finding, use: TimeUse) -> bool:
 
 
 def _explained(
-    job: Job, judging: Sequence[tuple[Rule, RuleResult]], course: Course
-) -> tuple[TimeUse | None, list[Finding]]:
-    """How the time was spent, and the findings: each with the lost GPU time that is its own."""
+    job: Job, judging: Sequence[tuple[Rule, RuleResult]]
+) -> tuple[TimeUse | None, list[Finding], float]:
+    """How the time was spent; the findings, each with the lost GPU time that is its own; time not measured."""
     found = [finding for _, result in judging for finding in result.findings]
-    if not job.gpu_count or not job.covers_time:
-        return time_use(job), found
-    causes = causes_of(job, judging)
+    if not job.gpu_count or not job.covers_time or not Clocks.of(job).length_us:
+        return time_use(job), [*found, *_late_first_step(job, judging)], 0.0
+    causes, ends = causes_of(job, judging), Ends.of(job)
     spent = spent_per_device(job, causes=causes)
     # Low use is what the causes explain: of a rule of a user's own it is a finding as any other.
     low = next((f for rule, r in judging if isinstance(rule, LowGPUUtilization) for f in r.findings), None)
     start = next(
         (f for rule, r in judging if isinstance(rule, MaxInitializationTime) for f in r.findings), None
     )
-    # What a rule saw on unused GPUs alone belongs to the finding on these.
+    # That an unused GPU is also little used is no news.
     unused = [one for one in spent if not one.worked]
     names = {one.name for one in unused}
-    of_unused = [f for f in found if f.devices and set(f.devices) <= names]
+    of_unused = [
+        finding
+        for rule, result in judging
+        if isinstance(rule, LowGPUUtilization | BatchSize)
+        for finding in result.findings
+        if finding.devices and set(finding.devices) <= names
+    ]
     rest = [f for f in found if f not in of_unused]
     if unused:
-        rest.append(_never_used(unused, len(spent), tuple(rule for f in of_unused for rule in f.rules)))
-    rest += _start_and_end(spent, course, started=start is not None)
+        rest.append(_never_used(job, unused, len(spent), tuple(rule for f in of_unused for rule in f.rules)))
+    if ends and ends.recorded_late:
+        rest = [_recorded_late(f, ends) if f is start else f for f in rest]
+        start = None
+    if ends:
+        rest += _start_and_end(spent, ends, started=start is not None)
     by_part = {f.key: f for f in reversed(rest)}
-    for key, finding in ((START, "late-first-work"), (END, "idle-end")):
-        if finding in by_part:
-            by_part[key] = by_part[finding]
-    if start:
-        by_part[START] = start
+    opening = start or by_part.get("late-first-work")
+    if opening:
+        by_part |= dict.fromkeys(_STARTS, opening)
+    if "idle-end" in by_part:
+        by_part[END] = by_part["idle-end"]
     low = low if low in rest else None
     counts = {cause.key: cause for cause in causes}
     alone = False
     if low:
-        cause = by_part.get(_main_cause(low, spent, [key for key in by_part if key in counts]))
+        cause = _main_cause(low, spent, {key: f for key, f in by_part.items() if key in counts})
         alone = cause is None
-        if cause is not None:
-            joined = _joined(low, cause)
-            rest = [joined if f is cause else f for f in rest if f is not low]
-            by_part = {k: joined if f is cause else f for k, f in by_part.items()}
+        own = _nearly(low, judging) if cause is None else _joined(low, cause, _bursts(low, judging))
+        of = low if cause is None else cause
+        rest = [own if f is of else f for f in rest if f is not low or alone]
+        by_part = {key: own if f is of else f for key, f in by_part.items()}
+        low = own
     if low and alone:
         spent = _apart_from(spent, low)
         by_part |= dict.fromkeys(REST, low)
-    use = in_parts(job, "GPU", spent, _labels(causes, spent, by_part))
+    use = in_parts(job, "GPU", spent, _labels(causes, spent))
     if use is None:
-        return None, rest
+        return None, rest, 0.0
     parts = tuple(replace(p, finding=by_part[p.key].key) if p.key in by_part else p for p in use.parts)
     use = replace(use, parts=parts)
-    return use, [_with_amount(f, use, {k for k, one in by_part.items() if one is f}, counts) for f in rest]
+    amounts = {
+        key: sum(one.lost.get(key, 0.0) for one in spent) / SECOND_US for one in spent for key in one.lost
+    }
+    findings = [
+        _with_amount(f, use, {k: amounts.get(k, 0.0) for k, one in by_part.items() if one is f}, counts)
+        for f in rest
+    ]
+    return use, findings, sum((one.unmeasured for one in spent), 0.0)
 
 
-def _main_cause(low: Finding, spent: Sequence[Spent], keys: Sequence[str]) -> str:
-    """The cause of most of the loss of the GPUs of low use; empty where more of it has no cause.
+def _main_cause(low: Finding, spent: Sequence[Spent], told: dict[str, Finding]) -> Finding | None:
+    """The cause of most of the loss of the GPUs of low use; none where more of it has no cause.
 
-    A slow start or end says nothing of the time between them, so it is the cause where next to nothing
-    has none.
+    A slow start or end says nothing of the time between them, so it counts for next to nothing.
+    ``told`` are the findings by the key of what they explain.
     """
     mine = [one for one in spent if one.name in low.devices]
-    lost = {key: sum(one.lost.get(key, 0.0) for one in mine) for key in (*keys, *REST)}
-    key, rest = max(keys, key=lost.__getitem__, default=""), sum(lost[key] for key in REST)
-    most = lost.get(key, 0.0)
-    if key in _EDGES:
-        most = min(most, WORTH_TELLING_PERCENT / 100 * sum(one.total for one in mine))
-    return key if most > rest else ""
+    edge = WORTH_TELLING_PERCENT / 100 * sum(one.total for one in mine)
+    lost: dict[str, float] = {}
+    for key, finding in told.items():
+        us = lost.get(finding.key, 0.0) + sum(one.lost.get(key, 0.0) for one in mine)
+        lost[finding.key] = min(us, edge) if finding.key in _EDGES else us
+    key = max(lost, key=lost.__getitem__, default="")
+    rest = sum(one.lost[part] for part in REST for one in mine)
+    return next(f for f in told.values() if f.key == key) if lost.get(key, 0.0) > rest else None
+
+
+def _nearly(low: Finding, judging: Sequence[tuple[Rule, RuleResult]]) -> Finding:
+    """Low use without a known cause, with what stayed just below the limit of a bottleneck rule."""
+    seen = []
+    for rule, result in judging:
+        if (
+            isinstance(rule, CPUBottleneck | IOBottleneck)
+            and result.status is Status.PASSED
+            and result.measure
+            and result.measure.value >= NEARLY_PERCENT
+        ):
+            did = "a core was full" if isinstance(rule, CPUBottleneck) else "a core waited for I/O"
+            seen.append(
+                f"A GPU idled while {did} in {percent(result.measure.value)} of the snapshots, "
+                f"below {rule.name}'s limit of {rule.threshold:g}\u00a0%."
+            )
+    return replace(low, evidence=" ".join([low.evidence, *seen]))
+
+
+def _bursts(low: Finding, judging: Sequence[tuple[Rule, RuleResult]]) -> bool:
+    """Whether most windows in violation of low use fluctuated."""
+    details = next(r.details for _, r in judging if low in r.findings)
+    return bool(details.get("fluctuating", 0) > details.get("low", 0))
 
 
 def _apart_from(spent: Sequence[Spent], low: Finding) -> tuple[Spent, ...]:
@@ -147,100 +209,134 @@ def _apart_from(spent: Sequence[Spent], low: Finding) -> tuple[Spent, ...]:
     return tuple(result)
 
 
-def _labels(causes: Sequence[Cause], spent: Sequence[Spent], told: dict[str, Finding]) -> dict[str, str]:
+def _labels(causes: Sequence[Cause], spent: Sequence[Spent]) -> dict[str, str]:
     """Names of the lost parts in the order of the bar: causes, the largest first, then what has none."""
     sums = {cause.key: sum(one.lost.get(cause.key, 0.0) for one in spent) for cause in causes}
     names = {cause.key: cause.label for cause in causes}
     labels = {key: names[key] for key in sorted(sums, key=sums.__getitem__, reverse=True)}
-    word = "Unexplained" if any(key in told and us for key, us in sums.items()) else "Lost"
     return labels | {
-        "idle": f"{word}: idle, under 10\u00a0%",
-        "partly": f"{word}: partly used",
-        _OTHERS: f"{word}: other GPUs, idle or partly used",
+        "idle": "Unexplained: idle, under 10\u00a0%",
+        "partly": "Unexplained: partly used",
+        _OTHERS: "Unexplained: other GPUs, idle or partly used",
     }
 
 
-def _with_amount(finding: Finding, use: TimeUse, keys: set[str], causes: dict[str, Cause]) -> Finding:
-    """The finding with the GPU time of its parts of the bar, as printed; as it is where it has none."""
-    parts = [part for part in use.parts if part.key in keys]
-    cause = next((causes[key] for key in keys if key in causes), None)
+def _with_amount(
+    finding: Finding, use: TimeUse, seconds: dict[str, float], causes: dict[str, Cause]
+) -> Finding:
+    """The finding with the GPU time of its parts of the bar; ``seconds`` are those of each part.
+
+    A finding on a cause that claimed nothing has no share of GPU time; any other stays as it is.
+    """
+    parts = [part for part in use.parts if part.key in seconds]
+    cause = next((causes[key] for key in seconds if key in causes), None)
     severity = finding.severity
-    if cause and not cause.partial and sum(part.percent for part in parts) < 100 * SMALL_SHARE:
+    explained = sum(part.percent for part in parts)
+    if cause and not cause.partial and explained < 100 * SMALL_SHARE:
         severity = Severity.INFO
+    elif cause and not cause.partial and cause.key != NEVER and explained < WORTH_TELLING_PERCENT:
+        severity = max(severity, Severity.WARNING, key=_ORDER.index)
     if not parts:
-        return replace(finding, severity=severity)
-    counts = cause.counts if cause else "The amount is what these GPUs lost without a known cause."
+        none = cause is not None and finding.share_of.startswith("of GPU time")
+        share = None if none else finding.share
+        return replace(finding, severity=severity, share=share, share_of="" if none else finding.share_of)
     return replace(
         finding,
         severity=severity,
-        evidence=f"{finding.evidence} {counts}".rstrip(),
-        share=round(sum(part.percent for part in parts), 1) / 100,
+        evidence=f"{finding.evidence} {cause.counts if cause else ''}".rstrip(),
+        share=round(explained / 100, 3),
         share_of="of GPU time",
-        gpu_s=round(sum(part.hours for part in parts), use.digits) * 3600,
+        gpu_s=round(sum(seconds[part.key] for part in parts), 1),
     )
 
 
-def _joined(low: Finding, cause: Finding) -> Finding:
+def _joined(low: Finding, cause: Finding, bursts: bool) -> Finding:
     """Low use and its cause as one finding: the fact is the cause's."""
     edge = cause.key in _EDGES
     # Between bursts a GPU waits for something, and a larger batch alone would not end that.
-    bursts = cause.key == "batch-size" and "fluctuating" in low.title
+    waits = bursts and cause.key == "batch-size"
     return replace(
         cause,
         severity=cause.severity if edge else min(low.severity, cause.severity, key=_ORDER.index),
-        evidence=f"{cause.evidence} {low.title}: {low.evidence}",
-        advice=low.advice if bursts else cause.advice,
+        evidence=f"{cause.evidence} {low.title}.",
+        advice=low.advice if waits else cause.advice,
         rules=cause.rules + low.rules,
     )
 
 
-def _never_used(unused: Sequence[Spent], gpus: int, rules: tuple[str, ...]) -> Finding:
+def _never_used(job: Job, unused: Sequence[Spent], gpus: int, rules: tuple[str, ...]) -> Finding:
+    held = sum(_most_memory(job, one) > MEMORY_HELD_PERCENT for one in unused)
+    evidence = f"{listed([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%."
+    if held:
+        evidence += f" Memory was in use on {'all of them' if held == len(unused) else count(held, 'GPU')}."
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,
         title="The GPU never worked" if gpus == 1 else f"{len(unused)} of {gpus} GPUs never worked",
-        evidence=f"{listed([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%.",
-        advice=NEVER_USED_ADVICE,
+        evidence=evidence,
+        advice=MEMORY_HELD_ADVICE if held == len(unused) else NEVER_USED_ADVICE,
         rules=rules,
         section="gpu-use",
         devices=tuple(one.name for one in unused),
     )
 
 
-def _start_and_end(spent: Sequence[Spent], course: Course, *, started: bool) -> list[Finding]:
-    """Idle time of the GPUs that worked, before the first and after the last work of any.
+def _most_memory(job: Job, gpu: Spent) -> float:
+    """Most of a GPU's memory that was in use, in percent; 0 where it was not sampled."""
+    panel = job.panel(gpu.node, Metric.GPU_MEMORY)
+    if panel is None or gpu.device not in panel.devices:
+        return 0.0
+    return float(panel.series(panel.devices.index(gpu.device))[1].max())
+
+
+def _recorded_late(start: Finding, ends: Ends) -> Finding:
+    """The first step came late, but the GPUs were training by then."""
+    before = f"GPUs were at work from {clock(ends.first_work_us)} on: steps may have been recorded late."
+    return replace(start, severity=Severity.INFO, evidence=f"{start.evidence} {before}")
+
+
+def _start_and_end(spent: Sequence[Spent], ends: Ends, *, started: bool) -> list[Finding]:
+    """Idle time of the GPUs that worked, before the first step and work, and after the last work of any.
 
     ``started`` tells that a rule told the start already.
     """
-    first_us, last_us = course.first_work_us, course.last_work_us
-    if first_us is None or last_us is None:
-        return []
-    start_us, end_us = course.phases[0].start_us, course.phases[-1].end_us
+    start_us, end_us = ends.clocks.start_us, ends.clocks.end_us
+    first_us, last_us, ready_us = ends.first_work_us, ends.last_work_us, ends.start_up_us
     findings = []
-    before = _Edge.of(spent, START, end_us - start_us)
+    before = _Edge.of(spent, _STARTS, end_us - start_us)
     if before.worth_telling and not started:
         long = before.each_us > LONG_START_US or before.long
+        title = f"No GPU worked in the first {before.told(first_us - start_us)}"
+        evidence = f"{between(start_us, first_us)}."
+        if ready_us > first_us:
+            waited = duration(ready_us - start_us)
+            title = (
+                f"GPUs idled for {duration(before.each_us)} before the first step, which came after {waited}"
+            )
+            if before.each_us >= 0.95 * (ready_us - start_us):
+                title = f"GPUs idled until the first step, which came after {waited}"
+            evidence = f"{between(start_us, ready_us)}. The first GPU work came after {duration(first_us - start_us)}."
         findings.append(
             Finding(
                 key="late-first-work",
                 severity=Severity.WARNING if long else Severity.INFO,
-                title=f"No GPU worked in the first {before.told(first_us - start_us)}",
-                evidence=f"{between(start_us, first_us)}: no sample above 0\u00a0% of any GPU.",
-                advice="Stage or stream the data, use a smaller container image, cache compiled kernels.",
+                title=title,
+                evidence=evidence,
+                advice=START_ADVICE,
                 rules=(),
                 section="summary",
                 start_us=start_us,
-                end_us=first_us,
+                end_us=ready_us,
             )
         )
-    after = _Edge.of(spent, END, end_us - start_us)
+    after = _Edge.of(spent, (END,), end_us - start_us)
     if after.worth_telling:
         findings.append(
             Finding(
                 key="idle-end",
                 severity=Severity.WARNING if after.share >= LONG_START_SHARE else Severity.INFO,
                 title=f"No GPU worked in the last {after.told(end_us - last_us)}",
-                evidence=f"{between(last_us, end_us)}: no sample above 0\u00a0% of any GPU.",
+                evidence=f"{between(last_us, end_us)}.",
                 advice="Move uploads, evaluation on the CPU and clean-up to a machine without GPUs.",
                 rules=(),
                 section="summary",
@@ -249,6 +345,33 @@ def _start_and_end(spent: Sequence[Spent], course: Course, *, started: bool) -> 
             )
         )
     return findings
+
+
+def _late_first_step(job: Job, judging: Sequence[tuple[Rule, RuleResult]]) -> list[Finding]:
+    """The first step of a job without GPU samples, where it came after a fifth of the job."""
+    clocks = Clocks.of(job)
+    told = any(r.findings for rule, r in judging if isinstance(rule, MaxInitializationTime))
+    if told or not len(job.steps) or not clocks.length_us:
+        return []
+    start_us, first_us = clocks.start_us, int((job.steps.start_us - clocks.ahead_us(job)).min())
+    part = (first_us - start_us) / clocks.length_us
+    if part < LONG_START_SHARE or first_us - start_us < USUAL_EDGE_US:
+        return []
+    return [
+        Finding(
+            key="late-first-step",
+            severity=Severity.WARNING,
+            title=f"The first step came after {duration(first_us - start_us)}",
+            evidence=f"{between(start_us, first_us)}.",
+            advice=START_ADVICE,
+            rules=(),
+            section="summary",
+            share=part,
+            share_of="of the job",
+            start_us=start_us,
+            end_us=first_us,
+        )
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,8 +385,8 @@ class _Edge:
     job_us: int
 
     @classmethod
-    def of(cls, spent: Sequence[Spent], key: str, job_us: int) -> _Edge:
-        lost_us = [one.lost.get(key, 0.0) for one in spent if one.worked]
+    def of(cls, spent: Sequence[Spent], keys: Sequence[str], job_us: int) -> _Edge:
+        lost_us = [sum(one.lost.get(key, 0.0) for key in keys) for one in spent if one.worked]
         whole_us = sum(one.total for one in spent)
         return cls(share=sum(lost_us) / whole_us, each_us=sum(lost_us) / len(lost_us), job_us=job_us)
 
@@ -282,7 +405,7 @@ class _Edge:
         return f"{duration(lasted_us)}, of which {duration(self.each_us)} were measured"
 
 
-def _unmeasured(job: Job, course: Course, use: TimeUse | None) -> list[Finding]:
+def _unmeasured(job: Job, course: Course, use: TimeUse | None, unmeasured_us: float) -> list[Finding]:
     """Pauses of the sampling, or a good part of the GPU time without samples."""
     unknown = use.of("unknown") if use and use.device == "GPU" else None
     if course.gaps:
@@ -313,7 +436,7 @@ def _unmeasured(job: Job, course: Course, use: TimeUse | None) -> list[Finding]:
             section="quality",
             share=unknown[1] / 100 if unknown else None,
             share_of="of GPU time" if unknown else "",
-            gpu_s=unknown[0] * 3600 if unknown else None,
+            gpu_s=round(unmeasured_us / SECOND_US, 1) if unknown else None,
             start_us=start_us,
             end_us=end_us,
         )
@@ -355,7 +478,7 @@ def _clocks(job: Job) -> list[Finding]:
             evidence=(
                 f"Median of {count(most.steps, 'step')}, half of them within {duration(most.spread_us)}; "
                 f"nodes concerned: {listed([offset.node for offset in found])}. Each node is judged on its own "
-                "clock; phases and time lines of the whole job use the times as written."
+                "clock, its start and end too; phases and time lines use the times as written."
             ),
             advice="Synchronise the clocks of the machines (NTP), or check that the nodes train together.",
             rules=(),
@@ -374,3 +497,25 @@ def use_sentence(use: TimeUse | None) -> str:
         f"{use.hours:.{use.digits}f}\u00a0{use.noun}-hours were {use.lost_word}"
     )
     return f"{text}, {unknown[0]:.{use.digits}f} were not measured." if unknown[0] else f"{text}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """Rules without an answer for the same reason."""
+
+    status: Status
+    #: As a clause: "892 of 1 001 samples needed"; of rules that failed what they said.
+    reason: str
+    rules: tuple[str, ...]
+
+
+def by_reason(unanswered: Sequence[Unanswered]) -> tuple[Open, ...]:
+    """Rules that failed first, then the reasons of most rules."""
+    groups: dict[tuple[Status, str], list[str]] = {}
+    for one in unanswered:
+        reason = one.reason
+        if counted := re.fullmatch(r"only (.* of .*)", reason):
+            reason = f"{counted[1]} needed"
+        groups.setdefault((one.status, reason), []).append(one.rule)
+    opened = [Open(status=s, reason=r, rules=tuple(names)) for (s, r), names in groups.items()]
+    return tuple(sorted(opened, key=lambda one: (one.status is not Status.ERROR, -len(one.rules))))

@@ -114,14 +114,16 @@
     }
   }
 
-  const MISSING = 255;
+  const MISSING = 255, FULL = 101;
 
-  /* The bytes of a heat map say 255 where nothing was measured. */
+  /* The bytes of a heat map are percent, 101 more where a core is full, and 255 where nothing was measured. */
+  const percent = (value, missing) => value === MISSING ? missing : value % FULL;
+
   function wordMissing(shown) {
     for (const tool of plots(shown).flatMap((plot) => plot.toolbar.tools)) {
       if (tool.name !== "cells") continue;
       const words = new (Bokeh.Models.get("CustomJSHover"))();
-      words.format = (value) => value === MISSING ? "not measured" : value;
+      words.format = (value) => percent(value, "not measured");
       tool.formatters = { $x: "datetime", "@image": words };
     }
   }
@@ -158,7 +160,7 @@
         const source = line.data_source;
         const columns = Object.fromEntries(source.columns().map((name) => [name, source.get_column(name)]));
         if (row !== undefined) {
-          columns[line.glyph.y.field] = Float64Array.from(row.values, (value) => value === MISSING ? NaN : value);
+          columns[line.glyph.y.field] = Float64Array.from(row.values, (value) => percent(value, NaN));
         }
         line.name = row?.name ?? "";
         line.visible = row !== undefined;

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import HoverTool, VBar
+from bokeh.models import DatetimeAxis, Grid, HoverTool, VBar
+from bokeh.models.annotations.geometry import BoxAnnotation
 from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,11 +48,13 @@ def points(path: str) -> list[list[tuple[float, float]]]:
     for part in path.split("M")[1:]:
         x = y = 0.0
         run = []
-        for piece in re.findall(r"[lL]?[-\d. ]+", part.rstrip("z")):
+        for piece in re.findall(r"[lhv]?[-\d. ]+", part.rstrip("z")):
             numbers = [float(n) for n in re.findall(r"-?[\d.]+", piece)]
+            if piece[0] in "hv":
+                numbers = [numbers[0], 0.0] if piece[0] == "h" else [0.0, numbers[0]]
             for dx, dy in zip(numbers[::2], numbers[1::2], strict=True):
-                x, y = (dx, dy) if piece[0] != "l" else (x + dx, y + dy)
-                run.append((x, y))
+                x, y = (x + dx, y + dy) if piece[0] in "lhv" else (dx, dy)
+                run.append((round(x, 6), round(y, 6)))
         found.append(run)
     return found
 
@@ -88,7 +91,7 @@ def test_drawing_and_live_plot_have_the_same_points() -> None:
     time = shared_time(columns, course())
 
     drawing = time_drawing([line], columns, course(), PERCENT, 100, labels=True, most=200)
-    time_line([line], time, PERCENT, 100, labels=True)
+    plot: Any = time_line([line], time, PERCENT, 100, labels=True)
 
     first, second = points(strokes(drawing).path)
     # The stretches reach from edge to edge of their columns; in between they go through the middles.
@@ -97,12 +100,18 @@ def test_drawing_and_live_plot_have_the_same_points() -> None:
     data: Any = time.source.data
     assert data["time"].tolist() == [500 + 1000 * i for i in range(8)]
     assert [None if np.isnan(v) else v for v in data["v1"].tolist()] == values
-    assert data["v2"].tolist() == [5, 25, 15, 255, 255, 75, 85, 45]
-    assert data["v3"].tolist() == [18, 38, 28, 255, 255, 88, 98, 58]
-    band = points(strokes(drawing, "band").path)
-    assert {y for run in band for _, y in run} == {
-        100 - v for v in (5, 25, 15, 75, 85, 45, 18, 38, 28, 88, 98, 58)
-    }
+    ends = [[None if np.isnan(v) else v for v in data[name].tolist()] for name in ("v2", "v3")]
+    assert ends == [[5, 25, 15, None, None, 75, 85, 45], [18, 38, 28, None, None, 88, 98, 58]]
+    # Steps, as the bars of the live plot.
+    first, second = points(strokes(drawing, "band").path)
+    assert first[:6] == [(0, 82), (125, 82), (125, 62), (250, 62), (250, 72), (375, 72)]
+    assert first[6:] == [(375, 85), (250, 85), (250, 75), (125, 75), (125, 95), (0, 95)]
+    assert {y for _, y in second} == {100 - v for v in (75, 85, 45, 88, 98, 58)}
+    # What was not measured is hatched in both, though it is no gap of the job.
+    (area,) = [mark for mark in drawing.marks if isinstance(mark, Area)]
+    (box,) = [a for a in plot.center if isinstance(a, BoxAnnotation)]
+    assert (area.x, area.width) == (37.5, 25.0)
+    assert (box.left, box.right) == (3000, 5000)
 
 
 def test_bands_of_percent_are_rounded_outwards() -> None:
@@ -179,3 +188,40 @@ def test_two_lines_share_a_plot_and_can_be_switched() -> None:
     assert "Network transmit" in str(hover.tooltips)
     assert points(strokes(drawing, "s1").path)[0][-1] == (1000, 0)
     assert points(strokes(drawing, "s2").path)[0][-1] == (1000, 90)
+
+
+@pytest.mark.parametrize(
+    "seconds", [8, 40, 95, 600, 1000, 3600, 7201, 5 * 3600, 14 * 3600, 24 * 3600, 4 * 86400]
+)
+def test_the_live_axis_chooses_the_ticks_of_the_drawing(seconds: int) -> None:
+    """By Bokeh's rule: the distance whose number of ticks comes nearest to the wanted one."""
+    columns = Columns(start_us=examples.START_US + 17_000_000, width_us=seconds * 10_000, count=100)
+    drawing = time_drawing([line_of([1.0] * 100)], columns, course(), PERCENT, 100, labels=True, most=300)
+    plot: Any = time_line([line_of([1.0] * 100)], shared_time(columns, course()), PERCENT, 100, labels=True)
+
+    (axis,) = [one for one in plot.below if isinstance(one, DatetimeAxis)]
+    distances = []
+    ticker: Any
+    for ticker in axis.ticker.tickers:
+        least, most = getattr(ticker, "min_interval", 0), getattr(ticker, "max_interval", 0)
+        if hasattr(ticker, "mantissas"):
+            steps = [m * ticker.base**e for m in ticker.mantissas for e in range(-1, 9)]
+            # In units of seconds below the hour, of hours above.
+            distances += [s for s in {x * (least or 1) for x in steps} if least <= s <= most]
+    distances += [86_400_000 * n for n in (1, 7)]
+    span_ms = seconds * 1000
+    chosen = min(distances, key=lambda ms: abs(axis.ticker.desired_num_ticks - span_ms / ms))
+    places = [tick.at for tick in drawing.x.ticks]
+    assert chosen == pytest.approx((places[1] - places[0]) * span_ms)
+
+
+def test_the_live_plot_has_the_line_at_the_top_that_the_drawing_has() -> None:
+    columns = Columns(start_us=0, width_us=1_000_000, count=2)
+    plot: Any = time_line([line_of([1.0, 2.0])], shared_time(columns, course()), PERCENT, 100, labels=True)
+
+    grid: Any
+    (grid,) = [one for one in plot.center if isinstance(one, Grid)]
+
+    # Bokeh draws none at the very end of a range.
+    assert grid.ticker.ticks == pytest.approx([0, 50, 100])
+    assert grid.ticker.ticks[-1] < 100

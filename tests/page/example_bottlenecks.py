@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobrules.result import Columns
 from jobrules.stalls import (
     CoreShare,
     NodeCores,
@@ -16,6 +17,17 @@ from jobrules.stalls import (
 )
 
 START_US = 1_763_107_200_000_000
+
+
+def course(node: str, share: tuple[float | None, ...], limit: float = 50.0) -> StallCourse:
+    """Of an hour, with bottlenecks from its first second to its last minute."""
+    return StallCourse.of(
+        node,
+        share,
+        limit=limit,
+        grid=Columns(start_us=START_US, width_us=3_600_000_000 // len(share), count=len(share)),
+        span_us=(START_US + 1_000_000, START_US + 3_540_000_000),
+    )
 
 
 def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) -> tuple[Stalls, ...]:
@@ -49,11 +61,10 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
         blind=n,
         bottlenecks=2000 * n,
         split=Split.of(snapshots=3600 * n, low=2400 * n, blind=n, bottlenecks=2000 * n),
-        held_up_percent=50.0,
         nodes=told,
         more_nodes=0,
         without_cores=(),
-        courses=tuple(StallCourse.of(node, tuple(share), 50.0) for node in nodes[:4]),
+        courses=tuple(course(node, tuple(share)) for node in nodes[:4]),
         stretch=stretch_of(columns),
         runs=(
             StallRun(
@@ -94,7 +105,6 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
         blind=0,
         bottlenecks=0,
         split=Split.of(snapshots=3600 * n, low=2400 * n, blind=0, bottlenecks=0),
-        held_up_percent=0.0,
         nodes=tuple(
             NodeStalls.of(
                 node=node,

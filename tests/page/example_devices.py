@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jobrules.device_grid import NOT_MEASURED, CoreUse, DeviceGrid, DeviceRows, idle_and_busy
+from jobrules.device_grid import FULL, NOT_MEASURED, CoreUse, DeviceGrid, DeviceRows
 from jobrules.result import Columns
 
 START_US = 1_763_107_200_000_000  # 2025-11-14 08:00:00 UTC
@@ -14,11 +14,11 @@ GPU, CPU, MEMORY = "gpu_utilization", "cpu_utilization", "gpu_memory"
 
 
 def rows(node: str, metric: str, devices: Sequence[str], values: Sequence[Sequence[int]]) -> DeviceRows:
-    """A row of columns for each device; 255 is not measured."""
+    """A row of columns for each device; 255 is not measured, a full core is 101 more."""
     return DeviceRows.of(node, metric, devices, 0, np.array(values, np.uint8))
 
 
-def core(node: str, device: str, mean: float) -> CoreUse:
+def core(node: str, device: str, mean: float, at_limit: float = 0.0) -> CoreUse:
     return CoreUse(
         node=node,
         device=device,
@@ -31,6 +31,7 @@ def core(node: str, device: str, mean: float) -> CoreUse:
         below_10=0.125,
         from_10_to_90=0.625,
         above_90=0.25,
+        at_limit=at_limit,
     )
 
 
@@ -54,20 +55,13 @@ def devices(
     for at, node in enumerate(names):
         busy = np.full((gpus, count), 0, np.int64) + np.minimum(20 + 30 * np.arange(gpus) + at, 100)[:, None]
         work = np.full((cores, count), 35, np.int64)
-        work[:1, count // 2 :] = 95
+        work[:1, count // 2 :] = FULL + 95
         memory = np.full((gpus, count), 75, np.int64)
         for metric, values in ((GPU, busy), (CPU, work), (MEMORY, memory)):
             values[:, hole] = NOT_MEASURED
             kind = "cpu" if metric == CPU else gpu
             if len(values):
                 tables.append(rows(node, metric, [f"{kind}{i}" for i in range(len(values))], values.tolist()))
-        use += [core(node, f"cpu{i}", 35.0 + i) for i in range(cores)]
+        use += [core(node, f"cpu{i}", 35.0 + i, 0.0 if i else 0.444) for i in range(cores)]
     columns = Columns(start_us=START_US, width_us=3_600_000_000 // count, count=count)
-    idle, share = idle_and_busy(tables)
-    return DeviceGrid(
-        columns=columns,
-        rows=tuple(tables),
-        cores=tuple(use),
-        gpus_idle_percent=idle,
-        gpus_busy_percent=share,
-    )
+    return DeviceGrid(columns=columns, rows=tuple(tables), cores=tuple(use), limit=90.0)

@@ -107,6 +107,8 @@ def memory_use(node: str, device: str, count: int, holes: range = range(0)) -> M
         loop="training loop",
         gpus=(gpu_memory(node, device), gpu_memory(node, "gpu1", rise=0.4, events=0, p95=59.0)),
         gpus_left_out=0,
+        alike=False,
+        columns=Columns(start_us=START_US, width_us=3_600_000_000 // count, count=count),
         bands=(MemoryBand(node=node, devices=2, mean=curve(58, 65), low=curve(57, 57), high=curve(60, 74)),),
         lines=(
             MemoryLine(node=node, device=device, mean=curve(58, 72)),

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import SECOND_US, Events, EventSource, Function, Job, Metric, Profile
 from jobrules.moments import Moment, moments
-from jobrules.result import Slice, WorkerTime
+from jobrules.result import PhaseTime, Slice, WorkerTime
 from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
 
 
@@ -45,7 +47,7 @@ def job(name: str, *, steps: int = 60) -> Job:
 
 def chosen(name: str) -> tuple[Moment, ...]:
     """The moments of a job with such names."""
-    return moments(job(name))
+    return moments(job(name), CPUBottleneck(), IOBottleneck())
 
 
 def profile(name: str, *, functions: int | tuple[Function, ...] = 12, **more: Any) -> Profile:
@@ -98,6 +100,19 @@ def profiles(name: str) -> tuple[Profile, ...]:
     )
 
 
+def phase_time(name: str, **more: Any) -> PhaseTime:
+    """A phase recorded for 100 s."""
+    known: dict[str, Any] = {
+        "name": name,
+        "events": 39,
+        "seconds": 50.0,
+        "first_us": START_US,
+        "last_us": START_US + 100 * SECOND_US,
+        "steps": 0,
+    }
+    return PhaseTime(**(known | more))
+
+
 def more_framework(name: str, workers: int = 3, others: int = 0) -> dict[str, Any]:
     """What framework time holds of workers, passes and what was profiled."""
     return {
@@ -106,7 +121,11 @@ def more_framework(name: str, workers: int = 3, others: int = 0) -> dict[str, An
             Slice(name="Forward pass", seconds=3.0, percent=33.3),
         ),
         "general_s": 4.5,
-        "general_steps": (0, 1199),
+        "phases": (
+            phase_time(name, seconds=1.0, percent=80.0, outside_percent=83.0, steps=39),
+            phase_time("Forward", seconds=30.0, percent=25.0, outside_percent=0.0, steps=1199),
+            phase_time("once", seconds=4.0, events=1),
+        ),
         "kinds": ("Outside of steps", "TRAIN", name),
         "workers": tuple(
             WorkerTime(node=name, worker=str(i), seconds=660.0 + i, percents=(35.0 + i, 60.0 - i, 5.0))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from jobrules.step_parts import ClassShare, LastSteps, StepContrast, StepPart
 from jobrules.step_times import (
-    ClassShare,
-    LastSteps,
     StepBins,
-    StepContrast,
     StepCourse,
     StepHistogram,
-    StepPart,
     StepPeak,
     StepPhase,
     StepRow,
@@ -114,8 +111,8 @@ def step_times(name: str) -> StepTimes:
                     normal_percent=60.0,
                     outlier_percent=20.0,
                     points=-40.0,
-                    normal_steps=5,
-                    outlier_steps=1,
+                    normal_steps=15,
+                    outlier_steps=6,
                 ),
             ),
             left=3,

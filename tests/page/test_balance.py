@@ -154,7 +154,7 @@ def test_different_loads_of_one_mean_are_told_so() -> None:
 
     text = text_of(of_panels(swinging))
 
-    assert "their mean use does not, 50.0 % and 50.0 %: they work at different moments" in text
+    assert "they do not differ in mean use, 50.0 % on both: they work at different moments" in text
 
 
 def test_alike_loads_are_told_so() -> None:
@@ -164,7 +164,8 @@ def test_alike_loads_are_told_so() -> None:
         "The GPUs are loaded alike: gpu0 and gpu1, the least alike, lie 0.00 apart, within the limit of 0.20"
         in text
     )
-    assert "none of 1 pair lies above the limit" in text
+    # The one distance of two GPUs needs no table.
+    assert "Table" not in text
 
 
 def shades(page: Page) -> list[str]:
@@ -190,11 +191,11 @@ def test_cells_are_shaded_up_to_the_limit_and_marked_above_it() -> None:
 
 
 def test_a_limit_of_0_shades_nothing() -> None:
-    found = of_panels(panel("n", [90, 90]))
+    found = of_panels(panel("n", [90, 90, 90]))
 
     page = page_of(replace(found, limit=0.0))
 
-    assert shades(page) == ["m", "h0", "h0", "m"]
+    assert shades(page) == ["m", "h0", "h0", "h0", "m", "h0", "h0", "h0", "m"]
 
 
 def test_gpus_with_too_few_samples_are_not_judged() -> None:
@@ -204,13 +205,14 @@ def test_gpus_with_too_few_samples_are_not_judged() -> None:
 
     assert "LoadBalancing gave no answer: only 600 of 1001 samples." in text
     # The first node has 5 GPUs with samples enough, the second 2.
-    assert "of 10 pairs above the limit" in text
-    assert "of 11 pairs lie above the limit" in text
+    assert "of 10 pairs on" in text
+    assert "apart, which was not judged" in text
+    assert "within the limit" not in text
     assert text.count("too few samples") == 1
 
 
 def test_nothing_is_judged_where_all_have_too_few() -> None:
-    short = panel("n", [90, 40])
+    short = panel("n", [90, 40, 90])
     found = of_panels(replace(short, values=short.values[:9], time_us=short.time_us[:9]))
 
     page = page_of(found, status=Status.NOT_EVALUATED, reason="only 9 of 1001 samples")
@@ -265,7 +267,7 @@ def test_what_is_left_out_is_counted() -> None:
 
     text = page.text.replace(NBSP, " ")
     assert (
-        "Drawn are the 8 GPUs that lie farthest from the others of their node, of 24; the table has them all."
+        "Drawn are the 8 GPUs that lie farthest from the others of their node, of 24, the farthest first; the table has them all."
         in text
     )
     assert len([i for i in page.ids if i.startswith("live-balance-")]) == 8
@@ -308,3 +310,32 @@ def test_the_limit_is_that_of_the_rule() -> None:
 
     assert "distance 0.83" in finding.title
     assert "0.83 apart, above the limit of 0.20" in text_of(of_panels(*job.panels))
+
+
+def test_alike_nodes_are_drawn_once_and_told_together() -> None:
+    found = of_panels(*(panel(f"n{i}", [90 + i / 4, 90, 90]) for i in range(4)))
+
+    page = page_of(found)
+
+    assert len([i for i in page.ids if i.startswith("live-balance-")]) == 1
+    assert re.search(r"The 4 nodes are alike, mean use 90.0 to 90.[78]\s%; drawn is n3, whose", page.text)
+    assert len([a for _, a in page.elements if a.get("class") == "matrix"]) == 1
+    assert "Data: the largest distance of 3 other nodes" in page.text
+    # Not where one of them differs.
+    other = page_of(of_panels(panel("a", [90, 90, 90]), panel("b", [60, 60, 60])))
+    assert len([i for i in other.ids if i.startswith("live-balance-")]) == 2
+
+
+def test_nodes_of_two_gpus_are_a_sentence() -> None:
+    found = of_panels(panel("a", [90, 90]), panel("b", [90, 40]), panel("c", [70, 70]))
+
+    text = text_of(found)
+
+    assert "The GPUs of the 3 nodes with two lie 0.00 to 0.83 apart, on b above the limit of 0.20." in text
+    assert "pair" not in text
+
+
+def test_the_order_of_many_nodes_is_told() -> None:
+    text = text_of(of_panels(*(panel(f"n{i}", [90, 90 - 8 * i]) for i in range(6))))
+
+    assert "Nodes stand in the order of their largest distance." in text

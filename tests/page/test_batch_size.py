@@ -116,7 +116,7 @@ def test_a_box_of_neither_metric_is_left_out() -> None:
         ([50], [95], 20, "Over the whole job the GPU does not have every p95 below its limit"),
         ([50, 95], [30, 30], 20, "1 of 2 GPUs has every p95 of the whole job below its limit"),
         ([50, 50], [30, 30], 90, "Over the whole job no GPU has every p95 below its limit"),
-        ([50, 50], [], 20, "2 of 2 GPUs have every p95"),
+        ([50, 50], [], 20, "All 2 GPUs have every p95"),
     ],
 )
 def test_the_finding_says_whether_there_is_room_in_all_three(
@@ -261,9 +261,9 @@ def test_gpu_use_tells_what_the_rule_counted() -> None:
     ).text.replace(NBSP, " ")
     silent = gpu_use(*found, status=Status.NOT_EVALUATED, reason="only 5 of 1001 samples").text
 
-    assert "LowGPUUtilization found none of 480 windows of a GPU low or fluctuating." in quiet
+    assert "LowGPUUtilization: none of 480 windows of a GPU is low or fluctuates." in quiet
     assert (
-        "360 of 480 windows of a GPU (75.0 %) low or fluctuating, the last until 2025-11-14 08:00:00 UTC"
+        "LowGPUUtilization: 360 of 480 windows of a GPU are low or fluctuating, the last until 2025-11-14 08:00:00 UTC"
         in hit
     )
     assert "It judges the last 500 samples of each GPU once a minute; the boxes hold all samples." in hit
@@ -283,3 +283,75 @@ def test_boxes_of_memory_make_no_gpu_unused() -> None:
 
     assert texts[0] == texts[1]
     assert "never worked" not in texts[1]
+
+
+@pytest.mark.parametrize(
+    ("low", "fluctuating", "told"),
+    [
+        (0, 16, "all 16 windows of a GPU fluctuate (p95 of 70 % or more, p5 below 10 %)."),
+        (3, 0, "3 of 16 windows of a GPU are low (p95 below 70 %)."),
+        (1, 0, "1 of 16 windows of a GPU is low (p95 below 70 %)."),
+        (
+            3,
+            1,
+            "3 of 16 windows of a GPU are low (p95 below 70 %) and 1 fluctuates (p95 of 70 % or more, p5 below",
+        ),
+    ],
+)
+def test_gpu_use_tells_windows_by_kind_with_limits_as_they_were_set(
+    low: int, fluctuating: int, told: str
+) -> None:
+    limits = tuple(
+        Parameter(name=name, value=value, unit="%", help="", default=value)
+        for name, value in (("threshold_p95", 70.0), ("threshold_p5", 10.0))
+    )
+
+    page = gpu_use(
+        *boxes("n", [50], [], None),
+        status=Status.TRIGGERED,
+        evaluated=16,
+        violating=low + fluctuating,
+        kinds={"low": low, "fluctuating": fluctuating},
+        parameters=limits,
+    )
+
+    assert f"LowGPUUtilization: {told}" in page.text.replace(NBSP, " ")
+
+
+def test_gpus_are_told_as_alike_by_one_threshold_and_once_where_they_print_alike() -> None:
+    texts = [
+        gpu_use(*(replace(box, mean=mean) for box, mean in zip(found, means, strict=True))).text.replace(
+            NBSP, " "
+        )
+        for found in [boxes("n", [50, 50], [], None)]
+        for means in ((27.26, 27.34), (27.0, 31.9), (27.0, 32.0))
+    ]
+
+    assert "The 2 GPUs are alike: all at 27.3 % on average." in texts[0]
+    assert "The 2 GPUs are alike: their mean use lies between 27.0 and 31.9 %." in texts[1]
+    assert "gpu0 is used least, 27.0 % on average; gpu1 most, 32.0 %." in texts[2]
+
+
+def test_a_mean_that_hides_idle_times_leads_to_the_figures_that_show_them() -> None:
+    (box,) = boxes("n", [50], [], None)
+
+    page = gpu_use(replace(box, below_10=0.7))
+
+    assert [a["href"] for a in page.all("a")] == ["#nodes", "#balance"]
+
+
+def test_alike_nodes_are_drawn_once() -> None:
+    found = [box for i in range(6) for box in boxes(f"n{i}", [90.0 + i / 2], [30], 20)]
+
+    page = page_of(*found)
+
+    assert len([i for i in page.ids if i.startswith("live-batch-")]) == 1
+    assert "Drawn is the node of the lowest GPU p95; the 6 nodes are alike" in page.text
+
+
+def test_tables_in_closed_details_have_no_number() -> None:
+    """Numbers that a reader sees do not jump."""
+    few, many = (gpu_use(*boxes("n", [50.0] * n, [], None)).text for n in (2, 20))
+
+    assert "Table 6.1." in few
+    assert "Table" not in many

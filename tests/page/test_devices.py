@@ -12,12 +12,12 @@ from bokeh.models import LinearColorMapper
 from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport import document, sections
-from jobreport.document import Origin, Parameter, Report
+from jobreport.document import Origin, Report
 from jobreport.figures import heat_map as figure
 from jobreport.figures import theme
 from jobreport.figures.heat_map import HeatMap, cells, heat_map, live_heat_map, live_lines, shared_range
-from jobrules.device_grid import DeviceGrid, idle_and_busy
-from jobrules.result import Status
+from jobrules.device_grid import FULL, DeviceGrid
+from jobrules.job import Metric
 from tests.page import example_devices, examples
 from tests.page.html import Page, read
 
@@ -27,8 +27,8 @@ def report(grid: DeviceGrid | None, **changes: Any) -> Report:
     return replace(base, devices=grid, boxes=(), **changes)
 
 
-def drawn(grid: DeviceGrid, limit: float = 90.0) -> HeatMap:
-    return heat_map(grid, examples.gpu_job().course, limit)
+def drawn(grid: DeviceGrid) -> HeatMap:
+    return heat_map(grid, examples.gpu_job().course)
 
 
 def text(page: Page) -> str:
@@ -53,6 +53,7 @@ def test_the_static_cells_and_the_live_image_have_the_colours_of_the_values() ->
     random = np.random.default_rng(5)
     values = random.integers(0, 101, (3, 60))
     values[1, 10:20] = 255
+    values[1:, ::3] = np.where(values[1:, ::3] == 255, 255, values[1:, ::3] + FULL)
     grid = replace(
         example_devices.devices("n"),
         rows=(
@@ -60,7 +61,7 @@ def test_the_static_cells_and_the_live_image_have_the_colours_of_the_values() ->
             example_devices.rows("n", example_devices.CPU, ["cpu0", "cpu1"], values[1:].tolist()),
         ),
     )
-    heat = drawn(grid, limit=85.0)
+    heat = drawn(grid)
     light = theme.light()
 
     static = painted(heat)
@@ -70,7 +71,7 @@ def test_the_static_cells_and_the_live_image_have_the_colours_of_the_values() ->
     def expected(value: int, core: bool) -> int:
         if value == 255:
             return -1
-        return 10 if core and value >= 85 else min(value // 10, 9)
+        return 10 if core and value >= FULL else min(value // 10, 9)
 
     for i, name in enumerate(("n/gpu0", "n/cpu0", "n/cpu1")):
         assert static[name] == [expected(v, i > 0) for v in values[i].tolist()]
@@ -79,9 +80,11 @@ def test_the_static_cells_and_the_live_image_have_the_colours_of_the_values() ->
     assert np.array_equal(np.concatenate(sources[1].data["image"]), values[1:])
     for renderer, core in zip(images, (False, True), strict=True):
         mapper: LinearColorMapper = renderer.glyph.color_mapper
-        tokens = [light["lost" if (s := expected(v, core)) == 10 else f"h{s}"] for v in range(101)]
+        tokens = [
+            light["lost" if (s := expected(v, core)) == 10 else f"h{s}"] for v in range(202 if core else 101)
+        ]
         assert list(mapper.palette) == tokens
-        assert (mapper.low, mapper.high) == (-0.5, 100.5)
+        assert (mapper.low, mapper.high) == (-0.5, len(tokens) - 0.5)
 
 
 def test_rows_do_not_overlap_and_gpus_stand_above_cores_of_their_node() -> None:
@@ -95,33 +98,72 @@ def test_rows_do_not_overlap_and_gpus_stand_above_cores_of_their_node() -> None:
     ]
 
 
-def test_the_caption_says_how_often_gpus_idle_and_which_core_is_full() -> None:
+def with_boxes(grid: DeviceGrid, *below_10: float, means: tuple[float, ...] = ()) -> Report:
+    """Boxes for the GPUs of the grid's first node, which idle in shares of their samples."""
+    gpus = next(rows for rows in grid.rows if rows.metric == Metric.GPU_USE)
+    levels = means or (50.0,) * len(below_10)
+    boxes = tuple(
+        replace(box, node=gpus.node, device=device, below_10=low, above_90=0.02, mean=mean)
+        for device, low, mean in zip(gpus.devices, below_10, levels, strict=True)
+        for box in [examples.gpu_job().boxes[0]]
+    )
+    return replace(report(grid), boxes=boxes)
+
+
+def test_the_caption_takes_its_shares_from_the_samples() -> None:
     grid = example_devices.devices("algo-1")
-    rows = (replace(grid.rows[0], values=bytes([5] * 30 + [95] * 90)), *grid.rows[1:])
-    idle, busy = idle_and_busy(rows)
-    low = replace(grid, rows=rows, gpus_idle_percent=idle, gpus_busy_percent=busy)
+    cores = tuple(replace(core, at_limit=0.71 + 0.01 * i) for i, core in enumerate(grid.cores))
 
-    one, other = (text(read(sections.devices(report(g)))) for g in (grid, low))
+    calm = text(read(sections.devices(with_boxes(grid, 0.0, 0.0))))
+    bad = text(read(sections.devices(with_boxes(replace(grid, cores=cores), 0.718, 0.718))))
 
-    assert "The 2 GPUs are never under 10 % and never at 90 % or more." in one
-    assert "One of 4 cores, cpu0, stands at 90 % or more in at least half of the columns." not in one
-    assert "No core stands at 90 % or more" in one  # 24 of 54 measured columns are.
-    assert "in 25.0 % of the measured columns under 10 % and in 75.0 % at 90 % or more" in other
-    assert "One column is 1 min; times are UTC." in one
-    assert "not measured" in one
+    assert "The 2 GPUs are never under 10 % and above 90 % in 2.0 % of their samples." in calm
+    assert "No core is at 90 % or more in half of its samples; the fullest, cpu0, in 44.4 %." in calm
+    assert "The 2 GPUs are under 10 % in 71.8 % of their samples and above 90 % in 2.0 %." in bad
+    assert "The 4 cores are at 90 % or more in 71.0 to 74.0 % of their samples." in bad
+    assert "the mean of a column of 1 min" in calm
+    assert "a column hides changes that are faster" in calm
+    assert calm.count("Times are UTC.") == 2
+    assert "not measured" in calm
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ((0.0, 0.0), "The 2 cores are never at 90 % or more."),
+        ((0.0,), "The core is never at 90 % or more."),
+        ((0.6,), "The core is at 90 % or more in 60.0 % of its samples."),
+        ((0.1, 0.6), "One of 2 cores, cpu1, is at 90 % or more in 60.0 % of its samples."),
+        (
+            (0.9, 0.1, 0.6),
+            "2 of 3 cores are at 90 % or more in at least half of their samples; the fullest, cpu0",
+        ),
+    ],
+)
+def test_cores_are_told_together_or_by_name(shares: tuple[float, ...], told: str) -> None:
+    grid = example_devices.devices("n", cores=len(shares))
+    cores = tuple(replace(core, at_limit=share) for core, share in zip(grid.cores, shares, strict=True))
+
+    assert told in text(read(sections.devices(report(replace(grid, cores=cores)))))
+
+
+def test_means_are_those_of_the_samples() -> None:
+    grid = example_devices.devices("n")
+
+    equal = text(read(sections.devices(with_boxes(grid, 0.0, 0.0, means=(27.26, 27.34)))))
+    close = text(read(sections.devices(with_boxes(grid, 0.0, 0.0, means=(23.0, 27.3)))))
+
+    assert "Both GPUs are used 27.3 % on average; drawn are gpu0 and gpu1." in equal
+    assert (
+        "The GPUs are alike: gpu0, used least, is at 23.0 % on average, gpu1, used most, at 27.3 %." in close
+    )
 
 
 def test_the_limit_of_a_full_core_is_that_of_the_rule() -> None:
-    card = examples.card(
-        "CPUBottleneck",
-        Status.PASSED,
-        parameters=(Parameter(name="cpu_threshold", value=30.0, unit="%", help="", default=90.0),),
-    )
-
-    told = text(read(sections.devices(report(example_devices.devices("n"), rules=(card,)))))
+    told = text(read(sections.devices(report(replace(example_devices.devices("n"), limit=30.0)))))
 
     assert "core at 30 % or more" in told
-    assert "All 4 cores stand at 30 % or more" in told
+    assert "the core's samples in the column are at 30 % or more" in told
 
 
 def test_of_many_nodes_four_are_drawn_and_every_one_has_a_row() -> None:

@@ -15,7 +15,7 @@ from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 from jobreport import sections
 from jobreport.document import Origin, Report
 from jobreport.figures.framework import Rank, Stack, of_slices, other, ranked, stacked
-from jobrules.result import Slice
+from jobrules.result import Slice, Status
 from tests.page import example_moments, examples
 from tests.page.html import Page
 
@@ -88,7 +88,7 @@ def test_what_was_profiled_is_told_in_seconds() -> None:
     text = page_of(replace(examples.gpu_job(), framework=known)).text
 
     assert "Operators were recorded for steps 5 to 6: they ran for 4.20 ms on the GPU; their shares" in text
-    assert "Phases were recorded for steps 0 to 1199, in 4.50 s of the job." in text
+    assert "any of them ran in 4.50 s of the job." in text
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,9 @@ def test_the_largest_part_is_named_wherever_it_stands() -> None:
     """The first name of a table is not its largest in the vendor's report (N-11)."""
     text = page_of(examples.gpu_job()).text
 
-    assert "Forward takes 75.0 % of the phases' time, 3.00 s." in text
+    assert (
+        "conv2d ran for 80.0 % of the time over which it was recorded; Forward took most time in all, 30.0 s."
+    ) in text
     assert "conv2d takes 100.0 % of Horovod's time, 500.0 ms." in text
 
 
@@ -217,7 +219,63 @@ def test_nothing_recorded_is_said_with_the_reason() -> None:
     assert "was not selected" in page_of(none).text
     without = replace(none, rules=(card,), job=replace(none.job, steps=0))
     assert "Neither steps nor framework events" in page_of(without).text
-    assert "rules/OverallFrameworkMetrics.json" in page_of(replace(none, origin=Origin.VENDOR)).text
+
+
+def test_the_vendors_figures_are_told_by_its_rule() -> None:
+    none = replace(examples.gpu_job(), framework=None, origin=Origin.VENDOR)
+    card = replace(none.rules[0], name="OverallFrameworkMetrics", status=Status.PASSED)
+
+    page = page_of(replace(none, rules=(card,)))
+
+    assert "Told in section 4 (OverallFrameworkMetrics)." in page.text
+    assert "Not recorded" not in page.text
+    assert [a["href"] for tag, a in page.elements if tag == "a"] == ["#r-OverallFrameworkMetrics"]
+    assert "hold no OverallFrameworkMetrics" in page_of(none).text
+
+
+def test_each_phase_stands_beside_its_stretch_and_is_drawn_by_its_share_of_it() -> None:
+    page = page_of(examples.gpu_job())
+
+    assert "Phase Events First Last Steps Time (s) Share of the stretch (%)" in page.text
+    assert "conv2d 39 22:14:00 22:15:40 39 1.00 80.0" in page.text
+    assert "Forward 39 22:14:00 22:15:40 1 199 30.00 25.0" in page.text
+    assert "once 1 22:14:00 22:15:40 0 4.00 –" in page.text
+    figure = sections.framework(examples.gpu_job()).html.partition('id="fig-framework-general"')[2]
+    figure = figure.partition("</figure>")[0]
+    assert [name in figure for name in ("conv2d", "Forward", "once")] == [True, True, False]
+    assert "Each bar has a 100" in figure
+
+
+@pytest.mark.parametrize(
+    ("name", "link"), [("DataLoaderIter", "#loading"), ("write checkpoint", "#cpu-bottlenecks")]
+)
+def test_what_ran_between_steps_is_named_with_a_link_to_more(name: str, link: str) -> None:
+    job = replace(examples.gpu_job(), framework=examples.framework(name))
+
+    page = page_of(job)
+
+    assert f"That is much. Where it was recorded, {name} ran for 83.0 % of it; see" in page.text
+    assert [a["href"] for tag, a in page.elements if tag == "a"] == [link]
+
+
+def test_evaluation_is_no_suspect_where_it_has_steps_of_its_own() -> None:
+    time = replace(examples.framework("conv2d"), phases=())
+    known = replace(time, kinds=("Outside of steps", "TRAIN", "EVAL"))
+
+    first, second = (page_of(replace(examples.gpu_job(), framework=one)).text for one in (time, known))
+
+    assert "as data loading, evaluation and checkpoints." in first
+    assert "as data loading and checkpoints." in second
+
+
+def test_tables_that_are_folded_have_no_number() -> None:
+    html = sections.framework(examples.gpu_job()).html
+
+    for part in re.findall(r"<details>(.*?)</details>", html, re.DOTALL):
+        assert "Table" not in part
+    numbers = re.findall(r"Table\s3\.(\d+)", html)
+    assert numbers == [str(i + 1) for i in range(len(numbers))]
+    assert numbers
 
 
 def test_hostile_names_stay_text() -> None:

@@ -152,8 +152,8 @@ def test_both_drawings_show_the_same() -> None:
     band = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Quad)))
     assert band["v0"].tolist() == list(EXAMPLE.lines[0].mean)
     assert band["high"].tolist() == list(EXAMPLE.bands[0].high)
-    # Two levels of the band: alike neighbours are one rectangle.
-    assert still.shapes[0].path.count("M") == 2
+    # Two levels of the band: alike neighbours are one step.
+    assert still.shapes[0].path == "M0 40h500v-14h500v17h-1000z"
     (triangle,) = (mark for mark in still.marks if isinstance(mark, Label))
     rises = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Scatter)))
     assert (triangle.x, triangle.y) == pytest.approx((100 * 600 / 3600, 100 - 72))
@@ -208,8 +208,33 @@ def test_nodes_that_are_not_drawn_are_told() -> None:
     )
     assert len([name for name in page.ids if name.startswith("live-gpu-memory")]) == 4
     series = [a["data-series"] for a in page.all("span") if "data-series" in a]
-    assert len(set(series)) == len(series) == 8
+    # One key switches the lines of all nodes, whose GPUs have the same names.
+    assert series == ["n-s1", "n-band"]
+    ((_, text),) = page.scripts
+    assert text.count('"name":"n-s1"') == 4
     assert len(page.all("tr")) == 7
+
+
+def test_nodes_with_other_gpus_have_a_key_each() -> None:
+    bands = tuple(replace(EXAMPLE.bands[0], node=f"n{i}", devices=1) for i in range(2))
+    lines = tuple(MemoryLine(node=f"n{i}", device=f"gpu{i}", mean=EXAMPLE.lines[0].mean) for i in range(2))
+    gpus = tuple(gpu_memory(f"n{i}", f"gpu{i}") for i in range(2))
+
+    page = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=()))
+
+    series = [a["data-series"] for a in page.all("span") if "data-series" in a]
+    assert series == ["n0-s1", "n0-band", "n1-s1", "n1-band"]
+
+
+def test_alike_gpus_are_told_together() -> None:
+    gpus = tuple(gpu_memory(f"n{i}", "gpu0", mean=60.0 + i, p95=70.0) for i in range(3))
+    bands = (replace(EXAMPLE.bands[0], node="n2", devices=1),)
+    lines = (MemoryLine(node="n2", device="gpu0", mean=EXAMPLE.lines[0].mean),)
+
+    text = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=(), alike=True)).text
+
+    assert "All 3 GPUs are alike: mean 60.0 to 62.0" in text
+    assert "Drawn are the GPUs of n2, one of 3 nodes; the table holds all." in text
 
 
 def test_what_is_left_out_is_told() -> None:

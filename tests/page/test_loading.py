@@ -14,7 +14,7 @@ from jobreport import sections
 from jobreport.document import Origin, Report
 from jobreport.figures import loading as figures
 from jobreport.figures.chart import Label, Rule
-from jobrules.data_loading import DataLoading, FetchTimes, LoaderSetup
+from jobrules.data_loading import DataLoading, FetchTimes, LoaderSetup, StepBeside
 from tests.page import example_loading, examples
 from tests.page.example_loading import node_loading
 from tests.page.html import Page
@@ -163,17 +163,112 @@ def test_both_histograms_show_the_same(times: FetchTimes) -> None:
 def test_marks_lie_where_their_times_are() -> None:
     plain, log = figures.histogram(fetches()), figures.histogram(LOG)
 
-    assert [place for place, _ in plain.marks] == pytest.approx([41, 46, 62])
-    assert [name for _, name in plain.marks] == ["p25 41.0 ms", "median 46.0 ms", "p95 62.0 ms"]
-    assert [place for place, _ in log.marks] == pytest.approx(np.log10([0.002, 0.009, 4.0]))
+    assert [one.place for one in plain.marks] == pytest.approx([41, 46, 62])
+    assert [one.name for one in plain.marks] == ["p25 41.0 ms", "median 46.0 ms", "p95 62.0 ms"]
+    assert [one.place for one in log.marks] == pytest.approx(np.log10([0.002, 0.009, 4.0]))
     assert [tick.label for tick in log.x.ticks] == ["1 ms", "10 ms", "100 ms", "1 s", "10 s"]
 
 
-def test_names_of_marks_never_share_a_height() -> None:
+def test_names_stand_beside_their_lines() -> None:
     drawing = figures.fetch_drawing(figures.histogram(replace(fetches(), p25_s=0.0459, p95_s=0.0461)))
 
     names = [mark for mark in drawing.marks if isinstance(mark, Label) and mark.style == "strong"]
-    assert len({mark.y for mark in names}) == 3
+    assert [mark.anchor for mark in names] == ["end", "start", "start"]
+    assert names[0].y == names[1].y < names[2].y
+
+
+@pytest.mark.parametrize("shift", range(0, 100, 7))
+@pytest.mark.parametrize("spread", [(1, 1), (3, 60), (30, 5), (40, 40), (10, 20)])
+def test_no_line_crosses_the_name_of_another(shift: int, spread: tuple[int, int]) -> None:
+    p25, p50, p95 = (min(100, shift + more) for more in (0, spread[0], sum(spread)))
+    sides = figures._sides(p25, p50, p95)
+
+    room, rows = 22, [row for _, row in sides]
+    for i, (place, (left, row)) in enumerate(zip((p25, p50, p95), sides, strict=True)):
+        low, high = (place - room, place) if left else (place, place + room)
+        assert low >= 0 or not left
+        assert high <= 100 or left
+        for j, other in enumerate((p25, p50, p95)):
+            if j != i and low < other < high:
+                # The line of a lower row begins below this name.
+                assert rows[j] > row
+            if j != i and rows[j] == row:
+                theirs = (other - room, other) if sides[j][0] else (other, other + room)
+                assert high <= theirs[0] or theirs[1] <= low
+
+
+def test_ticks_have_equal_decimals() -> None:
+    even = replace(
+        fetches(), edges_s=(0.0310, 0.0312, 0.0314, 0.0316, 0.0318), p25_s=0.0311, p50_s=0.0313, p95_s=0.0316
+    )
+
+    labels = [tick.label for tick in figures.histogram(replace(even, beyond=0)).x.ticks]
+
+    assert len({len(label.partition(".")[2]) for label in labels}) == 1
+    assert len(set(labels)) == len(labels) > 3
+
+
+@pytest.mark.parametrize(
+    ("fetch_s", "told", "advised"),
+    [
+        (1.47, "A fetch takes 1.47 s at the median, a TRAIN step 0.69 s: training waits for data.", True),
+        (
+            0.1,
+            "A fetch takes 100 ms at the median, a TRAIN step 690 ms: training waits little for data.",
+            True,
+        ),
+        (
+            0.01,
+            "A fetch takes 10.0 ms at the median, a TRAIN step 690 ms: training hardly waits for data.",
+            False,
+        ),
+    ],
+)
+def test_the_wait_for_data_against_the_step_leads(fetch_s: float, told: str, advised: bool) -> None:
+    beside = StepBeside(phase="TRAIN", count=120, p50_s=0.69)
+    text = text_of(replace(EXAMPLE, fetches=replace(fetches(), p50_s=fetch_s), step=beside))
+
+    assert 0 < text.index(told) < text.index("1 loader process on 8 cores")
+    assert ("Raise num_workers" in text) == advised
+    assert "at the median, a" not in text_of(EXAMPLE)
+
+
+def test_loaders_whose_number_never_changes_are_a_sentence() -> None:
+    (line,) = EXAMPLE.at_work
+
+    page = page_of(replace(EXAMPLE, at_work=(replace(line, high=line.low),)))
+
+    assert "1 loader was at work in every second with data loading." in page.text
+    together = replace(EXAMPLE, nodes=tuple(node_loading(f"n{i}") for i in range(5)))
+    text = text_of(replace(together, at_work=(replace(line, node="", high=line.low),)))
+    assert "1 loader was at work on 5 nodes together in every second" in text
+    assert "fig-loading-work" not in page.ids
+    assert "live-loading-0" not in page.scripts[0][1]
+
+
+def test_nodes_that_print_alike_are_one_row() -> None:
+    nodes = tuple(node_loading(f"n{i}") for i in range(6))
+    setups = tuple(replace(EXAMPLE.setups[0], node=f"n{i}") for i in range(6))
+    odd = (*nodes[:5], node_loading("n5", loaders=6, of_cores_percent=75.0, answer="adequate", violating=0))
+
+    text = text_of(replace(EXAMPLE, nodes=nodes, setups=setups))
+    other = text_of(replace(EXAMPLE, nodes=odd, setups=setups))
+
+    assert "Each of 6 nodes: 1 loader process on 8 cores" in text
+    assert text.count("6 nodes, alike") == 2
+    assert "n0, n1 and 3 more, alike processes 1" in other
+    assert "n5 processes 6" in other
+    assert "n0, n1 and 3 more: 1 loader process" in other
+    assert "n5: 6 loader processes on 8 cores" in other
+
+
+def test_a_table_that_is_folded_has_no_number() -> None:
+    nodes = tuple(node_loading(f"n{i}", seconds=60 + i) for i in range(20))
+
+    open_, folded = (text_of(replace(EXAMPLE, nodes=some, setups=())) for some in (nodes[:2], nodes))
+
+    assert "Table 8.2. Loaders at work" in open_
+    assert "Table 8.2." not in folded
 
 
 def test_loaders_at_work_are_drawn_against_the_cores_and_never_joined() -> None:
@@ -203,7 +298,6 @@ def test_nodes_together_are_named_so() -> None:
     text = text_of(replace(EXAMPLE, nodes=nodes, at_work=(line,)))
 
     assert "1 to 3 loaders at work on 5 nodes together, which have 40 cores." in text
-    assert "1 more node is in the table." in text
 
 
 def test_what_is_left_out_is_told() -> None:
@@ -226,13 +320,19 @@ def test_settings_that_were_not_recorded_are_said_so() -> None:
 def test_times_stand_in_one_table() -> None:
     text = text_of(EXAMPLE)
 
-    assert "Fetch of a batch 120 0.0460 0.0620 1.2500 7.9 2" in text
-    assert "From one fetch to the next of its process 119 0.5000 0.5200 4.1000 61.0 1" in text
+    assert "Median (ms) p95 (ms) Longest (ms) Total (s) Over 2 × median" in text
+    assert "Fetch of a batch 120 46.0 62.0 1 250 7.90 2" in text
+    assert "From one fetch to the next of its process 119 500.0 520.0 4 100 61.00 1" in text
+    # Processes live too long for this table.
+    assert "1 loading process lived 1 min." in text
 
 
 def test_nothing_recorded_is_said_with_the_reason() -> None:
     assert "No event of data loading was recorded" in text_of(None)
-    assert "Rule results hold no events" in text_of(None, Origin.VENDOR)
+    assert "The vendor's results hold no events" in text_of(None, Origin.VENDOR)
+    card = replace(examples.gpu_job().rules[0], name="Dataloader")
+    report = replace(examples.gpu_job(), loading=None, origin=Origin.VENDOR, rules=(card,))
+    assert "#r-Dataloader" in Page.of(sections.loading(report).html).links
 
 
 def test_every_live_figure_has_its_place() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +16,20 @@ from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 from jobreport import sections
 from jobreport.document import Origin, Report
 from jobreport.figures.chart import Label, Shape, over_time
-from jobreport.figures.moments import FILLS, SERIES, panels
-from jobrules.moments import Moment, moments
+from jobreport.figures.moments import FILLS, SERIES, lane_names, panels
+from jobreport.figures.names import width_px
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.io_bottleneck import IOBottleneck
+from jobrules.job import Job
+from jobrules.moments import Bottlenecks, Moment, MomentLane, WorstMinute
+from jobrules.moments import moments as all_moments
 from tests.jobs import make_job, make_steps
 from tests.page import example_moments, examples
 from tests.page.html import Page
+
+
+def moments(job: Job) -> tuple[Moment, ...]:
+    return all_moments(job, CPUBottleneck(), IOBottleneck())
 
 
 def page_of(*chosen: Moment, report: Report | None = None) -> Page:
@@ -39,9 +49,12 @@ def test_each_moment_is_told_with_its_numbers() -> None:
 
     for told in (
         "The first 10 steps took 39.0 s from start to end; the longest, TRAIN 0, took 3.00 s",
-        "In 40 of 60 snapshots a GPU was below 10 % while a core was above 90 %; GPU use was 28.0 % on average.",
+        "In 40 of 60 snapshots a GPU was below 10 % while a core was above 90 %; GPU use was 28.0 %, "
+        "the mean of the training loop is 66.9 %.",
+        "The minute of the training loop with most bottlenecks",
         "The last 30 steps took 1 min 59 s",
-        "Steps cover 76.9 % of the time, Backward(post-forward) of worker 0 covers 51.3 %.",
+        "Steps of worker 0 cover 76.9 % of the time, Backward of worker 0 covers 51.3 %.",
+        "Times are UTC.",
         "Not drawn: the lives of 1 loader process.",
     ):
         assert told in text
@@ -50,8 +63,8 @@ def test_each_moment_is_told_with_its_numbers() -> None:
 def test_the_table_holds_events_time_and_share_of_every_row() -> None:
     page = page_of(CHOSEN[0])
 
-    assert "Row Worker Events Time (ms) Covers (%) Steps 0 10 30 000.0 76.9" in page.text
-    assert "Horovod 1 4 4 000.0 2.6" in page.text
+    assert "Row Recorded as Worker Events Time (s) Covers (%) Steps – 0 10 30.00 76.9" in page.text
+    assert "Horovod Horovod 1 4 4.00 2.6" in page.text
     assert len(page.all("tr")) == 1 + len(CHOSEN[0].lanes)
 
 
@@ -98,10 +111,10 @@ def test_both_plots_share_one_time_and_one_frame() -> None:
     assert drawn.live_samples
     assert drawn.live_lanes
     assert drawn.live_samples.x_range is drawn.live_lanes.x_range
-    assert drawn.live_samples.min_border_left == drawn.live_lanes.min_border_left == 112
+    assert drawn.live_samples.min_border_left == drawn.live_lanes.min_border_left == 168
     page = page_of(CHOSEN[0])
     frames = [a["class"] for _, a in page.elements if "chart" in (a.get("class") or "").split()]
-    assert all("names" in str(style).split() for style in frames)
+    assert all("ranked" in str(style).split() for style in frames)
     assert len(frames) == 2
 
 
@@ -130,7 +143,10 @@ def test_steps_alone_and_samples_alone_are_drawn_with_what_there_is() -> None:
     assert "The first step took 125.0 ms from start to end." in first.text
     assert "No GPU, CPU or I/O wait was sampled" in first.text
     assert "No other event was recorded in it." in first.text
-    assert "GPU use was lowest here, 20.0 % on average." in second.text
+    assert (
+        "The minute from first to last GPU work with the lowest GPU use, 20.0 %; the mean from first to last GPU "
+        "work is 30.0 %."
+    ) in second.text
     assert "Neither steps nor events were recorded in it." in second.text
     assert [len([i for i in page.ids if i.startswith("live-")]) for page in (first, second)] == [1, 1]
 
@@ -153,3 +169,64 @@ def test_joined_bars_and_rows_that_are_left_out_are_told() -> None:
 def test_without_moments_the_reason_is_told() -> None:
     assert "Neither steps nor events" in page_of().text
     assert "The vendor's results" in page_of(report=replace(examples.gpu_job(), origin=Origin.VENDOR)).text
+
+
+def test_the_bottlenecks_of_a_minute_are_told_by_kind_with_the_limits_in_force() -> None:
+    worst = WorstMinute(
+        in_loop=True,
+        usual=44.0,
+        snapshots=60,
+        hits=45,
+        bottlenecks=(
+            Bottlenecks(kind="io", snapshots=40, gpu_threshold=5.0, core_threshold=62.5),
+            Bottlenecks(kind="cpu", snapshots=12, gpu_threshold=10.0, core_threshold=90.0),
+        ),
+    )
+
+    both = page_of(replace(CHOSEN[1], worst=worst)).text
+    alone = page_of(replace(CHOSEN[1], worst=replace(worst, hits=40, bottlenecks=worst.bottlenecks[:1]))).text
+
+    assert (
+        "45 of 60 snapshots are bottlenecks: in 40 a GPU was below 5 % while a core waited for I/O above 62.5 % "
+        "and in 12 a GPU was below 10 % while a core was above 90 %; GPU use was 28.0 %, the mean of the training "
+        "loop is 44.0 %."
+    ) in both
+    assert "In 40 of 60 snapshots a GPU was below 5 % while a core waited for I/O above 62.5 %;" in alone
+
+
+def test_rows_have_names_that_a_reader_knows() -> None:
+    def lane(worker: str, phase: str) -> MomentLane:
+        return replace(CHOSEN[0].lanes[1], worker=worker, phase=phase)
+
+    several = [
+        lane("0", "Steps"),
+        lane("0", "gpu_functions-dev:0"),
+        lane("0", "Forward"),
+        lane("0", "Forward(first)"),
+        lane("4711-algo-1-of-many", "cpu_functions"),
+    ]
+
+    assert lane_names([lane("0", "gpu_functions-v:0"), lane("0", "DataLoaderIter")]) == (
+        "GPU operators",
+        "data loading",
+    )
+    names = lane_names(several)
+    assert names[:4] == (
+        "worker 0, Steps",
+        "worker 0, GPU operators",
+        "worker 0, Forward",
+        "worker 0, Forward(first)",
+    )
+    assert names[4].endswith(", CPU operators")
+    assert names[4].startswith("4711")
+    assert all(width_px(name) <= 168 for name in names)
+
+
+def test_what_is_found_stands_before_how_to_read_it() -> None:
+    html = sections.moments(replace(examples.gpu_job(), moments=CHOSEN)).html
+
+    for caption in re.findall(r"<figcaption>(.*?)</figcaption>", html, re.DOTALL):
+        found, _, reading = caption.partition('<span class="read">')
+        assert "UTC" not in found
+        assert "Times are UTC" in reading
+    assert "Table" not in page_of(*CHOSEN).text

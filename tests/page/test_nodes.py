@@ -11,6 +11,7 @@ import pytest
 
 from jobreport import sections
 from jobreport.document import Report
+from jobrules.node_ranks import PhaseUse, Use
 from jobrules.phases import interrupted, missing
 from jobrules.result import Course, Gap, Phase
 from tests.page import example_nodes, examples
@@ -146,7 +147,7 @@ def test_phases_are_named_once_with_their_times() -> None:
     text = text_of(read(sections.nodes(examples.gpu_job())))
 
     assert text.count("first step 08:05:00 UTC and last step 08:59:00 UTC") == 1
-    assert "One column is 6 s, 18 s in print and without scripts" in text
+    assert "One column is 12 s;" in text
 
 
 def test_many_nodes_have_a_table_of_their_spread_and_rows_for_the_odd_ones() -> None:
@@ -297,3 +298,53 @@ def test_gaps_of_more_nodes_than_rows_are_counted() -> None:
     text = text_of(read(sections.summary(replace(base, course=with_gaps(base, gaps)))))
 
     assert "and on 5 more nodes" in text
+
+
+def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0) -> str:
+    """The caption of the time lines for means of nodes and phases."""
+    base = sixteen({})
+    assert base.nodes is not None
+    lines = tuple(replace(base.timelines[0], node=name) for name in means)
+    use = Use(
+        label="GPU",
+        means=means,
+        mean=sum(means.values()) / len(means),
+        phases=tuple(PhaseUse(phase=key, mean=mean) for key, mean in phases),
+        falls=falls,
+        fall_us=10_000_000 if falls else 0,
+    )
+    found = replace(base.nodes, drawn=tuple(means), use=use)
+    course = examples.gpu_job().course
+    text = text_of(read(sections.nodes(replace(base, nodes=found, timelines=lines, course=course))))
+    return text.partition("Figure 13.1. ")[2].partition(" One column")[0].strip()
+
+
+@pytest.mark.parametrize(
+    ("caption", "told"),
+    [
+        (used({"a": 60.0}), "Mean GPU use is 60.0 %."),
+        (
+            used({"a": 60.0}, ("before", 2.0), ("loop", 70.0), ("after", 0.0)),
+            "Mean GPU use is 60.0 %: 2.0 % before the first step, 70.0 % in the training loop and 0.0 % after the last step.",
+        ),
+        (used({"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU use is 60.0 %."),
+        (
+            used({"a": 60.0}, falls=2),
+            "Mean GPU use is 60.0 %. In the training loop it falls twice under 10 %, for 10 s (median).",
+        ),
+        (used({"a": 60.0, "b": 60.04}), "The nodes are alike: mean GPU use is 60.0 % on all."),
+        (used({"a": 60.0, "b": 64.9}), "The nodes are alike: mean GPU use is 60.0 to 64.9 %."),
+        (
+            used({"a": 60.0, "b": 40.0, "c": 50.0}),
+            "Mean GPU use differs between the nodes: 40.0 % on b, 60.0 % on a.",
+        ),
+    ],
+)
+def test_the_caption_says_what_differs_over_time_or_between_nodes(caption: str, told: str) -> None:
+    assert caption == told
+
+
+def test_no_switches_are_told_of_without_a_key() -> None:
+    base = sixteen({})
+
+    assert "press an entry" not in text_of(read(sections.nodes(base)))

@@ -277,7 +277,7 @@ def test_a_job_that_passes_midnight_shows_dates() -> None:
 def test_rates_are_scaled_and_not_drawn_on_the_percent_scale() -> None:
     page = read(sections.utilisation(examples.gpu_job()))
 
-    assert re.search(r"Network MB/s 0.0 41.0", page.text)
+    assert re.search(r"Network, received and sent MB/s 0.0 41.0", page.text)
     assert "no fixed scale" in page.text
     assert len([s for s in page.all("svg") if s.get("class") == "glyph"]) == 6
 

@@ -14,10 +14,13 @@ from bokeh.models import HBar, Line, Quad
 
 from jobreport import sections
 from jobreport.document import Origin, Report
+from jobreport.figures import step_parts as parts_figures
 from jobreport.figures import steps as figures
 from jobreport.figures import theme
-from jobrules.step_times import ClassShare, StepBins, StepContrast, StepPart, StepTimes
+from jobrules.step_parts import ClassShare, LastSteps, StepContrast, StepPart
+from jobrules.step_times import StepBins, StepTimes
 from tests.page import example_steps, examples
+from tests.page.example_steps import START_US
 from tests.page.html import Page
 
 NAME = "TRAIN"
@@ -39,12 +42,12 @@ def text_of(found: StepTimes | None) -> str:
 def test_the_caption_states_the_spread_and_the_outliers() -> None:
     text = text_of(times())
 
+    assert "Half of the 1 200 TRAIN steps take 0.440 to 0.500 s." in text
     assert (
-        "Half of the 1 200 TRAIN steps take 0.440 to 0.500 s; 21 took longer than mean + 3σ (0.630 s)."
+        "21 of the 1 200 TRAIN steps took longer than mean + 3σ (0.630 s). Count of steps, 50 ms a bar"
         in text
     )
     assert "21 steps of 0.650 s or more, up to 3.25 s, counted as one bar" in text
-    assert "50 ms a bar" in text
     assert "The first step took 3.25 s, 6.9 times the median" in text
 
 
@@ -54,7 +57,7 @@ def test_workers_with_different_limits_are_told_as_a_range() -> None:
 
     text = text_of(replace(times(), phases=(two,)))
 
-    assert "1 took longer than mean + 3σ of its worker (0.610 to 0.630 s)." in text
+    assert "1 of the 1 200 TRAIN steps took longer than mean + 3σ of its worker (0.610 to 0.630 s)." in text
 
 
 def test_steps_that_were_not_judged_are_told_by_the_median_and_have_no_limit() -> None:
@@ -65,7 +68,7 @@ def test_steps_that_were_not_judged_are_told_by_the_median_and_have_no_limit() -
     page = page_of(replace(times(), phases=(few,), rows=(row,), marked="median", marks=2))
     text = page.text.replace("\u00a0", " ")
 
-    assert "2 took longer than twice the median." in text
+    assert "2 of the 50 TRAIN steps took longer than twice the median." in text
     assert "Dashed" not in text
     assert "2 steps are longer than twice the median of its worker and phase, as no step is above" in text
     assert "Outliers are not judged (–)" in text
@@ -89,7 +92,9 @@ def test_a_limit_beyond_the_bars_is_said_and_not_drawn() -> None:
     [
         ({"marked": "", "marks": 0}, "No step is an outlier"),
         ({"has_events": False}, "no events were recorded besides the steps"),
-        ({}, "events were not recorded both in outliers and in normal steps"),
+        ({}, "no class of events was recorded in 5 outliers and in normal steps"),
+        ({"marks": 1}, "Only 1 step is an outlier: too few to tell"),
+        ({"marks": 4}, "Only 4 steps are outliers: too few to tell"),
     ],
 )
 def test_without_a_comparison_the_reason_is_said(facts: dict[str, Any], told: str) -> None:
@@ -105,7 +110,7 @@ def test_the_comparison_names_what_differs_most() -> None:
     assert (
         "TRAIN is going on in 70.5 % of the time of outliers and in 12.0 % of that of normal steps." in text
     )
-    assert "conv2d, GPU 60.0 20.0 -40.0 5 1" in text
+    assert "conv2d, GPU 60.0 20.0 -40.0 15 6" in text
     assert "3 classes that differ less are left out." in text
 
 
@@ -124,11 +129,27 @@ def test_a_comparison_without_a_difference_says_so() -> None:
     assert "no class differs by more than 2.0 points" in text
 
 
+def test_a_difference_below_a_point_is_a_sentence_and_no_figure() -> None:
+    base = times().contrast
+    assert base
+    same = replace(base.classes[0], normal_percent=50.0, outlier_percent=50.9, points=0.9)
+
+    page = page_of(replace(times(), contrast=StepContrast(classes=(same,), left=0)))
+
+    assert "no class of events differs by 1 point or more" in page.text or "by 1 point or more" in page.text
+    assert "fig-steps-contrast" not in page.ids
+    assert "live-steps-contrast" not in page.scripts[0][1]
+
+
 def test_what_makes_the_last_steps_differ_is_named() -> None:
     text = text_of(times())
 
-    assert "Data loading takes most of these steps, 73.8 %; a bar lasts 0.360 to 1.06 s" in text
+    assert (
+        "Data loading takes most of these steps, 73.8 %. A bar lasts 0.360 to 1.06 s, the last one 0.160 s;"
+        in text
+    )
     assert "what makes them differ is mostly Data loading." in text
+    assert "to the start of the next, the last bar to its own end." in text
     assert "The last 4 TRAIN steps of worker 0 of TRAIN" in text
 
 
@@ -139,15 +160,72 @@ def test_last_steps_without_events_say_so() -> None:
     )
     bare = replace(times(), last=replace(times().last, parts=parts, by_event=False))
 
-    assert "No events were recorded for them" in text_of(bare)
+    assert "No events were recorded for them, so" in text_of(bare)
+    last = replace(bare.last, ended="Forward", ended_us=START_US)
+    told = text_of(replace(bare, last=last))
+    assert "for them (the forward pass was recorded until 08:05:00 UTC), so" in told
+
+
+def test_what_no_event_tells_names_what_was_no_longer_recorded() -> None:
+    parts = (
+        StepPart(name="Forward", role="work", time_us=(100_000,) * 4, percent=27.8),
+        StepPart(name="Unaccounted", role="unknown", time_us=(260_000,) * 4, percent=72.2),
+    )
+    last = replace(times().last, parts=parts, total_us=(360_000,) * 4)
+
+    def told(last: LastSteps) -> str:
+        return text_of(replace(times(), last=last))
+
+    until = told(replace(last, ended="Data loading", ended_us=START_US))
+    bare = "Nothing was recorded in 72.2 % of the time of these steps"
+    assert f"{bare}; data loading was recorded until 08:05:00 UTC. A bar lasts 0.360 s." in until
+    assert f"{bare}. A bar lasts" in told(last)
+
+
+def test_the_time_to_the_next_step_has_the_colour_of_lost_time() -> None:
+    parts = (
+        StepPart(name="In the step", role="work", time_us=(300_000,) * 4, percent=99.6),
+        StepPart(name="To the next step", role="wait", time_us=(1000,) * 4, percent=0.4),
+    )
+
+    assert [parts_figures.fill(part, parts) for part in parts] == [("u", "used"), ("l", "lost")]
+
+
+def test_the_phase_with_most_time_comes_first() -> None:
+    (phase,) = times().phases
+    minor = replace(phase, phase="EVAL", steps=64, p25_s=0.1, p75_s=0.2)
+
+    text = text_of(replace(times(), phases=(phase, minor)))
+
+    assert (
+        text.index("Half of the 1 200 TRAIN") < text.index("Half of the 64 EVAL") < text.index("Figure 5.1.")
+    )
+
+
+def test_workers_that_print_alike_are_one_row_and_a_shared_longest_is_said() -> None:
+    rows = tuple(
+        example_steps.row(f"node-{i // 2}", worker=str(i), median_s=0.5 if i == 5 else 0.47) for i in range(6)
+    )
+
+    text = text_of(replace(times(), rows=rows))
+    alike = text_of(replace(times(), rows=rows[:5]))
+    one = text_of(replace(times(), rows=(rows[0], replace(rows[1], first_s=2.0, node="node-0"))))
+
+    assert "node-0/0, node-0/1, node-1/2 and 2 more, alike TRAIN 1 200 21" in text
+    assert "node-2 5 TRAIN 1 200 21" in text
+    assert "equally of 6 workers, took 3.25 s" in text
+    assert "5 workers, alike TRAIN 1 200 21" in alike
+    assert "The longest first step, of worker 0 TRAIN, took 3.25 s" in one
 
 
 def test_many_rows_are_folded_and_the_rest_is_counted() -> None:
-    rows = tuple(example_steps.row(f"node-{i}") for i in range(20))
+    rows = tuple(example_steps.row(f"node-{i}", mean_s=0.48 + i / 100) for i in range(20))
 
     page = page_of(replace(times(), rows=rows, rows_left=7))
 
-    assert "the 16 of 27 workers and phases with most outliers" in page.text
+    assert (
+        "of 27 workers and phases those with most outliers first, then the slowest, the first 16" in page.text
+    )
     assert "7 are left out" in page.text
     assert "Data: 4 more workers and phases" in page.text
     assert all(f"node-{i}" in page.text for i in range(20))
@@ -155,7 +233,12 @@ def test_many_rows_are_folded_and_the_rest_is_counted() -> None:
 
 def test_nothing_recorded_is_said_with_the_reason() -> None:
     assert "No step was recorded." in page_of(None).text
-    assert "rules/StepOutlier.json" in page_of(None, origin=Origin.VENDOR).text
+    rules = examples.gpu_job().rules
+    card = next(card for card in rules if card.name == "LowGPUUtilization")
+    vendor = page_of(None, origin=Origin.VENDOR, rules=(replace(card, name="StepOutlier"),))
+    assert "its figures of all steps stand in the card of StepOutlier." in vendor.text
+    assert "#r-StepOutlier" in vendor.links
+    assert "#r-StepOutlier" not in page_of(None, origin=Origin.VENDOR, rules=()).links
 
 
 def test_hostile_names_stay_text() -> None:
@@ -287,8 +370,8 @@ def test_few_steps_that_last_much_longer_make_the_axis_one_of_powers_of_ten() ->
 def test_contrast_drawing_and_plot_are_the_same() -> None:
     contrast = times().contrast
     assert contrast
-    drawing = figures.contrast_drawing(contrast)
-    plot: Any = figures.contrast_plot(contrast)
+    drawing = parts_figures.contrast_drawing(contrast)
+    plot: Any = parts_figures.contrast_plot(contrast)
 
     for shape, renderer in zip(drawing.shapes, plot.renderers, strict=True):
         glyph = renderer.glyph
@@ -304,7 +387,7 @@ def test_contrast_drawing_and_plot_are_the_same() -> None:
 
 def test_last_steps_drawing_and_plot_are_the_same_with_work_at_the_bottom() -> None:
     unit, last = figures.Unit.of(times()), times().last
-    drawing, plot = figures.last_drawing(last, unit), figures.last_plot(last, unit)
+    drawing, plot = parts_figures.last_drawing(last, unit), parts_figures.last_plot(last, unit)
 
     sources = _quads(plot)
     for shape, source in zip(drawing.shapes, sources, strict=False):

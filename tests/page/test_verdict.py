@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 from jobreport import sections
@@ -42,7 +41,7 @@ def test_a_main_finding_that_explains_no_time_is_no_cause() -> None:
         sections.verdict(replace(report, verdict=replace(report.verdict, findings=(alone,), main="")))
     ).text
 
-    assert "Main finding" in text
+    assert "To know" in text
     assert "Main cause" not in text
     assert "wins back" not in text
 
@@ -75,14 +74,24 @@ def test_the_main_cause_need_not_be_the_worst_finding() -> None:
     assert "Worst of all" not in text
 
 
-def test_neighbours_on_the_bar_have_different_shades() -> None:
+def test_every_kind_of_part_has_a_fill_of_its_own_in_every_report() -> None:
     report = examples.gpu_job()
     use = report.verdict.use
     assert use is not None
-    lost = tuple(replace(use.parts[1], key=f"cause-{i}", percent=5.0, finding="") for i in range(11))
-    many = replace(use, parts=(use.parts[0], *lost))
-    page = read(sections.verdict(replace(report, verdict=replace(report.verdict, use=many))))
+    kinds = ("cpu-bottleneck", "before-first-step", "idle", "partly")
 
-    fills = [str(r["class"]) for r in page.all("rect") if str(r.get("height")) == "100%"]
-    assert len(fills) == 12
-    assert all(one != after for one, after in itertools.pairwise(fills))
+    def fills(keys: tuple[str, ...]) -> list[str]:
+        lost = tuple(replace(use.parts[1], key=key, percent=5.0, finding="") for key in keys)
+        many = replace(use, parts=(use.parts[0], *lost))
+        page = read(sections.verdict(replace(report, verdict=replace(report.verdict, use=many))))
+        return [str(r["class"]) for r in page.all("rect") if str(r.get("height")) == "100%"][1:]
+
+    told = dict(zip(kinds, fills(kinds), strict=True))
+    assert len(set(told.values())) == len(kinds)
+    assert fills(kinds[::-1]) == [told[kind] for kind in kinds[::-1]]
+    assert fills(("partly", "gpu-never-used", "idle-before", "idle-after")) == [
+        told["partly"],
+        told["cpu-bottleneck"],
+        told["before-first-step"],
+        told["before-first-step"],
+    ]

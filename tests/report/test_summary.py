@@ -11,7 +11,7 @@ from jobreport.document import Report
 from jobreport.quality import Quality, SourceQuality
 from jobrules import RULES
 from jobrules.job import Job
-from jobrules.result import Severity
+from jobrules.result import Severity, Status, Unanswered
 from jobrules.rule import run_rules
 from tests.jobs import make_job
 from tests.page.html import read
@@ -33,8 +33,34 @@ def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
     assert "**Critical, main cause: CPU, GPU and GPU memory are all little used" in text
     assert "GPU use was low in 100.0" in text
     assert "*Try:*" in text
-    assert "Not checked: " in text
-    assert "MaxInitializationTime (no step events)" in text
+    assert "Not checked, 5 of 9\u00a0rules:\n- no step events: StepOutlier, MaxInitializationTime\n" in text
+
+
+def test_what_was_not_checked_is_told_by_the_reason_in_four_lines_at_most() -> None:
+    report = report_of(LOW)
+    reasons = [*["no GPU samples"] * 9, "one", "two", "three", *["four"] * 2]
+    open_ = tuple(
+        Unanswered(rule=f"Rule{i}", status=Status.NOT_EVALUATED, reason=reason)
+        for i, reason in enumerate(reasons)
+    )
+    verdict = replace(report.verdict, unanswered=open_, findings=(), main="", rules=len(open_))
+    report = replace(report, verdict=verdict)
+
+    told = [
+        "no GPU samples: 9\u00a0rules",
+        "four: Rule12, Rule13",
+        "one: Rule9",
+        "2\u00a0rules for 2 other reasons",
+    ]
+    text, (_, none, last) = summary.markdown(report), summary.terminal(report)
+    page = read(sections.verdict(report)).text
+
+    assert "No finding: no rule could judge.\n" in text
+    assert "Not checked, 14 of 14\u00a0rules:\n- " + "\n- ".join(told) in text
+    assert none == "No finding: no rule could judge."
+    assert last == "Not checked, 14 of 14\u00a0rules: " + "; ".join(told)
+    assert "None: no rule could judge" in page
+    assert "2\u00a0more rules for 2 other reasons" in page.replace(" more", "\u00a0more")
 
 
 def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:

@@ -281,7 +281,7 @@ def test_the_reference_scenario(d1: Job) -> None:
     assert row(io) == (0, 300, 2446, 1506)
     assert cpu.status is io.status is Status.PASSED
     assert cpu.headline == (
-        "A GPU idled while a CPU core was full in 32.1\u00a0% of GPU snapshots, limit 50.0\u00a0%"
+        "A GPU idled while a CPU core was full in 32.1\u00a0% of GPU snapshots, limit 50\u00a0%"
     )
     assert cpu.details["bottlenecks"]["1700000047.252"] == {"GPUs": 2, "CPUs": 1, "node": "algo-1"}
     # cpu0 waits from +180 s to +360 s, the GPUs idle until +300 s and in every second ten seconds after.
@@ -305,9 +305,8 @@ def test_a_finding_tells_when_where_and_how_much() -> None:
     (finding,) = result.findings
     assert finding.title == "In 66.7\u00a0% of the snapshots a GPU idled while a CPU core was full"
     assert finding.evidence == (
-        "algo-1, 2023-11-14 22:19:00 to 22:29:00\u00a0UTC: 80.0\u00a0% of the snapshots in which a GPU was "
-        "below 10.0\u00a0%; longest run 10\u00a0min from 22:19:00\u00a0UTC; algo-1 cpu0 was full in "
-        "100.0\u00a0% of its node's bottlenecks."
+        "algo-1, 2023-11-14 22:19:00 to 22:29:00\u00a0UTC. Core cpu0 was full in every bottleneck, "
+        "inferred from simultaneous samples."
     )
     assert (finding.key, finding.severity, finding.section) == (
         "cpu-bottleneck",
@@ -331,8 +330,80 @@ def test_a_share_that_fell_below_the_limit_is_told_with_its_highest() -> None:
     assert (result.status, result.triggered) == (Status.TRIGGERED, 5)
     (finding,) = result.findings
     assert "In 20.0\u00a0%" in finding.title
-    assert "above 50.0\u00a0% so far in 5 of 18 looks, at most 100.0\u00a0%" in finding.evidence
+    assert "above 50\u00a0% so far in 5 of 18 looks, at most 100.0\u00a0%" in finding.evidence
     assert finding.key == "io-bottleneck"
+
+
+def stuck_job(full: float, value: float = 95.0, **more: Any) -> Job:
+    """Eight cores, of which this share stands at a value while the GPU idles, in every second snapshot."""
+    cores = np.where(np.arange(8) < 8 * full, value, 20.0)
+    use = np.tile([0.0, 0.0, 80.0], 20)
+    values = np.where((use < 10)[:, None], cores, 20.0)
+    return make_job(gpu=use, cpu=values, io_wait=values, interval_s=30, **more)
+
+
+def loaded(workers: int) -> Events:
+    """So many loading processes at work all the time."""
+    rows = [("DataLoaderWorker", "worker", 0.0, 1800.0)]
+    return Events.joined([make_events(rows, pid=100 + i) for i in range(workers)])
+
+
+@pytest.mark.parametrize(
+    ("full", "workers", "said"),
+    [
+        (1.0, 0, "Take a machine with more cores for each GPU"),
+        (7 / 8, 6, "Take a machine with more cores for each GPU"),
+        (1.0, 5, "Raise ``num_workers``, so that more processes"),
+        (5 / 8, 0, "Raise ``num_workers``, so that more processes"),
+        (2 / 8, 0, "Move loading out of the training process: ``num_workers`` above 0"),
+        (1 / 8, 1, "Move loading out of the training process: ``num_workers`` above 0"),
+        (1 / 8, 2, "Raise ``num_workers``, so that more processes"),
+    ],
+)
+def test_advice_fits_the_cores_and_the_loading_processes(full: float, workers: int, said: str) -> None:
+    events = loaded(workers) if workers else Events()
+
+    (finding,) = CPUBottleneck(patience=4).check(stuck_job(full, events=events)).findings
+
+    assert finding.advice.startswith(said)
+    if said.startswith("Take"):
+        cores = "all 8\u00a0cores" if full == 1 else "7 of 8\u00a0cores"
+        assert finding.advice.endswith(f"More loading processes will not help: {cores} are full.")
+
+
+def test_advice_for_waiting_cores_is_about_reading() -> None:
+    many, few = (IOBottleneck(patience=4).check(stuck_job(full, 60.0)).findings[0] for full in (1.0, 1 / 8))
+
+    assert many.advice.startswith("Read less often and more at a time")
+    assert many.advice.endswith("More loading processes will not help: all 8\u00a0cores wait.")
+    assert few.advice.startswith("Read ahead in processes of their own: ``num_workers`` above 0")
+
+
+def test_cores_at_a_tie_are_counted_and_not_named() -> None:
+    evidence = {
+        full: CPUBottleneck(patience=4).check(stuck_job(full)).findings[0].evidence.split(". ")[1]
+        for full in (1.0, 6 / 8, 1 / 8)
+    }
+
+    assert evidence == {
+        1.0: "All 8\u00a0cores were full in every bottleneck, inferred from simultaneous samples.",
+        6 / 8: "6 of 8\u00a0cores were full in every bottleneck, inferred from simultaneous samples.",
+        1 / 8: "Core cpu0 was full in every bottleneck, inferred from simultaneous samples.",
+    }
+
+
+@pytest.mark.parametrize(("lasts_s", "said"), [(50.0, True), (29.0, False)])
+def test_waiting_for_batches_is_told_where_it_was_most_of_the_bottlenecks(lasts_s: float, said: bool) -> None:
+    # Bottlenecks are the first minute of every 90 s.
+    fetches = [("DataLoaderIter", "fetch", 90.0 * i, 90.0 * i + lasts_s) for i in range(20)]
+
+    (finding,) = CPUBottleneck(patience=4).check(stuck_job(1.0, events=make_events(fetches))).findings
+
+    waited = (
+        "bottleneck, while training waited for a batch (83.3\u00a0% of that time), inferred from simultaneous"
+    )
+    assert (waited in finding.evidence) == said
+    assert ("waited" in finding.evidence) == said
 
 
 def test_a_share_at_the_threshold_passes() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobrules.data_loading import MOST_COLUMNS, MOST_LINES, DataLoading, FetchTimes, data_loading
 from jobrules.dataloader import Dataloader
 from jobrules.job import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric
-from tests.jobs import START_US, make_events, make_job, make_panel
+from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 MULTI = "_MultiProcessingDataLoaderIter"
 #: (phase, name, start, end, process), seconds after the start.
@@ -42,7 +42,8 @@ def job_of(events: Events, cores: int = 8, nodes: tuple[str, ...] = ("algo-1",))
 
 
 def told(job: Job) -> DataLoading:
-    found = data_loading(job, Dataloader())
+    rule = Dataloader()
+    found = data_loading(job, rule, rule.check(job))
     assert found
     return found
 
@@ -185,6 +186,76 @@ def test_loaders_are_judged_by_the_limits_of_the_rule(processes: int, answer: st
     (node,) = found.nodes
     assert (node.answer, node.loaders, node.cores) == (answer, processes, 8)
     assert (found.min_percent, found.max_percent) == (70.0, 200.0)
+
+
+def test_without_the_rule_the_loaders_are_told_and_not_judged() -> None:
+    job, rule = job_of(events_of([worker(0, 100, pid) for pid in range(5)])), Dataloader()
+
+    judged = told(job)
+    without, failed = data_loading(job, rule), data_loading(job, rule, rule.stopped(ValueError("odd")))
+
+    assert without
+    assert failed
+    nodes = [one.nodes[0] for one in (judged, without, failed)]
+    assert [node.answer for node in nodes] == ["too few", "", ""]
+    assert [node.reason for node in nodes] == ["", "Dataloader was not run", "ValueError: odd"]
+    bare = [replace(node, answer="", reason="", evaluated=0, violating=0) for node in nodes]
+    assert bare[0] == bare[1] == bare[2]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 90), st.integers(1, 5)), min_size=1, max_size=15)
+)
+def test_the_loaders_of_a_node_are_those_of_the_rule(lives: list[tuple[int, int, int]]) -> None:
+    setting = Loader(
+        node="algo-1", worker="33", iterator=MULTI, start_us=START_US, num_workers=2, pin_memory=False
+    )
+    rows = [fetch(s, s + 0.5) for s, _, _ in lives] + [worker(s, s + took, pid) for s, took, pid in lives]
+    job = job_of(events_of(rows, loaders=(setting,)))
+
+    found = told(job)
+
+    block = Dataloader().check(job).details["per_node"]["algo-1"]
+    (node,) = found.nodes
+    assert (node.cores, node.seconds, node.loaders) == (
+        block["cores"],
+        block["seconds"],
+        block["dataloaders"],
+    )
+    assert node.mean == round(block["dataloaders_mean"], 2)
+    assert [
+        {
+            "iterator": one.iterator,
+            "num_workers": one.num_workers,
+            "pin_memory": one.pin_memory,
+            "fetches": one.fetches,
+        }
+        for one in found.setups
+    ] == block["loaders"]
+
+
+def test_the_steps_beside_are_of_the_phase_with_most_time() -> None:
+    fetches = events_of([fetch(i, i + 0.5) for i in range(20)])
+    steps = joined_steps(
+        *(
+            make_steps(spans, phase=phase)
+            for phase, spans in (
+                ("TRAIN", [(0, 9), (10, 17), (20, 21)]),
+                ("EVAL", [(i, i + 0.5) for i in range(9)]),
+            )
+        )
+    )
+
+    found = told(replace(job_of(fetches), steps=steps))
+
+    assert found.step
+    assert (found.step.phase, found.step.count, found.step.p50_s) == ("TRAIN", 3, 7.0)
+    assert told(job_of(fetches)).step is None
+    pipeline = make_events(
+        [("DataIterator", "IteratorGetNext", i, i + 0.5) for i in range(20)], source=EventSource.MODEL
+    )
+    assert told(replace(job_of(pipeline), steps=steps)).step is None
 
 
 def test_a_node_without_enough_seconds_has_a_reason_and_no_answer() -> None:

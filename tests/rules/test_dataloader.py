@@ -182,9 +182,9 @@ def test_two_processes_for_eight_cores_are_too_few() -> None:
     )
     (finding,) = result.findings
     assert finding.title == "2\u00a0loader processes for 8\u00a0cores: too few"
-    assert "a fetch took 100.0\u00a0ms (median), 100.0\u00a0ms (95th percentile)" in finding.evidence
+    assert "A fetch took 100.0\u00a0ms (median), 100.0\u00a0ms (95th percentile)" in finding.evidence
     assert "pin_memory=False" in finding.evidence
-    assert finding.advice.startswith("Raise num_workers")
+    assert finding.advice.startswith("Raise ``num_workers`` to about 8: the node has 8\u00a0cores.")
     assert finding.severity is Severity.WARNING
     details = result.details
     assert (details["cores"], details["dataloaders"], details["num_workers"]) == (8, 2, 2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.device_grid import MOST_COLUMNS, MOST_DEVICES, NOT_MEASURED, device_grid
+from jobrules.device_grid import FULL, MOST_COLUMNS, MOST_DEVICES, NOT_MEASURED, device_grid
 from jobrules.job import SECOND_US, Job, Metric
 from jobrules.result import Columns
 from jobrules.timelines import columns
@@ -19,7 +19,7 @@ NAN = float("nan")
 
 
 def table(job: Job, grid: Columns, metric: Metric) -> np.ndarray:
-    found = device_grid(job, grid)
+    found = device_grid(job, grid, 90)
     assert found is not None
     rows = next(one for one in found.rows if one.metric == metric)
     return np.frombuffer(rows.values, np.uint8).reshape(len(rows.devices), found.columns.count)
@@ -113,7 +113,7 @@ def test_columns_are_whole_numbers_of_those_of_the_time_lines() -> None:
     job = make_job(gpu=np.arange(6000) % 100, interval_s=1)
     grid = columns(job)
 
-    found = device_grid(job, grid)
+    found = device_grid(job, grid, 90)
 
     assert found is not None
     assert grid.count > MOST_COLUMNS
@@ -129,18 +129,18 @@ def test_metrics_come_in_one_order_and_memory_alone_is_no_use() -> None:
     job = make_job(gpu=values, cpu=values, memory=values)
     grid = columns(job)
 
-    found = device_grid(job, grid)
+    found = device_grid(job, grid, 90)
 
     assert found is not None
     assert [rows.metric for rows in found.rows] == ["gpu_utilization", "cpu_utilization", "gpu_memory"]
-    assert device_grid(make_job(memory=values), grid) is None
-    assert device_grid(Job(name="job"), grid) is None
+    assert device_grid(make_job(memory=values), grid, 90) is None
+    assert device_grid(Job(name="job"), grid, 90) is None
 
 
 def test_devices_are_bounded_and_those_left_out_are_counted() -> None:
     job = make_job(cpu=np.full((3, MOST_DEVICES + 5), 10.0))
 
-    found = device_grid(job, columns(job))
+    found = device_grid(job, columns(job), 90)
 
     assert found is not None
     assert found.rows[0].left_out == 5
@@ -150,30 +150,30 @@ def test_devices_are_bounded_and_those_left_out_are_counted() -> None:
 def test_the_use_of_a_core_is_that_of_its_own_samples() -> None:
     values = np.array([[0, 50], [5, NAN], [95, 60], [100, NAN]], np.float64)
 
-    found = device_grid(make_job(cpu=values), Columns(start_us=START_US, width_us=SECOND_US, count=2))
+    found = device_grid(make_job(cpu=values), Columns(start_us=START_US, width_us=SECOND_US, count=2), 95)
 
     assert found is not None
     first, second = found.cores
     assert (first.device, first.n, first.mean, first.p50, first.max) == ("cpu0", 4, 50.0, 50.0, 100.0)
     assert [first.p95, first.p99] == pytest.approx([99.25, 99.85], abs=0.051)
-    assert (first.below_10, first.above_90) == (0.5, 0.5)
+    assert (first.below_10, first.above_90, first.at_limit, second.at_limit) == (0.5, 0.5, 0.5, 0.0)
     assert (second.n, second.mean, second.below_10) == (2, 55.0, 0.0)
     assert (second.from_10_to_90, second.above_90) == (1.0, 0.0)
 
 
-def test_columns_are_summed_up_by_device_and_for_all_gpus() -> None:
-    values = np.array([[0, 0], [5, NAN], [95, NAN], [60, NAN]], np.float64)
+def test_a_core_is_full_by_its_samples_and_not_by_its_mean() -> None:
+    """Means of 4 s average a rhythm of 2 s away; half of the samples at the limit are enough."""
+    rhythm = np.tile([100.0, 100.0, 0.0, 0.0], 10)
+    seldom, never = np.tile([100.0, 0.0, 0.0, 0.0], 10), np.full(40, 89.9)
+    values = np.stack([rhythm, seldom, never, np.full(40, 90.0)], axis=1)
+    values[36:, 3] = NAN
+    grid = Columns(start_us=START_US, width_us=4 * SECOND_US, count=10)
+    job = make_job(cpu=values, gpu=rhythm, interval_s=1)
 
-    found = device_grid(
-        make_job(gpu=values, interval_s=1), Columns(start_us=START_US, width_us=SECOND_US, count=4)
-    )
+    found = table(job, grid, Metric.CPU_USE)
 
-    assert found is not None
-    first, second = np.frombuffer(found.rows[0].values, np.uint8).reshape(2, 4)
-    measured = np.concatenate([one[one != NOT_MEASURED] for one in (first, second)])
-    assert found.rows[0].means == (40.0, float(second[second != NOT_MEASURED].mean()))
-    assert found.gpus_idle_percent == round(100 * float((measured < 10).mean()), 1)
-    assert found.gpus_busy_percent == round(100 * float((measured >= 90).mean()), 1)
+    assert found.tolist() == [[FULL + 50] * 10, [25] * 10, [90] * 10, [FULL + 90] * 9 + [NOT_MEASURED]]
+    assert table(job, grid, Metric.GPU_USE).tolist() == [[50] * 10]
 
 
 def test_values_outside_of_percent_are_cut() -> None:
@@ -193,6 +193,6 @@ def test_a_day_of_many_devices_is_quick() -> None:
     grid = columns(job)
 
     start = time.perf_counter()
-    device_grid(job, grid)
+    device_grid(job, grid, 90)
 
     assert time.perf_counter() - start < 3

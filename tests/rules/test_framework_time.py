@@ -8,7 +8,7 @@ from jobrules import OverallFrameworkMetrics
 from jobrules.framework_time import framework_time
 from jobrules.job import Events, EventSource, Job
 from jobrules.result import FrameworkTime, Slice
-from tests.jobs import joined_steps, make_events, make_job, make_steps
+from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
 
 
 def told(job: Job) -> FrameworkTime | None:
@@ -127,7 +127,83 @@ def test_what_was_profiled_is_told_in_seconds_and_steps() -> None:
     time = told(make_job(events=make_events(rows, step=[5, 5, 7])))
 
     assert time
-    assert (time.operators[0].ran_s, time.general_s, time.general_steps) == (3.0, 4.0, (7, 7))
+    assert (time.operators[0].ran_s, time.general_s) == (3.0, 4.0)
+
+
+def test_a_phase_has_its_own_stretch_and_its_share_of_that() -> None:
+    steps = joined_steps(*(make_steps([(2.0 * i, 2.0 * i + 1) for i in range(50)], worker=w) for w in "ab"))
+    few = [("DataLoaderIter", "next", 2.0 * i + 1, 2.0 * i + 1.8) for i in range(10)]
+    all_along = [("Forward", "f", 2.0 * i, 2.0 * i + 0.5) for i in range(50)]
+    once = [("DataLoaderIterInitialize", "set up", 0.0, 90.0)]
+    one = make_events([*few, *all_along, *once], worker="a")
+    other = make_events(all_along[:20], worker="b")
+
+    time = told(make_job(steps=steps, events=Events.joined([one, other])))
+
+    assert time
+    # Summed up, data loading is the smallest part: 8 s of 133 s.
+    assert [part.name for part in time.general] == ["DataLoaderIterInitialize", "Forward", "DataLoaderIter"]
+    loading, forward, set_up = time.phases
+    assert (loading.name, loading.percent, loading.steps, loading.events) == (
+        "DataLoaderIter",
+        round(100 * 8.0 / 18.8, 1),
+        9,
+        10,
+    )
+    assert ((loading.first_us - START_US) / 1e6, (loading.last_us - START_US) / 1e6) == (1.0, 19.8)
+    # It lasts 0.8 s of each second between two steps; the last of ten such seconds as far as it is recorded.
+    assert loading.outside_percent == round(100 * 8.0 / 9.8, 1)
+    whole = (49 * 2 + 0.5) + (19 * 2 + 0.5)
+    assert (forward.percent, forward.outside_percent) == (round(100 * 35.0 / whole, 1), 0.0)
+    assert (set_up.percent, set_up.outside_percent, set_up.seconds) == (None, None, 90.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("pq"), st.sampled_from("01"), st.integers(0, 60), st.integers(0, 20)),
+        min_size=1,
+        max_size=30,
+    ),
+    st.lists(st.tuples(st.sampled_from("01"), st.integers(0, 60), st.integers(0, 20)), max_size=10),
+)
+def test_shares_of_phases_are_those_of_a_plain_count(
+    rows: list[tuple[str, str, int, int]], of_steps: list[tuple[str, int, int]]
+) -> None:
+    events = [make_events([(phase, "x", a, a + n)], worker=worker) for phase, worker, a, n in rows]
+    steps = [make_steps([(a, a + n)], worker=worker) for worker, a, n in of_steps]
+
+    time = told(make_job(events=Events.joined(events), steps=joined_steps(*steps) if steps else None))
+
+    found = {one.name: one for one in time.phases} if time else {}
+    for phase in {row[0] for row in rows if row[3]} if time else ():
+        ran = stretch = outside = ran_outside = 0
+        for worker in "01":
+            own = [(a, a + n) for p, w, a, n in rows if (p, w) == (phase, worker)]
+            if len(own) < 3:
+                continue
+            seconds = {s for a, b in own for s in range(a, b)}
+            within = set(range(min(a for a, _ in own), max(b for _, b in own)))
+            mine = [(a, a + n) for w, a, n in of_steps if w == worker]
+            covered = {s for a, b in mine for s in range(a, b)}
+            span = set(range(min(a for a, _ in mine), max(b for _, b in mine))) if mine else set()
+            ran, stretch = ran + len(seconds), stretch + len(within)
+            outside += len(within & span - covered)
+            ran_outside += len(seconds & span - covered)
+        assert found[phase].percent == (round(100 * ran / stretch, 1) if stretch else None)
+        assert found[phase].outside_percent == (round(100 * ran_outside / outside, 1) if outside else None)
+
+
+def test_many_phases_end_with_the_rest() -> None:
+    rows = [(f"phase{i}", "x", 10.0 * j, 10.0 * j + 1 + i / 100) for i in range(30) for j in range(3)]
+
+    time = told(make_job(events=make_events(rows)))
+
+    assert time
+    assert len(time.phases) == 26
+    rest = time.phases[-1]
+    assert (rest.name, rest.count, rest.events, rest.percent) == ("", 5, 15, None)
+    assert sum(one.seconds for one in time.phases) == pytest.approx(sum(b - a for *_, a, b in rows))
 
 
 @settings(max_examples=60, deadline=None)

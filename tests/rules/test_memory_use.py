@@ -158,9 +158,8 @@ def test_a_gpu_without_samples_for_a_while_has_columns_without_a_value() -> None
     values = np.round(50 + rng.normal(0, 1, (4000, 2)))
     values[1000:2000, 0] = np.nan
     job = make_job(memory=values)
-    grid = columns(job)
-
     found = told(job)
+    grid = found.columns
 
     means = []
     for line, device in zip(found.lines, (0, 1), strict=True):
@@ -232,3 +231,18 @@ def test_no_memory_samples_is_nothing() -> None:
     job = make_job(gpu=[1.0, 2.0])
 
     assert memory_use(job, GPUMemoryIncrease(), columns(job)) is None
+
+
+def test_alike_gpus_are_drawn_by_the_fullest_node() -> None:
+    panels = [
+        make_panel(Metric.GPU_MEMORY, np.full((900, 6), 60.0 + i / 2), node=f"n{i}", interval_s=1)
+        for i in range(3)
+    ]
+    alike = told(Job(name="job", panels=tuple(panels)))
+    panels[0].values[:, 0] = 66.5
+    apart = told(Job(name="job", panels=tuple(panels)))
+
+    assert (alike.alike, [band.node for band in alike.bands], len(alike.lines)) == (True, ["n2"], 1)
+    assert (apart.alike, len(apart.bands), len(apart.lines)) == (False, 3, 12)
+    assert (alike.columns.count, apart.columns.count) == (225, 150)
+    assert all(len(line.mean) == apart.columns.count for line in apart.lines)

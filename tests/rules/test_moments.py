@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import SECOND_US, Events, EventSource, Job, Metric, Panel
-from jobrules.moments import MOST_BARS, MOST_SAMPLES, Moment, moments
+from jobrules.moments import MOST_BARS, MOST_SAMPLES, Bottlenecks, Moment
+from jobrules.moments import moments as all_moments
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 MINUTE_US = 60 * SECOND_US
+
+
+def moments(job: Job) -> tuple[Moment, ...]:
+    return all_moments(job, CPUBottleneck(), IOBottleneck())
 
 
 def by_key(job: Job) -> dict[str, Moment]:
@@ -58,44 +65,110 @@ def test_the_longest_step_is_named_with_its_whole_duration() -> None:
 def test_the_worst_minute_is_that_of_a_plain_count(data: st.DataObject) -> None:
     n = data.draw(st.integers(20, 60))
     levels = st.lists(st.sampled_from([0.0, 5.0, 50.0, 95.0]), min_size=n, max_size=n)
-    gpu, core = np.array(data.draw(levels)), np.array(data.draw(levels))
-    holes = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
-    holes[0] = False
-    kept = np.flatnonzero(~holes)
-    job = make_job(gpu=gpu, interval_s=7)
-    cpu = make_panel(Metric.CPU_USE, core, interval_s=7, prefix="cpu")
-    cpu = replace(cpu, time_us=cpu.time_us[kept], snapshot=cpu.snapshot[kept], values=cpu.values[kept])
+    flags = st.lists(st.booleans(), min_size=n, max_size=n)
+    gpu, core, wait = (np.array(data.draw(levels)) for _ in range(3))
+    there = {"cpu": np.array(data.draw(flags)), "io": np.array(data.draw(flags))}
+    given_cores = {"cpu": (Metric.CPU_USE, core), "io": (Metric.IO_WAIT, wait)}
+    panels = []
+    for kind, (metric, values) in given_cores.items():
+        there[kind][0] = True
+        kept = np.flatnonzero(there[kind])
+        whole = make_panel(metric, values, interval_s=7, prefix="cpu")
+        panels.append(
+            replace(
+                whole, time_us=whole.time_us[kept], snapshot=whole.snapshot[kept], values=whole.values[kept]
+            )
+        )
+    limits = {
+        "cpu": (data.draw(st.sampled_from([3.0, 10.0])), data.draw(st.sampled_from([40.0, 90.0]))),
+        "io": (data.draw(st.sampled_from([3.0, 10.0])), data.draw(st.sampled_from([50.0, 90.0]))),
+    }
+    rules = (
+        CPUBottleneck(gpu_threshold=limits["cpu"][0], cpu_threshold=limits["cpu"][1]),
+        IOBottleneck(gpu_threshold=limits["io"][0], io_threshold=limits["io"][1]),
+    )
     worked = np.flatnonzero(gpu > 0)
-    first, last = (worked[0], worked[-1]) if len(worked) else (0, n - 1)
+    first, last = (int(worked[0]), int(worked[-1])) if len(worked) else (0, n - 1)
 
-    (found,) = moments(replace(job, panels=(cpu, *job.panels))) or (None,)
+    job = make_job(gpu=gpu, interval_s=7)
+    (found,) = all_moments(replace(job, panels=(*panels, *job.panels)), *rules) or (None,)
 
-    hits: dict[int, int] = {}
+    def minute_of(i: int) -> int:
+        return (START_US + i * 7 * SECOND_US) // MINUTE_US
+
+    hits: dict[int, list[set[str]]] = {}
     sums: dict[int, list[float]] = {}
     for i in range(first, last):
-        minute = (START_US + i * 7 * SECOND_US) // MINUTE_US
-        sums.setdefault(minute, []).append(gpu[i])
-        if not holes[i] and gpu[i] < 10 and core[i] > 90:
-            hits[minute] = hits.get(minute, 0) + 1
-    if first == last:
+        sums.setdefault(minute_of(i), []).append(gpu[i])
+        kinds = {
+            kind
+            for kind, (low, high) in limits.items()
+            if there[kind][i] and gpu[i] < low and given_cores[kind][1][i] > high
+        }
+        if kinds:
+            hits.setdefault(minute_of(i), []).append(kinds)
+    if not sums:
         assert found is None
         return
+    usual = sum(gpu[first:last]) / (last - first)
     if hits:
-        best = max(hits, key=lambda minute: (hits[minute], -minute))
+        best = max(hits, key=lambda minute: (len(hits[minute]), -minute))
     else:
         fullest = max(len(values) for values in sums.values())
-        usual = [minute for minute in sums if 2 * len(sums[minute]) >= fullest]
-        best = min(usual, key=lambda minute: (round(sum(sums[minute]) / len(sums[minute]), 6), minute))
-    ends = [START_US + int(i) * 7 * SECOND_US for i in (first, last)]
+        full = {
+            m: round(sum(values) / len(values), 6) for m, values in sums.items() if 2 * len(values) >= fullest
+        }
+        best = min(full, key=lambda minute: (full[minute], minute))
+        if full[best] > round(usual, 3) - 5:
+            assert found is None
+            return
+    ends = [START_US + i * 7 * SECOND_US for i in (first, last)]
     span = max(best * MINUTE_US, ends[0]), min((best + 1) * MINUTE_US, ends[1])
     if span[0] == span[1]:
         assert found is None
         return
     assert found is not None
-    assert (found.start_us, found.end_us, found.hits) == (*span, hits.get(best))
+    assert found.worst is not None
+    assert (found.start_us, found.end_us, found.worst.hits) == (*span, len(hits.get(best, ())))
+    assert found.worst.usual == pytest.approx(usual, abs=1e-3)
+    assert not found.worst.in_loop
+    counted = {
+        one.kind: (one.snapshots, one.gpu_threshold, one.core_threshold) for one in found.worst.bottlenecks
+    }
+    assert counted == {
+        kind: (count, *limits[kind])
+        for kind in limits
+        if (count := sum(kind in kinds for kinds in hits.get(best, ())))
+    }
     if hits:
-        in_minute = [i for i in range(first, last) if not holes[i]]
-        assert found.snapshots == sum((START_US + i * 7 * SECOND_US) // MINUTE_US == best for i in in_minute)
+        inside = [i for i in range(first, last) if minute_of(i) == best]
+        assert found.worst.snapshots == sum(bool(there["cpu"][i] or there["io"][i]) for i in inside)
+
+
+def test_a_minute_that_is_hardly_below_the_others_is_not_told() -> None:
+    def job(low: float) -> Job:
+        return make_job(gpu=[60.0] * 240 + [low] * 60, interval_s=1)
+
+    assert [one.key for one in moments(job(50.0))] == ["worst-minute"]
+    assert moments(job(55.0)) == ()
+
+
+def test_hits_of_both_rules_count_by_the_limits_in_force() -> None:
+    seconds = np.arange(180)
+    gpu = np.where(seconds % 2, 8.0, 80.0)
+    wait = np.where((seconds >= 60) & (seconds < 120), 60.0, 0.0)
+    job = make_job(gpu=gpu, cpu=[99.0] * 30 + [20.0] * 150, io_wait=wait, interval_s=1)
+
+    (worst,) = moments(job)
+    found = all_moments(job, CPUBottleneck(), IOBottleneck(io_threshold=70.0))
+
+    assert worst.worst
+    assert worst.worst.bottlenecks == (
+        Bottlenecks(kind="io", snapshots=30, gpu_threshold=10.0, core_threshold=50.0),
+    )
+    assert span_s(worst) == (60.0, 120.0)
+    assert [(one.worst.bottlenecks[0].kind, span_s(one)[1]) for one in found if one.worst] == [("cpu", 60.0)]
+    assert all_moments(job, CPUBottleneck(gpu_threshold=5.0), IOBottleneck(gpu_threshold=5.0)) == ()
 
 
 def test_the_worst_minute_lies_in_the_training_loop_and_on_the_worst_node() -> None:
@@ -112,7 +185,10 @@ def test_the_worst_minute_lies_in_the_training_loop_and_on_the_worst_node() -> N
 
     worst = by_key(job)["worst-minute"]
 
-    assert (worst.node, span_s(worst), worst.hits, worst.snapshots) == ("b", (180.0, 240.0), 20, 60)
+    assert worst.worst
+    assert worst.worst.in_loop
+    assert (worst.node, span_s(worst)) == ("b", (180.0, 240.0))
+    assert (worst.worst.hits, worst.worst.snapshots) == (20, 60)
     assert worst.lanes == ()
 
 
@@ -228,6 +304,31 @@ def test_lanes_are_those_of_the_worker_whose_steps_are_shown_then_those_with_mos
     assert moment.lanes_left == 3
 
 
+def test_every_worker_whose_rows_are_shown_has_its_steps_above_them() -> None:
+    def of(worker: str, count: int) -> Events:
+        return make_events([(f"p{i}", "x", 0.0, 2.0 - 0.1 * i) for i in range(count)], worker=worker)
+
+    tables = [make_steps([(0.0, 2.0), (2.0, 3.0)], worker=worker) for worker in ("1", "2", "10")]
+    job = make_job(events=Events.joined([of("1", 2), of("10", 1)]), steps=joined_steps(*tables))
+    crowd = make_job(
+        events=Events.joined([of(str(i), 1) for i in range(30)]),
+        steps=joined_steps(*(make_steps([(0.0, 3.0)], worker=str(i)) for i in range(30))),
+    )
+
+    (moment,) = moments(job)
+
+    told = [(lane.worker, lane.phase) for lane in moment.lanes]
+    assert told == [("1", "Steps"), ("1", "p0"), ("1", "p1"), ("10", "Steps"), ("10", "p0")]
+    table = moment.table
+    for i in (0, 3):
+        rows = table[table[:, 0] == i]
+        assert [moment.names[name] for name in rows[:, 3].tolist()] == ["TRAIN 0", "TRAIN 1"]
+        assert ((rows[:, 1] - START_US) // SECOND_US).tolist() == [0, 2]
+    assert (moment.steps, moment.lanes_left) == (2, 0)
+    (many,) = moments(crowd)
+    assert (len(many.lanes), many.lanes_left) == (16, 22)
+
+
 def test_horovods_tensors_share_a_lane_and_lives_of_loaders_are_only_counted() -> None:
     tensors = [(f"gradient{i}", "ALLREDUCE", 1.0, 2.0) for i in range(5)]
     python = [
@@ -278,7 +379,8 @@ def test_samples_alone_give_the_worst_minute_and_nothing_gives_none() -> None:
 
     (moment,) = moments(samples)
 
-    assert (moment.key, moment.lanes, moment.bars, moment.hits) == ("worst-minute", (), b"", None)
+    assert moment.worst
+    assert (moment.key, moment.lanes, moment.bars, moment.worst.hits) == ("worst-minute", (), b"", 0)
     assert span_s(moment) == (240.0, 299.0)
     assert moments(make_job(cpu=[99.0] * 100)) == ()
     assert moments(make_job()) == ()

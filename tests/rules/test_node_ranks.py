@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobrules.boxplot import boxes
 from jobrules.coverage import gaps
 from jobrules.job import SECOND_US, Job, Metric, Panel
 from jobrules.node_ranks import (
@@ -23,8 +24,8 @@ from jobrules.node_ranks import (
 )
 from jobrules.phases import course
 from jobrules.result import Severity
-from jobrules.timelines import columns
-from tests.jobs import START_US, joined_steps, make_panel, make_steps
+from jobrules.timelines import columns, time_lines
+from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 SAMPLES = 400
 
@@ -247,3 +248,45 @@ def test_the_start_is_told_by_the_samples_before_the_first_step() -> None:
 
 def test_nothing_at_all_is_no_error() -> None:
     assert ranked(Job(name="job")).drawn == ()
+
+
+def test_falls_of_the_use_in_the_loop_are_counted_with_their_length() -> None:
+    values = np.full(1000, 80.0)
+    values[:50] = 0  # before the loop
+    values[300:320], values[600:640] = 4.0, 9.9
+    values[700:702], values[800:809] = 0.0, 0.0  # too few samples, too short
+    job = make_job(gpu=values, steps=make_steps([(25, 480)]))
+
+    use = node_ranks(job, columns(job), course(job)).use
+
+    assert use
+    assert (use.label, use.falls, use.fall_us) == ("GPU", 2, 15 * SECOND_US)
+    assert use.mean == pytest.approx(values.mean(), abs=0.001)
+    phases = {one.phase: one.mean for one in use.phases}
+    assert phases["before"] == 0
+    assert phases["loop"] == pytest.approx(values[50:960].mean(), abs=0.1)
+
+
+def test_a_use_that_falls_all_the_time_has_no_falls() -> None:
+    rhythm = np.tile(np.repeat([90.0, 0.0], [40, 12]), 30)
+    half = np.repeat([90.0, 0.0], [600, 400])
+
+    for values in (rhythm, half, np.zeros(1000)):
+        job = make_job(gpu=values, steps=make_steps([(0, len(values) / 2)]))
+        use = node_ranks(job, columns(job), course(job)).use
+        assert use
+        assert (use.falls, use.fall_us) == (0, 0)
+
+
+def test_the_means_are_those_of_the_samples_and_of_the_boxes() -> None:
+    random = np.random.default_rng(3)
+    job = make_job(gpu=random.uniform(0, 100, (5000, 1)))
+    grid = columns(job)
+
+    use = node_ranks(job, grid, course(job)).use
+    (whole,) = boxes(job, Metric.GPU_USE)
+    line = next(one for one in time_lines(job, grid) if one.key == Metric.GPU_USE)
+
+    assert use
+    assert use.means == {"algo-1": round(whole.mean or 0, 3)}
+    assert line.average == round(whole.mean or 0, 3)

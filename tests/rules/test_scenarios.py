@@ -22,9 +22,8 @@ from tests.paths import ROOT
 SEEDS = (1, 2, 3)
 START_US = 1_741_080_077_500_000
 JUDGES = tuple(rule for rule in RULES if rule.judges)
-#: Scenarios that lose GPU time for the reason they are made for.
+#: Scenarios that lose GPU time for the reason they are made for; of others the main finding is no cause.
 CAUSED = (
-    "fluctuating",
     "cpu-bottleneck",
     "io-bottleneck",
     "imbalance",
@@ -104,6 +103,45 @@ def test_the_main_finding_of_these_explains_lost_time(name: str, seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("name", "title", "advice"),
+    [
+        # 8 cores and 2 training processes; one loading process for every four cores, five for every two.
+        (
+            "few-loaders",
+            "2\u00a0loader processes for 8\u00a0cores: too few",
+            "Raise ``num_workers`` to about 4",
+        ),
+        (
+            "many-loaders",
+            "20\u00a0loader processes for 8\u00a0cores: too many",
+            "Lower ``num_workers`` to about 4",
+        ),
+    ],
+)
+def test_loaders_are_counted_and_are_no_cause_of_lost_time(
+    name: str, title: str, advice: str, seed: int
+) -> None:
+    verdict = judged(name, seed)[1]
+
+    assert verdict.main_finding is not None
+    assert verdict.main_finding.title == title
+    assert verdict.main_finding.advice.startswith(advice)
+    # As busy as the healthy job: the GPUs do not wait for data.
+    assert not verdict.has_cause
+    assert (verdict.main_finding.share or 0) < 0.01
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gpus_that_wait_between_bursts_are_not_explained_by_a_small_batch(seed: int) -> None:
+    verdict = judged("fluctuating", seed)[1]
+
+    assert not verdict.has_cause
+    assert verdict.main_finding is not None
+    assert verdict.main_finding.advice.startswith("Find what the GPU waits for")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_amounts_and_parts_agree_to_the_printed_digit(name: str, seed: int) -> None:
     verdict = judged(name, seed)[1]
@@ -116,7 +154,7 @@ def test_amounts_and_parts_agree_to_the_printed_digit(name: str, seed: int) -> N
     for key in {part.finding for part in use.parts if part.finding}:
         parts = [part for part in use.parts if part.finding == key]
         hours, percent = sum(part.hours for part in parts), sum(part.percent for part in parts)
-        assert told[key].gpu_s == pytest.approx(3600 * hours)
+        assert told[key].gpu_s == pytest.approx(3600 * hours, abs=3600 * len(parts) * 10**-use.digits)
         assert told[key].share == pytest.approx(percent / 100)
 
 
@@ -134,12 +172,14 @@ def cell(name: str, rule: str) -> str:
 
 
 def main(name: str) -> str:
-    """The rules of the main finding, or its key, and the share of GPU time that it explains."""
+    """The rules of the main finding, or its key; of a main cause with the share of GPU time that it explains."""
     told: dict[str, list[int]] = {}
     for seed in SEEDS:
         verdict = judged(name, seed)[1]
         found = verdict.main_finding
-        shares = told.setdefault(" with ".join(found.rules) or found.key if found else "none", [])
+        text = " with ".join(found.rules) or found.key if found else "none"
+        text = f"cause: {text}" if verdict.has_cause else f"finding: {text}" if found else text
+        shares = told.setdefault(text, [])
         if found and verdict.has_cause:
             shares.append(round(100 * (found.share or 0)))
     cells = []
@@ -156,10 +196,12 @@ def page() -> str:
         "# Scenarios and rules\n",
         f"In how many of {len(SEEDS)} jobs, made with the seeds {', '.join(map(str, SEEDS))}, a rule triggers: "
         "**bold** where the scenario is made for the rule, plain where the rule sees the same cause, – where it "
-        "cannot be evaluated, empty where it passes. Then the main finding of the report, with the share of GPU time "
-        "that it explains. Thresholds are the defaults. `tests/rules/test_scenarios.py` "
+        "cannot be evaluated, empty where it passes. Then what the report tells first: *cause* is its main cause, "
+        "with the share of GPU time that it explains; *finding* is a main finding that is none: it tells of less than "
+        "a hundredth of GPU time, or of a loss without a known cause. Thresholds are the defaults. "
+        "`tests/rules/test_scenarios.py` "
         "makes the jobs and this table.\n",
-        f"| scenario | {' | '.join(rules)} | main finding |",
+        f"| scenario | {' | '.join(rules)} | main cause or finding |",
         f"|---|{'---|' * len(rules)}---|",
         *(
             f"| {name} | {' | '.join(cell(name, rule) for rule in rules)} | {main(name)} |"

@@ -185,7 +185,13 @@ def test_everything_agrees_with_the_definition(job: Job) -> None:
     several = len(wanted["nodes"]) > 4
     assert (told.courses[0].node == "") is several
     assert len(told.courses) <= 4
+    hits = [(start, end) for _, start, end, *_ in wanted["runs"]]
     for course in told.courses:
+        if not course.node:
+            assert (course.start_us, course.end_us) == (min(hits)[0], max(end for _, end in hits))
+        above = [v for v in course.percent if v is not None and v > 50]
+        assert course.above_us == len(above) * grid.width_us
+        assert course.known_us == sum(v is not None for v in course.percent) * grid.width_us
         assert course.percent == pytest.approx(_wanted_course(course, wanted["columns"], grid), abs=0.051)
 
 
@@ -259,6 +265,22 @@ def test_a_pause_is_not_a_share_of_0() -> None:
     (course,) = found(make_job(extra=[gpu, cpu]), grid=GRID).courses
 
     assert course.percent == (100.0, None, None, None, None, None, 0.0, None, None, None)
+
+
+def test_a_course_says_from_when_to_when_it_was_above_the_limit() -> None:
+    """Low from 20 s to 110 s; a snapshot every 10 s, columns of 60 s, the first of which is 67 % bottlenecks."""
+    gpu = make_panel(Metric.GPU_USE, [95.0] * 2 + [0.0] * 9 + [95.0] * 13, interval_s=10)
+    cpu = make_panel(Metric.CPU_USE, [99.0] * 24, interval_s=10, prefix="cpu")
+    job, grid = make_job(extra=[gpu, cpu]), replace(GRID, width_us=60 * SECOND_US, count=4)
+
+    def told(limit: float) -> tuple[Any, ...]:
+        (one,) = found(job, CPUBottleneck(threshold=limit), grid=grid).courses
+        spans = (one.start_us, one.end_us, one.above_start_us, one.above_end_us)
+        return one.above_us / SECOND_US, *(us and (us - START_US) / SECOND_US for us in spans)
+
+    assert told(50.0) == (120, 20, 110, 20, 110)
+    assert told(70.0) == (60, 20, 110, 60, 110)
+    assert told(90.0) == (0, 20, 110, None, None)
 
 
 def test_where_no_core_was_sampled_nothing_is_known() -> None:

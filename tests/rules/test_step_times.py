@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from dataclasses import replace
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrules import StepOutlier
+from jobrules import StepOutlier, step_parts
 from jobrules.job import SECOND_US, Events, EventSource, Job, Steps
 from jobrules.step_times import MOST_BINS, MOST_ROWS, StepTimes, step_times
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
@@ -195,12 +196,14 @@ def test_many_workers_are_ranked_and_cut_and_the_rest_is_counted() -> None:
 
 
 def test_phases_of_any_number_are_few_series() -> None:
-    tables = [steps_of([1000 * (i + 1)] * (20 - i), phase=f"P{i}") for i in range(12)]
+    tables = [steps_of([1000 * (20 - i)] * (i + 1), phase=f"P{i}") for i in range(12)]
 
     times = told(make_job(steps=joined_steps(*tables)))
 
-    assert [one.phase for one in times.histogram.series] == ["P0", "P1", "P2", ""]
-    assert [one.phase for one in times.timeline.series] == ["P0", "P1", "P2", ""]
+    # The phase with most time first: 10 ms x 11, 11 ms x 10, 12 ms x 9.
+    assert [one.phase for one in times.phases[::7]] == ["P9", "P4"]
+    assert [one.phase for one in times.histogram.series] == ["P9", "P10", "P8", ""]
+    assert [one.phase for one in times.timeline.series] == ["P9", "P10", "P8", ""]
     assert (len(times.phases), times.phases_left) == (8, 4)
     assert sum(sum(one.counts) + one.beyond for one in times.histogram.series) == times.count
 
@@ -242,7 +245,8 @@ def test_shares_of_classes_against_counting_units_of_time(
     steps = steps_of([SECOND_US * one for one in lasted], gap_us=SECOND_US, node="algo-1", worker="33")
     events = make_events([(phase, f"op {phase}", a, b) for phase, (a, b) in rows]) if rows else Events()
 
-    times = told(make_job(steps=steps, events=events))
+    with patch.object(step_parts, "FEWEST_OUTLIERS", 1):
+        times = told(make_job(steps=steps, events=events))
 
     place = [(s - START_US) // SECOND_US for s in steps.start_us.tolist()]
     bars = [(a, a + one) for a, one in zip(place, lasted, strict=True)]
@@ -273,7 +277,7 @@ def test_shares_of_classes_against_counting_units_of_time(
 
 
 def test_operators_that_were_not_recorded_in_an_outlier_are_not_compared() -> None:
-    spans_s = [(float(i), i + 0.5) for i in range(20)] + [(20.0, 25.0)]
+    spans_s = [(float(i), i + 0.5) for i in range(20)] + [(20.0 + 6 * i, 25.0 + 6 * i) for i in range(5)]
     operators = make_events([("gpu_functions-dev:0", "conv2d", 3.0, 3.4)])
     passes = make_events([("Forward", "net", a, a + 0.25) for a, _ in spans_s])
     job = make_job(steps=make_steps(spans_s), events=Events.joined([operators, passes]))
@@ -286,8 +290,20 @@ def test_operators_that_were_not_recorded_in_an_outlier_are_not_compared() -> No
     ]
 
 
+@pytest.mark.parametrize(("outliers", "compared"), [(4, False), (5, True)])
+def test_a_class_in_few_outliers_is_not_compared(outliers: int, compared: bool) -> None:
+    spans_s = [(float(i), i + 0.5) for i in range(20)]
+    spans_s += [(20.0 + 6 * i, 25.0 + 6 * i) for i in range(outliers)]
+    passes = make_events([("Forward", "net", a, a + 0.25) for a, _ in spans_s])
+
+    times = told(make_job(steps=make_steps(spans_s), events=passes))
+
+    assert times.marks == outliers
+    assert (times.contrast is not None) == compared
+
+
 def test_lanes_without_a_worker_are_compared_over_the_steps_of_the_node() -> None:
-    spans_s = [(float(i), i + 0.5) for i in range(20)] + [(20.0, 25.0)]
+    spans_s = [(float(i), i + 0.5) for i in range(20)] + [(20.0 + 6 * i, 25.0 + 6 * i) for i in range(5)]
     events = make_events(
         [("allreduce.x", "0", a, b) for a, b in spans_s], worker="", source=EventSource.HOROVOD
     )
@@ -378,6 +394,53 @@ def test_more_than_five_classes_are_merged_into_other() -> None:
         ("Unaccounted", "unknown"),
     ]
     assert parts[3].time_us == ((4 + 5 + 6 + 7 + 8) * SECOND_US,)
+
+
+def test_of_a_thousand_phases_the_small_ones_are_told_as_one() -> None:
+    rows = [(f"phase {i}", "x", 0.01 * i, 0.01 * i + 0.005) for i in range(2000)]
+    rows += [("phase 7", "x", 20.0, 30.0), ("Forward", "x", 30.0, 40.0), ("phase 9", "x", 41.0, 45.0)]
+
+    parts = told(make_job(steps=make_steps([(0, 50)]), events=make_events(rows))).last.parts
+
+    whole = {part.name: sum(part.time_us) for part in parts}
+    assert [part.name for part in parts][2:] == ["phase 9", "phase 7", "Other", "Unaccounted"]
+    assert whole["phase 7"] == 10_005_000
+    assert whole["Unaccounted"] == 50_000_000 - 24_000_000 - 2000 * 5000
+    assert sum(whole.values()) == 50_000_000
+    assert len(parts) == 6
+
+
+@pytest.mark.parametrize(
+    ("fetched_until", "forward_until", "told_as"),
+    [
+        (40, 40, ("", None)),
+        (25, 40, ("Data loading", 25)),
+        (25, 30, ("Data loading", 25)),
+        (40, 30, ("Forward", 30)),
+        (0, 40, ("", None)),
+    ],
+)
+def test_what_was_no_longer_recorded_is_told(
+    fetched_until: int, forward_until: int, told_as: tuple[str, int | None]
+) -> None:
+    rows = [("DataLoaderIter", "x", i - 0.5, float(i)) for i in range(1, fetched_until + 1)]
+    rows += [("Forward", "x", i - 1.0, float(i)) for i in range(1, forward_until + 1)]
+    job = make_job(steps=make_steps([(i, i + 1) for i in range(40)]), events=make_events(rows))
+
+    last = told(job).last
+
+    name, seconds = told_as
+    assert last.ended == name
+    assert last.ended_us == (None if seconds is None else START_US + seconds * SECOND_US)
+
+
+def test_the_time_to_the_next_step_counts_as_lost() -> None:
+    last = told(make_job(steps=make_steps([(0, 1), (2, 3), (4, 5)]))).last
+
+    assert [(part.name, part.role) for part in last.parts] == [
+        ("In the step", "work"),
+        ("To the next step", "wait"),
+    ]
 
 
 def test_the_size_does_not_grow_with_the_length_of_the_job() -> None:

@@ -9,19 +9,22 @@ from jobrules import (
     RULES,
     BatchSize,
     CPUBottleneck,
+    Dataloader,
+    GPUMemoryIncrease,
     IOBottleneck,
     LoadBalancing,
     LowGPUUtilization,
     MaxInitializationTime,
     OverallSystemUsage,
+    StepOutlier,
 )
 from jobrules.job import SECOND_US, Job, Metric
 from jobrules.phases import course
-from jobrules.result import RuleResult, Severity, Verdict
+from jobrules.result import Finding, RuleResult, Severity, Status, Unanswered, Verdict
 from jobrules.rule import Rule, run_rules
 from jobrules.usage import time_use
-from jobrules.verdict import judge, use_sentence
-from tests.jobs import START_US, make_job, make_panel, make_steps
+from jobrules.verdict import by_reason, judge, use_sentence
+from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 LOW_USE = "low-gpu-utilization"
 QUICK: tuple[Rule, ...] = (
@@ -44,7 +47,9 @@ def test_low_use_and_a_small_batch_are_one_finding() -> None:
     (finding,) = verdict.findings
     assert finding.rules == ("BatchSize", "LowGPUUtilization")
     assert finding.severity is Severity.CRITICAL
-    assert (finding.share, finding.share_of) == (0.8, "of GPU time")
+    # Judged from the fourth minute on, by the last four samples: 36 of 40, which hold 35 of 39 intervals.
+    assert (finding.share, finding.share_of) == (round(0.8 * 35 / 39, 3), "of GPU time")
+    assert finding.gpu_s == pytest.approx(0.8 * 35 * 30, abs=0.2)
     assert "batch size" in finding.advice
 
 
@@ -59,7 +64,9 @@ def test_low_use_and_a_bottleneck_are_one_finding_with_the_bottlenecks_advice(ki
     assert finding.rules == (rule.__name__, "LowGPUUtilization")
     assert finding.advice == rule.documentation().advice
     assert finding.title.startswith("In 66.7\u00a0% of the snapshots a GPU idled")
-    assert "GPU use was fluctuating in 100.0\u00a0% of the windows judged" in finding.evidence
+    assert "GPU use was fluctuating in 100.0\u00a0% of the windows judged." in finding.evidence
+    assert finding.evidence.count("UTC") == 1
+    assert finding.evidence.count(". ") == 2
     assert "inferred from simultaneous samples" in finding.evidence
     assert finding.share_of == "of GPU time"
 
@@ -261,8 +268,8 @@ def test_a_small_batch_that_explains_little_has_the_amount_of_its_own_windows() 
 
     low, small = verdict_of(make_job(cpu=cpu, gpu=[20.0] * 40, memory=[20.0] * 40, interval_s=30)).findings
 
-    # Eight samples hold seven intervals: the job ends with the last one.
-    assert small.gpu_s == pytest.approx(0.8 * 7 * 30, abs=4)
+    # The last three minutes are in violation; their six samples hold five intervals.
+    assert small.gpu_s == pytest.approx(0.8 * 5 * 30, abs=0.2)
     assert (low.gpu_s or 0) + (small.gpu_s or 0) == pytest.approx(0.8 * 39 * 30, abs=4)
 
 
@@ -330,3 +337,261 @@ def test_an_idle_start_is_told_as_far_as_it_was_measured() -> None:
     (start,) = [f for f in findings if f.key == "late-first-work"]
     assert start.title == "No GPU worked in the first 1\u00a0h, of which 10\u00a0min 30\u00a0s were measured"
     assert start.severity is Severity.INFO
+
+
+# Amounts that the words of a finding allow to work out by hand.
+
+
+def judged_by(job: Job, *rules: Rule) -> Verdict:
+    return judge(job, rules, run_rules(rules, job, strict=True), course(job))
+
+
+def told(verdict: Verdict, key: str) -> Finding:
+    (finding,) = [finding for finding in verdict.findings if finding.key == key]
+    return finding
+
+
+def lost_s(verdict: Verdict, key: str) -> float:
+    """Device-seconds of a part; 0 without it."""
+    assert verdict.use is not None
+    return sum(part.hours for part in verdict.use.parts if part.key == key) * 3600
+
+
+def test_imbalance_counts_the_training_loop_and_the_gpus_told() -> None:
+    # Ten minutes before the loop gpu2 is busiest; in the ten minutes of the loop gpu1 is, 30 points above
+    # gpu2. gpu0 is busier all the time, and the finding is not about it.
+    use = np.array([[99.0, 50.0, 95.0]] * 60 + [[99.0, 90.0, 60.0]] * 60)
+    steps = make_steps([(600 + i, 601 + i) for i in range(595)])
+    job, rule = make_job(gpu=use, interval_s=10, steps=steps), LoadBalancing(patience=10)
+    (result,) = run_rules([rule], job, strict=True)
+    devices = ("algo-1/gpu1", "algo-1/gpu2")
+    result = replace(result, findings=tuple(replace(f, devices=devices) for f in result.findings))
+
+    finding = told(judge(job, [rule], [result], course(job)), "load-balancing")
+
+    # 60 samples of ten seconds in the loop; the job ends 5 s after the last one, at the end of the last step.
+    assert finding.gpu_s == pytest.approx(0.3 * 595, abs=0.2)
+    assert "the GPU of their node with the highest mean, in the same snapshot" in finding.evidence
+
+
+def test_idle_time_before_the_first_step_is_one_finding_about_the_start() -> None:
+    # Idle for 25 minutes but for two of warming up at 40 %, first step at 25 min, at work 30 s later.
+    use = [0.0] * 20 + [40.0] * 4 + [0.0] * 27 + [95.0] * 49
+    verdict = judged_by(make_job(gpu=use, interval_s=30, steps=make_steps([(1500, 2970)])))
+
+    finding = told(verdict, "late-first-work")
+    assert finding.title == ("GPUs idled for 23\u00a0min before the first step, which came after 25\u00a0min")
+    assert finding.evidence.endswith("The first GPU work came after 10\u00a0min.")
+    # The 46 idle samples before the step; the one after it comes after some work.
+    assert finding.gpu_s == pytest.approx(46 * 30, abs=0.1)
+    assert finding.severity is Severity.WARNING
+    assert lost_s(verdict, "idle") == pytest.approx(30, rel=0.05)
+
+
+def test_what_comes_between_first_step_and_first_work_is_named_by_itself() -> None:
+    use = [0.0] * 60 + [95.0] * 40
+    job = make_job(gpu=use, interval_s=30, steps=make_steps([(1500, 2970)]))
+    verdict = judged_by(job, MaxInitializationTime(threshold=2))
+
+    parts = {part.key: (part.finding, part.percent) for part in verdict.use.parts} if verdict.use else {}
+    # 1 500 s until the first step, 300 s until the first work, of 2 970 s.
+    assert parts["before-first-step"] == ("max-initialization-time", 50.5)
+    assert parts["idle-before"] == ("max-initialization-time", 10.1)
+    assert told(verdict, "max-initialization-time").gpu_s == 1800.0
+
+
+def test_a_profiler_that_starts_late_makes_no_slow_start() -> None:
+    # Idle for ten minutes, then at half use; the first step is recorded half an hour later.
+    use = [0.0] * 20 + [50.0, 45.0, 3.0] * 60
+    job = make_job(gpu=use, interval_s=30, steps=make_steps([(2400, 5900)]))
+    verdict = judged_by(job, LowGPUUtilization(window=6, patience=8), MaxInitializationTime(threshold=20))
+
+    late = told(verdict, "max-initialization-time")
+    assert (late.gpu_s, late.share_of, late.severity) == (None, "of the job", Severity.INFO)
+    assert "steps may have been recorded late" in late.evidence
+    assert told(verdict, "late-first-work").gpu_s == pytest.approx(600)
+    assert verdict.main == LOW_USE
+    assert not verdict.has_cause
+
+
+def test_low_use_joins_the_second_cause_beside_a_longer_start() -> None:
+    use = [0.0] * 46 + [20.0] * 54
+    job = make_job(cpu=[10.0] * 100, gpu=use, memory=[20.0] * 100, interval_s=30)
+
+    verdict = verdict_of(job)
+
+    start, small = told(verdict, "late-first-work"), told(verdict, "batch-size")
+    assert (start.gpu_s or 0) > (small.gpu_s or 0) > 0.4 * 99 * 30
+    assert start.rules == ()
+    assert small.rules == ("BatchSize", "LowGPUUtilization")
+
+
+def test_a_clock_that_is_ahead_costs_no_time() -> None:
+    use = [0.0] * 30 + [80.0] * 90 + [0.0] * 10
+    spans = [(200.0 + i, 200.6 + i) for i in range(600)]
+
+    def nodes(samples_s: int, steps_s: int) -> Verdict:
+        late = START_US + samples_s * SECOND_US
+        starts = {"a": START_US, "b": late, "c": START_US}
+        panels = [
+            make_panel(Metric.GPU_USE, use, node=node, interval_s=10, start_us=start_us)
+            for node, start_us in starts.items()
+        ]
+        later = make_steps(spans, node="b", start_us=START_US + steps_s * SECOND_US)
+        steps = joined_steps(*(make_steps(spans, node=node) for node in "ac"), later)
+        return judged_by(make_job(extra=panels, steps=steps))
+
+    same, ahead, behind, apart = nodes(0, 0), nodes(90, 90), nodes(-400, -400), nodes(0, 90)
+
+    for verdict in (ahead, behind):
+        assert verdict.use == same.use
+        assert [f.key for f in verdict.findings] == ["late-first-work", "clocks-differ"]
+        assert verdict.findings[0].title == same.findings[0].title
+    # Of processes that are apart the samples say that the clocks are not.
+    assert [f.key for f in apart.findings] == ["late-first-work", "clocks-differ"]
+    assert apart.use is not None
+    assert apart.use.of("unknown") == (0.0, 0.0)
+
+
+def test_a_job_with_one_clock_ahead_still_has_its_pause() -> None:
+    times = START_US + 10 * SECOND_US * np.array([*range(60), *range(120, 180)])
+    steps = make_steps([(10.0 + i, 10.6 + i) for i in range(20)], node="a")
+    later = make_steps([(100.0 + i, 100.6 + i) for i in range(20)], node="b")
+    panels = [
+        make_panel(Metric.GPU_USE, [80.0] * 180, node="a", interval_s=10),
+        make_panel(Metric.GPU_USE, [80.0] * 120, node="b", time_us=times + 90 * SECOND_US),
+    ]
+    pause = told(judged_by(make_job(extra=panels, steps=joined_steps(steps, later))), "not-measured")
+
+    # Ten minutes and a half without a sample, of which ten seconds belong to the sample before.
+    assert pause.title == "10\u00a0min 10\u00a0s were not measured"
+    assert pause.gpu_s == pytest.approx(600)
+
+
+def test_outliers_of_a_series_in_the_finding_alone_are_counted() -> None:
+    def spans(outliers: int) -> list[tuple[float, float]]:
+        return [(10.0 * i, 10.0 * i + (9 if i % 10 == 5 and i < 10 * outliers else 1)) for i in range(150)]
+
+    steps = joined_steps(make_steps(spans(12), node="a"), make_steps(spans(4), node="b"))
+    panels = [make_panel(Metric.GPU_USE, [50.0] * 1501, node=node, interval_s=1) for node in "ab"]
+
+    finding = told(judged_by(make_job(extra=panels, steps=steps), StepOutlier(n_outliers=5)), "step-outlier")
+
+    assert "b worker" not in finding.evidence
+    # Twelve steps of nine seconds at half use, and none of the four on the other node.
+    assert finding.gpu_s == pytest.approx(12 * 9 / 2)
+
+
+def test_the_first_window_reaches_no_further_back_than_what_it_was_judged_by() -> None:
+    # Memory sampled twice as often: its last four samples are of the last minute alone.
+    memory = make_panel(Metric.GPU_MEMORY, [20.0] * 80, interval_s=15)
+    memory = replace(memory, snapshot=np.arange(80) + 1000)
+    job = make_job(cpu=[10.0] * 40, gpu=[20.0] * 40, interval_s=30, extra=[memory])
+
+    finding = told(judged_by(job, BatchSize(window=4, patience=6)), "batch-size")
+
+    # Judged from the fourth minute on: 34 samples, the last one for the 15 s until the last memory sample.
+    assert finding.gpu_s == pytest.approx(0.8 * (33 * 30 + 15))
+
+
+def test_a_small_batch_is_not_why_a_gpu_stands_still() -> None:
+    # Three samples at 0 and one at 30 in two minutes.
+    job = make_job(cpu=[10.0] * 80, gpu=[0.0, 0.0, 0.0, 30.0] * 20, memory=[20.0] * 80, interval_s=30)
+    verdict = verdict_of(job)
+
+    # Of samples 4 to 79, 19 are at work; the last one ends the job.
+    assert told(verdict, "batch-size").gpu_s == pytest.approx(0.7 * 18 * 30, abs=0.2)
+    low = told(verdict, LOW_USE)
+    assert verdict.main == LOW_USE
+    assert low.advice.startswith("Find what the GPU waits for")
+
+
+def test_fetches_recorded_at_both_ends_of_a_job_are_a_part_of_it() -> None:
+    fetched = [("DataLoaderIter", "_Multi::fetch", t, t + 0.5) for t in (*range(100), *range(3000, 3100))]
+    loading = [("DataLoaderWorker", "worker", t, t + 100.0) for t in (0.0, 3000.0)]
+    cores = make_panel(Metric.CPU_USE, [[50.0] * 8] * 361, interval_s=10, prefix="cpu")
+    job = make_job(gpu=[80.0] * 361, interval_s=10, events=make_events(fetched + loading), extra=[cores])
+
+    finding = told(judged_by(job, Dataloader()), "dataloader")
+
+    # Twice from 0 to 99.5 s.
+    assert "in the 3\u00a0min 19\u00a0s that fetches were recorded for" in finding.evidence
+    # Each fetch lasts half a second; a snapshot of ten seconds loses two, less than five of fetching.
+    assert finding.gpu_s == pytest.approx(20 * 2, abs=0.1)
+    # Less than a hundredth, but of what was recorded it is not.
+    assert (finding.share or 0) < 0.012
+    assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(("full", "said"), [(8, True), (3, False)])
+def test_low_use_tells_what_stayed_just_below_a_limit(full: int, said: bool) -> None:
+    # Of every 24 snapshots in 8 (33.3 %) or 3 (12.5 %) the GPU idles beside a full core.
+    use, core = [50.0] * (24 - full) + [2.0] * full, [20.0] * (24 - full) + [99.0] * full
+    low = told(verdict_of(make_job(gpu=use * 4, cpu=core * 4, memory=[90.0] * 96, interval_s=30)), LOW_USE)
+
+    sentence = (
+        "A GPU idled while a core was full in 33.3\u00a0% of the snapshots, "
+        "below CPUBottleneck's limit of 50\u00a0%."
+    )
+    assert low.evidence.endswith(sentence) == said
+    assert ("CPUBottleneck" in low.evidence) == said
+
+
+def test_a_gpu_that_never_worked_keeps_the_finding_on_its_memory() -> None:
+    memory = np.repeat([4.0, 40.0], 20)
+    grown = make_job(gpu=[0.0] * 40, memory=memory, interval_s=30)
+    held = judged_by(grown, LowGPUUtilization(window=4, patience=6), GPUMemoryIncrease(patience=4, window=4))
+    free = judged_by(make_job(gpu=[0.0] * 40, memory=[4.0] * 40, interval_s=30))
+
+    assert {f.key for f in held.findings} == {"gpu-never-used", "gpu-memory-increase"}
+    assert told(held, "gpu-never-used").advice.startswith("Place work on every GPU")
+    assert told(free, "gpu-never-used").advice.startswith("Check that the framework sees the GPU")
+
+
+def test_a_job_that_spans_no_time_has_no_amounts() -> None:
+    verdict = verdict_of(make_job(gpu=[50.0], steps=make_steps([(0, 0)])))
+
+    assert verdict.use is None
+    assert verdict.findings == ()
+
+
+def test_amounts_are_exact_and_rank_causes_that_print_alike() -> None:
+    # In a day of 16 GPUs hours are printed to 0 or 1 digits; the finding tells seconds.
+    use = np.full((2880, 16), 95.0)
+    use[:, 15] = 0.0
+    verdict = judged_by(make_job(gpu=use, interval_s=30))
+
+    assert told(verdict, "gpu-never-used").gpu_s == 2879 * 30
+    assert verdict.use is not None
+    assert lost_s(verdict, "gpu-never-used") != 2879 * 30
+
+
+def test_a_cause_that_claims_nothing_has_no_share_of_gpu_time() -> None:
+    # All that the GPUs differ in happens where they are both told to be unused.
+    rule = LoadBalancing()
+    job = make_job(gpu=[[95.0, 95.0]] * 40, interval_s=30)
+    finding = rule.finding("told", "", devices=("algo-1/gpu0",), share=0.3, share_of="of GPU time")
+
+    (left,) = judge(job, [rule], [rule.triggered(finding)], course(job)).findings
+
+    assert (left.share, left.share_of, left.gpu_s, left.severity) == (None, "", None, Severity.INFO)
+
+
+def test_rules_without_an_answer_are_told_by_their_reason() -> None:
+    missing = Status.NOT_EVALUATED
+    open_ = by_reason(
+        [
+            Unanswered(rule="A", status=missing, reason="no step events"),
+            Unanswered(rule="B", status=missing, reason="only 892 of 1 001 samples"),
+            Unanswered(rule="C", status=Status.ERROR, reason="ValueError: odd"),
+            Unanswered(rule="D", status=missing, reason="only 892 of 1 001 samples"),
+            Unanswered(rule="E", status=missing, reason="only one GPU on each node"),
+        ]
+    )
+
+    assert [(one.reason, one.rules) for one in open_] == [
+        ("ValueError: odd", ("C",)),
+        ("892 of 1 001 samples needed", ("B", "D")),
+        ("no step events", ("A",)),
+        ("only one GPU on each node", ("E",)),
+    ]

@@ -127,11 +127,11 @@ def parted_plot(names: Sequence[str], bands: Sequence[Band], counted: str) -> Pl
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What the courses of a section share: the time, where its phases part, and the limit in percent."""
+    """What the courses of a section share: the time, where its phases part, and the limit in percent, if any."""
 
     columns: Columns
     boundaries: tuple[int, ...]
-    limit: float
+    limit: float | None
 
     @property
     def end_us(self) -> int:
@@ -156,9 +156,11 @@ def course_drawing(percents: Percents, frame: Frame, *, labels: bool) -> Drawing
     ]
     places = x.place(np.array(frame.boundaries, np.float64)).tolist()
     phases = [Rule(style="dots", x1=at, x2=at, y1=0, y2=100) for at in places]
-    at = 100 - float(y.place(frame.limit))
-    limit = Rule(style="limit", x1=0, x2=100, y1=at, y2=at)
-    return Drawing(x=x, y=y, marks=(*gaps, _silhouette(percents), *phases, limit), labels=labels)
+    limit = []
+    if frame.limit is not None:
+        at = 100 - float(y.place(frame.limit))
+        limit = [Rule(style="limit", x1=0, x2=100, y1=at, y2=at)]
+    return Drawing(x=x, y=y, marks=(*gaps, _silhouette(percents), *phases, *limit), labels=labels)
 
 
 def _silhouette(percents: Percents) -> Shape:
@@ -218,7 +220,8 @@ def course_plots(courses: Sequence[Percents], frame: Frame) -> list[Plot]:
         drawn = plot.add_glyph(source, bar)
         for boundary in frame.boundaries:
             plot.add_layout(_span(boundary / US_PER_MS, "height", colours["ink2"], [2, 3]))
-        plot.add_layout(_span(frame.limit, "width", colours["ink"], [5, 3]))
+        if frame.limit is not None:
+            plot.add_layout(_span(frame.limit, "width", colours["ink"], [5, 3]))
         rows = [("Time", "@time{%F %T} UTC"), ("Bottlenecks", f"{quantity(name, '%')} of snapshots")]
         plot.add_tools(
             hover(rows, [drawn], mode="vline", formatters={"@time": "datetime"}, attachment="horizontal")

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from bokeh.models import (
+    AdaptiveTicker,
     BoxZoomTool,
+    CompositeTicker,
     DatetimeAxis,
     DatetimeTickFormatter,
+    DaysTicker,
     FixedTicker,
     Grid,
     HoverTool,
     LinearAxis,
+    MonthsTicker,
     NoOverlap,
     PanTool,
     PlainText,
@@ -272,7 +276,9 @@ def _places(axis: Axis) -> list[float]:
 
 
 def _grid(y: Axis) -> Grid:
-    ticker = FixedTicker(ticks=_places(y))
+    # Bokeh leaves out a line at the very end of the range; the drawing has it.
+    places = [at * (1 - 1e-9) if at == float(y.live(y.end)) else at for at in _places(y)]
+    ticker = FixedTicker(ticks=places)
     return Grid(dimension=1, ticker=ticker, grid_line_color=theme.light()["grid"], level="underlay")
 
 
@@ -293,11 +299,40 @@ def _x_axis(x: Axis, *, labels: bool, zoom: bool) -> LinearAxis:
         return LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=[])))
     if x.time:
         return DatetimeAxis(
-            formatter=time_formatter(), major_label_policy=NoOverlap(min_distance=12), **theme.axis_look()
+            formatter=time_formatter(),
+            major_label_policy=NoOverlap(min_distance=12),
+            **theme.axis_look(ticker=time_ticker(x)),
         )
     if zoom and not x.names:
         return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **theme.axis_look())
     return _axis(x, major_label_policy=NoOverlap(min_distance=4))
+
+
+def time_ticker(x: Axis) -> CompositeTicker:
+    """Ticks at every zoom; over the whole range those of the drawing, where these lie less than two days apart.
+
+    Bokeh takes the distance that comes nearest to the wanted number, among those of ``scales.time_ticks``;
+    two days and more it counts from the first of each month.
+    """
+    wanted = round(1 / (x.ticks[1].at - x.ticks[0].at)) if len(x.ticks) > 1 else 1
+    second, hour = 1000, 3_600_000
+    parts: dict[str, Any] = {"num_minor_ticks": 0}
+    return CompositeTicker(
+        desired_num_ticks=wanted,
+        num_minor_ticks=0,
+        tickers=[
+            AdaptiveTicker(mantissas=[1, 2, 5], base=10, min_interval=0, max_interval=second / 2, **parts),
+            AdaptiveTicker(
+                mantissas=[1, 2, 5, 10, 15, 30], base=60, min_interval=second, max_interval=hour / 2, **parts
+            ),
+            AdaptiveTicker(
+                mantissas=[1, 2, 3, 6, 12], base=24, min_interval=hour, max_interval=12 * hour, **parts
+            ),
+            DaysTicker(days=list(range(1, 32)), **parts),
+            DaysTicker(days=[1, 8, 15, 22], **parts),
+            MonthsTicker(months=list(range(12)), **parts),
+        ],
+    )
 
 
 def time_formatter() -> DatetimeTickFormatter:

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from bokeh.models.ui.ui_element import UIElement
 
 #: Parts that BokehJS makes itself where a model names none.
-_DEFAULTS = frozenset({"AllIndices", "CDSView", "LinearScale", "Selection", "Title", "UnionRenderers"})
+_DEFAULTS = frozenset(
+    {
+        *("AllIndices", "AllLabels", "BasicTickFormatter", "CDSView"),
+        *("LinearScale", "Selection", "Title", "UnionRenderers"),
+    }
+)
 #: Attributes of these that Python writes though they are the defaults.
 _EMPTY: dict[str, Any] = {"indices": [], "line_indices": []}
-#: Arrays of at most as many numbers are shorter as a list.
-_SHORT = 24
 
 
 def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
@@ -43,10 +46,12 @@ def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
     told = _Ids(section).rename(told)
     roots = {root["id"]: element for root, element in zip(told["roots"], figures, strict=True)}
     common = _common(told)
-    text = json.dumps(
-        {"roots": roots, "common": common, "doc": told}, ensure_ascii=False, separators=(",", ":")
-    )
+    text = _written({"roots": roots, "common": common, "doc": told})
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _models(value: Any) -> Iterator[dict[str, Any]]:
@@ -74,17 +79,16 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _listed(value: Any) -> Any:
-    """The same JSON with short arrays of finite numbers as lists."""
+    """The same JSON with those arrays of finite numbers as lists that are shorter so."""
     if isinstance(value, list):
         return [_listed(item) for item in value]
     if not isinstance(value, dict):
         return value
-    if value.get("type") == "ndarray" and len(value["shape"]) == 1 and value["shape"][0] <= _SHORT:
-        found = value["array"]
-        if isinstance(found, dict) and value["dtype"] != "object":
-            numbers = np.frombuffer(gzip.decompress(base64.b64decode(found["data"])), value["dtype"])
-            if np.isfinite(numbers).all():
-                return [_shortest(number) for number in numbers]
+    if value.get("type") == "ndarray" and len(value["shape"]) == 1 and value["dtype"] != "object":
+        numbers = np.frombuffer(gzip.decompress(base64.b64decode(value["array"]["data"])), value["dtype"])
+        told = [_shortest(number) for number in numbers] if np.isfinite(numbers).all() else None
+        if told is not None and len(_written(told)) <= len(_written(value)):
+            return told
     return {key: _listed(item) for key, item in value.items()}
 
 
@@ -108,12 +112,10 @@ def _prune(value: Any, wanted: Counter[str]) -> None:
 
 
 def _is_default(item: Any, wanted: Counter[str]) -> bool:
-    return (
-        isinstance(item, dict)
-        and item.get("name") in _DEFAULTS
-        and item.get("attributes", {}) in ({}, _EMPTY)
-        and not wanted[item["id"]]
-    )
+    if not isinstance(item, dict) or item.get("type") != "object" or wanted[item["id"]]:
+        return False
+    told: dict[str, Any] = item.get("attributes", {})
+    return item["name"] in _DEFAULTS and (not told or told == _EMPTY)
 
 
 def _common(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -131,6 +133,9 @@ def _common(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
                 for one, told in zip(models, texts, strict=True):
                     if told == text:
                         del one[key]
+    for model in _models(document):
+        if not model["attributes"]:
+            del model["attributes"]
     return common
 
 
@@ -148,6 +153,6 @@ class _Ids:
         if not isinstance(value, dict):
             return value
         if "id" in value and (value.get("type") == "object" or len(value) == 1):
-            name = self._names.setdefault(value["id"], f"{self._section}-{len(self._names)}")
+            name = self._names.setdefault(value["id"], f"{self._section}{len(self._names):x}")
             value = {**value, "id": name}
         return {key: self.rename(item) for key, item in value.items()}

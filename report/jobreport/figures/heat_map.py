@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -28,16 +28,17 @@ from jobreport.figures.chart import (
 from jobreport.figures.scales import Tick
 from jobreport.figures.time_line import boundaries
 from jobreport.formats import NBSP, count, shown
+from jobrules.device_grid import FULL as FULL_BYTE
 from jobrules.device_grid import NOT_MEASURED
 from jobrules.job import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
     from bokeh.models import Plot
 
-    from jobrules.device_grid import DeviceGrid
+    from jobrules.device_grid import DeviceGrid, DeviceRows
     from jobrules.result import Course
 
     Bytes = npt.NDArray[np.uint8]
@@ -78,6 +79,10 @@ class Row:
     name: str
     #: (columns,) whole percent, 255 where not measured.
     values: Bytes
+    #: (columns,) whether a core is full.
+    full: npt.NDArray[np.bool_] | None = None
+    #: Mean of its samples; none where it stands for several devices.
+    average: float | None = None
     kind: str = ""
     #: In units from the top of the figure.
     top: float = 0.0
@@ -99,7 +104,9 @@ class Row:
 
     @property
     def mean(self) -> float:
-        """Mean of the columns that were measured, 0 without one."""
+        """Mean of its samples, else of the columns that were measured, 0 without one."""
+        if self.average is not None:
+            return self.average
         return float(self.measured.mean()) if len(self.measured) else 0.0
 
 
@@ -123,7 +130,7 @@ class HeatMap:
     nodes: int
     #: Cores that share a row, at most; 1 where each has its own.
     together: int
-    #: A core whose column is at this percentage or above is full.
+    #: From this percentage on a core is full.
     limit: float
     #: rem of the figure.
     height: int
@@ -145,15 +152,24 @@ class HeatMap:
         return tuple(row for row in self.rows if row.kind in wanted)
 
 
-def heat_map(grid: DeviceGrid, course: Course, limit: float) -> HeatMap:
-    """Lay out the rows: GPUs above cores of each node; of more than four nodes only those that differ most."""
-    tables = {(rows.node, rows.metric): list(_single(rows, grid.columns.count)) for rows in grid.rows}
+def heat_map(
+    grid: DeviceGrid, course: Course, means: Mapping[tuple[str, str, str], float] | None = None
+) -> HeatMap:
+    """Lay out the rows: GPUs above cores of each node; of more than four nodes only those that differ most.
+
+    ``means`` are those of the samples of each (node, metric, device).
+    """
+    tables = {
+        (rows.node, rows.metric): list(_single(rows, grid.columns.count, means or {})) for rows in grid.rows
+    }
     nodes = tuple(dict.fromkeys(node for node, metric in tables if metric != Metric.GPU_MEMORY))
     main = Metric.GPU_USE if any(metric == Metric.GPU_USE for _, metric in tables) else Metric.CPU_USE
     many = len(nodes) > MOST_NODES
-    means = [_mean_row(tables[node, main], node, main) for node in nodes if many and (node, main) in tables]
-    drawn = _odd(means, MOST_NODES) if many else nodes
-    shown_means = [row for row in means if row.node in set(_odd(means, MOST_NODE_ROWS))]
+    of_nodes = [
+        _mean_row(tables[node, main], node, main) for node in nodes if many and (node, main) in tables
+    ]
+    drawn = _odd(of_nodes, MOST_NODES) if many else nodes
+    shown_means = [row for row in of_nodes if row.node in set(_odd(of_nodes, MOST_NODE_ROWS))]
     most_cores = min(MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL // max(len(drawn), 1))
 
     blocks: list[tuple[str, list[Row]]] = [("Mean of nodes", shown_means)] if many else []
@@ -189,21 +205,31 @@ def heat_map(grid: DeviceGrid, course: Course, limit: float) -> HeatMap:
         drawn=drawn,
         nodes=len(nodes),
         together=together,
-        limit=limit,
+        limit=grid.limit,
         height=height,
         phases=boundaries(course),
     )
 
 
-def _single(rows: Any, columns: int) -> Iterator[Row]:
-    table = np.frombuffer(rows.values, np.uint8).reshape(-1, columns)
+def _single(rows: DeviceRows, columns: int, means: Mapping[tuple[str, str, str], float]) -> Iterator[Row]:
+    told = np.frombuffer(rows.values, np.uint8).reshape(-1, columns)
+    full = (told >= FULL_BYTE) & (told != NOT_MEASURED)
+    table = np.where(full, told - FULL_BYTE, told).astype(np.uint8)
     kind, what = {
         Metric.GPU_USE: ("gpu", GPU),
         Metric.CPU_USE: ("core", CORE),
         Metric.GPU_MEMORY: ("", MEMORY),
     }[Metric(rows.metric)]
-    for device, values in zip(rows.devices, table, strict=True):
-        yield Row(node=rows.node, what=what, name=shown(device, 14), values=values, kind=kind)
+    for device, values, at_limit in zip(rows.devices, table, full, strict=True):
+        yield Row(
+            node=rows.node,
+            what=what,
+            name=shown(device, 14),
+            values=values,
+            full=at_limit if kind == "core" else None,
+            average=means.get((rows.node, rows.metric, device)),
+            kind=kind,
+        )
 
 
 def _mean(rows: Sequence[Row]) -> Bytes:
@@ -227,7 +253,10 @@ def _together(cores: Sequence[Row]) -> Row:
     table = np.stack([row.values for row in cores])
     highest = np.where(table == NOT_MEASURED, 0, table).max(axis=0)
     values = np.where((table == NOT_MEASURED).all(axis=0), NOT_MEASURED, highest).astype(np.uint8)
-    return Row(node=first.node, what="busiest of several cores", name=name, values=values, kind="core")
+    full = np.asarray(np.stack([row.full for row in cores if row.full is not None]).any(axis=0))
+    return Row(
+        node=first.node, what="busiest of several cores", name=name, values=values, full=full, kind="core"
+    )
 
 
 def _odd(means: Sequence[Row], most: int) -> tuple[str, ...]:
@@ -252,9 +281,7 @@ def _placed(
         for kind, found in groupby(rows, key=lambda row: row.kind):
             at += _BETWEEN if kind == "core" and at > start else 0.0
             for row in found:
-                placed.append(
-                    Row(node=row.node, what=row.what, name=row.name, values=row.values, kind=kind, top=at)
-                )
+                placed.append(replace(row, top=at))
                 at += _UNITS[kind]
         heads.append((shown(name, 16) if named else "", start, at))
     return tuple(placed), tuple(heads), at
@@ -286,12 +313,12 @@ def _labels(
     return tuple(ticks)
 
 
-def levels(heat: HeatMap, row: Row) -> npt.NDArray[np.int64]:
+def levels(row: Row) -> npt.NDArray[np.int64]:
     """(columns,) step of the colour, 0 to 9, 10 for a full core; -1 where not measured."""
     values = row.values.astype(np.int64)
     steps = np.minimum(values // (100 // _STEPS), _STEPS - 1)
-    if row.kind == "core":
-        steps[values >= heat.limit] = FULL
+    if row.full is not None:
+        steps[row.full] = FULL
     steps[row.values == NOT_MEASURED] = -1
     return steps
 
@@ -319,7 +346,7 @@ def cells(heat: HeatMap) -> tuple[Cells, ...]:
     """The cells of the static drawing. A row is painted in its commonest colour first, the others lie upon it."""
     found: dict[float, dict[tuple[bool, int], list[str]]] = {}
     for row in heat.rows:
-        steps = levels(heat, row)
+        steps = levels(row)
         there = steps[steps >= 0]
         if not len(there):
             continue
@@ -425,7 +452,7 @@ def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDat
         sources.append(source)
         if not rows:
             continue
-        glyph = Image(x=start, dw=end - start, y="y", dh="dh", color_mapper=_mapper(heat, kind))
+        glyph = Image(x=start, dw=end - start, y="y", dh="dh", color_mapper=_mapper(kind))
         drawn = plot.add_glyph(source, glyph)
         told = [
             ("Device" if kind == "gpu" else "Core", "@name"),
@@ -469,7 +496,7 @@ def _add_phases(plot: Plot, heat: HeatMap) -> None:
 
 def _source(rows: Sequence[Row], *, several: bool, drawn: bool = False, gap: float = 0.0) -> ColumnDataSource:
     data: dict[str, Any] = {
-        "image": [row.values[None, :] for row in rows],
+        "image": [_bytes(row)[None, :] for row in rows],
         "name": [full_name(row, several=several) for row in rows],
         "group": [_group(row) for row in rows],
     }
@@ -485,11 +512,16 @@ def _others(heat: HeatMap) -> ColumnDataSource:
     groups = [list(rows) for _, rows in groupby(heat.others, key=_group)]
     return ColumnDataSource(
         {
-            "image": [np.stack([row.values for row in rows]) for rows in groups],
+            "image": [np.stack([_bytes(row) for row in rows]) for rows in groups],
             "name": [[full_name(row, several=several) for row in rows] for rows in groups],
             "group": [_group(rows[0]) for rows in groups],
         }
     )
+
+
+def _bytes(row: Row) -> Bytes:
+    """As ``DeviceRows`` has them; the script of the page takes them apart."""
+    return row.values if row.full is None else (row.values + FULL_BYTE * row.full).astype(np.uint8)
 
 
 def _group(row: Row) -> str:
@@ -505,12 +537,14 @@ def full_name(row: Row, *, several: bool) -> str:
     return f"{shown(row.node, 40)} {name}" if several else name
 
 
-def _mapper(heat: HeatMap, kind: str) -> LinearColorMapper:
-    """A colour for each of 0 to 100 %; nothing for what was not measured."""
+def _mapper(kind: str) -> LinearColorMapper:
+    """A colour for each of 0 to 100 %, one for a full core, nothing for what was not measured."""
     colours = theme.light()
     whole = Row(node="", what="", name="", values=np.arange(101, dtype=np.uint8), kind=kind)
-    palette = [colours["lost" if step == FULL else f"h{step}"] for step in levels(heat, whole).tolist()]
-    return LinearColorMapper(palette=palette, low=-0.5, high=100.5, high_color="#00000000")
+    palette = [colours[f"h{step}"] for step in levels(whole).tolist()]
+    if kind == "core":
+        palette += [colours["lost"]] * FULL_BYTE
+    return LinearColorMapper(palette=palette, low=-0.5, high=len(palette) - 0.5, high_color="#00000000")
 
 
 def defaults(heat: HeatMap) -> tuple[Row, ...]:

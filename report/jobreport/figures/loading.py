@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 #: The bar of what lies beyond the bins, and the gap before it, as parts of the bins' stretch.
 _GAP, _BEYOND = 0.05, 0.06
-#: Heights at which the marks are named, so that no name meets another: from the top, as parts of the axis.
+#: Heights at which marks are named, from the top, as parts of the axis.
 _ROWS = (0.95, 0.86, 0.77)
 #: Room above the bars for these names.
 _ROOM = 1.3
-#: A name of a mark that stands farther right than this is written on its left.
-_RIGHT = 72
+#: Room for a name beside its mark, in percent of the width, on a narrow screen; with another line beside it.
+_NAME, _BETWEEN = 26, 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,18 @@ def unit_for(seconds: float) -> Unit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Named:
+    """An upright line with its name."""
+
+    #: On the x axis.
+    place: float
+    name: str
+    #: Whether the name stands left of the line, and in which row from the top.
+    left: bool
+    row: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Histogram:
     """The axes and bars of the fetch times."""
 
@@ -65,8 +77,7 @@ class Histogram:
     heights: Floats
     #: What each bar counts, in words: "46 to 48 ms".
     told: tuple[str, ...]
-    #: Place on the x axis and words.
-    marks: tuple[tuple[float, str], ...]
+    marks: tuple[Named, ...]
     #: How many lie beyond the bins; empty for none.
     beyond: str
 
@@ -98,18 +109,24 @@ def histogram(fetches: FetchTimes) -> Histogram:
         for name, s in zip(_MARKS, _marked(fetches), strict=True)
     ]
     top = ceiling(_ROOM * float(heights.max()))
+    x = Axis(
+        start=start,
+        end=stop,
+        ticks=tuple(Tick(at=(p - start) / (stop - start), label=label) for p, label in ticks),
+    )
+    p25, p50, p95 = x.place(at).tolist()
+    sides = _sides(p25, p50, p95)
     return Histogram(
-        x=Axis(
-            start=start,
-            end=stop,
-            ticks=tuple(Tick(at=(p - start) / (stop - start), label=label) for p, label in ticks),
-        ),
+        x=x,
         y=counted(top),
         left=left,
         right=right,
         heights=heights,
         told=tuple(told),
-        marks=tuple(zip(at, names, strict=True)),
+        marks=tuple(
+            Named(place=place, name=name, left=left, row=row)
+            for place, name, (left, row) in zip(at, names, sides, strict=True)
+        ),
         beyond=number(fetches.beyond, 0) if fetches.beyond else "",
     )
 
@@ -121,13 +138,30 @@ def _marked(fetches: FetchTimes) -> tuple[float, float, float]:
     return fetches.p25_s, fetches.p50_s, fetches.p95_s
 
 
+def _sides(p25: float, p50: float, p95: float) -> tuple[tuple[bool, int], ...]:
+    """For marks at places in percent: whether their names stand left, and in which row, so that no line crosses one.
+
+    A line begins at the height of its own name, so a name may pass above the lines of the rows below.
+    """
+    if p95 <= 100 - _NAME:
+        if p25 >= _NAME:
+            return (True, 0), (False, 0), (False, int(p95 - p50 < _BETWEEN))
+        second = int(p50 - p25 < _BETWEEN)
+        return (False, 0), (False, second), (False, second + int(p95 - p50 < _BETWEEN))
+    if p25 >= _NAME:
+        second = int(p95 - p50 < _BETWEEN)
+        return (True, second + int(p50 - p25 < _BETWEEN)), (True, second), (True, 0)
+    return (False, 0), (p50 - p25 > p95 - p50, 1), (True, 0)
+
+
 def _between(low: float, high: float, unit: Unit) -> str:
     return f"{unit.text(low)} to {unit.text(high)} {unit.name}"
 
 
 def _plain(start: float, end: float) -> list[tuple[float, str]]:
-    axis = chart.along(start, end)
-    return [(start + tick.at * (end - start), tick.label) for tick in axis.ticks]
+    places = [start + tick.at * (end - start) for tick in chart.along(start, end).ticks]
+    digits = max((len(f"{place:.6g}".partition(".")[2]) for place in places), default=0)
+    return [(place, number(place, digits)) for place in places]
 
 
 def _decades(start: float, end: float) -> list[tuple[float, str]]:
@@ -153,14 +187,14 @@ def counted(top: float) -> Axis:
 def fetch_drawing(drawn: Histogram) -> Drawing:
     """The static histogram."""
     marks: list[chart.Mark] = [chart.bars("u", drawn.x, drawn.y, (drawn.left, drawn.right, 0, drawn.heights))]
-    for (place, name), row in zip(drawn.marks, _ROWS, strict=True):
-        at = float(drawn.x.place(place))
+    for one in drawn.marks:
+        row = _ROWS[one.row]
+        at = float(drawn.x.place(one.place))
         marks.append(Rule(style="mark", x1=at, x2=at, y1=100 * (1 - row) - 4, y2=100))
-        side = -1 if at > _RIGHT else 1
-        anchor = "end" if side < 0 else "start"
+        side, anchor = (-1, "end") if one.left else (1, "start")
         marks.append(
             chart.Label(
-                text=name, x=at, y=100 * (1 - row), anchor=anchor, dx=0.4 * side, dy=0.32, style="strong"
+                text=one.name, x=at, y=100 * (1 - row), anchor=anchor, dx=0.4 * side, dy=0.32, style="strong"
             )
         )
     if drawn.beyond:
@@ -183,20 +217,19 @@ def fetch_plot(drawn: Histogram) -> Plot:
             left="left", right="right", bottom=0, top="fetches", fill_color=colours["used"], line_color=None
         ),
     )
-    for (place, name), row in zip(drawn.marks, _ROWS, strict=True):
-        height = row * drawn.y.end
-        right = float(drawn.x.place(place)) > _RIGHT
+    for one in drawn.marks:
+        place, height = one.place, _ROWS[one.row] * drawn.y.end
         segment = Segment(
             x0=place, x1=place, y0=0, y1=height + 0.04 * drawn.y.end, line_color=colours["ink"], line_width=2
         )
         plot.add_glyph(ColumnDataSource({"x": [place]}), segment)
         _write(
             plot,
-            name,
+            one.name,
             (place, height),
             colours["ink"],
-            "right" if right else "left",
-            x_offset=-5 if right else 5,
+            "right" if one.left else "left",
+            x_offset=-5 if one.left else 5,
         )
     if drawn.beyond:
         middle = float(drawn.left[-1] + drawn.right[-1]) / 2

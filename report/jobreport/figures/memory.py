@@ -63,8 +63,8 @@ def memory_drawing(node: NodeMemory, columns: Columns, course: Course) -> Drawin
     x, y = time_axis(columns), PERCENT
     mean, low, high = map(over_columns.numbers, (node.band.mean, node.band.low, node.band.high))
     marks: list[chart.Mark] = [
-        *over_columns.hatch(x, _gaps(node, course)),
-        chart.bars("band", x, y, over_columns.blocks(columns, low, high), series=node.series("band")),
+        *over_columns.hatch(x, _gaps(node, columns, course)),
+        over_columns.band("band", x, y, columns, low, high, series=node.series("band")),
     ]
     if node.has_mean:
         drawn = over_columns.points(columns, mean)
@@ -86,7 +86,7 @@ def memory_plot(node: NodeMemory, columns: Columns, course: Course, x_range: Ran
     colours = theme.light()
     x, y = time_axis(columns), PERCENT
     plot = chart.live_plot(x, y, x_range=x_range, zoom=True)
-    over_columns.live_hatch(plot, x, y.end, _gaps(node, course))
+    over_columns.live_hatch(plot, x, y.end, _gaps(node, columns, course))
     mean, low, high = map(over_columns.numbers, (node.band.mean, node.band.low, node.band.high))
     there = ~np.isnan(mean)
     left, right = (x.live(side)[there] for side in over_columns.edges(columns))
@@ -134,8 +134,10 @@ def memory_plot(node: NodeMemory, columns: Columns, course: Course, x_range: Ran
     return plot
 
 
-def _gaps(node: NodeMemory, course: Course) -> list[tuple[int, int]]:
-    return [(gap.start_us, gap.end_us) for gap in course.gaps if gap.node == node.band.node]
+def _gaps(node: NodeMemory, columns: Columns, course: Course) -> list[tuple[int, int]]:
+    """The gaps of the node, and the columns without a sample."""
+    gaps = [(gap.start_us, gap.end_us) for gap in course.gaps if gap.node == node.band.node]
+    return over_columns.merged(gaps + over_columns.holes(columns, over_columns.numbers(node.band.mean)))
 
 
 def _named(device: str, place: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +28,8 @@ from jobreport.figures.chart import (
     quantity,
     upward,
 )
-from jobreport.figures.names import fitted
+from jobreport.figures.framework import RANKED_PX
+from jobreport.figures.names import fitted, width_px
 from jobreport.formats import shown
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ _APART = 12.0
 #: And so far from both ends.
 _INSIDE = 4.0
 _MOST_TICKS = 5
+_COMMA_PX = 10
 _CLOCK = "{%H:%M:%S.%3N}"
 _US_PER_MS = 1000
 
@@ -77,14 +81,43 @@ def panels(moment: Moment) -> Panels:
     )
 
 
+#: What a reader knows lanes by; GPU lanes end with a device.
+_KNOWN = {
+    "cpu_functions": "CPU operators",
+    "DataLoaderIter": "data loading",
+    "DataLoaderIterInitialize": "loader set-up",
+    "DataIterator": "data iterators",
+}
+_GPU_LANE = re.compile(r"gpu_functions(?:-\w+:(\d+))?(.*)", re.IGNORECASE)
+
+
+def readable(phase: str) -> str:
+    """``GPU operators`` for ``gpu_functions-dev:0``, ``Backward`` for ``Backward(post-forward)``; else as recorded."""
+    if phase in _KNOWN:
+        return _KNOWN[phase]
+    if (found := _GPU_LANE.fullmatch(phase)) and not found[2]:
+        return "GPU operators"
+    return phase.partition("(")[0].strip() or phase
+
+
 def lane_names(lanes: Sequence[MomentLane]) -> tuple[str, ...]:
-    """What stands beside the rows, without remarks in brackets; the process where there are several."""
+    """What stands beside the rows: the worker, where there are several, and what it did.
+
+    A row that would read like another one keeps its recorded name.
+    """
     several = len({lane.worker for lane in lanes}) > 1
-    phases = [lane.phase.partition("(")[0].strip() or lane.phase for lane in lanes]
-    return tuple(
-        fitted(f"{lane.worker} {phase}" if several else phase)
-        for lane, phase in zip(lanes, phases, strict=True)
-    )
+    names = [readable(lane.phase) for lane in lanes]
+    alike = Counter((lane.worker, name) for lane, name in zip(lanes, names, strict=True))
+    found = []
+    for lane, name in zip(lanes, names, strict=True):
+        told = name if alike[lane.worker, name] == 1 else lane.phase
+        if several:
+            room = RANKED_PX - round(width_px(told)) - _COMMA_PX
+            worker = f"worker {lane.worker}"
+            # A name that is cut had better be cut without the word before it.
+            told = f"{worker if fitted(worker, room) == worker else fitted(lane.worker, room)}, {told}"
+        found.append(fitted(told, RANKED_PX))
+    return tuple(found)
 
 
 def _samples(moment: Moment, curves: Sequence[Curve], x: Axis, *, labels: bool) -> Drawing:
@@ -96,7 +129,7 @@ def _samples(moment: Moment, curves: Sequence[Curve], x: Axis, *, labels: bool) 
 
 
 def _live_samples(moment: Moment, curves: Sequence[Curve], x: Axis, shared: Range1d, *, labels: bool) -> Plot:
-    plot = live_plot(x, upward(100), x_range=shared, labels=labels, zoom=True, left=theme.NAMES_PX)
+    plot = live_plot(x, upward(100), x_range=shared, labels=labels, zoom=True, left=RANKED_PX)
     dashes = dict(theme.SERIES)
     for start, end in moment.unmeasured_us:
         plot.add_layout(
@@ -182,7 +215,7 @@ def _lanes(moment: Moment, x: Axis) -> Drawing:
 
 
 def _live_lanes(moment: Moment, x: Axis, shared: Range1d) -> Plot:
-    plot = live_plot(x, downward(lane_names(moment.lanes)), x_range=shared, zoom=True, left=theme.NAMES_PX)
+    plot = live_plot(x, downward(lane_names(moment.lanes)), x_range=shared, zoom=True, left=RANKED_PX)
     colours = theme.light()
     names = [shown(name, 60) for name in moment.names]
     drawn = []

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from bokeh.models import ColumnDataSource, Quad
 
 from jobreport.figures import theme
-from jobreport.figures.chart import Area
+from jobreport.figures.chart import Area, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,6 +68,45 @@ def holes(columns: Columns, values: Floats) -> list[tuple[int, int]]:
     """From when to when the columns have no value."""
     start, width = columns.start_us, columns.width_us
     return [(start + first * width, start + stop * width) for first, stop in _runs(np.isnan(values))]
+
+
+def merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same times as stretches that neither touch nor overlap, in order."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(stretches):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((start, stop))
+    return found
+
+
+def band(
+    style: str, x: Axis, y: Axis, columns: Columns, low: Floats, high: Floats, *, series: str = ""
+) -> Shape:
+    """The area from low to high, a step at every column as live plots have it: a path for each run without NaN."""
+    left, right = edges(columns)
+    # In tenths of a unit of the box, so that what is one number is printed as one.
+    xs = np.rint(100 * np.append(x.place(left), x.place(right[-1:]))).astype(np.int64)
+    tops, floors = (np.rint(1000 - 10 * y.place(side)) for side in (high, low))
+    parts = []
+    for first, stop in _runs(~np.isnan(low)):
+        widths = np.diff(xs[first : stop + 1])
+        there = _steps(widths, tops[first:stop])
+        back = _steps(-widths[::-1], floors[first:stop][::-1])
+        down = int(floors[stop - 1] - tops[stop - 1])
+        parts.append(
+            f"M{xs[first] / 10:g} {tops[first] / 10:g}{there}{f'v{down / 10:g}' if down else ''}{back}z"
+        )
+    return Shape(style=style, path="".join(parts), series=series)
+
+
+def _steps(widths: npt.NDArray[np.int64], heights: Floats) -> str:
+    """Along and up or down, once for neighbours of one height."""
+    at = np.flatnonzero(np.append(True, np.diff(heights) != 0))
+    along, rises = np.add.reduceat(widths, at).tolist(), np.append(0, np.diff(heights[at])).tolist()
+    parts = (f"{f'v{up / 10:g}' if up else ''}h{wide / 10:g}" for up, wide in zip(rises, along, strict=True))
+    return "".join(parts)
 
 
 def _runs(chosen: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

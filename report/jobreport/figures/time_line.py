@@ -9,9 +9,10 @@ import numpy as np
 from bokeh.models import ColumnDataSource, Line, Plot, Range1d, VBar
 from bokeh.models.annotations.geometry import BoxAnnotation, Span
 
-from jobreport.figures import chart, theme
-from jobreport.figures.chart import US_PER_MS, Area, Axis, Drawing, Mark, Rule, Shape
+from jobreport.figures import chart, over_columns, theme
+from jobreport.figures.chart import US_PER_MS, Axis, Drawing, Mark, Rule, Shape
 from jobreport.figures.scales import ceiling
+from jobrules.result import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,15 +20,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from jobreport.formats import Scale
-    from jobrules.result import Columns, Course, TimeLine
+    from jobrules.result import Course, TimeLine
 
     FloatArray = npt.NDArray[np.float64]
 
-#: Columns of a live plot and of a drawing: of one or two nodes, and of more, which are drawn narrower.
-MOST_LIVE = (600, 300)
-MOST_STILL = (200, 100)
-#: Ends of a band of percent where nothing was measured: above the scale, so that nothing is drawn.
-_NOWHERE = 255
+#: Columns of a plot and of its drawing: of one node, and of several, which are drawn narrower.
+MOST_COLUMNS = (300, 150)
 #: Line, band and dash of a line alone and of two in one plot: tokens of the live ones, classes of the drawn ones.
 _ALONE = (("used", "used3", "solid", "line", "band"),)
 _PAIR = (("s1", "used3", "solid", "s1", "band"), ("s2", "line", "dashed", "s2", "band2"))
@@ -54,6 +52,24 @@ def bundled(line: TimeLine, size: int) -> tuple[FloatArray, FloatArray, FloatArr
     return middle, np.fmin.reduce(low, axis=1), np.fmax.reduce(high, axis=1)
 
 
+def bundles(columns: Columns, size: int) -> Columns:
+    """Every ``size`` columns as one; the last one may reach beyond the end."""
+    return Columns(
+        start_us=columns.start_us, width_us=size * columns.width_us, count=-(-columns.count // size)
+    )
+
+
+def unmeasured(
+    lines: Sequence[TimeLine], columns: Columns, course: Course, size: int
+) -> list[tuple[int, int]]:
+    """When none of the lines, which are of one node, was measured: its gaps, and columns without a sample."""
+    missing = np.logical_and.reduce([np.isnan(bundled(line, size)[0]) for line in lines])
+    holes = over_columns.holes(bundles(columns, size), np.where(missing, np.nan, 0.0))
+    gaps = [(gap.start_us, gap.end_us) for gap in course.gaps if gap.node == lines[0].node]
+    end_us = over_columns.end_us(columns)
+    return over_columns.merged((start, min(stop, end_us)) for start, stop in holes + gaps)
+
+
 def middles(columns: Columns, size: int) -> FloatArray:
     """The middle of every bundle in microseconds; the last one may hold fewer columns."""
     first = np.arange(0, columns.count, size)
@@ -77,10 +93,11 @@ class SharedTime:
     #: Columns in one bundle, and its width.
     size: int
     width_ms: float
+    columns: Columns
     course: Course
 
 
-def shared_time(columns: Columns, course: Course, most: int = MOST_LIVE[0]) -> SharedTime:
+def shared_time(columns: Columns, course: Course, most: int = MOST_COLUMNS[0]) -> SharedTime:
     """The range and the times of at most ``most`` columns, each at its middle."""
     axis, size = axis_of(columns), size_of(columns, most)
     start, end = float(axis.live(axis.start)), float(axis.live(axis.end))
@@ -91,6 +108,7 @@ def shared_time(columns: Columns, course: Course, most: int = MOST_LIVE[0]) -> S
         source=ColumnDataSource({"time": axis.live(middles(columns, size))}),
         size=size,
         width_ms=width,
+        columns=columns,
         course=course,
     )
 
@@ -103,7 +121,8 @@ def time_line(lines: Sequence[TimeLine], time: SharedTime, scale: Scale, top: fl
     """
     colours = theme.light()
     plot = chart.live_plot(time.axis, chart.upward(top), x_range=time.range, labels=labels, zoom=True)
-    _hatch_gaps(plot, lines[0].node, time)
+    for start, stop in unmeasured(lines, time.columns, time.course, time.size):
+        _hatch(plot, start, stop)
     named = [(line, *_add(time, line, scale)) for line in lines]
     several = len(lines) > 1
     looks = _PAIR if several else _ALONE
@@ -148,15 +167,11 @@ def time_drawing(
 ) -> Drawing:
     """The static twin of ``time_line``, of at most ``most`` columns."""
     x, y, size = axis_of(columns), chart.upward(top), size_of(columns, most)
-    marks: list[Mark] = []
-    for gap in course.gaps:
-        if gap.node == lines[0].node:
-            left, right = x.place([gap.start_us, gap.end_us])
-            marks.append(Area(style="x", x=float(left), y=0, width=float(right - left), height=100))
+    marks: list[Mark] = [*over_columns.hatch(x, unmeasured(lines, columns, course, size))]
     strokes = []
     for line, (*_, style, band) in zip(lines, _PAIR if len(lines) > 1 else _ALONE, strict=True):
         mean, low, high = (values / scale.factor for values in bundled(line, size))
-        marks.append(band_shape(band, x, y, columns, size, low, high))
+        marks.append(over_columns.band(band, x, y, bundles(columns, size), low, high))
         strokes.append(stroke_shape(style, x, y, columns, size, mean))
     dots = [Rule(style="dots", x1=at, x2=at, y1=0, y2=100) for at in x.place(boundaries(course)).tolist()]
     return Drawing(x=x, y=y, marks=(*marks, *strokes, *dots), labels=labels)
@@ -165,20 +180,6 @@ def time_drawing(
 def stroke_shape(style: str, x: Axis, y: Axis, columns: Columns, size: int, values: FloatArray) -> Shape:
     """A line through the middles of the columns, from the left edge to the right edge of each stretch."""
     return chart.line(style, x, y, *_bent(y, *_reaching(columns, size, values)))
-
-
-def band_shape(
-    style: str, x: Axis, y: Axis, columns: Columns, size: int, low: FloatArray, high: FloatArray
-) -> Shape:
-    """The area between two lines, a closed path for each stretch without a gap."""
-    places, tops = _reaching(columns, size, high)
-    _, floors = _reaching(columns, size, low)
-    parts = []
-    for run in _runs(tops):
-        there = chart.line(style, x, y, *_bent(y, places[run], tops[run])).path
-        back = chart.line(style, x, y, *_bent(y, places[run][::-1], floors[run][::-1])).path
-        parts.append(f"{there}L{back[1:]}z")
-    return Shape(style=style, path="".join(parts))
 
 
 def _reaching(columns: Columns, size: int, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -232,10 +233,8 @@ def _add(time: SharedTime, line: TimeLine, scale: Scale) -> tuple[str, str, str]
 
 
 def _end(values: FloatArray, scale: Scale) -> npt.NDArray[Any]:
-    """One end of a band: a byte a column where it is percent."""
-    if scale.unit != "%":
-        return values.astype(np.float32)
-    return np.where(np.isnan(values), _NOWHERE, values).astype(np.uint8)
+    """One end of a band: a byte a column where it is percent and all are measured."""
+    return values.astype(np.float32 if scale.unit != "%" or np.isnan(values).any() else np.uint8)
 
 
 def _column(source: ColumnDataSource, column: npt.NDArray[Any]) -> str:
@@ -250,22 +249,20 @@ def _column(source: ColumnDataSource, column: npt.NDArray[Any]) -> str:
     return name
 
 
-def _hatch_gaps(plot: Plot, node: str, time: SharedTime) -> None:
-    for gap in time.course.gaps:
-        if gap.node == node:
-            plot.add_layout(
-                BoxAnnotation(
-                    left=gap.start_us / US_PER_MS,
-                    right=gap.end_us / US_PER_MS,
-                    fill_color=None,
-                    line_color=None,
-                    hatch_pattern="right_diagonal_line",
-                    hatch_color=theme.light()["void"],
-                    hatch_scale=8,
-                    hatch_weight=1,
-                    level="underlay",
-                )
-            )
+def _hatch(plot: Plot, start_us: int, stop_us: int) -> None:
+    plot.add_layout(
+        BoxAnnotation(
+            left=start_us / US_PER_MS,
+            right=stop_us / US_PER_MS,
+            fill_color=None,
+            line_color=None,
+            hatch_pattern="right_diagonal_line",
+            hatch_color=theme.light()["void"],
+            hatch_scale=8,
+            hatch_weight=1,
+            level="underlay",
+        )
+    )
 
 
 def _told(line: TimeLine, unit: str, names: tuple[str, str, str], *, several: bool) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ from jobreport.figures.embed import document_json
 from jobreport.figures.load import MOST_LINES, Curve, Histograms, frame, load_drawing, load_plot, series
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobrules.balance import MOST_NODES
+from jobrules.boxplot import ALIKE_POINTS
 from jobrules.result import Status
 
 if TYPE_CHECKING:
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from jobreport.figures.chart import Drawing
     from jobrules.balance import Balance, FarPair, Load, NodeLoad
 
-#: Means of two GPUs that lie closer, in points, are told as alike.
-ALIKE_POINTS = 5.0
 #: A longer table is folded away.
 MOST_OPEN_ROWS = 16
 #: Shades up to the limit: text in ink is readable on each; above the limit stands the fullest, with paper.
@@ -105,25 +105,32 @@ def balance(report: Report) -> Fragment:
         html = render("balance", heading=heading("balance"), panels=(), why_none=_why_none(report))
         return Fragment(name="balance", html=html)
     together = _shared(found)
-    plots = list(_plots(found, together=together))
+    judged = _is_judged(report)
+    alike = _alike(found) if judged else None
+    plots = list(_plots(found, alike, together=together))
     axes = frame(plot for _, _, plot in plots)
     panels = [
         Panel(id=f"live-balance-{i}", title=title, drawing=load_drawing(plot, axes), label=label)
         for i, (title, label, plot) in enumerate(plots)
     ]
     figures = {panel.id: load_plot(plot, axes) for panel, (_, _, plot) in zip(panels, plots, strict=True)}
-    matrices = [_matrix(node, found.limit) for node in found.nodes if len(node.listed) > 1]
+    # The one distance of two GPUs is a sentence.
+    listed = [node for node in found.nodes if len(node.listed) > 2 and alike in (None, node)]
+    matrices = [_matrix(node, found.limit) for node in listed]
+    pairs = [node for node in found.nodes if len(node.gpus) == 2]
     html = render(
         "balance",
         heading=heading("balance"),
         lead=_lead(report, found),
-        caption=_caption(found),
+        caption=_caption(found, judged=judged),
+        joined=_joined(found, alike),
         basis=_basis(found),
-        cut=_cut(found),
+        cut="" if alike else _cut(found),
+        ordered=len(found.nodes) > MOST_NODES,
         panels=panels,
         together=together,
         usual=any(plot.usual for _, _, plot in plots),
-        key=_key(found) if together else [],
+        key=_key(found, alike) if together else [],
         several=len(found.nodes) > 1,
         compared=any(gpu.apart is not None for _, gpu in _gpus(found)),
         rows=[_row(node, gpu) for node, gpu in _gpus(found)],
@@ -131,7 +138,8 @@ def balance(report: Report) -> Fragment:
         sign=SIGN,
         matrices=matrices,
         told=_pairs_told(found, matrices),
-        others=[_other(node) for node in found.nodes if len(node.gpus) > 1 and len(node.listed) < 2],
+        two=_two(found, pairs),
+        others=[_other(node) for node in found.nodes if len(node.gpus) > 2 and node not in listed],
         figures=document_json("balance", figures),
     )
     return Fragment(name="balance", html=html)
@@ -159,10 +167,13 @@ def _shared(found: Balance) -> bool:
     return all(len(node.gpus) <= MOST_LINES for node in found.nodes) and not _cut(found)
 
 
-def _plots(found: Balance, *, together: bool) -> Iterator[tuple[str, str, Histograms]]:
+def _plots(
+    found: Balance, alike: NodeLoad | None, *, together: bool
+) -> Iterator[tuple[str, str, Histograms]]:
     """Title, text alternative and content of each plot."""
+    nodes = [alike] if alike else found.nodes
     if together:
-        for node in found.nodes:
+        for node in nodes:
             gpus = [gpu for gpu in node.gpus if gpu.histogram]
             if gpus:
                 title = formats.shown(node.node, 40) if len(found.nodes) > 1 else ""
@@ -171,7 +182,7 @@ def _plots(found: Balance, *, together: bool) -> Iterator[tuple[str, str, Histog
                 )
                 yield title, f"{title or 'The node'}, mean use: {means}.", Histograms(curves=_curves(gpus))
         return
-    drawn = [(node, gpu) for node, gpu in _gpus(found) if gpu.histogram]
+    drawn = [(node, gpu) for node in nodes for gpu in node.gpus if gpu.histogram]
     if _cut(found):
         drawn.sort(key=lambda one: -(one[1].apart or 0.0))
     for node, gpu in drawn:
@@ -186,9 +197,11 @@ def _curves(gpus: Sequence[Load]) -> tuple[Curve, ...]:
     return tuple(Curve(name=gpu.device, values=gpu.histogram) for gpu in gpus)
 
 
-def _key(found: Balance) -> list[tuple[str, str, str]]:
+def _key(found: Balance, alike: NodeLoad | None) -> list[tuple[str, str, str]]:
     """Swatch, words and series of each line; nothing where each plot has one."""
-    drawn = [[gpu.device for gpu in node.gpus if gpu.histogram] for node in found.nodes]
+    drawn = [
+        [gpu.device for gpu in node.gpus if gpu.histogram] for node in ([alike] if alike else found.nodes)
+    ]
     most = max(len(names) for names in drawn)
     if most < 2:
         return []
@@ -208,7 +221,7 @@ def _cut(found: Balance) -> str:
     if drawn == held:
         return ""
     return (
-        f"Drawn are the {drawn} GPUs that lie farthest from the others of their node, of {held}; "
+        f"Drawn are the {drawn} GPUs that lie farthest from the others of their node, of {held}, the farthest first; "
         "the table has them all."
     )
 
@@ -254,7 +267,7 @@ def _judged(report: Report, found: Balance) -> str:
     return f"{told}{until}.{over}"
 
 
-def _caption(found: Balance) -> str:
+def _caption(found: Balance, *, judged: bool) -> str:
     """The finding: how far the two GPUs lie apart that are least alike, or what one GPU did most."""
     worst = _worst(found)
     if not worst:
@@ -266,10 +279,14 @@ def _caption(found: Balance) -> str:
     node, pair = worst
     one, other = _name(found, node, pair.one), formats.shown(pair.other, 24)
     limit = formats.number(found.limit, 2)
-    far = f"{formats.number(pair.distance, 2)} apart, {'above' if pair.distance > found.limit else 'within'} the limit of {limit}"
+    side = "above" if pair.distance > found.limit else "within"
+    far = f"{formats.number(pair.distance, 2)} apart, "
+    far += f"{side} the limit of {limit}" if judged else "which was not judged"
     points = abs(pair.mean - pair.other_mean)
-    means = f"{formats.percent(pair.mean)} and {formats.percent(pair.other_mean)}"
-    if pair.distance <= found.limit and pair.enough:
+    both = formats.percent(pair.mean), formats.percent(pair.other_mean)
+    means = f"{both[0]} on both" if both[0] == both[1] else " and ".join(both)
+    means += " in the training loop" if node.basis == "training loop" else ""
+    if judged and pair.distance <= found.limit and pair.enough:
         of = " of each node" if len(found.nodes) > 1 else ""
         start = f"The GPUs{of} are loaded alike: {one} and {other}, the least alike, lie {far}"
     else:
@@ -277,8 +294,52 @@ def _caption(found: Balance) -> str:
     if points >= ALIKE_POINTS:
         return f"{start}; their mean use differs, {means}."
     if pair.distance > found.limit:
-        return f"{start}; their mean use does not, {means}: they work at different moments, or in another rhythm."
+        return f"{start}; they do not differ in mean use, {means}: they work at different moments, or in another rhythm."
     return f"{start}; their mean use is {means}."
+
+
+def _is_judged(report: Report) -> bool:
+    """Whether LoadBalancing gave an answer."""
+    card = next((card for card in report.rules if card.name == "LoadBalancing"), None)
+    return card is not None and card.status not in (Status.NOT_EVALUATED, Status.ERROR)
+
+
+def _alike(found: Balance) -> NodeLoad | None:
+    """Of several nodes that are all alike, within and among one another, the one whose GPUs lie farthest apart."""
+    if len(found.nodes) < 2:
+        return None
+    pairs = [node.farthest for node in found.nodes]
+    means = [gpu.mean for _, gpu in _gpus(found)]
+    if any(pair is None or not pair.enough or pair.distance > found.limit for pair in pairs):
+        return None
+    known = [mean for mean in means if mean is not None]
+    if len(known) < len(means) or max(known) - min(known) >= ALIKE_POINTS:
+        return None
+    drawn = [node for node in found.nodes if any(gpu.histogram for gpu in node.gpus)]
+    return max(drawn, key=lambda node: node.farthest.distance if node.farthest else 0.0)
+
+
+def _joined(found: Balance, alike: NodeLoad | None) -> str:
+    """Which node stands for all."""
+    if alike is None:
+        return ""
+    means = formats.spread(gpu.mean for _, gpu in _gpus(found) if gpu.mean is not None)
+    return (
+        f"The {len(found.nodes)} nodes are alike, mean use {means}; drawn is "
+        f"{formats.shown(alike.node, 40)}, whose GPUs lie farthest apart."
+    )
+
+
+def _two(found: Balance, pairs: Sequence[NodeLoad]) -> str:
+    """The distances of nodes with two GPUs, where the caption does not say all."""
+    far = [(node, node.farthest) for node in pairs if node.farthest and node.farthest.enough]
+    if len(found.nodes) < 2 or not far:
+        return ""
+    least, most = (formats.number(pick(pair.distance for _, pair in far), 2) for pick in (min, max))
+    over = [formats.shown(node.node, 40) for node, pair in far if pair.distance > found.limit]
+    where = f"on {formats.listed(over, MOST_NODES)} above the limit" if over else "none above the limit"
+    whose = "of the node with two" if len(far) == 1 else f"of the {len(far)} nodes with two"
+    return f"The GPUs {whose} lie {least if least == most else f'{least} to {most}'} apart, {where} of {formats.number(found.limit, 2)}."
 
 
 def _basis(found: Balance) -> str:
@@ -355,11 +416,10 @@ def _pairs_told(found: Balance, matrices: Sequence[Matrix]) -> str:
     """How many pairs of those listed lie above the limit."""
     compared, over = (sum(getattr(m, name) for m in matrices) for name in ("compared", "over"))
     with_pairs = sum(len(node.gpus) > 1 for node in found.nodes)
-    where = (
-        f" on the {len(matrices)} nodes of {with_pairs} that differ most"
-        if len(matrices) < with_pairs
-        else ""
-    )
+    where = ""
+    if len(matrices) < with_pairs:
+        most = f"{len(matrices)} nodes of {with_pairs} that differ most"
+        where = f" on {formats.shown(matrices[0].node, 40)}" if len(matrices) == 1 else f" on the {most}"
     if not compared:
         return "No GPU has samples enough to be compared with another: the distances are not judged."
     lies = "lies" if over < 2 else "lie"

@@ -12,6 +12,7 @@ from jobreport.figures.box_plot import LOOP, WHOLE
 from jobreport.figures.embed import document_json
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobrules.boxplot import ALIKE_POINTS
 from jobrules.job import Metric
 from jobrules.result import Status
 
@@ -117,9 +118,12 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
         for node, found in by_node.items()
     }
     ranked = sorted(levels, key=lambda node: sum(levels[node].values()) / len(levels[node]))
-    drawn = set(ranked[:MOST_NODES])
+    alike = _alike(by_node)
+    drawn = set(ranked[: 1 if alike else MOST_NODES])
     cut = []
-    if len(drawn) < len(by_node):
+    if alike:
+        cut.append(f"the node of the lowest GPU p95; the {len(by_node)} nodes are alike")
+    elif len(drawn) < len(by_node):
         cut.append(f"the {len(drawn)} nodes of the lowest GPU p95 of {len(by_node)}")
     gpus = {node: set(sorted(levels[node], key=levels[node].__getitem__)[:MOST_GPUS]) for node in drawn}
     if any(len(gpus[node]) < len(levels[node]) for node in drawn):
@@ -129,7 +133,22 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
         for node, found in by_node.items()
         if node in drawn
     }
-    return chosen, f"Drawn are {' and '.join(cut)}; the table has them all." if cut else ""
+    verb = "is" if alike and len(cut) == 1 else "are"
+    return chosen, f"Drawn {verb} {' and '.join(reversed(cut))}; the table has them all." if cut else ""
+
+
+def _alike(by_node: dict[str, list[Box]]) -> bool:
+    """Whether several nodes have nearly the same p95 of every metric, and the same metrics."""
+    if len(by_node) < 2:
+        return False
+    for metric in METRICS:
+        found = [
+            b.p95 for boxes in by_node.values() for b in boxes if b.metric == metric and b.basis == WHOLE
+        ]
+        having = sum(any(b.metric == metric for b in boxes) for boxes in by_node.values())
+        if having not in (0, len(by_node)) or (found and max(found) - min(found) >= ALIKE_POINTS):
+            return False
+    return True
 
 
 def _lead(card: RuleCard | None) -> str:
@@ -178,6 +197,8 @@ def _caption(whole: list[Box], limits: dict[Metric, float]) -> str:
     which = (
         "The GPU has"
         if len(gpus) == 1
+        else f"All {len(gpus)}{formats.NBSP}GPUs have"
+        if small == len(gpus)
         else f"{small} of {formats.count(len(gpus), 'GPU')} {'has' if small == 1 else 'have'}"
     )
     return f"{which} every p95 of the whole job below its limit: {told}"

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
-    from jobrules.result import Columns, Course
     from jobrules.stalls import NodeCores, Ran, StallCourse, StallRun, Stalls, StepSpan
 
 #: Larger tables are folded away.
@@ -42,6 +41,8 @@ MOST_REASONS = 4
 MOST_REASON = 300
 #: Two shares of time that differ by less are alike, in points.
 ALIKE_POINTS = 5.0
+#: Percent of the snapshots below which bottlenecks are not drawn over time, unless they triggered the rule.
+FEW = 1.0
 #: Rows of bars that each height in ``drawing.css`` is made for.
 _HEIGHTS = (1, 2, 4, 8, 16)
 
@@ -113,6 +114,8 @@ class Samples:
     #: Class that makes room for the rows.
     height: str
     folded: bool
+    #: What they are samples of: ``in the training loop``.
+    basis: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +133,8 @@ class Strips:
     """The figure of courses and the table of its data: a row a stretch, a column a course."""
 
     caption: str
+    #: What the marks mean.
+    read: str
     strips: tuple[Strip, ...]
     stretch: str
     rows: tuple[tuple[int, tuple[str, ...]], ...]
@@ -175,31 +180,40 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         return Fragment(name=name, html=html)
     figures: dict[str, Plot] = {}
     cores = [_core_table(one) for one in found.cores]
+    card = next((one for one in report.rules if one.name == words.rule), None)
+    answered = card is not None and card.status in (Status.TRIGGERED, Status.PASSED)
+    several = len(found.nodes) > 1
+    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
+    drawn = found.bottlenecks > 0 and (
+        found.split.parts[-1].percent >= FEW or (card is not None and card.status is Status.TRIGGERED)
+    )
     html = render(
         "bottlenecks",
         heading=heading(name),
         key=name,
         found=found,
         title=words.title,
-        low=_limit(found.gpu_below),
-        core=words.core.format(_limit(found.core_above)),
         over=words.cores.format(_limit(found.core_above)),
-        lead=_lead(found, words),
-        notes=_notes(found, words, report),
+        lead=_lead(found, words, card, report),
+        notes=_notes(found, words, card),
         split_caption=_split_caption(found, words),
         split=_split(found, words),
-        samples=_samples(found, words, name, figures),
-        strips=_strips(found, report.columns, report.course, name, figures),
+        samples=_samples(found, words, name, figures, drawn=several) if found.bottlenecks else None,
+        strips=_strips(found, report, name, figures, limit=found.limit if answered else None)
+        if drawn
+        else None,
         runs=[_run(run) for run in found.runs],
-        run_caption=_run_caption(found.runs, several=len(found.nodes) > 1),
-        several=len(found.nodes) > 1,
-        with_day=formats.spans_days(report.job.start_us, report.job.end_us),
+        run_caption=_run_caption(found.runs, several=several, with_day=with_day),
+        several=several,
+        with_day=with_day,
         cores=cores,
-        core_caption=_core_caption(found.cores),
+        core_caption=_core_caption(
+            found.cores, words.cores.format(_limit(found.core_above)), more=found.more_cores
+        ),
         folded=sum(len(table.rows) for table in cores) > MOST_OPEN_CORES,
         ran=[(_class(one.name), one) for one in found.ran],
         ran_caption=_ran_caption(found.ran),
-        figures=document_json(name, figures),
+        figures=document_json(name, figures) if figures else "",
         why_none="",
     )
     return Fragment(name=name, html=html)
@@ -220,38 +234,40 @@ def _limit(value: float) -> str:
     return f"{formats.plain_number(value)}{formats.NBSP}%"
 
 
-def _lead(found: Stalls, words: Words) -> str:
-    """How many there are, whether that is too many, and what share of the low snapshots they are."""
+def _lead(found: Stalls, words: Words, card: RuleCard | None, report: Report) -> str:
+    """Whether the rule answered, how many there are, whether that is too many, and what the verdict makes of it."""
     beside = words.beside.format(_limit(found.core_above))
     low = f"below {_limit(found.gpu_below)}"
-    if not found.bottlenecks:
-        fact = (
-            f"No snapshot is a bottleneck: in none of {formats.count(found.snapshots, 'snapshot')} "
-            f"a GPU was {low} while {beside}."
-        )
-        if not found.low:
-            return f"{fact} No GPU was {low} in any of them."
-        return f"{fact} A GPU was {low} in {formats.number(found.low, 0)} of them, for another reason."
-    percent = found.split.parts[-1].percent
-    side = "above" if percent > found.limit else "below" if percent < found.limit else "at"
-    return (
-        f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.snapshots, 'snapshot')} "
-        f"({formats.percent(percent)}) {'is a bottleneck' if found.bottlenecks == 1 else 'are bottlenecks'}: "
-        f"a GPU was {low} while {beside}. That is {side} the limit of {_limit(found.limit)}. "
-        f"Of the {formats.count(found.low, 'snapshot')} with a GPU {low}, "
-        f"{formats.percent(found.split.of_low_percent)} {'is a bottleneck' if found.low == 1 else 'are bottlenecks'}. "
-        "That the cores held the GPUs up is inferred from simultaneous samples."
-    )
-
-
-def _notes(found: Stalls, words: Words, report: Report) -> list[str]:
-    """What is not judged and why, and where the rule's answer is not the plain comparison above."""
-    notes = []
-    card = next((one for one in report.rules if one.name == words.rule), None)
+    told = []
     if card is None:
-        notes.append(f"{words.rule} was not selected; these are its default limits.")
-    else:
-        notes += _of_rule(found, words, card)
+        told.append(f"{words.rule} was not selected; these are its default limits.")
+    elif card.status in (Status.NOT_EVALUATED, Status.ERROR):
+        told.append(f"{words.rule} gave no answer: {card.reason[:MOST_REASON]}.")
+    snapshots = formats.count(found.snapshots, "snapshot")
+    if not found.bottlenecks:
+        told.append(f"No snapshot is a bottleneck: in none of {snapshots} a GPU was {low} while {beside}.")
+        return " ".join(told)
+    percent = found.split.parts[-1].percent
+    told.append(
+        f"{formats.number(found.bottlenecks, 0)} of {snapshots} ({formats.percent(percent)}) "
+        f"{'is a bottleneck' if found.bottlenecks == 1 else 'are bottlenecks'}: a GPU was {low} while {beside}."
+    )
+    side = "above" if percent > found.limit else "below" if percent < found.limit else "at"
+    triggered = card is not None and card.status is Status.TRIGGERED
+    if triggered or (card is not None and card.status is Status.PASSED and side != "above"):
+        told.append(f"That is {side} the limit of {_limit(found.limit)}.")
+    finding = next((one for one in report.verdict.findings if one.key == f"{found.key}-bottleneck"), None)
+    hours, part = formats.amount(finding, report.verdict.use) if finding else ("", "")
+    if hours and part:
+        told.append(f"The verdict counts {hours}, {part}: it takes each GPU by itself, and no time twice.")
+    if triggered:
+        told.append("That the cores held the GPUs up is inferred from simultaneous samples.")
+    return " ".join(told)
+
+
+def _notes(found: Stalls, words: Words, card: RuleCard | None) -> list[str]:
+    """What is not judged and why, and where the rule's answer is not the plain comparison above."""
+    notes = _of_rule(found, words, card) if card else []
     reasons = [f"{formats.shown(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
     if reasons and len(found.nodes) > 1:
         more = len(reasons) - MOST_REASONS
@@ -267,7 +283,7 @@ def _notes(found: Stalls, words: Words, report: Report) -> list[str]:
 
 def _of_rule(found: Stalls, words: Words, card: RuleCard) -> list[str]:
     if card.status in (Status.NOT_EVALUATED, Status.ERROR):
-        return [f"{words.rule} gave no answer: {card.reason[:MOST_REASON]}."]
+        return []
     percent = found.split.parts[-1].percent
     if card.status is Status.TRIGGERED and percent <= found.limit:
         looks = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'look')}"
@@ -279,13 +295,16 @@ def _of_rule(found: Stalls, words: Words, card: RuleCard) -> list[str]:
 
 
 def _split_caption(found: Stalls, words: Words) -> str:
-    core = words.core.format(_limit(found.core_above))
     low = _limit(found.gpu_below)
+    if found.bottlenecks:
+        caused = formats.percent(found.split.of_low_percent)
+        return f"{caused} of the snapshots with a GPU below {low} are bottlenecks"
+    snapshots = formats.count(found.snapshots, "snapshot")
     if not found.low:
-        return f"No GPU was below {low}"
-    share = formats.percent(found.split.low_percent)
-    caused = formats.percent(found.split.of_low_percent) if found.bottlenecks else "none"
-    return f"In {share} of the snapshots a GPU was below {low}; in {caused} of these beside {core}"
+        return f"A GPU was below {low} in none of {snapshots}"
+    core = words.core.format(_limit(found.core_above))
+    times = formats.number(found.low, 0)
+    return f"A GPU was below {low} in {times} of {snapshots}, but in none was that seen beside {core}"
 
 
 def _split(found: Stalls, words: Words) -> list[Part]:
@@ -306,7 +325,7 @@ def _split(found: Stalls, words: Words) -> list[Part]:
     ]
 
 
-def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot]) -> Samples:
+def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot], *, drawn: bool) -> Samples:
     low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
     kinds = (
         ("u", "good: above 90\u00a0%", [one.good for one in found.nodes]),
@@ -317,7 +336,7 @@ def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot]) -
         ),
         ("l3", f"low: below {low}, not beside {core}", [one.free for one in found.nodes]),
         ("x", f"not known: below {low}, no core sampled", [one.unknown for one in found.nodes]),
-        ("l", f"held up: below {low} beside {core}", [one.held_up for one in found.nodes]),
+        ("l", f"in a bottleneck: below {low} beside {core}", [one.held_up for one in found.nodes]),
     )
     percents = zip(*(one.percents for one in found.nodes), strict=True)
     bands = tuple(
@@ -326,10 +345,12 @@ def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot]) -
         if any(counts) or style != "x"
     )
     names = [one.node for one in found.nodes]
-    figures[f"live-{name}-samples"] = parted_plot(names, bands, "Samples")
+    if drawn:
+        figures[f"live-{name}-samples"] = parted_plot(names, bands, "Samples")
     height = next((h for h in _HEIGHTS if len(names) <= h), _HEIGHTS[-1])
+    basis = _basis(found)
     return Samples(
-        caption=_samples_caption(found, low, core),
+        caption=_samples_caption(found, basis, low, core),
         bands=bands,
         rows=tuple(
             SampleRow(
@@ -344,55 +365,59 @@ def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot]) -
         drawing=parted_drawing(names, bands),
         height=f"names rows-{height}",
         folded=len(names) > MOST_OPEN_NODES,
+        basis=basis,
     )
 
 
-def _samples_caption(found: Stalls, low: str, core: str) -> str:
+def _basis(found: Stalls) -> str:
     loops = [one.in_loop for one in found.nodes]
     if all(loops):
-        basis = "in the training loop"
-    elif any(loops):
-        basis = "in the training loop, or of the whole job where none was sampled,"
-    else:
-        basis = "of the whole job"
-    if not any(one.held_up for one in found.nodes):
-        return f"No GPU sample {basis} was below {low} beside {core}."
+        return "in the training loop"
     return (
-        f"{formats.percent(found.held_up_percent)} of the GPU samples {basis} were below {low} beside {core}: "
-        "freeing these cores wins back at most that much GPU time."
+        "in the training loop, or of the whole job where none was sampled,"
+        if any(loops)
+        else "of the whole job"
+    )
+
+
+def _samples_caption(found: Stalls, basis: str, low: str, core: str) -> str:
+    shares = [one.percents[-1] for one in found.nodes]
+    most = max(shares)
+    names = [formats.shown(one.node, 40) for one in found.nodes if one.percents[-1] == most]
+    every = len(names) == len(found.nodes) > 1 and not found.more_nodes
+    where = f"each of {formats.count(len(names), 'node')}" if every else formats.listed(names)
+    rest = "" if every else ", more than on any other node"
+    return (
+        f"On {where} {formats.percent(most)} of the GPU samples {basis} were below {low} beside {core}{rest}."
     )
 
 
 def _strips(
-    found: Stalls, columns: Columns, course: Course, name: str, figures: dict[str, Plot]
+    found: Stalls, report: Report, name: str, figures: dict[str, Plot], *, limit: float | None
 ) -> Strips | None:
-    courses = found.courses
+    """``limit`` is none where the rule gave no answer: then nothing is held against it."""
+    courses, columns, course = found.courses, report.columns, report.course
     if not courses or not columns.count:
         return None
-    frame = Frame(columns=columns, boundaries=boundaries(course), limit=found.limit)
+    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
+    titles = [formats.shown(one.node, 60) if one.node else "All nodes together" for one in courses]
+    frame = Frame(columns=columns, boundaries=boundaries(course), limit=limit)
     drawn = []
     plots = course_plots([one.percent for one in courses], frame)
     for i, (one, plot) in enumerate(zip(courses, plots, strict=True)):
-        title = formats.shown(one.node, 60) if one.node else "All nodes together"
         element = f"live-{name}-course{i}"
         figures[element] = plot
+        told = _finding([one], titles[i : i + 1], limit, with_day=with_day)
         drawn.append(
             Strip(
                 id=element,
-                title=title,
-                label=f"Share of bottlenecks over time, {title}: {_above(one)}",
+                title=titles[i],
+                label=f"Share of bottlenecks over time, {titles[i]}: {told}",
                 drawing=course_drawing(one.percent, frame, labels=i == len(courses) - 1),
             )
         )
     width = formats.duration(columns.width_us)
-    alike: dict[str, list[str]] = {}
-    for strip, one in zip(drawn, courses, strict=True):
-        alike.setdefault(_above(one), []).append(strip.title)
-    finding = "; ".join(
-        f"{formats.listed(titles)}: {fact}" if len(courses) > 1 else fact.capitalize()
-        for fact, titles in alike.items()
-    )
-    marks = [f"dashed: the limit of {_limit(found.limit)}"]
+    marks = [] if limit is None else [f"dashed: the limit of {_limit(limit)}"]
     if len(course.phases) > 1:
         what = "step" if course.basis == "steps" else "GPU work"
         ends = {"loop": f"first {what}", "after": f"last {what}"}
@@ -400,9 +425,10 @@ def _strips(
     if any(value is None for one in courses for value in one.percent):
         marks.append("hatched: not measured")
     return Strips(
-        caption=(
-            f"{finding}. Orange: share of the snapshots of a column that are bottlenecks, in percent; "
-            f"a column is {width}; {'; '.join(marks)}. Times are UTC."
+        caption=f"{_finding(courses, titles, limit, with_day=with_day)}.",
+        read=(
+            "Orange: share of the snapshots of a column that are bottlenecks, in percent; "
+            f"{'; '.join([f'a column is {width}', *marks])}. Times are UTC."
         ),
         strips=tuple(drawn),
         stretch=formats.duration(found.stretch * columns.width_us),
@@ -416,10 +442,45 @@ def _strips(
     )
 
 
-def _above(one: StallCourse) -> str:
-    if not one.known:
+def _finding(
+    courses: Sequence[StallCourse], titles: Sequence[str], limit: float | None, *, with_day: bool
+) -> str:
+    """``Above the limit of 50 % for 10 min 16 s of the 15 min measured, between 07:55:29 and 08:09:08 UTC``."""
+    if limit is None:
+        spans = [(one.start_us, one.end_us) for one in courses]
+    else:
+        spans = [(one.above_start_us, one.above_end_us) for one in courses]
+    starts = [start for start, _ in spans if start is not None]
+    ends = [end for _, end in spans if end is not None]
+    when = ""
+    if starts and ends:
+        first, last = _moment(min(starts), with_day), _moment(max(ends), with_day)
+        when = f"between {first} and {last}{formats.NBSP}UTC"
+    if limit is None:
+        return f"Bottlenecks lie {when}" if when else "No bottleneck lies in these columns"
+    above = f"Above the limit of {_limit(limit)}"
+    if not when:
+        return f"At no time {above.lower()}"
+    alike: dict[str, list[str]] = {}
+    for one, title in zip(courses, titles, strict=True):
+        alike.setdefault(_part(one), []).append(title)
+    if len(courses) == 1:
+        return f"{above} {next(iter(alike))}, {when}"
+    return f"{above}, {when}: " + "; ".join(
+        f"{formats.listed(names)} {part}" for part, names in alike.items()
+    )
+
+
+def _part(one: StallCourse) -> str:
+    if not one.known_us:
         return "not measured"
-    return f"above the limit in {formats.number(one.above, 0)} of {formats.count(one.known, 'column')}"
+    if not one.above_us:
+        return "at no time"
+    return f"for {formats.duration(one.above_us)} of the {formats.duration(one.known_us)} measured"
+
+
+def _moment(us: int, with_day: bool) -> str:
+    return formats.column_time(us, with_day=with_day).replace(" ", formats.NBSP)
 
 
 def _run(run: StallRun) -> RunRow:
@@ -456,13 +517,17 @@ def _span(one: StepSpan) -> str:
     )
 
 
-def _run_caption(runs: Sequence[StallRun], *, several: bool) -> str:
+def _run_caption(runs: Sequence[StallRun], *, several: bool, with_day: bool) -> str:
     if not runs:
         return ""
+    lasted = [formats.duration(run.end_us - run.start_us) for run in runs]
+    alike = [run for run, length in zip(runs, lasted, strict=True) if length == lasted[0]]
+    if len(alike) > 1:
+        return f"The {formats.count(len(alike), 'longest run')} of bottlenecks lasted {lasted[0]} each"
     first = runs[0]
     where = f" on {formats.shown(first.node, 40)}" if several else ""
-    lasted = formats.duration(first.end_us - first.start_us)
-    return f"The longest run of bottlenecks lasted {lasted}, from {formats.clock(first.start_us)}{where}"
+    at = f"{_moment(first.start_us, with_day)}{formats.NBSP}UTC"
+    return f"The longest run of bottlenecks lasted {lasted[0]}, from {at}{where}"
 
 
 def _core_table(one: NodeCores) -> CoreTable:
@@ -479,19 +544,30 @@ def _core_table(one: NodeCores) -> CoreTable:
     return CoreTable(node=formats.shown(one.node, 40), rows=rows, note="; ".join(filter(None, told)))
 
 
-def _core_caption(cores: Sequence[NodeCores]) -> str:
+def _core_caption(cores: Sequence[NodeCores], over: str, *, more: int) -> str:
+    """The cores of the node with most bottlenecks, and the other nodes of which the same is true."""
     if not cores:
         return ""
-    one = cores[0]
+    facts = [_most_often(one, over) for one in cores]
+    names = [formats.shown(one.node, 40) for one, fact in zip(cores, facts, strict=True) if fact == facts[0]]
+    if len(cores) == 1:
+        where = ""
+    elif len(names) == len(cores) and not more:
+        where = f" on each of {formats.count(len(names), 'node')}"
+    else:
+        where = f" on {formats.listed(names)}"
+    return f"{facts[0]}{where}"
+
+
+def _most_often(one: NodeCores, over: str) -> str:
     first = one.cores[0]
-    where = f" on {formats.shown(one.node, 40)}" if len(cores) > 1 else ""
     alike = [core for core in one.cores if core.percent == first.percent]
     if len(alike) == one.count > 1:
         who = f"All {formats.count(one.count, 'core')}"
     else:
         who = formats.listed([formats.shown(core.core, 24) for core in alike])
-    was = "was" if len(alike) == 1 else "were"
-    return f"{who} {was} over the limit in {formats.percent(first.percent)} of the bottlenecks{where}"
+    was = f"was {over.replace('their', 'its')}" if len(alike) == 1 else f"were {over}"
+    return f"{who} {was} in {formats.percent(first.percent)} of the bottlenecks"
 
 
 def _class(name: str) -> str:
@@ -504,8 +580,9 @@ def _ran_caption(ran: Sequence[Ran]) -> str:
     first = ran[0]
     if first.points < ALIKE_POINTS:
         return "Nothing that was recorded ran notably more during bottlenecks"
-    name = formats.shown(_class(first.name), 60)
+    alike = [one for one in ran if (one.during, one.otherwise) == (first.during, first.otherwise)]
+    names = formats.listed([formats.shown(_class(one.name), 60) for one in alike])
     return (
-        f"{name} ran in {formats.percent(first.during)} of the time of bottlenecks and in "
+        f"{names} ran in {formats.percent(first.during)} of the time of bottlenecks and in "
         f"{formats.percent(first.otherwise)} of the rest"
     )

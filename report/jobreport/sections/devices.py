@@ -10,7 +10,6 @@ from jobreport.document import Origin
 from jobreport.figures.box_plot import WHOLE
 from jobreport.figures.embed import document_json
 from jobreport.figures.heat_map import (
-    CORE,
     GPU,
     HeatMap,
     cells,
@@ -28,6 +27,7 @@ from jobreport.figures.heat_map import (
 from jobreport.figures.theme import SERIES
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
+from jobrules.boxplot import ALIKE_POINTS
 from jobrules.job import Metric
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 #: Rows of the table; of more cores, those used most are in it.
 MOST_ROWS = 200
-#: Where CPUBottleneck was not run, its own default.
-CORE_LIMIT = 90.0
-#: GPUs whose means lie closer are told as alike, in points.
-ALIKE_POINTS = 10.0
+#: Shares of samples that lie closer are told together, as 0.05 of them.
+ALIKE_SHARE = ALIKE_POINTS / 100
+#: A core that is full in so many of its samples is named.
+OFTEN = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def devices(report: Report) -> Fragment:
     if report.devices is None or not covers_time(report):
         html = render("devices", heading=place, heat=None, why_none=_why_none(report))
         return Fragment(name="devices", html=html)
-    heat = heat_map(report.devices, report.course, _limit(report))
+    heat = heat_map(report.devices, report.course, _means(report, report.devices))
     chosen = defaults(heat)
     shared = shared_range(heat)
     live, sources = live_heat_map(heat, shared)
@@ -86,9 +86,8 @@ def devices(report: Report) -> Fragment:
         heading=place,
         heat=heat,
         note=drawn_words(heat),
-        caption=_caption(report.devices, heat),
-        marks=_marks(report, heat),
-        column=formats.duration(report.devices.columns.width_us),
+        caption=_caption(report, report.devices),
+        read=_read(report, heat),
         limit=f"{heat.limit:g}",
         holes=has_holes(heat),
         cells=cells(heat),
@@ -113,44 +112,66 @@ def _why_none(report: Report) -> str:
     return "The samples cover no time, so there is nothing to draw over it."
 
 
-def _limit(report: Report) -> float:
-    """Above what CPUBottleneck calls a core full, in percent."""
-    for card in report.rules:
-        for parameter in card.parameters:
-            if card.name == "CPUBottleneck" and parameter.name == "cpu_threshold":
-                return float(parameter.value) if isinstance(parameter.value, int | float) else CORE_LIMIT
-    return CORE_LIMIT
+def _means(report: Report, grid: DeviceGrid) -> dict[tuple[str, str, str], float]:
+    """The mean of the samples of each (node, metric, device): the columns hold rounded ones."""
+    boxes = {
+        (box.node, str(box.metric), box.device): box.mean
+        for box in report.boxes
+        if box.basis == WHOLE and box.mean is not None
+    }
+    cores = {(core.node, str(Metric.CPU_USE), core.device): core.mean for core in grid.cores}
+    return boxes | cores
 
 
-def _caption(grid: DeviceGrid, heat: HeatMap) -> str:
-    """How much of the time the GPUs idle, and how many cores are full."""
+def _caption(report: Report, grid: DeviceGrid) -> str:
+    """In how many of their samples the GPUs idle, and in how many the cores are full."""
+    gpus = [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_USE]
+    idle = [box.below_10 for box in gpus if box.below_10 is not None]
+    busy = [box.above_90 for box in gpus if box.above_90 is not None]
     told = []
-    gpus = [row for row in heat.choices if row.what == GPU]
-    idle, busy = grid.gpus_idle_percent, grid.gpus_busy_percent
-    if idle is not None and busy is not None:
-        subject = "The GPU is" if len(gpus) == 1 else f"The {len(gpus)}{formats.NBSP}GPUs are"
-        columns = " of the measured columns"
+    if idle and busy:
+        subject, whose = _subject(len(gpus), "GPU")
         told.append(
-            f"{subject} {_often(f'under 10{formats.NBSP}%', idle, columns)} and "
-            f"{_often(f'at 90{formats.NBSP}% or more', busy, columns if idle == 0 else '')}."
+            f"{subject} {_often(f'under 10{formats.NBSP}%', idle, f' of {whose} samples')} and "
+            f"{_often(f'above 90{formats.NBSP}%', busy, '' if max(idle) else f' of {whose} samples')}."
         )
-    cores = [row for row in heat.choices if row.what == CORE and len(row.measured)]
-    if cores:
-        often = [row for row in cores if float((row.measured >= heat.limit).mean()) >= 0.5]
-        at = f"at {heat.limit:g}{formats.NBSP}% or more in at least half of the columns"
-        if not often:
-            told.append(f"No core stands {at}." if len(cores) > 1 else f"The core does not stand {at}.")
-        elif len(often) == 1:
-            name = full_name(often[0], several=heat.nodes > 1)
-            told.append(f"One of {formats.count(len(cores), 'core')}, {name}, stands {at}.")
-        else:
-            which = "All" if len(often) == len(cores) else f"{len(often)} of"
-            told.append(f"{which} {formats.count(len(cores), 'core')} stand {at}.")
+    if grid.cores:
+        told.append(_full(grid, several=len({core.node for core in grid.cores}) > 1))
     return " ".join(told)
 
 
-def _often(what: str, percent: float, of: str) -> str:
-    return f"in {formats.percent(percent)}{of} {what}" if percent else f"never {what}"
+def _subject(devices: int, what: str) -> tuple[str, str]:
+    """The words for all devices, and whose their samples are."""
+    return (f"The {what} is", "its") if devices == 1 else (f"The {devices}{formats.NBSP}{what}s are", "their")
+
+
+def _often(what: str, shares: Sequence[float], of: str) -> str:
+    if not max(shares):
+        return f"never {what}"
+    return f"{what} in {formats.spread(100 * share for share in shares)}{of}"
+
+
+def _full(grid: DeviceGrid, *, several: bool) -> str:
+    """How often the cores are at the limit: all alike, or those that often are."""
+    shares = [core.at_limit for core in grid.cores]
+    at = f"at {grid.limit:g}{formats.NBSP}% or more"
+    subject, whose = _subject(len(shares), "core")
+    if not max(shares):
+        return f"{subject} never {at}."
+    if max(shares) - min(shares) < ALIKE_SHARE:
+        return f"{subject} {_often(at, shares, f' of {whose} samples')}."
+    most = max(grid.cores, key=lambda core: core.at_limit)
+    device = formats.shown(most.device, 24)
+    name = f"{formats.shown(most.node, 40)} {device}" if several else device
+    top = formats.percent(100 * most.at_limit)
+    often = sum(share >= OFTEN for share in shares)
+    cores = formats.count(len(shares), "core")
+    if not often:
+        return f"No core is {at} in half of its samples; the fullest, {name}, in {top}."
+    if often == 1:
+        return f"One of {cores}, {name}, is {at} in {top} of its samples."
+    which = "All" if often == len(shares) else f"{often} of"
+    return f"{which} {cores} are {at} in at least half of their samples; the fullest, {name}, in {top}."
 
 
 def _phases(report: Report) -> str:
@@ -160,17 +181,25 @@ def _phases(report: Report) -> str:
     return " and ".join(words[phase.key] for phase in report.course.phases[1:])
 
 
-def _marks(report: Report, heat: HeatMap) -> list[str]:
+def _read(report: Report, heat: HeatMap) -> str:
     """How to read the rows."""
     gpu, core = bool(heat.of("gpu")), bool(heat.of("core"))
     told = []
     if gpu and core and any(row.kind == "gpu" for row in heat.rows):
         told.append("Tall rows are GPUs, thin rows the cores of the same node.")
-    told.append("Each cell is the mean of a column, in ten steps of 10\u00a0%.")
+    width = formats.duration(report.devices.columns.width_us) if report.devices else ""
+    told.append(
+        f"Each cell is the mean of a column of {width}, in ten steps of 10{formats.NBSP}%: a column hides "
+        "changes that are faster."
+    )
+    if core:
+        told.append(
+            f"Orange: at least half of the core's samples in the column are at {heat.limit:g}{formats.NBSP}% or more."
+        )
     phases = _phases(report)
     if phases:
         told.append(f"Dotted: {phases}.")
-    return told
+    return f"{' '.join(told)} Times are UTC."
 
 
 def _lines_caption(heat: HeatMap, chosen: Sequence[Row]) -> str:
@@ -184,11 +213,15 @@ def _lines_caption(heat: HeatMap, chosen: Sequence[Row]) -> str:
             f"{names[0]} is used {formats.percent(chosen[0].mean)} on average; the core used most, {names[1]}, "
             f"{formats.percent(chosen[1].mean)}."
         )
-    kind = "GPUs" if chosen[0].what == GPU else "cores"
+    kind, plural = ("GPU", "GPUs") if chosen[0].what == GPU else ("core", "cores")
+    count = sum(row.what == chosen[0].what for row in heat.choices)
     low, high = (formats.percent(row.mean) for row in chosen)
+    if low == high:
+        which = f"Both {plural}" if count == 2 else f"All {formats.count(count, kind)}"
+        return f"{which} are used {low} on average; drawn are {names[0]} and {names[1]}."
     if chosen[1].mean - chosen[0].mean < ALIKE_POINTS:
-        return f"The {kind} are alike: {names[0]}, used least, is at {low} on average, {names[1]}, used most, at {high}."
-    return f"Of the {kind}, {names[0]} is used least, {low} on average, and {names[1]} most, {high}."
+        return f"The {plural} are alike: {names[0]}, used least, is at {low} on average, {names[1]}, used most, at {high}."
+    return f"Of the {plural}, {names[0]} is used least, {low} on average, and {names[1]} most, {high}."
 
 
 def _picks(heat: HeatMap, chosen: Sequence[Row]) -> list[Pick]:

@@ -10,17 +10,20 @@ from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.framework import MOST_RANKED, Pair, Rank, Stack, of_slices, other, ranked, stacked
 from jobreport.figures.names import rows_class
+from jobreport.formats import seconds, time_scale
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobrules.framework_time import BACKWARD, OUTSIDE
+from jobrules.framework_time import BACKWARD, ENOUGH_EVENTS, OUTSIDE
+from jobrules.loading import FETCH, PIPELINE, SET_UP
+from jobrules.result import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobrules.result import FrameworkTime, Operators, Slice
+    from jobrules.result import FrameworkTime, Operators, PhaseTime, Slice
 
 #: Time outside of steps that is worth a look, in percent.
 MUCH_OUTSIDE = 25.0
@@ -28,6 +31,11 @@ MUCH_OUTSIDE = 25.0
 UNEVEN = 70.0
 #: Workers whose time outside of steps differs from the median by less are alike, in points.
 ALIKE_POINTS = 5.0
+#: What ran for more of the time between steps is named, in percent.
+MUCH_BETWEEN = 10.0
+_RULE = "OverallFrameworkMetrics"
+#: Phases that the section on data loading tells of.
+_LOADING = frozenset({FETCH, SET_UP, PIPELINE})
 #: Rows of a table that stand open.
 MOST_OPEN = 10
 _PHASE_FILLS = ("u", "u2", "u3", "f3", "n1")
@@ -50,25 +58,20 @@ class Figure:
         return f"live-framework-{self.name}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeScale:
-    """The unit of a column of times."""
-
-    factor: float
-    unit: str
-    digits: int
-
-    def __call__(self, seconds: float) -> str:
-        """The number alone; the unit stands in the head."""
-        return formats.number(seconds * self.factor, self.digits)
-
-
 def framework(report: Report) -> Fragment:
     """Figures of shares, the largest first; operators by the time that is their own; the tables behind them."""
     time = report.framework
     if time is None:
-        html = render("framework", heading=heading("framework"), time=None, why_none=_why_none(report))
+        html = render(
+            "framework",
+            heading=heading("framework"),
+            time=None,
+            told=_told_in_rules(report),
+            rules=heading("rules"),
+            why_none=_why_none(report),
+        )
         return Fragment(name="framework", html=html)
+    between = _between(time)
     figures = {
         "workers": _workers_figure(time),
         "passes": _passes_figure(time),
@@ -86,12 +89,18 @@ def framework(report: Report) -> Fragment:
         heading=heading("framework"),
         time=time,
         lead=_lead(time),
+        between=between,
+        between_link=_link(report, between) if between else None,
         figures=figures,
         operators=operators,
         operators_caption=_operators_caption(time),
         key=_key(_fills(time), time.kinds),
         passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
-        basis=_basis(time),
+        operators_basis=_operators_basis(time),
+        general=seconds(time.general_s) if time.general_s is not None else "",
+        enough=ENOUGH_EVENTS,
+        phases_scale=time_scale(one.seconds for one in time.phases),
+        phases_days=_phases_days(time),
         nodes=len({one.node for one in time.workers}),
         time_scale=time_scale,
         seconds=seconds,
@@ -112,33 +121,58 @@ def _lead(time: FrameworkTime) -> str:
             f"{text} Steps end with the forward pass here, because no backward pass was recorded: backward pass, "
             "optimizer and data loading lie between them, so this share says nothing by itself."
         )
-    if outside > MUCH_OUTSIDE:
-        return f"{text} That is much: look at what runs between them, as data loading, evaluation and checkpoints."
-    return text
+    if outside <= MUCH_OUTSIDE:
+        return text
+    if _between(time):
+        return f"{text} That is much."
+    ran = (
+        ["data loading", "checkpoints"] if _evaluates(time) else ["data loading", "evaluation", "checkpoints"]
+    )
+    return f"{text} That is much: look at what runs between them, as {formats.listed(ran)}."
 
 
-def _basis(time: FrameworkTime) -> dict[str, str]:
-    """What the figures besides that of the steps come from: steps and seconds."""
+def _evaluates(time: FrameworkTime) -> bool:
+    """Whether steps of evaluation were recorded, so that they do not lie between steps."""
+    return any(name.upper().startswith("EVAL") for name in (*time.kinds, *(part.name for part in time.steps)))
+
+
+def _between(time: FrameworkTime) -> PhaseTime | None:
+    """The phase that ran for most of the time between steps, where that time is much and events tell it."""
+    outside = next((part.percent for part in time.steps if part.name == OUTSIDE), 0.0)
+    if time.forward_only or outside <= MUCH_OUTSIDE:
+        return None
+    known = [one for one in time.phases if one.outside_percent is not None]
+    most = max(known, key=lambda one: one.outside_percent or 0.0, default=None)
+    return most if most and (most.outside_percent or 0.0) > MUCH_BETWEEN else None
+
+
+def _link(report: Report, phase: PhaseTime) -> tuple[str, str] | None:
+    """Anchor and title of the section that tells more of a phase."""
+    anchor = "loading" if phase.name in _LOADING else "cpu-bottlenecks"
+    told = report.loading if anchor == "loading" else report.stalls
+    return (anchor, heading(anchor).title) if told else None
+
+
+def _operators_basis(time: FrameworkTime) -> str:
+    """What the shares of operators describe: steps and seconds."""
     ran = [
         f"{seconds(table.ran_s)} on the {table.device}" for table in time.operators if table.ran_s is not None
     ]
-    told = {"operators": "", "general": ""}
-    if time.operators:
-        if time.first_step is None or time.last_step is None:
-            of = "no step is named, it may be a few only"
-        else:
-            of = _steps(time.first_step, time.last_step)
-        lasted = f": they ran for {' and '.join(ran)}" if ran else ""
-        told["operators"] = (
-            f"Operators were recorded for {of}{lasted}; their shares describe these, not the job."
-            if time.first_step is not None
-            else f"Operators were recorded for a part of the job{lasted}; {of}."
+    lasted = f": they ran for {' and '.join(ran)}" if ran else ""
+    if time.first_step is None or time.last_step is None:
+        return (
+            f"Operators were recorded for a part of the job{lasted}; no step is named, it may be a few only."
         )
-    if time.general:
-        of = f" for {_steps(*time.general_steps)}" if time.general_steps else ""
-        lasted = f", in {seconds(time.general_s)} of the job" if time.general_s is not None else ""
-        told["general"] = f"Phases were recorded{of}{lasted}." if of or lasted else ""
-    return told
+    of = _steps(time.first_step, time.last_step)
+    return f"Operators were recorded for {of}{lasted}; their shares describe these, not the job."
+
+
+def _phases_days(time: FrameworkTime) -> bool:
+    """Whether the stretches of the phases lie on several days."""
+    if not time.phases:
+        return False
+    first, last = min(one.first_us for one in time.phases), max(one.last_us for one in time.phases)
+    return formats.spans_days(first, last)
 
 
 def _steps(first: int, last: int) -> str:
@@ -233,14 +267,23 @@ def _passes_figure(time: FrameworkTime) -> Figure | None:
 
 
 def _general_figure(time: FrameworkTime) -> Figure | None:
-    if not time.general:
+    """The ten phases that ran for most of the stretch in which they were recorded."""
+    told = [one for one in time.phases if one.percent is not None][:MOST_RANKED]
+    if not told:
         return None
-    first = time.general[0]
+    first, longest = told[0], max(time.phases, key=lambda one: one.seconds if one.name else 0.0)
     caption = (
-        f"{formats.shown(first.name, 60)} takes {formats.percent(first.percent)} of the phases' time, "
-        f"{seconds(first.seconds)}."
+        f"{formats.shown(first.name, 60)} ran for {formats.percent(first.percent or 0.0)} of the time over which "
+        "it was recorded"
     )
-    return _ranked_figure("general", "Phases", caption, _ranks(time.general))
+    if longest is first:
+        caption += f" and took most time in all, {seconds(first.seconds)}."
+    else:
+        caption += f"; {formats.shown(longest.name, 60)} took most time in all, {seconds(longest.seconds)}."
+    ranks = [
+        Rank(name=one.name, percent=one.percent or 0.0, told=f"{seconds(one.seconds)} in all") for one in told
+    ]
+    return _ranked_figure("general", "Phases", caption, ranks)
 
 
 def _horovod_figure(time: FrameworkTime) -> Figure | None:
@@ -298,30 +341,17 @@ def _finding(table: Operators) -> str:
     return f"{name} takes {formats.percent(first.percent)} of the operators' own time"
 
 
-def seconds(value: float) -> str:
-    """``12.3 s``, ``4.56 ms``, ``7.8 µs``, ``2 h 5 min``: three digits or so, whatever the size."""
-    if value >= 100:
-        return formats.duration(value * 1e6)
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        scaled = value * factor
-        if scaled >= 0.9995:
-            return f"{formats.number(scaled, 1 if scaled >= 10 else 2)}{formats.NBSP}{unit}"
-    return f"{formats.number(value * 1e6)}{formats.NBSP}µs"
-
-
-def time_scale(values: Iterable[float]) -> TimeScale:
-    """One unit for a column of times: seconds from 100 s on, milliseconds from 0.1 ms on, as the largest is."""
-    largest = max(values, default=0.0)
-    factor, unit = (1.0, "s") if largest >= 100 else (1e3, "ms") if largest >= 1e-4 else (1e6, "µs")
-    scaled = largest * factor
-    return TimeScale(factor=factor, unit=unit, digits=1 if scaled >= 100 else 2 if scaled >= 10 else 3)
+def _told_in_rules(report: Report) -> bool:
+    """Whether the card of the rule tells the vendor's figures."""
+    cards = {card.name: card.status for card in report.rules}
+    return report.origin is Origin.VENDOR and cards.get(_RULE) is Status.PASSED
 
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.VENDOR:
-        return "The vendor's figures stand in rules/OverallFrameworkMetrics.json."
-    if not any(card.name == "OverallFrameworkMetrics" for card in report.rules):
-        return "OverallFrameworkMetrics was not selected."
+        return f"The vendor's results hold no {_RULE}."
+    if not any(card.name == _RULE for card in report.rules):
+        return f"{_RULE} was not selected."
     if report.job.steps:
         return "The steps and framework events that were recorded last no time."
     return "Neither steps nor framework events were recorded."

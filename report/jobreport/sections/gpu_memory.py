@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jobrules.memory_use import GPUMemory, MemoryRise, MemoryUse, Trend
 
 #: A longer table is folded away.
-MOST_OPEN_ROWS = 32
+MOST_OPEN_ROWS = 16
 MOST_OPEN_RISES = 12
 #: GPUs named in a sentence.
 _MOST_NAMES = 4
@@ -81,10 +81,11 @@ def gpu_memory(report: Report) -> Fragment:
         rule=_rule(found),
         told=_sentences(found, several=several),
         blocks=blocks,
+        key=blocks[0].key if len(blocks) > 1 and len({block.key for block in blocks}) == 1 else (),
         figures=document_json("gpu-memory", figures) if figures else "",
-        marks=_marks(report, found, blocks),
+        marks=_marks(report, found),
         note=_note(found),
-        column=formats.duration(report.columns.width_us),
+        column=formats.duration(found.columns.width_us),
         rows=[_row(gpu, days=days) for gpu in found.gpus],
         folded=len(found.gpus) > MOST_OPEN_ROWS,
         left_out=found.gpus_left_out,
@@ -147,7 +148,7 @@ def _caption(found: MemoryUse, *, several: bool) -> str:
     )
     judged = [gpu for gpu in found.gpus if gpu.rise is not None]
     if not judged:
-        return f"{full[0].upper()}{full[1:]}; too few samples to look for rises."
+        return f"{full.replace('the p95', 'The p95', 1) if len(found.gpus) == 1 else full}; too few samples to look for rises."
     which = "The GPU's memory did not rise" if len(found.gpus) == 1 else "No GPU's memory rose"
     if len(judged) < len(found.gpus):
         which = f"Of {len(judged)} of {formats.count(len(found.gpus), 'GPU')} with enough samples, none rose"
@@ -205,20 +206,26 @@ def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
 
 def _draw(report: Report, found: MemoryUse) -> tuple[list[Block], dict[str, Plot]]:
     blocks, figures = [], {}
-    x_range = shared_range(report.columns)
+    x_range = shared_range(found.columns)
+    # Lines of the same GPUs on every node have one key, which switches them all.
+    same = (
+        len({tuple(line.device for line in found.lines if line.node == band.node) for band in found.bands})
+        == 1
+    )
+    same = same and len(found.bands) > 1 and len({band.devices for band in found.bands}) == 1
     for i, band in enumerate(found.bands):
         node = NodeMemory(
-            key=f"n{i}",
+            key="n" if same else f"n{i}",
             band=band,
             lines=tuple(line for line in found.lines if line.node == band.node),
             rises=tuple(rise for rise in found.rises if rise.node == band.node),
         )
         element = f"live-gpu-memory-{i}"
-        figures[element] = memory_plot(node, report.columns, report.course, x_range)
-        means = [value for value in band.mean if value is not None]
+        figures[element] = memory_plot(node, found.columns, report.course, x_range)
+        means = [gpu.mean for gpu in found.gpus if gpu.node == band.node]
         label = (
             f"Memory of {formats.count(band.devices, 'GPU')} of {formats.shown(band.node, 40)} over time: mean "
-            f"{formats.percent(sum(means) / len(means))}, lowest sample "
+            f"{formats.spread(means)}, lowest sample "
             f"{formats.percent(min(v for v in band.low if v is not None))}, highest "
             f"{formats.percent(max(v for v in band.high if v is not None))}, "
             f"{formats.count(len(node.rises), 'rise')}."
@@ -228,7 +235,7 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[Block], dict[str, Plot
                 id=element,
                 title=f"{formats.shown(band.node, 60)}, GPU memory, %",
                 label=label,
-                drawing=memory_drawing(node, report.columns, report.course),
+                drawing=memory_drawing(node, found.columns, report.course),
                 key=_key(node),
             )
         )
@@ -244,14 +251,15 @@ def _key(node: NodeMemory) -> tuple[tuple[str, str, str], ...]:
     return tuple(key)
 
 
-def _marks(report: Report, found: MemoryUse, blocks: Sequence[Block]) -> list[str]:
+def _marks(report: Report, found: MemoryUse) -> list[str]:
     """What the marks mean that this figure has."""
     told = ["lines: mean of a GPU in a column", "band: lowest to highest sample of any GPU of the node"]
     if found.rises:
         told.append("triangle: a rise, at the moment and height it reached")
     if len(report.course.phases) > 1:
         told.append(f"dotted: the ends of the {found.loop}")
-    if blocks and any(gap.node in {band.node for band in found.bands} for gap in report.course.gaps):
+    gaps = any(gap.node in {band.node for band in found.bands} for gap in report.course.gaps)
+    if gaps or any(None in band.mean for band in found.bands):
         told.append("hatched: not measured")
     return told
 
@@ -261,6 +269,18 @@ def _note(found: MemoryUse) -> str:
     lines = {band.node: sum(line.node == band.node for line in found.lines) for band in found.bands}
     folded = any(band.devices > lines[band.node] for band in found.bands)
     which = "whose memory rises most or is fullest"
+    if found.alike and (nodes > 1 or folded):
+        means, full = (formats.spread(getattr(gpu, name) for gpu in found.gpus) for name in ("mean", "p95"))
+        gpus = formats.count(len(found.gpus) + found.gpus_left_out, "GPU")
+        what = "the fullest GPU, the mean and the band" if folded else "the GPUs"
+        where = (
+            f" of {formats.shown(found.bands[0].node, 40)}, one of {nodes}{formats.NBSP}nodes"
+            if nodes > 1
+            else ""
+        )
+        return (
+            f"All {gpus} are alike: mean {means}, p95 {full}. Drawn are {what}{where}; the table holds all."
+        )
     if nodes > len(found.bands):
         more = ", of each four GPUs, the band and the mean of all" if folded else ""
         return f"Drawn are the {len(found.bands)} of {nodes}{formats.NBSP}nodes {which}{more}; the table holds the others."

@@ -12,6 +12,7 @@ from jobreport.figures.embed import document_json
 from jobreport.figures.still import still_boxes
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobrules.boxplot import ALIKE_POINTS
 from jobrules.job import Metric
 from jobrules.result import Status
 
@@ -20,11 +21,9 @@ if TYPE_CHECKING:
     from jobrules.result import Box
 
 #: A longer table is folded away.
-MOST_OPEN_ROWS = 32
+MOST_OPEN_ROWS = 16
 #: Boxes of more GPUs are too narrow to read.
 MOST_DRAWN = 32
-#: GPUs whose mean use differs by less are told as alike, in points.
-ALIKE_POINTS = 10.0
 #: Idle in at least this share of the samples, and at work in at least this share: worth a sentence.
 IDLE_SHARE = 0.2
 
@@ -94,27 +93,36 @@ def _judged(report: Report) -> str:
         if window
         else "its last samples"
     )
-    counted = (
-        f"{card.violating} of {formats.count(card.evaluated, 'window')} of a GPU "
-        f"({formats.share(card.severity)}) low or fluctuating{_kinds(card)}"
-        if card.violating
-        else f"none of {formats.count(card.evaluated, 'window')} of a GPU low or fluctuating"
-    )
     until = f", the last until {formats.date_time(card.last_us)}" if card.violating and card.last_us else ""
     return (
-        f"`LowGPUUtilization` found {counted}{until}. It judges {last} of each GPU once a minute; "
+        f"`LowGPUUtilization`: {_counted(card)}{until}. It judges {last} of each GPU once a minute; "
         "the boxes hold all samples."
     )
 
 
-def _kinds(card: RuleCard) -> str:
-    """The two numbers: windows whose p95 is low, and windows that see-saw."""
-    if not card.kinds:
-        return ""
-    limits = {p.name: formats.percent(p.value) for p in card.parameters if isinstance(p.value, int | float)}
-    low, swings = (formats.count(card.kinds.get(kind, 0), "window") for kind in ("low", "fluctuating"))
+def _counted(card: RuleCard) -> str:
+    """How many windows were low, and how many fluctuated."""
+    windows = formats.count(card.evaluated, "window")
+    if not card.violating:
+        return f"none of {windows} of a GPU is low or fluctuates"
+    limits = {
+        p.name: f"{formats.plain_number(p.value)}{formats.NBSP}%"
+        for p in card.parameters
+        if isinstance(p.value, int | float)
+    }
     p95, p5 = limits.get("threshold_p95", "its limit"), limits.get("threshold_p5", "its limit")
-    return f": {low} low, p95 below {p95}, and {swings} fluctuating, p95 of {p95} or more and p5 below {p5}"
+    low, swings = (card.kinds.get(kind, 0) for kind in ("low", "fluctuating"))
+    is_low = f"low (p95 below {p95})"
+    swing = f"(p95 of {p95} or more, p5 below {p5})"
+    if not low and not swings:
+        low, is_low = card.violating, "low or fluctuating"
+    found = low or swings
+    which = f"all {windows}" if found == card.evaluated else f"{found} of {windows}"
+    one = found == 1
+    if not low:
+        return f"{which} of a GPU {'fluctuates' if one else 'fluctuate'} {swing}"
+    told = f"{which} of a GPU {'is' if one else 'are'} {is_low}"
+    return f"{told} and {swings} {'fluctuates' if swings == 1 else 'fluctuate'} {swing}" if swings else told
 
 
 def _name(box: Box, boxes: list[Box]) -> str:
@@ -128,7 +136,7 @@ def _caption(boxes: list[Box]) -> str:
         return ""
     lowest, highest = min(boxes, key=_level), max(boxes, key=_level)
     means = all(box.mean is not None for box in boxes)
-    average, of = ("on average", "mean use") if means else ("by its p95", "p95")
+    average, of = ("on average", "mean use") if means else ("by the p95", "p95")
     if highest.max <= 0:
         return "No GPU did any work: every sample is 0."
     half = f"the middle half of its samples {formats.span(lowest.p25, lowest.p75)}"
@@ -140,7 +148,9 @@ def _caption(boxes: list[Box]) -> str:
         return f"{names} never worked; {_name(highest, boxes)} was used most, {formats.percent(_level(highest))} {average}."
     levels = _level(lowest), _level(highest)
     if levels[1] - levels[0] < ALIKE_POINTS:
-        return f"The {len(boxes)}{formats.NBSP}GPUs are alike: their {of} {formats.span(*levels)}."
+        low, high = (formats.percent(level) for level in levels)
+        told = f"all at {low} {average}" if low == high else f"their {of} {formats.span(*levels)}"
+        return f"The {len(boxes)}{formats.NBSP}GPUs are alike: {told}."
     return (
         f"{_name(lowest, boxes)} is used least, {formats.percent(levels[0])} {average}; "
         f"{_name(highest, boxes)} most, {formats.percent(levels[1])}."
@@ -176,7 +186,7 @@ def _lead(boxes: list[Box]) -> str:
     part = formats.percent(most) if most - least < 0.05 else f"{least:.1f} to {formats.percent(most)}"
     return (
         f"{which} idle, under 10{formats.NBSP}%, in {part} of the samples and at work in the others. "
-        "The mean alone does not show that; the time lines below do."
+        "The mean alone does not show that:"
     )
 
 

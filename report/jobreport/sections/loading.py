@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobreport import formats
@@ -22,23 +22,25 @@ from jobreport.figures.loading import (
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.data_loading import ADEQUATE, LOG_FROM, TOO_FEW, TOO_MANY
+from jobrules.dataloader import Dataloader
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
-    from jobrules.data_loading import DataLoading, LoadersAtWork, NodeLoading, Spread
+    from jobrules.data_loading import DataLoading, LoadersAtWork, LoaderSetup, NodeLoading, Spread
 
 #: Nodes told in a sentence each.
 _MOST_TOLD = 4
 #: A longer table is folded away.
 MOST_OPEN_ROWS = 16
+#: Training hardly waits for data if a fetch takes no more than this share of a step, and does from the other on.
+HARDLY, WAITS = 0.05, 0.2
 
 _KINDS = {
     "fetch": "Fetch of a batch",
     "distance": "From one fetch to the next of its process",
-    "worker": "Life of a loading process",
     "set-up": "Set-up of an iterator",
 }
 
@@ -68,13 +70,22 @@ def loading(report: Report) -> Fragment:
     found = report.loading
     place = heading("loading")
     if found is None:
-        html = render("loading", heading=place, nodes=(), why_none=_why_none(report))
+        html = render(
+            "loading",
+            heading=place,
+            nodes=(),
+            vendor=report.origin is Origin.VENDOR,
+            vendor_card=report.origin is Origin.VENDOR
+            and any(card.name == Dataloader.__name__ for card in report.rules),
+        )
         return Fragment(name="loading", html=html)
     bins = histogram(found.fetches) if found.fetches else None
-    blocks, figures = _at_work(found)
+    flat = _flat(found)
+    blocks, figures = ([], {}) if flat else _at_work(found)
     if bins:
         figures = {"live-loading-fetches": fetch_plot(bins), **figures}
     unit = unit_for(found.fetches.p50_s) if found.fetches else unit_for(1)
+    nodes = _joined([_node_row(node) for node in found.nodes])
     html = render(
         "loading",
         heading=place,
@@ -90,35 +101,75 @@ def loading(report: Report) -> Fragment:
         has_cores=any(line.cores for line in found.at_work),
         blocks=blocks,
         figures=document_json("loading", figures) if figures else "",
-        times=[_times_row(one) for one in found.times],
-        nodes=[_node_row(node) for node in found.nodes],
-        nodes_folded=len(found.nodes) > MOST_OPEN_ROWS,
+        flat=flat,
+        times_unit=_times_unit(found).name,
+        times=_times_rows(found),
+        lives=_lives(found),
+        nodes=nodes,
+        nodes_folded=len(nodes) > MOST_OPEN_ROWS,
         nodes_left_out=found.nodes_left_out,
-        setups=[_setup_row(found, i) for i in range(len(found.setups))],
+        setups=_joined([_setup_row(one) for one in found.setups]),
         setups_left_out=found.setups_left_out,
         several=len(found.nodes) > 1,
         limits=_limits(found),
-        why_none="",
     )
     return Fragment(name="loading", html=html)
-
-
-def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
-        return "Rule results hold no events of data loading; the card of Dataloader tells what it found."
-    return "No event of data loading was recorded: the profiler writes them where it traces the data loader."
 
 
 def _limits(found: DataLoading) -> str:
     return f"{found.min_percent:g} to {found.max_percent:g}{formats.NBSP}%"
 
 
+def _wait(found: DataLoading) -> str:
+    """How long a fetch takes against a step: whether training waits for data; empty where one is not known."""
+    times, step = found.fetches, found.step
+    if times is None or step is None or not step.p50_s:
+        return ""
+    what = f"{formats.shown(step.phase, 24)} step" if step.phase else "step"
+    both = times.p50_s, step.p50_s
+    common = unit_for(max(both))
+    fetch, lasted = (
+        _short(one, common if min(both) >= 0.1 * common.factor else unit_for(one)) for one in both
+    )
+    fact = f"A fetch takes {fetch} at the median, a {what} {lasted}"
+    return f"{fact}: {_waiting(found)}."
+
+
+def _waiting(found: DataLoading) -> str:
+    """Whether training waits, in words; empty where it is not known."""
+    if found.fetches is None or found.step is None or not found.step.p50_s:
+        return ""
+    part = found.fetches.p50_s / found.step.p50_s
+    return (
+        _HARDLY
+        if part <= HARDLY
+        else "training waits for data"
+        if part >= WAITS
+        else "training waits little for data"
+    )
+
+
+_HARDLY = "training hardly waits for data"
+
+
+def _short(seconds: float, unit: Unit) -> str:
+    return f"{unit.text(seconds)}{formats.NBSP}{unit.name}"
+
+
 def _sentences(found: DataLoading) -> list[str]:
-    """Loaders against cores, the odd nodes first, then what the set-up says."""
-    several = len(found.nodes) > 1
+    """Whether training waits, loaders against cores, the odd nodes first, then what the set-up says."""
     ranked = sorted(found.nodes, key=lambda node: (node.answer in ("", ADEQUATE), node.answer == ""))
-    told = [_against_cores(node, found, several=several) for node in ranked[:_MOST_TOLD]]
-    more = len(found.nodes) + found.nodes_left_out - len(told)
+    alike: dict[str, list[NodeLoading]] = {}
+    for node in ranked:
+        alike.setdefault(_against_cores(node, found), []).append(node)
+    several = len(found.nodes) > 1
+    told = [_wait(found)] if _wait(found) else []
+    for sentence, nodes in list(alike.items())[:_MOST_TOLD]:
+        names = formats.listed([formats.shown(node.name, 40) for node in nodes], 3)
+        if len(nodes) == len(found.nodes) and several:
+            names = f"Each of {formats.count(len(nodes), 'node')}"
+        told.append(f"{names}: {sentence}" if several else sentence)
+    more = found.nodes_left_out + sum(len(nodes) for nodes in list(alike.values())[_MOST_TOLD:])
     if more:
         told.append(f"{formats.count(more, 'more node')} {'is' if more == 1 else 'are'} in the table.")
     with_gpus = {node.name for node in found.nodes if node.gpus}
@@ -137,22 +188,23 @@ def _sentences(found: DataLoading) -> list[str]:
     return told
 
 
-def _against_cores(node: NodeLoading, found: DataLoading, *, several: bool) -> str:
-    where = f"{formats.shown(node.name, 40)}: " if several else ""
+def _against_cores(node: NodeLoading, found: DataLoading) -> str:
     if node.loaders is None:
-        return f"{where}how many loaders were at work is not known: {node.reason}."
+        return f"how many loaders were at work is not known: {node.reason}."
     kind = "loader thread" if node.pipeline else "loader process"
     loaders = formats.count(node.loaders, kind, kind + ("s" if node.pipeline else "es"))
     aside = "; counting threads of TensorFlow's data pipeline is experimental" if node.pipeline else ""
     if not node.cores:
-        return f"{where}{loaders} (median); not judged: no CPU samples{aside}."
+        return f"{loaders} (median); not judged: no CPU samples{aside}."
     part = formats.percent(node.of_cores_percent or 0.0)
-    fact = f"{where}{loaders} on {formats.count(node.cores, 'core')}, {part}; Dataloader asks for {_limits(found)}"
+    fact = f"{loaders} on {formats.count(node.cores, 'core')}, {part}; Dataloader asks for {_limits(found)}"
     if not node.answer:
         return f"{fact}, but did not judge: {node.reason}{aside}."
     before = ""
     if node.answer == ADEQUATE and node.violating:
         before = f" at the end, and outside of that in {node.violating} of {formats.count(node.evaluated, 'minute')}"
+    if node.answer == TOO_FEW and _waiting(found) == _HARDLY:
+        return f"{fact}: {node.answer} by that rule, at little cost while training hardly waits{aside}."
     advice = {TOO_FEW: ". Raise `num_workers`", TOO_MANY: ". Lower `num_workers`"}.get(node.answer, "")
     if node.pipeline:
         advice = ""
@@ -224,6 +276,19 @@ def _work_caption(found: DataLoading) -> str:
     return f"{many[0].upper()}{many[1:]} at work{where}{on}."
 
 
+def _flat(found: DataLoading) -> str:
+    """What there is to say of loaders at work whose number never changed; empty where it did."""
+    numbers = {n for line in found.at_work for n in (*line.low, *line.high) if n is not None}
+    if len(numbers) != 1:
+        return ""
+    noun = "thread" if all(node.pipeline for node in found.nodes) else "loader"
+    many = f"{formats.count(max(numbers), noun)} {'was' if numbers == {1} else 'were'}"
+    where = " on each node" if len(found.at_work) > 1 else ""
+    if not found.at_work[0].node and len(found.nodes) > 1:
+        where = f" on {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
+    return f"{many} at work{where} in every second with data loading."
+
+
 def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
     blocks: list[Block] = []
     figures: dict[str, Plot] = {}
@@ -257,20 +322,62 @@ def _label(line: LoadersAtWork) -> str:
     return f"Loaders at work over time: from {low} to {high}{limit}."
 
 
-def _times_row(one: Spread) -> Row:
-    return Row(
-        name=_KINDS[one.key],
-        values=(
-            formats.number(one.count, 0),
-            *(_seconds(value) for value in (one.p50_s, one.p95_s, one.max_s)),
-            formats.number(one.total_s),
-            formats.number(one.outliers, 0),
-        ),
+def _in_table(found: DataLoading) -> list[Spread]:
+    return [one for one in found.times if one.key in _KINDS]
+
+
+def _times_unit(found: DataLoading) -> Unit:
+    """The unit of the table of times: the one that suits the first of its rows."""
+    return unit_for(next((one.p50_s for one in _in_table(found)), 1.0))
+
+
+def _times_rows(found: DataLoading) -> list[Row]:
+    kept, factor = _in_table(found), _times_unit(found).factor
+    columns = [
+        [formats.number(one.count, 0) for one in kept],
+        *(_even([getattr(one, name) / factor for one in kept]) for name in ("p50_s", "p95_s", "max_s")),
+        _even([one.total_s for one in kept]),
+        [formats.number(one.outliers, 0) for one in kept],
+    ]
+    return [
+        Row(name=_KINDS[one.key], values=values)
+        for one, values in zip(kept, zip(*columns, strict=True), strict=True)
+    ]
+
+
+def _even(values: list[float]) -> list[str]:
+    """A column with the decimals that give its first value three digits and leave none at 0, two at most."""
+    first, least = next(iter(values), 0.0), min((value for value in values if value), default=1.0)
+    digits = max(
+        0 if first >= 100 else 1 if first >= 10 else 2, 0 if least >= 1 else 1 if least >= 0.1 else 2
     )
+    return [formats.number(value, digits) for value in values]
 
 
-def _seconds(value: float) -> str:
-    return formats.number(value, 4)
+def _lives(found: DataLoading) -> str:
+    """How long loading processes lived, which is another order of time than fetches; empty where not recorded."""
+    one = next((one for one in found.times if one.key == "worker"), None)
+    if one is None:
+        return ""
+    longest = f", the longest {formats.duration(one.max_s * 1e6)}" if one.count > 1 else ""
+    lived = f"lived {formats.duration(one.p50_s * 1e6)}{' at the median' if one.count > 1 else ''}"
+    return f"{formats.count(one.count, 'loading process', 'loading processes')} {lived}{longest}."
+
+
+def _joined(rows: list[Row]) -> list[Row]:
+    """Rows of nodes that print alike as one: ``6 nodes, alike``, or by name where others differ."""
+    alike: dict[Row, list[str]] = {}
+    for row in rows:
+        alike.setdefault(replace(row, name=""), []).append(row.name)
+    every = len({row.name for row in rows})
+    return [replace(row, name=_alike(names, every)) for row, names in alike.items()]
+
+
+def _alike(names: list[str], every: int) -> str:
+    if len(names) == 1:
+        return formats.shown(names[0], 32)
+    listed = formats.listed([formats.shown(name, 24) for name in names], 3)
+    return f"{formats.count(every, 'node') if len(names) == every else listed}, alike"
 
 
 def _node_row(node: NodeLoading) -> Row:
@@ -290,8 +397,7 @@ def _node_row(node: NodeLoading) -> Row:
     )
 
 
-def _setup_row(found: DataLoading, i: int) -> Row:
-    one = found.setups[i]
+def _setup_row(one: LoaderSetup) -> Row:
     pinned = {True: "yes", False: "no", None: "not recorded"}[one.pin_memory]
     workers = "not recorded" if one.num_workers is None else formats.number(one.num_workers, 0)
     if one.num_workers == 0:

@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.figures.moments import FILLS, SERIES, Panels, panels
+from jobreport.figures.moments import FILLS, SERIES, Panels, panels, readable
 from jobreport.figures.names import rows_class
+from jobreport.formats import seconds, time_scale
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.framework import TimeScale, seconds, time_scale
 from jobreport.sections.outline import heading
 from jobrules.job import SECOND_US
-from jobrules.moments import FULL, IDLE
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobrules.moments import Moment, MomentLane
+    from jobrules.moments import Bottlenecks, Moment, MomentLane, WorstMinute
 
 _TITLES = {
     "first-steps": "First steps",
-    "worst-minute": "Worst minute",
     "last-steps": "Last steps",
     "first-events": "First minute of events",
 }
@@ -37,6 +35,8 @@ class Row:
 
     worker: str
     phase: str
+    #: What the files call it; empty for steps.
+    recorded: str
     events: str
     total: str
     share: str
@@ -59,7 +59,7 @@ class View:
     curves: list[tuple[str, str, str]]
     kinds: list[tuple[str, str, str]]
     several: bool
-    scale: TimeScale
+    scale: formats.TimeScale
     rows: list[Row]
 
     @property
@@ -95,16 +95,16 @@ def _node(report: Report) -> str:
 
 def _view(moment: Moment) -> View:
     scale = time_scale(lane.total_us / SECOND_US for lane in moment.lanes)
-    caption = _caption(moment)
+    caption, title = _caption(moment), _title(moment)
     return View(
         key=moment.key,
-        title=_TITLES[moment.key],
+        title=title,
         caption=caption,
         reading=_reading(moment),
         drawn=panels(moment),
-        samples_label=f"{_TITLES[moment.key]}, samples. {caption}",
-        lanes_label=f"{_TITLES[moment.key]}, events. {_lanes_told(moment) or caption}",
-        style=f"names {rows_class(len(moment.lanes))}",
+        samples_label=f"{title}, samples. {caption}",
+        lanes_label=f"{title}, events. {_lanes_told(moment) or caption}",
+        style=f"ranked {rows_class(len(moment.lanes))}",
         curves=[
             (SERIES[one.key], _curve_name(one.label, one.devices), one.key)
             for one in moment.curves
@@ -125,14 +125,49 @@ def _curve_name(label: str, devices: int) -> str:
     return label if devices == 1 else f"{label}, mean of {devices}"
 
 
-def _row(lane: MomentLane, scale: TimeScale) -> Row:
+def _row(lane: MomentLane, scale: formats.TimeScale) -> Row:
     return Row(
         worker=formats.shown(lane.worker, 24) or "–",
-        phase=formats.shown(lane.phase, 60),
+        phase=formats.shown(readable(lane.phase), 60),
+        recorded="" if lane.kind == "steps" else formats.shown(lane.phase, 60),
         events=formats.number(lane.events, 0),
         total=scale(lane.total_us / SECOND_US),
         share=formats.number(lane.percent),
     )
+
+
+def _title(moment: Moment) -> str:
+    if moment.worst is None:
+        return _TITLES[moment.key]
+    what = "most bottlenecks" if moment.worst.hits else "the lowest GPU use"
+    return f"The minute {_where(moment.worst)} with {what}"
+
+
+def _where(worst: WorstMinute) -> str:
+    """Among which minutes it was looked for."""
+    return "of the training loop" if worst.in_loop else "from first to last GPU work"
+
+
+def _worst_told(worst: WorstMinute, gpu: float) -> str:
+    """The bottlenecks by kind with their limits, or the low GPU use; and what is usual."""
+    usual = f"the mean {_where(worst)} is {formats.percent(worst.usual)}"
+    if not worst.hits:
+        lowest = f"the lowest GPU use, {formats.percent(gpu)}"
+        return f"The minute {_where(worst)} with {lowest}; {usual}"
+    whole = formats.count(worst.snapshots, "snapshot")
+    kinds = [_bottlenecks_told(one) for one in worst.bottlenecks]
+    if len(kinds) == 1:
+        found = f"In {worst.hits} of {whole} {kinds[0]}"
+    else:
+        parts = [f"in {one.snapshots} {kind}" for one, kind in zip(worst.bottlenecks, kinds, strict=True)]
+        found = f"{worst.hits} of {whole} are bottlenecks: {' and '.join(parts)}"
+    return f"{found}; GPU use was {formats.percent(gpu)}, {usual}"
+
+
+def _bottlenecks_told(one: Bottlenecks) -> str:
+    low, high = (f"{limit:g}{formats.NBSP}%" for limit in (one.gpu_threshold, one.core_threshold))
+    core = f"was above {high}" if one.kind == "cpu" else f"waited for I/O above {high}"
+    return f"a GPU was below {low} while a core {core}"
 
 
 def _caption(moment: Moment) -> str:
@@ -141,14 +176,8 @@ def _caption(moment: Moment) -> str:
     means = {one.key: one.mean for one in moment.curves if one.mean is not None}
     gpu = means.get("gpu_utilization")
     used = f"; GPU use was {formats.percent(gpu)} on average" if gpu is not None else ""
-    if moment.key == "worst-minute":
-        if moment.hits:
-            found = (
-                f"In {moment.hits} of {formats.count(moment.snapshots or 0, 'snapshot')} a GPU was below "
-                f"{IDLE:.0f}{formats.NBSP}% while a core was above {FULL:.0f}{formats.NBSP}%{used}"
-            )
-        else:
-            found = f"GPU use was lowest here, {formats.percent(gpu or 0)} on average"
+    if moment.worst:
+        found = _worst_told(moment.worst, gpu or 0.0)
     elif moment.key == "first-events":
         found = f"No step was recorded; the first events cover {lasted}{used}"
     else:
@@ -168,21 +197,23 @@ def _caption(moment: Moment) -> str:
 
 
 def _lanes_told(moment: Moment) -> str:
-    """How much of the time steps cover, and the kind of work that covers most."""
+    """How much of the time the steps of the first worker cover, and the row of work that covers most."""
+    several = len({lane.worker for lane in moment.lanes}) > 1
+
+    def covers(what: str, lane: MomentLane) -> str:
+        of = f" of worker {formats.shown(lane.worker, 24)}" if several else ""
+        return f"{what}{of} {'cover' if what == 'steps' else 'covers'} {formats.percent(lane.percent)}"
+
+    told = [covers("steps", lane) for lane in moment.lanes if lane.kind == "steps"][:1]
     work = [lane for lane in moment.lanes if lane.kind != "steps"]
-    told = [
-        f"steps cover {formats.percent(lane.percent)} of the time"
-        for lane in moment.lanes
-        if lane.kind == "steps"
-    ]
     if work:
         most = max(work, key=lambda lane: lane.covered_us)
-        of = f" of worker {formats.shown(most.worker, 24)}" if len({one.worker for one in work}) > 1 else ""
-        part = formats.percent(most.percent)
-        name = f"{formats.shown(most.phase, 60)}{of}"
-        told.append(f"{name} covers {part}" if told else f"{name} covers {part} of the time")
-    sentence = ", ".join(told)
-    return f"{sentence[:1].upper()}{sentence[1:]}." if told else ""
+        name = readable(most.phase)
+        told.append(covers(formats.shown(name, 60), most))
+    if not told:
+        return ""
+    sentence = ", ".join((f"{told[0]} of the time", *told[1:]))
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 def _reading(moment: Moment) -> str:
@@ -192,7 +223,7 @@ def _reading(moment: Moment) -> str:
     when = (
         formats.date_time(moment.start_us) if same_second else formats.between(moment.start_us, moment.end_us)
     )
-    told = [f"{when}."]
+    told = [f"{'At' if same_second else 'From'} {when.removesuffix(f'{formats.NBSP}UTC')}. Times are UTC."]
     if sampled:
         most = max(one.samples for one in sampled)
         told.append(
@@ -212,7 +243,7 @@ def _reading(moment: Moment) -> str:
     if not moment.lanes:
         return " ".join([*told, "Neither steps nor events were recorded in it."])
     rows = "Rows: a bar from start to end of an event"
-    told.append(f"{rows}; the first holds the steps of a worker." if moment.steps else f"{rows}.")
+    told.append(f"{rows}; the first row of a worker holds its steps." if moment.steps else f"{rows}.")
     if all(lane.kind == "steps" for lane in moment.lanes):
         told.append("No other event was recorded in it.")
     if moment.cell_us:

@@ -9,22 +9,23 @@ import numpy as np
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.figures import over_columns
 from jobreport.figures.chart import upward
 from jobreport.figures.embed import document_json
 from jobreport.figures.time_line import (
-    MOST_LIVE,
-    MOST_STILL,
+    MOST_COLUMNS,
     axis_of,
-    band_shape,
     shared_time,
     size_of,
     stroke_shape,
     time_drawing,
     time_line,
     top_of,
+    unmeasured,
 )
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
+from jobrules.boxplot import ALIKE_POINTS
 from jobrules.result import Severity
 
 if TYPE_CHECKING:
@@ -34,11 +35,9 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
-    from jobrules.node_ranks import NodeRank, Nodes
+    from jobrules.node_ranks import NodeRank, Nodes, Use
     from jobrules.result import Columns, TimeLine
 
-#: Fewer columns are told by their extremes.
-ENOUGH_COLUMNS = 20
 #: Odd nodes in the open table; more are in the folded one.
 MOST_ODD = 12
 #: Two lines that share a plot.
@@ -147,20 +146,19 @@ def _panels(report: Report, node: str) -> list[list[TimeLine]]:
     return list(by_plot.values())
 
 
-def _most(names: Sequence[str]) -> tuple[int, int]:
-    """Columns of the live plots and of the drawings."""
-    return MOST_LIVE[len(names) > 2], MOST_STILL[len(names) > 1]
+def _most(names: Sequence[str]) -> int:
+    """Columns of the plots and of their drawings."""
+    return MOST_COLUMNS[len(names) > 1]
 
 
 def _column(columns: Columns, names: Sequence[str]) -> str:
-    """The width of a column, in both drawings where they differ."""
-    live, still = (formats.duration(size_of(columns, most) * columns.width_us) for most in _most(names))
-    return live if live == still else f"{live}, {still} in print and without scripts"
+    """The width of a column."""
+    return formats.duration(size_of(columns, _most(names)) * columns.width_us)
 
 
 def _draw(report: Report, names: list[str]) -> tuple[list[Block], dict[str, Plot]]:
-    live, still = _most(names)
-    time = shared_time(report.columns, report.course, live)
+    most = _most(names)
+    time = shared_time(report.columns, report.course, most)
     blocks, figures = [], {}
     for i, name in enumerate(names):
         plots = _panels(report, name)
@@ -178,7 +176,7 @@ def _draw(report: Report, names: list[str]) -> tuple[list[Block], dict[str, Plot
                     title=_title(lines, scale.unit),
                     label="; ".join(_label(line, scale) for line in lines),
                     drawing=time_drawing(
-                        lines, report.columns, report.course, scale, top, labels=last, most=still
+                        lines, report.columns, report.course, scale, top, labels=last, most=most
                     ),
                 )
             )
@@ -237,27 +235,56 @@ def _reason(report: Report) -> str:
 
 
 def _caption(report: Report, names: list[str]) -> str:
-    """When the metric that matters was highest and lowest, of the first of its kind."""
-    key, word = ("gpu_utilization", "GPU") if _has(report, "gpu_utilization") else ("cpu_utilization", "CPU")
+    """How far GPUs or CPUs are used: what differs between nodes, or over the time of one."""
+    use = report.nodes.use if report.nodes else None
+    keys = [line.key for line in report.timelines]
+    key = next((one for one in ("gpu_utilization", "cpu_utilization") if one in keys), "")
     lines = [line for line in report.timelines if line.key == key and line.node in names]
-    if not lines:
+    drawn = {line.node: line.average for line in lines if line.average is not None}
+    if not drawn:
         return "The sampled metrics over time."
-    values = [v for line in lines for v in line.mean if v is not None]
-    if max(values, default=0.0) <= 0:
-        return f"The {word} lines stay at 0 over the whole job."
-    if len(values) < ENOUGH_COLUMNS:
-        return f"The mean {word} use {formats.span(min(values), max(values))}."
-    low, high = _quantile(values, 0.1), _quantile(values, 0.9)
-    return f"In four of five columns the mean {word} use {formats.span(low, high)}."
+    label = lines[0].label
+    if max(line.highest or 0.0 for line in lines) <= 0:
+        return f"The {label} lines stay at 0 over the whole job."
+    if len(drawn) > 1:
+        return _between_nodes(label, use.means if use else drawn)
+    phases = _by_phase(use, report.course.basis) if use else ""
+    told = f"Mean {label} use is {formats.percent(use.mean if use else drawn[lines[0].node])}{phases}."
+    if use and use.falls:
+        times = {1: "once", 2: "twice"}.get(use.falls, f"{use.falls} times")
+        for_ = f"for {formats.duration(use.fall_us)}" + (" (median)" if use.falls > 1 else "")
+        where = "In the training loop" if report.course.basis == "steps" else "In that time"
+        told += f" {where} it falls {times} under 10{formats.NBSP}%, {for_}."
+    return told
 
 
-def _has(report: Report, key: str) -> bool:
-    return any(line.key == key for line in report.timelines)
+def _between_nodes(label: str, means: dict[str, float]) -> str:
+    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    if formats.percent(means[low]) == formats.percent(means[high]):
+        return f"The nodes are alike: mean {label} use is {formats.percent(means[low])} on all."
+    if means[high] - means[low] < ALIKE_POINTS:
+        return f"The nodes are alike: mean {label} use is {formats.spread(means.values())}."
+    lowest, highest = formats.shown(low, 40), formats.shown(high, 40)
+    return (
+        f"Mean {label} use differs between the nodes: {formats.percent(means[low])} on {lowest}, "
+        f"{formats.percent(means[high])} on {highest}."
+    )
 
 
-def _quantile(values: list[float], q: float) -> float:
-    ranked = sorted(values)
-    return ranked[round(q * (len(ranked) - 1))]
+def _by_phase(use: Use, basis: str) -> str:
+    """The means of the phases, where they are no longer alike."""
+    kind = "step" if basis == "steps" else "GPU work"
+    words = {
+        "before": f"before the first {kind}",
+        "loop": "in the training loop" if basis == "steps" else "from there to the last",
+        "after": f"after the last {kind}",
+    }
+    told = [(one.mean, words[one.phase]) for one in use.phases if one.phase in words]
+    means = [mean for mean, _ in told]
+    if len(told) < 2 or max(means) - min(means) < ALIKE_POINTS:
+        return ""
+    parts = [f"{formats.percent(mean)} {where}" for mean, where in told]
+    return f": {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _marks(report: Report, names: list[str]) -> list[str]:
@@ -271,7 +298,9 @@ def _marks(report: Report, names: list[str]) -> list[str]:
             if p.key in _BOUNDARIES
         ]
         told.append(f"dotted: {' and '.join(ends)}")
-    if any(gap.node in names for gap in report.course.gaps):
+    size = size_of(report.columns, _most(names))
+    plots = (lines for name in names for lines in _panels(report, name))
+    if any(unmeasured(lines, report.columns, report.course, size) for lines in plots):
         told.append("hatched: not measured")
     return told
 
@@ -395,7 +424,7 @@ def _band(found: Nodes) -> str:
     if found.columns is None or not found.low:
         return ""
     low, high = _floats(found.low), _floats(found.high)
-    return band_shape("band2", axis_of(found.columns), upward(100), found.columns, 1, low, high).path
+    return over_columns.band("band2", axis_of(found.columns), upward(100), found.columns, low, high).path
 
 
 def _floats(values: Sequence[int | None]) -> np.ndarray:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.framework import TimeScale, seconds, time_scale
 from jobreport.sections.outline import heading
 from jobrules.job import SECOND_US
 from jobrules.rounding import apportion
@@ -45,7 +44,7 @@ class View:
     title: str
     caption: str
     about: str
-    scale: TimeScale
+    scale: formats.TimeScale
     rows: list[Row]
     #: What is left of the profile's functions; none where nothing is.
     rest: Row | None
@@ -68,7 +67,7 @@ def profiles(report: Report) -> Fragment:
 
 
 def _view(profile: Profile, *, several: bool) -> View:
-    scale = time_scale(function.total_s for function in profile.functions)
+    scale = formats.time_scale(function.total_s for function in profile.functions)
     own = [max(0.0, function.self_s) for function in profile.functions]
     rest_s = max(0.0, profile.self_s - sum(own))
     percents = apportion([*own, rest_s], 100.0, 1)
@@ -80,7 +79,7 @@ def _view(profile: Profile, *, several: bool) -> View:
         caption=_caption(profile, percents),
         about=(
             f"{formats.shown(profile.profiler, 24)}, {formats.between(profile.start_us, profile.end_us)}, "
-            f"{seconds((profile.end_us - profile.start_us) / SECOND_US)}"
+            f"{formats.seconds((profile.end_us - profile.start_us) / SECOND_US)}"
         ),
         scale=scale,
         rows=[
@@ -119,7 +118,7 @@ def _caption(profile: Profile, percents: tuple[float, ...]) -> str:
     where = f" ({_place(first, 40)})" if first.file else ""
     return (
         f"{formats.shown(first.name, 60)}{where} takes most, {formats.percent(percents[0])} of "
-        f"{seconds(profile.self_s)} of self time."
+        f"{formats.seconds(profile.self_s)} of self time."
     )
 
 
@@ -134,7 +133,7 @@ def _place(function: Function, most: int = 48) -> str:
     return formats.shown(path, most) + line
 
 
-def _row(function: Function, percent: float, scale: TimeScale) -> Row:
+def _row(function: Function, percent: float, scale: formats.TimeScale) -> Row:
     return Row(
         name=formats.shown(function.name, 60),
         # Names of what is built in often say so: "<built-in method posix.mkdir>".

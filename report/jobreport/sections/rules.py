@@ -43,6 +43,8 @@ class Card:
     link: str | None
     #: Which devices were not judged, and why; empty where all were, or none for the one reason of the rule.
     missing: str
+    #: When it was first and last in violation, as two parts that do not break; empty where that is not known.
+    when: tuple[str, ...]
 
 
 def rules(report: Report) -> Fragment:
@@ -81,7 +83,16 @@ def _card(report: Report, card: RuleCard) -> Card:
         bullet=_bullet(card.measure) if card.measure and answered else None,
         link=section if answered else None,
         missing=_missing(card),
+        when=_when(card, with_day=formats.spans_days(report.job.start_us, report.job.end_us)),
     )
+
+
+def _when(card: RuleCard, *, with_day: bool) -> tuple[str, ...]:
+    """``08:26:31``, ``11:22:49 UTC``; with dates in a job of several days."""
+    if card.first_us is None or card.last_us is None:
+        return ()
+    first, last = (formats.column_time(us, with_day=with_day) for us in (card.first_us, card.last_us))
+    return first, f"{last}{formats.NBSP}UTC"
 
 
 def _missing(card: RuleCard) -> str:
@@ -99,10 +110,15 @@ def _bullet(measure: Measure) -> Bullet:
     def place(value: float) -> float:
         return round(min(100.0, max(0.0, 100 * value / measure.scale)), 1) if measure.scale > 0 else 0.0
 
+    if measure.unit == "min":  # as in the headline
+        value = formats.duration(60e6 * measure.value)
+    else:
+        digits = 2 if measure.scale < 10 else 1
+        value = f"{formats.number(measure.value, digits)}{formats.NBSP}{measure.unit}".strip()
     return Bullet(
         width=place(measure.value),
         limits=tuple(place(limit) for limit in measure.limits),
-        value=f"{formats.number(measure.value, 2 if measure.scale < 10 else 1)}{formats.NBSP}{measure.unit}".strip(),
+        value=value,
         limit=measure.limit_text,
     )
 

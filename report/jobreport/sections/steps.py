@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.figures import step_parts as parts
 from jobreport.figures import steps as figures
 from jobreport.figures.embed import document_json
 from jobreport.formats import NBSP
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobrules.step_times import BETWEEN, IN_STEP, NATURAL_ROWS, UNACCOUNTED
+from jobrules.step_outlier import StepOutlier
+from jobrules.step_parts import BETWEEN, FEWEST_OUTLIERS, IN_STEP, LOADING, UNACCOUNTED
+from jobrules.step_times import NATURAL_ROWS
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
@@ -20,12 +23,13 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
     from jobreport.figures.steps import Unit
-    from jobrules.step_times import StepBins, StepContrast, StepPhase, StepRow, StepTimes
+    from jobrules.step_parts import StepContrast
+    from jobrules.step_times import StepBins, StepPhase, StepRow, StepTimes
 
 #: Phases that are told in sentences.
 MOST_TOLD = 4
-#: Shares that differ by less are told as alike, in points.
-ALIKE_POINTS = 5.0
+#: Shares that differ by less are told as alike, in points, and where all differ by less they are not drawn.
+ALIKE_POINTS, LEAST_POINTS = 5.0, 1.0
 #: Bars that differ by less than this share of their mean are told without a reason; a class is told as
 #: the reason where it goes with more than this share of their variance.
 WORTH, MOSTLY = 0.2, 0.6
@@ -33,10 +37,12 @@ WORTH, MOSTLY = 0.2, 0.6
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A worker and phase as printed."""
+    """A worker and phase as printed, or several whose rows print alike."""
 
     node: str
     worker: str
+    #: What several are together; empty for one.
+    together: str
     phase: str
     steps: str
     #: Mean, median, σ, p95, p99, max, min, first step.
@@ -48,10 +54,11 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A figure: its drawing, its caption, and the entries of its key."""
+    """A figure: its drawing, what it shows, how to read it, and the entries of its key."""
 
     drawing: Drawing
     caption: str
+    read: str
     key: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -59,10 +66,17 @@ def steps(report: Report) -> Fragment:
     """A table per worker and phase, and what the durations look like together."""
     times = report.steps
     if times is None:
-        html = render("steps", heading=heading("steps"), times=None, why_none=_why_none(report))
+        html = render(
+            "steps",
+            heading=heading("steps"),
+            times=None,
+            vendor=report.origin is Origin.VENDOR,
+            vendor_card=report.origin is Origin.VENDOR
+            and any(card.name == StepOutlier.__name__ for card in report.rules),
+        )
         return Fragment(name="steps", html=html)
     unit = figures.Unit.of(times)
-    contrast, last = times.contrast, times.last
+    contrast, last = _worth_drawing(times), times.last
     live: dict[str, Plot] = {
         "live-steps-histogram": figures.histogram_plot(
             times, unit, [_series(one, times) for one in times.histogram.series]
@@ -70,9 +84,9 @@ def steps(report: Report) -> Fragment:
         "live-steps-time": figures.timeline_plot(times, report.course, unit, _phases(times)),
     }
     if contrast:
-        live["live-steps-contrast"] = figures.contrast_plot(contrast)
-    live["live-steps-last"] = figures.last_plot(last, unit)
-    rows = [_row(row, unit) for row in times.rows]
+        live["live-steps-contrast"] = parts.contrast_plot(contrast)
+    live["live-steps-last"] = parts.last_plot(last, unit)
+    rows = _rows(times, unit)
     first = NATURAL_ROWS if len(rows) > NATURAL_ROWS else len(rows)
     html = render(
         "steps",
@@ -83,7 +97,7 @@ def steps(report: Report) -> Fragment:
         rows=rows[:first],
         folded=rows[first:],
         lead=_lead(times, unit),
-        table_words=_table(times),
+        table_words=_table(times, len(rows)),
         histogram=_histogram(times, unit),
         bins=_bins(times, unit),
         series=[_series(one, times) for one in times.histogram.series],
@@ -97,12 +111,6 @@ def steps(report: Report) -> Fragment:
         figures=document_json("steps", live),
     )
     return Fragment(name="steps", html=html)
-
-
-def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
-        return "The vendor's results hold no single steps; its figures stand in rules/StepOutlier.json."
-    return "No step was recorded."
 
 
 # --- sentences
@@ -119,45 +127,43 @@ def _half(phase: StepPhase, unit: Unit) -> str:
     return f"The {steps} typically take {span}" if alike else f"Half of the {steps} take {span}"
 
 
-def _outliers(phase: StepPhase, times: StepTimes, unit: Unit) -> str:
-    """``21 took longer than mean + 3σ (5.19 s)``."""
-    if not phase.judged:
-        return (
-            f"{formats.number(phase.above_two_medians, 0)} took longer than twice the median"
-            if phase.above_two_medians
-            else "none took longer than twice the median"
-            if phase.steps > 1
-            else ""
-        )
-    found = formats.number(phase.outliers, 0) if phase.outliers else "none"
-    own = "" if phase.workers == 1 else " of its worker" if phase.outliers == 1 else " of their worker"
-    return f"{found} took longer than mean + {times.stddev:g}σ{own} ({figures.limit_words(phase, unit)})"
-
-
 def _finding(times: StepTimes, unit: Unit) -> str:
-    """What the main phase shows, as a sentence."""
-    main = times.phases[0]
-    return "; ".join(filter(None, (_half(main, unit), _outliers(main, times, unit)))) + "."
+    """How many steps of the main phase are outliers."""
+    phase = times.phases[0]
+    if phase.steps == 1:
+        return f"{_half(phase, unit)}."
+    n = phase.outliers if phase.judged else phase.above_two_medians
+    name = f" {formats.shown(phase.phase, 24)}" if phase.phase else ""
+    found = f"{formats.number(n, 0) if n else 'None'} of the {formats.number(phase.steps, 0)}{name} steps took longer than"
+    if not phase.judged:
+        return f"{found} twice the median."
+    own = "" if phase.workers == 1 else " of its worker" if n == 1 else " of their worker"
+    return f"{found} mean + {times.stddev:g}σ{own} ({figures.limit_words(phase, unit)})."
 
 
 def _lead(times: StepTimes, unit: Unit) -> str:
-    """The other phases, and the first step where it took much longer than the median."""
-    told = [_half(phase, unit) + "." for phase in times.phases[1:MOST_TOLD]]
+    """How long steps take, the phase with most time first, and the first step where it took much longer."""
+    told = [_half(phase, unit) + "." for phase in times.phases[:MOST_TOLD] if times.count > 1]
     left = len(times.phases[MOST_TOLD:]) + times.phases_left
     if left:
         told.append(
-            f"{formats.count(left, 'more phase')} with fewer steps {'is' if left == 1 else 'are'} in the table."
+            f"{formats.count(left, 'more phase')} that took less time {'is' if left == 1 else 'are'} in the table."
         )
     first = max(times.rows, key=lambda row: row.first_s)
     if first.steps > 1 and first.first_s > 2 * first.median_s > 0:
         took, factor = unit.short(first.first_s * 1e6), _times(first.first_s / first.median_s)
         why = "start-up and compilation often fall into it."
-        who = _who(first.node, first.worker, first.phase, times)
-        told.append(
-            f"The first step took {took}, {factor} times the median: {why}"
-            if len(times.rows) == 1
-            else f"The longest first step, of {who}, took {took}, {factor} times the median: {why}"
-        )
+        alike = [
+            row for row in times.rows if row.phase == first.phase and unit.short(row.first_s * 1e6) == took
+        ]
+        if len(times.rows) == 1:
+            who = "The first step"
+        elif len(alike) == 1:
+            who = f"The longest first step, of {_who(first.node, first.worker, first.phase, times)},"
+        else:
+            phase = f"{formats.shown(first.phase, 24)} " if first.phase else ""
+            who = f"The longest first {phase}step, equally of {formats.count(len(alike), 'worker')},"
+        told.append(f"{who} took {took}, {factor} times the median: {why}")
     return " ".join(told)
 
 
@@ -165,17 +171,16 @@ def _times(factor: float) -> str:
     return formats.number(factor, 1 if factor < 100 else 0)
 
 
-def _table(times: StepTimes) -> str:
+def _table(times: StepTimes, printed: int) -> str:
     """What the rows are, and which are missing."""
     every = len(times.rows) + times.rows_left
     told = f"Durations of the {formats.count(times.count, 'recorded step')}; limit: mean + {times.stddev:g}σ, outliers are above it"
     if every > NATURAL_ROWS:
-        told += (
-            f"; the {NATURAL_ROWS} of {formats.number(every, 0)} workers and phases with most outliers, "
-            "then the slowest"
-        )
+        told += f"; of {formats.number(every, 0)} workers and phases those with most outliers first, then the slowest"
+    if printed > NATURAL_ROWS:
+        told += f", the first {NATURAL_ROWS} here and the others in the list below"
     if times.rows_left:
-        told += f"; {formats.number(times.rows_left, 0)} are left out here and in the list below"
+        told += f"; {formats.number(times.rows_left, 0)} are left out"
     unjudged = sum(row.outliers is None for row in times.rows)
     aside = " Outliers are not judged (–) in 100 steps or fewer, or in a phase that StepOutlier was not asked for."
     return f"{told}.{aside if unjudged else ''}"
@@ -210,7 +215,6 @@ def _histogram(times: StepTimes, unit: Unit) -> Shown:
     series = sum(found.beyond > 0 for found in histogram.series)
     last = unit.short(histogram.end_us)
     text = [
-        _finding(times, unit),
         f"Count of steps, {_exact(histogram.width_us)} a bar"
         + (
             "."
@@ -235,7 +239,12 @@ def _histogram(times: StepTimes, unit: Unit) -> Shown:
             (f"s{i}", _series(found, times), f"s{i}") for i, found in enumerate(histogram.series, start=1)
         )
     )
-    return Shown(drawing=figures.histogram_drawing(times, unit), caption=" ".join(text), key=key)
+    return Shown(
+        drawing=figures.histogram_drawing(times, unit),
+        caption=_finding(times, unit),
+        read=" ".join(text),
+        key=key,
+    )
 
 
 def _exact(us: int) -> str:
@@ -278,14 +287,14 @@ def _time(times: StepTimes, report: Report, unit: Unit) -> Shown:
     longest = timeline.peaks[0]
     took, at = unit.short(longest.lasted_us), formats.clock(longest.start_us)
     name = f" {formats.shown(longest.phase, 24)}" if longest.phase and len(timeline.series) > 1 else ""
-    text = [f"The longest{name} step took {took} and began about {at}."]
+    finding = f"The longest{name} step took {took} and began about {at}."
     if times.count == 1:
-        text = [f"The only step took {took} and began at {at}."]
+        finding = f"The only step took {took} and began at {at}."
     scale = ", by powers of ten because a few steps take so much longer" if figures.is_log(times) else ""
-    text.append(
+    text = [
         f"Duration of steps in {_unit_words(unit)}{scale}, over the time of their start, UTC. A bar reaches from the shortest "
         f"to the longest step that began within {_exact_time(timeline.width_us)}, so every peak is there."
-    )
+    ]
     if times.marked:
         text.append(
             f"Orange marks: the longest outlier of a bar; {formats.count(times.marks, 'step')} "
@@ -297,7 +306,8 @@ def _time(times: StepTimes, report: Report, unit: Unit) -> Shown:
     marks = (("l", "outlier", ""),) if times.marked else ()
     return Shown(
         drawing=figures.timeline_drawing(times, report.course, unit),
-        caption=" ".join(text),
+        caption=finding,
+        read=" ".join(text),
         key=(*(key if len(key) > 1 or marks else ()), *marks),
     )
 
@@ -318,40 +328,56 @@ def _listed(times: StepTimes, unit: Unit) -> list[tuple[int, str, str]]:
     ]
 
 
+def _worth_drawing(times: StepTimes) -> StepContrast | None:
+    """The comparison, if outliers differ from the other steps at all."""
+    found = times.contrast
+    return found if found and abs(found.classes[0].points) >= LEAST_POINTS else None
+
+
 def _contrast(times: StepTimes, contrast: StepContrast) -> Shown:
     first = contrast.classes[0]
     name = formats.shown(first.name, 40)
     a, b = first.outlier_percent, first.normal_percent
     if abs(first.points) < ALIKE_POINTS:
         most = formats.number(abs(first.points))
-        unlike = f"no class differs by more than {most} points" if most != "0.0" else "no class differs"
-        finding = f"Outliers spend their time as the other steps do: {unlike}."
+        finding = (
+            f"Outliers spend their time as the other steps do: no class differs by more than {most} points."
+        )
     else:
         finding = (
             f"{name} is going on in {formats.percent(a)} of the time of outliers and in {formats.percent(b)} "
             "of that of normal steps."
         )
     text = (
-        f"{finding} Percent of step time in which a class of events was going on, the largest difference first; "
+        f"Percent of step time in which a class of events was going on, the largest difference first; "
         f"classes may lie inside one another. An outlier is {_marks(times)}."
     )
     key = (
-        (figures.NORMAL[0], "normal steps", "normal"),
-        (figures.OUTLIER[0], "outliers", "outlier"),
+        (parts.NORMAL[0], "normal steps", "normal"),
+        (parts.OUTLIER[0], "outliers", "outlier"),
     )
-    return Shown(drawing=figures.contrast_drawing(contrast), caption=text, key=key)
+    return Shown(drawing=parts.contrast_drawing(contrast), caption=finding, read=text, key=key)
 
 
 def _why_no_contrast(times: StepTimes) -> str:
     if not times.marked:
         return "No step is an outlier, so there is nothing to compare the others with."
+    if times.marks < FEWEST_OUTLIERS:
+        one = times.marks == 1
+        few = f"Only {formats.count(times.marks, 'step')} {'is an outlier' if one else 'are outliers'}"
+        return f"{few}: too few to tell what outliers spend their time on."
+    if times.contrast:
+        return (
+            "Outliers spend their time as the other steps do: no class of events differs by "
+            f"{formats.count(int(LEAST_POINTS), 'point')} or more."
+        )
     if not times.has_events:
         return (
             "What the outliers spent their time on is not known: no events were recorded besides the steps."
         )
     return (
-        "What the outliers spent their time on is not known: events were not recorded both in outliers and in "
-        "normal steps of the same workers."
+        f"What the outliers spent their time on is not known: no class of events was recorded in {FEWEST_OUTLIERS} "
+        "outliers and in normal steps of the same workers."
     )
 
 
@@ -361,20 +387,28 @@ def _last(times: StepTimes, unit: Unit) -> Shown:
     whose = f"worker {formats.shown(last.worker, 16)} of {formats.shown(last.node, 24)}"
     phase = f" {formats.shown(last.phase, 24)}" if last.phase else ""
     every = f"The last {formats.number(n, 0)}{phase} steps" if n > 1 else f"The only{phase} step"
-    text = [_spread(times, unit)]
-    text.append(
-        f"{every} of {whose}, by step number; {_unit_words(unit)} from the start of a step to the start of the next."
+    text = (
+        f"{every} of {whose}, by step number; {_unit_words(unit)} from the start of a step to the start of the "
+        f"next{', the last bar to its own end' if n > 1 else ''}."
     )
     if last.by_event:
-        text.append("Each moment counts once; hatched: no event tells.")
+        text += " Each moment counts once; hatched: no event tells."
     else:
-        text.append(
-            "No events were recorded for them, so only the step and the time to the next are told apart."
-        )
-    key = tuple(
-        (figures.fill(part, last.parts)[0], _part_name(part.name), "") for part in reversed(last.parts)
-    )
-    return Shown(drawing=figures.last_drawing(last, unit), caption=" ".join(filter(None, text)), key=key)
+        until = f" ({_until(times)})" if last.ended else ""
+        text += f" No events were recorded for them{until}, so only the step and the time to the next are told apart."
+    key = tuple((parts.fill(part, last.parts)[0], _part_name(part.name), "") for part in reversed(last.parts))
+    return Shown(drawing=parts.last_drawing(last, unit), caption=_spread(times, unit), read=text, key=key)
+
+
+def _until(times: StepTimes) -> str:
+    """``data loading was recorded until 07:56:56 UTC``; empty where nothing ended before."""
+    last = times.last
+    if last.ended_us is None:
+        return ""
+    name, was = ("data loading", "was") if last.ended == LOADING else (last.ended, "were")
+    if last.ended in {"Forward", "Backward"}:
+        name, was = f"the {name.lower()} pass", "was"
+    return f"{name} {was} recorded until {formats.clock(last.ended_us)}"
 
 
 def _part_name(name: str) -> str:
@@ -383,20 +417,23 @@ def _part_name(name: str) -> str:
 
 def _spread(times: StepTimes, unit: Unit) -> str:
     """Which part makes the bars differ."""
-    parts = times.last.parts
+    last = times.last
     # Without the last bar, which no step follows.
-    bars = times.last.total_us[:-1]
+    bars = last.total_us[:-1]
     total = sum(bars)
     if len(bars) < 3 or not total:
         return ""
-    largest = max(parts, key=lambda part: part.percent)
+    largest = max(last.parts, key=lambda part: part.percent)
     share = formats.percent(largest.percent)
     text = f"{_part_name(largest.name)} takes most of these steps, {share}"
-    if not times.last.by_event:
+    if not last.by_event:
         text = f"{share} of the time of these steps lies {'within them' if largest.name == IN_STEP else 'between them'}"
     elif largest.role == "unknown":
-        text = f"Of most of these steps' time, {share}, no event tells"
-    text += f"; a bar lasts {unit.range(min(bars), max(bars))}"
+        until = f"; {_until(times)}" if last.ended else ""
+        text = f"Nothing was recorded in {share} of the time of these steps{until}"
+    text += f". A bar lasts {unit.range(min(bars), max(bars))}"
+    if not min(bars) <= last.total_us[-1] <= max(bars):
+        text += f", the last one {unit.short(last.total_us[-1])}"
     # Of the variance of the bars the part that goes with each class; the parts of all classes sum to 1.
     middle = total / len(bars)
     variance = sum((bar - middle) ** 2 for bar in bars)
@@ -405,13 +442,13 @@ def _spread(times: StepTimes, unit: Unit) -> str:
     part, weight = max(
         (
             (part, sum(us * (bar - middle) for us, bar in zip(part.time_us[:-1], bars, strict=True)))
-            for part in parts
+            for part in last.parts
         ),
         key=lambda found: found[1],
     )
     if weight < MOSTLY * variance:
         return f"{text}."
-    return f"{text}, and what makes them differ is mostly {_in_words(part.name)}."
+    return f"{text}; what makes them differ is mostly {_in_words(part.name)}."
 
 
 def _in_words(name: str) -> str:
@@ -428,15 +465,39 @@ def _last_rows(times: StepTimes, unit: Unit) -> list[tuple[str, list[str]]]:
     columns = zip(*(part.time_us for part in last.parts), last.total_us, strict=True)
     return [
         (name, [unit.text(us) for us in one])
-        for name, one in zip(figures.step_names(last), columns, strict=True)
+        for name, one in zip(parts.step_names(last), columns, strict=True)
     ]
 
 
+def _rows(times: StepTimes, unit: Unit) -> list[Row]:
+    """Workers and phases; those whose rows print alike are one."""
+    found: dict[Row, list[StepRow]] = {}
+    for row in times.rows:
+        found.setdefault(_row(row, unit), []).append(row)
+    return [
+        replace(printed, node=rows[0].node, worker=rows[0].worker, together=_together(rows, times))
+        for printed, rows in found.items()
+    ]
+
+
+def _together(rows: list[StepRow], times: StepTimes) -> str:
+    """``12 workers, alike``, or by name where others of the phase are not alike; empty for one."""
+    if len(rows) == 1:
+        return ""
+    if len(rows) == sum(row.phase == rows[0].phase for row in times.rows):
+        return f"{formats.count(len(rows), 'worker')}, alike"
+    several = len({row.node for row in times.rows}) > 1
+    names = [f"{row.node}/{row.worker}" if several else row.worker for row in rows]
+    return f"{formats.listed([formats.shown(name, 24) for name in names])}, alike"
+
+
 def _row(row: StepRow, unit: Unit) -> Row:
+    """What is printed of a worker and phase besides its name."""
     values = (row.mean_s, row.median_s, row.std_s, row.p95_s, row.p99_s, row.max_s, row.min_s, row.first_s)
     return Row(
-        node=row.node,
-        worker=row.worker,
+        node="",
+        worker="",
+        together="",
         phase=row.phase,
         steps=formats.number(row.steps, 0),
         values=tuple(unit.text(value * 1e6) for value in values),

@@ -14,12 +14,17 @@ from jobreport.figures.still import Stretch, still_ring, stretch
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobrules.job import SECOND_US
+from jobrules.result import Severity
 
 if TYPE_CHECKING:
     from jobreport.document import Report
+    from jobrules.result import Finding
 
 #: Kinds of machines that get a row in the table.
 MOST_KINDS = 8
+#: Findings on the start; the rule's is no warning where GPUs were training before the first step.
+_WAITED = "max-initialization-time"
+_STARTS = frozenset({_WAITED, "late-first-work", "late-first-step"})
 #: Nodes whose gaps get a row of their own in the table.
 MOST_GAP_ROWS = 4
 
@@ -49,7 +54,10 @@ def summary(report: Report) -> Fragment:
     job, course = report.job, report.course
     covers = covers_time(report)
     axis = (job.start_us, job.end_us)
-    figure = pie(course.phases) if covers else None
+    # One phase is no share of anything, and a strip of one colour tells nothing but its gaps.
+    several = covers and len(course.phases) > 1
+    lanes = _lanes(report) if covers else ()
+    figure = pie(course.phases) if several else None
     kinds = _kinds(report)
     html = render(
         "summary",
@@ -60,10 +68,11 @@ def summary(report: Report) -> Fragment:
         caption=_caption(report),
         covers=covers,
         vendor=report.origin is Origin.VENDOR,
-        wedges=still_ring(course.phases) if covers else (),
+        wedges=still_ring(course.phases) if several else (),
         fills=_FILLS,
         places=[stretch(p.start_us, p.end_us, axis) for p in course.phases] if covers else (),
-        lanes=_lanes(report) if covers else (),
+        lanes=lanes,
+        drawn=several or bool(lanes),
         ticks=time_ticks(*axis) if covers else (),
         first_work=stretch(course.first_work_us, course.first_work_us, axis).at
         if covers and course.first_work_us is not None
@@ -72,6 +81,7 @@ def summary(report: Report) -> Fragment:
         more_gaps=len(course.missing) - MOST_GAP_ROWS,
         interrupted=course.interrupted,
         long_start=_long_start(report),
+        start_warned=any(f.severity is not Severity.INFO for f in _start_findings(report)),
         machines=_machines(kinds) if len(kinds) == 1 else "",
         kinds=kinds[:MOST_KINDS] if len(kinds) > 1 else (),
         more_kinds=len(kinds[MOST_KINDS:]),
@@ -158,8 +168,18 @@ def _lanes(report: Report) -> list[Lane]:
     ]
 
 
+def _start_findings(report: Report) -> list[Finding]:
+    """What the verdict says of the start."""
+    return [finding for finding in report.verdict.findings if finding.key in _STARTS]
+
+
 def _long_start(report: Report) -> str:
-    """What the machines did before the first step, where that took longer than training."""
+    """What the machines did before the first step, where that took longer than training.
+
+    Empty where the verdict takes the steps to be recorded late.
+    """
+    if any(f.key == _WAITED and f.severity is Severity.INFO for f in _start_findings(report)):
+        return ""
     by_key = {phase.key: phase.end_us - phase.start_us for phase in report.course.phases}
     before, loop = by_key.get("before", 0), by_key.get("loop", 0)
     if not loop or before <= loop:

@@ -71,7 +71,7 @@ def utilisation(report: Report) -> Fragment:
     opened = odd[:MOST_NODES] if many else list(by_node)
     folded = [name for name in by_node if name not in opened]
     measured = _measured(report)
-    told = _sentences(by_node, _unused(report), report)
+    told = _sentences(by_node, _unused(report), report) + _of_measured(report, by_node)
     html = render(
         "utilisation",
         heading=heading("utilisation"),
@@ -132,6 +132,25 @@ def _covered(measured: dict[str, float], by_node: dict[str, list[UsageRow]]) -> 
     return [f"On {which}{formats.NBSP}nodes the samples cover less than the whole job: {names}."]
 
 
+def _of_measured(report: Report, by_node: dict[str, list[UsageRow]]) -> list[str]:
+    """The use that the verdict tells beside that of the samples, where a part of the time was not measured."""
+    use = report.verdict.use
+    if use is None or not use.of("unknown")[1] < 100:
+        return []
+    of_all, unknown = use.of("used")[1], use.of("unknown")[1]
+    means = [row.mean for rows in by_node.values() for row in rows if row.label == use.device]
+    alone = means[0] if len(means) == 1 else None
+    measured = 100 * of_all / (100 - unknown) if alone is None else alone
+    told, other = formats.percent(of_all), formats.percent(measured)
+    if not unknown or told == other:
+        return []
+    return [f"{use.device} use is {told} of all {use.noun} time, {other} of what was measured."]
+
+
+#: Labels as printed: what a sum is of.
+_LABELS = {"Network": "Network, received and sent"}
+
+
 def _spreads(by_node: dict[str, list[UsageRow]]) -> list[Spread]:
     """Every metric in the order of the first node that has it."""
     labels = dict.fromkeys(row.label for rows in by_node.values() for row in rows)
@@ -144,7 +163,7 @@ def _spread(rows: list[UsageRow]) -> Spread:
     first, second = (tuple(formats.number(v / scale.factor) for v in ends) for ends in (p50, p95))
     low, middle, high = (round(v, 1) for v in p50)
     return Spread(
-        label=rows[0].label,
+        label=_LABELS.get(rows[0].label, rows[0].label),
         unit=scale.unit,
         p50=first,
         p95=second,
@@ -160,7 +179,7 @@ def _row(row: UsageRow) -> Row:
     scale = formats.rate_scale((row.max,), row.unit)
     found = [getattr(row, q) for q in QUANTITIES]
     return Row(
-        label=row.label,
+        label=_LABELS.get(row.label, row.label),
         unit=scale.unit,
         values=tuple(formats.known(None if v is None else v / scale.factor) for v in found),
         bar=(round(row.min, 1), round(row.p50, 1), round(row.p95, 1)) if row.unit == "%" else None,

@@ -12,18 +12,30 @@ from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
 from jobrules.result import Severity, Status
+from jobrules.verdict import by_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
     from jobrules.result import Finding, TimeUse
+    from jobrules.verdict import Open
 
-#: Classes that fill the parts of lost time, in their order on the bar: shades of one colour, no two
-#: neighbours alike.
-LOST_FILLS = ("l", "l2", "l3", "l4")
+#: Classes that fill the parts of lost time by their kind, the same in every report: shades of one colour.
+LOST_FILLS = {
+    "before-first-step": "l2",
+    "idle-before": "l2",
+    "idle-after": "l2",
+    "idle": "l3",
+    "partly": "l4",
+    "other-gpus": "l4",
+}
+#: The shade of a cause.
+CAUSE_FILL = "l"
 #: The same for CPU cores, whose free time is no loss: shades that are neither good nor bad.
 FREE_FILLS = {"idle": "n1", "partly": "f2", "idle-before": "f3", "idle-after": "f3"}
+#: Reasons that are listed for what was not checked.
+MOST_REASONS = 4
 #: Class and word of a status or severity.
 SIGNS = {
     Severity.CRITICAL: ("crit", "Critical"),
@@ -73,7 +85,9 @@ def verdict(report: Report) -> Fragment:
         amount=", ".join(filter(None, (hours, part))),
         wins=hours if cause else "",
         advice=_first_sentence(first.advice) if first else ("", ""),
-        unanswered=report.verdict.unanswered,
+        unanswered=len(report.verdict.unanswered),
+        open=_not_checked(report)[0],
+        left=_not_checked(report)[1],
         rules=report.verdict.rules,
         signs=SIGNS,
     )
@@ -106,6 +120,15 @@ def findings(report: Report) -> Fragment:
     )
 
 
+def _not_checked(report: Report) -> tuple[list[Open], str]:
+    """Rules by reason, and how many are left out; four lines at most."""
+    groups = by_reason(report.verdict.unanswered)
+    kept = groups if len(groups) <= MOST_REASONS else groups[: MOST_REASONS - 1]
+    left = groups[len(kept) :]
+    rules = formats.count(sum(len(one.rules) for one in left), "more rule")
+    return list(kept), f"{rules} for {len(left)} other reasons" if left else ""
+
+
 def _hours(use: TimeUse, hours: float) -> str:
     return formats.number(hours, use.digits)
 
@@ -134,12 +157,15 @@ def _anchors(findings: Sequence[Finding]) -> list[str]:
 def _segments(use: TimeUse, findings: Sequence[Finding]) -> list[Segment]:
     """Parts side by side; what has no width on the bar keeps its line in the legend."""
     links = anchors(findings)
-    shades = itertools.cycle(LOST_FILLS)
     segments, at = [], 0.0
     for part in use.parts:
         fill = {"used": "u", "unknown": "x"}.get(part.role)
         if fill is None:
-            fill = next(shades) if use.device == "GPU" else FREE_FILLS.get(part.key, "n1")
+            fill = (
+                LOST_FILLS.get(part.key, CAUSE_FILL)
+                if use.device == "GPU"
+                else FREE_FILLS.get(part.key, "n1")
+            )
         segments.append(
             Segment(
                 fill=fill,
