@@ -120,7 +120,7 @@ def live(report: Report, name: str, kind: str) -> list[dict[str, Any]]:
     ):
         document = json.loads(text, parse_constant=_not_a_number)
         shared = document["common"].get(kind, {})
-        found += [shared | one["attributes"] for one in _models(document["doc"], kind)]
+        found += [shared | one.get("attributes", {}) for one in _models(document["doc"], kind)]
     return found
 
 

@@ -281,7 +281,7 @@ def test_n16_an_outlier_is_longer_than_mean_and_deviations_by_the_parameters() -
     took = np.full(960, 0.25)
     took[50::80] = 40.0
     limit = took.mean() + 2.5 * took.std()
-    assert "12 took longer than mean + 2.5σ of their worker" in first
+    assert "12 of the 1 920 TRAIN steps took longer than mean + 2.5σ of their worker" in first
     (row,) = [
         row
         for row in rows(report, "steps", "Durations of steps by worker and phase")
@@ -424,9 +424,8 @@ def test_n21_parts_of_the_snapshots_add_up_and_the_share_is_of_the_low_ones(name
     assert [float(width) for _, width in bar] == [number(row["Share (%)"]) for row in parts]
     text = told(stalled(), name)
     # 2 129 of 3 000 are 71.0 %; of 3 019 they are 70.5 %.
-    assert "Of the 3 000 snapshots with a GPU below 10 %, 71.0 % are bottlenecks" in text
+    assert "71.0 % of the snapshots with a GPU below 10 % are bottlenecks" in text
     assert "2 129 of 3 019 snapshots (70.5 %) are bottlenecks" in text
-    assert re.search(r"In 99\.4 % of the snapshots a GPU was below 10 %; in 71\.0 % of these", text)
 
 
 @pytest.mark.parametrize("increase", [5.0, 7.0])

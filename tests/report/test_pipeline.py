@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jobreport import cli, notebook, pipeline, readers
+from jobreport import cli, notebook, pipeline, readers, sections
+from jobreport.document import Report
 from jobreport.errors import JobReportError, NothingReadableError, UsageError
 from jobreport.readers.base import Found, SourceFile
 from jobreport.readers.system_samples import SystemSamples
@@ -163,3 +165,28 @@ def test_the_file_that_is_named_was_made_now(tmp_path: Path) -> None:
     outcome = pipeline.make_report(SAMPLE, out, formats=["json"], force=True)
 
     assert outcome.main_file == out / "report.json"
+
+
+@pytest.mark.parametrize(
+    ("analysis", "section"), [("step_times", sections.steps), ("stalls", sections.cpu_bottlenecks)]
+)
+def test_an_analysis_that_fails_costs_its_section_alone(
+    analysis: str,
+    section: Callable[[Report], sections.Fragment],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(*_: object) -> None:
+        raise ValueError("odd <b>steps</b>")
+
+    monkeypatch.setattr(pipeline, analysis, stop)
+
+    outcome = pipeline.make_report(SAMPLE, tmp_path / "out", formats=("json",))
+
+    assert "which failed" in str(outcome.failure)
+    html = section(outcome.report).html
+    assert "Error" in html
+    assert "stopped: ValueError: odd &lt;b&gt;steps" in html
+    assert "<figure" in sections.balance(outcome.report).html
+    with pytest.raises(ValueError, match="odd"):
+        pipeline.make_report(SAMPLE, tmp_path / "strict", formats=("json",), strict=True)

@@ -102,7 +102,7 @@ def balance(report: Report) -> Fragment:
     """Histograms, a matrix of distances a node, and how both were judged."""
     found = report.balance
     if found is None or not any(gpu.histogram for _, gpu in _gpus(found)):
-        html = render("balance", heading=heading("balance"), panels=(), why_none=_why_none(report))
+        html = render("balance", heading=heading("balance", report), panels=(), why_none=_why_none(report))
         return Fragment(name="balance", html=html)
     together = _shared(found)
     judged = _is_judged(report)
@@ -120,7 +120,7 @@ def balance(report: Report) -> Fragment:
     pairs = [node for node in found.nodes if len(node.gpus) == 2]
     html = render(
         "balance",
-        heading=heading("balance"),
+        heading=heading("balance", report),
         lead=_lead(report, found),
         caption=_caption(found, judged=judged),
         joined=_joined(found, alike),

@@ -176,7 +176,9 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
     words = _WORDS[key]
     found = next((one for one in report.stalls if one.key == key), None)
     if found is None:
-        html = render("bottlenecks", heading=heading(name), found=None, why_none=_why_none(report, words))
+        html = render(
+            "bottlenecks", heading=heading(name, report), found=None, why_none=_why_none(report, words)
+        )
         return Fragment(name=name, html=html)
     figures: dict[str, Plot] = {}
     cores = [_core_table(one) for one in found.cores]

@@ -68,7 +68,7 @@ class Pick:
 
 def devices(report: Report) -> Fragment:
     """The heat map of all devices, single ones as lines, and the table per device."""
-    place = heading("devices")
+    place = heading("devices", report)
     if report.devices is None or not covers_time(report):
         html = render("devices", heading=place, heat=None, why_none=_why_none(report))
         return Fragment(name="devices", html=html)

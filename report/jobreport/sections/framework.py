@@ -64,7 +64,7 @@ def framework(report: Report) -> Fragment:
     if time is None:
         html = render(
             "framework",
-            heading=heading("framework"),
+            heading=heading("framework", report),
             time=None,
             told=_told_in_rules(report),
             rules=heading("rules"),
@@ -86,7 +86,7 @@ def framework(report: Report) -> Fragment:
     }
     html = render(
         "framework",
-        heading=heading("framework"),
+        heading=heading("framework", report),
         time=time,
         lead=_lead(time),
         between=between,

@@ -67,7 +67,7 @@ class RiseRow:
 def gpu_memory(report: Report) -> Fragment:
     """Time lines of the memory of the GPUs that rise most or are fullest, and a table of all."""
     found = report.memory
-    place = heading("gpu-memory")
+    place = heading("gpu-memory", report)
     if found is None:
         html = render("gpu_memory", heading=place, rows=(), why_none=_why_none(report))
         return Fragment(name="gpu-memory", html=html)

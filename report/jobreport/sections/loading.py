@@ -68,7 +68,7 @@ class Row:
 def loading(report: Report) -> Fragment:
     """Loaders against cores, fetch times, and how many loaders were at work when."""
     found = report.loading
-    place = heading("loading")
+    place = heading("loading", report)
     if found is None:
         html = render(
             "loading",

@@ -78,7 +78,7 @@ def moments(report: Report) -> Fragment:
     plots = {name: plot for view in views for name, plot in view.plots.items()}
     html = render(
         "moments",
-        heading=heading("moments"),
+        heading=heading("moments", report),
         views=views,
         node=_node(report),
         figures=document_json("moments", plots) if plots else "",

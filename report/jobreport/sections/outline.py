@@ -30,6 +30,8 @@ SECTIONS = (
     ("profiles", "Python profiles"),
     ("quality", "Method and data quality"),
 )
+#: The analysis that fills a section, where it has another name (see ``pipeline``).
+ANALYSES = {"cpu-bottlenecks": "stalls", "io-bottlenecks": "stalls", "gpu-memory": "memory"}
 #: Anchors that a link may lead to.
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
 
@@ -41,6 +43,8 @@ class Heading:
     anchor: str
     number: int
     title: str
+    #: Why an analysis of ours gave no answer; empty if it did not fail.
+    stopped: str = ""
     _figures: int = 0
     _tables: int = 0
 
@@ -55,11 +59,14 @@ class Heading:
         return f"Table\u00a0{self.number}.{self._tables}."
 
 
-def heading(anchor: str) -> Heading:
-    """The heading of a section, by its anchor."""
+def heading(anchor: str, report: Report | None = None) -> Heading:
+    """The heading of a section, by its anchor; with the report also whether its analysis failed."""
     for number, (name, title) in enumerate(SECTIONS, start=1):
         if name == anchor:
-            return Heading(anchor=anchor, number=number, title=title)
+            failed = [r.reason for r in report.quality.remarks if r.action == "failed"] if report else []
+            mine = f"the analysis of {ANALYSES.get(anchor, anchor)} stopped"
+            stopped = next((f"{r[:1].upper()}{r[1:]}." for r in failed if r.startswith(mine)), "")
+            return Heading(anchor=anchor, number=number, title=title, stopped=stopped)
     raise KeyError(anchor)
 
 

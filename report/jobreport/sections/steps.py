@@ -68,7 +68,7 @@ def steps(report: Report) -> Fragment:
     if times is None:
         html = render(
             "steps",
-            heading=heading("steps"),
+            heading=heading("steps", report),
             times=None,
             vendor=report.origin is Origin.VENDOR,
             vendor_card=report.origin is Origin.VENDOR
@@ -90,7 +90,7 @@ def steps(report: Report) -> Fragment:
     first = NATURAL_ROWS if len(rows) > NATURAL_ROWS else len(rows)
     html = render(
         "steps",
-        heading=heading("steps"),
+        heading=heading("steps", report),
         times=times,
         unit=unit.name,
         nodes=len({row.node for row in times.rows}),
