@@ -56,8 +56,8 @@ class CPUBottleneck(Rule):
             core_did="was full",
             cores_did="were full",
             many_advice=(
-                "Take a machine with more cores for each GPU, or make the preparation cheaper: cache it, do it "
-                "before training, or on the GPU. More loading processes will not help: {cores} are full."
+                "Take a machine with more cores for each GPU, or prepare the data at less cost. Cache it, prepare "
+                "it before training, or on the GPU; more loading processes will not help: {cores} are full."
             ),
             few_advice=(
                 "Move loading out of the training process: ``num_workers`` above 0 loads batches on other cores. "

@@ -57,8 +57,8 @@ class IOBottleneck(Rule):
             core_did="waited for I/O",
             cores_did="waited for I/O",
             many_advice=(
-                "Read less often and more at a time: pack small files into large ones, keep what is read every "
-                "epoch in memory or on a local disk, or take a faster one. More loading processes will not "
+                "Read less often and more at a time. Pack small files into large ones, keep what is read every "
+                "epoch in memory or on a local disk, or take a faster one; more loading processes will not "
                 "help: {cores} wait."
             ),
             few_advice=(

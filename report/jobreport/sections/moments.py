@@ -262,4 +262,6 @@ def _reading(moment: Moment) -> str:
 def _why_none(report: Report) -> str:
     if report.origin is Origin.VENDOR:
         return "The vendor's results hold neither samples nor events."
-    return "Neither steps nor events nor GPU samples that cover a time were recorded."
+    if any(row.label == "GPU" for row in report.usage):
+        return "Neither steps nor events were recorded, and no minute of the GPUs' work stands out."
+    return "Neither steps nor events nor GPU samples were recorded."
