@@ -368,14 +368,14 @@ def test_advice_fits_the_cores_and_the_loading_processes(full: float, workers: i
     assert finding.advice.startswith(said)
     if said.startswith("Take"):
         cores = "all 8\u00a0cores" if full == 1 else "7 of 8\u00a0cores"
-        assert finding.advice.endswith(f"More loading processes will not help: {cores} are full.")
+        assert finding.advice.endswith(f"more loading processes will not help: {cores} are full.")
 
 
 def test_advice_for_waiting_cores_is_about_reading() -> None:
     many, few = (IOBottleneck(patience=4).check(stuck_job(full, 60.0)).findings[0] for full in (1.0, 1 / 8))
 
-    assert many.advice.startswith("Read less often and more at a time")
-    assert many.advice.endswith("More loading processes will not help: all 8\u00a0cores wait.")
+    assert many.advice.startswith("Read less often and more at a time. Pack small files")
+    assert many.advice.endswith("more loading processes will not help: all 8\u00a0cores wait.")
     assert few.advice.startswith("Read ahead in processes of their own: ``num_workers`` above 0")
 
 
