@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from bokeh.models import ColumnDataSource, HBar, Range1d, VBar
-from bokeh.models.annotations.geometry import BoxAnnotation, Span
+from bokeh.models.annotations.geometry import Span
 
 from jobreport.figures import theme
 from jobreport.figures.chart import (
@@ -20,6 +20,7 @@ from jobreport.figures.chart import (
     along,
     bars,
     downward,
+    hatched,
     hover,
     live_plot,
     over_time,
@@ -195,19 +196,7 @@ def course_plots(courses: Sequence[Percents], frame: Frame) -> list[Plot]:
         source.data[name] = np.array([np.nan if v is None else v for v in percents], np.float32)
         plot = live_plot(frame.x, upward(100), x_range=time, labels=i == len(courses) - 1, zoom=True)
         for a, b in _gaps(percents):
-            plot.add_layout(
-                BoxAnnotation(
-                    left=start + a * width,
-                    right=start + b * width,
-                    fill_color=None,
-                    line_color=None,
-                    hatch_pattern="right_diagonal_line",
-                    hatch_color=colours["void"],
-                    hatch_scale=8,
-                    hatch_weight=1,
-                    level="underlay",
-                )
-            )
+            plot.add_layout(hatched(left=start + a * width, right=start + b * width))
         bar = VBar(
             x="time",
             width=width,

@@ -335,6 +335,11 @@ def time_ticker(x: Axis) -> CompositeTicker:
     )
 
 
+def hatched(**edges: Any) -> BoxAnnotation:
+    """A hatched stretch of a live plot in which nothing was measured; without ``top`` and ``bottom`` over its height."""
+    return BoxAnnotation(**edges, fill_color=None, line_color=None, level="underlay", **theme.hatch_look())
+
+
 def time_formatter() -> DatetimeTickFormatter:
     """Times of day at every zoom; the caption says that they are UTC."""
     exact, minute = "%H:%M:%S", "%H:%M"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from bokeh.models import ColumnDataSource, Image, Line, LinearColorMapper, Range1d
-from bokeh.models.annotations.geometry import BoxAnnotation, Span
+from bokeh.models.annotations.geometry import Span
 
 from jobreport.figures import theme
 from jobreport.figures.chart import (
@@ -18,6 +18,7 @@ from jobreport.figures.chart import (
     Drawing,
     Mark,
     Rule,
+    hatched,
     hover,
     line,
     live_plot,
@@ -444,7 +445,9 @@ def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDat
     start, end = heat.x.live([heat.x.start, heat.x.end]).tolist()
     width = (end - start) / heat.columns
     for left, right, top, bottom in _holes(heat):
-        plot.add_layout(_hatch(start + left * width, start + right * width, -top, -bottom))
+        plot.add_layout(
+            hatched(left=start + left * width, right=start + right * width, top=-top, bottom=-bottom)
+        )
     sources = []
     for kind in ("gpu", "core"):
         rows = heat.of(kind)
@@ -462,22 +465,6 @@ def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDat
         plot.add_tools(hover(told, [drawn], formatters={"$x": "datetime"}, name="cells"))
     _add_phases(plot, heat)
     return plot, (*sources, _others(heat))
-
-
-def _hatch(left: float, right: float, top: float, bottom: float) -> BoxAnnotation:
-    return BoxAnnotation(
-        left=left,
-        right=right,
-        top=top,
-        bottom=bottom,
-        fill_color=None,
-        line_color=None,
-        hatch_pattern="right_diagonal_line",
-        hatch_color=theme.light()["void"],
-        hatch_scale=8,
-        hatch_weight=1,
-        level="underlay",
-    )
 
 
 def _phase_rules(heat: HeatMap) -> list[Rule]:
@@ -600,7 +587,7 @@ def live_lines(
     width = float(heat.x.live(heat.x.end) - heat.x.live(heat.x.start)) / heat.columns
     for first, length in _unmeasured(heat):
         at = float(heat.x.live(heat.x.start)) + first * width
-        plot.add_layout(_hatch(at, at + length * width, 100, 0))
+        plot.add_layout(hatched(left=at, right=at + length * width, top=100, bottom=0))
     plot.name, plot.tags = "single-devices", list(sources)
     rows: list[Row | None] = [*chosen, *[None] * (len(theme.SERIES) - len(chosen))]
     values = {f"line{i}": _series(row, heat.columns) for i, row in enumerate(rows)}

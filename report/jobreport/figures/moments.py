@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HBar, Line, Plot, Range1d, Text
-from bokeh.models.annotations.geometry import BoxAnnotation
 
 from jobreport.figures import theme
 from jobreport.figures.chart import (
@@ -21,6 +20,7 @@ from jobreport.figures.chart import (
     Mark,
     bars,
     downward,
+    hatched,
     hover,
     line,
     live_plot,
@@ -132,19 +132,7 @@ def _live_samples(moment: Moment, curves: Sequence[Curve], x: Axis, shared: Rang
     plot = live_plot(x, upward(100), x_range=shared, labels=labels, zoom=True, left=RANKED_PX)
     dashes = dict(theme.SERIES)
     for start, end in moment.unmeasured_us:
-        plot.add_layout(
-            BoxAnnotation(
-                left=start / _US_PER_MS,
-                right=end / _US_PER_MS,
-                fill_color=None,
-                line_color=None,
-                hatch_pattern="right_diagonal_line",
-                hatch_color=theme.light()["void"],
-                hatch_scale=8,
-                hatch_weight=1,
-                level="underlay",
-            )
-        )
+        plot.add_layout(hatched(left=start / _US_PER_MS, right=end / _US_PER_MS))
     for curve in curves:
         time_us, percents = curve.points(moment)
         source = ColumnDataSource({"time": x.live(time_us), "value": percents.astype(np.float32)})

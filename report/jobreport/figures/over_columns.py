@@ -137,9 +137,6 @@ def live_hatch(plot: Plot, x: Axis, top: float, stretches: Sequence[tuple[int, i
         top=top,
         fill_color=None,
         line_color=None,
-        hatch_pattern="right_diagonal_line",
-        hatch_color=theme.light()["void"],
-        hatch_scale=8,
-        hatch_weight=1,
+        **theme.hatch_look(),
     )
     plot.add_glyph(ColumnDataSource({"left": left, "right": right}), glyph, level="underlay")

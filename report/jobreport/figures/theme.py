@@ -97,6 +97,16 @@ def axis_look(**more: Any) -> dict[str, Any]:
     }
 
 
+def hatch_look() -> dict[str, Any]:
+    """Properties of the hatch that stands for what was not measured."""
+    return {
+        "hatch_pattern": "right_diagonal_line",
+        "hatch_color": light()["void"],
+        "hatch_scale": 8,
+        "hatch_weight": 1,
+    }
+
+
 def tooltip(rows: Iterable[tuple[str, str]]) -> str:
     """The box beside the pointer: names, which are ours, and fields such as ``@mean{0.0}``.
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from bokeh.models import ColumnDataSource, Line, Plot, Range1d, VBar
-from bokeh.models.annotations.geometry import BoxAnnotation, Span
+from bokeh.models.annotations.geometry import Span
 
 from jobreport.figures import chart, over_columns, theme
-from jobreport.figures.chart import US_PER_MS, Axis, Drawing, Mark, Rule, Shape
+from jobreport.figures.chart import US_PER_MS, Axis, Drawing, Mark, Rule, Shape, hatched
 from jobreport.figures.scales import ceiling
 from jobrules.result import Columns
 
@@ -250,19 +250,7 @@ def _column(source: ColumnDataSource, column: npt.NDArray[Any]) -> str:
 
 
 def _hatch(plot: Plot, start_us: int, stop_us: int) -> None:
-    plot.add_layout(
-        BoxAnnotation(
-            left=start_us / US_PER_MS,
-            right=stop_us / US_PER_MS,
-            fill_color=None,
-            line_color=None,
-            hatch_pattern="right_diagonal_line",
-            hatch_color=theme.light()["void"],
-            hatch_scale=8,
-            hatch_weight=1,
-            level="underlay",
-        )
-    )
+    plot.add_layout(hatched(left=start_us / US_PER_MS, right=stop_us / US_PER_MS))
 
 
 def _told(line: TimeLine, unit: str, names: tuple[str, str, str], *, several: bool) -> list[tuple[str, str]]:
