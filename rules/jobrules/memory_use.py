@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_NODES = MOST_LINES = 4
 #: Columns of what is drawn: of one node, and of several.
 MOST_COLUMNS = (300, 150)
-MOST_ROWS = 256
+MOST_ROWS = 64
 MOST_RISES = 50
 #: A trend is told for a loop of at least this length with at least so many columns of samples.
 LEAST_US = 600 * SECOND_US

@@ -2,7 +2,7 @@
 
 Each is a short stretch of one node, with what its samples and its processes did in full. Many samples
 and many events are reduced so that every peak survives: the lowest and the highest sample of a column,
-and one bar for the short events of a lane that lie in the same thousandth of the stretch.
+and one bar for the short events of a lane that lie in the same five-hundredth of the stretch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MINUTE_US = 60 * SECOND_US
 #: A minute without bottlenecks is told where its GPU use lies so far below the mean, in points.
 MUCH_BELOW = 5.0
 #: Samples of a curve, lanes besides those of steps, all lanes, and bars of a stretch that are kept.
-MOST_SAMPLES, MOST_LANES, MOST_ROWS, MOST_BARS = 600, 12, 16, 2000
+MOST_SAMPLES, MOST_LANES, MOST_ROWS, MOST_BARS = 400, 12, 16, 800
 #: Short events of a lane within one of so many equal parts of the stretch are one bar.
-CELLS = 1000
+CELLS = 500
 #: Two stretches that share this much of what they cover are one.
 ALIKE = 0.9
 #: Name of the one lane of all tensors that a process exchanged.

@@ -27,7 +27,7 @@ MOST_PHASES = 8
 #: Series of the histogram and of the time line.
 MOST_SERIES = 4
 #: Columns of the time line.
-MOST_COLUMNS = 600
+MOST_COLUMNS = 400
 #: Columns of the time line that are listed.
 MOST_PEAKS = 10
 #: Bins of the histogram: at least half as many, where the steps differ at all.

@@ -182,18 +182,30 @@
     }
   }
 
-  /* What all models of a kind share stands once, beside the document. */
+  /* What is written short becomes what Bokeh reads; what all models of a kind share stands once, in common. */
   function complete(value, common) {
-    if (value === null || typeof value !== "object") return;
-    if (value.type === "object") {
-      value.attributes = { ...structuredClone(common[value.name] ?? {}), ...value.attributes };
+    if (Array.isArray(value)) return value.map((item) => complete(item, common));
+    if (value === null || typeof value !== "object") return value;
+    const whole = (item) => complete(item, common);
+    if ("$" in value) {
+      const attributes = { ...common[value.$], ...value.a };
+      return { type: "object", name: value.$, id: value.id, attributes: entries(attributes, whole) };
     }
-    Object.values(value).forEach((item) => complete(item, common));
+    if ("f" in value) return { type: "field", field: value.f };
+    if ("v" in value) return { type: "value", value: whole(value.v) };
+    if ("m" in value) return { type: "map", entries: whole(value.m) };
+    if ("b" in value) {
+      return { type: "ndarray", array: { type: "bytes", data: value.b }, shape: value.s, dtype: value.d, order: "little" };
+    }
+    return entries(value, whole);
   }
 
+  const entries = (value, change) =>
+    Object.fromEntries(Object.entries(value).map(([key, item]) => [key, change(item)]));
+
   async function draw(script) {
-    const { doc, roots, common } = JSON.parse(script.textContent);
-    complete(doc, common);
+    const { doc: short, roots, common } = JSON.parse(script.textContent);
+    const doc = complete(short, common);
     const swap = new Map(Object.entries(current));
     recolour(doc, swap);
     const elements = Object.values(roots).map((id) => document.getElementById(id));

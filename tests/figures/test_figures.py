@@ -27,6 +27,7 @@ from jobreport.figures.embed import document_json
 from jobreport.figures.pie import pie
 from jobreport.figures.time_line import SharedTime, shared_time, time_line, top_of
 from jobreport.formats import Scale
+from tests.figures import embedded
 from tests.page import examples
 
 PERCENT = Scale(factor=1.0, unit="%")
@@ -232,7 +233,7 @@ def test_every_colour_of_a_figure_is_a_token() -> None:
 
     text = document_json("all", {str(i): figure for i, figure in enumerate(figures) if figure})
 
-    found = set(_colours(json.loads(text)["doc"]["roots"]))
+    found = set(_colours(embedded.whole(text)["doc"]["roots"]))
     assert found
     assert found <= set(theme.tokens())
 

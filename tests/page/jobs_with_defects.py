@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -20,6 +19,7 @@ from jobreport.sections.outline import SECTIONS
 from jobrules import RULES
 from jobrules.job import SECOND_US, Events, EventSource, Job, Loader
 from jobrules.rule import Rule, run_rules
+from tests.figures import embedded
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
 from tests.page.html import Page
 
@@ -113,14 +113,13 @@ def _text(html: str) -> str:
 
 
 def live(report: Report, name: str, kind: str) -> list[dict[str, Any]]:
-    """The attributes of all Bokeh models of one kind in a section, with those that they share."""
+    """The attributes of all Bokeh models of one kind in a section."""
     found: list[dict[str, Any]] = []
     for text in re.findall(
         r'<script type="application/json"[^>]*>(.*?)</script>', html_of(report, name), re.S
     ):
-        document = json.loads(text, parse_constant=_not_a_number)
-        shared = document["common"].get(kind, {})
-        found += [shared | one.get("attributes", {}) for one in _models(document["doc"], kind)]
+        document = embedded.whole(text, parse_constant=_not_a_number)
+        found += [one["attributes"] for one in _models(document["doc"], kind)]
     return found
 
 

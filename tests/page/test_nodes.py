@@ -14,6 +14,7 @@ from jobreport.document import Report
 from jobrules.node_ranks import PhaseUse, Use
 from jobrules.phases import interrupted, missing
 from jobrules.result import Course, Gap, Phase
+from tests.figures.embedded import whole
 from tests.page import example_nodes, examples
 from tests.page.html import Page, read
 
@@ -135,7 +136,7 @@ def test_received_and_sent_share_a_plot_with_a_key() -> None:
 
 def test_all_time_axes_of_the_section_are_one() -> None:
     ((_, script),) = read(sections.nodes(examples.hostile_job())).scripts
-    doc: Any = json.loads(script)["doc"]
+    doc: Any = whole(script)["doc"]
 
     ranges = [root["attributes"]["x_range"]["id"] for root in doc["roots"]]
 

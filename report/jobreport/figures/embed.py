@@ -33,7 +33,8 @@ def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
 
     The text stands in a ``<script type="application/json">``: ``<``, ``>`` and ``&`` are escaped, so
     that no name from data can end that element. ``common`` holds, for each kind of model, the
-    attributes that the script puts into every model of the kind that lacks them.
+    attributes that the script puts into every model of the kind that lacks them. Models, fields and values
+    are written short: see ``_short``.
     """
     document = Document(title=section)
     document.config.notifications = None
@@ -43,15 +44,40 @@ def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
     told = json.loads(serialize_json(document.to_json(deferred=False)))
     told = _listed(told)
     _prune(told, Counter(_references(told)))
-    told = _Ids(section).rename(told)
+    told = _Ids(section, told["roots"]).rename(told)
     roots = {root["id"]: element for root, element in zip(told["roots"], figures, strict=True)}
     common = _common(told)
-    text = _written({"roots": roots, "common": common, "doc": told})
+    text = _written({"roots": roots, "common": _short(common), "doc": _short(told)})
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _written(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _short(value: Any) -> Any:  # noqa: PLR0911 - one return a kind
+    """The same JSON in few words; ``complete`` in ``templates/script/figures.js`` reads them.
+
+    ``{"$": name, "id": …, "a": attributes}`` is a model, ``{"f": …}`` a field, ``{"v": …}`` a value, ``{"m": …}``
+    the entries of a map, ``{"b": bytes, "s": shape, "d": dtype}`` an array of numbers.
+    """
+    if isinstance(value, list):
+        return [_short(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"type": "object", "name": name, "id": id_}:
+            attributes = value.get("attributes")
+            return {"$": name, "id": id_, **({"a": _short(attributes)} if attributes else {})}
+        case {"type": "field", "field": field} if len(value) == 2:
+            return {"f": field}
+        case {"type": "value", "value": plain} if len(value) == 2:
+            return {"v": _short(plain)}
+        case {"type": "map", "entries": entries}:
+            return {"m": _short(entries)}
+        case {"type": "ndarray", "array": {"data": data}, "order": "little"}:
+            return {"b": data, "s": value["shape"], "d": value["dtype"]}
+    return {key: _short(item) for key, item in value.items()}
 
 
 def _models(value: Any) -> Iterator[dict[str, Any]]:
@@ -133,18 +159,17 @@ def _common(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
                 for one, told in zip(models, texts, strict=True):
                     if told == text:
                         del one[key]
-    for model in _models(document):
-        if not model["attributes"]:
-            del model["attributes"]
     return common
 
 
 class _Ids:
-    """Names for models in the order of the document, in place of Bokeh's running numbers."""
+    """Numbers for models in the order of the document, in place of Bokeh's running ones.
 
-    def __init__(self, section: str) -> None:
-        self._section = section
-        self._names: dict[str, str] = {}
+    Those that stand on the page need ids that no other document has.
+    """
+
+    def __init__(self, section: str, roots: list[dict[str, Any]]) -> None:
+        self._names = {root["id"]: f"{section}-{i}" for i, root in enumerate(roots)}
 
     def rename(self, value: Any) -> Any:
         """The same JSON with every id of a model replaced; an id stands in an object or a reference to it."""
@@ -153,6 +178,6 @@ class _Ids:
         if not isinstance(value, dict):
             return value
         if "id" in value and (value.get("type") == "object" or len(value) == 1):
-            name = self._names.setdefault(value["id"], f"{self._section}{len(self._names):x}")
+            name = self._names.setdefault(value["id"], f"{len(self._names):x}")
             value = {**value, "id": name}
         return {key: self.rename(item) for key, item in value.items()}

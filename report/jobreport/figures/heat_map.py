@@ -50,7 +50,7 @@ MOST_NODE_ROWS = 64
 #: Core rows of one node, and of all nodes together; of more cores, some share a row.
 MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL = 64, 128
 #: Rows that are not drawn and can be chosen as lines.
-MOST_OTHERS = 512
+MOST_OTHERS = 384
 #: Heights of the whole figure that ``drawing.css`` has, in rem.
 HEIGHTS = (8, 12, 16, 20, 24, 28, 32, 40, 48)
 _REM_PX = 16

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that stands open.
 MOST_NODES, MOST_GPUS, MOST_OPEN_ROWS = 4, 16, 16
+#: A longer table holds only what is drawn.
+MOST_ROWS = 128
 
 #: The parameter of BatchSize that holds the limit of each metric.
 _PARAMETERS = {
@@ -72,6 +74,7 @@ def batch_size(report: Report) -> Fragment:
         )
         panels.append(panel)
         figures[panel.id] = batch_plot(found, limits)
+    told = boxes if len(boxes) <= MOST_ROWS else [box for found in nodes.values() for box in found]
     html = render(
         "batch_size",
         heading=heading("batch-size"),
@@ -83,8 +86,9 @@ def batch_size(report: Report) -> Fragment:
         several=len({box.node for box in boxes}) > 1,
         has_loop=any(box.basis == LOOP for box in boxes),
         has_limits=bool(limits),
-        rows=[_row(box, limits) for box in boxes],
-        folded=len(boxes) > MOST_OPEN_ROWS,
+        rows=[_row(box, limits) for box in told],
+        left=len(boxes) - len(told),
+        folded=len(told) > MOST_OPEN_ROWS,
         figures=document_json("batch-size", {k: v for k, v in figures.items() if v}) if figures else "",
         why_none=_why_none(report),
     )

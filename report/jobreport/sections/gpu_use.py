@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: A longer table is folded away.
 MOST_OPEN_ROWS = 16
+#: A longer table tells of the training loop only.
+MOST_ROWS = 128
 #: Boxes of more GPUs are too narrow to read.
 MOST_DRAWN = 32
 #: Idle in at least this share of the samples, and at work in at least this share: worth a sentence.
@@ -50,6 +52,9 @@ def gpu_use(report: Report) -> Fragment:
     chosen = _least_used(whole)
     drawn = [box for box in boxes if (box.node, box.device) in chosen]
     figure = box_plot(drawn)
+    loop = [box for box in boxes if box.basis == LOOP]
+    # Of very many GPUs the loop is enough.
+    told = loop if len(boxes) > MOST_ROWS and len(loop) == len(whole) else boxes
     html = render(
         "gpu_use",
         heading=heading("gpu-use"),
@@ -59,7 +64,8 @@ def gpu_use(report: Report) -> Fragment:
         cut=_cut(len(whole), len(chosen)),
         has_loop=any(box.basis == LOOP for box in boxes),
         drawing=still_boxes(drawn) if figure else None,
-        rows=[_row(box) for box in boxes],
+        rows=[_row(box) for box in told],
+        one_basis=len(told) < len(boxes),
         nodes=len({box.node for box in boxes}),
         folded=len(boxes) > MOST_OPEN_ROWS,
         figures=document_json("gpu-use", {"live-gpu-use": figure}) if figure else "",
