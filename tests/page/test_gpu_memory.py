@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from jobreport.figures import memory as figures
 from jobreport.figures.chart import Label
 from jobrules.memory_use import GPUMemory, MemoryLine, MemoryUse, Trend
 from jobrules.result import Columns, Gap
+from tests.figures import embedded
 from tests.page import example_loading, examples
 from tests.page.example_loading import gpu_memory
 from tests.page.html import Page
@@ -280,7 +280,7 @@ def test_hostile_names_stay_text(name: str) -> None:
     assert name in page.text
     tooltips = [
         model["attributes"]["tooltips"]
-        for model in _models(json.loads(text))
+        for model in _models(embedded.whole(text))
         if model.get("name") == "HoverTool"
     ]
     assert len(tooltips) == 2

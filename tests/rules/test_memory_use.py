@@ -218,7 +218,7 @@ def test_lists_are_cut_and_say_so() -> None:
     assert len(found.rises) + found.rises_left_out == SMALL.check(make_job(memory=zigzag)).triggered
     many = [make_panel(Metric.GPU_MEMORY, np.full((20, 16), 5.0), node=f"n{i}") for i in range(20)]
     cut = told(make_job(extra=many), SMALL)
-    assert (len(cut.gpus), cut.gpus_left_out) == (256, 64)
+    assert (len(cut.gpus), cut.gpus_left_out) == (64, 256)
 
 
 def test_one_sample_has_quantiles_and_nothing_else() -> None:
