@@ -34,7 +34,7 @@ open("run.html", "w").write(html)
 def seconds(command: list[str], folder: Path) -> float:
     """Wall time of a process that must succeed."""
     start = time.perf_counter()
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)  # noqa: S603 - our own commands
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return time.perf_counter() - start
 
 
