@@ -34,7 +34,7 @@ MINUTE_US = 60 * SECOND_US
 #: A minute without bottlenecks is told where its GPU use lies so far below the mean, in points.
 MUCH_BELOW = 5.0
 #: Samples of a curve, lanes besides those of steps, all lanes, and bars of a stretch that are kept.
-MOST_SAMPLES, MOST_LANES, MOST_ROWS, MOST_BARS = 400, 12, 16, 800
+MOST_SAMPLES, MOST_LANES, MOST_ROWS, MOST_BARS = 400, 12, 16, 600
 #: Short events of a lane within one of so many equal parts of the stretch are one bar.
 CELLS = 500
 #: Two stretches that share this much of what they cover are one.

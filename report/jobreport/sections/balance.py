@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: A longer table is folded away.
 MOST_OPEN_ROWS = 16
+#: Rows of the table of GPUs; the nodes that differ most come first.
+MOST_ROWS = 64
 #: Shades up to the limit: text in ink is readable on each; above the limit stands the fullest, with paper.
 SHADES = 6
 FULL = "h9"
@@ -133,7 +136,8 @@ def balance(report: Report) -> Fragment:
         key=_key(found, alike) if together else [],
         several=len(found.nodes) > 1,
         compared=any(gpu.apart is not None for _, gpu in _gpus(found)),
-        rows=[_row(node, gpu) for node, gpu in _gpus(found)],
+        rows=[_row(node, gpu) for node, gpu in itertools.islice(_gpus(found), MOST_ROWS)],
+        left=max(0, sum(len(node.gpus) for node in found.nodes) - MOST_ROWS),
         limit=formats.number(found.limit, 2),
         sign=SIGN,
         matrices=matrices,
