@@ -134,7 +134,7 @@ class Moment:
     #: Names of bars, 60 characters at most.
     names: tuple[str, ...]
     #: (n, 5) int32, little endian: position in ``lanes``, start and length in ticks, position in
-    #: ``names`` (-1 for different names), events. 2 000 rows at most; lane by lane, starts ascend.
+    #: ``names`` (-1 for different names), events. 600 rows at most; lane by lane, starts ascend.
     bars: bytes
     #: Short events of a lane within as many microseconds are one bar; 0 where none were joined.
     cell_us: int
