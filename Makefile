@@ -30,8 +30,8 @@ golden: $(VENV)/installed-dev
 samples: $(VENV)/installed-dev
 	$(BIN)/python sample_data/generate.py --samples
 
-bench: $(VENV)/installed-dev
-	$(BIN)/python benchmarks/wall_time.py
+bench: $(VENV)/installed-bench
+	$(BIN)/python -m benchmarks --store
 	$(BIN)/python benchmarks/static_figures.py
 
 clean:
@@ -44,6 +44,10 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(VENV)/installed-bench: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
 # axe-core for the browser tests; where it cannot be had, the test that needs it is skipped and says so.

@@ -1,7 +1,7 @@
 """What sixty static drawings cost: by a library, and by the page's own templates.
 
 Draws the same sixty time lines, a line of 200 columns over a band, as SVG with each way that is installed
-(``pip install matplotlib pygal``), and prints seconds with the import and bytes of all. `make bench-figures`.
+(``pip install matplotlib pygal``), and prints seconds with the import and bytes of all. Part of `make bench`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# A test that takes long on a busy machine is not wrong.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

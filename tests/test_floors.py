@@ -12,7 +12,7 @@ from tests.paths import ROOT
 #: From the ground up; modules of one line do not know each other, unless they share a folder.
 FLOORS = (
     ("jobrules.job", "jobrules.result", "jobrules.rounding"),
-    ("jobrules.words", "jobrules.intervals"),
+    ("jobrules.words", "jobrules.intervals", "jobrules.rows", "jobrules.counted"),
     (
         "jobrules.windows",
         "jobrules.boxplot",
@@ -58,7 +58,8 @@ FLOORS = (
     ("jobrules",),
     ("jobreport",),
     ("jobreport.errors", "jobreport.quality", "jobreport.files", "jobreport.differences"),
-    ("jobreport.plugins",),
+    ("jobreport.plugins", "jobreport.engine", "jobreport.progress"),
+    ("jobreport.cluster", "jobreport.parts"),
     (
         "jobreport.assets",
         "jobreport.document",
@@ -68,6 +69,7 @@ FLOORS = (
     ),
     ("jobreport.figures", "jobreport.readers", "jobreport.summary", "jobreport.describe"),
     ("jobreport.sections",),
+    ("jobreport.kernel",),
     ("jobreport.notebook", "jobreport.export"),
     ("jobreport.vendor_rules",),
     ("jobreport.vendor",),
@@ -84,6 +86,8 @@ HOMES = {
     "jinja2": ("jobreport.sections", "jobreport.export"),
     "duckdb": ("jobreport.readers",),
     "click": ("jobreport.cli",),
+    "distributed": ("jobreport.cluster",),
+    "tqdm": ("jobreport.progress",),
 }
 
 

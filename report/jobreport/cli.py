@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
 from jobreport.files import FILES
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from jobreport.engine import Engine
+    from jobreport.progress import Progress
 
 _SEVERITIES = ("warning", "critical")
 
@@ -97,6 +106,11 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     help="Exit with 3 when a finding of this severity or above exists.",
 )
 @click.option("--strict", is_flag=True, help="Stop at the first rule or reader that fails.")
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Read and judge on the workers of the Dask cluster whose scheduler is at ADDRESS.",
+)
 @click.option("--quiet", is_flag=True, help="Print nothing but the path of the report.")
 @click.option("--force", is_flag=True, help="Replace a report that is already there.")
 @click.version_option(__version__, message="jobreport %(version)s")
@@ -114,6 +128,7 @@ def command(
     explain: str | None,
     fail_on: str | None,
     strict: bool,
+    dask: str | None,
     quiet: bool,
     force: bool,
 ) -> int:
@@ -131,22 +146,29 @@ def command(
     if job_dir is None:
         raise UsageError("Say which job to report: make-report --job-dir DIR. See make-report --help.")
 
-    from jobreport import pipeline, plugins, settings, summary  # noqa: PLC0415 - nor for --version
+    # Threads for matrices, of which there are none here, would be started with numpy.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from jobreport import kernel  # noqa: PLC0415 - nor a process
 
-    def tell(line: str) -> None:
-        if not quiet:
-            click.echo(f"{line} …", err=True)
+    with contextlib.ExitStack() as stack:
+        # It starts beside the slow imports and the reading.
+        running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
+        from jobreport import pipeline, plugins, settings, summary  # noqa: PLC0415 - nor for --version
 
-    outcome = pipeline.make_report(
-        job_dir,
-        out,
-        settings=settings.load(config, assignments, select, ignore, plugins.known_rules(rule_files)),
-        formats=formats,
-        static=static,
-        force=force,
-        strict=strict,
-        tell=tell,
-    )
+        chosen = settings.load(config, assignments, select, ignore, plugins.known_rules(rule_files))
+        engine = stack.enter_context(_engine(dask))
+        outcome = pipeline.make_report(
+            job_dir,
+            out,
+            settings=chosen,
+            formats=formats,
+            static=static,
+            force=force,
+            strict=strict,
+            engine=engine,
+            progress=_progress(quiet=quiet),
+            kernel=running,
+        )
     if not quiet:
         click.echo("\n".join(summary.terminal(outcome.report)), err=True)
     click.echo(str(outcome.main_file))
@@ -154,6 +176,27 @@ def command(
         raise outcome.failure
     worst = summary.worst_severity(outcome.report)
     return 3 if fail_on and worst and summary.reaches(worst, fail_on) else 0
+
+
+def _engine(dask: str | None) -> AbstractContextManager[Engine]:
+    if dask is not None:
+        from jobreport.cluster import Cluster  # noqa: PLC0415 - an extra
+
+        return Cluster(dask)
+    from jobreport.engine import Local  # noqa: PLC0415 - not for --help
+    from jobreport.readers.sample_lines import share_cores  # noqa: PLC0415 - as above
+
+    return Local(share_cores)
+
+
+def _progress(*, quiet: bool) -> Progress:
+    from jobreport import progress  # noqa: PLC0415 - as above
+
+    if quiet:
+        return progress.Progress()
+    if sys.stderr.isatty():
+        return progress.Bar(sys.stderr)
+    return progress.Lines(lambda line: click.echo(line, err=True))
 
 
 def main() -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
-import os
+import math
+import queue
+import shutil
 import sys
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import nbformat
 import papermill
-from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
@@ -20,14 +20,13 @@ from papermill.exceptions import PapermillExecutionError
 from jobreport import assets
 from jobreport.errors import JobReportError
 from jobreport.figures.live import DATA
+from jobreport.kernel import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
 #: A kernel starts in about a second; a machine under heavy load may need much longer.
 START_TIMEOUT_S = 120
-#: Paths of sockets end at about 100 characters; the rest of the path takes less than 10.
-MOST_SOCKET_PATH = 80
 _LIVE = "bokeh-load"
 #: Versions of the interpreter differ from machine to machine and say nothing of the report.
 _METADATA = {
@@ -36,75 +35,61 @@ _METADATA = {
 }
 
 
-class InterpreterKernel(AsyncKernelManager):
-    """A kernel of the interpreter that runs us, whatever kernels the user has installed.
+class _Client(AsyncKernelClient):
+    async def wait_for_ready(self, timeout: float | None = None) -> None:
+        """Until the kernel answers on both channels.
 
-    The user's IPython profile is not read: its start-up files could change or break the report.
-    """
+        The base class then waits 0.2 s for messages to throw away; papermill passes over them anyway.
+        """
+        end = time.monotonic() + (timeout or math.inf)
+        while True:
+            self.kernel_info()
+            try:
+                await self.get_shell_msg(timeout=1)
+                await self.get_iopub_msg(timeout=0.2)
+            except queue.Empty:
+                if not await self.is_alive():
+                    raise RuntimeError("it died before it answered") from None
+                if time.monotonic() > end:
+                    raise RuntimeError(f"no answer within {timeout:g} s") from None
+            else:
+                return
+
+
+class _RunningKernel(AsyncKernelManager):
+    """What papermill sees of a kernel that runs already."""
+
+    running: ClassVar[Kernel]
 
     @property
-    def kernel_spec(self) -> KernelSpec:
-        """ipykernel without a history file."""
-        return KernelSpec(
-            argv=[
-                sys.executable,
-                "-m",
-                "ipykernel_launcher",
-                "-f",
-                "{connection_file}",
-                "--HistoryManager.enabled=False",
-                "--log-level=50",
-            ],
-            display_name="Python 3",
-            language="python",
-        )
+    def has_kernel(self) -> bool:
+        """So that papermill starts none."""
+        return True
 
-    async def start_kernel(self, **kwargs: Any) -> Any:  # type: ignore[override]  # async there as well
-        """Start with our own modules in reach, and with every file and socket in a folder of our own."""
-        self._profile = tempfile.TemporaryDirectory(prefix="jobreport-")
-        folder = Path(self._profile.name)
-        self.connection_file = str(folder / "k.json")
-        if os.name == "posix" and len(str(folder)) < MOST_SOCKET_PATH:
-            # Sockets in a folder that only this user can enter, not ports that anyone on the machine can reach.
-            self.transport, self.ip = "ipc", str(folder / "k")
-        environment = kernel_environment(os.environ) | {"IPYTHONDIR": self._profile.name}
-        return await super().start_kernel(**kwargs | {"env": environment})
+    def client(self, **kwargs: Any) -> Any:
+        """A client with the addresses of the kernel."""
+        self.load_connection_info(self.running.connection)
+        self.client_factory = _Client
+        return super().client(**kwargs)
 
-    async def cleanup_resources(self, restart: bool = False) -> None:  # type: ignore[override]
-        """Remove the profile with the connection file."""
-        await super().cleanup_resources(restart=restart)
-        if not restart:
-            self._profile.cleanup()
+    async def _async_is_alive(self) -> bool:
+        return self.running.alive()
+
+    is_alive = _async_is_alive
+
+    async def shutdown_kernel(self, **_: Any) -> None:  # type: ignore[override]  # async there as well
+        """At once: all outputs are here, and nothing is left to be saved."""
+        self.running.stop()
 
 
-def kernel_environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the kernel: it must find the same jobreport as this process.
-
-    A checkout that is run without being installed is on ``sys.path`` only.
-    """
-    roots = [_root("jobreport"), _root("jobrules")]
-    paths = [*roots, *filter(None, base.get("PYTHONPATH", "").split(os.pathsep))]
-    return {
-        **base,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-    }
-
-
-def _root(package: str) -> str:
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        raise JobReportError(f"The package {package} cannot be found, so the notebook cannot be run.")
-    return str(Path(spec.origin).parents[1])
-
-
-def run_notebook(report_json: Path) -> NotebookNode:
-    """The report's notebook, run on a ``report.json`` in the folder of that file."""
+def run_notebook(report_json: Path, kernel: Kernel | None = None) -> NotebookNode:
+    """The report's notebook, run on a copy of ``report.json`` by a kernel that runs already, or by one of its own."""
     notebook = nbformat.read(assets.notebooks() / "report.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     # The cell that makes figures live is for people: run here it would carry BokehJS into the file.
     live = [(i, cell) for i, cell in enumerate(notebook.cells) if _LIVE in cell.metadata.get("tags", ())]
     notebook.cells = [cell for cell in notebook.cells if _LIVE not in cell.metadata.get("tags", ())]
-    executed = _cleaned(_execute(notebook, report_json))
+    with kernel or Kernel() as running:
+        executed = _cleaned(_execute(notebook, report_json, running))
     for i, cell in live:
         executed.cells.insert(i, cell)
     return executed
@@ -124,7 +109,11 @@ def to_text(notebook: NotebookNode) -> str:
     return str(nbformat.writes(told))  # type: ignore[no-untyped-call]
 
 
-def _execute(notebook: NotebookNode, report_json: Path) -> NotebookNode:
+def _execute(notebook: NotebookNode, report_json: Path, kernel: Kernel) -> NotebookNode:
+    class Manager(_RunningKernel):  # papermill wants a class and makes the manager itself
+        running = kernel
+
+    shutil.copy(report_json, kernel.work)
     try:
         executed: NotebookNode = papermill.execute_notebook(
             notebook,
@@ -133,9 +122,7 @@ def _execute(notebook: NotebookNode, report_json: Path) -> NotebookNode:
             kernel_name="python3",
             progress_bar=False,
             start_timeout=START_TIMEOUT_S,
-            kernel_manager_class=InterpreterKernel,
-            shutdown_kernel="immediate",  # all outputs are here, and nothing is left to be saved
-            resources={"metadata": {"path": str(report_json.resolve().parent)}},
+            kernel_manager_class=Manager,
         )
     except PapermillExecutionError as error:
         raise JobReportError(

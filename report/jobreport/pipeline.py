@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import importlib
 import os
 import shlex
 import tempfile
+import threading
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from jobreport import __version__, archive, document, summary
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
+from jobreport.engine import Here
 from jobreport.errors import JobReportError, UsageError
 from jobreport.files import FILES
+from jobreport.progress import Progress, advance, telling
 from jobreport.quality import Remark
 from jobreport.settings import load
 from jobrules.balance import balance
 from jobrules.boxplot import all_boxes
-from jobrules.coverage import ticks
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.data_loading import data_loading
 from jobrules.dataloader import Dataloader
@@ -30,7 +31,7 @@ from jobrules.device_grid import device_grid
 from jobrules.framework_time import framework_time
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.io_bottleneck import IOBottleneck
-from jobrules.job import SECOND_US, Metric
+from jobrules.job import SECOND_US, Metric, span_of
 from jobrules.load_balancing import LoadBalancing
 from jobrules.memory_use import memory_use
 from jobrules.moments import moments
@@ -50,16 +51,20 @@ from jobrules.words import count, listed, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from jobreport.engine import Engine
+    from jobreport.kernel import Kernel
     from jobreport.quality import Quality
     from jobreport.readers.rule_results import RuleResults
     from jobreport.settings import Settings
-    from jobrules.job import Job, Profile
+    from jobrules.job import Job, PartFacts, Profile
     from jobrules.result import FrameworkTime, RuleResult
     from jobrules.rule import Rule
 
 
 _R = TypeVar("_R", bound="Rule")
 FRAMEWORK = OverallFrameworkMetrics.__name__
+#: Analyses besides the rules.
+ANALYSES = 8
 #: Profiles of Python code that the page has room for.
 MOST_PROFILES = 12
 
@@ -91,12 +96,16 @@ def make_report(
     static: bool = False,
     force: bool = False,
     strict: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    kernel: Kernel | None = None,
 ) -> Outcome:
     """Read a job directory (or an archive of one) and write its report into a folder.
 
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json``
-    is always written. ``static`` leaves the scripts out of the page. ``tell`` receives a line for each stage.
+    is always written. ``static`` leaves the scripts out of the page. ``engine`` reads and judges; without
+    one that is done in this process. ``progress`` hears how far it has come. ``kernel`` runs the notebook, as one of
+    ``jobreport.kernel.started()``; without one it is started when needed.
 
     Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
     the folder already holds a report and ``force`` is not set.
@@ -104,29 +113,40 @@ def make_report(
     # DuckDB is not needed for --help.
     from jobreport.readers import job_name, read_directory  # noqa: PLC0415
 
-    chosen = settings or load()
-    with archive.unpacked(job_dir) as source:
+    chosen, progress = settings or load(), progress or Progress()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(telling(progress))
+        engine = engine or stack.enter_context(Here())
+        source = stack.enter_context(archive.unpacked(job_dir))
         name = source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         with _reserved(folder, force=force):
-            tell(f"reading {shown(name)}")
-            reading = read_directory(source.directory, strict=strict)
+            reading = read_directory(
+                source.directory, name=name, strict=strict, engine=engine, progress=progress
+            )
             quality = reading.quality
             unusable = [Remark(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed]
             quality = replace(quality, remarks=(*quality.remarks, *source.remarks, *unusable))
             given = archive.printable(job_dir.name) if source.name else name
             if reading.vendor:
-                tell("no samples: taking the vendor's rule results")
+                progress.stage("no samples: taking the vendor's rule results")
                 report, rules = _of_vendor(name, reading.vendor, quality, chosen, given, strict=strict)
             else:
-                tell(f"judging by {count(len(chosen.rules), 'rule')}")
-                job = replace(reading.job, name=name)
+                job, many = reading.job, len(chosen.rules)
+                progress.stage(f"judging by {count(many, 'rule')}", many + ANALYSES, "part")
                 results, rules = _judged(chosen.rules, job, strict=strict)
                 command = _command(given, chosen.options)
                 report = build_report(job, quality, chosen.rules, results, command, strict=strict)
             with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
                 failure = _write(
-                    Path(staging), report, rules, formats, static=static, strict=strict, tell=tell
+                    Path(staging),
+                    report,
+                    rules,
+                    formats,
+                    kernel,
+                    static=static,
+                    strict=strict,
+                    progress=progress,
                 )
                 made = _publish(Path(staging), folder)
     return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
@@ -163,7 +183,9 @@ def _judged(
 ) -> tuple[tuple[RuleResult, ...], dict[str, bytes]]:
     """Every rule's result, and its file; a result that cannot be written is an error of its rule."""
     results, files = [], {}
-    for rule, given in zip(rules, run_rules(rules, job, strict=strict), strict=True):
+    for rule in rules:
+        (given,) = run_rules([rule], job, strict=strict)
+        advance(1)
         try:
             result = document.checked(given)
             files[rule.name] = document.vendor_json(rule, result)
@@ -209,9 +231,9 @@ def build_report(
             name=job.name,
             start_us=start_us,
             end_us=end_us,
-            nodes=tuple(_node_facts(job, node) for node in job.nodes),
+            nodes=tuple(map(_node_facts, job.facts)),
             sources=tuple(source.source for source in quality.sources),
-            steps=len(job.steps),
+            steps=job.step_count,
             finished=job.finished,
             recorded=job.recorded,
         ),
@@ -249,6 +271,7 @@ def _with_analyses(
     }
     found, remarks = {}, []
     for name, analyse in analyses.items():
+        advance(1)
         try:
             found[name] = analyse()
         except Exception as error:
@@ -275,21 +298,18 @@ def _framework(result: RuleResult, job: Job) -> FrameworkTime | None:
     return framework_time(result.details, job) if result.status is Status.PASSED else None
 
 
-def _node_facts(job: Job, node: str) -> NodeFacts:
-    gpu, cpu = job.panel(node, Metric.GPU_USE), job.panel(node, Metric.CPU_USE)
-    panels = [p for p in job.panels if p.node == node]
-    interval_us = next((p.interval_us for p in (cpu, gpu, *panels) if p and p.interval_us), 0)
-    times = ticks(job, node)
-    steps, events = job.steps.node == node, job.events.in_lanes(lambda lane: lane.node == node)
-    first = [times[:1], job.steps.start_us[steps], job.events.start_us[events]]
-    last = [[p.last_us for p in panels], job.steps.end_us[steps], job.events.end_us[events]]
+def _node_facts(part: PartFacts) -> NodeFacts:
+    known = {panel.metric: panel for panel in part.panels}
+    gpu, cpu = known.get(Metric.GPU_USE), known.get(Metric.CPU_USE)
+    interval_us = next((p.interval_us for p in (cpu, gpu, *part.panels) if p and p.interval_us), 0)
+    first_us, last_us = span_of((part.samples_us, part.steps_us, part.events_us)) or (0, 0)
     return NodeFacts(
-        name=node,
+        name=part.node,
         gpus=len(gpu.devices) if gpu else 0,
         cores=len(cpu.devices) if cpu else 0,
         interval_s=round(interval_us / SECOND_US, 3) if interval_us else None,
-        first_us=int(np.min(np.concatenate(first))),
-        last_us=int(np.max(np.concatenate(last))),
+        first_us=first_us,
+        last_us=last_us,
     )
 
 
@@ -338,10 +358,11 @@ def _write(
     report: Report,
     rules: Mapping[str, bytes],
     formats: Collection[str],
+    kernel: Kernel | None,
     *,
     static: bool,
     strict: bool,
-    tell: Callable[[str], None],
+    progress: Progress,
 ) -> JobReportError | None:
     """Write what was asked for; a notebook or page that fails is returned, the rest stands."""
     (folder / "report.json").write_bytes(document.to_json(report))
@@ -353,7 +374,7 @@ def _write(
     if not {"html", "ipynb"} & set(formats):
         return None
     try:
-        _write_page(folder, formats, tell, static=static)
+        _write_page(folder, formats, kernel, static=static, progress=progress)
     except Exception as error:
         if strict:
             raise
@@ -365,16 +386,23 @@ def _write(
     return None
 
 
-def _write_page(folder: Path, formats: Collection[str], tell: Callable[[str], None], *, static: bool) -> None:
+def _write_page(
+    folder: Path, formats: Collection[str], kernel: Kernel | None, *, static: bool, progress: Progress
+) -> None:
     # Papermill and nbconvert are slow to import and only needed here.
-    from jobreport import export, notebook  # noqa: PLC0415
+    from jobreport import notebook  # noqa: PLC0415
 
-    tell("running the notebook")
-    executed = notebook.run_notebook(folder / "report.json")
+    if "html" in formats:
+        # Beside the cells, for which this process only waits.
+        threading.Thread(target=importlib.import_module, args=("jobreport.export",)).start()
+    progress.stage("running the notebook")
+    executed = notebook.run_notebook(folder / "report.json", kernel)
     if "ipynb" in formats:
         (folder / "report.ipynb").write_text(notebook.to_text(executed), "utf-8")
     if "html" in formats:
-        tell("writing the page")
+        from jobreport import export  # noqa: PLC0415
+
+        progress.stage("writing the page")
         (folder / "report.html").write_text(export.render_html(executed, static=static), "utf-8")
 
 

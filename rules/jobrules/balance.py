@@ -13,7 +13,7 @@ import numpy as np
 
 from jobrules.histograms import distance, normalised
 from jobrules.job import Metric
-from jobrules.load_balancing import BINS, LEAST_IN_LOOP
+from jobrules.load_balancing import BINS, LEAST_IN_LOOP, binned
 from jobrules.rule import in_samples
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Balance:
 
 def balance(job: Job, rule: LoadBalancing) -> Balance | None:
     """The loads of all GPUs; none where no GPU was sampled."""
-    nodes = [_node(panel, job, rule) for panel in job.panels_of(Metric.GPU_USE)]
+    nodes = job.gathered(_nodes, rule)
     if not nodes:
         return None
     if len(nodes) > MOST_NODES:
@@ -123,18 +123,21 @@ def _only(node: NodeLoad, drawn: set[tuple[str, str]]) -> NodeLoad:
     return replace(node, gpus=gpus, histogram=node.histogram if any(g.histogram for g in gpus) else ())
 
 
-def _node(panel: Panel, job: Job, rule: LoadBalancing) -> NodeLoad:
+def _nodes(part: Job, rule: LoadBalancing) -> list[NodeLoad]:
+    """The node; none where it has no GPU."""
+    return [_node(panel, part.loop_us(panel.node), rule) for panel in part.panels_of(Metric.GPU_USE)]
+
+
+def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> NodeLoad:
     gpus = len(panel.devices)
-    loop = job.loop_us(panel.node)
-    measured = ~np.isnan(panel.values)
-    inside = (panel.time_us >= loop[0]) & (panel.time_us < loop[1]) if loop else np.True_
-    counted = measured & np.reshape(inside, (-1, 1))
-    counts = np.stack([_histogram(panel.values[counted[:, gpu], gpu]) for gpu in range(gpus)])
+    counted, code = binned(panel, loop)
+    cells = np.bincount(code.ravel(), minlength=gpus * (BINS + 1)).reshape(gpus, BINS + 1)
+    counts = cells[:, :BINS].astype(np.float64)
     samples = counts.sum(axis=1)
     means = np.where(counted, panel.values, 0).sum(axis=0) / np.maximum(1, samples)
     patience = in_samples(rule.patience, panel.time_us)
     least = max(1, min(patience, LEAST_IN_LOOP))
-    enough = (measured.sum(axis=0) > patience) & (samples >= least)
+    enough = ((~np.isnan(panel.values)).sum(axis=0) > patience) & (samples >= least)
     shares = normalised(counts)
     far = np.stack([distance(shares[gpu], shares) for gpu in range(gpus)])
     far[(samples == 0) | (samples == 0)[:, None] | np.eye(gpus, dtype=np.bool_)] = np.nan
@@ -165,12 +168,6 @@ def _node(panel: Panel, job: Job, rule: LoadBalancing) -> NodeLoad:
         ),
         farthest=_farthest(panel.devices, far, enough, means),
     )
-
-
-def _histogram(values: FloatArray) -> FloatArray:
-    """Counts in bins of 2 %: 0, 2, …, 100, the last one closed."""
-    places = np.clip(values // 2, 0, BINS - 1).astype(np.int64)
-    return np.bincount(places, minlength=BINS).astype(np.float64)
 
 
 def _farthest(

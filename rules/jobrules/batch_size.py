@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.boxplot import quartiles
+from jobrules.boxplot import ordered, quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
-from jobrules.windows import Windows, judged, trailing_quantiles
+from jobrules.windows import Windows, judged, trailing_below
 from jobrules.words import count
 
 if TYPE_CHECKING:
@@ -51,52 +51,10 @@ class BatchSize(Rule):
     def check(self, job: Job) -> RuleResult:
         """Counts are of windows of one GPU."""
         grid = Windows.of(job)
-        details: dict[str, Any] = {}
-        cpu_seen: dict[str, int] = {}
-        gpus: list[JudgedGPU] = []
-        with_memory = 0
-        for panel in job.panels_of(Metric.GPU_USE):
-            cpu = job.panel(panel.node, Metric.CPU_USE)
-            seen, at, cpu_low, cpu_short = self._cpu(cpu, grid)
-            if cpu:
-                cpu_seen[cpu.node] = len(cpu.mean)
-            memory = job.panel(panel.node, Metric.GPU_MEMORY)
-            for column, device in enumerate(panel.devices):
-                time_us, values = panel.series(column)
-                window = in_samples(self.window, time_us)
-                gpu_seen = grid.seen(time_us)
-                at_gpu = judged(gpu_seen, window)
-                both = np.intersect1d(at, at_gpu)
-                low = cpu_low[both] & _below(values, gpu_seen[1:][both], window, self.gpu_threshold_p95)
-                held = _device(memory, device)
-                if held:
-                    # A minute without a new memory sample is judged without memory.
-                    memory_seen = grid.seen(held[0])
-                    known = np.diff(memory_seen)[both] > 0
-                    ends = memory_seen[1:][both][known]
-                    memory_window = in_samples(self.window, held[0])
-                    low[known] &= _below(held[1], ends, memory_window, self.gpu_memory_threshold_p95)
-                    with_memory += int(np.count_nonzero(low & known))
-                unused = bool(values.max() <= 0)
-                gpu_short = "" if len(at_gpu) else too_few(len(values), window)
-                gpu = JudgedGPU(
-                    node=panel.node,
-                    device=device,
-                    judged=len(both),
-                    hits=both[low],
-                    unused=unused,
-                    reason=cpu_short or gpu_short or "GPU and CPU were not sampled in the same minutes",
-                )
-                gpus.append(gpu)
-                if not cpu or not len(gpu.hits):
-                    continue
-                last = gpu.hits[-1]
-                found = details.setdefault(cpu.node, {})
-                found["cpu"] = quartiles(cpu.mean[: seen[last + 1]])
-                found[device] = quartiles(values[: gpu_seen[last + 1]]) | {"unused": unused}
-                if held and memory_seen[last + 1]:
-                    found[f"{device}_memory"] = quartiles(held[1][: memory_seen[last + 1]])
+        nodes = [node for node in job.each(self._judged, grid) if node]
+        gpus = [gpu for node in nodes for gpu in node.gpus]
         judgement = Judgement.of(job, grid, gpus)
+        cpu_seen = {node.name: node.cpu_samples for node in nodes if node.cpu_samples}
         if not cpu_seen:
             return self.not_evaluated("no node has both GPU and CPU samples", devices=judgement.answers)
         facts: dict[str, Any] = {
@@ -109,7 +67,9 @@ class BatchSize(Rule):
             return self.not_evaluated(longest.reason, devices=judgement.answers, **facts)
         if not judgement.violating:
             return judgement.passed(self, "CPU, GPU or GPU memory was well used in every window", **facts)
+        details: dict[str, Any] = {node.name: node.details for node in nodes if node.details}
         details["last_timestamp"] = judgement.last_start_us
+        with_memory = sum(node.with_memory for node in nodes)
         without = judgement.violating - with_memory
         title = self.title if with_memory else "CPU and GPU are little used"
         clause = (
@@ -117,6 +77,62 @@ class BatchSize(Rule):
         )
         finding = judgement.finding(self, title, [clause])
         return judgement.triggered(self, finding, details=details, **facts)
+
+    def _judged(self, part: Job, grid: Windows) -> _Node | None:
+        (name,) = part.nodes
+        panel, cpu = part.panel(name, Metric.GPU_USE), part.panel(name, Metric.CPU_USE)
+        if panel is None:
+            return None
+        seen, at, cpu_low, cpu_short = self._cpu(cpu, grid)
+        memory = part.panel(name, Metric.GPU_MEMORY)
+        gpus: list[JudgedGPU] = []
+        boxes: dict[str, Any] = {}
+        with_memory = 0
+        for column, device in enumerate(panel.devices):
+            time_us, values = panel.series(column)
+            window = in_samples(self.window, time_us)
+            gpu_seen = grid.seen(time_us)
+            at_gpu = judged(gpu_seen, window)
+            both = np.intersect1d(at, at_gpu)
+            low = cpu_low[both] & trailing_below(
+                values, gpu_seen[1:][both], window, 0.95, self.gpu_threshold_p95
+            )
+            held = _device(memory, device)
+            if held:
+                # A minute without a new memory sample is judged without memory.
+                memory_seen = grid.seen(held[0])
+                known = np.diff(memory_seen)[both] > 0
+                ends = memory_seen[1:][both][known]
+                memory_window = in_samples(self.window, held[0])
+                low[known] &= trailing_below(
+                    held[1], ends, memory_window, 0.95, self.gpu_memory_threshold_p95
+                )
+                with_memory += int(np.count_nonzero(low & known))
+            unused = bool(values.max() <= 0)
+            gpu_short = "" if len(at_gpu) else too_few(len(values), window)
+            gpu = JudgedGPU(
+                node=name,
+                device=device,
+                judged=len(both),
+                hits=both[low],
+                unused=unused,
+                reason=cpu_short or gpu_short or "GPU and CPU were not sampled in the same minutes",
+            )
+            gpus.append(gpu)
+            if len(gpu.hits):
+                last = gpu.hits[-1] + 1
+                boxes[device] = quartiles(ordered(values[: gpu_seen[last]])) | {"unused": unused}
+                if held and memory_seen[last]:
+                    boxes[f"{device}_memory"] = quartiles(ordered(held[1][: memory_seen[last]]))
+        # That of the CPU ends with the last GPU's.
+        details = {"cpu": quartiles(ordered(cpu.mean[: seen[last]])), **boxes} if cpu and boxes else {}
+        return _Node(
+            name=name,
+            cpu_samples=len(cpu.time_us) if cpu else 0,
+            gpus=tuple(gpus),
+            with_memory=with_memory,
+            details=details,
+        )
 
     def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[IntArray, IntArray, BoolArray, str]:
         """Samples seen by each window, windows judged, those of little CPU use, and why none is judged."""
@@ -128,12 +144,20 @@ class BatchSize(Rule):
         wanted = max(window, in_samples(self.patience, cpu.time_us))
         seen = grid.seen(cpu.time_us)
         at = judged(seen, wanted)
-        low[at] = _below(cpu.mean, seen[1:][at], window, self.cpu_threshold_p95)
+        low[at] = trailing_below(cpu.mean, seen[1:][at], window, 0.95, self.cpu_threshold_p95)
         return seen, at, low, "" if len(at) else too_few(len(cpu.mean), wanted)
 
 
-def _below(values: FloatArray, ends: IntArray, window: int, limit: float) -> BoolArray:
-    return trailing_quantiles(values, ends, window, (0.95,))[:, 0] < limit
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    name: str
+    #: Snapshots of its CPU; 0 without any.
+    cpu_samples: int
+    gpus: tuple[JudgedGPU, ...]
+    #: Windows in violation that were judged with memory, over all GPUs.
+    with_memory: int
+    #: As told in the JSON; empty without a window in violation.
+    details: dict[str, Any]
 
 
 def _device(panel: Panel | None, name: str) -> tuple[IntArray, FloatArray] | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from jobrules.coverage import pauses
-from jobrules.framework import breakdown, weights_within
+from jobrules.framework import breakdown_of, summed, weights_within
 from jobrules.intervals import union
-from jobrules.job import SECOND_US, Metric
+from jobrules.job import SECOND_US, Metric, Panel
 from jobrules.loading import ENOUGH_PERCENT, Loading
 from jobrules.result import DeviceStatus, Measure, RuleResult, Status
 from jobrules.rule import in_samples, severity_of, too_few
@@ -20,9 +21,11 @@ from jobrules.words import between, count, listed, number, share, shown
 from jobrules.words import percent as in_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
+    from jobrules.framework import Sums
+    from jobrules.intervals import Intervals
+    from jobrules.job import BoolArray, FloatArray, IntArray, Job
     from jobrules.result import Finding
     from jobrules.rule import Amount, Rule
 
@@ -42,6 +45,8 @@ MOST_RUNS, MOST_CORES = 10, 16
 class Question:
     """What makes a snapshot a bottleneck, and how many of them are too many; limits in percent."""
 
+    #: ``cpu`` or ``io``.
+    key: str
     #: What is sampled of each core, and the value above which a core counts.
     metric: Metric
     core_threshold: float
@@ -57,28 +62,31 @@ class Question:
     many_advice: str
     few_advice: str
 
+    def snapshots(self, part: Job) -> Snapshots | None:
+        """The snapshots of a node; none where it lacks samples of GPU or cores."""
+        (name,) = part.nodes
+        gpu, cores = part.panel(name, Metric.GPU_USE), part.panel(name, self.metric)
+        if gpu is None or cores is None:
+            return None
+        known = _known.setdefault(gpu, WeakKeyDictionary()).setdefault(cores, {})
+        if self not in known:
+            known[self] = Snapshots.of(gpu, cores, self)
+        return known[self]
+
     def answer(self, rule: Rule, job: Job) -> RuleResult:
         """Judge a job; counts are of GPU snapshots, on all nodes that have samples of both kinds."""
-        panels = [(job.panel(name, Metric.GPU_USE), job.panel(name, self.metric)) for name in job.nodes]
-        nodes = [
-            Node.of(
-                gpu,
-                cores,
-                gpu_threshold=self.gpu_threshold,
-                core_threshold=self.core_threshold,
-                patience=self.patience,
-            )
-            for gpu, cores in panels
-            if gpu and cores
-        ]
-        scans = _Scans.of(nodes, self.threshold, Windows.of(job))
+        grid = Windows.of(job)
+        found = job.gathered(self._node, grid)
+        nodes = [node for node, _ in found]
+        scans = _Scans.of(nodes, [seen for _, seen in found], self.threshold, grid)
         known = {
             node.name: node.status(*seen) for node, *seen in zip(nodes, scans.looks, scans.hits, strict=True)
         }
         devices = tuple(
-            known[some.node] if gpu and cores else _lacks(some.node, Metric.GPU_USE if cores else self.metric)
-            for gpu, cores in panels
-            if (some := gpu or cores)
+            known.get(one.node)
+            or _lacks(one.node, self.metric if Metric.GPU_USE in sampled else Metric.GPU_USE)
+            for one in job.facts
+            if (sampled := {panel.metric for panel in one.panels} & {Metric.GPU_USE, self.metric})
         )
         if not nodes:
             both = f"no node has both GPU and {self.metric.label} samples"
@@ -86,8 +94,8 @@ class Question:
         judged = [node for node in nodes if node.judged]
         facts: dict[str, Any] = {
             "violations": sum(len(node.hit_us) for node in nodes),
-            "datapoints": sum(len(node.time_us) for node in nodes),
-            "datapoints_per_series": {node.name: len(node.time_us) for node in nodes},
+            "datapoints": sum(node.seen for node in nodes),
+            "datapoints_per_series": {node.name: node.seen for node in nodes},
             "counted": "one-minute scans",
             "devices": devices,
             "evaluated": len(scans.percent),
@@ -95,13 +103,13 @@ class Question:
             "details": _details(nodes, job),
         }
         if not judged:
-            most = max(nodes, key=lambda node: len(node.time_us))
+            most = max(nodes, key=lambda node: node.seen)
             return rule.not_evaluated(most.reason, **facts)
         hits = [node.hit_us for node in judged if len(node.hit_us)]
         if hits:
             facts["first_us"] = min(int(times[0]) for times in hits)
             facts["last_us"] = max(int(times[-1]) for times in hits)
-        part = sum(len(node.hit_us) for node in judged) / sum(len(node.time_us) for node in judged)
+        part = sum(len(node.hit_us) for node in judged) / sum(node.seen for node in judged)
         facts["measure"] = Measure(
             value=round(100 * part, 1),
             limits=(self.threshold,),
@@ -114,20 +122,48 @@ class Question:
             limit = f"{share(part)} of GPU snapshots, limit {self.threshold:g}\u00a0%"
             headline = f"A GPU idled while a CPU core {self.core_did} in {limit}"
             return rule.passed("; ".join(filter(None, (headline, *asides))), **facts)
-        if len(job.events):
-            moments = {node.name: union(node.hit_us, node.hit_us + node.interval_us) for node in nodes}
-            facts["details"] |= breakdown(job.events, weights_within(job.events, moments))
         told = [node for node, over in zip(nodes, scans.hits, strict=True) if over]
-        finding = self._finding(rule, job, told, scans, part, asides)
+        beside = job.each(self._beside, frozenset(node.name for node in told))
+        if job.event_count:
+            facts["details"] |= breakdown_of([one.events for one in beside])
+        finding = self._finding(rule, told, scans, part, asides, dict(zip(job.nodes, beside, strict=True)))
         return rule.triggered(finding, triggered=scans.triggered, **facts)
 
+    def _node(self, part: Job, grid: Windows) -> list[tuple[Node, IntArray]]:
+        """What a node's snapshots come to, and how many there were by each window; nothing where it lacks any."""
+        found = self.snapshots(part)
+        return [(found.node, grid.seen(found.time_us))] if found else []
+
+    def _beside(self, part: Job, told: frozenset[str]) -> _Beside:
+        """What the processes of a node did during its bottlenecks, and of one to be told how they loaded."""
+        found, (name,) = self.snapshots(part), part.nodes
+        moments = {name: found.node.moments} if found else {}
+        events = summed(part.events, weights_within(part.events, moments))
+        if found is None or name not in told:
+            return _Beside(events=events)
+        loading = Loading.of(part.events, name)
+        return _Beside(
+            events=events,
+            loaders=_loaders(loading) if loading else None,
+            lasted_us=moments[name].total_us,
+            fetched_us=tuple(_fetching(loading, moments[name])) if loading else (),
+        )
+
     def _finding(
-        self, rule: Rule, job: Job, told: Sequence[Node], scans: _Scans, part: float, asides: Sequence[str]
+        self,
+        rule: Rule,
+        told: Sequence[Node],
+        scans: _Scans,
+        part: float,
+        asides: Sequence[str],
+        beside: dict[str, _Beside],
     ) -> Finding:
         start_us = min(int(node.hit_us[0]) for node in told)
         end_us = max(int(node.hit_us[-1]) + node.interval_us for node in told)
         most = max(told, key=lambda node: len(node.hit_us))
-        fetching = _fetching(job, told)
+        lasted_us = sum(beside[node.name].lasted_us for node in told)
+        fetched_us = sum(us for node in told for us in beside[node.name].fetched_us)
+        fetching = fetched_us / lasted_us if lasted_us else 0.0
         clauses = [
             f"{listed([node.name for node in told])}, {between(start_us, end_us)}",
             "" if part * 100 > self.threshold else scans.told(self.threshold),
@@ -140,7 +176,7 @@ class Question:
             f"In {share(part)} of the snapshots a GPU idled while a CPU core {self.core_did}",
             f"{'; '.join(filter(None, clauses))}. {where}{waited if fetching > WAITED else ''}, "
             "inferred from simultaneous samples.",
-            advice=self._advice(rule, job, told),
+            advice=self._advice(rule, told, {node.name: beside[node.name].loaders for node in told}),
             severity=severity_of(part),
             devices=tuple(f"{node.name}/{gpu}" for node in told for gpu in node.gpu_names),
             share=part,
@@ -149,9 +185,8 @@ class Question:
             end_us=end_us,
         )
 
-    def _advice(self, rule: Rule, job: Job, told: Sequence[Node]) -> str:
+    def _advice(self, rule: Rule, told: Sequence[Node], loaders: dict[str, int | None]) -> str:
         """What fits the cores that count, and the loading processes that were recorded."""
-        loaders = {node.name: _loaders(job, node.name) for node in told}
         if any(node.core_count < 2 for node in told):
             return rule.documentation().advice
         enough = all(
@@ -168,33 +203,35 @@ class Question:
         return rule.documentation().advice
 
 
-def _loaders(job: Job, node: str) -> int | None:
-    """Median of the loading processes at work, over the seconds with any; none where none was recorded."""
-    loading = Loading.of(job.events, node)
-    busy = loading.busy if loading else None
-    if busy is None or not len(busy.loaders):
+@dataclass(frozen=True, kw_only=True)
+class _Beside:
+    """What the processes of a node did during its bottlenecks."""
+
+    events: Sums
+    #: Median of the loading processes at work, over the seconds with any; none where none was recorded.
+    loaders: int | None = None
+    #: The time of the bottlenecks; and of each process's fetches in it, the processes' share.
+    lasted_us: int = 0
+    fetched_us: tuple[float, ...] = ()
+
+
+def _loaders(loading: Loading) -> int | None:
+    busy = loading.busy
+    if not len(busy.loaders):
         return None
     order = np.argsort(busy.loaders, kind="stable")
     lasted = np.cumsum((busy.stop_s - busy.start_s)[order])
     return int(busy.loaders[order][np.searchsorted(lasted, lasted[-1] / 2)])
 
 
-def _fetching(job: Job, told: Sequence[Node]) -> float:
-    """Share of the bottlenecks' time in which training processes fetched, on average over them."""
-    fetched = whole = 0.0
-    for node in told:
-        moments = union(node.hit_us, node.hit_us + node.interval_us)
-        whole += moments.total_us
-        loading = Loading.of(job.events, node.name)
-        if loading is None:
-            continue
-        events = loading.fetches
-        processes = np.unique([lane.worker for lane in events.lanes], return_inverse=True)[1][events.lane]
-        present = np.unique(processes).tolist()
-        for one in present:
-            own = union(events.start_us[processes == one], events.end_us[processes == one])
-            fetched += float(own.overlap_us(moments.start_us, moments.end_us).sum()) / len(present)
-    return fetched / whole if whole else 0.0
+def _fetching(loading: Loading, moments: Intervals) -> Iterator[float]:
+    """How long each training process fetched, over how many there are."""
+    events = loading.fetches
+    processes = np.unique([lane.worker for lane in events.lanes], return_inverse=True)[1][events.lane]
+    present = np.unique(processes).tolist()
+    for one in present:
+        own = union(events.start_us[processes == one], events.end_us[processes == one])
+        yield float(own.overlap_us(moments.start_us, moments.end_us).sum()) / len(present)
 
 
 def _of_all(n: int, cores: int) -> str:
@@ -204,19 +241,22 @@ def _of_all(n: int, cores: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Node:
-    """The GPU snapshots of one node."""
+    """What the GPU snapshots of one node come to."""
 
     name: str
-    #: (n,) first GPU sample of each snapshot.
-    time_us: IntArray
     interval_us: int
     patience: int
     gpu_names: tuple[str, ...]
-    #: (n,) GPUs and cores that count; no core where no core was sampled.
+    #: Snapshots; those in which a GPU counted; and those without a sample of any core.
+    seen: int
+    low: int
+    unsampled: int
+    #: (bottlenecks,) when, and GPUs and cores that count.
+    hit_us: IntArray
     gpus: IntArray
     cores: IntArray
-    #: (n,) whether any core was sampled.
-    sampled: BoolArray
+    #: The longest runs of bottlenecks, longest first; a pause of the sampler ends a run.
+    runs: list[dict[str, Any]]
     #: What was sampled of the cores.
     core_label: str
     #: Share of the bottlenecks in which a core counted, most first, those above 0.
@@ -228,59 +268,15 @@ class Node:
     crowd: int
     crowd_share: float
 
-    @classmethod
-    def of(
-        cls, gpu: Panel, cores: Panel, *, gpu_threshold: float, core_threshold: float, patience: Amount
-    ) -> Node:
-        """The snapshots of two panels of one node, by the limits of a ``Question``."""
-        # Comparisons with NaN, a device without a sample, are false.
-        gpus = (gpu.values < gpu_threshold).sum(axis=1)
-        counts = cores.values > core_threshold
-        _, at, rows = np.intersect1d(gpu.snapshot, cores.snapshot, assume_unique=True, return_indices=True)
-        in_snapshot = np.zeros(len(gpus), np.int64)
-        in_snapshot[at] = counts.sum(axis=1)[rows]
-        sampled = np.zeros(len(gpus), np.bool_)
-        sampled[at] = True
-        hits = counts[rows[(gpus[at] > 0) & (in_snapshot[at] > 0)]]
-        often = hits.sum(axis=0) / max(1, len(hits))
-        most = np.argsort(-often, kind="stable")[:MOST_CORES].tolist()
-        crowd = often[often >= NEARLY]
-        return cls(
-            name=gpu.node,
-            gpu_names=gpu.devices,
-            core_label=cores.metric.label,
-            time_us=gpu.time_us,
-            interval_us=gpu.interval_us,
-            patience=in_samples(patience, gpu.time_us),
-            gpus=gpus,
-            cores=in_snapshot,
-            sampled=sampled,
-            busiest={cores.devices[i]: float(often[i]) for i in most if often[i] > 0},
-            core_count=len(cores.devices),
-            core_hits=int(np.count_nonzero(often)),
-            crowd=len(crowd),
-            crowd_share=float(crowd.min(initial=1.0)),
-        )
-
     @property
-    def unsampled(self) -> int:
-        """Snapshots without a sample of any core."""
-        return len(self.sampled) - int(np.count_nonzero(self.sampled))
-
-    @cached_property
-    def hit(self) -> BoolArray:
-        """(n,) which snapshots are bottlenecks."""
-        return (self.gpus > 0) & (self.cores > 0)
-
-    @cached_property
-    def hit_us(self) -> IntArray:
-        """Times of the bottlenecks."""
-        return self.time_us[self.hit]
+    def moments(self) -> Intervals:
+        """The time of the bottlenecks."""
+        return union(self.hit_us, self.hit_us + self.interval_us)
 
     @property
     def at_once(self) -> float:
         """Median of the cores that count in a bottleneck."""
-        return float(np.median(self.cores[self.hit]))
+        return float(np.median(self.cores))
 
     def cores_told(self, one_did: str, several_did: str) -> str:
         """Which cores counted in how many of the bottlenecks: those of nearly all, else the first one."""
@@ -290,47 +286,101 @@ class Node:
         return f"{who} in {'every bottleneck' if part == 1 else f'{share(part)} of the bottlenecks'}"
 
     @property
-    def low(self) -> int:
-        """Snapshots in which a GPU counted."""
-        return int(np.count_nonzero(self.gpus))
-
-    @property
     def judged(self) -> bool:
         """Whether it is past its patience, and most snapshots hold samples of GPU and cores."""
-        return len(self.time_us) > self.patience and 2 * self.unsampled <= len(self.time_us)
+        return self.seen > self.patience and 2 * self.unsampled <= self.seen
 
     @property
     def reason(self) -> str:
         """Why it is not judged; empty if it is."""
-        seen = len(self.time_us)
         if self.judged:
             return ""
-        if seen <= self.patience:
-            return too_few(seen, self.patience)
-        return f"only {number(seen - self.unsampled)} of {count(seen, 'GPU snapshot')} hold {self.core_label} samples"
+        if self.seen <= self.patience:
+            return too_few(self.seen, self.patience)
+        sampled = self.seen - self.unsampled
+        return f"only {number(sampled)} of {count(self.seen, 'GPU snapshot')} hold {self.core_label} samples"
 
     def status(self, looks: int, hits: int) -> DeviceStatus:
         """What became of the node, given the scans in which it was looked at and was over the limit."""
         return DeviceStatus.of(self.name, self.reason, looks, hits)
 
-    def runs(self) -> list[dict[str, Any]]:
-        """The longest runs of bottlenecks, longest first; a pause of the sampler ends a run."""
-        hit = self.hit
-        joined = hit[:-1] & hit[1:] & ~pauses(self.time_us)
-        first = np.flatnonzero(hit & ~np.append(False, joined))
-        last = np.flatnonzero(hit & ~np.append(joined, False))
-        lasted = self.time_us[last] - self.time_us[first]
-        chosen = np.argsort(-lasted, kind="stable")[:MOST_RUNS]
-        return [
-            {
-                "node": self.name,
-                "start_us": int(self.time_us[a]),
-                "end_us": int(self.time_us[b]) + self.interval_us,
-                "snapshots": b - a + 1,
-                "most_cores": int(self.cores[a : b + 1].max()),
-            }
-            for a, b in zip(first[chosen].tolist(), last[chosen].tolist(), strict=True)
-        ]
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Snapshots:
+    """The GPU snapshots of one node."""
+
+    node: Node
+    #: (n,) first GPU sample of each.
+    time_us: IntArray
+    #: (n,) whether a GPU counts, whether a core does, and whether any core was sampled.
+    low: BoolArray
+    full: BoolArray
+    sampled: BoolArray
+
+    @cached_property
+    def hit(self) -> BoolArray:
+        """(n,) which are bottlenecks."""
+        return self.low & self.full
+
+    @classmethod
+    def of(cls, gpu: Panel, cores: Panel, asked: Question) -> Snapshots:
+        """The snapshots of two panels of one node."""
+        # Comparisons with NaN, a device without a sample, are false.
+        gpus = (gpu.values < asked.gpu_threshold).sum(axis=1)
+        counts = cores.values > asked.core_threshold
+        _, at, rows = np.intersect1d(gpu.snapshot, cores.snapshot, assume_unique=True, return_indices=True)
+        in_snapshot = np.zeros(len(gpus), np.int64)
+        in_snapshot[at] = counts.sum(axis=1)[rows]
+        sampled = np.zeros(len(gpus), np.bool_)
+        sampled[at] = True
+        hits = counts[rows[(gpus[at] > 0) & (in_snapshot[at] > 0)]]
+        often = hits.sum(axis=0) / max(1, len(hits))
+        most = np.argsort(-often, kind="stable")[:MOST_CORES].tolist()
+        crowd = often[often >= NEARLY]
+        low, full = gpus > 0, in_snapshot > 0
+        hit = low & full
+        node = Node(
+            name=gpu.node,
+            interval_us=gpu.interval_us,
+            patience=in_samples(asked.patience, gpu.time_us),
+            gpu_names=gpu.devices,
+            seen=len(gpus),
+            low=int(np.count_nonzero(low)),
+            unsampled=len(gpus) - int(np.count_nonzero(sampled)),
+            hit_us=gpu.time_us[hit],
+            gpus=gpus[hit],
+            cores=in_snapshot[hit],
+            runs=_runs(gpu, hit, in_snapshot),
+            core_label=cores.metric.label,
+            busiest={cores.devices[i]: float(often[i]) for i in most if often[i] > 0},
+            core_count=len(cores.devices),
+            core_hits=int(np.count_nonzero(often)),
+            crowd=len(crowd),
+            crowd_share=float(crowd.min(initial=1.0)),
+        )
+        return cls(node=node, time_us=gpu.time_us, low=low, full=full, sampled=sampled)
+
+
+#: The rules and three analyses ask for the same snapshots of two panels.
+_known: WeakKeyDictionary[Panel, WeakKeyDictionary[Panel, dict[Question, Snapshots]]] = WeakKeyDictionary()
+
+
+def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:
+    time_us, interval_us = gpu.time_us, gpu.interval_us
+    joined = hit[:-1] & hit[1:] & ~pauses(time_us)
+    first = np.flatnonzero(hit & ~np.append(False, joined))
+    last = np.flatnonzero(hit & ~np.append(joined, False))
+    chosen = np.argsort(time_us[first] - time_us[last], kind="stable")[:MOST_RUNS]
+    return [
+        {
+            "node": gpu.node,
+            "start_us": int(time_us[a]),
+            "end_us": int(time_us[b]) + interval_us,
+            "snapshots": b - a + 1,
+            "most_cores": int(cores[a : b + 1].max()),
+        }
+        for a, b in zip(first[chosen].tolist(), last[chosen].tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -346,10 +396,10 @@ class _Scans:
     hits: tuple[int, ...]
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], threshold: float, grid: Windows) -> _Scans:
+    def of(cls, nodes: Sequence[Node], by_window: list[IntArray], threshold: float, grid: Windows) -> _Scans:
         if not nodes:
             return cls(percent=np.empty(0), triggered=0, looks=(), hits=())
-        seen = np.stack([grid.seen(node.time_us) for node in nodes])
+        seen = np.stack(by_window)
         hits = np.stack([grid.seen(node.hit_us) for node in nodes])[:, 1:]
         patience = np.array([[node.patience] for node in nodes])
         judged = np.array([[node.judged] for node in nodes])
@@ -378,16 +428,16 @@ def _details(nodes: Sequence[Node], job: Job) -> dict[str, Any]:
         "bottlenecks": _by_time(nodes),
         "per_node": {
             node.name: {
-                "datapoints": len(node.time_us),
+                "datapoints": node.seen,
                 "low_gpu_utilization": node.low,
                 "bottlenecks": len(node.hit_us),
-                "share": len(node.hit_us) / len(node.time_us),
+                "share": len(node.hit_us) / node.seen,
                 "without_core_samples": node.unsampled,
             }
             for node in nodes
         },
         "without_core_samples": sum(node.unsampled for node in nodes),
-        "longest": longest(nodes),
+        "longest": _longest(nodes),
         "cores": {node.name: node.busiest for node in nodes},
     }
     loops = {node.name: job.loop_us(node.name) for node in nodes}
@@ -404,20 +454,19 @@ def _by_time(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
     """The vendor's table: seconds as text → how many GPUs and cores; our addition is the node."""
     found: dict[str, dict[str, Any]] = {}
     for node in nodes:
-        hit = node.hit
-        keys = list(map(repr, (node.time_us[hit] / SECOND_US).tolist()))
+        keys = list(map(repr, (node.hit_us / SECOND_US).tolist()))
         if taken := found.keys() & keys:
             keys = [f"{key}#{node.name}" if key in taken else key for key in keys]
-        pairs = list(zip(node.gpus[hit].tolist(), node.cores[hit].tolist(), strict=True))
+        pairs = list(zip(node.gpus.tolist(), node.cores.tolist(), strict=True))
         # A day has 172 800 snapshots, but few different rows: equal ones are one object.
         row = {(gpus, cores): {"GPUs": gpus, "CPUs": cores, "node": node.name} for gpus, cores in set(pairs)}
         found.update(zip(keys, (row[pair] for pair in pairs), strict=True))
     return found
 
 
-def longest(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+def _longest(nodes: Sequence[Node]) -> list[dict[str, Any]]:
     """The longest runs of all nodes, longest first; of equal ones the first node's."""
-    runs = [run for node in nodes for run in node.runs()]
+    runs = [run for node in nodes for run in node.runs]
     return sorted(runs, key=lambda run: run["start_us"] - run["end_us"])[:MOST_RUNS]
 
 
@@ -432,8 +481,6 @@ def _not_judged(devices: Sequence[DeviceStatus]) -> str:
 
 def _unsampled(nodes: Sequence[Node], metric: Metric) -> str:
     """How many snapshots lacked a core sample, where that could matter; the first one of a job often does."""
-    missing, whole = (
-        sum(n) for n in zip(*((node.unsampled, len(node.time_us)) for node in nodes), strict=True)
-    )
+    missing, whole = (sum(n) for n in zip(*((node.unsampled, node.seen) for node in nodes), strict=True))
     told = f"{count(missing, 'snapshot')} had no {metric.label} sample"
     return told if missing >= WORTH_TELLING * whole else ""

@@ -8,20 +8,18 @@ processes that do not train together.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from jobrules.job import SECOND_US
+from jobrules.job import SECOND_US, IntArray, span_of
+from jobrules.rows import once, series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from jobrules.job import Job
 
-    from jobrules.job import IntArray, Job
-
-_T = TypeVar("_T")
+#: Phase → numbers of steps, ascending, and the earliest start of each.
+_Starts: TypeAlias = dict[str, tuple[IntArray, IntArray]]
 
 #: Differences below this are told by nobody's clock: nodes wait for one another that long.
 LEAST_US = SECOND_US
@@ -43,36 +41,21 @@ class Offset:
     steps: int
 
 
-def _once(of: Callable[[Job], _T]) -> Callable[[Job], _T]:
-    """Computed once for a job: millions of steps are compared, and many ask."""
-    known: WeakKeyDictionary[Job, _T] = WeakKeyDictionary()
-
-    @wraps(of)
-    def asked(job: Job) -> _T:
-        if job not in known:
-            known[job] = of(job)
-        return known[job]
-
-    return asked
-
-
-@_once
+@once
 def offsets(job: Job) -> tuple[Offset, ...]:
     """The nodes whose steps are off by at least a second, and by at least four times the spread.
 
     They are compared with the node that is in the middle: with two nodes the one that comes first.
+    Raises ``ValueError`` for a part of a job, which has no other node to be compared with.
     """
-    steps = job.steps
+    if job.frame:
+        raise ValueError("the clocks of nodes are compared over the whole job")
     if len(job.nodes) < 2:
         return ()
-    numbered = steps.number >= 0
-    nodes = [node for node in job.nodes if (numbered & (steps.node == node)).any()]
-    if len(nodes) < 2:
+    starts = {node: found for node, found in zip(job.nodes, job.each(_first_starts), strict=True) if found}
+    if len(starts) < 2:
         return ()
-    _, phase = np.unique(steps.phase, return_inverse=True)
-    numbers, number = np.unique(steps.number, return_inverse=True)
-    key = phase * len(numbers) + number
-    starts = {node: _first_starts(key, steps.start_us, numbered & (steps.node == node)) for node in nodes}
+    nodes = list(starts)
     rough = [(_late(starts[node], starts[nodes[0]]) or _NONE)[0] for node in nodes]
     reference = nodes[rough.index(sorted(rough)[(len(rough) - 1) // 2])]
     result = []
@@ -100,16 +83,9 @@ class Clocks:
     def of(cls, job: Job) -> Clocks:
         """Clocks count as apart where that explains most of how far the samples' ends are apart.
 
-        Else the processes may be what is apart.
+        Else the processes may be what is apart. Raises ``ValueError`` for a part of a job.
         """
         return _clocks(job)
-
-    def ahead_us(self, job: Job) -> IntArray | int:
-        """(steps,) how far the clock of each step's node is ahead; 0 where none is."""
-        if not self.late_us:
-            return 0
-        names, node = np.unique(job.steps.node, return_inverse=True)
-        return np.array([self.late_us.get(name, 0) for name in names.tolist()], np.int64)[node]
 
     @property
     def length_us(self) -> int:
@@ -122,39 +98,21 @@ class Clocks:
         return self.start_us + late, self.end_us + late
 
 
-@_once
+@once
 def _clocks(job: Job) -> Clocks:
-    found = offsets(job)
-    spans = _sampled(job) if found else {}
-    late = {
-        one.node: one.us
-        for one in found
-        if one.node in spans and one.reference in spans
-        if 2 * _apart(spans[one.node], spans[one.reference], one.us)
-        < _apart(spans[one.node], spans[one.reference], 0)
-    }
-    start_us, end_us = job.span_us
-    if not late:
-        return Clocks(start_us=start_us, end_us=end_us)
-    firsts = [span[0] - late.get(node, 0) for node, span in spans.items()]
-    lasts = [span[1] - late.get(node, 0) for node, span in spans.items()]
-    ahead = Clocks(start_us=start_us, end_us=end_us, late_us=late).ahead_us(job)
-    firsts.append(int((job.steps.start_us - ahead).min()))
-    lasts.append(int((job.steps.end_us - ahead).max()))
-    if len(job.events):
-        by_lane = np.array([late.get(lane.node, 0) for lane in job.events.lanes], np.int64)
-        firsts.append(int((job.events.start_us - by_lane[job.events.lane]).min()))
-        lasts.append(int((job.events.end_us - by_lane[job.events.lane]).max()))
-    return Clocks(start_us=min(firsts), end_us=max(lasts), late_us=late)
-
-
-def _sampled(job: Job) -> dict[str, tuple[int, int]]:
-    """First and last sample of each node."""
-    spans: dict[str, tuple[int, int]] = {}
-    for panel in job.panels:
-        first, last = spans.get(panel.node, (int(panel.time_us[0]), panel.last_us))
-        spans[panel.node] = min(first, int(panel.time_us[0])), max(last, panel.last_us)
-    return spans
+    spans = {part.node: part.samples_us for part in job.facts}
+    late = {}
+    for one in offsets(job):
+        mine, theirs = spans[one.node], spans[one.reference]
+        if mine and theirs and 2 * _apart(mine, theirs, one.us) < _apart(mine, theirs, 0):
+            late[one.node] = one.us
+    recorded = []
+    for part in job.facts:
+        if span := span_of((part.samples_us, part.steps_us, part.events_us)):
+            ahead = late.get(part.node, 0)
+            recorded.append((span[0] - ahead, span[1] - ahead))
+    start_us, end_us = span_of(recorded) or (0, 0)
+    return Clocks(start_us=start_us, end_us=end_us, late_us=late)
 
 
 def _apart(one: tuple[int, int], other: tuple[int, int], late_us: int) -> int:
@@ -165,17 +123,32 @@ def _apart(one: tuple[int, int], other: tuple[int, int], late_us: int) -> int:
 _NONE = (0, 0, 0)
 
 
-def _late(one: tuple[IntArray, IntArray], other: tuple[IntArray, IntArray]) -> tuple[int, int, int] | None:
+def _late(one: _Starts, other: _Starts) -> tuple[int, int, int] | None:
     """Median of how much later one begins the same steps, half the spread of it, and how many steps."""
-    _, mine, theirs = np.intersect1d(one[0], other[0], return_indices=True)
-    if len(mine) < LEAST_STEPS:
+    apart = []
+    for phase, (numbers, starts) in one.items():
+        if phase in other:
+            theirs, their_starts = other[phase]
+            _, here, there = np.intersect1d(numbers, theirs, assume_unique=True, return_indices=True)
+            apart.append(starts[here] - their_starts[there])
+    late_us = np.concatenate(apart) if apart else np.empty(0, np.int64)
+    if len(late_us) < LEAST_STEPS:
         return None
-    low, middle, high = np.quantile(one[1][mine] - other[1][theirs], (0.25, 0.5, 0.75))
-    return round(middle), round(max(middle - low, high - middle)), len(mine)
+    low, middle, high = np.quantile(late_us, (0.25, 0.5, 0.75))
+    return round(middle), round(max(middle - low, high - middle)), len(late_us)
 
 
-def _first_starts(key: IntArray, start_us: IntArray, rows: np.ndarray) -> tuple[IntArray, IntArray]:
-    """Distinct keys of the chosen rows, ascending, with the earliest start of each."""
-    order = np.lexsort((start_us[rows], key[rows]))
-    keys, first = np.unique(key[rows][order], return_index=True)
-    return keys, start_us[rows][order][first]
+def _first_starts(part: Job) -> _Starts:
+    """When a node's first worker began each step that has a number."""
+    steps = part.steps
+    by_phase: dict[str, list[IntArray]] = {}
+    for (_, _, phase), rows in series_of(steps).items():
+        by_phase.setdefault(phase, []).append(rows[steps.number[rows] >= 0])
+    found = {}
+    for phase, several in by_phase.items():
+        rows = np.concatenate(several)
+        if len(rows):
+            rows = rows[np.argsort(steps.number[rows], kind="stable")]
+            fresh = np.flatnonzero(np.diff(steps.number[rows], prepend=-1))
+            found[phase] = steps.number[rows][fresh], np.minimum.reduceat(steps.start_us[rows], fresh)
+    return found

@@ -67,13 +67,13 @@ def held(time_us: IntArray, start_us: int, end_us: int) -> Held:
     return Held(weight_us=weight, unmeasured_us=max(0.0, float(end_us - start_us) - float(weight.sum())))
 
 
-def ticks(job: Job, node: str) -> IntArray:
+def ticks(part: Job) -> IntArray:
     """Times of all snapshots of a node, ascending, whatever was sampled in them."""
-    panels = [p for p in job.panels if p.node == node]
-    if not panels:
-        return np.empty(0, np.int64)
-    _, first = np.unique(np.concatenate([p.snapshot for p in panels]), return_index=True)
-    return np.concatenate([p.time_us for p in panels])[first]
+    time_us = np.full(max((int(panel.snapshot[-1]) + 1 for panel in part.panels), default=0), -1)
+    # Of several panels the first one says when a snapshot was.
+    for panel in reversed(part.panels):
+        time_us[panel.snapshot] = panel.time_us
+    return time_us[time_us >= 0]
 
 
 def gaps(job: Job) -> tuple[Gap, ...]:
@@ -81,19 +81,20 @@ def gaps(job: Job) -> tuple[Gap, ...]:
 
     On the clock of each node, which says where the job's ends are too.
     """
-    clocks = Clocks.of(job)
-    result = []
-    for node in job.nodes:
-        time_us = ticks(job, node)
-        if not len(time_us):
-            continue
-        start_us, end_us = clocks.span_us(node)
-        distance = np.diff(time_us)
-        limit = max(PAUSE_US, PAUSE_INTERVALS * float(np.median(distance)) if len(distance) else 0)
-        spans = [(int(time_us[i]), int(time_us[i + 1])) for i in np.flatnonzero(pauses(time_us))]
-        if time_us[0] - start_us > limit:
-            spans.insert(0, (start_us, int(time_us[0])))
-        if end_us - time_us[-1] > limit:
-            spans.append((int(time_us[-1]), end_us))
-        result += [Gap(node=node, start_us=a, end_us=b) for a, b in spans]
-    return tuple(result)
+    return tuple(job.gathered(_gaps, Clocks.of(job)))
+
+
+def _gaps(part: Job, clocks: Clocks) -> list[Gap]:
+    time_us = ticks(part)
+    if not len(time_us):
+        return []
+    (node,) = part.nodes
+    start_us, end_us = clocks.span_us(node)
+    distance = np.diff(time_us)
+    limit = max(PAUSE_US, PAUSE_INTERVALS * float(np.median(distance)) if len(distance) else 0)
+    spans = [(int(time_us[i]), int(time_us[i + 1])) for i in np.flatnonzero(pauses(time_us))]
+    if time_us[0] - start_us > limit:
+        spans.insert(0, (start_us, int(time_us[0])))
+    if end_us - time_us[-1] > limit:
+        spans.append((int(time_us[-1]), end_us))
+    return [Gap(node=node, start_us=a, end_us=b) for a, b in spans]

@@ -47,7 +47,13 @@ class CPUBottleneck(Rule):
 
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts minutes, ``violations`` and ``datapoints`` count snapshots of all nodes."""
-        question = Question(
+        return self.question.answer(self, job)
+
+    @property
+    def question(self) -> Question:
+        """The rule with its thresholds, as the two bottleneck rules share it."""
+        return Question(
+            key="cpu",
             metric=Metric.CPU_USE,
             core_threshold=self.cpu_threshold,
             gpu_threshold=self.gpu_threshold,
@@ -64,4 +70,3 @@ class CPUBottleneck(Rule):
                 "If it is so already, look for what a single thread does: collating, logging, evaluation."
             ),
         )
-        return question.answer(self, job)

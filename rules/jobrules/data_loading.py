@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jobrules.counted import Counted
 from jobrules.dataloader import between_fetches
-from jobrules.framework import grouped
-from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric, natural_sorted
 from jobrules.loading import Busy, Loading
 from jobrules.result import Columns, DeviceStatus, RuleResult
+from jobrules.rows import series_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,39 +168,71 @@ def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -
 
     ``result`` is what ``rule`` said of the job; without one, or where the rule failed, no node is judged.
     """
-    found = {node: Loading.of(job.events, node) for node in job.nodes}
-    loadings = {node: loading for node, loading in found.items() if loading}
-    if not loadings:
-        return None
     answers = {one.name: one for one in result.devices} if result else {}
     why_none = (result.reason if result else "") or f"{rule.name} was not run"
-    nodes = [
-        _node(job, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0))
-        for node, loading in loadings.items()
-    ]
-    setups = [one for node, loading in loadings.items() for one in _setups(node, loading)]
-    grid, at_work = _at_work(
-        {node.name: (loadings[node.name].busy, node.cores) for node in nodes if node.seconds}
-    )
-    step = _step_beside(job, loadings)
-    fetched = [one.fetches.duration_us for one in loadings.values()]
+    found = [one for one in job.each(_of_node, rule, answers, why_none) if one]
+    if not found:
+        return None
+    setups = [setup for one in found for setup in one.setups]
+    grid, at_work = _at_work({one.told.name: (one.busy, one.told.cores) for one in found if one.told.seconds})
+    fetched = Counted.joined([one.times["fetch"] for one in found])
     return DataLoading(
         min_percent=rule.min_threshold,
         max_percent=rule.max_threshold,
-        nodes=tuple(nodes[:MOST_NODES]),
-        nodes_left_out=max(0, len(nodes) - MOST_NODES),
+        nodes=tuple(one.told for one in found[:MOST_NODES]),
+        nodes_left_out=max(0, len(found) - MOST_NODES),
         setups=tuple(setups[:MOST_SETUPS]),
         setups_left_out=max(0, len(setups) - MOST_SETUPS),
-        times=_times(loadings.values(), fetched),  # type: ignore[arg-type]
-        fetches=_histogram(np.concatenate(fetched)),
+        times=_times([one.times for one in found], fetched),
+        fetches=_histogram(fetched),
         columns=grid,
         at_work=at_work,
-        step=step,
+        step=_step_beside([one.steps for one in found]),
     )
 
 
-def _node(job: Job, node: str, loading: Loading, rule: Dataloader, judged: DeviceStatus) -> NodeLoading:
-    cpu, gpus = job.panel(node, Metric.CPU_USE), job.panel(node, Metric.GPU_USE)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    told: NodeLoading
+    setups: list[LoaderSetup]
+    busy: Busy
+    #: By the keys of ``Spread``; of TensorFlow's pipeline only its fetches, as Dataloader tells them.
+    times: dict[str, Counted]
+    #: Durations of the steps that fetches of loading processes are for, by phase in natural order; those of a
+    #: pipeline may run beside the training.
+    steps: dict[str, Counted]
+
+
+def _of_node(part: Job, rule: Dataloader, answers: Mapping[str, DeviceStatus], why_none: str) -> _Node | None:
+    """None where nothing of data loading was recorded."""
+    (node,) = part.nodes
+    loading = Loading.of(part.events, node)
+    if loading is None:
+        return None
+    times = {"fetch": loading.fetches.duration_us}
+    steps: dict[str, list[IntArray]] = {}
+    if not loading.pipeline:
+        times["distance"] = between_fetches(loading.fetches)
+        times["worker"] = loading.workers.duration_us
+        times["set-up"] = loading.set_up.duration_us
+        if len(loading.fetches):
+            for (_, _, phase), rows in series_of(part.steps).items():
+                lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
+                steps.setdefault(phase, []).append(lasted)
+    return _Node(
+        told=_told(part, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0)),
+        setups=[
+            LoaderSetup(node=node, iterator=kind, num_workers=workers, pin_memory=pinned, fetches=fetches)
+            for kind, workers, pinned, fetches in loading.settings
+        ],
+        busy=loading.busy,
+        times={key: Counted.of(times_us) for key, times_us in times.items()},
+        steps={phase: Counted.of(np.concatenate(several)) for phase, several in steps.items()},
+    )
+
+
+def _told(part: Job, node: str, loading: Loading, rule: Dataloader, judged: DeviceStatus) -> NodeLoading:
+    cpu, gpus = part.panel(node, Metric.CPU_USE), part.panel(node, Metric.GPU_USE)
     cores = len(cpu.devices) if cpu else 0
     busy = loading.busy
     lasted = busy.stop_s - busy.start_s
@@ -236,69 +269,51 @@ def _median(values: IntArray, weight: IntArray) -> int:
     return int(values[order[middle]].sum() // 2)
 
 
-def _setups(node: str, loading: Loading) -> list[LoaderSetup]:
-    """The loaders of a node by class and setting, those with most fetches first."""
-    of_fetch = loading.loader_of_fetch
-    fetches = np.bincount(of_fetch[of_fetch >= 0], minlength=len(loading.loaders)).tolist()
-    found: dict[tuple[str, int | None, bool | None], int] = {}
-    for one, n in zip(loading.loaders, fetches, strict=True):
-        setting = one.iterator, one.num_workers, one.pin_memory
-        found[setting] = found.get(setting, 0) + n
-    rows = [
-        LoaderSetup(node=node, iterator=kind, num_workers=workers, pin_memory=pinned, fetches=n)
-        for (kind, workers, pinned), n in found.items()
-    ]
-    return sorted(rows, key=lambda one: -one.fetches)
-
-
-def _step_beside(job: Job, loadings: Mapping[str, Loading]) -> StepBeside | None:
-    """The steps that fetches of loading processes are for; those of a pipeline may run beside the training."""
-    nodes = [node for node, one in loadings.items() if not one.pipeline and len(one.fetches)]
-    beside = np.flatnonzero(np.isin(job.steps.node, nodes))
-    lasted = job.steps.end_us[beside] - job.steps.start_us[beside]
-    phases = {phase: lasted[rows] for (phase,), rows in grouped(job.steps.phase[beside]).items()}
+def _step_beside(nodes: Sequence[Mapping[str, Counted]]) -> StepBeside | None:
+    """The phase that took most time."""
+    phases = {
+        phase: Counted.joined([one[phase] for one in nodes if phase in one])
+        for phase in natural_sorted({phase for one in nodes for phase in one})
+    }
     if not phases:
         return None
-    phase, most = max(phases.items(), key=lambda item: int(item[1].sum()))
-    return StepBeside(phase=phase, count=len(most), p50_s=float(np.median(most)) / SECOND_US)
+    phase, most = max(phases.items(), key=lambda item: item[1].total)
+    return StepBeside(phase=phase, count=len(most), p50_s=most.quantiles(0.5)[0] / SECOND_US)
 
 
-def _times(loadings: Sequence[Loading], fetched: Sequence[IntArray]) -> tuple[Spread, ...]:
-    """One row a kind of time; of TensorFlow's pipeline only its fetches, as Dataloader tells them."""
-    processes = [one for one in loadings if not one.pipeline]
-    kinds = {
-        "fetch": fetched,
-        "distance": [between_fetches(one.fetches) for one in processes],
-        "worker": [one.workers.duration_us for one in processes],
-        "set-up": [one.set_up.duration_us for one in processes],
+def _times(nodes: Sequence[Mapping[str, Counted]], fetched: Counted) -> tuple[Spread, ...]:
+    """One row a kind of time."""
+    others = {
+        key: Counted.joined([one[key] for one in nodes if key in one])
+        for key in ("distance", "worker", "set-up")
     }
-    joined = {key: np.concatenate(parts) for key, parts in kinds.items() if parts}
-    return tuple(_spread(key, times_us) for key, times_us in joined.items() if len(times_us))
+    return tuple(_spread(key, times_us) for key, times_us in {"fetch": fetched, **others}.items() if times_us)
 
 
-def _spread(key: str, times_us: IntArray) -> Spread:
-    p50, p95 = np.quantile(times_us, (0.5, 0.95)).tolist()
+def _spread(key: str, times_us: Counted) -> Spread:
+    p50, p95 = times_us.quantiles(0.5, 0.95)
     return Spread(
         key=key,
         count=len(times_us),
         p50_s=p50 / SECOND_US,
         p95_s=p95 / SECOND_US,
-        max_s=int(times_us.max()) / SECOND_US,
-        total_s=int(times_us.sum()) / SECOND_US,
-        outliers=int((times_us > 2 * p50).sum()),
+        max_s=int(times_us.values[-1]) / SECOND_US,
+        total_s=times_us.total / SECOND_US,
+        outliers=times_us.above(2 * p50),
     )
 
 
-def _histogram(times_us: IntArray) -> FetchTimes | None:
+def _histogram(times_us: Counted) -> FetchTimes | None:
     """At most 60 common bins; what lies far above the p95 is counted beyond them."""
-    if not len(times_us):
+    if not times_us:
         return None
-    p25, p50, p95 = np.quantile(times_us, (0.25, 0.5, 0.95)).tolist()
-    least, most = int(times_us.min()), int(times_us.max())
+    p25, p50, p95 = times_us.quantiles(0.25, 0.5, 0.95)
+    least, most = times_us.values[[0, -1]].tolist()
     log = p95 > LOG_FROM * p50
     edges = _log_edges(least, most) if log else _plain_edges(least, min(most, p95 + _REACH * (p95 - p25)))
-    place = np.searchsorted(edges, np.maximum(times_us, edges[0]), side="right") - 1
-    counts = np.bincount(place, minlength=len(edges))[: len(edges) - 1]
+    place = np.searchsorted(edges, np.maximum(times_us.values, edges[0]), side="right") - 1
+    counts = np.bincount(place, weights=times_us.counts, minlength=len(edges))[: len(edges) - 1]
+    counts = counts.astype(np.int64)
     # Empty bins at the end are left out, but for those up to the p95, which is marked.
     last = max(int(np.flatnonzero(counts)[-1]), int(np.searchsorted(edges, p95, side="right")) - 1)
     edges = edges[: last + 2]
@@ -307,7 +322,7 @@ def _histogram(times_us: IntArray) -> FetchTimes | None:
         edges_s=tuple((edges / SECOND_US).tolist()),
         step=round(float(edges[1] / edges[0] if log else (edges[1] - edges[0]) / SECOND_US), 6),
         counts=tuple(counts[: len(edges) - 1].tolist()),
-        beyond=int((times_us >= edges[-1]).sum()),
+        beyond=int(times_us.counts[times_us.values >= edges[-1]].sum()),
         p25_s=p25 / SECOND_US,
         p50_s=p50 / SECOND_US,
         p95_s=p95 / SECOND_US,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from jobrules.histograms import growing
-from jobrules.job import SECOND_US, Events, Metric
+from jobrules.job import SECOND_US, Metric
 from jobrules.loading import ENOUGH_PERCENT, Loading
 from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity
+from jobrules.rows import narrow
 from jobrules.rule import Rule
 from jobrules.rule import number as parameter
 from jobrules.windows import Windows
@@ -20,11 +20,13 @@ from jobrules.words import count, duration, number, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.job import IntArray, Job
+    from jobrules.job import Events, IntArray, Job
 
 #: Seconds with data loading that are seen before a node is judged.
 PATIENCE_S = 10
 _BINS = 100
+#: Keys of what ``Loading.settings`` tells.
+_SETTING = ("iterator", "num_workers", "pin_memory", "fetches")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +65,7 @@ class Dataloader(Rule):
     def check(self, job: Job) -> RuleResult:
         """``violations`` counts one-minute windows of the worst node, ``triggered`` is 0 or 1."""
         grid = Windows.of(job)
-        loadings = {node: Loading.of(job.events, node) for node in job.nodes}
-        nodes = [
-            self._judged(job, node, loading, grid)
-            for node, loading in loadings.items()
-            if loading is not None
-        ]
+        nodes = [node for node in job.each(self._judged, grid) if node]
         if not nodes:
             return self.not_evaluated("no loader events")
         # The worst is in violation if any is; of several, the one furthest outside the limits.
@@ -94,7 +91,7 @@ class Dataloader(Rule):
             missing = sum(not node.judged for node in nodes)
             aside = f"; {count(missing, 'node')} not judged" if missing else ""
             return self.passed(f"{worst.told}: adequate{aside}", **facts)
-        finding = self._finding(nodes, worst, has_gpus=job.panel(worst.name, Metric.GPU_USE) is not None)
+        finding = self._finding(nodes, worst)
         return self.triggered(
             finding,
             violations=len(worst.hits),
@@ -103,8 +100,13 @@ class Dataloader(Rule):
             **facts,
         )
 
-    def _judged(self, job: Job, node: str, loading: Loading, grid: Windows) -> _Node:
-        cpu = job.panel(node, Metric.CPU_USE)
+    def _judged(self, part: Job, grid: Windows) -> _Node | None:
+        """None where nothing of data loading was recorded."""
+        (name,) = part.nodes
+        loading = Loading.of(part.events, name)
+        if loading is None:
+            return None
+        cpu = part.panel(name, Metric.CPU_USE)
         cores = len(cpu.devices) if cpu else 0
         busy = loading.busy
         lasted = busy.stop_s - busy.start_s
@@ -117,9 +119,19 @@ class Dataloader(Rule):
         short = f"only {number(seconds)} of {count(PATIENCE_S + 1, 'second')} with data loading"
         if not seconds:
             short = "the events name no threads" if loading.pipeline else "no number of loader processes"
+        fetches, workers = len(loading.fetches), len(loading.workers)
+        lanes = np.flatnonzero(np.bincount(loading.fetches.lane)).tolist()
         return _Node(
-            name=node,
-            loading=loading,
+            name=name,
+            has_gpus=part.has(Metric.GPU_USE),
+            pipeline=loading.pipeline,
+            prefetch=loading.prefetch,
+            # TensorFlow's fetches are among the work of its threads.
+            datapoints=workers if loading.pipeline else fetches + workers,
+            processes=len({loading.fetches.lanes[i].worker for i in lanes}),
+            fetch_times=_fetch_times(loading.fetches),
+            loaders=[dict(zip(_SETTING, one, strict=True)) for one in loading.settings],
+            tables={} if loading.pipeline else _tables(loading),
             cores=cores,
             seconds=seconds,
             median=int(medians[-1]) if seconds else 0,
@@ -134,7 +146,7 @@ class Dataloader(Rule):
         part = 100 * node.median / max(1, node.cores)
         return max(self.min_threshold - part, part - self.max_threshold)
 
-    def _finding(self, nodes: Sequence[_Node], worst: _Node, *, has_gpus: bool) -> Finding:
+    def _finding(self, nodes: Sequence[_Node], worst: _Node) -> Finding:
         few = worst.median < worst.cores * self.min_threshold / 100
         many = worst.median > worst.cores * self.max_threshold / 100
         verdict = ": too few" if few else ": too many" if many else " at the end, not adequate before"
@@ -142,7 +154,7 @@ class Dataloader(Rule):
         clauses = [
             f"{shown(worst.name)}: median over {count(worst.seconds, 'second')} with data loading, "
             f"{worst.mean:.1f} on average",
-            "threads of TensorFlow's data pipeline, experimental" if worst.loading.pipeline else "",
+            "threads of TensorFlow's data pipeline, experimental" if worst.pipeline else "",
             f"{count(len(others), 'other node')} in violation too" if others else "",
         ]
         fetches = []
@@ -150,7 +162,7 @@ class Dataloader(Rule):
             p50, p95 = (_took(times[quantile]) for quantile in ("p50", "p95"))
             fetches.append(f"a fetch took {p50} (median), {p95} (95th percentile)")
         main = worst.main_loader
-        if main and main["pin_memory"] is False and has_gpus:
+        if main and main["pin_memory"] is False and worst.has_gpus:
             fetches.append(
                 "batches are not pinned in memory (pin_memory=False), which slows copies to the GPU"
             )
@@ -169,7 +181,7 @@ class Dataloader(Rule):
 def _setting(node: _Node, *, few: bool) -> str:
     """What to set ``num_workers`` to: a training process's part of the cores, where these are known."""
     trainers, to = node.processes, ""
-    if trainers and not node.loading.pipeline:
+    if trainers and not node.pipeline:
         to = f" to about {max(1, node.cores // trainers)}"
         to += f" for each of the {count(trainers, 'training process', 'training processes')}" * (trainers > 1)
     cores = f"the node has {count(node.cores, 'core')}"
@@ -214,7 +226,20 @@ def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray,
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Node:
     name: str
-    loading: Loading
+    has_gpus: bool
+    #: Whether the loaders are threads of TensorFlow's data pipeline, and whether that fetched ahead.
+    pipeline: bool
+    prefetch: bool
+    #: Loader events.
+    datapoints: int
+    #: Training processes that fetched.
+    processes: int
+    #: Quantiles and histogram in seconds, by the vendor's keys; empty without a fetch.
+    fetch_times: dict[str, Any]
+    #: The loaders by class and setting, those with most fetches first.
+    loaders: list[dict[str, Any]]
+    #: Spreads of other times, by our keys.
+    tables: dict[str, dict[str, float]]
     cores: int
     #: Seconds with a known number of loaders, and median and mean of that number.
     seconds: int
@@ -227,8 +252,8 @@ class _Node:
 
     @property
     def told(self) -> str:
-        kind = "loader thread" if self.loading.pipeline else "loader process"
-        loaders = count(self.median, kind, kind + ("s" if self.loading.pipeline else "es"))
+        kind = "loader thread" if self.pipeline else "loader process"
+        loaders = count(self.median, kind, kind + ("s" if self.pipeline else "es"))
         return f"{loaders} for {count(self.cores, 'core')}"
 
     @property
@@ -236,51 +261,11 @@ class _Node:
         return DeviceStatus.of(self.name, self.reason, self.judged, len(self.hits))
 
     @property
-    def datapoints(self) -> int:
-        """Loader events; TensorFlow's fetches are among the work of its threads."""
-        fetches, workers = len(self.loading.fetches), len(self.loading.workers)
-        return workers if self.loading.pipeline else fetches + workers
-
-    @property
-    def processes(self) -> int:
-        """Training processes that fetched."""
-        lanes = self.loading.fetches.lanes
-        return len({lanes[i].worker for i in np.unique(self.loading.fetches.lane).tolist()})
-
-    @cached_property
-    def fetch_times(self) -> dict[str, Any]:
-        """Quantiles and histogram in seconds, by the vendor's keys; empty without a fetch."""
-        if not len(self.loading.fetches):
-            return {}
-        took_s = self.loading.fetches.duration_us / SECOND_US
-        p25, p50, p95 = np.quantile(took_s, (0.25, 0.5, 0.95)).tolist()
-        low, high = float(took_s.min()), float(took_s.max())
-        # Equal times get an axis around them that does not reach below 0.
-        axis = (low, high) if high > low else (0.999 * low, 1.001 * high or 1e-6)
-        probs, edges = np.histogram(took_s, bins=_BINS, range=axis)
-        return {"p25": p25, "p50": p50, "p95": p95, "probs": probs.tolist(), "binedges": edges.tolist()}
-
-    @cached_property
-    def loaders(self) -> list[dict[str, Any]]:
-        """The loaders by class and setting, those with most fetches first."""
-        settings = [(one.iterator, one.num_workers, one.pin_memory) for one in self.loading.loaders]
-        of_fetch = self.loading.loader_of_fetch
-        fetches = np.bincount(of_fetch[of_fetch >= 0], minlength=len(settings)).tolist()
-        found: dict[tuple[str, int | None, bool | None], int] = {}
-        for setting, n in zip(settings, fetches, strict=True):
-            found[setting] = found.get(setting, 0) + n
-        rows = sorted(found.items(), key=lambda row: -row[1])
-        return [
-            {"iterator": kind, "num_workers": workers, "pin_memory": pinned, "fetches": n}
-            for (kind, workers, pinned), n in rows
-        ]
-
-    @property
     def main_loader(self) -> dict[str, Any] | None:
         """The loader with most fetches, if any was set up."""
         return next(iter(self.loaders), None)
 
-    @cached_property
+    @property
     def details(self) -> dict[str, Any]:
         block: dict[str, Any] = {
             "cores": self.cores,
@@ -289,16 +274,28 @@ class _Node:
             "seconds": self.seconds,
             "violations": len(self.hits),
         }
-        fetches = self.loading.fetches
-        if not self.loading.pipeline:
-            block["loaders"] = self.loaders
-            tables = {
-                "worker_lifetime": self.loading.workers.duration_us,
-                "initialization": self.loading.set_up.duration_us,
-                "batch_time": between_fetches(fetches),
-            }
-            block |= {name: _spread(times_us) for name, times_us in tables.items() if len(times_us)}
-        return block
+        return block if self.pipeline else block | {"loaders": self.loaders} | self.tables
+
+
+def _fetch_times(fetches: Events) -> dict[str, Any]:
+    if not len(fetches):
+        return {}
+    took_s = fetches.duration_us / SECOND_US
+    p25, p50, p95 = np.quantile(took_s, (0.25, 0.5, 0.95)).tolist()
+    low, high = float(took_s.min()), float(took_s.max())
+    # Equal times get an axis around them that does not reach below 0.
+    axis = (low, high) if high > low else (0.999 * low, 1.001 * high or 1e-6)
+    probs, edges = np.histogram(took_s, bins=_BINS, range=axis)
+    return {"p25": p25, "p50": p50, "p95": p95, "probs": probs.tolist(), "binedges": edges.tolist()}
+
+
+def _tables(loading: Loading) -> dict[str, dict[str, float]]:
+    tables = {
+        "worker_lifetime": loading.workers.duration_us,
+        "initialization": loading.set_up.duration_us,
+        "batch_time": between_fetches(loading.fetches),
+    }
+    return {name: _spread(times_us) for name, times_us in tables.items() if len(times_us)}
 
 
 def _details(nodes: Sequence[_Node], worst: _Node) -> dict[str, Any]:
@@ -307,8 +304,8 @@ def _details(nodes: Sequence[_Node], worst: _Node) -> dict[str, Any]:
     main = worst.main_loader
     if main:
         details |= {key: main[key] for key in ("pin_memory", "num_workers") if main[key] is not None}
-    if worst.loading.pipeline:
-        details |= {"prefetch": worst.loading.prefetch, "experimental": True}
+    if worst.pipeline:
+        details |= {"prefetch": worst.prefetch, "experimental": True}
     own = dict(worst.details)
     details |= {key: own.pop(key) for key in ("cores", "dataloaders")}
     if times := worst.fetch_times:
@@ -319,7 +316,8 @@ def _details(nodes: Sequence[_Node], worst: _Node) -> dict[str, Any]:
 
 def between_fetches(fetches: Events) -> IntArray:
     """Times from the start of a fetch to that of the next of its process, in microseconds."""
-    order = np.lexsort((fetches.start_us, fetches.pid, fetches.lane))
+    # Those of one process stay in the order of their starts.
+    order = np.lexsort((narrow(fetches.pid), narrow(fetches.lane)))
     same = (np.diff(fetches.lane[order]) == 0) & (np.diff(fetches.pid[order]) == 0)
     return np.asarray(np.diff(fetches.start_us[order])[same])
 

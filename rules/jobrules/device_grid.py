@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from jobrules.boxplot import shares
+from jobrules.boxplot import ordered, quantiles, shares
 from jobrules.job import Metric
 from jobrules.result import Columns
-from jobrules.timelines import reduce
+from jobrules.timelines import Places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.job import FloatArray, IntArray, Job, Panel
+    from jobrules.job import FloatArray, Job, Panel
 
 #: A heat map with more columns has less than two or three pixels for each.
 MOST_COLUMNS = 300
@@ -101,63 +101,56 @@ def device_grid(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
 
     ``grid`` are the columns of the time lines; from ``limit`` on a core is full, in percent.
     """
-    if not (job.panels_of(Metric.GPU_USE) or job.panels_of(Metric.CPU_USE)):
+    if not (job.has(Metric.GPU_USE) or job.has(Metric.CPU_USE)):
         return None
     bundle = -(-grid.count // MOST_COLUMNS)
     columns = Columns(start_us=grid.start_us, width_us=bundle * grid.width_us, count=-(-grid.count // bundle))
-    panels = [panel for node in job.nodes for metric in _KEPT if (panel := job.panel(node, metric))]
-    rows = tuple(_rows(panel, columns, limit) for panel in panels)
-    cores = tuple(core for panel in panels if panel.metric == Metric.CPU_USE for core in _cores(panel, limit))
-    return DeviceGrid(columns=columns, rows=rows, cores=cores, limit=limit)
+    found = job.gathered(_of_node, columns, limit)
+    return DeviceGrid(
+        columns=columns,
+        rows=tuple(rows for rows, _ in found),
+        cores=tuple(core for _, cores in found for core in cores),
+        limit=limit,
+    )
 
 
-def _rows(panel: Panel, columns: Columns, limit: float) -> DeviceRows:
-    values = panel.values[:, :MOST_DEVICES]
-    whole = ~np.isnan(values).any(axis=0)
-    means, full = np.empty((2, values.shape[1], columns.count))
-    if whole.any():
-        own = values if whole.all() else values[:, whole]
-        means[whole] = _means(columns, panel.time_us, own)
-        full[whole] = _means(columns, panel.time_us, (own >= limit).astype(np.float64))
-    for device in np.flatnonzero(~whole):
-        time_us, one = panel.series(int(device))
-        means[device] = _means(columns, time_us, one[:, None])[0]
-        full[device] = _means(columns, time_us, (one[:, None] >= limit).astype(np.float64))[0]
-    measured = ~np.isnan(means)
-    percent = np.full(means.shape, NOT_MEASURED, np.uint8)
-    percent[measured] = np.rint(np.clip(means[measured], 0, 100)).astype(np.uint8)
-    if panel.metric == Metric.CPU_USE:
-        percent[measured & (full >= FULL_SHARE)] += FULL
-    left_out = max(0, len(panel.devices) - MOST_DEVICES)
-    return DeviceRows.of(panel.node, panel.metric, panel.devices[:MOST_DEVICES], left_out, percent)
+def _of_node(part: Job, columns: Columns, limit: float) -> Iterator[tuple[DeviceRows, list[CoreUse]]]:
+    (node,) = part.nodes
+    for metric in _KEPT:
+        if panel := part.panel(node, metric):
+            yield _of_panel(panel, columns, limit)
 
 
-def _means(columns: Columns, time_us: IntArray, values: FloatArray) -> npt.NDArray[np.float64]:
-    """(devices, columns) means of (n, devices) samples without a gap; held as ``timelines.reduce`` holds them."""
-    number = np.arange(len(time_us), dtype=np.float64)
-    # The lowest number of a sample in each column: where the samples that stand for it begin.
-    _, first, _ = reduce(columns, time_us, number, number, number)
-    held = ~np.isnan(first)
-    starts, place = np.unique(first[held].astype(np.intp), return_inverse=True)
-    counts = np.diff(starts, append=len(time_us))
-    means = np.full((values.shape[1], columns.count), np.nan)
-    means[:, held] = (np.add.reduceat(values, starts, axis=0) / counts[:, None]).T[:, place]
-    return means
+def _of_panel(panel: Panel, columns: Columns, limit: float) -> tuple[DeviceRows, list[CoreUse]]:
+    devices = panel.devices[:MOST_DEVICES]
+    table = np.full((len(devices), columns.count), NOT_MEASURED, np.uint8)
+    cores = []
+    of_all = Places.of(columns, panel.time_us)
+    for column, device in enumerate(devices):
+        time_us, values = panel.series(column)
+        places = of_all if time_us is panel.time_us else Places.of(columns, time_us)
+        means = places.means(values)
+        measured = ~np.isnan(means)
+        table[column, measured] = np.rint(np.clip(means[measured], 0, 100))
+        if panel.metric is Metric.CPU_USE:
+            table[column, measured & (places.means(values >= limit) >= FULL_SHARE)] += FULL
+            cores.append(_core(panel.node, device, values, limit))
+    left_out = len(panel.devices) - len(devices)
+    return DeviceRows.of(panel.node, panel.metric, devices, left_out, table), cores
 
 
-def _cores(panel: Panel, limit: float) -> Iterator[CoreUse]:
-    for device, name in enumerate(panel.devices[:MOST_DEVICES]):
-        _, values = panel.series(device)
-        p50, p95, p99 = np.quantile(values, (0.5, 0.95, 0.99)).tolist()
-        yield CoreUse(
-            node=panel.node,
-            device=name,
-            n=len(values),
-            mean=round(float(values.mean()), 1),
-            p50=round(p50, 1),
-            p95=round(p95, 1),
-            p99=round(p99, 1),
-            max=round(float(values.max()), 1),
-            at_limit=round(float((values >= limit).mean()), 3),
-            **shares(np.sort(values)),
-        )
+def _core(node: str, device: str, values: FloatArray, limit: float) -> CoreUse:
+    ascending = ordered(values)
+    p50, p95, p99 = quantiles(ascending, (0.5, 0.95, 0.99))
+    return CoreUse(
+        node=node,
+        device=device,
+        n=len(values),
+        mean=round(float(values.mean()), 1),
+        p50=round(p50, 1),
+        p95=round(p95, 1),
+        p99=round(p99, 1),
+        max=round(float(ascending[-1]), 1),
+        at_limit=round(float((values >= limit).mean()), 3),
+        **shares(ascending),
+    )

@@ -6,19 +6,23 @@ spent itself stands beside it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from jobrules.job import EventSource, natural_key
+from jobrules.job import EventSource
 from jobrules.loading import WORKER
+from jobrules.rows import by_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jobrules.intervals import Intervals
-    from jobrules.job import BoolArray, CodeArray, Events, IntArray, Lane, StrArray
+    from jobrules.job import BoolArray, CodeArray, Events, IntArray, Lane
+
+_T = TypeVar("_T")
 
 #: Operators in the table by own time.
 MOST_OPERATORS = 25
@@ -64,16 +68,58 @@ def kind_of(lane: Lane) -> Kind:
     return next(kind for kind, holds in _TESTS if holds(lane))
 
 
+#: Kinds of which each name is told.
+_NAMED = (Kind.CPU, Kind.GPU, Kind.HOROVOD)
+
+
 def rows_of(events: Events, kind: Kind) -> BoolArray:
     """(n,) which events are of one kind."""
     return events.in_lanes(lambda lane: kind_of(lane) is kind)
 
 
-def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, Any]:
-    """The vendor's framework block, with our keys.
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Microseconds of the events of one node, added up."""
+
+    #: Empty without events.
+    node: str
+    #: By phase of the lanes of each kind; without what lasted no time.
+    phases: dict[Kind, dict[str, int]]
+    #: Operators on CPU and GPU, and Horovod's activities, by name: with what they call, without it, and
+    #: how often; the latter two only of operators, and how often only of whole events.
+    total: dict[Kind, dict[str, int]]
+    own: dict[Kind, dict[str, int]]
+    calls: dict[Kind, dict[str, int]]
+
+
+def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
+    """What ``breakdown_of`` needs to know of the events of one node.
 
     An event counts as long as it lasted, or ``weight_us`` (n,), for instance the part of it that
-    lies in chosen moments; one of weight 0 takes no part. Every table has its largest entry first.
+    lies in chosen moments; one of weight 0 takes no part.
+    """
+    weight = events.duration_us if weight_us is None else weight_us
+    phases: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
+    for lane, us in zip(events.lanes, _sums(events.lane, weight, len(events.lanes)).tolist(), strict=True):
+        if us:
+            times = phases[kind_of(lane)]
+            times[lane.phase] = times.get(lane.phase, 0) + us
+    total, own, calls = ({kind: dict[str, int]() for kind in _NAMED} for _ in range(3))
+    for kind in _NAMED:
+        if phases[kind]:
+            rows = rows_of(events, kind) & (weight > 0)
+            part, weighed = events.where(rows), weight[rows]
+            total[kind] = _by_name(part, weighed)
+            if kind is not Kind.HOROVOD:
+                own[kind] = _by_name(part, _self(part, weighed))
+                if weight_us is None:
+                    calls[kind] = _by_name(part, np.ones(len(part), np.int64))
+    node = events.lanes[0].node if events.lanes else ""
+    return Sums(node=node, phases=phases, total=total, own=own, calls=calls)
+
+
+def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
+    """The vendor's framework block of several nodes, with our keys. Every table has its largest entry first.
 
     ``ratio``
         Percent of the time of all CPU and GPU lanes, by lane; GPU lanes first.
@@ -95,17 +141,12 @@ def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, An
     ``horovod``, ``horovod_time``
         Percent by activity, cut as the operators are, and microseconds of these.
     """
-    weight = events.duration_us if weight_us is None else weight_us
-    used = weight > 0
-    if not used.all():
-        events, weight = events.where(used), weight[used]
-    lane_us = _sums(events.lane, weight, len(events.lanes))
-    by_phase: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
-    for lane, us in zip(events.lanes, lane_us.tolist(), strict=True):
-        if us:
-            times = by_phase[kind_of(lane)]
-            times[lane.phase] = times.get(lane.phase, 0) + us
-    by_phase = {kind: largest_first(times) for kind, times in by_phase.items()}
+    sums = sorted(sums, key=lambda one: one.node)
+    by_phase = {kind: largest_first(added(one.phases[kind] for one in sums)) for kind in Kind}
+    total, own, calls = (
+        {kind: dict(sorted(added(getattr(one, field)[kind] for one in sums).items())) for kind in _NAMED}
+        for field in ("total", "own", "calls")
+    )
     details: dict[str, Any] = {
         "ratio": shares(by_phase[Kind.GPU] | by_phase[Kind.CPU]),
         "phase": shares(by_phase[Kind.STEP]),
@@ -113,17 +154,14 @@ def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, An
     }
     for kind in (Kind.CPU, Kind.GPU):
         if by_phase[kind]:
-            rows = rows_of(events, kind)
-            part = events.where(rows)
-            total, own = _by_name(part, weight[rows]), _by_name(part, _self(part, weight[rows]))
-            kept = _above_cut(total)
+            kept = _above_cut(total[kind])
             details |= {
                 kind.name: shares(kept),
                 f"{kind.name}_total": kept,
-                f"{kind.name}_self_total": _above_cut(own),
+                f"{kind.name}_self_total": _above_cut(own[kind]),
             }
-            if weight_us is None:
-                details[f"{kind.name}_operators"] = _operators(part, total, own)
+            if calls[kind]:
+                details[f"{kind.name}_operators"] = _operators(total[kind], own[kind], calls[kind])
     if by_phase[Kind.GENERAL]:
         details |= {"general": shares(by_phase[Kind.GENERAL]), "general_time": by_phase[Kind.GENERAL]}
     if by_phase[Kind.LIFETIME]:
@@ -132,20 +170,27 @@ def breakdown(events: Events, weight_us: IntArray | None = None) -> dict[str, An
     if all(passes.values()):
         details["forward_backward"] = shares({name: sum(times.values()) for name, times in passes.items()})
     if by_phase[Kind.HOROVOD]:
-        rows = rows_of(events, Kind.HOROVOD)
-        kept = _above_cut(_by_name(events.where(rows), weight[rows]))
+        kept = _above_cut(total[Kind.HOROVOD])
         details |= {"horovod": shares(kept), "horovod_time": kept}
     return details
 
 
-def _operators(events: Events, total: Mapping[str, int], own: Mapping[str, int]) -> dict[str, Any]:
-    calls = _by_name(events, np.ones(len(events), np.int64))
+def added(several: Iterable[Mapping[_T, int]]) -> dict[_T, int]:
+    """The sum of each entry, in the order in which they come."""
+    sums: dict[_T, int] = {}
+    for one in several:
+        for name, us in one.items():
+            sums[name] = sums.get(name, 0) + us
+    return sums
+
+
+def _operators(total: Mapping[str, int], own: Mapping[str, int], calls: Mapping[str, int]) -> dict[str, Any]:
     first = list(largest_first({name: own.get(name, 0) for name in total}))[:MOST_OPERATORS]
     rows = [
         {"name": name, "self_us": own.get(name, 0), "total_us": total[name], "calls": calls[name]}
         for name in first
     ]
-    return {"rows": rows, "names": len(total), "calls": len(events), "self_us": sum(own.values())}
+    return {"rows": rows, "names": len(total), "calls": sum(calls.values()), "self_us": sum(own.values())}
 
 
 def shares(times: Mapping[str, int]) -> dict[str, float]:
@@ -183,28 +228,14 @@ def weights_by_lane(events: Events, moments: Callable[[Lane], Intervals | None])
     found = [moments(lane) for lane in events.lanes]
     distinct = list({id(one): one for one in found if one is not None}.values())
     number = {id(one): i for i, one in enumerate(distinct)}
-    of_lane = np.array([number.get(id(one), len(distinct)) for one in found], np.int32)
+    of_lane = np.array([number.get(id(one), -1) for one in found], np.int32)
     weight = np.zeros(len(events), np.int64)
     if len(events):
-        of_event = of_lane[events.lane]
-        order = np.argsort(of_event, kind="stable")
-        edges = np.searchsorted(of_event[order], np.arange(len(distinct) + 1))
-        for one, first, stop in zip(distinct, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        order, edges = by_code(of_lane[events.lane], len(distinct))
+        for one, first, stop in zip(distinct, edges, edges[1:], strict=False):
             rows = order[first:stop]
             weight[rows] = one.overlap_us(events.start_us[rows], events.end_us[rows])
     return weight
-
-
-def grouped(*columns: StrArray) -> dict[tuple[str, ...], IntArray]:
-    """Rows with the same names in all columns, ascending; the names in natural order."""
-    # Searching is three times as fast as asking ``unique`` for the inverse, which sorts indices of text.
-    codes = [np.searchsorted(np.unique(column), column) for column in columns]
-    order = np.lexsort(codes)
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = np.any([np.diff(code[order]) != 0 for code in codes], axis=0)
-    parts = np.split(order, np.flatnonzero(fresh)[1:]) if len(order) else []
-    found = {tuple(str(column[rows[0]]) for column in columns): rows for rows in parts}
-    return dict(sorted(found.items(), key=lambda item: [natural_key(name) for name in item[0]]))
 
 
 def self_us(events: Events) -> IntArray:

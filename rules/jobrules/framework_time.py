@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jobrules.framework import MOST_OPERATORS, Kind, grouped, largest_first, rows_of
+from jobrules.framework import MOST_OPERATORS, Kind, added, kind_of, largest_first, rows_of
 from jobrules.intervals import union
 from jobrules.job import SECOND_US
-from jobrules.overall_framework_metrics import OTHERS, STEP
+from jobrules.overall_framework_metrics import OTHERS, STEP, worker_steps
 from jobrules.result import FrameworkTime, Operator, Operators, PhaseTime, Slice, WorkerTime
 from jobrules.rounding import apportion
+from jobrules.rows import by_code, series_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobrules.intervals import Intervals
-    from jobrules.job import Events, IntArray, Job, Steps
+    from jobrules.job import IntArray, Job, Steps
+    from jobrules.overall_framework_metrics import WorkerSteps
 
 #: What the time of a worker between its steps is called, and what is left of many phases.
 OUTSIDE, OTHER_PHASES = "Outside of steps", "Other phases"
@@ -44,10 +46,13 @@ def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None
     profiled = [basis[device] for device in _DEVICES if device in basis]
     first = [one["first_step"] for one in profiled if "first_step" in one]
     last = [one["last_step"] for one in profiled if "last_step" in one]
-    passes = _passes(job.events, general)
+    # Phases that are told apart; of too many the rest is one.
+    kept = tuple(general)[:MOST_OPERATORS]
+    nodes = job.each(_of_node, kept)
+    passes = _passes([one.passes_us for one in nodes], general)
     phases = basis.get("general", {})
     forward = any(name.startswith("Forward") for name in general)
-    kinds, workers = _workers(job.steps)
+    kinds, workers = _workers([worker for one in nodes for worker in one.workers])
     told, rest = _odd_first(workers)
     parts = apportion([table["self_us"] for _, table in operators], 100.0, 1)
     time = FrameworkTime(
@@ -57,13 +62,13 @@ def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None
             _operators(device, table, part, basis.get(device, {}).get("seconds"))
             for (device, table), part in zip(operators, parts, strict=True)
         ),
-        horovod=_slices(_horovod(job.events)),
+        horovod=_slices(largest_first(dict(sorted(added(one.horovod for one in nodes).items())))),
         first_step=min(first, default=None),
         last_step=max(last, default=None),
         forward_only=forward and not passes,
         passes=_slices(passes),
         general_s=phases.get("seconds"),
-        phases=_phases(job.events, job.steps, general),
+        phases=_phases(kept, [one.recorded for one in nodes], general),
         kinds=kinds,
         workers=tuple(told),
         other_workers=len(rest),
@@ -120,33 +125,74 @@ def _operators(device: str, table: Mapping[str, Any], part: float, ran_s: float 
     )
 
 
-def _phases(events: Events, steps: Steps, general: Mapping[str, int]) -> tuple[PhaseTime, ...]:
-    """The phases of a table of microseconds, over their stretches; of too many the rest is one."""
-    kept = list(general)[:MOST_OPERATORS]
+@dataclass(frozen=True, kw_only=True)
+class _Node:
+    """What a node tells; times in microseconds."""
+
+    #: Of the modules of forward and of backward pass.
+    passes_us: tuple[int, int]
+    #: By activity; all of them, so that the shares are of the whole.
+    horovod: dict[str, int]
+    #: By position in the phases that are told apart, and after the last one the rest: an entry a worker.
+    recorded: dict[int, list[_Recorded]]
+    workers: list[WorkerSteps]
+
+
+def _of_node(part: Job, kept: Sequence[str]) -> _Node:
+    events = part.events
+    lasted_us = np.bincount(events.lane, weights=events.duration_us, minlength=len(events.lanes)).tolist()
+    passes_us = {Kind.FORWARD: 0, Kind.BACKWARD: 0}
+    for lane, us in zip(events.lanes, lasted_us, strict=True):
+        if (kind := kind_of(lane)) in passes_us:
+            passes_us[kind] += int(us)
+    horovod = {}
+    rows = rows_of(events, Kind.HOROVOD)
+    if rows.any():
+        sums = np.bincount(events.name[rows], weights=events.duration_us[rows]).tolist()
+        horovod = {name: int(us) for name, us in zip(events.names, sums, strict=False) if us}
+    return _Node(
+        passes_us=(passes_us[Kind.FORWARD], passes_us[Kind.BACKWARD]),
+        horovod=horovod,
+        recorded=_recorded(part, kept),
+        workers=worker_steps(part),
+    )
+
+
+def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
+    """Each phase of each worker, as ``_Node`` has them."""
+    events = part.events
     number = {name: i for i, name in enumerate(kept)}
-    workers: dict[tuple[str, str], int] = {}
-    pairs: dict[tuple[int, int], int] = {}
-    group = np.full(len(events.lanes), -1)
-    rows = rows_of(events, Kind.GENERAL)
-    for i in np.unique(events.lane[rows]).tolist():
+    pairs: dict[tuple[int, str], int] = {}
+    group = np.full(len(events.lanes), -1, np.int32)
+    some = np.bincount(events.lane, minlength=len(events.lanes)) > 0
+    for i in np.flatnonzero(some).tolist():
         lane = events.lanes[i]
-        worker = workers.setdefault((lane.node, lane.worker), len(workers))
-        pair = number.get(lane.phase, len(kept)), worker
-        group[i] = pairs.setdefault(pair, len(pairs))
-    of = np.where(rows, group[events.lane], -1) if len(events) else np.empty(0, np.int64)
+        if kind_of(lane) is Kind.GENERAL:
+            pair = number.get(lane.phase, len(kept)), lane.worker
+            group[i] = pairs.setdefault(pair, len(pairs))
     # Starts stay ascending within a pair.
-    order = np.argsort(of, kind="stable")
-    edges = np.searchsorted(of[order], np.arange(len(pairs) + 1))
-    between = {i: _Between.of(steps, *name) for name, i in workers.items()}
+    order, edges = by_code(group[events.lane], len(pairs))
+    between = _between(part.steps)
     found: dict[int, list[_Recorded]] = {}
     for (phase, worker), i in pairs.items():
         mine = order[edges[i] : edges[i + 1]]
-        recorded = _Recorded.of(events.start_us[mine], events.end_us[mine], between[worker])
+        recorded = _Recorded.of(events.start_us[mine], events.end_us[mine], between.get(worker, _NEVER))
         found.setdefault(phase, []).append(recorded)
-    times = [_phase_time(name, 1, found[i], general[name]) for name, i in number.items() if i in found]
+    return found
+
+
+def _phases(
+    kept: Sequence[str], nodes: Sequence[Mapping[int, list[_Recorded]]], general: Mapping[str, int]
+) -> tuple[PhaseTime, ...]:
+    """The phases of a table of microseconds, over their stretches; of too many the rest is one."""
+    found: dict[int, list[_Recorded]] = {}
+    for one in nodes:
+        for i, workers in one.items():
+            found.setdefault(i, []).extend(workers)
+    times = [_phase_time(name, 1, found[i], general[name]) for i, name in enumerate(kept) if i in found]
     times.sort(key=lambda one: (one.percent is None, -(one.percent or 0), -one.seconds))
     if len(kept) in found:
-        rest = [name for name in general if name not in number]
+        rest = [name for name in general if name not in kept]
         times.append(_phase_time("", len(rest), found[len(kept)], sum(general[name] for name in rest)))
     return tuple(times)
 
@@ -161,23 +207,38 @@ class _Between:
     start_us: int
     end_us: int
 
-    @classmethod
-    def of(cls, steps: Steps, node: str, worker: str) -> _Between:
-        rows = np.flatnonzero((steps.node == node) & (steps.worker == worker))
-        begun, ended = np.sort(steps.start_us[rows]), steps.end_us[rows]
-        return cls(
-            begun_us=begun,
-            steps=union(steps.start_us[rows], ended),
-            start_us=int(begun[0]) if len(rows) else 0,
-            end_us=int(ended.max()) if len(rows) else 0,
-        )
-
     def outside_us(self, start_us: IntArray, end_us: IntArray) -> int:
         """How much of disjoint intervals lies after the first start, before the last end, and in no step."""
         start_us, end_us = np.clip(start_us, self.start_us, None), np.clip(end_us, None, self.end_us)
         some = end_us > start_us
         start_us, end_us = start_us[some], end_us[some]
         return int((end_us - start_us - self.steps.overlap_us(start_us, end_us)).sum())
+
+
+#: Of a worker without steps.
+_NEVER = _Between(
+    begun_us=np.empty(0, np.int64),
+    steps=union(np.empty(0, np.int64), np.empty(0, np.int64)),
+    start_us=0,
+    end_us=0,
+)
+
+
+def _between(steps: Steps) -> dict[str, _Between]:
+    """The time between the steps of each worker of a node."""
+    by_worker: dict[str, list[IntArray]] = {}
+    for (_, worker, _), rows in series_of(steps).items():
+        by_worker.setdefault(worker, []).append(rows)
+    found = {}
+    for worker, several in by_worker.items():
+        every = np.concatenate(several)
+        begun_us, end_us = steps.start_us[every], steps.end_us[every]
+        inside = union(begun_us, end_us)
+        begun_us.sort()
+        found[worker] = _Between(
+            begun_us=begun_us, steps=inside, start_us=int(begun_us[0]), end_us=int(end_us.max())
+        )
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,12 +288,9 @@ def _phase_time(name: str, count: int, workers: Sequence[_Recorded], us: int) ->
     )
 
 
-def _passes(events: Events, general: Mapping[str, int]) -> dict[str, int]:
+def _passes(modules_us: Sequence[tuple[int, int]], general: Mapping[str, int]) -> dict[str, int]:
     """Microseconds of forward and backward pass, of their modules where these are told; none without both."""
-    times = {
-        name: int(events.duration_us[rows_of(events, kind)].sum())
-        for name, kind in ((FORWARD, Kind.FORWARD), (BACKWARD, Kind.BACKWARD))
-    }
+    times = {name: sum(us[i] for us in modules_us) for i, name in enumerate((FORWARD, BACKWARD))}
     if not all(times.values()):
         times = {
             whole: sum(us for name, us in general.items() if name.startswith(part))
@@ -241,45 +299,29 @@ def _passes(events: Events, general: Mapping[str, int]) -> dict[str, int]:
     return largest_first(times) if all(times.values()) else {}
 
 
-def _horovod(events: Events) -> dict[str, int]:
-    """Microseconds by activity; all of them, so that the shares are of the whole."""
-    rows = rows_of(events, Kind.HOROVOD)
-    if not rows.any():
-        return {}
-    us = np.bincount(
-        events.name[rows], weights=events.duration_us[rows], minlength=len(events.names)
-    ).tolist()
-    return largest_first({name: int(time) for name, time in zip(events.names, us, strict=True) if time})
-
-
-def _workers(steps: Steps) -> tuple[tuple[str, ...], list[WorkerTime]]:
+def _workers(workers: Sequence[WorkerSteps]) -> tuple[tuple[str, ...], list[WorkerTime]]:
     """Kinds of time, outside of steps first, and how each worker's time is shared out among them.
 
     As in OverallFrameworkMetrics: steps count as long as they last, the time outside of them is what
     no step covers between the worker's first start and its last end.
     """
-    lasted = steps.end_us - steps.start_us
-    whole: dict[str, int] = {}
-    by_worker: dict[tuple[str, str], dict[str, IntArray]] = {}
-    for (node, worker, phase), rows in grouped(steps.node, steps.worker, steps.phase).items():
-        whole[phase] = whole.get(phase, 0) + int(lasted[rows].sum())
-        by_worker.setdefault((node, worker), {})[phase] = rows
+    whole = added(one.phases for one in workers)
     known = [phase for phase in _PHASES if phase in whole]
     phases = (known + [name for name in largest_first(whole) if name not in known])[: MOST_KINDS - 1]
     if len(whole) > len(phases):
         phases = [*phases[:-1], OTHER_PHASES]
     found = []
-    for (node, worker), parts in by_worker.items():
-        rows = np.concatenate(list(parts.values()))
-        start_us, end_us = steps.start_us[rows], steps.end_us[rows]
-        span_us = int(end_us.max() - start_us.min())
+    for one in workers:
         times = dict.fromkeys(phases, 0)
-        for phase, part in parts.items():
-            times[phase if phase in times else OTHER_PHASES] += int(lasted[part].sum())
-        shares = [span_us - union(start_us, end_us).total_us, *times.values()]
+        for phase, us in one.phases.items():
+            times[phase if phase in times else OTHER_PHASES] += us
+        shares = [one.span_us - one.inside_us, *times.values()]
         if sum(shares):
             percents = apportion(shares, 100.0, 1)
-            found.append(WorkerTime(node=node, worker=worker, seconds=span_us / SECOND_US, percents=percents))
+            time = WorkerTime(
+                node=one.node, worker=one.worker, seconds=one.span_us / SECOND_US, percents=percents
+            )
+            found.append(time)
     return (OUTSIDE, *phases) if found else (), found
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.boxplot import quartiles
+from jobrules.boxplot import ordered, quantiles, quartiles
 from jobrules.job import Metric
 from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity
 from jobrules.rule import Amount, Rule, in_samples, number, samples, too_few
@@ -16,7 +16,7 @@ from jobrules.words import between, clock, count, duration, listed, shown
 from jobrules.words import percent as in_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobrules.job import BoolArray, FloatArray, IntArray, Job
 
@@ -63,11 +63,7 @@ class GPUMemoryIncrease(Rule):
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts events, ``violations`` the samples in them."""
         grid = Windows.of(job)
-        gpus = []
-        for panel in job.panels_of(Metric.GPU_MEMORY):
-            for column, device in enumerate(panel.devices):
-                time_us, values = panel.series(column)
-                gpus.append(self._judged(panel.node, device, time_us, values, grid))
+        gpus = job.gathered(self._gpus, grid)
         answers = tuple(gpu.answer for gpu in gpus)
         seen = {gpu.name: gpu.n for gpu in gpus}
         facts: dict[str, Any] = {
@@ -80,7 +76,7 @@ class GPUMemoryIncrease(Rule):
         if not judged:
             reason = max(gpus, key=lambda gpu: gpu.n).reason
             return self.not_evaluated(reason, **facts)
-        rising = sorted((gpu for gpu in judged if gpu.events), key=lambda gpu: -gpu.largest)
+        rising = sorted((gpu for gpu in judged if gpu.largest_rise), key=lambda gpu: -gpu.largest)
         largest = max(gpu.largest for gpu in judged)
         facts |= {
             "evaluated": sum(gpu.judged for gpu in gpus),
@@ -101,11 +97,11 @@ class GPUMemoryIncrease(Rule):
         details: dict[str, Any] = {}
         for gpu in rising:
             details.setdefault(gpu.node, {})[gpu.device] = gpu.details
-        details["last_timestamp"] = max(gpu.events[-1].end_us for gpu in rising)
+        details["last_timestamp"] = max(gpu.last_us for gpu in rising)
         finding = self._finding(rising)
         return self.triggered(
             finding,
-            triggered=sum(len(gpu.events) for gpu in rising),
+            triggered=sum(gpu.events for gpu in rising),
             violations=sum(gpu.violating for gpu in rising),
             first_us=finding.start_us,
             last_us=finding.end_us,
@@ -113,59 +109,67 @@ class GPUMemoryIncrease(Rule):
             **facts,
         )
 
+    def _gpus(self, part: Job, grid: Windows) -> Iterator[_GPU]:
+        """The GPUs of one node."""
+        for panel in part.panels_of(Metric.GPU_MEMORY):
+            for column, device in enumerate(panel.devices):
+                yield self._judged(panel.node, device, *panel.series(column), grid)
+
     def _judged(self, node: str, device: str, time_us: IntArray, values: FloatArray, grid: Windows) -> _GPU:
         n, name = len(values), f"{node}/{device}"
         found = compare(time_us, values, self)
         if isinstance(found, int):
             return _GPU(node=node, device=device, name=name, n=n, judged=0, reason=too_few(n, found))
-        at, rise, over, events = found.at, found.rise, found.over, found.events
-        windows = (time_us[at - 1] - grid.start_us) // grid.width_us
-        details: dict[str, Any] = {}
-        peak = 0.0
-        if events:
-            first, last = np.flatnonzero(over)[[0, -1]].tolist()
-            history = values[: at[last]]
-            peak = float(values[at[first] - 1 :].max())
-            details = {
-                "increase": float(rise[last]) / found.unit,
-                "gpu_max": float(history.max()),
-                "p05": float(np.quantile(history, 0.05)),
-                **quartiles(history),
-                "events": [one.details for one in events[:MOST_EVENTS]],
-            }
-        return _GPU(
+        seen = grid.seen(time_us)
+        result = _GPU(
             node=node,
             device=device,
             name=name,
             n=n,
-            judged=len(np.unique(windows)),
-            hits=len(np.unique(windows[over])),
-            violating=int(over.sum()),
-            largest=float(rise.max()) / found.unit,
-            peak=peak,
-            events=events,
-            details=details,
+            # Windows with a sample that was judged; the first such is the number ``found.first``, counted from 1.
+            judged=int(np.count_nonzero(seen[1:] > np.maximum(seen[:-1], found.first - 1))),
+            largest=float(found.rise.max()) / found.unit,
+        )
+        if not found.events:
+            return result
+        over = np.flatnonzero(found.over) + found.first
+        ascending = ordered(values[: over[-1]])
+        return replace(
+            result,
+            hits=len(np.unique(np.searchsorted(seen, over))),
+            violating=len(over),
+            peak=float(values[over[0] - 1 :].max()),
+            events=len(found.events),
+            first_us=found.events[0].start_us,
+            last_us=found.events[-1].end_us,
+            largest_rise=max(found.events, key=lambda event: event.points),
+            details={
+                "increase": float(found.rise[over[-1] - found.first]) / found.unit,
+                "gpu_max": float(ascending[-1]),
+                "p05": quantiles(ascending, (0.05,))[0],
+                **quartiles(ascending),
+                "events": [one.details for one in found.events[:MOST_EVENTS]],
+            },
         )
 
     def _finding(self, rising: Sequence[_GPU]) -> Finding:
-        largest = max((one for gpu in rising for one in gpu.events), key=lambda one: one.points)
+        worst = [(gpu, gpu.largest_rise) for gpu in rising if gpu.largest_rise]
+        largest = max((one for _, one in worst), key=lambda one: one.points)
         peak = max(gpu.peak for gpu in rising)
         full = peak >= NEARLY_FULL
-        subject, events = "GPU memory rose", sum(len(gpu.events) for gpu in rising)
+        subject, events = "GPU memory rose", sum(gpu.events for gpu in rising)
         if len(rising) > 1:
             subject = f"Memory of {count(len(rising), 'GPU')} rose, at most"
         elif events > 1:
             subject = f"GPU memory rose {count(events, 'time')}, at most"
         title = f"{subject} by {largest.points:.1f} points within {duration(largest.within_us)}"
         told = [
-            f"{shown(f'{gpu.node} {gpu.device}')}: {count(len(gpu.events), 'rise')}, the largest from "
+            f"{shown(f'{gpu.node} {gpu.device}')}: {count(gpu.events, 'rise')}, the largest from "
             f"{in_percent(one.from_percent)} to {in_percent(one.to_percent)} at {clock(one.start_us)}, "
             f"highest since the first {in_percent(gpu.peak)}"
-            for gpu in rising[:_MOST_TOLD]
-            for one in [max(gpu.events, key=lambda event: event.points)]
+            for gpu, one in worst[:_MOST_TOLD]
         ]
-        start_us = min(gpu.events[0].start_us for gpu in rising)
-        end_us = max(gpu.events[-1].end_us for gpu in rising)
+        start_us, end_us = min(gpu.first_us for gpu in rising), max(gpu.last_us for gpu in rising)
         where = listed([f"{gpu.node} {gpu.device}" for gpu in rising], _MOST_TOLD)
         return self.finding(
             f"{title} and reached {in_percent(peak)}" if full else title,
@@ -221,8 +225,9 @@ class Rise:
 class Compared:
     """The samples of a GPU at which two windows were compared."""
 
-    #: (m,) their numbers, counted from 1, and how much memory rose, in ``unit`` parts of a point.
-    at: IntArray
+    #: Number of the first, counted from 1; all after it were compared too.
+    first: int
+    #: (m,) how much memory rose, in ``unit`` parts of a point.
     rise: IntArray
     unit: int
     #: (m,) whether by more than the limit; neighbours are one event.
@@ -237,26 +242,27 @@ def compare(time_us: IntArray, values: FloatArray, rule: GPUMemoryIncrease) -> C
     unseen = max(patience, 2 * window - 1)
     if n <= unseen:
         return unseen
-    sums = np.concatenate(([0], np.cumsum(np.rint(values * _PARTS).astype(np.int64))))
-    at = np.arange(unseen + 1, n + 1)
-    rise = (sums[at] - sums[at - window]) - (sums[at - window] - sums[at - 2 * window])
+    sums = np.append(0, np.cumsum(np.rint(values * _PARTS).astype(np.int64)))
+    # Sums of ``window`` samples; that which ends with sample i, counted from 1, stands at i - window.
+    held = sums[window:] - sums[:-window]
+    rise = held[unseen + 1 - window :] - held[unseen + 1 - 2 * window : n + 1 - 2 * window]
     over = rise > round(rule.increase * _PARTS) * window
     edges = np.flatnonzero(np.diff(over, prepend=False, append=False))
     unit = window * _PARTS
 
     def event(first: int, stop: int) -> Rise:
-        # Sample i, counted from 1, stands at i - 1.
-        most = at[first + int(rise[first:stop].argmax())]
+        # Place i is sample unseen + i.
+        most = unseen + 1 + first + int(rise[first:stop].argmax())
         return Rise(
-            start_us=int(time_us[at[first] - 1]),
-            end_us=int(time_us[at[stop - 1] - 1]),
-            from_percent=float(sums[most - window] - sums[most - 2 * window]) / unit,
-            to_percent=float(sums[most] - sums[most - window]) / unit,
+            start_us=int(time_us[unseen + first]),
+            end_us=int(time_us[unseen + stop - 1]),
+            from_percent=float(held[most - 2 * window]) / unit,
+            to_percent=float(held[most - window]) / unit,
             within_us=int(time_us[most - 1] - time_us[most - 2 * window]),
         )
 
     events = tuple(map(event, edges[::2].tolist(), edges[1::2].tolist()))
-    return Compared(at=at, rise=rise, unit=unit, over=over, events=events)
+    return Compared(first=unseen + 1, rise=rise, unit=unit, over=over, events=events)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +279,11 @@ class _GPU:
     largest: float = 0.0
     #: Highest sample since the first event.
     peak: float = 0.0
-    events: tuple[Rise, ...] = ()
+    #: Events, when the first began and the last ended, and the largest; none without any.
+    events: int = 0
+    first_us: int = 0
+    last_us: int = 0
+    largest_rise: Rise | None = None
     details: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
 

@@ -29,7 +29,7 @@ def growing(
     for first in range(0, len(ends), portion):
         part = slice(first, min(first + portion, len(ends)))
         last = int(ends[part.stop - 1])
-        row = np.searchsorted(ends[part], np.arange(done, last), side="right")
+        row = np.repeat(np.arange(part.stop - first), np.diff(ends[part], prepend=done))
         counts = np.bincount(
             row * codes + code[done:last],
             weights=None if weight is None else weight[done:last],

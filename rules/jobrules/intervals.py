@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobrules.job import BoolArray, IntArray
+
+_LONG_AGO = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,11 +34,16 @@ class Intervals:
 
     def holds(self, time_us: IntArray) -> BoolArray:
         """(n,) which moments lie inside; a start does, an end does not."""
-        return np.asarray(time_us < np.append(np.iinfo(np.int64).min, self.end_us)[self._begun(time_us)])
+        return np.asarray(time_us < self._ends[self._begun(time_us)])
 
     def _begun(self, time_us: IntArray) -> IntArray:
         """(n,) how many intervals have begun by each moment."""
         return np.searchsorted(self.start_us, time_us, side="right").astype(np.int64)
+
+    @cached_property
+    def _ends(self) -> IntArray:
+        """End of the last of the first 0, 1, 2, … intervals."""
+        return np.append(_LONG_AGO, self.end_us)
 
     @cached_property
     def _sums(self) -> IntArray:
@@ -44,7 +53,7 @@ class Intervals:
     def _before(self, time_us: IntArray) -> IntArray:
         """(n,) how much lies before each moment: all that has begun, without what is still to come."""
         begun = self._begun(time_us)
-        last_end = np.append(np.iinfo(np.int64).min, self.end_us)[begun]
+        last_end = self._ends[begun]
         return np.asarray(self._sums[begun] - np.where(last_end > time_us, last_end - time_us, 0))
 
 
@@ -58,3 +67,12 @@ def union(start_us: IntArray, end_us: IntArray) -> Intervals:
     first, last = np.ones(len(start_us), np.bool_), np.ones(len(start_us), np.bool_)
     first[1:], last[:-1] = apart, apart
     return Intervals(start_us=start_us[first], end_us=reach[last])
+
+
+def joined(several: Sequence[Intervals]) -> Intervals:
+    """The union of unions; at least one must be given."""
+    if len(several) == 1:
+        return several[0]
+    return union(
+        np.concatenate([one.start_us for one in several]), np.concatenate([one.end_us for one in several])
+    )

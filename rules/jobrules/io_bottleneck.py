@@ -48,7 +48,13 @@ class IOBottleneck(Rule):
 
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts minutes, ``violations`` and ``datapoints`` count snapshots of all nodes."""
-        question = Question(
+        return self.question.answer(self, job)
+
+    @property
+    def question(self) -> Question:
+        """The rule with its thresholds, as the two bottleneck rules share it."""
+        return Question(
+            key="io",
             metric=Metric.IO_WAIT,
             core_threshold=self.io_threshold,
             gpu_threshold=self.gpu_threshold,
@@ -67,4 +73,3 @@ class IOBottleneck(Rule):
                 "small files into large ones."
             ),
         )
-        return question.answer(self, job)

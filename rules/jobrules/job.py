@@ -11,13 +11,16 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 IntArray = npt.NDArray[np.int64]
 #: Numbers into a short list of names.
@@ -27,6 +30,8 @@ BoolArray = npt.NDArray[np.bool_]
 StrArray = npt.NDArray[np.str_]
 
 SECOND_US = 1_000_000
+#: Rows of a panel that are averaged together.
+_ROWS = 4096
 
 
 class Metric(StrEnum):
@@ -97,6 +102,7 @@ class Panel:
     #: (n,) number of the snapshot on this node, shared by all metrics of the node, strictly ascending.
     snapshot: IntArray
     #: (n, devices) in ``metric.unit``; NaN where a device gave no sample. No row and no column is all NaN.
+    #: Quickest where each column lies in one stretch of memory (Fortran's order).
     values: FloatArray
     #: Time of the last sample; a few milliseconds past ``time_us[-1]`` where devices are read in turn.
     last_us: int
@@ -106,9 +112,26 @@ class Panel:
         """(n,) mean over the devices that were sampled in each snapshot."""
         if len(self.devices) == 1:
             return self.values[:, 0]
-        if np.isnan(self.values).any():
-            return np.asarray(np.nanmean(self.values, axis=1))
-        return np.asarray(self.values.mean(axis=1))
+        mean = np.nanmean if np.isnan(self.values).any() else np.mean
+        # Row after row, some rows at a time: the order of adding decides the last digit.
+        portions = (self.values[i : i + _ROWS] for i in range(0, len(self.values), _ROWS))
+        return np.concatenate([mean(np.ascontiguousarray(rows), axis=1) for rows in portions])
+
+    def where(self, rows: BoolArray) -> Panel | None:
+        """The snapshots that a mask chooses, with the devices that have samples in them; none without any."""
+        if not rows.any():
+            return None
+        values = self.values[rows]
+        there: BoolArray = np.asarray(~np.isnan(values).all(axis=0))
+        time_us = self.time_us[rows]
+        return replace(
+            self,
+            devices=tuple(device for device, kept in zip(self.devices, there.tolist(), strict=True) if kept),
+            time_us=time_us,
+            snapshot=self.snapshot[rows],
+            values=values[:, there],
+            last_us=self.last_us if rows[-1] else int(time_us[-1]),
+        )
 
     def series(self, device: int) -> tuple[IntArray, FloatArray]:
         """Times and values of one device (a column number), without the snapshots that lack it."""
@@ -118,7 +141,7 @@ class Panel:
             return self.time_us, column
         return self.time_us[measured], column[measured]
 
-    @property
+    @cached_property
     def interval_us(self) -> int:
         """Sampling interval: the median distance of two snapshots, 0 with fewer than two."""
         return int(np.median(np.diff(self.time_us))) if len(self.time_us) > 1 else 0
@@ -157,6 +180,16 @@ class Steps:
     def span_us(self) -> tuple[int, int] | None:
         """Earliest start and latest end over all workers; none without steps."""
         return (int(self.start_us.min()), int(self.end_us.max())) if len(self) else None
+
+    @classmethod
+    def joined(cls, tables: Sequence[Steps]) -> Steps:
+        """The steps of several tables, by start and end."""
+        tables = [table for table in tables if len(table)]
+        if len(tables) < 2:
+            return tables[0] if tables else cls()
+        columns = {one.name: np.concatenate([getattr(t, one.name) for t in tables]) for one in fields(cls)}
+        order = np.lexsort((columns["end_us"], columns["start_us"]))
+        return cls(**{name: column[order] for name, column in columns.items()})
 
 
 class EventSource(StrEnum):
@@ -251,6 +284,21 @@ class Events:
             return np.zeros(0, np.bool_)
         return np.array([wanted(name) for name in self.names], np.bool_)[self.name]
 
+    def of_node(self, node: str) -> Events:
+        """The events of one node, with its lanes and all names."""
+        mine = [i for i, lane in enumerate(self.lanes) if lane.node == node]
+        if len(mine) == len(self.lanes):
+            return self
+        number = np.full(len(self.lanes), -1, np.int32)
+        number[mine] = np.arange(len(mine), dtype=np.int32)
+        found = self.where(number[self.lane] >= 0)
+        return replace(
+            found,
+            lanes=tuple(self.lanes[i] for i in mine),
+            lane=number[found.lane],
+            loaders=tuple(loader for loader in self.loaders if loader.node == node),
+        )
+
     def where(self, rows: BoolArray) -> Events:
         """The events that a mask chooses."""
         columns = {name: getattr(self, name)[rows] for name in _EVENT_COLUMNS}
@@ -320,9 +368,79 @@ class Profile:
     self_s: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class PanelFacts:
+    """What is known of a panel without its samples."""
+
+    metric: Metric
+    devices: tuple[str, ...]
+    #: Its first and last sample, and the sampling interval.
+    first_us: int
+    last_us: int
+    interval_us: int
+    #: Rows.
+    snapshots: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartFacts:
+    """What is known of a node without its tables."""
+
+    node: str
+    #: In the order of ``Metric``.
+    panels: tuple[PanelFacts, ...]
+    #: How many, and their earliest start and latest end.
+    steps: int
+    steps_us: tuple[int, int] | None
+    events: int
+    events_us: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, part: Job, node: str) -> PartFacts:
+        """The facts of a job that has no other node."""
+        return cls(
+            node=node,
+            panels=tuple(
+                PanelFacts(
+                    metric=p.metric,
+                    devices=p.devices,
+                    first_us=int(p.time_us[0]),
+                    last_us=p.last_us,
+                    interval_us=p.interval_us,
+                    snapshots=len(p.time_us),
+                )
+                for p in part.panels
+            ),
+            steps=len(part.steps),
+            steps_us=part.steps.span_us,
+            events=len(part.events),
+            events_us=part.events.span_us,
+        )
+
+    @property
+    def samples_us(self) -> tuple[int, int] | None:
+        """Times of the first and the last sample; none without samples."""
+        return span_of((panel.first_us, panel.last_us) for panel in self.panels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """What one node's part of a job knows of the whole."""
+
+    #: As ``Job.span_us`` and ``Job.steps_us``.
+    span_us: tuple[int, int]
+    steps_us: tuple[int, int] | None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """Everything the readers found in one job directory."""
+    """Everything the readers found in one job directory.
+
+    A job is judged node by node: ``each`` hands a function the part of one node after the other, which
+    is a ``Job`` too and knows when the whole job began and ended. The tables of a job may lie elsewhere,
+    on disk or on other machines; then ``each`` goes there, and asking the whole job for ``panels``,
+    ``steps`` or ``events`` brings all of them into memory.
+    """
 
     name: str
     #: Sorted by node, then metric; at most one panel for each pair.
@@ -335,12 +453,131 @@ class Job:
     recorded: tuple[str, ...] = ()
     #: Whether the job said that it ended; none where its source has no way to say so.
     finished: bool | None = None
+    #: Of the part of one node; none for a whole job.
+    frame: Frame | None = None
+
+    # Node by node
+
+    @cached_property
+    def facts(self) -> tuple[PartFacts, ...]:
+        """What is known of every node without its tables, in natural order of their names."""
+        return tuple(PartFacts.of(part, node) for node, part in self._by_node.items())
+
+    @cached_property
+    def parts(self) -> tuple[Job, ...]:
+        """The part of each node, in the order of ``nodes``."""
+        if self.frame:
+            return (self,)
+        frame = Frame(span_us=self.span_us, steps_us=self.steps_us)
+        return tuple(
+            part.framed(frame, facts) for part, facts in zip(self._by_node.values(), self.facts, strict=True)
+        )
+
+    def framed(self, frame: Frame, facts: PartFacts) -> Job:
+        """The same tables, of one node, as a part of a larger job."""
+        part = replace(self, frame=frame)
+        part.__dict__["facts"] = (facts,)
+        return part
+
+    def each(
+        self, function: Callable[Concatenate[Job, _P], _R], /, *given: _P.args, **named: _P.kwargs
+    ) -> list[_R]:
+        """The function's answer for each node's part of the job, in the order of ``nodes``.
+
+        The function may run in another process: it, what it is given and what it answers must be
+        picklable, and small where that matters.
+        """
+        return [function(part, *given, **named) for part in self.parts]
+
+    def gathered(
+        self,
+        function: Callable[Concatenate[Job, _P], Iterable[_R]],
+        /,
+        *given: _P.args,
+        **named: _P.kwargs,
+    ) -> list[_R]:
+        """All that the function answers for the nodes' parts, as one list."""
+        found: list[list[_R]] = self.each(_listed, function, *given, **named)
+        return [one for part in found for one in part]
+
+    @cached_property
+    def _by_node(self) -> dict[str, Job]:
+        nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
+        nodes |= set(np.unique(self.steps.node).tolist())
+        if len(nodes) == 1:
+            return dict.fromkeys(nodes, self)
+        return {
+            node: replace(
+                self,
+                panels=tuple(p for p in self.panels if p.node == node),
+                steps=self.steps.where(self.steps.node == node),
+                events=self.events.of_node(node),
+                profiles=tuple(p for p in self.profiles if p.node == node),
+            )
+            for node in natural_sorted(nodes)
+        }
+
+    # Facts of the whole
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """All node names, in natural order."""
-        others = set(np.unique(self.steps.node).tolist()) | {lane.node for lane in self.events.lanes}
-        return natural_sorted({p.node for p in self.panels} | others)
+        return tuple(part.node for part in self.facts)
+
+    def has(self, metric: Metric) -> bool:
+        """Whether any node has samples of a metric."""
+        return any(panel.metric == metric for part in self.facts for panel in part.panels)
+
+    @property
+    def step_count(self) -> int:
+        """Recorded steps, of all workers."""
+        return sum(part.steps for part in self.facts)
+
+    @property
+    def event_count(self) -> int:
+        """Recorded events."""
+        return sum(part.events for part in self.facts)
+
+    @cached_property
+    def samples_us(self) -> tuple[int, int] | None:
+        """Times of the first and the last sample; none without samples."""
+        return span_of(part.samples_us for part in self.facts)
+
+    @property
+    def steps_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end of all steps of the whole job; none without steps."""
+        return self.frame.steps_us if self.frame else span_of(part.steps_us for part in self.facts)
+
+    @property
+    def events_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end of all events; none without events."""
+        return span_of(part.events_us for part in self.facts)
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """First and last moment that anything was recorded in the whole job; (0, 0) without any record."""
+        if self.frame:
+            return self.frame.span_us
+        return span_of((self.samples_us, self.steps_us, self.events_us)) or (0, 0)
+
+    @property
+    def interval_us(self) -> float:
+        """Median sampling interval of all panels; 0 without samples."""
+        return float(np.median([p.interval_us for part in self.facts for p in part.panels] or [0]))
+
+    @property
+    def covers_time(self) -> bool:
+        """Whether anything was recorded over time; a single snapshot covers none."""
+        return any(
+            part.steps or part.events or any(p.snapshots > 1 for p in part.panels) for part in self.facts
+        )
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs with at least one utilisation sample."""
+        return sum(len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_USE)
+
+    # Tables
 
     def panel(self, node: str, metric: Metric) -> Panel | None:
         """The samples of a metric on a node, or none if there are none."""
@@ -354,44 +591,28 @@ class Job:
     def _by_key(self) -> dict[tuple[str, Metric], Panel]:
         return {(p.node, p.metric): p for p in self.panels}
 
-    @cached_property
-    def samples_us(self) -> tuple[int, int] | None:
-        """Times of the first and the last sample; none without samples."""
-        if not self.panels:
-            return None
-        return min(int(p.time_us[0]) for p in self.panels), max(p.last_us for p in self.panels)
-
-    @cached_property
-    def span_us(self) -> tuple[int, int]:
-        """First and last moment that anything was recorded; (0, 0) for a job without any record."""
-        spans = [span for span in (self.samples_us, self.steps.span_us, self.events.span_us) if span]
-        if not spans:
-            return 0, 0
-        return min(start for start, _ in spans), max(end for _, end in spans)
-
-    @property
-    def covers_time(self) -> bool:
-        """Whether anything was recorded over time; a single snapshot covers none."""
-        return len(self.steps) + len(self.events) > 0 or any(len(p.time_us) > 1 for p in self.panels)
-
     def loop_us(self, node: str) -> tuple[int, int] | None:
         """First start and last end of the steps of a node, on that node's own clock.
 
         Of all steps where the node recorded none and its samples cover them; else none: its clock may
         be another.
         """
-        mine = self.steps.node == node
-        if not mine.any():
-            whole = self.steps.span_us
-            own = [p for p in self.panels if p.node == node]
-            covered = whole and any(p.time_us[0] <= whole[0] and whole[1] <= p.last_us for p in own)
-            return whole if covered else None
-        return int(self.steps.start_us[mine].min()), int(self.steps.end_us[mine].max())
+        part = next((part for part in self.facts if part.node == node), None)
+        if part is None or part.steps_us:
+            return part.steps_us if part else None
+        whole = self.steps_us
+        covered = whole and any(p.first_us <= whole[0] and whole[1] <= p.last_us for p in part.panels)
+        return whole if covered else None
 
-    @property
-    def gpu_count(self) -> int:
-        """GPUs with at least one utilisation sample."""
-        return sum(len(p.devices) for p in self.panels_of(Metric.GPU_USE))
+
+def _listed(part: Job, function: Callable[..., Iterable[Any]], /, *given: Any, **named: Any) -> list[Any]:
+    return list(function(part, *given, **named))
+
+
+def span_of(spans: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """From the earliest start to the latest end; none without any span."""
+    known = [span for span in spans if span]
+    return (min(start for start, _ in known), max(end for _, end in known)) if known else None
 
 
 _DIGITS = re.compile(r"(\d+)")

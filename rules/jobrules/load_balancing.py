@@ -18,7 +18,7 @@ from jobrules.words import percent as in_percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.job import FloatArray, IntArray, Job, Panel
+    from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
 
 #: Bins of 2 %: 0, 2, …, 100, the last one closed.
 BINS = 50
@@ -61,7 +61,7 @@ class LoadBalancing(Rule):
     def check(self, job: Job) -> RuleResult:
         """Counts are of pairs of GPUs in one-minute windows; the finding tells the end of the job alone."""
         grid = Windows.of(job)
-        nodes = [self._compared(panel, job, grid) for panel in job.panels_of(Metric.GPU_USE)]
+        nodes = job.gathered(self._compared, grid)
         seen = {name: n for node in nodes for name, n in zip(node.names, node.seen.tolist(), strict=True)}
         facts: dict[str, Any] = {
             "datapoints": max(seen.values()),
@@ -100,28 +100,25 @@ class LoadBalancing(Rule):
             **facts,
         )
 
-    def _compared(self, panel: Panel, job: Job, grid: Windows) -> _Node:
+    def _compared(self, part: Job, grid: Windows) -> list[_Node]:
+        """The GPUs of one node; empty where it has none."""
+        return [self._node(panel, part.loop_us(panel.node), grid) for panel in part.panels_of(Metric.GPU_USE)]
+
+    def _node(self, panel: Panel, loop: tuple[int, int] | None, grid: Windows) -> _Node:
         gpus = len(panel.devices)
-        loop = job.loop_us(panel.node)
         patience = in_samples(self.patience, panel.time_us)
-        measured = ~np.isnan(panel.values)
-        in_loop = (panel.time_us >= loop[0]) & (panel.time_us < loop[1]) if loop else np.True_
-        counted = measured & np.reshape(in_loop, (-1, 1))
-        # What is not counted gets a bin of its own, past the others.
-        column = (BINS + 1) * np.arange(gpus, dtype=np.int32)
-        place = np.where(counted, np.clip(np.nan_to_num(panel.values) // 2, 0, BINS - 1), BINS)
-        code = (column + place.astype(np.int32)).ravel()
+        counted, code = binned(panel, loop)
         rows = grid.seen(panel.time_us)
         windows = np.flatnonzero(np.diff(rows) > 0)
         ends = rows[1:][windows]
-        so_far = np.cumsum(measured, axis=0, dtype=np.int64)[ends - 1]
-        new = np.diff(so_far, axis=0, prepend=0) > 0
+        samples = np.add.reduceat(~np.isnan(panel.values), rows[:-1][windows], axis=0, dtype=np.int64)
+        new, so_far = samples > 0, np.cumsum(samples, axis=0)
         old_enough = so_far > patience
         judged = np.zeros((gpus, gpus), np.int64)
         hits = np.zeros((gpus, gpus), np.int64)
         violating = np.zeros(len(windows), np.bool_)
         histogram = np.zeros((gpus, BINS), np.int64)
-        for part, table in growing(code, gpus * (BINS + 1), ends * gpus):
+        for part, table in growing(code.ravel(), gpus * (BINS + 1), ends * gpus):
             histograms = table.reshape(-1, gpus, BINS + 1)[:, :, :BINS]
             shares = normalised(histograms)
             ready = old_enough[part] & (histograms.sum(axis=2) >= max(1, min(patience, LEAST_IN_LOOP)))
@@ -134,12 +131,13 @@ class LoadBalancing(Rule):
                 hits[one, others] += over.sum(axis=0)
                 violating[part] |= over.any(axis=1)
             histogram = histograms[-1]
-        total = np.where(counted, panel.values, 0).sum(axis=0)
+        # Added row after row, so that the sum does not depend on how the table lies in memory.
+        total = np.ascontiguousarray(np.where(counted, panel.values, 0)).sum(axis=0)
         return _Node(
             name=panel.node,
             devices=panel.devices,
             basis="training loop" if loop else "whole job",
-            seen=measured.sum(axis=0),
+            seen=so_far[-1],
             patience=patience,
             histogram=histogram,
             mean=total / np.maximum(1, counted.sum(axis=0)),
@@ -189,6 +187,18 @@ class LoadBalancing(Rule):
             share=part,
             share_of="of GPU time" if basis == "whole job" else "of GPU time in the training loop",
         )
+
+
+def binned(panel: Panel, loop: tuple[int, int] | None) -> tuple[BoolArray, IntArray]:
+    """(n, gpus) which samples are compared, and the number of the bin of each.
+
+    A GPU has ``BINS`` bins and one past them, of what is not compared; those of the next GPU follow.
+    """
+    counted = ~np.isnan(panel.values)
+    if loop:
+        counted &= ((panel.time_us >= loop[0]) & (panel.time_us < loop[1]))[:, None]
+    place = np.where(counted, np.clip(panel.values / 2, 0, BINS - 1), BINS).astype(np.int64)
+    return counted, place + (BINS + 1) * np.arange(len(panel.devices))
 
 
 @dataclass(frozen=True, kw_only=True)

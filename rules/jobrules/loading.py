@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jobrules.job import SECOND_US
+from jobrules.rows import by_code, narrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,24 +87,38 @@ class Loading:
         The name of a fetch begins with the class of its iterator, before ``::``.
         """
         events, loaders = self.fetches, self.loaders
+        found = np.full(len(events), -1, np.int64)
         if not loaders or not len(events):
-            return np.full(len(events), -1, np.int64)
-        process = {one.worker: i for i, one in enumerate(loaders)}
-        iterator = {one.iterator: i for i, one in enumerate(loaders)}
-        by_lane = np.array([process.get(lane.worker, -1) for lane in events.lanes])
-        by_name = np.array([iterator.get(name.partition("::")[0], -1) for name in events.names])
-        # Loaders and fetches in one list, by process, class and time: a fetch follows its loader.
-        where = np.concatenate(([process[one.worker] for one in loaders], by_lane[events.lane]))
-        kind = np.concatenate(([iterator[one.iterator] for one in loaders], by_name[events.name]))
-        time_us = np.concatenate(([one.start_us for one in loaders], events.start_us))
-        is_fetch = np.arange(len(time_us)) >= len(loaders)
-        order = np.lexsort((is_fetch, time_us, kind, where))
-        last = np.maximum.accumulate(np.where(is_fetch[order], -1, np.arange(len(order))))
-        before = order[last]
-        same = (last >= 0) & (where[before] == where[order]) & (kind[before] == kind[order])
-        found = np.empty(len(order), np.int64)
-        found[order] = np.where(same, before, -1)
-        return found[len(loaders) :]
+            return found
+        alike: dict[tuple[str, str], list[int]] = {}
+        for i in np.argsort([one.start_us for one in loaders], kind="stable").tolist():
+            alike.setdefault((loaders[i].worker, loaders[i].iterator), []).append(i)
+        workers = {worker: i for i, worker in enumerate({worker for worker, _ in alike})}
+        kinds = {kind: i for i, kind in enumerate({kind for _, kind in alike})}
+        # The last row and column are of what no loader has.
+        table = np.full((len(workers) + 1, len(kinds) + 1), -1, np.int32)
+        for i, (worker, kind) in enumerate(alike):
+            table[workers[worker], kinds[kind]] = i
+        by_lane = np.array([workers.get(lane.worker, -1) for lane in events.lanes])
+        by_name = np.array([kinds.get(name.partition("::")[0], -1) for name in events.names])
+        code = table[by_lane[events.lane], by_name[events.name]]
+        order, edges = by_code(code, len(alike))
+        for mine, first, stop in zip(alike.values(), edges, edges[1:], strict=False):
+            rows = order[first:stop]
+            begun = np.searchsorted([loaders[i].start_us for i in mine], events.start_us[rows], side="right")
+            found[rows] = np.array([-1, *mine])[begun]
+        return found
+
+    @cached_property
+    def settings(self) -> list[tuple[str, int | None, bool | None, int]]:
+        """Class, number of processes and pinning of the loaders, and the fetches of all that are so; most first."""
+        of_fetch = self.loader_of_fetch
+        fetches = np.bincount(of_fetch[of_fetch >= 0], minlength=len(self.loaders)).tolist()
+        found: dict[tuple[str, int | None, bool | None], int] = {}
+        for one, n in zip(self.loaders, fetches, strict=True):
+            setting = one.iterator, one.num_workers, one.pin_memory
+            found[setting] = found.get(setting, 0) + n
+        return sorted(((*setting, n) for setting, n in found.items()), key=lambda one: -one[-1])
 
     @cached_property
     def busy(self) -> Busy:
@@ -151,7 +166,8 @@ def _stretches(events: Events, keys: Sequence[IntArray | CodeArray]) -> tuple[In
         return (np.empty(0, np.int64),) * 3
     first = events.start_us // SECOND_US
     stop = np.maximum(events.end_us - 1, events.start_us) // SECOND_US + 1
-    order = np.lexsort((first, *keys))
+    # Events of one key stay in the order of their starts.
+    order = np.lexsort([narrow(key) for key in keys])
     fresh = np.arange(len(order)) == 0
     for key in keys:
         fresh[1:] |= np.diff(key[order]) != 0

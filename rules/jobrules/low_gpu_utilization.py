@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.boxplot import quartiles
+from jobrules.boxplot import ordered, quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
-from jobrules.windows import Windows, judged, trailing_quantiles
+from jobrules.windows import Windows, judged, trailing_below, trailing_quantiles
 from jobrules.words import count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from jobrules.job import Job
     from jobrules.result import Finding, RuleResult
 
@@ -51,64 +53,77 @@ class LowGPUUtilization(Rule):
     def check(self, job: Job) -> RuleResult:
         """Counts are of windows of one GPU: eight low GPUs in one minute count eight."""
         grid = Windows.of(job)
-        details: dict[str, Any] = {}
-        seen_per_series: dict[str, int] = {}
-        gpus: list[JudgedGPU] = []
-        kinds: dict[str, tuple[int, int]] = {}
-        for panel in job.panels_of(Metric.GPU_USE):
-            for column, device in enumerate(panel.devices):
-                time_us, values = panel.series(column)
-                patience, window = (in_samples(amount, time_us) for amount in (self.patience, self.window))
-                seen = grid.seen(time_us)
-                at = judged(seen, patience)
-                ends = seen[1:][at]
-                q5, q95 = trailing_quantiles(values, ends, window, (0.05, 0.95)).T
-                low = q95 < self.threshold_p95
-                swings = ~low & (q5 < self.threshold_p5)
-                hit = np.flatnonzero(low | swings)
-                unused = bool(values.max() <= 0)
-                gpu = JudgedGPU(
-                    node=panel.node,
-                    device=device,
-                    judged=len(at),
-                    hits=at[hit],
-                    unused=unused,
-                    reason=too_few(len(values), patience),
-                )
-                gpus.append(gpu)
-                seen_per_series[gpu.name] = len(values)
-                kinds[gpu.name] = int(low.sum()), int(swings.sum())
-                if len(hit):
-                    last = hit[-1]
-                    details.setdefault(panel.node, {})[device] = {
-                        "gpu_max": float(values[: ends[last]].max()),
-                        "gpu_95": float(q95[last]),
-                        "gpu_5": float(q5[last]),
-                        **quartiles(values[: ends[last]]),
-                        "low": int(low.sum()),
-                        "fluctuating": int(swings.sum()),
-                        "unused": unused,
-                        "window_end": int(grid.starts_us[at[last]] + grid.width_us),
-                        "window_used": int(min(window, ends[last])),
-                        "job": {"gpu_max": float(values.max()), "n": len(values), **quartiles(values)},
-                    }
+        gpus = job.gathered(self._judged, grid)
         judgement = Judgement.of(job, grid, gpus)
+        seen_per_series = {gpu.name: gpu.samples for gpu in gpus}
         facts: dict[str, Any] = {
             "datapoints": max(seen_per_series.values()),
             "datapoints_per_series": seen_per_series,
             "counted": "one-minute windows of a GPU",
         }
         if not judgement.evaluated:
-            longest = max(gpus, key=lambda gpu: seen_per_series[gpu.name])
+            longest = max(gpus, key=lambda gpu: gpu.samples)
             return self.not_evaluated(longest.reason, devices=judgement.answers, **facts)
         if not judgement.violating:
             return judgement.passed(self, "No window of a GPU was low or fluctuating", **facts)
-        low_all, swings_all = (sum(column) for column in zip(*kinds.values(), strict=True))
-        details |= {"last_timestamp": judgement.last_start_us, "low": low_all, "fluctuating": swings_all}
-        return judgement.triggered(self, self._finding(judgement, kinds), details=details, **facts)
+        details: dict[str, Any] = {}
+        for gpu in gpus:
+            if gpu.details:
+                details.setdefault(gpu.node, {})[gpu.device] = gpu.details
+        details |= {
+            "last_timestamp": judgement.last_start_us,
+            "low": sum(gpu.low for gpu in gpus),
+            "fluctuating": sum(gpu.fluctuating for gpu in gpus),
+        }
+        finding = self._finding(judgement, {gpu.name: gpu for gpu in gpus})
+        return judgement.triggered(self, finding, details=details, **facts)
 
-    def _finding(self, judgement: Judgement, kinds: dict[str, tuple[int, int]]) -> Finding:
-        low, swings = (sum(kinds[gpu.name][i] for gpu in judgement.told) for i in (0, 1))
+    def _judged(self, part: Job, grid: Windows) -> Iterator[_GPU]:
+        """The GPUs of one node."""
+        for panel in part.panels_of(Metric.GPU_USE):
+            for column, device in enumerate(panel.devices):
+                time_us, values = panel.series(column)
+                patience, window = (in_samples(amount, time_us) for amount in (self.patience, self.window))
+                seen = grid.seen(time_us)
+                at = judged(seen, patience)
+                ends = seen[1:][at]
+                low = trailing_below(values, ends, window, 0.95, self.threshold_p95)
+                swings = ~low & trailing_below(values, ends, window, 0.05, self.threshold_p5)
+                hit = np.flatnonzero(low | swings)
+                kinds = {"low": int(low.sum()), "fluctuating": int(swings.sum())}
+                unused = bool(values.max() <= 0)
+                details: dict[str, Any] = {}
+                if len(hit):
+                    last = hit[-1]
+                    q5, q95 = trailing_quantiles(values, ends[[last]], window, (0.05, 0.95))[0].tolist()
+                    whole = ordered(values)
+                    history = whole if ends[last] == len(values) else ordered(values[: ends[last]])
+                    details = {
+                        "gpu_max": float(history[-1]),
+                        "gpu_95": q95,
+                        "gpu_5": q5,
+                        **quartiles(history),
+                        **kinds,
+                        "unused": unused,
+                        "window_end": int(grid.starts_us[at[last]] + grid.width_us),
+                        "window_used": int(min(window, ends[last])),
+                        "job": {"gpu_max": float(whole[-1]), "n": len(values), **quartiles(whole)},
+                    }
+                yield _GPU(
+                    node=panel.node,
+                    device=device,
+                    judged=len(at),
+                    hits=at[hit],
+                    unused=unused,
+                    reason=too_few(len(values), patience),
+                    samples=len(values),
+                    **kinds,
+                    details=details,
+                )
+
+    def _finding(self, judgement: Judgement, gpus: Mapping[str, _GPU]) -> Finding:
+        told = [gpus[gpu.name] for gpu in judgement.told]
+        low, swings = sum(gpu.low for gpu in told), sum(gpu.fluctuating for gpu in told)
         kind = "low" if not swings else "fluctuating" if not low else "low or fluctuating"
         p95, p5 = f"{self.threshold_p95:g}\u00a0%", f"{self.threshold_p5:g}\u00a0%"
         clauses = [
@@ -116,3 +131,13 @@ class LowGPUUtilization(Rule):
             f"{count(swings, 'window')} with p95 of at least {p95} and p5 below {p5}" if swings else "",
         ]
         return judgement.finding(self, f"GPU use was {kind}", clauses)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _GPU(JudgedGPU):
+    samples: int
+    #: Windows in violation by their kind.
+    low: int
+    fluctuating: int
+    #: As told in the JSON; empty without a window in violation.
+    details: dict[str, Any]

@@ -40,14 +40,14 @@ class MaxInitializationTime(Rule):
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of one-minute scans after the limit that still saw no step."""
-        steps = job.steps
-        if not len(steps):
+        steps_us = job.steps_us
+        if not steps_us:
             # The vendor's file carries the job's first and last sample whatever the rule says.
             return self.not_evaluated("no step events", details={"step_num": {}} | job_bounds(job))
         start_us, end_us = job.span_us
         if job.samples_us:
             start_us = job.samples_us[0]
-        first_us = int(steps.start_us.min())
+        first_us = steps_us[0]
         scans = (end_us - start_us) // WIDTH_US + 1
         # Scan k begins k minutes after the start; those past the limit and before the first step violate.
         late = range(
@@ -56,8 +56,8 @@ class MaxInitializationTime(Rule):
         waited_us = max(0, first_us - start_us)
         part = waited_us / max(1, end_us - start_us)
         told = f"The first step came after {duration(waited_us)}"
-        step_num = {"first": first_us, "last": int(steps.start_us.max()), "last_end": int(steps.end_us.max())}
-        if len(steps) == 1:
+        step_num = {"first": first_us, "last": max(job.gathered(_last_start)), "last_end": steps_us[1]}
+        if job.step_count == 1:
             del step_num["last"]
         facts: dict[str, Any] = {
             "measure": Measure(
@@ -69,7 +69,7 @@ class MaxInitializationTime(Rule):
             ),
             "triggered": len(late),
             "violations": len(late),
-            "datapoints": len(steps),
+            "datapoints": job.step_count,
             "evaluated": scans,
             "violating": len(late),
             "counted": "one-minute scans",
@@ -86,6 +86,11 @@ class MaxInitializationTime(Rule):
             end_us=first_us,
         )
         return self.triggered(finding, first_us=start_us, last_us=first_us, **facts)
+
+
+def _last_start(part: Job) -> list[int]:
+    """When the last step of a node began; empty without steps."""
+    return [int(part.steps.start_us.max())] if len(part.steps) else []
 
 
 def job_bounds(job: Job) -> dict[str, float]:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobrules.boxplot import ALIKE_POINTS
+from jobrules.boxplot import ALIKE_POINTS, ordered, quantiles
 from jobrules.gpu_memory_increase import compare
-from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric, Panel
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.result import Columns
 from jobrules.rule import written
-from jobrules.timelines import reduce
+from jobrules.timelines import Places, reduce
 from jobrules.usage import work_span_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jobrules.gpu_memory_increase import Compared, GPUMemoryIncrease, Rise
 
@@ -150,45 +150,61 @@ class MemoryUse:
 
 def memory_use(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
     """The memory of all GPUs; none where it was not sampled."""
-    panels = job.panels_of(Metric.GPU_MEMORY)
-    if not panels:
+    if not job.has(Metric.GPU_MEMORY):
         return None
     work = work_span_us(job)
-    gpus: list[GPUMemory] = []
-    rises: list[MemoryRise] = []
-    for panel in panels:
-        loop_us = job.loop_us(panel.node) or work or job.span_us
-        for column, device in enumerate(panel.devices):
-            time_us, values = panel.series(column)
-            compared = compare(time_us, values, rule)
-            found = None if isinstance(compared, int) else compared
-            rises += [_rise(panel.node, device, one) for one in found.events] if found else []
-            gpus.append(_gpu(panel.node, device, time_us, values, found, loop_us, grid))
+    nodes = job.each(_node, rule, work, grid)
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    rises = [one for node in nodes for one in node.rises]
     ranked = sorted(gpus, key=_oddness)
     alike = len(gpus) > 1 and _alike(gpus)
-    drawn = set(list(dict.fromkeys(gpu.node for gpu in ranked))[: 1 if alike else MOST_NODES])
+    drawn: dict[str, list[str]] = {}
+    for gpu in ranked:
+        drawn.setdefault(gpu.node, []).append(gpu.device)
+    drawn = dict(list(drawn.items())[: 1 if alike else MOST_NODES])
     columns = _bundled(grid, MOST_COLUMNS[len(drawn) > 1])
-    chosen = [panel for panel in panels if panel.node in drawn]
-    largest = sorted(rises, key=lambda one: one.from_percent - one.to_percent)[:MOST_RISES]
+    pictures = job.gathered(_pictures, drawn, columns, alike)
     return MemoryUse(
         limit=rule.increase,
         window=str(written(rule.window)),
-        loop=LOOP if len(job.steps) else WORK if work else WHOLE,
+        loop=LOOP if job.step_count else WORK if work else WHOLE,
         gpus=tuple(gpus if len(gpus) <= MOST_ROWS else ranked[:MOST_ROWS]),
         gpus_left_out=max(0, len(gpus) - MOST_ROWS),
         alike=alike,
         columns=columns,
-        bands=tuple(_band(panel, columns) for panel in chosen),
-        lines=tuple(
-            line
-            for panel in chosen
-            for line in _lines(
-                panel, ranked, columns, 1 if alike and len(panel.devices) > MOST_LINES else MOST_LINES
-            )
-        ),
-        rises=tuple(sorted(largest, key=lambda one: (one.start_us, one.node, one.device))),
-        rises_left_out=len(rises) - len(largest),
+        bands=tuple(band for band, _ in pictures),
+        lines=tuple(line for _, lines in pictures for line in lines),
+        rises=tuple(sorted(_largest(rises), key=lambda one: (one.start_us, one.node, one.device))),
+        rises_left_out=max(0, sum(gpu.events for gpu in gpus) - MOST_RISES),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Node:
+    gpus: list[GPUMemory]
+    #: The largest 50 of it, the largest first.
+    rises: list[MemoryRise]
+
+
+def _node(part: Job, rule: GPUMemoryIncrease, work: tuple[int, int] | None, grid: Columns) -> _Node:
+    gpus: list[GPUMemory] = []
+    rises: list[MemoryRise] = []
+    for panel in part.panels_of(Metric.GPU_MEMORY):
+        loop_us = part.loop_us(panel.node) or work or part.span_us
+        of_all = Places.of(grid, panel.time_us)
+        for column, device in enumerate(panel.devices):
+            time_us, values = panel.series(column)
+            places = of_all if time_us is panel.time_us else Places.of(grid, time_us)
+            compared = compare(time_us, values, rule)
+            found = None if isinstance(compared, int) else compared
+            rises += [_rise(panel.node, device, one) for one in found.events] if found else []
+            trend = _trend(places.means(values), loop_us, grid)
+            gpus.append(_gpu(panel.node, device, time_us, values, found, loop_us, trend))
+    return _Node(gpus=gpus, rises=_largest(rises))
+
+
+def _largest(rises: Sequence[MemoryRise]) -> list[MemoryRise]:
+    return sorted(rises, key=lambda one: one.from_percent - one.to_percent)[:MOST_RISES]
 
 
 def _rise(node: str, device: str, found: Rise) -> MemoryRise:
@@ -211,12 +227,13 @@ def _gpu(
     values: FloatArray,
     found: Compared | None,
     loop_us: tuple[int, int],
-    grid: Columns,
+    trend: Trend | None,
 ) -> GPUMemory:
-    p50, p95 = np.quantile(values, (0.5, 0.95)).tolist()
+    whole = ordered(values)
+    p50, p95 = quantiles(whole, (0.5, 0.95))
     first, last = np.searchsorted(time_us, loop_us)
-    loop = values[first:last] if last > first else values
-    loop_p5, loop_p95 = np.quantile(loop, (0.05, 0.95)).tolist()
+    loop = ordered(values[first:last]) if last > first else whole
+    loop_p5, loop_p95 = quantiles(loop, (0.05, 0.95))
     most = int(found.rise.argmax()) if found else 0
     rise = float(found.rise[most]) / found.unit if found else None
     return GPUMemory(
@@ -226,18 +243,14 @@ def _gpu(
         mean=round(float(values.mean()), 2),
         p50=round(p50, 2),
         p95=round(p95, 2),
-        max=round(float(values.max()), 2),
+        max=round(float(whole[-1]), 2),
         loop_p5=round(loop_p5, 2),
         loop_p95=round(loop_p95, 2),
         rise=None if rise is None else round(max(0.0, rise), 2),
-        rise_us=int(time_us[found.at[most] - 1]) if found and found.rise[most] > 0 else None,
+        rise_us=int(time_us[found.first + most - 1]) if found and found.rise[most] > 0 else None,
         events=len(found.events) if found else 0,
-        trend=_trend(_means(time_us, values, grid), loop_us, grid),
+        trend=trend,
     )
-
-
-def _means(time_us: IntArray, values: FloatArray, grid: Columns) -> FloatArray:
-    return reduce(grid, time_us, values, values, values)[0]
 
 
 def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend | None:
@@ -254,9 +267,8 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
     columns = columns[~np.isnan(means[columns])]
     if len(columns) < LEAST_COLUMNS:
         return None
-    groups = np.array_split(columns, min(len(columns), _MOST_TREND_COLUMNS))
-    hours = np.array([group.mean() for group in groups]) * grid.width_us / (3600 * SECOND_US)
-    level = np.array([means[group].mean() for group in groups])
+    hours = _bundles(columns) * grid.width_us / (3600 * SECOND_US)
+    level = _bundles(means[columns])
     early, late = np.triu_indices(len(level), 1)
     change = level[late] - level[early]
     slope = float(np.median(change / (hours[late] - hours[early])))
@@ -273,6 +285,15 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
         steady=bool(steady),
         full_after_h=round(max(0.0, 100 - reached) / slope, 3) if steady else None,
     )
+
+
+def _bundles(values: FloatArray | IntArray) -> FloatArray:
+    """Means of 200 neighbouring parts of nearly equal length, the longer ones first; or the few values."""
+    parts = min(len(values), _MOST_TREND_COLUMNS)
+    size, longer = divmod(len(values), parts)
+    cut = longer * (size + 1)
+    first, rest = values[:cut].reshape(longer, size + 1), values[cut:].reshape(parts - longer, size)
+    return np.concatenate((first.mean(axis=1), rest.mean(axis=1)))
 
 
 def _alike(gpus: Sequence[GPUMemory]) -> bool:
@@ -292,20 +313,23 @@ def _oddness(gpu: GPUMemory) -> tuple[float, bool, float]:
     return -(gpu.rise or 0.0) if gpu.events else 0.0, not (gpu.trend and gpu.trend.leak), -gpu.p95
 
 
-def _band(panel: Panel, grid: Columns) -> MemoryBand:
-    low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
-    bands = reduce(grid, panel.time_us, panel.mean, low, high)
-    mean, low_told, high_told = map(_drawn, bands)
-    return MemoryBand(node=panel.node, devices=len(panel.devices), mean=mean, low=low_told, high=high_told)
-
-
-def _lines(panel: Panel, ranked: Sequence[GPUMemory], grid: Columns, most: int) -> Iterator[MemoryLine]:
-    """The lines of the oddest GPUs of a node, in the order of its devices."""
-    chosen = {gpu.device for gpu in [one for one in ranked if one.node == panel.node][:most]}
-    for column, device in enumerate(panel.devices):
-        if device in chosen:
-            mean = _means(*panel.series(column), grid)
-            yield MemoryLine(node=panel.node, device=device, mean=_drawn(mean))
+def _pictures(
+    part: Job, drawn: Mapping[str, Sequence[str]], grid: Columns, alike: bool
+) -> Iterator[tuple[MemoryBand, list[MemoryLine]]]:
+    """Of a node that is drawn, whose GPUs are given with the oddest first: the band, and the lines."""
+    for panel in part.panels_of(Metric.GPU_MEMORY) if part.nodes[0] in drawn else ():
+        low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
+        bands = reduce(grid, panel.time_us, panel.mean, low, high)
+        mean, low_told, high_told = map(_drawn, bands)
+        node, count = panel.node, len(panel.devices)
+        chosen = drawn[node][: 1 if alike and count > MOST_LINES else MOST_LINES]
+        lines = []
+        for column, device in enumerate(panel.devices):
+            if device in chosen:
+                time_us, values = panel.series(column)
+                means = Places.of(grid, time_us).means(values)
+                lines.append(MemoryLine(node=node, device=device, mean=_drawn(means)))
+        yield MemoryBand(node=node, devices=count, mean=mean, low=low_told, high=high_told), lines
 
 
 def _drawn(values: FloatArray) -> tuple[float | None, ...]:

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobrules.bottlenecks import Node
 from jobrules.coverage import gaps
 from jobrules.framework import Kind, rows_of
 from jobrules.intervals import union
 from jobrules.job import SECOND_US, Events, EventSource, Metric, natural_key
 from jobrules.loading import FETCH, PIPELINE, SET_UP
+from jobrules.rows import series_of
 from jobrules.words import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from jobrules.bottlenecks import Question, Snapshots
     from jobrules.cpu_bottleneck import CPUBottleneck
     from jobrules.io_bottleneck import IOBottleneck
     from jobrules.job import BoolArray, FloatArray, IntArray, Job, Lane, Panel, Steps
@@ -42,6 +43,8 @@ ALIKE = 0.9
 #: Name of the one lane of all tensors that a process exchanged.
 HOROVOD = "Horovod"
 _MOST_NAME = 60
+#: In the order in which they are chosen.
+_KEYS = ("first-steps", "first-events", "worst-minute", "last-steps")
 _CURVES = (Metric.GPU_USE, Metric.CPU_USE, Metric.IO_WAIT)
 _WAITING = frozenset({FETCH, SET_UP, PIPELINE})
 #: Largest offset that is written, in ticks of the stretch.
@@ -166,6 +169,8 @@ class _Stretch:
     start_us: int
     end_us: int
     worst: WorstMinute | None = None
+    #: Of several nodes' stretches of one key the one with the lowest is chosen, of equal ones the first node's.
+    rank: tuple[float, ...] = ()
 
     def repeats(self, other: _Stretch) -> bool:
         shared = min(self.end_us, other.end_us) - max(self.start_us, other.start_us)
@@ -180,30 +185,40 @@ def moments(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[Moment, ...
     bottlenecks by the limits of the two rules, else the one with the lowest GPU use, if that is 5 points
     below the mean; without steps the first minute of events. One that nearly repeats another is left out.
     """
+    with_steps = next((part.node for part in job.facts if part.steps), None)
+    found = job.gathered(_stretches, with_steps, (cpu.question, io.question))
     chosen: list[_Stretch] = []
-    for one in _stretches(job, cpu, io):
-        if one.end_us > one.start_us and not any(one.repeats(other) for other in chosen):
+    for key in _KEYS:
+        one = min((one for one in found if one.key == key), key=lambda one: one.rank, default=None)
+        if one and one.end_us > one.start_us and not any(one.repeats(other) for other in chosen):
             chosen.append(one)
     missing = gaps(job) if chosen else ()
-    return tuple(_moment(job, one, missing) for one in chosen)
+    made = {one.key: one for one in job.gathered(_moments, chosen, missing)}
+    return tuple(made[one.key] for one in chosen)
 
 
-def _stretches(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> Iterator[_Stretch]:
-    worker = _first_worker(job)
-    rows = _steps_of(job.steps, *worker) if worker else np.empty(0, np.int64)
-    if worker:
-        yield _around(job.steps, rows[:FIRST_STEPS], "first-steps", *worker)
-    elif len(job.events):
-        node = job.events.lanes[int(job.events.lane[0])].node
-        start_us = int(job.events.start_us[0])
-        end_us = int(job.events.end_us[job.events.in_lanes(lambda lane: lane.node == node)].max())
-        end_us = min(end_us, start_us + MINUTE_US)
-        yield _Stretch(key="first-events", node=node, worker=None, start_us=start_us, end_us=end_us)
-    worst = _worst(job, cpu, io)
+def _stretches(part: Job, with_steps: str | None, asked: Sequence[Question]) -> Iterator[_Stretch]:
+    """Those of one node; of steps where it is the first node with steps, of events where no node has any."""
+    (node,) = part.nodes
+    events = part.events
+    if node == with_steps:
+        worker = _first_worker(part.steps)
+        rows = np.flatnonzero(part.steps.worker == worker)
+        rows = rows[np.lexsort((part.steps.end_us[rows], part.steps.start_us[rows]))]
+        yield _around(part.steps, rows[:FIRST_STEPS], "first-steps", node, worker)
+        yield _around(part.steps, rows[-LAST_STEPS:], "last-steps", node, worker)
+    elif with_steps is None and len(events):
+        start_us = int(events.start_us[0])
+        end_us = min(int(events.end_us.max()), start_us + MINUTE_US)
+        rank = start_us, int(events.end_us[0])
+        yield _Stretch(
+            key="first-events", node=node, worker=None, start_us=start_us, end_us=end_us, rank=rank
+        )
+    gpu = part.panel(node, Metric.GPU_USE)
+    span = _Span.of(part, gpu) if gpu else None
+    worst = span and (span.busiest([(one, one.snapshots(part)) for one in asked]) or span.calmest())
     if worst:
         yield worst
-    if worker:
-        yield _around(job.steps, rows[-LAST_STEPS:], "last-steps", *worker)
 
 
 def _around(steps: Steps, rows: IntArray, key: str, node: str, worker: str) -> _Stretch:
@@ -211,56 +226,9 @@ def _around(steps: Steps, rows: IntArray, key: str, node: str, worker: str) -> _
     return _Stretch(key=key, node=node, worker=worker, start_us=start_us, end_us=end_us)
 
 
-def _first_worker(job: Job, node: str | None = None) -> tuple[str, str] | None:
-    """The first worker with steps in natural order, of one node if given."""
-    for name in job.nodes if node is None else (node,):
-        workers = set(job.steps.worker[job.steps.node == name].tolist())
-        if workers:
-            return name, min(workers, key=natural_key)
-    return None
-
-
-def _steps_of(steps: Steps, node: str, worker: str) -> IntArray:
-    """The rows of a worker's steps, in the order of their starts."""
-    rows = np.flatnonzero((steps.node == node) & (steps.worker == worker))
-    return rows[np.lexsort((steps.end_us[rows], steps.start_us[rows]))]
-
-
-def _worst(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> _Stretch | None:
-    """The minute with most bottlenecks of a node, else with the lowest GPU use; the earlier where equal."""
-    busiest: tuple[int, _Stretch] | None = None
-    lowest: tuple[float, _Stretch] | None = None
-    for gpu in job.panels_of(Metric.GPU_USE):
-        span = _Span.of(job, gpu)
-        if span is None:
-            continue
-        found = span.busiest(_nodes(job, gpu, cpu, io))
-        if found and (busiest is None or found[0] > busiest[0]):
-            busiest = found
-        if busiest is None and (calm := span.calmest()) and (lowest is None or calm[0] < lowest[0]):
-            lowest = calm
-    best = busiest or lowest
-    return best[1] if best else None
-
-
-def _nodes(
-    job: Job, gpu: Panel, cpu: CPUBottleneck, io: IOBottleneck
-) -> list[tuple[str, Node, float, float]]:
-    """Kind, snapshots and both limits of each rule whose samples the node has."""
-    kinds = (
-        ("cpu", Metric.CPU_USE, cpu.gpu_threshold, cpu.cpu_threshold, cpu.patience),
-        ("io", Metric.IO_WAIT, io.gpu_threshold, io.io_threshold, io.patience),
-    )
-    return [
-        (
-            kind,
-            Node.of(gpu, cores, gpu_threshold=gpu_limit, core_threshold=core_limit, patience=patience),
-            gpu_limit,
-            core_limit,
-        )
-        for kind, metric, gpu_limit, core_limit, patience in kinds
-        if (cores := job.panel(gpu.node, metric))
-    ]
+def _first_worker(steps: Steps) -> str:
+    """The first worker in natural order; empty without steps."""
+    return min({worker for _, worker, _ in series_of(steps)}, key=natural_key, default="")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -276,9 +244,9 @@ class _Span:
     usual: float
 
     @classmethod
-    def of(cls, job: Job, gpu: Panel) -> _Span | None:
+    def of(cls, part: Job, gpu: Panel) -> _Span | None:
         """The training loop, else first to last GPU work; none without a snapshot in it."""
-        loop = job.loop_us(gpu.node)
+        loop = part.loop_us(gpu.node)
         start_us, end_us = loop or _worked(gpu)
         a, b = np.searchsorted(gpu.time_us, (start_us, end_us))
         if a == b:
@@ -292,14 +260,15 @@ class _Span:
         a, b = np.searchsorted(self.gpu.time_us, (self.start_us, self.end_us))
         return slice(int(a), int(b))
 
-    def busiest(self, nodes: list[tuple[str, Node, float, float]]) -> tuple[int, _Stretch] | None:
-        """The minute with most bottlenecks of any kind, and how many these are; none where there is none."""
+    def busiest(self, asked: Sequence[tuple[Question, Snapshots | None]]) -> _Stretch | None:
+        """The minute with most bottlenecks of any kind; none where there is none."""
         minutes = self.gpu.time_us[self.rows] // MINUTE_US
         hits = np.zeros(len(minutes), np.bool_)
         both = hits.copy()
-        for _, node, *_ in nodes:
-            hits |= node.hit[self.rows]
-            both |= node.sampled[self.rows]
+        known = [(one, snapshots) for one, snapshots in asked if snapshots]
+        for _, snapshots in known:
+            hits |= snapshots.hit[self.rows]
+            both |= snapshots.sampled[self.rows]
         if not hits.any():
             return None
         counts = np.bincount(minutes[hits] - minutes[0])
@@ -307,12 +276,12 @@ class _Span:
         here = minutes == minute
         found = [
             Bottlenecks(
-                kind=kind,
-                snapshots=int(np.count_nonzero(node.hit[self.rows] & here)),
-                gpu_threshold=float(gpu_limit),
-                core_threshold=float(core_limit),
+                kind=one.key,
+                snapshots=int(np.count_nonzero(snapshots.hit[self.rows] & here)),
+                gpu_threshold=float(one.gpu_threshold),
+                core_threshold=float(one.core_threshold),
             )
-            for kind, node, gpu_limit, core_limit in nodes
+            for one, snapshots in known
         ]
         worst = WorstMinute(
             in_loop=self.in_loop,
@@ -323,10 +292,10 @@ class _Span:
                 sorted((one for one in found if one.snapshots), key=lambda one: -one.snapshots)
             ),
         )
-        return worst.hits, self._minute(minute, worst)
+        return self._minute(minute, worst, (0, -worst.hits))
 
-    def calmest(self) -> tuple[float, _Stretch] | None:
-        """The minute with the lowest mean, and that; none where it is not much below all others.
+    def calmest(self) -> _Stretch | None:
+        """The minute with the lowest mean; none where it is not much below all others.
 
         Of the minutes with at least half as many samples as the fullest.
         """
@@ -341,9 +310,9 @@ class _Span:
         if means[best] > self.usual - MUCH_BELOW:
             return None
         worst = WorstMinute(in_loop=self.in_loop, usual=self.usual, snapshots=0, hits=0, bottlenecks=())
-        return float(means[best]), self._minute(first + best, worst)
+        return self._minute(first + best, worst, (1, float(means[best])))
 
-    def _minute(self, minute: int, worst: WorstMinute) -> _Stretch:
+    def _minute(self, minute: int, worst: WorstMinute, rank: tuple[float, ...]) -> _Stretch:
         """A minute of the clock, as far as the loop reaches."""
         return _Stretch(
             key="worst-minute",
@@ -352,6 +321,7 @@ class _Span:
             start_us=max(minute * MINUTE_US, self.start_us),
             end_us=min((minute + 1) * MINUTE_US, self.end_us),
             worst=worst,
+            rank=rank,
         )
 
 
@@ -393,24 +363,27 @@ class _Bars:
         return _Bars(start_us=start[order], end_us=end[order], name=name[order], events=events[order])
 
 
-def _moment(job: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
+def _moments(part: Job, chosen: Sequence[_Stretch], missing: tuple[Gap, ...]) -> Iterator[Moment]:
+    return (_moment(part, one, missing) for one in chosen if one.node in part.nodes)
+
+
+def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
     start_us, end_us = chosen.start_us, chosen.end_us
     tick_us = 1 + (end_us - start_us) // _MOST_TICKS
-    worker = _first_worker(job, chosen.node) if chosen.worker is None else (chosen.node, chosen.worker)
-    own = worker[1] if worker else ""
-    steps = _steps_within(job.steps, chosen)
-    lanes, tables, left, lifetimes = _lanes(job, chosen, own, steps)
+    own = _first_worker(part.steps) if chosen.worker is None else chosen.worker
+    steps = _steps_within(part.steps, chosen)
+    lanes, tables, left, lifetimes = _lanes(part, chosen, own, steps)
     tables, cell_us = _few(tables, start_us, end_us)
     numbered = np.concatenate(list(steps.values())) if steps else np.empty(0, np.int64)
     step_names = [
         _step_name(phase, number)
         for phase, number in zip(
-            job.steps.phase[numbered].tolist(), job.steps.number[numbered].tolist(), strict=True
+            part.steps.phase[numbered].tolist(), part.steps.number[numbered].tolist(), strict=True
         )
     ]
-    names, bars = _packed(tables, job.events.names, step_names, start_us, tick_us)
+    names, bars = _packed(tables, part.events.names, step_names, start_us, tick_us)
     rows = steps.get(own, np.empty(0, np.int64))
-    lasted = job.steps.end_us[rows] - job.steps.start_us[rows]
+    lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
     longest = rows[lasted.argmax()] if len(rows) else -1
     return Moment(
         key=chosen.key,
@@ -421,7 +394,7 @@ def _moment(job: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
         curves=tuple(
             _curve(panel, chosen, tick_us, missing)
             for metric in _CURVES
-            if (panel := job.panel(chosen.node, metric))
+            if (panel := part.panel(chosen.node, metric))
         ),
         lanes=tuple(lanes),
         lanes_left=left,
@@ -430,7 +403,7 @@ def _moment(job: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
         bars=bars,
         cell_us=cell_us,
         steps=len(rows),
-        longest_step=_step_name(str(job.steps.phase[longest]), int(job.steps.number[longest]))
+        longest_step=_step_name(str(part.steps.phase[longest]), int(part.steps.number[longest]))
         if len(rows)
         else "",
         longest_us=int(lasted.max()) if len(rows) else 0,
@@ -442,7 +415,7 @@ def _moment(job: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
 def _steps_within(steps: Steps, chosen: _Stretch) -> dict[str, IntArray]:
     """Worker → rows of its steps that reach into the stretch, in the order of their starts."""
     inside = _within(steps.start_us, steps.end_us, chosen.start_us, chosen.end_us)
-    here = np.flatnonzero((steps.node == chosen.node) & inside)
+    here = np.flatnonzero(inside)
     here = here[np.lexsort((steps.end_us[here], steps.start_us[here]))]
     of = steps.worker[here]
     return {worker: here[of == worker] for worker in sorted(set(of.tolist()), key=natural_key)}
@@ -458,27 +431,24 @@ def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolA
 
 
 def _lanes(
-    job: Job, chosen: _Stretch, own: str, steps: dict[str, IntArray]
+    part: Job, chosen: _Stretch, own: str, steps: dict[str, IntArray]
 ) -> tuple[list[MomentLane], list[_Bars], int, int]:
     """Lanes and their bars, and how many lanes and lives of loader processes are left out.
 
     By worker, one of them first: the steps, whose names follow those of events, then the rest by the
     time it takes.
     """
-    events, start_us, end_us = job.events, chosen.start_us, chosen.end_us
+    events, start_us, end_us = part.events, chosen.start_us, chosen.end_us
     one_each = Events(lanes=events.lanes, lane=np.arange(len(events.lanes), dtype=np.int32))
     lives, of_steps = rows_of(one_each, Kind.LIFETIME), rows_of(one_each, Kind.STEP)
-    here = one_each.in_lanes(lambda lane: lane.node == chosen.node)
-    lives &= here
     numbers: dict[tuple[str, str, str], int] = {}
     group = np.full(len(events.lanes), -1)
-    for i in np.flatnonzero(here & ~lives & ~of_steps).tolist():
+    for i in np.flatnonzero(~lives & ~of_steps).tolist():
         lane = events.lanes[i]
         group[i] = numbers.setdefault((lane.worker, *_phase(lane)), len(numbers))
     keys = list(numbers)
     reach = int(np.searchsorted(events.start_us, end_us))
-    part = _within(events.start_us[:reach], events.end_us[:reach], start_us, end_us)
-    rows = np.flatnonzero(part)
+    rows = np.flatnonzero(_within(events.start_us[:reach], events.end_us[:reach], start_us, end_us))
     lifetimes = int(np.count_nonzero(lives[events.lane[rows]]))
     of = group[events.lane[rows]]
     rows, of = rows[of >= 0], of[of >= 0]
@@ -497,7 +467,7 @@ def _lanes(
     name = len(events.names)
     for worker, mine in steps.items():
         if worker in with_steps:
-            starts, ends = job.steps.start_us[mine], job.steps.end_us[mine]
+            starts, ends = part.steps.start_us[mine], part.steps.end_us[mine]
             table = _Bars(
                 start_us=np.maximum(starts, start_us),
                 end_us=np.minimum(ends, end_us),

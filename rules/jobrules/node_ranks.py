@@ -15,10 +15,9 @@ import numpy as np
 
 from jobrules.clocks import offsets
 from jobrules.coverage import PAUSE_US
-from jobrules.job import FloatArray, Job, Metric, Panel
+from jobrules.job import FloatArray, IntArray, Job, Metric, Panel
 from jobrules.result import Columns, Course, Severity
-from jobrules.timelines import reduce
-from jobrules.usage import work_span_us
+from jobrules.timelines import Places
 from jobrules.words import NBSP, clock, count, duration
 
 if TYPE_CHECKING:
@@ -139,15 +138,38 @@ class Nodes:
         return tuple(rank for rank in self.ranks if not rank.severity)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    """What is told of a node's samples; the use is that of its GPUs or CPU."""
+
+    node: str
+    #: Mean over all snapshots of each metric.
+    means: dict[Metric, float]
+    #: (GPUs,) time of the last sample above 0 %, -1 where there is none; and of the last sample.
+    last_work_us: IntArray
+    last_us: int
+    #: Mean use per column; empty where no columns were given.
+    line: FloatArray
+    #: Mean use in each phase that has samples, and mean of each metric before the loop.
+    phases: dict[str, float]
+    before: dict[Metric, float]
+    #: As in ``Use``; of a node alone.
+    falls: tuple[int, int]
+
+
 def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
     """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
-    start_up = _start_up(job, in_time)
-    if len(job.nodes) <= MOST_DRAWN:
-        return Nodes(drawn=job.nodes, start_up=start_up, use=_use(job, job.nodes, in_time))
     metric = Metric.GPU_USE if job.gpu_count else Metric.CPU_USE
-    means = {m: _means(job, m) for m in LEAST_POINTS}
+    ranked = len(job.nodes) > MOST_DRAWN
+    size = -(-grid.count // MOST_COLUMNS)
+    columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
+    nodes = job.each(_seen, metric, in_time, columns if ranked else None, len(job.nodes) == 1)
+    start_up = _start_up(nodes)
+    if not ranked:
+        return Nodes(drawn=job.nodes, start_up=start_up, use=_use(metric, nodes, in_time))
+    means = {m: {node.node: node.means[m] for node in nodes if m in node.means} for m in LEAST_POINTS}
     told: dict[str, list[tuple[Severity, str]]] = {node: [] for node in job.nodes}
-    for node, found in (*_gpus_at_zero(job), *_uses(means), *_unmeasured(job, in_time), *_others(job)):
+    for node, found in (*_gpus_at_zero(job, nodes), *_uses(means), *_unmeasured(job, in_time), *_others(job)):
         told[node].append(found)
     uses = means[metric]
     middle = float(np.median(list(uses.values()))) if uses else None
@@ -166,16 +188,15 @@ def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
         )
     # The sort is stable: nodes of one kind stay in natural order unless one lies farther off.
     ranks.sort(key=lambda r: (_ORDER.index(r.severity), -abs(r.against or 0.0) if r.severity else 0.0))
-    size = -(-grid.count // MOST_COLUMNS)
-    columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
-    lines = {r.node: _line(job, r.node, metric, columns) for r in ranks}
+    lines = {node.node: node.line for node in nodes}
     alike = [lines[r.node] for r in ranks if not r.severity and r.mean is not None]
     band = np.array(alike) if alike else np.empty((0, columns.count))
     drawn = _drawn(job, ranks, middle)
+    beside = [node for node in nodes if node.node in drawn]
     return Nodes(
         drawn=drawn,
         start_up=start_up,
-        use=_use(job, drawn, in_time),
+        use=_use(metric, sorted(beside, key=lambda node: drawn.index(node.node)), in_time),
         label=metric.label,
         median=middle,
         limit=_limit(list(uses.values()), LEAST_POINTS[metric]) if uses else None,
@@ -189,8 +210,45 @@ def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
     )
 
 
-def _means(job: Job, metric: Metric) -> dict[str, float]:
-    return {panel.node: float(panel.mean.mean()) for panel in job.panels_of(metric)}
+def _seen(part: Job, metric: Metric, in_time: Course, columns: Columns | None, alone: bool) -> _Node:
+    panels = {panel.metric: panel for panel in part.panels}
+    gpu, use = panels.get(Metric.GPU_USE), panels.get(metric)
+    line = np.full(columns.count if columns else 0, np.nan)
+    phases, falls = {}, (0, 0)
+    if use:
+        for phase in in_time.phases:
+            inside = use.mean[slice(*np.searchsorted(use.time_us, (phase.start_us, phase.end_us)))]
+            if len(inside):
+                phases[phase.key] = float(inside.mean())
+        if columns:
+            line = Places.of(columns, use.time_us).means(use.mean)
+        if alone:
+            falls = _falls(use, part.loop_us(use.node) or _work_us(in_time))
+    before = {}
+    for wanted in _BEFORE:
+        panel, end_us = panels.get(wanted), _begin_us(in_time)
+        if panel and (rows := int(np.searchsorted(panel.time_us, end_us))):
+            before[wanted] = float(panel.mean[:rows].mean())
+    return _Node(
+        node=part.nodes[0],
+        means={m: float(panels[m].mean.mean()) for m in LEAST_POINTS if m in panels},
+        last_work_us=_last_work(gpu.time_us, gpu.values) if gpu else np.empty(0, np.int64),
+        last_us=gpu.last_us if gpu else 0,
+        line=line,
+        phases=phases,
+        before=before,
+        falls=falls,
+    )
+
+
+def _begin_us(in_time: Course) -> int:
+    """When the loop began; 0 where no phase before it is known."""
+    return next((phase.end_us for phase in in_time.phases if phase.key == "before"), 0)
+
+
+def _work_us(in_time: Course) -> tuple[int, int] | None:
+    first_us, last_us = in_time.first_work_us, in_time.last_work_us
+    return None if first_us is None or last_us is None else (first_us, last_us)
 
 
 def _limit(values: Sequence[float], least: float) -> float:
@@ -220,36 +278,33 @@ def _uses(means: Mapping[Metric, Mapping[str, float]]) -> _Told:
     return found
 
 
-def _gpus_at_zero(job: Job) -> _Told:
+def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> _Told:
     """Nodes with more GPUs than most that never worked, and GPUs that stopped long before most others."""
-    panels = job.panels_of(Metric.GPU_USE)
-    if not panels:
-        return []
-    last = {panel.node: _last_work(panel.time_us, panel.values) for panel in panels}
-    worked = np.concatenate([times[times >= 0] for times in last.values()])
+    nodes = [node for node in nodes if len(node.last_work_us)]
+    last = [node.last_work_us for node in nodes]
+    worked = np.concatenate([times[times >= 0] for times in last]) if last else ()
     if not len(worked):
         return []
-    usual = float(np.median([(times < 0).sum() for times in last.values()]))
+    usual = float(np.median([(times < 0).sum() for times in last]))
     end_us = float(np.median(worked))
     start_us, stop_us = job.span_us
     least_us = max(STOPPED_US, STOPPED_SHARE * (stop_us - start_us))
     found: _Told = []
-    for panel in panels:
-        times = last[panel.node]
+    for node, times in zip(nodes, last, strict=True):
         gpus = count(len(times), "GPU")
         never = int((times < 0).sum())
         if never > usual:
-            found.append((panel.node, (Severity.CRITICAL, f"{never} of {gpus} at 0{NBSP}%")))
+            found.append((node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0{NBSP}%")))
         # Where the samples end soon after the work, the node was lost and not the GPU.
-        stopped = (times >= 0) & (end_us - times > least_us) & (panel.last_us - times > least_us)
+        stopped = (times >= 0) & (end_us - times > least_us) & (node.last_us - times > least_us)
         if stopped.any():
             since = clock(int(times[stopped].min()))
             words = f"{int(stopped.sum())} of {gpus} at 0{NBSP}% after {since}"
-            found.append((panel.node, (Severity.CRITICAL, words)))
+            found.append((node.node, (Severity.CRITICAL, words)))
     return found
 
 
-def _last_work(time_us: FloatArray | np.ndarray, values: FloatArray) -> np.ndarray:
+def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
     """(devices,) time of the last sample above 0 %, -1 where there is none."""
     work = values > 0
     last = len(work) - 1 - np.argmax(work[::-1], axis=0)
@@ -258,8 +313,7 @@ def _last_work(time_us: FloatArray | np.ndarray, values: FloatArray) -> np.ndarr
 
 def _unmeasured(job: Job, in_time: Course) -> _Told:
     """Nodes that were not sampled for a minute longer than the median node."""
-    sampled = dict.fromkeys(panel.node for panel in job.panels)
-    lost = dict.fromkeys(sampled, 0)
+    lost = dict.fromkeys(_sampled(job), 0)
     for gap in in_time.gaps:
         lost[gap.node] += gap.end_us - gap.start_us
     usual = float(np.median(list(lost.values()))) if lost else 0.0
@@ -268,14 +322,21 @@ def _unmeasured(job: Job, in_time: Course) -> _Told:
         for node, us in lost.items()
         if us - usual > PAUSE_US
     ]
-    return found + [(n, (Severity.INFO, "no samples")) for n in job.nodes if n not in sampled]
+    return found + [(n, (Severity.INFO, "no samples")) for n in job.nodes if n not in lost]
+
+
+def _sampled(job: Job) -> list[str]:
+    return [part.node for part in job.facts if part.panels]
 
 
 def _others(job: Job) -> _Told:
     """Nodes with another number of GPUs than most, or another clock."""
     found: _Told = []
-    gpus = {panel.node: 0 for panel in job.panels}
-    gpus |= {panel.node: len(panel.devices) for panel in job.panels_of(Metric.GPU_USE)}
+    gpus = {
+        part.node: sum(len(panel.devices) for panel in part.panels if panel.metric == Metric.GPU_USE)
+        for part in job.facts
+        if part.panels
+    }
     if gpus:
         numbers, times = np.unique(list(gpus.values()), return_counts=True)
         usual = int(numbers[times.argmax()])
@@ -290,20 +351,13 @@ def _others(job: Job) -> _Told:
     return found
 
 
-def _line(job: Job, node: str, metric: Metric, columns: Columns) -> FloatArray:
-    panel = job.panel(node, metric)
-    if panel is None:
-        return np.full(columns.count, np.nan)
-    return reduce(columns, panel.time_us, panel.mean, panel.mean, panel.mean)[0]
-
-
 def _whole(values: FloatArray) -> tuple[int | None, ...]:
     return tuple(None if np.isnan(v) else round(v) for v in values.tolist())
 
 
 def _drawn(job: Job, ranks: Sequence[NodeRank], middle: float | None) -> tuple[str, ...]:
     """The oddest nodes that were sampled; of equal ones the one in the middle and the lowest."""
-    sampled = {panel.node for panel in job.panels}
+    sampled = _sampled(job)
     odd = [r.node for r in ranks if r.severity and r.node in sampled]
     if odd:
         return tuple(odd[:MOST_DRAWN])
@@ -315,36 +369,32 @@ def _drawn(job: Job, ranks: Sequence[NodeRank], middle: float | None) -> tuple[s
     return tuple(dict.fromkeys((typical, lowest)))
 
 
-def _use(job: Job, nodes: Sequence[str], in_time: Course) -> Use | None:
-    metric = Metric.GPU_USE if job.gpu_count else Metric.CPU_USE
-    panels = [panel for node in nodes if (panel := job.panel(node, metric))]
-    if not panels:
+def _use(metric: Metric, nodes: Sequence[_Node], in_time: Course) -> Use | None:
+    nodes = [node for node in nodes if metric in node.means]
+    if not nodes:
         return None
-    means = {panel.node: round(float(panel.mean.mean()), 3) for panel in panels}
-    phases = []
-    for phase in in_time.phases:
-        inside = [
-            panel.mean[(panel.time_us >= phase.start_us) & (panel.time_us < phase.end_us)] for panel in panels
-        ]
-        if values := [float(part.mean()) for part in inside if len(part)]:
-            phases.append(PhaseUse(phase=phase.key, mean=round(sum(values) / len(values), 3)))
-    falls, fall_us = _falls(job, panels[0]) if len(job.nodes) == 1 else (0, 0)
+    means = {node.node: round(node.means[metric], 3) for node in nodes}
+    phases = tuple(
+        PhaseUse(phase=phase.key, mean=round(sum(values) / len(values), 3))
+        for phase in in_time.phases
+        if (values := [node.phases[phase.key] for node in nodes if phase.key in node.phases])
+    )
+    falls, fall_us = nodes[0].falls
     return Use(
         label=metric.label,
         means=means,
         mean=round(sum(means.values()) / len(means), 3),
-        phases=tuple(phases),
+        phases=phases,
         falls=falls,
         fall_us=fall_us,
     )
 
 
-def _falls(job: Job, panel: Panel) -> tuple[int, int]:
+def _falls(panel: Panel, span: tuple[int, int] | None) -> tuple[int, int]:
     """How often the mean of the devices fell in the loop, and for how long, the median."""
-    span = job.loop_us(panel.node) or work_span_us(job)
     if span is None:
         return 0, 0
-    inside = (panel.time_us >= span[0]) & (panel.time_us < span[1])
+    inside = slice(*np.searchsorted(panel.time_us, span))
     time_us, values = panel.time_us[inside], panel.mean[inside]
     if len(values) < 2 or float(np.median(values)) < HIGH:
         return 0, 0
@@ -357,20 +407,15 @@ def _falls(job: Job, panel: Panel) -> tuple[int, int]:
     return len(lengths), int(np.median(lengths))
 
 
-def _start_up(job: Job, in_time: Course) -> StartUp | None:
-    before = next((phase for phase in in_time.phases if phase.key == "before"), None)
-    if before is None:
-        return None
+_BEFORE = (Metric.CPU_USE, Metric.IO_WAIT, Metric.NETWORK_RECEIVE)
 
+
+def _start_up(nodes: Sequence[_Node]) -> StartUp | None:
     def mean(metric: Metric) -> float | None:
-        means = [
-            float(panel.mean[:rows].mean())
-            for panel in job.panels_of(metric)
-            if (rows := int(np.searchsorted(panel.time_us, before.end_us)))
-        ]
+        means = [node.before[metric] for node in nodes if metric in node.before]
         return sum(means) / len(means) if means else None
 
-    cpu, io_wait, received = map(mean, (Metric.CPU_USE, Metric.IO_WAIT, Metric.NETWORK_RECEIVE))
+    cpu, io_wait, received = map(mean, _BEFORE)
     if cpu is None and io_wait is None and received is None:
         return None
     return StartUp(cpu=cpu, io_wait=io_wait, received=received)

@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jobrules.framework import Kind, breakdown, grouped, largest_first, rows_of, shares
-from jobrules.intervals import union
-from jobrules.job import SECOND_US
+import numpy as np
+
+from jobrules.framework import Kind, added, breakdown_of, largest_first, rows_of, shares, summed
+from jobrules.intervals import joined, union
+from jobrules.job import SECOND_US, natural_sorted
 from jobrules.rounding import apportion
+from jobrules.rows import series_of
 from jobrules.rule import Rule
 from jobrules.words import count, percent, shown
 
 if TYPE_CHECKING:
-    from jobrules.job import Events, Job, Steps
+    from collections.abc import Mapping, Sequence
+
+    from jobrules.framework import Sums
+    from jobrules.intervals import Intervals
+    from jobrules.job import IntArray, Job
     from jobrules.result import RuleResult
 
 #: The vendor's name for a step phase begins so; ``others`` is the time of a worker outside its steps.
@@ -44,32 +51,100 @@ class OverallFrameworkMetrics(Rule):
 
     def check(self, job: Job) -> RuleResult:
         """``datapoints`` are events; steps where these came without events."""
-        details = breakdown(job.events)
-        if not len(job.events) and not len(job.steps):
+        found = job.each(_of_node)
+        details = breakdown_of([one.sums for one in found])
+        if not job.event_count and not job.step_count:
             return self.not_evaluated("no framework events", details=details)
-        if len(job.events):
-            details["basis"] = _basis(job.events)
-        seen = count(len(job.events), "event") if len(job.events) else count(len(job.steps), "step")
-        if len(job.steps):
-            times = _times(job.steps)
+        if job.event_count:
+            details["basis"] = _basis([one.ran for one in found])
+        seen = count(job.event_count, "event") if job.event_count else count(job.step_count, "step")
+        if job.step_count:
+            times = _times([worker for one in found for worker in one.workers])
             details |= {"phase": shares(times), "phase_time": times}
         times = details["phase_time"]
         headline = f"{_told(times)}; {seen}" if times else f"{seen}, no steps"
-        return self.passed(headline, datapoints=len(job.events) or len(job.steps), details=details)
+        return self.passed(headline, datapoints=job.event_count or job.step_count, details=details)
 
 
-def _times(steps: Steps) -> dict[str, int]:
+@dataclass(frozen=True, kw_only=True)
+class WorkerSteps:
+    """The time of one worker from the first start of a step to the last end, in microseconds."""
+
+    node: str
+    worker: str
+    span_us: int
+    #: How much of it lies in any step.
+    inside_us: int
+    #: Of the steps of each phase, all added up.
+    phases: dict[str, int]
+
+
+def worker_steps(part: Job) -> list[WorkerSteps]:
+    """The workers of a node in natural order, and of each its phases."""
+    steps = part.steps
+    by_worker: dict[tuple[str, str], dict[str, IntArray]] = {}
+    for (node, worker, phase), rows in series_of(steps).items():
+        by_worker.setdefault((node, worker), {})[phase] = rows
+    found = []
+    for (node, worker), phases in by_worker.items():
+        every = np.concatenate(list(phases.values()))
+        start_us, end_us = steps.start_us[every], steps.end_us[every]
+        one = WorkerSteps(
+            node=node,
+            worker=worker,
+            span_us=int(end_us.max() - start_us.min()),
+            inside_us=union(start_us, end_us).total_us,
+            phases={
+                phase: int((steps.end_us[rows] - steps.start_us[rows]).sum())
+                for phase, rows in phases.items()
+            },
+        )
+        found.append(one)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Ran:
+    """When events of one kind ran, and the steps they name."""
+
+    times: Intervals
+    first_step: int | None
+    last_step: int | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    sums: Sums
+    ran: dict[str, _Ran]
+    workers: list[WorkerSteps]
+
+
+_KINDS = {"CPU": Kind.CPU, "GPU": Kind.GPU, "general": Kind.GENERAL}
+
+
+def _of_node(part: Job) -> _Node:
+    ran = {}
+    for name, kind in _KINDS.items():
+        rows = np.flatnonzero(rows_of(part.events, kind))
+        if len(rows):
+            steps = part.events.step[rows]
+            steps = steps[steps >= 0]
+            ran[name] = _Ran(
+                times=union(part.events.start_us[rows], part.events.end_us[rows]),
+                first_step=int(steps.min()) if len(steps) else None,
+                last_step=int(steps.max()) if len(steps) else None,
+            )
+    return _Node(sums=summed(part.events), ran=ran, workers=worker_steps(part))
+
+
+def _times(workers: Sequence[WorkerSteps]) -> dict[str, int]:
     """Microseconds of the steps of each phase, and of the time outside of steps, over all workers.
 
     A worker's time outside of steps lies between its first start and its last end.
     """
-    lasted = steps.end_us - steps.start_us
-    times = {STEP + phase: int(lasted[rows].sum()) for (phase,), rows in grouped(steps.phase).items()}
-    times[OTHERS] = 0
-    for rows in grouped(steps.node, steps.worker).values():
-        start_us, end_us = steps.start_us[rows], steps.end_us[rows]
-        inside = union(start_us, end_us).total_us
-        times[OTHERS] += int(end_us.max() - start_us.min()) - inside
+    phases = added(one.phases for one in workers)
+    times = {STEP + phase: phases[phase] for phase in natural_sorted(set(phases))}
+    times[OTHERS] = sum(one.span_us - one.inside_us for one in workers)
     return largest_first(times)
 
 
@@ -81,14 +156,15 @@ def _told(times: dict[str, int]) -> str:
     return f"Step time: {', '.join(told)}"
 
 
-def _basis(events: Events) -> dict[str, Any]:
+def _basis(nodes: Sequence[Mapping[str, _Ran]]) -> dict[str, Any]:
     """What each table comes from: seconds in which such events ran, and the steps they name."""
     basis: dict[str, Any] = {}
-    for name, kind in (("CPU", Kind.CPU), ("GPU", Kind.GPU), ("general", Kind.GENERAL)):
-        part = events.where(rows_of(events, kind))
-        if len(part):
-            basis[name] = {"seconds": union(part.start_us, part.end_us).total_us / SECOND_US}
-            steps = part.step[part.step >= 0]
-            if len(steps):
-                basis[name] |= {"first_step": int(steps.min()), "last_step": int(steps.max())}
+    for name in _KINDS:
+        found = [one[name] for one in nodes if name in one]
+        if found:
+            basis[name] = {"seconds": joined([one.times for one in found]).total_us / SECOND_US}
+            first = [one.first_step for one in found if one.first_step is not None]
+            last = [one.last_step for one in found if one.last_step is not None]
+            if first:
+                basis[name] |= {"first_step": min(first), "last_step": max(last)}
     return basis

@@ -13,6 +13,8 @@ from jobrules.usage import ALGORITHM, PLATFORM, summed
 from jobrules.words import count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jobrules.job import FloatArray, Job
     from jobrules.result import RuleResult
 
@@ -51,34 +53,42 @@ class OverallSystemUsage(Rule):
 
     def check(self, job: Job) -> RuleResult:
         """``Datapoints`` are the CPU snapshots of the node that has most, or GPU snapshots without CPU."""
-        if not job.panels:
+        if not job.samples_us:
             return self.not_evaluated("no system samples")
         whole: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
         inside: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
-        for node in job.nodes:
-            loop = job.loop_us(node)
-            for name, metrics in _METRICS.items():
-                found = summed(job, node, metrics)
-                if found is None:
-                    continue
-                time_us, values = found
-                whole[name][node] = _statistics(values)
-                in_loop = values[(time_us >= loop[0]) & (time_us < loop[1])] if loop else values[:0]
-                if len(in_loop):
-                    inside[name][node] = _statistics(in_loop)
-        seen = {
-            f"{p.node}/{m.label}": len(p.time_us)
-            for m in (Metric.CPU_USE, Metric.GPU_USE)
-            for p in job.panels_of(m)
+        for name, node, of_all, of_loop in job.gathered(_figures):
+            whole[name][node] = of_all
+            if of_loop:
+                inside[name][node] = of_loop
+        snapshots = {
+            metric: {
+                f"{part.node}/{metric.label}": panel.snapshots
+                for part in job.facts
+                for panel in part.panels
+                if panel.metric == metric
+            }
+            for metric in (Metric.CPU_USE, Metric.GPU_USE)
         }
-        cpu = [len(p.time_us) for p in job.panels_of(Metric.CPU_USE)]
-        counts = cpu or list(seen.values()) or [0]
+        cpu, gpu = snapshots.values()
+        counts = list((cpu or gpu).values()) or [0]
         return self.passed(
             f"{count(sum(counts), 'snapshot')} of {count(len(job.nodes), 'node')}",
             datapoints=max(counts),
-            datapoints_per_series=seen,
-            details=whole | ({"TrainingLoop": inside} if len(job.steps) else {}),
+            datapoints_per_series=cpu | gpu,
+            details=whole | ({"TrainingLoop": inside} if job.step_count else {}),
         )
+
+
+def _figures(part: Job) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """The key, the node, and the figures of the whole job and of the loop, empty without samples in it."""
+    (node,) = part.nodes
+    loop = part.loop_us(node)
+    for name, metrics in _METRICS.items():
+        if found := summed(part, node, metrics):
+            time_us, values = found
+            inside = values[slice(*np.searchsorted(time_us, loop))] if loop else values[:0]
+            yield name, node, _statistics(values), _statistics(inside) if len(inside) else {}
 
 
 def _statistics(values: FloatArray) -> dict[str, Any]:

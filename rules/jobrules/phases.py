@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from jobrules.coverage import gaps, ticks
+from jobrules.coverage import gaps
 from jobrules.result import Course, Missing, Phase
 from jobrules.rounding import apportion
+from jobrules.snapshots import TOLERANCE_US
 from jobrules.usage import work_span_us
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ def course(job: Job) -> Course:
     A phase of one sampling interval or less is the grain of the samples and belongs to the loop.
     """
     start_us, end_us = job.span_us
-    interval_us = float(np.median([p.interval_us for p in job.panels] or [0]))
+    interval_us = job.interval_us
     work = work_span_us(job)
-    basis, middle = ("steps", job.steps.span_us) if len(job.steps) else ("gpu", work)
+    basis, middle = ("steps", job.steps_us) if job.steps_us else ("gpu", work)
     if middle and job.covers_time and end_us - start_us > interval_us:
         first_us = start_us if middle[0] - start_us <= interval_us else middle[0]
         last_us = end_us if end_us - middle[1] <= interval_us else middle[1]
@@ -42,7 +41,9 @@ def course(job: Job) -> Course:
     else:
         basis, stretches = "none", [("whole", "Whole job", start_us, end_us)]
     found = gaps(job)
-    sampled = [node for node in job.nodes if len(ticks(job, node)) > 1]
+    spans = {node.node: node.samples_us for node in job.facts}
+    # More than one snapshot: the samples of one are no farther apart.
+    sampled = [node for node, span in spans.items() if span and span[1] - span[0] > TOLERANCE_US]
     percents = apportion([max(b - a, 1) for _, _, a, b in stretches], 100.0, 1)
     return Course(
         basis=basis,

@@ -101,11 +101,11 @@ def _panel(node: str, metric: Metric, columns: list[_Column]) -> Panel:
     first = columns[0]
     if all(column.rows_key == first.rows_key for column in columns):
         snapshot, time_us = first.snapshot, first.time_us
-        values = np.column_stack([column.values for column in columns])
+        values = np.stack([column.values for column in columns]).T
     else:
         snapshot = np.unique(np.concatenate([column.snapshot for column in columns]))
         time_us = np.full(len(snapshot), np.iinfo(np.int64).max)
-        values = np.full((len(snapshot), len(columns)), np.nan)
+        values = np.full((len(columns), len(snapshot)), np.nan).T
         for i, column in enumerate(columns):
             rows = np.searchsorted(snapshot, column.snapshot)
             time_us[rows] = np.minimum(time_us[rows], column.time_us)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jobrules.bottlenecks import Node, longest
-from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.bottlenecks import MOST_RUNS
 from jobrules.framework import LIFETIMES
 from jobrules.intervals import union
-from jobrules.io_bottleneck import IOBottleneck
-from jobrules.job import EventSource, Metric
+from jobrules.job import EventSource, Metric, span_of
 from jobrules.rounding import apportion
+from jobrules.rows import by_code
 from jobrules.timelines import reduce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from jobrules.bottlenecks import Node, Question, Snapshots
+    from jobrules.cpu_bottleneck import CPUBottleneck
     from jobrules.intervals import Intervals
-    from jobrules.job import FloatArray, Job, Lane, Panel, Steps
+    from jobrules.io_bottleneck import IOBottleneck
+    from jobrules.job import Events, FloatArray, Job, Lane, Panel, Steps
     from jobrules.result import Columns
 
 #: A sample of a GPU above this is good, in percent.
@@ -32,8 +33,6 @@ MOST_NODES, MOST_COURSES, MOST_CLASSES = 16, 4, 8
 MOST_STRETCHES = 24
 #: What all events of Horovod are called; its lanes have the names of tensors.
 HOROVOD = "Horovod"
-#: More classes need wider numbers.
-_MOST_SHORT = np.iinfo(np.int16).max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,67 +286,118 @@ class Stalls:
 
 def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stalls | None:
     """The bottlenecks that a rule looks for; none where no node has samples of GPU and cores."""
-    if isinstance(rule, CPUBottleneck):
-        key, metric, core_above = "cpu", Metric.CPU_USE, rule.cpu_threshold
-    else:
-        key, metric, core_above = "io", Metric.IO_WAIT, rule.io_threshold
-    nodes, told, without = [], [], []
-    for gpu in job.panels_of(Metric.GPU_USE):
-        cores = job.panel(gpu.node, metric)
-        if cores is None:
-            without.append(gpu.node)
-            continue
-        node = Node.of(
-            gpu,
-            cores,
-            gpu_threshold=rule.gpu_threshold,
-            core_threshold=core_above,
-            patience=rule.patience,
-        )
-        nodes.append(node)
-        told.append(_node(node, gpu, rule.gpu_threshold, job.loop_us(node.name)))
-    if not nodes:
+    asked = rule.question
+    found = job.gathered(_node, asked)
+    if not found:
         return None
+    told = [one.told for one in found]
     worst = sorted(told, key=lambda one: -one.held_up / max(1, one.samples))
-    hit = sorted((node for node in nodes if len(node.hit_us)), key=lambda node: -len(node.hit_us))
-    ran = _ran(job, nodes) if hit else ()
+    hit = sorted((one for one in found if one.span_us), key=lambda one: -one.told.bottlenecks)
+    runs = _longest([run for one in found for run in one.runs])
+    beside = job.gathered(_beside, asked, grid, runs) if hit else []
+    ran = _ran(beside)
     counts = {
         name: sum(getattr(one, name) for one in told) for name in ("snapshots", "low", "blind", "bottlenecks")
     }
     return Stalls(
-        key=key,
-        gpu_below=rule.gpu_threshold,
-        core_above=core_above,
-        limit=rule.threshold,
+        key=asked.key,
+        gpu_below=asked.gpu_threshold,
+        core_above=asked.core_threshold,
+        limit=asked.threshold,
         **counts,
         split=Split.of(**counts),
         nodes=tuple(worst[:MOST_NODES]),
         more_nodes=len(worst[MOST_NODES:]),
-        without_cores=tuple(without),
-        courses=_courses(nodes, hit, grid, rule.threshold) if hit else (),
+        without_cores=tuple(
+            part.node
+            for part in job.facts
+            if {panel.metric for panel in part.panels} & {Metric.GPU_USE, asked.metric} == {Metric.GPU_USE}
+        ),
+        courses=_courses(beside, hit, grid, asked.threshold) if hit else (),
         stretch=stretch_of(grid.count),
-        runs=_runs(job, hit),
-        cores=tuple(_cores(node) for node in hit[:MOST_COURSES]),
+        runs=tuple(_longest([run for one in beside for run in one.runs])),
+        cores=tuple(one.cores for one in hit[:MOST_COURSES]),
         more_cores=len(hit[MOST_COURSES:]),
         ran=_most_different(ran),
         more_ran=len(ran[MOST_CLASSES:]),
     )
 
 
-def _node(node: Node, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeStalls:
-    low = node.gpus > 0
-    first, end = np.searchsorted(node.time_us, loop).tolist() if loop else (0, 0)
+@dataclass(frozen=True, kw_only=True)
+class _Node:
+    """What the snapshots of one node come to."""
+
+    told: NodeStalls
+    cores: NodeCores
+    #: From the first bottleneck to the end of the last; none without one.
+    span_us: tuple[int, int] | None
+    #: Its longest, longest first, without their place among the steps.
+    runs: list[StallRun]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Beside:
+    """What a node did during bottlenecks and otherwise."""
+
+    node: str
+    #: (columns,) percent of bottlenecks, NaN where nothing is known, and the snapshots that are known.
+    percent: FloatArray
+    known: FloatArray
+    #: Of the longest of all, with their place among its steps.
+    runs: list[StallRun]
+    #: By class of events, (2, 2) during bottlenecks and otherwise: time in which it ran, and in which it
+    #: could have.
+    ran: dict[str, FloatArray]
+
+
+def _longest(runs: Sequence[StallRun]) -> list[StallRun]:
+    """The longest of all, longest first; of equal ones the first node's."""
+    return sorted(runs, key=lambda run: run.start_us - run.end_us)[:MOST_RUNS]
+
+
+def _node(part: Job, asked: Question) -> Iterator[_Node]:
+    found = asked.snapshots(part)
+    if found is None:
+        return
+    node = found.node
+    (gpu,) = part.panels_of(Metric.GPU_USE)
+    yield _Node(
+        told=_told(found, gpu, asked.gpu_threshold, part.loop_us(node.name)),
+        cores=_cores(node),
+        span_us=(int(node.hit_us[0]), int(node.hit_us[-1]) + node.interval_us) if len(node.hit_us) else None,
+        runs=[StallRun(**run, place="", steps=()) for run in node.runs],
+    )
+
+
+def _beside(part: Job, asked: Question, grid: Columns, runs: Sequence[StallRun]) -> Iterator[_Beside]:
+    found = asked.snapshots(part)
+    if found is None:
+        return
+    percent, known = _course(found, grid)
+    placed = [
+        replace(run, place=place, steps=steps)
+        for run in runs
+        if run.node == found.node.name
+        for place, steps in [_steps_at(part.steps, run.start_us, run.end_us)]
+    ]
+    ran = _ran_beside(part.events, found)
+    yield _Beside(node=found.node.name, percent=percent, known=known, runs=placed, ran=ran)
+
+
+def _told(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeStalls:
+    node = found.node
+    first, end = np.searchsorted(found.time_us, loop).tolist() if loop else (0, 0)
     part = slice(first, end) if end > first else slice(None)
-    values, hit, sampled = gpu.values[part], node.hit[part], node.sampled[part]
+    values, hit, sampled = gpu.values[part], found.hit[part], found.sampled[part]
     is_low = values < low_below
     lows = is_low.sum(axis=1)
     good = int(np.count_nonzero((values > GOOD) & ~is_low))
     return NodeStalls.of(
         node=node.name,
         reason=node.reason,
-        snapshots=len(node.time_us),
-        low=int(np.count_nonzero(low)),
-        blind=int(np.count_nonzero(low & ~node.sampled)),
+        snapshots=node.seen,
+        low=node.low,
+        blind=int(np.count_nonzero(found.low & ~found.sampled)),
         bottlenecks=len(node.hit_us),
         in_loop=end > first,
         good=good,
@@ -359,16 +409,16 @@ def _node(node: Node, gpu: Panel, low_below: float, loop: tuple[int, int] | None
 
 
 def _courses(
-    nodes: Sequence[Node], hit: Sequence[Node], grid: Columns, limit: float
+    beside: Sequence[_Beside], hit: Sequence[_Node], grid: Columns, limit: float
 ) -> tuple[StallCourse, ...]:
-    shares = {node.name: _course(node, grid) for node in nodes}
-    spans = {node.name: (int(node.hit_us[0]), int(node.hit_us[-1]) + node.interval_us) for node in hit}
-    spans[""] = (min(start for start, _ in spans.values()), max(end for _, end in spans.values()))
-    if len(nodes) <= MOST_COURSES:
-        chosen = {node.name: shares[node.name][0] for node in nodes}
+    shares = {one.node: one.percent for one in beside}
+    spans = {one.told.node: one.span_us for one in hit}
+    spans[""] = span_of(spans.values())
+    if len(beside) <= MOST_COURSES:
+        chosen = shares
     else:
-        chosen = {"": _together(list(shares.values()))}
-        chosen |= {node.name: shares[node.name][0] for node in hit[: MOST_COURSES - 1]}
+        chosen = {"": _together(beside)}
+        chosen |= {one.told.node: shares[one.told.node] for one in hit[: MOST_COURSES - 1]}
     return tuple(
         StallCourse.of(
             name,
@@ -381,41 +431,25 @@ def _courses(
     )
 
 
-def _course(node: Node, grid: Columns) -> tuple[FloatArray, FloatArray]:
-    """(columns,) percent of bottlenecks, NaN where nothing is known, and the snapshots that are known.
-
-    Of a snapshot with a low GPU and no sample of a core nothing is known.
-    """
-    known = node.sampled | (node.gpus == 0)
+def _course(found: Snapshots, grid: Columns) -> tuple[FloatArray, FloatArray]:
+    """As in ``_Beside``; of a snapshot with a low GPU and no sample of a core nothing is known."""
+    known = found.sampled | ~found.low
     if not known.any():
         return np.full(grid.count, np.nan), np.zeros(grid.count)
-    time_us, hit = node.time_us[known], 100.0 * node.hit[known]
+    time_us, hit = found.time_us[known], np.where(found.hit[known], 100.0, 0.0)
     column = (time_us - grid.start_us) // grid.width_us
     percent, _, _ = reduce(grid, time_us, hit, hit, hit)
     return percent, np.bincount(column, minlength=grid.count).astype(np.float64)
 
 
-def _together(shares: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+def _together(beside: Sequence[_Beside]) -> FloatArray:
     """(columns,) of all nodes, each by its snapshots; a column between two slow samples counts as one."""
-    percent, weight = (np.stack(arrays) for arrays in zip(*shares, strict=True))
+    percent, weight = np.stack([one.percent for one in beside]), np.stack([one.known for one in beside])
     known = ~np.isnan(percent)
     weight = np.where(known, np.maximum(weight, 1), 0)
     whole = weight.sum(axis=0)
     summed = np.where(known, percent * weight, 0).sum(axis=0)
     return np.asarray(np.divide(summed, whole, out=np.full(len(whole), np.nan), where=whole > 0))
-
-
-def _runs(job: Job, hit: Sequence[Node]) -> tuple[StallRun, ...]:
-    by_name = sorted(hit, key=lambda node: job.nodes.index(node.name))
-    runs, steps = longest(by_name), {}
-    for name in {run["node"] for run in runs}:
-        mine = job.steps.node == name
-        steps[name] = job.steps.where(mine)
-    found = []
-    for run in runs:
-        place, spans = _steps_at(steps[run["node"]], run["start_us"], run["end_us"])
-        found.append(StallRun(**run, place=place, steps=spans))
-    return tuple(found)
 
 
 def _steps_at(steps: Steps, start_us: int, end_us: int) -> tuple[str, tuple[StepSpan, ...]]:
@@ -464,22 +498,12 @@ def _most_different(ran: Sequence[Ran]) -> tuple[Ran, ...]:
     return tuple(sorted(most, key=lambda one: (-one.points, one.name)))
 
 
-def _ran(job: Job, nodes: Sequence[Node]) -> tuple[Ran, ...]:
-    """How much of the time of bottlenecks, and of the rest, each class of events ran on their node.
-
-    Several events of a class at once count once: operators lie inside one another and in several
-    threads, and the sum of their times would say nothing. Only the time from the first event of a class
-    on a node to its last counts, as a profiler may have recorded a few steps only.
-    """
-    moments = {node.name: _moments(node) for node in nodes}
-    # During bottlenecks and otherwise: time in which it ran, and in which it could have.
-    sums: defaultdict[str, FloatArray] = defaultdict(lambda: np.zeros((2, 2)))
-    for node, name, one in _classes(job):
-        if node in moments:
-            start, end = one.start_us, one.end_us
-            for i, chosen in enumerate(moments[node]):
-                sums[name][i, 0] += _shared_us(one, chosen)
-                sums[name][i, 1] += chosen.overlap_us(start[:1], end[-1:]).sum()
+def _ran(beside: Sequence[_Beside]) -> tuple[Ran, ...]:
+    """How much of the time of bottlenecks, and of the rest, each class of events ran on their node."""
+    sums: dict[str, FloatArray] = {}
+    for one in beside:
+        for name, both in one.ran.items():
+            sums[name] = sums.get(name, 0.0) + both
     return tuple(
         Ran.of(name, during, otherwise)
         for name, both in sums.items()
@@ -488,41 +512,57 @@ def _ran(job: Job, nodes: Sequence[Node]) -> tuple[Ran, ...]:
     )
 
 
+def _ran_beside(events: Events, found: Snapshots) -> dict[str, FloatArray]:
+    """As in ``_Beside``.
+
+    Several events of a class at once count once: operators lie inside one another and in several
+    threads, and the sum of their times would say nothing. Only the time from the first event of a class
+    on a node to its last counts, as a profiler may have recorded a few steps only.
+    """
+    moments = _moments(found)
+    return {
+        name: np.array(
+            [
+                (_shared_us(one, some), some.overlap_us(one.start_us[:1], one.end_us[-1:])[0])
+                for some in moments
+            ],
+            np.float64,
+        )
+        for name, one in _classes(events)
+    }
+
+
 def _shared_us(one: Intervals, other: Intervals) -> int:
     """How long both hold; the fewer intervals are looked up in the more."""
     few, many = sorted((one, other), key=lambda some: len(some.start_us))
     return int(many.overlap_us(few.start_us, few.end_us).sum())
 
 
-def _moments(node: Node) -> tuple[Intervals, Intervals]:
+def _moments(found: Snapshots) -> tuple[Intervals, Intervals]:
     """The time of bottlenecks and the rest of the sampled time: each snapshot holds for one interval at most."""
-    end_us = node.time_us + node.interval_us
-    end_us[:-1] = np.minimum(end_us[:-1], node.time_us[1:])
-    hit = node.hit
-    return union(node.time_us[hit], end_us[hit]), union(node.time_us[~hit], end_us[~hit])
+    time_us, hit = found.time_us, found.hit
+    end_us = time_us + found.node.interval_us
+    end_us[:-1] = np.minimum(end_us[:-1], time_us[1:])
+    return union(time_us[hit], end_us[hit]), union(time_us[~hit], end_us[~hit])
 
 
-def _classes(job: Job) -> Iterator[tuple[str, str, Intervals]]:
-    """(node, class, when any event of it ran), without classes that never ran."""
-    events = job.events
-    keys: dict[tuple[str, str], int] = {}
-    of_lane = np.array([_number(lane, keys) for lane in events.lanes], np.int32)
-    if not keys:
+def _classes(events: Events) -> Iterator[tuple[str, Intervals]]:
+    """(class, when any event of it ran), without classes that never ran."""
+    names: dict[str, int] = {}
+    of_lane = np.array([_number(lane, names) for lane in events.lanes], np.int32)
+    if not names:
         return
-    # Short numbers are sorted in one pass over their bytes.
-    code = of_lane.astype(np.int16 if len(keys) < _MOST_SHORT else np.int32)[events.lane]
-    order = np.argsort(code, kind="stable")
-    edges = np.searchsorted(code[order], np.arange(len(keys) + 1)).tolist()
-    for (node, name), first, stop in zip(keys, edges[:-1], edges[1:], strict=True):
+    order, edges = by_code(of_lane[events.lane], len(names))
+    for name, first, stop in zip(names, edges, edges[1:], strict=False):
         rows = order[first:stop]
         one = union(events.start_us[rows], events.end_us[rows])
         if len(one.start_us):
-            yield node, name, one
+            yield name, one
 
 
-def _number(lane: Lane, keys: dict[tuple[str, str], int]) -> int:
+def _number(lane: Lane, names: dict[str, int]) -> int:
     """A number for the class of a lane; lives of processes belong to none."""
     if lane.phase in LIFETIMES:
         return -1
     name = HOROVOD if lane.source is EventSource.HOROVOD else lane.phase
-    return keys.setdefault((lane.node, name), len(keys))
+    return names.setdefault(name, len(names))

@@ -10,26 +10,30 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.framework import breakdown, grouped, weights_by_lane
+from jobrules.counted import Counted
+from jobrules.framework import breakdown_of, summed, weights_by_lane
 from jobrules.intervals import union
 from jobrules.job import SECOND_US
 from jobrules.overall_framework_metrics import STEP
 from jobrules.result import DeviceStatus, Measure, RuleResult
+from jobrules.rows import series_of
 from jobrules.rule import Rule, severity_of, text
 from jobrules.rule import number as parameter
 from jobrules.windows import Windows
 from jobrules.words import between, count, duration, listed, number, share, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from jobrules.intervals import Intervals
-    from jobrules.job import BoolArray, IntArray, Job, Steps
+    from jobrules.framework import Sums
+    from jobrules.job import IntArray, Job, Steps
     from jobrules.result import Finding
 
 #: Steps of a series that are seen before it is judged.
 PATIENCE = 100
 _BINS = 100
+#: Numbers of outliers that a series lists, the first ones; nobody reads more.
+MOST_NUMBERS = 1000
 #: Steps that are sorted together to count those above a limit.
 _BLOCK = 4096
 #: Limit of the numbers that are computed with; times beyond it are none.
@@ -66,28 +70,24 @@ class StepOutlier(Rule):
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts (window, series), ``violations`` the outliers among all steps in the end."""
         grid = Windows.of(job)
-        every = [
-            self._series(job.steps, names, rows, grid)
-            for names, rows in grouped(job.steps.node, job.steps.worker, job.steps.phase).items()
-            if self.mode is None or (STEP + names[2]).endswith(self.mode)
-        ]
+        every = job.gathered(self._of_node, grid)
         facts: dict[str, Any] = {
-            "datapoints": sum(len(one.lasted_us) for one in every),
-            "datapoints_per_series": {one.name: len(one.lasted_us) for one in every},
+            "datapoints": sum(one.steps for one in every),
+            "datapoints_per_series": {one.name: one.steps for one in every},
             "counted": "one-minute windows of a worker's steps of one phase",
             "devices": tuple(one.answer for one in every),
             "details": _details(every),
         }
         if not every:
-            none = f"no {shown(self.mode)} steps" if self.mode and len(job.steps) else "no step events"
+            none = f"no {shown(self.mode)} steps" if self.mode and job.step_count else "no step events"
             return self.not_evaluated(none, **facts)
-        series = [one for one in every if len(one.windows)]
+        series = [one for one in every if one.looks]
         if not series:
-            return self.not_evaluated(max(every, key=lambda one: len(one.lasted_us)).reason, **facts)
+            return self.not_evaluated(max(every, key=lambda one: one.steps).reason, **facts)
         told = [one for one in series if len(one.hits)]
         facts |= {
             "violations": sum(one.count for one in series),
-            "evaluated": sum(len(one.windows) for one in series),
+            "evaluated": sum(one.looks for one in series),
             "violating": sum(len(one.hits) for one in series),
         }
         facts["measure"] = Measure(
@@ -97,58 +97,86 @@ class StepOutlier(Rule):
             unit="% of windows",
             limit_text=f"triggers on any with more than {count(self.n_outliers, 'outlier')}",
         )
-        missing = sum(not len(one.windows) for one in every)
+        missing = sum(not one.looks for one in every)
         aside = f"{count(missing, 'series', 'series')} of steps not judged" if missing else ""
         if not told:
-            most = max(int(one.found.max()) for one in series)
+            most = max(one.most for one in series)
             headline = (
                 f"At most {count(most, 'outlier')} in a worker's steps, limit {number(self.n_outliers)}"
             )
             return self.passed("; ".join(filter(None, (headline, aside))), **facts)
-        facts["details"] |= _at_outliers(job, series)
+        if job.event_count:
+            limits: dict[tuple[str, ...], int | None] = {
+                (one.node, one.worker, one.phase): one.limit_us for one in series
+            }
+            facts["details"] |= breakdown_of(job.each(_at_outliers, limits))
         starts = grid.starts_us
         first_us = int(starts[min(one.hits[0] for one in told)])
         last_us = int(starts[max(one.hits[-1] for one in told)]) + grid.width_us
         facts |= {"first_us": first_us, "last_us": min(last_us, job.span_us[1])}
         return self.triggered(self._finding(every, told, aside), triggered=facts["violating"], **facts)
 
+    def _of_node(self, part: Job, grid: Windows) -> list[_Series]:
+        return [
+            self._series(part.steps, names, rows, grid)
+            for names, rows in series_of(part.steps).items()
+            if self.mode is None or (STEP + names[2]).endswith(self.mode)
+        ]
+
     def _series(self, steps: Steps, names: tuple[str, ...], rows: IntArray, grid: Windows) -> _Series:
         node, worker, phase = names
         rows = rows[np.argsort(steps.end_us[rows], kind="stable")]
-        lasted = steps.end_us[rows] - steps.start_us[rows]
-        seen = grid.seen(steps.end_us[rows])
+        start_us, end_us = steps.start_us[rows], steps.end_us[rows]
+        lasted = end_us - start_us
+        seen = grid.seen(end_us)
         windows = np.flatnonzero(seen[1:] > PATIENCE)
         ends = seen[1:][windows]
         limits = limits_of(lasted, ends, self.stddev)
         found = above(lasted, ends, limits)
+        # The last window has seen all steps.
+        limit_us = int(limits[-1]) if len(limits) else None
+        slow = np.flatnonzero(lasted > limit_us) if limit_us is not None else np.empty(0, np.int64)
+        times = Counted.of(lasted)
+        p50, p95, p99 = times.quantiles(0.5, 0.95, 0.99)
+        mean_us, std_us = float(lasted.mean()), float(lasted.std())
+        least_us, most_us = times.values[[0, -1]].tolist()
+        mad_us = float(np.median(np.abs(lasted - p50)))
+        known = steps.number[rows[slow]]
         return _Series(
             node=node,
             worker=worker,
             phase=phase,
-            number=steps.number[rows],
-            start_us=steps.start_us[rows],
-            end_us=steps.end_us[rows],
-            lasted_us=lasted,
-            windows=windows,
-            found=found,
+            steps=len(rows),
+            begun_us=int(start_us.min()),
+            ended_us=int(end_us[-1]),
+            looks=len(windows),
+            most=int(found.max(initial=0)),
             hits=windows[found > self.n_outliers],
-            # The last window has seen all steps.
-            limit_us=int(limits[-1]) if len(limits) else None,
-            stddev=self.stddev,
+            limit_us=limit_us,
+            threshold_us=mean_us + self.stddev * std_us,
+            count=len(slow),
+            numbers=known[known >= 0][:MOST_NUMBERS].tolist(),
+            slow_us=(int(start_us[slow].min()), int(end_us[slow].max())) if len(slow) else None,
+            excess_us=float((lasted[slow] - p50).sum()),
+            stats_us={"mean": mean_us, "max": most_us, "p99": p99, "p95": p95, "p50": p50, "min": least_us},
+            std_us=std_us,
+            mad_us=mad_us,
+            above_5_mad=times.above(p50 + 5 * 1.4826 * mad_us),
+            above_2_medians=times.above(2 * p50),
+            first_us=int(lasted[np.argmin(start_us)]),
+            histogram=_histogram(times, limit_us),
         )
 
     def _finding(self, every: Sequence[_Series], told: Sequence[_Series], aside: str) -> Finding:
-        total = sum(len(one.lasted_us) for one in told)
-        out = [one for one in told if one.outliers.any()]
+        total = sum(one.steps for one in told)
+        out = [one for one in told if one.count]
         excess_us = sum(one.excess_us for one in out)
         loop_us = 0
         for who in {one.who for one in told}:
             mine = [one for one in every if one.who == who]
-            loop_us += max(int(one.end_us[-1]) for one in mine) - min(int(one.start_us.min()) for one in mine)
+            loop_us += max(one.ended_us for one in mine) - min(one.begun_us for one in mine)
         part = excess_us / max(1, loop_us)
-        looks, hits = (
-            sum(map(len, sizes)) for sizes in zip(*((one.windows, one.hits) for one in told), strict=True)
-        )
+        looks, hits = sum(one.looks for one in told), sum(len(one.hits) for one in told)
         clauses = [
             f"more than {count(self.n_outliers, 'outlier')} in {number(hits)} of {number(looks)} looks, one a minute",
             aside,
@@ -166,10 +194,8 @@ class StepOutlier(Rule):
                 0,
                 f"{_took(excess_us)} longer in all than the median{medians}, {share(part)} of the training loop",
             )
-            when = {
-                "start_us": min(int(one.start_us[one.outliers].min()) for one in out),
-                "end_us": max(int(one.end_us[one.outliers].max()) for one in out),
-            }
+            starts, ends = zip(*(one.slow_us for one in out if one.slow_us), strict=True)
+            when = {"start_us": min(starts), "end_us": max(ends)}
             clauses.insert(0, between(when["start_us"], when["end_us"]))
         if len(told) == 1:
             clauses.append(f"the first step took {_took(told[0].first_us)}")
@@ -185,23 +211,40 @@ class StepOutlier(Rule):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Series:
-    """The steps of one worker and one phase, by their end."""
+    """What the steps of one worker and one phase tell."""
 
     node: str
     worker: str
     phase: str
-    number: IntArray
-    start_us: IntArray
-    end_us: IntArray
-    lasted_us: IntArray
-    #: Numbers of the windows in which it was judged, and how many outliers there were so far.
-    windows: IntArray
-    found: IntArray
-    #: Windows in violation.
+    #: How many, the first start and the last end.
+    steps: int
+    begun_us: int
+    ended_us: int
+    #: Windows in which it was judged, the most outliers found so far in any, and those in violation.
+    looks: int
+    most: int
     hits: IntArray
-    #: The longest whole time that is no outlier among all steps; none where it was not judged.
+    #: The longest whole time that is no outlier among all steps, none where it was not judged; and the same
+    #: as a number that need not be whole.
     limit_us: int | None
-    stddev: float
+    threshold_us: float
+    #: Outliers among all steps: how many, the first of their numbers, from the first start of one to the last
+    #: end, and what they took beyond the median in all.
+    count: int
+    numbers: list[int]
+    slow_us: tuple[int, int] | None
+    excess_us: float
+    #: By the vendor's keys.
+    stats_us: dict[str, float]
+    std_us: float
+    #: Median distance to the median, and steps far above it.
+    mad_us: float
+    above_5_mad: int
+    above_2_medians: int
+    #: How long the step took that started first.
+    first_us: int
+    #: Counts and edges in seconds.
+    histogram: tuple[list[int], list[float]]
 
     @property
     def who(self) -> tuple[str, str]:
@@ -219,72 +262,40 @@ class _Series:
     @property
     def reason(self) -> str:
         """Why it was not judged."""
-        return f"only {number(len(self.lasted_us))} of {count(PATIENCE + 1, 'step')}"
+        return f"only {number(self.steps)} of {count(PATIENCE + 1, 'step')}"
 
     @property
     def answer(self) -> DeviceStatus:
-        return DeviceStatus.of(self.name, self.reason, len(self.windows), len(self.hits))
-
-    @cached_property
-    def outliers(self) -> BoolArray:
-        """(n,) which steps are outliers among all; none where it was not judged."""
-        if self.limit_us is None:
-            return np.zeros(len(self.lasted_us), np.bool_)
-        return np.asarray(self.lasted_us > self.limit_us)
+        return DeviceStatus.of(self.name, self.reason, self.looks, len(self.hits))
 
     @property
-    def count(self) -> int:
-        """Outliers among all steps."""
-        return int(np.count_nonzero(self.outliers))
-
-    @cached_property
-    def threshold_us(self) -> float:
-        """What an outlier took more than."""
-        return float(self.lasted_us.mean() + self.stddev * self.lasted_us.std())
-
-    @cached_property
     def median_us(self) -> float:
-        return float(np.median(self.lasted_us))
-
-    @property
-    def excess_us(self) -> float:
-        """Time that the outliers took beyond the median step."""
-        return float((self.lasted_us[self.outliers] - self.median_us).sum())
-
-    @property
-    def first_us(self) -> int:
-        """How long the step took that started first."""
-        return int(self.lasted_us[np.argmin(self.start_us)])
+        return self.stats_us["p50"]
 
     @cached_property
     def block(self) -> dict[str, Any]:
         """The vendor's figures in seconds, then ours; a series that was not judged has no outliers."""
-        lasted = self.lasted_us
-        p50, p95, p99 = np.quantile(lasted, (0.5, 0.95, 0.99)).tolist()
-        far = np.abs(lasted - self.median_us)
-        mad_us = float(np.median(far))
-        probs, edges = _histogram(lasted[~self.outliers])
-        stats = {"mean": lasted.mean(), "max": lasted.max(), "p99": p99, "p95": p95, "p50": p50}
-        stats["min"] = lasted.min()
-        block: dict[str, Any] = {"step_stats": {name: float(us) / SECOND_US for name, us in stats.items()}}
-        if len(self.windows):
+        block: dict[str, Any] = {
+            "step_stats": {name: us / SECOND_US for name, us in self.stats_us.items()},
+        }
+        if self.looks:
             block["number_of_outliers"] = self.count
-        std_s = float(lasted.std()) / SECOND_US
+        std_s = self.std_us / SECOND_US
+        probs, edges = self.histogram
         block |= {"phase": STEP + self.phase, "stddev": round(std_s, 2), "probs": probs, "binedges": edges}
-        if len(self.windows):
-            known = self.number[self.outliers]
-            block["step_numbers"] = [str(n) for n in known[known >= 0].tolist()]
+        if self.looks:
+            block["step_numbers"] = [str(n) for n in self.numbers]
             block["threshold_s"] = self.threshold_us / SECOND_US
             block["outliers_s"] = self.excess_us / SECOND_US
         return block | {
-            "steps": len(lasted),
+            "steps": self.steps,
             "std_s": std_s,
             "median_s": self.median_us / SECOND_US,
-            "mad_s": mad_us / SECOND_US,
-            "above_5_mad": int(np.count_nonzero(lasted > self.median_us + 5 * 1.4826 * mad_us)),
-            "above_2_medians": int(np.count_nonzero(lasted > 2 * self.median_us)),
+            "mad_s": self.mad_us / SECOND_US,
+            "above_5_mad": self.above_5_mad,
+            "above_2_medians": self.above_2_medians,
             "first_step_s": self.first_us / SECOND_US,
-            "windows": len(self.windows),
+            "windows": self.looks,
             "windows_in_violation": len(self.hits),
         }
 
@@ -298,9 +309,9 @@ def limits_of(lasted_us: IntArray, ends: IntArray, stddev: float) -> IntArray:
     most = int(lasted_us.max(initial=0))
     wide = lasted_us.astype(np.int64 if len(lasted_us) * most**2 < _MOST else object)
     totals, squares = np.cumsum(wide)[ends - 1].tolist(), np.cumsum(wide * wide)[ends - 1].tolist()
-    factor = Fraction(stddev) ** 2
+    over, under = (Fraction(stddev) ** 2).as_integer_ratio()
     limits = [
-        (total + math.isqrt(math.floor(factor * (n * square - total * total)))) // n
+        (total + math.isqrt(over * (n * square - total * total) // under)) // n
         for n, total, square in zip(ends.tolist(), totals, squares, strict=True)
     ]
     return np.array([min(limit, _MOST) for limit in limits], np.int64)
@@ -318,12 +329,13 @@ def above(values: IntArray, ends: IntArray, limits: IntArray) -> IntArray:
     return found
 
 
-def _histogram(times_us: IntArray) -> tuple[list[int], list[float]]:
-    """Counts and edges in seconds: 100 bins; one around the value where all are equal."""
-    low, high = int(times_us.min()), int(times_us.max())
+def _histogram(times_us: Counted, limit_us: int | None) -> tuple[list[int], list[float]]:
+    """Counts and edges in seconds of what is no outlier: 100 bins; one around the value where all are equal."""
+    usual = times_us if limit_us is None else times_us.up_to(limit_us)
+    low, high = usual.values[[0, -1]].tolist()
     if low == high:
-        return [len(times_us)], [0.999 * low / SECOND_US, (1.001 * high or 1) / SECOND_US]
-    probs, edges = np.histogram(times_us, bins=_BINS, range=(low, high))
+        return [len(usual)], [0.999 * low / SECOND_US, (1.001 * high or 1) / SECOND_US]
+    probs, edges = np.histogram(usual.values, bins=_BINS, range=(low, high), weights=usual.counts)
     return probs.tolist(), (edges / SECOND_US).tolist()
 
 
@@ -334,36 +346,27 @@ def _details(every: Sequence[_Series]) -> dict[str, Any]:
         workers.setdefault(one.who, []).append(one)
     details: dict[str, Any] = {"step_details": {}}
     for (node, worker), series in workers.items():
-        longest = max(series, key=lambda one: len(one.lasted_us))
+        longest = max(series, key=lambda one: one.steps)
         phases = {STEP + one.phase: one.block for one in series}
-        if len(longest.windows):
+        if longest.looks:
             details["step_details"][f"{node}-{worker}"] = longest.block | {"phases": phases}
         else:
             details.setdefault("too_few_steps", {})[f"{node}-{worker}"] = {"phases": phases}
     return details
 
 
-def _at_outliers(job: Job, series: Sequence[_Series]) -> dict[str, Any]:
-    """The framework block for the outliers: events of the same worker, or of the node where a lane has none."""
-    if not len(job.events):
-        return {}
-    workers = {
-        (one.node, worker): _moments(
-            [other for other in series if other.node == one.node and worker in {"", other.worker}]
-        )
-        for one in series
-        for worker in ("", one.worker)
-    }
-    weight = weights_by_lane(job.events, lambda lane: workers.get((lane.node, lane.worker)))
-    return breakdown(job.events, weight)
-
-
-def _moments(series: Sequence[_Series]) -> Intervals:
-    """The union of the outliers of several series."""
-    return union(
-        np.concatenate([one.start_us[one.outliers] for one in series]),
-        np.concatenate([one.end_us[one.outliers] for one in series]),
-    )
+def _at_outliers(part: Job, limits: Mapping[tuple[str, ...], int | None]) -> Sums:
+    """Events at the outliers: of the same worker, or of the node where a lane has none."""
+    steps = part.steps
+    slow: dict[str, list[IntArray]] = {}
+    for names, rows in series_of(steps).items():
+        if (limit_us := limits.get(names)) is not None:
+            mine = rows[steps.end_us[rows] - steps.start_us[rows] > limit_us]
+            for worker in {"", names[1]}:
+                slow.setdefault(worker, []).append(mine)
+    every = {worker: np.concatenate(several) for worker, several in slow.items()}
+    moments = {worker: union(steps.start_us[rows], steps.end_us[rows]) for worker, rows in every.items()}
+    return summed(part.events, weights_by_lane(part.events, lambda lane: moments.get(lane.worker)))
 
 
 def _took(us: float) -> str:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from operator import add
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from jobrules.framework import Kind, kind_of
-from jobrules.intervals import Intervals, union
-from jobrules.job import SECOND_US, natural_key
+from jobrules.framework import Kind, added, kind_of
+from jobrules.intervals import joined, union
+from jobrules.job import SECOND_US
 from jobrules.loading import FETCH, PIPELINE, SET_UP
-from jobrules.overall_framework_metrics import STEP
 from jobrules.rounding import apportion
-from jobrules.step_outlier import PATIENCE, limits_of
+from jobrules.rows import by_code, series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from jobrules.job import BoolArray, CodeArray, Events, IntArray, Lane, Steps
-    from jobrules.step_outlier import StepOutlier
+    from jobrules.intervals import Intervals
+    from jobrules.job import BoolArray, Events, IntArray, Lane, Steps
+
+#: Node, worker and phase.
+Names: TypeAlias = tuple[str, str, str]
+#: A class of events: an event phase, or the name of an operator and its device, ``CPU`` or ``GPU``.
+Class: TypeAlias = tuple[str, str]
 
 #: Classes that are compared, and of these the ones that differ most.
 MOST_COMPARED = 24
@@ -32,9 +38,6 @@ LAST_STEPS = 30
 MOST_CLASSES = 5
 #: Phases without a class of their own that are told apart before the smallest are merged.
 MOST_OTHERS = 24
-#: The other definition of an outlier: longer than so many medians.
-MEDIANS = 2
-
 #: Names of the classes of time.
 UNACCOUNTED, OTHER, LOADING = "Unaccounted", "Other", "Data loading"
 IN_STEP, BETWEEN = "In the step", "To the next step"
@@ -112,62 +115,51 @@ class Series:
     node: str
     worker: str
     phase: str
-    number: IntArray
-    start_us: IntArray
-    end_us: IntArray
-    #: The longest whole time that is no outlier; none where the rule does not judge.
-    limit_us: int | None
-    stddev: float
+    steps: Steps
+    #: (n,) rows of ``steps``.
+    rows: IntArray
 
     @classmethod
-    def of(cls, steps: Steps, names: tuple[str, ...], rows: IntArray, rule: StepOutlier) -> Series:
-        """The steps in some rows of the table, which have one node, worker and phase."""
-        node, worker, phase = names
-        rows = rows[np.argsort(steps.end_us[rows], kind="stable")]
-        start_us, end_us = steps.start_us[rows], steps.end_us[rows]
-        judged = len(rows) > PATIENCE and (rule.mode is None or (STEP + phase).endswith(rule.mode))
-        ends = np.array([len(rows)] if judged else [], np.int64)
-        limits = limits_of(end_us - start_us, ends, rule.stddev).tolist()
-        return cls(
-            node=node,
-            worker=worker,
-            phase=phase,
-            number=steps.number[rows],
-            start_us=start_us,
-            end_us=end_us,
-            limit_us=limits[0] if limits else None,
-            stddev=rule.stddev,
-        )
+    def all_of(cls, steps: Steps) -> list[Series]:
+        """The series of a node, in natural order."""
+        return [
+            cls(
+                node=node,
+                worker=worker,
+                phase=phase,
+                steps=steps,
+                rows=rows[np.argsort(steps.end_us[rows], kind="stable")],
+            )
+            for (node, worker, phase), rows in series_of(steps).items()
+        ]
 
     def __len__(self) -> int:
         """Steps."""
-        return len(self.start_us)
+        return len(self.rows)
+
+    @cached_property
+    def start_us(self) -> IntArray:
+        """(n,) starts."""
+        return self.steps.start_us[self.rows]
+
+    @cached_property
+    def end_us(self) -> IntArray:
+        """(n,) ends, ascending."""
+        return self.steps.end_us[self.rows]
 
     @cached_property
     def lasted_us(self) -> IntArray:
         """(n,) durations."""
         return self.end_us - self.start_us
 
-    @cached_property
-    def total_us(self) -> int:
-        """All durations together."""
-        return int(self.lasted_us.sum())
+    @property
+    def names(self) -> Names:
+        """Node, worker and phase."""
+        return self.node, self.worker, self.phase
 
-    @cached_property
-    def median_us(self) -> float:
-        """The median duration."""
-        return float(np.median(self.lasted_us))
-
-    @cached_property
-    def limit_s(self) -> float | None:
-        """Mean plus ``stddev`` standard deviations; none where the rule does not judge."""
-        if self.limit_us is None:
-            return None
-        return seconds(self.lasted_us.mean() + self.stddev * self.lasted_us.std())
-
-    def slow(self, by: str) -> BoolArray:
-        """(n,) which steps are outliers by the rule, or longer than two medians; none by neither."""
-        limit_us = {"rule": self.limit_us, "median": MEDIANS * self.median_us}.get(by)
+    def slow(self, limits_us: Mapping[Names, float]) -> BoolArray:
+        """(n,) which steps took longer than the limit of their series; none without one."""
+        limit_us = limits_us.get(self.names)
         if limit_us is None:
             return np.zeros(len(self), np.bool_)
         return np.asarray(self.lasted_us > limit_us)
@@ -183,8 +175,74 @@ def has_parts(events: Events) -> bool:
     return any(kind_of(lane) not in _APART for lane in events.lanes)
 
 
-def contrast(events: Events, series: Sequence[Series], marked: str) -> StepContrast | None:
-    """Shares of classes in outliers and in the other steps of the same workers and phases.
+def class_times(events: Events) -> dict[tuple[str, str], dict[Class, int]]:
+    """Microseconds of the events of each class, by node and worker; the latter is empty for lanes without one."""
+    kinds = [kind_of(lane) for lane in events.lanes]
+    in_lane = np.bincount(events.lane, weights=events.duration_us, minlength=len(kinds)).tolist()
+    found = [
+        (lane, (_phase_of(lane, kind), ""), int(us))
+        for lane, kind, us in zip(events.lanes, kinds, in_lane, strict=True)
+        if us and kind not in _APART and kind not in _DEVICES
+    ]
+    operators = [i for i, kind in enumerate(kinds) if kind in _DEVICES and in_lane[i]]
+    if operators:
+        place = np.full(len(kinds), -1, np.int64)
+        place[operators] = np.arange(len(operators))
+        rows = np.flatnonzero((place >= 0)[events.lane])
+        key = place[events.lane[rows]] * len(events.names) + events.name[rows]
+        by_name = np.bincount(key, weights=events.duration_us[rows])
+        for i in np.flatnonzero(by_name).tolist():
+            at, name = divmod(i, len(events.names))
+            device = _DEVICES[kinds[operators[at]]]
+            found.append((events.lanes[operators[at]], (events.names[name], device), int(by_name[i])))
+    times: dict[tuple[str, str], dict[Class, int]] = {}
+    for lane, one, us in found:
+        mine = times.setdefault((lane.node, lane.worker), {})
+        mine[one] = mine.get(one, 0) + us
+    return times
+
+
+def compared(times: Iterable[Mapping[Class, int]]) -> tuple[Class, ...]:
+    """The 24 classes with most time in several lanes."""
+    total = added(times)
+    return tuple(sorted(total, key=lambda one: (-total[one], one[::-1]))[:MOST_COMPARED])
+
+
+def amounts(
+    events: Events, series: Sequence[Series], limits_us: Mapping[Names, float], classes: Sequence[Class]
+) -> dict[Class, tuple[int, ...]]:
+    """What ``contrast`` compares of each class, of one node; lanes without a worker belong to every worker.
+
+    Microseconds in which the class was going on, in normal steps and in outliers; microseconds of these steps;
+    how many they are.
+    """
+    told = [(one, one.slow(limits_us)) for one in series if one.names in limits_us]
+    sums: dict[Class, tuple[int, ...]] = {}
+    if not told or not classes:
+        return sums
+    for worker, groups in _at_work(events, {"", *(one.worker for one, _ in told)}, classes):
+        mine = [(one, slow) for one, slow in told if worker in {"", one.worker}]
+        start, end = (np.concatenate([getattr(one, name) for one, _ in mine]) for name in _ENDS)
+        slow = np.concatenate([slow for _, slow in mine])
+        for own in groups:
+            seen = joined(list(own.values())).overlap_us(start, end) > 0
+            outliers = union(start[seen & slow], end[seen & slow])
+            every = union(start[seen], end[seen])
+            steps = (
+                every.total_us - outliers.total_us,
+                outliers.total_us,
+                int(np.count_nonzero(seen & ~slow)),
+                int(np.count_nonzero(seen & slow)),
+            )
+            for name, busy in own.items():
+                at_outliers = _shared_us(outliers, busy)
+                found = (_shared_us(every, busy) - at_outliers, at_outliers, *steps)
+                sums[name] = tuple(map(add, sums.get(name, _NONE), found))
+    return sums
+
+
+def contrast(nodes: Sequence[Mapping[Class, tuple[int, ...]]]) -> StepContrast | None:
+    """Shares of classes in outliers and in the other steps of the same workers and phases, from ``amounts``.
 
     A class is an event phase, all of Horovod, or an operator by its name. At each moment of a worker
     it is going on or not, however many of its events overlap; only the 24 classes with most time take
@@ -193,32 +251,14 @@ def contrast(events: Events, series: Sequence[Series], marked: str) -> StepContr
     the workers that recorded it, and only if these have normal steps and five outliers. Lanes without
     a worker are compared over the steps of their node's workers.
     """
-    told = [one for one in series if one.slow(marked).any()]
-    classes = _Classes.of(events, {one.node for one in told}, {(one.node, one.worker) for one in told})
-    sums: dict[int, list[int]] = {}
-    for (node, worker), groups in classes.by_worker():
-        mine = [one for one in told if one.node == node and worker in {"", one.worker}]
-        start, end = (np.concatenate([getattr(one, name) for one in mine]) for name in ("start_us", "end_us"))
-        slow = np.concatenate([one.slow(marked) for one in mine])
-        for own in groups:
-            recorded = union(*(np.concatenate([getattr(c, n) for c in own.values()]) for n in _ENDS))
-            seen = recorded.overlap_us(start, end) > 0
-            outliers = union(start[seen & slow], end[seen & slow])
-            every = union(start[seen], end[seen])
-            amounts = [
-                every.total_us - outliers.total_us,
-                outliers.total_us,
-                int(np.count_nonzero(seen & ~slow)),
-                int(np.count_nonzero(seen & slow)),
-            ]
-            for number, busy in own.items():
-                at_outliers = _shared_us(outliers, busy)
-                added = (_shared_us(every, busy) - at_outliers, at_outliers, *amounts)
-                sums[number] = [a + b for a, b in zip(sums.get(number, [0] * 6), added, strict=True)]
+    sums: dict[Class, tuple[int, ...]] = {}
+    for node in nodes:
+        for one, found in node.items():
+            sums[one] = tuple(map(add, sums.get(one, _NONE), found))
     shares = []
-    for number, (normal, slow_us, normal_whole, slow_whole, normal_steps, slow_steps) in sums.items():
+    for (name, device), amount in sums.items():
+        normal, slow_us, normal_whole, slow_whole, normal_steps, slow_steps = amount
         if normal_whole > 0 and slow_whole > 0 and normal + slow_us > 0 and slow_steps >= FEWEST_OUTLIERS:
-            name, device = classes.names[number]
             of_normal, of_slow = 100 * normal / normal_whole, 100 * slow_us / slow_whole
             share = ClassShare(
                 name=name,
@@ -234,6 +274,7 @@ def contrast(events: Events, series: Sequence[Series], marked: str) -> StepContr
     return StepContrast(classes=tuple(shares[:MOST_SHOWN]), left=len(shares[MOST_SHOWN:])) if shares else None
 
 
+_NONE = (0,) * 6
 _ENDS = ("start_us", "end_us")
 
 
@@ -243,75 +284,43 @@ def _shared_us(one: Intervals, other: Intervals) -> int:
     return int(many.overlap_us(few.start_us, few.end_us).sum())
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Classes:
-    """Events by worker and class; those that are not compared are left out."""
-
-    #: Class → its name, and the device of an operator.
-    names: dict[int, tuple[str, str]]
-    workers: tuple[tuple[str, str], ...]
-    #: Per event, ascending: position in ``workers`` times ``MOST_COMPARED`` plus its class.
-    key: CodeArray
-    start_us: IntArray
-    end_us: IntArray
-
-    @classmethod
-    def of(cls, events: Events, nodes: set[str], workers: set[tuple[str, str]]) -> _Classes:
-        """The classes with most time in the lanes of some workers, and in lanes of their nodes without a worker."""
-        every = tuple(sorted({*workers, *((node, "") for node in nodes)}))
-        kinds = [kind_of(lane) for lane in events.lanes]
-        places = {who: i for i, who in enumerate(every)}
-        # Numbers of classes: phases, then operators on the CPU, then on the GPU.
-        phases: dict[str, int] = {}
-        for lane, kind in zip(events.lanes, kinds, strict=True):
-            phases.setdefault(_phase_of(lane, kind), len(phases))
-        base = {Kind.CPU: len(phases), Kind.GPU: len(phases) + len(events.names)}
-        of_lane = [
-            (
-                -1 if kind in _APART else places.get((lane.node, lane.worker), -1),
-                base.get(kind, phases[_phase_of(lane, kind)]),
-                kind in base,
-            )
+def _at_work(
+    events: Events, workers: Collection[str], classes: Sequence[Class]
+) -> Iterator[tuple[str, list[dict[Class, Intervals]]]]:
+    """Each of the workers that has events: its phases, and its operators, with when each was going on."""
+    places = {worker: i for i, worker in enumerate(sorted(workers))}
+    code = {one: i for i, one in enumerate(classes)}
+    kinds = [kind_of(lane) for lane in events.lanes]
+    place = np.array([places.get(lane.worker, -1) for lane in events.lanes], np.int32)
+    number = np.array(
+        [
+            -1 if kind in _DEVICES else code.get((_phase_of(lane, kind), ""), -1)
             for lane, kind in zip(events.lanes, kinds, strict=True)
-        ]
-        # Columns of millions of rows: small numbers are moved and sorted much faster.
-        worker, first, by_name = np.array(of_lane, np.int32).T
-        rows = np.flatnonzero((worker >= 0)[events.lane])
-        at = events.lane[rows]
-        number = first[at] + by_name[at] * events.name[rows]
-        total = np.bincount(number, weights=events.duration_us[rows])
-        most = np.argsort(-total, kind="stable")[:MOST_COMPARED]
-        place = np.full(len(total), -1, np.int32)
-        place[most] = np.arange(len(most))
-        number = place[number]
-        key = worker[at] * np.int32(MOST_COMPARED) + number
-        if len(most) < len(total):
-            kept = number >= 0
-            rows, key = rows[kept], key[kept]
-        small = np.uint16 if len(every) * MOST_COMPARED < 1 << 16 else np.int32
-        order = np.argsort(key.astype(small), kind="stable")
-        rows, key = rows[order], key[order]
-        labels = [(name, "") for name in phases]
-        labels += [(name, device) for device in _DEVICES.values() for name in events.names]
-        return cls(
-            names={i: labels[one] for i, one in enumerate(most.tolist())},
-            workers=every,
-            key=key,
-            start_us=events.start_us[rows],
-            end_us=events.end_us[rows],
-        )
-
-    def by_worker(self) -> Iterator[tuple[tuple[str, str], list[dict[int, Intervals]]]]:
-        """Each worker with its phases, and with its operators: class → when it was going on."""
-        first = np.flatnonzero(np.diff(self.key, prepend=-1)).tolist()
-        found: dict[int, tuple[dict[int, Intervals], dict[int, Intervals]]] = {}
-        for i, stop in zip(first, [*first[1:], len(self.key)], strict=True):
-            worker, number = divmod(int(self.key[i]), MOST_COMPARED)
-            groups = found.setdefault(worker, ({}, {}))
-            busy = union(self.start_us[i:stop], self.end_us[i:stop])
-            groups[bool(self.names[number][1])][number] = busy
-        for worker, groups in found.items():
-            yield self.workers[worker], [one for one in groups if one]
+        ],
+        np.int32,
+    )
+    by_name = np.array([kind in _DEVICES for kind in kinds], np.bool_)
+    apart = np.array([kind in _APART for kind in kinds], np.bool_)
+    rows = np.flatnonzero(((place >= 0) & ~apart & (by_name | (number >= 0)))[events.lane])
+    at = events.lane[rows]
+    found = number[at]
+    for kind, device in _DEVICES.items():
+        mine = np.flatnonzero(np.array([one is kind for one in kinds], np.bool_)[at])
+        if len(mine):
+            of_name = np.array([code.get((name, device), -1) for name in events.names], np.int32)
+            found[mine] = of_name[events.name[rows[mine]]]
+    key = np.where(found >= 0, place[at] * np.int32(len(classes)) + found, -1)
+    order, edges = by_code(key, len(places) * len(classes))
+    rows = rows[order]
+    sides = itertools.pairwise(edges)
+    for worker in places:
+        groups: tuple[dict[Class, Intervals], dict[Class, Intervals]] = ({}, {})
+        for one, (first, stop) in zip(classes, sides, strict=False):
+            if stop > first:
+                some = rows[first:stop]
+                groups[bool(one[1])][one] = union(events.start_us[some], events.end_us[some])
+        if any(groups):
+            yield worker, [group for group in groups if group]
 
 
 def _phase_of(lane: Lane, kind: Kind) -> str:
@@ -319,7 +328,9 @@ def _phase_of(lane: Lane, kind: Kind) -> str:
 
 
 def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
-    """What the last 30 steps of the first worker went to, of the phase that took most of its time.
+    """What the last 30 steps of a worker went to, of the phase that took most of its time.
+
+    ``series`` are all of the worker, ``events`` of its node.
 
     A bar lasts from the start of a step to the next start of any step of the worker at or after its
     end; the last bar to the end of its step. Each moment counts once: for the first of these classes
@@ -327,18 +338,16 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
     data loading, other phases from the one with least time on, as it may lie inside the others.
     Forward and backward come first because most others lie inside them or run beside them.
     """
-    who = min(((one.node, one.worker) for one in series), key=lambda names: tuple(map(natural_key, names)))
-    mine = [one for one in series if (one.node, one.worker) == who]
-    main = max(mine, key=lambda one: one.total_us)
+    main = max(series, key=lambda one: int(one.lasted_us.sum()))
     rows = np.argsort(main.start_us, kind="stable")[-LAST_STEPS:]
     start, end = main.start_us[rows], main.end_us[rows]
-    starts = np.sort(np.concatenate([one.start_us for one in mine]))
+    starts = np.sort(np.concatenate([one.start_us for one in series]))
     following = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, end, side="left")]
     # A step without a duration is not followed by itself.
     after = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, start, side="right")]
     following = np.maximum(following, after)
     stop = np.where(following == np.iinfo(np.int64).max, end, np.maximum(following, end))
-    classes = _classes_of(events, who)
+    classes = _classes_of(events, main.worker)
     parts = _parts_by_event(events, classes, start, stop)
     ended, ended_us = _ended(events, classes, int(start[-2:][0]))
     by_event = any(part.time_us.any() for part in parts)
@@ -355,7 +364,7 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
         node=main.node,
         worker=main.worker,
         phase=main.phase,
-        numbers=tuple(main.number[rows].tolist()),
+        numbers=tuple(main.steps.number[main.rows[rows]].tolist()),
         parts=tuple(
             StepPart(name=part.name, role=part.role, time_us=tuple(part.time_us.tolist()), percent=percent)
             for part, percent in zip(parts, percents, strict=True)
@@ -389,12 +398,11 @@ _FIRST: tuple[tuple[Callable[[Lane, Kind], bool], str, str], ...] = (
 )
 
 
-def _classes_of(events: Events, who: tuple[str, str]) -> list[str]:
+def _classes_of(events: Events, worker: str) -> list[str]:
     """The class of each lane; empty for lanes that do not tell what a worker's time went to."""
-    node, worker = who
     return [
         next((name for holds, name, _ in _FIRST if holds(lane, kind)), lane.phase)
-        if kind not in _APART and lane.node == node and lane.worker in {"", worker}
+        if kind not in _APART and lane.worker in {"", worker}
         else ""
         for lane, kind in ((lane, kind_of(lane)) for lane in events.lanes)
     ]
@@ -418,12 +426,12 @@ def _parts_by_event(events: Events, classes: Sequence[str], start: IntArray, sto
     codes = {name: i for i, name in enumerate(dict.fromkeys(filter(None, classes)))}
     if not codes:
         return []
-    code = np.array([codes.get(name, -1) for name in classes])[events.lane]
-    rows = np.flatnonzero(
-        (code >= 0) & (events.start_us < int(stop.max())) & (events.end_us > int(start.min()))
-    )
-    rows = rows[np.argsort(code[rows], kind="stable")]
-    sides = np.searchsorted(code[rows], np.arange(len(codes) + 1)).tolist()
+    # Events are in order of their starts.
+    begun = int(np.searchsorted(events.start_us, stop.max()))
+    rows = np.flatnonzero(events.end_us[:begun] > int(start.min()))
+    code = np.array([codes.get(name, -1) for name in classes])[events.lane[rows]]
+    by_class, sides = by_code(code, len(codes))
+    rows = rows[by_class]
     own = {
         name: union(events.start_us[rows[i:j]], events.end_us[rows[i:j]])
         for name, i, j in zip(codes, sides, sides[1:], strict=False)
@@ -432,7 +440,7 @@ def _parts_by_event(events: Events, classes: Sequence[str], start: IntArray, sto
     others = sorted((name for name in own if name not in known), key=lambda name: own[name].total_us)
     # Of a thousand phases only the largest have a chance to be told; the others come first, as one.
     if small := others[:-MOST_OTHERS]:
-        own[OTHER] = _joined([own.pop(name) for name in small])
+        own[OTHER] = joined([own.pop(name) for name in small])
     order = [
         *(name for _, name, _ in _FIRST if name in own),
         *([OTHER] if small else []),
@@ -441,7 +449,7 @@ def _parts_by_event(events: Events, classes: Sequence[str], start: IntArray, sto
     covered, before = union(start[:0], start[:0]), np.zeros(len(start), np.int64)
     parts = []
     for name in order:
-        covered = _joined([covered, own[name]])
+        covered = joined([covered, own[name]])
         held = covered.overlap_us(start, stop)
         parts.append(_Part(name=name, role=known.get(name, (0, "other"))[1], time_us=held - before))
         before = held
@@ -455,7 +463,3 @@ def _parts_by_event(events: Events, classes: Sequence[str], start: IntArray, sto
         parts = [part for part in parts if part not in merged]
         parts.append(_Part(name=OTHER, role="other", time_us=total))
     return sorted(parts, key=lambda part: ("work", "other", "wait").index(part.role))
-
-
-def _joined(several: Sequence[Intervals]) -> Intervals:
-    return union(*(np.concatenate([getattr(one, end) for one in several]) for end in _ENDS))

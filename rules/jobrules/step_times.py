@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobrules.framework import grouped
+from jobrules.counted import Counted
 from jobrules.job import SECOND_US
-from jobrules.step_parts import LastSteps, Series, StepContrast, contrast, has_parts, last_steps, seconds
+from jobrules.overall_framework_metrics import STEP
+from jobrules.result import Columns
+from jobrules.rows import by_code
+from jobrules.step_outlier import PATIENCE, limits_of
+from jobrules.step_parts import (
+    LastSteps,
+    Series,
+    StepContrast,
+    amounts,
+    class_times,
+    compared,
+    contrast,
+    has_parts,
+    last_steps,
+    seconds,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from jobrules.job import BoolArray, IntArray, Job
     from jobrules.step_outlier import StepOutlier
+    from jobrules.step_parts import Class, Names
 
 #: Workers and phases in the table; of more the ones with most outliers, then the slowest.
 MOST_ROWS = 128
@@ -41,6 +58,10 @@ _WIDTHS = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1800, 3600),
 )
+#: Another definition of an outlier than the rule's: longer than so many medians.
+MEDIANS = 2
+#: Longer than any step.
+_NEVER = np.iinfo(np.int64).max
 _HOUR_US = 3600 * SECOND_US
 
 
@@ -128,6 +149,21 @@ class StepCourse:
     outlier_columns: tuple[int, ...]
     outlier_us: tuple[int, ...]
 
+    @classmethod
+    def of(
+        cls, phase: str, low: Sequence[IntArray], high: Sequence[IntArray], slow: Sequence[IntArray]
+    ) -> StepCourse:
+        """From what ``_looked`` tells of each node."""
+        lowest, highest, slowest = np.min(low, axis=0), np.max(high, axis=0), np.max(slow, axis=0)
+        held = np.flatnonzero(slowest >= 0)
+        return cls(
+            phase=phase,
+            low_us=_known(lowest, highest >= 0),
+            high_us=_known(highest, highest >= 0),
+            outlier_columns=tuple(held.tolist()),
+            outlier_us=tuple(slowest[held].tolist()),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepPeak:
@@ -183,100 +219,240 @@ def step_times(job: Job, rule: StepOutlier) -> StepTimes | None:
 
     An outlier is what ``rule`` calls one at the end of the job.
     """
-    steps = job.steps
-    if not len(steps):
+    if not job.steps_us:
         return None
-    series = [
-        Series.of(steps, names, rows, rule)
-        for names, rows in grouped(steps.node, steps.worker, steps.phase).items()
-    ]
-    by_phase: dict[str, list[Series]] = {}
+    nodes = job.each(_of_node, rule)
+    series = [one for node in nodes for one in node.series]
+    by_phase: dict[str, list[_Series]] = {}
     for one in series:
-        by_phase.setdefault(one.phase, []).append(one)
+        by_phase.setdefault(one.row.phase, []).append(one)
     by_phase = dict(sorted(by_phase.items(), key=lambda item: -sum(one.total_us for one in item[1])))
-    phases = tuple(_phase(name, found) for name, found in by_phase.items())
-    marked = next((by for by in ("rule", "median") if any(one.slow(by).any() for one in series)), "")
-    rows = [_row(one) for found in by_phase.values() for one in found]
+    pooled = [
+        Counted.joined([node.lasted[name] for node in nodes if name in node.lasted]) for name in by_phase
+    ]
+    phases = [_phase(*found, lasted) for found, lasted in zip(by_phase.items(), pooled, strict=True)]
+    marked = next((by for by in ("rule", "median") if any(one.marks(by) for one in series)), "")
+    limits_us = {one.names: one.limit_us(marked) for one in series if one.marks(marked)}
+    rows = [one.row for found in by_phase.values() for one in found]
     if len(rows) > NATURAL_ROWS:
         rows.sort(key=lambda row: (-(row.outliers or 0), -row.median_s))
-    has_events = has_parts(job.events)
+    few = _few(by_phase)
+    look = _Look(
+        limits_us=limits_us,
+        bins=_bins(phases, pooled),
+        columns=_columns(job.steps_us, rows),
+        place={one.row.phase: i for i, (_, found) in enumerate(few) for one in found},
+        classes=_compared(nodes, limits_us),
+        last=(series[0].row.node, series[0].row.worker),
+    )
+    seen = job.each(_looked, look)
+    courses = tuple(
+        StepCourse.of(name, *zip(*(one.courses[i] for one in seen), strict=True))
+        for i, (name, _) in enumerate(few)
+    )
+    drawn = [(one.names, [one]) for found in by_phase.values() for one in found]
+    if len(drawn) > MOST_SERIES:
+        drawn = [(("", "", name), found) for name, found in few]
     return StepTimes(
-        count=len(steps),
+        count=job.step_count,
         stddev=float(rule.stddev),
         marked=marked,
-        marks=sum(int(np.count_nonzero(one.slow(marked))) for one in series),
+        marks=sum(one.marks(marked) for one in series),
         rows=tuple(rows[:MOST_ROWS]),
         rows_left=len(rows[MOST_ROWS:]),
-        phases=phases[:MOST_PHASES],
+        phases=tuple(phases[:MOST_PHASES]),
         phases_left=len(phases[MOST_PHASES:]),
-        histogram=_histogram(series, by_phase, phases),
-        timeline=_timeline(series, by_phase, marked),
-        contrast=contrast(job.events, series, marked) if has_events and marked else None,
-        has_events=has_events,
-        last=last_steps(job.events, series),
+        histogram=_histogram(look.bins, drawn, seen, max(int(lasted.values[-1]) for lasted in pooled)),
+        timeline=StepTimeline(
+            start_us=look.columns.start_us,
+            width_us=look.columns.width_us,
+            count=look.columns.count,
+            series=courses,
+            peaks=peaks(courses, look.columns.start_us, look.columns.width_us),
+        ),
+        contrast=contrast([one.amounts for one in seen]),
+        has_events=any(node.has_events for node in nodes),
+        last=next(one.last for one in seen if one.last),
     )
 
 
-def _row(one: Series) -> StepRow:
-    lasted = one.lasted_us
-    p95, p99 = np.quantile(lasted, (0.95, 0.99)).tolist()
-    return StepRow(
+@dataclass(frozen=True, kw_only=True)
+class _Series:
+    """The steps of one worker and one phase, added up."""
+
+    row: StepRow
+    total_us: int
+    #: What an outlier took more than, by both definitions.
+    rule_us: int | None
+    median_us: float
+
+    @property
+    def names(self) -> Names:
+        return self.row.node, self.row.worker, self.row.phase
+
+    def marks(self, by: str) -> int:
+        """Outliers by the rule, or steps longer than two medians; none by neither."""
+        return {"rule": self.row.outliers, "median": self.row.above_two_medians}.get(by) or 0
+
+    def limit_us(self, by: str) -> float:
+        """What these took more than, where there are any."""
+        return self.rule_us if by == "rule" and self.rule_us is not None else MEDIANS * self.median_us
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    series: list[_Series]
+    #: Durations by phase.
+    lasted: dict[str, Counted]
+    has_events: bool
+    #: As ``class_times`` has them.
+    classes: dict[tuple[str, str], dict[Class, int]]
+
+
+def _of_node(part: Job, rule: StepOutlier) -> _Node:
+    found = []
+    lasted: dict[str, list[Counted]] = {}
+    for one in Series.all_of(part.steps):
+        times = Counted.of(one.lasted_us)
+        lasted.setdefault(one.phase, []).append(times)
+        found.append(_series(one, times, rule))
+    return _Node(
+        series=found,
+        lasted={phase: Counted.joined(several) for phase, several in lasted.items()},
+        has_events=has_parts(part.events),
+        classes=class_times(part.events),
+    )
+
+
+def _series(one: Series, times: Counted, rule: StepOutlier) -> _Series:
+    lasted, n = one.lasted_us, len(one)
+    median, p95, p99 = times.quantiles(0.5, 0.95, 0.99)
+    judged = n > PATIENCE and (rule.mode is None or (STEP + one.phase).endswith(rule.mode))
+    limit_us = int(limits_of(lasted, np.array([n]), rule.stddev)[0]) if judged else None
+    mean, std = float(lasted.mean()), float(lasted.std())
+    row = StepRow(
         node=one.node,
         worker=one.worker,
         phase=one.phase,
-        steps=len(one),
-        mean_s=seconds(lasted.mean()),
-        median_s=seconds(one.median_us),
-        std_s=seconds(lasted.std()),
+        steps=n,
+        mean_s=seconds(mean),
+        median_s=seconds(median),
+        std_s=seconds(std),
         p95_s=seconds(p95),
         p99_s=seconds(p99),
-        max_s=seconds(lasted.max()),
-        min_s=seconds(lasted.min()),
+        max_s=seconds(times.values[-1]),
+        min_s=seconds(times.values[0]),
         first_s=seconds(lasted[np.argmin(one.start_us)]),
-        limit_s=one.limit_s,
-        outliers=None if one.limit_us is None else int(np.count_nonzero(one.slow("rule"))),
-        above_two_medians=int(np.count_nonzero(one.slow("median"))),
+        limit_s=None if limit_us is None else seconds(mean + rule.stddev * std),
+        outliers=None if limit_us is None else times.above(limit_us),
+        above_two_medians=times.above(MEDIANS * median),
+    )
+    return _Series(row=row, total_us=times.total, rule_us=limit_us, median_us=median)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """What is asked of the steps once they are known as a whole."""
+
+    #: What the steps of a series that are marked took more than; of those that have any.
+    limits_us: dict[Names, float]
+    #: Start, width and number of the histogram's bins, and the columns of the time line.
+    bins: tuple[int, int, int]
+    columns: Columns
+    #: Phase → its course in the time line.
+    place: dict[str, int]
+    classes: tuple[Class, ...]
+    #: Node and worker of the last steps.
+    last: tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Seen:
+    #: Steps in each bin, and above the last one.
+    counts: dict[Names, list[int]]
+    #: Of each course the shortest, the longest and the longest marked step in each column; ``_NEVER``, -1 and -1 for none.
+    courses: list[tuple[IntArray, IntArray, IntArray]]
+    amounts: dict[Class, tuple[int, ...]]
+    last: LastSteps | None
+
+
+def _looked(part: Job, look: _Look) -> _Seen:
+    series = Series.all_of(part.steps)
+    start, width, bins = look.bins
+    counts = {}
+    size = 1 + max(look.place.values()), look.columns.count
+    low, high, slow = np.full(size, _NEVER), np.full(size, -1), np.full(size, -1)
+    for one in series:
+        places = np.minimum((one.lasted_us - start) // width, bins)
+        counts[one.names] = np.bincount(places, minlength=bins + 1).tolist()
+        column = (one.start_us - look.columns.start_us) // look.columns.width_us
+        place, marked = look.place[one.phase], one.slow(look.limits_us)
+        at, least, most = _extremes(column, one.lasted_us, look.columns.count)
+        low[place, at] = np.minimum(low[place, at], least)
+        high[place, at] = np.maximum(high[place, at], most)
+        at, _, most = _extremes(column[marked], one.lasted_us[marked], look.columns.count)
+        slow[place, at] = np.maximum(slow[place, at], most)
+    mine = [one for one in series if one.names[:2] == look.last]
+    return _Seen(
+        counts=counts,
+        courses=list(zip(low, high, slow, strict=True)),
+        amounts=amounts(part.events, series, look.limits_us, look.classes),
+        last=last_steps(part.events, mine) if mine else None,
     )
 
 
-def _pooled(series: Sequence[Series]) -> IntArray:
-    return np.concatenate([one.lasted_us for one in series])
-
-
-def _phase(name: str, series: Sequence[Series]) -> StepPhase:
-    p25, p50, p75 = np.quantile(_pooled(series), (0.25, 0.5, 0.75)).tolist()
-    limits = [one.limit_s for one in series if one.limit_s is not None]
+def _phase(name: str, series: Sequence[_Series], lasted: Counted) -> StepPhase:
+    p25, p50, p75 = lasted.quantiles(0.25, 0.5, 0.75)
+    rows = [one.row for one in series]
+    limits = [row.limit_s for row in rows if row.limit_s is not None]
     return StepPhase(
         phase=name,
-        steps=sum(map(len, series)),
+        steps=len(lasted),
         p25_s=seconds(p25),
         median_s=seconds(p50),
         p75_s=seconds(p75),
-        workers=len(series),
+        workers=len(rows),
         judged=len(limits),
-        outliers=sum(int(np.count_nonzero(one.slow("rule"))) for one in series),
+        outliers=sum(row.outliers or 0 for row in rows),
         low_limit_s=min(limits, default=None),
         high_limit_s=max(limits, default=None),
-        above_two_medians=sum(int(np.count_nonzero(one.slow("median"))) for one in series),
+        above_two_medians=sum(row.above_two_medians for row in rows),
     )
 
 
-def _histogram(
-    series: Sequence[Series], by_phase: dict[str, list[Series]], phases: Sequence[StepPhase]
-) -> StepHistogram:
+def _extremes(column: IntArray, values: IntArray, count: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Columns with a value, and the least and the greatest in each of them."""
+    order, edges = by_code(column, count)
+    first, stop = np.array(edges[:-1]), np.array(edges[1:])
+    held = np.flatnonzero(stop > first)
+    ordered = values[order]
+    return held, np.minimum.reduceat(ordered, first[held]), np.maximum.reduceat(ordered, first[held])
+
+
+def _few(by_phase: dict[str, list[_Series]]) -> list[tuple[str, list[_Series]]]:
+    """The phases as series of a figure; of too many the last ones are one without a name."""
+    found = list(by_phase.items())
+    if len(found) <= MOST_SERIES:
+        return found
+    rest = [one for _, series in found[MOST_SERIES - 1 :] for one in series]
+    return [*found[: MOST_SERIES - 1], ("", rest)]
+
+
+def _compared(nodes: Sequence[_Node], limits_us: Collection[Names]) -> tuple[Class, ...]:
+    """The classes that are compared, by the workers that have outliers."""
+    workers = {(node, worker) for node, one, _ in limits_us for worker in ("", one)}
+    return compared(times for one in nodes for who, times in one.classes.items() if who in workers)
+
+
+def _bins(phases: Sequence[StepPhase], lasted: Sequence[Counted]) -> tuple[int, int, int]:
     """Common bins up to the limit; up to p99 where the limit lies so far off that it would flatten the rest.
 
-    From 0, or where all lie high from the shortest. No wider than needed for 60 bins.
+    From 0, or where all lie high from the shortest. No wider than needed for 60 bins. Start, width and number.
     """
-    if len(series) <= MOST_SERIES:
-        every = [one for found in by_phase.values() for one in found]
-        drawn = [(one.node, one.worker, one.phase, [one]) for one in every]
-    else:
-        drawn = [("", "", phase, found) for phase, found in _few(by_phase)]
-    least = min(int(one.lasted_us.min()) for one in series)
+    least = min(int(times.values[0]) for times in lasted)
     reach = []
-    for found, phase in zip(by_phase.values(), phases, strict=True):
-        p99 = math.ceil(np.quantile(_pooled(found), 0.99))
+    for times, phase in zip(lasted, phases, strict=True):
+        p99 = math.ceil(times.quantiles(0.99)[0])
         limit = math.ceil((phase.high_limit_s or 0) * SECOND_US)
         reach.append(limit if 0 < limit - least <= _FAR * (p99 - least) else p99)
     end = max(one for one in reach if one <= _STRETCH * reach[0])
@@ -285,33 +461,7 @@ def _histogram(
     start = 0 if end - start < end / 50 else start
     width = _bin_width((end - start) / MOST_BINS)
     start -= start % width
-    bins = (end - start) // width + 1
-    tables = []
-    for node, worker, name, found in drawn:
-        places = (_pooled(found) - start) // width
-        inside = places < bins
-        counts = np.bincount(places[inside], minlength=bins).tolist()
-        beyond = int(np.count_nonzero(~inside))
-        tables.append(StepBins(node=node, worker=worker, phase=name, counts=tuple(counts), beyond=beyond))
-    longest = max(int(one.lasted_us.max()) for one in series)
-    return StepHistogram(
-        start_us=start,
-        width_us=width,
-        bins=bins,
-        end_us=start + bins * width,
-        beyond=sum(table.beyond for table in tables),
-        longest_us=longest,
-        series=tuple(tables),
-    )
-
-
-def _few(by_phase: dict[str, list[Series]]) -> list[tuple[str, list[Series]]]:
-    """The phases as series of a figure; of too many the last ones are one without a name."""
-    found = list(by_phase.items())
-    if len(found) <= MOST_SERIES:
-        return found
-    rest = [one for _, series in found[MOST_SERIES - 1 :] for one in series]
-    return [*found[: MOST_SERIES - 1], ("", rest)]
+    return start, width, (end - start) // width + 1
 
 
 def _bin_width(least_us: float) -> int:
@@ -321,42 +471,39 @@ def _bin_width(least_us: float) -> int:
     return next(int(step * power) for step in steps if step * power >= least_us and (step * power) % 1 == 0)
 
 
-def _timeline(series: Sequence[Series], by_phase: dict[str, list[Series]], marked: str) -> StepTimeline:
-    """As many columns as the worker with most steps has, 600 at most, so that a column is about a step or more."""
-    start = min(int(one.start_us.min()) for one in series)
-    span = max(int(one.end_us.max()) for one in series) - start
-    workers: dict[tuple[str, str], int] = {}
-    for one in series:
-        workers[one.node, one.worker] = workers.get((one.node, one.worker), 0) + len(one)
+def _histogram(
+    bins: tuple[int, int, int],
+    drawn: Sequence[tuple[Names, Sequence[_Series]]],
+    seen: Sequence[_Seen],
+    longest_us: int,
+) -> StepHistogram:
+    start, width, number = bins
+    counts = {names: found for one in seen for names, found in one.counts.items()}
+    tables = []
+    for (node, worker, phase), several in drawn:
+        *found, beyond = np.sum([counts[one.names] for one in several], axis=0).tolist()
+        tables.append(StepBins(node=node, worker=worker, phase=phase, counts=tuple(found), beyond=beyond))
+    return StepHistogram(
+        start_us=start,
+        width_us=width,
+        bins=number,
+        end_us=start + number * width,
+        beyond=sum(table.beyond for table in tables),
+        longest_us=longest_us,
+        series=tuple(tables),
+    )
+
+
+def _columns(span_us: tuple[int, int], rows: Sequence[StepRow]) -> Columns:
+    """As many columns as the worker with most steps has, 400 at most, so that a column is about a step or more."""
+    start, span = span_us[0], span_us[1] - span_us[0]
+    workers = Counter[tuple[str, str]]()
+    for row in rows:
+        workers[row.node, row.worker] += row.steps
     least = span / min(MOST_COLUMNS, max(workers.values()))
     hours = max(1, math.ceil(least / _HOUR_US)) * _HOUR_US
     width = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least), hours)
-    count = span // width + 1
-    courses = []
-    for phase, found in _few(by_phase):
-        lasted = _pooled(found)
-        column = (np.concatenate([one.start_us for one in found]) - start) // width
-        high = np.full(count, -1)
-        low = np.full(count, np.iinfo(np.int64).max)
-        out = np.full(count, -1)
-        np.maximum.at(high, column, lasted)
-        np.minimum.at(low, column, lasted)
-        slow = np.concatenate([one.slow(marked) for one in found])
-        np.maximum.at(out, column[slow], lasted[slow])
-        filled = np.bincount(column, minlength=count) > 0
-        held = np.flatnonzero(np.bincount(column[slow], minlength=count))
-        courses.append(
-            StepCourse(
-                phase=phase,
-                low_us=_known(low, filled),
-                high_us=_known(high, filled),
-                outlier_columns=tuple(held.tolist()),
-                outlier_us=tuple(out[held].tolist()),
-            )
-        )
-    return StepTimeline(
-        start_us=start, width_us=width, count=count, series=tuple(courses), peaks=peaks(courses, start, width)
-    )
+    return Columns(start_us=start, width_us=width, count=span // width + 1)
 
 
 def peaks(courses: Sequence[StepCourse], start_us: int, width_us: int) -> tuple[StepPeak, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.result import Columns, TimeLine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
+
+    import numpy.typing as npt
 
 #: More columns than a figure has pixels tell nothing.
 MOST_COLUMNS = 600
@@ -36,8 +39,7 @@ def columns(job: Job) -> Columns:
     Where it divides the job evenly, the last moment opens one column more.
     """
     start_us, end_us = job.span_us
-    interval_us = float(np.median([p.interval_us for p in job.panels] or [0]))
-    least_us = max((end_us - start_us) / MOST_COLUMNS, 2 * interval_us)
+    least_us = max((end_us - start_us) / MOST_COLUMNS, 2 * job.interval_us)
     whole_hours = math.ceil(least_us / (3600 * SECOND_US)) * 3600 * SECOND_US
     width_us = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least_us), whole_hours)
     return Columns(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)
@@ -45,30 +47,33 @@ def columns(job: Job) -> Columns:
 
 def time_lines(job: Job, grid: Columns, nodes: Sequence[str] | None = None) -> tuple[TimeLine, ...]:
     """Mean, lowest and highest sample per column, for the nodes named or for all."""
-    found = []
-    for node in job.nodes if nodes is None else nodes:
-        for metric in _DRAWN:
-            panel = job.panel(node, metric)
-            if panel is None:
-                continue
+    wanted = tuple(job.nodes if nodes is None else nodes)
+    return tuple(sorted(job.gathered(_lines, grid, wanted), key=lambda line: wanted.index(line.node)))
+
+
+def _lines(part: Job, grid: Columns, wanted: Collection[str]) -> Iterator[TimeLine]:
+    (node,) = part.nodes
+    for metric in _DRAWN if node in wanted else ():
+        panel = part.panel(node, metric)
+        if panel is None:
+            continue
+        low, high = panel.mean, panel.mean
+        if len(panel.devices) > 1:
             low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
-            mean, low, high = reduce(grid, panel.time_us, panel.mean, low, high)
-            # Tenths of a percent and whole bytes are what a figure can show.
-            digits = 1 if metric.unit == "%" else 0
-            found.append(
-                time_line(
-                    node=node,
-                    key=metric,
-                    label=metric.label,
-                    unit=metric.unit,
-                    devices=len(panel.devices),
-                    mean=_printed(mean, digits),
-                    low=_printed(low, digits),
-                    high=_printed(high, digits),
-                    average=float(panel.mean.mean()),
-                )
-            )
-    return tuple(found)
+        mean, low, high = reduce(grid, panel.time_us, panel.mean, low, high)
+        # Tenths of a percent and whole bytes are what a figure can show.
+        digits = 1 if metric.unit == "%" else 0
+        yield time_line(
+            node=node,
+            key=metric,
+            label=metric.label,
+            unit=metric.unit,
+            devices=len(panel.devices),
+            mean=_printed(mean, digits),
+            low=_printed(low, digits),
+            high=_printed(high, digits),
+            average=float(panel.mean.mean()),
+        )
 
 
 def time_line(
@@ -103,30 +108,51 @@ def time_line(
     )
 
 
-_Bands = tuple[FloatArray, FloatArray, FloatArray]
-
-
-def reduce(grid: Columns, time_us: IntArray, mean: FloatArray, low: FloatArray, high: FloatArray) -> _Bands:
+def reduce(
+    grid: Columns, time_us: IntArray, mean: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean of means, lowest low and highest high per column; NaN where no sample stands for the column.
 
     A column between two samples that are no pause apart shows the earlier one: slow sampling is
     not a gap.
     """
-    column = (time_us - grid.start_us) // grid.width_us
-    first = np.flatnonzero(np.diff(column, prepend=-1))
-    filled = column[first]
-    counts = np.diff(first, append=len(column))
-    bands = []
-    for values, over in ((mean, np.add), (low, np.minimum), (high, np.maximum)):
-        per_column = over.reduceat(values, first)
-        bands.append(per_column / counts if over is np.add else per_column)
-    source = np.full(grid.count, -1)
-    source[filled] = np.arange(len(filled))
-    source = np.maximum.accumulate(source)
-    source[filled[-1] + 1 :] = -1
-    for i in np.flatnonzero(pauses(time_us)):
-        source[column[i] + 1 : column[i + 1]] = -1
-    return tuple(np.where(source >= 0, band[source], np.nan) for band in bands)  # type: ignore[return-value]
+    places = Places.of(grid, time_us)
+    lowest, highest = np.minimum.reduceat(low, places.first), np.maximum.reduceat(high, places.first)
+    return places.means(mean), places.held(lowest), places.held(highest)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Places:
+    """Which samples of a series stand for which column."""
+
+    #: (filled,) number of the first sample in each column that has some, and how many it has.
+    first: IntArray
+    count: IntArray
+    #: (columns,) which of these stands for a column, -1 for none.
+    source: IntArray
+
+    @classmethod
+    def of(cls, grid: Columns, time_us: IntArray) -> Places:
+        """The places of ascending times, all of which lie in the columns."""
+        edges = np.searchsorted(time_us, grid.start_us + grid.width_us * np.arange(grid.count + 1))
+        count = np.diff(edges)
+        filled = np.flatnonzero(count)
+        source = np.full(grid.count, -1)
+        source[filled] = np.arange(len(filled))
+        source = np.maximum.accumulate(source)
+        source[filled[-1] + 1 :] = -1
+        for i in np.flatnonzero(pauses(time_us)):
+            before, after = (time_us[i : i + 2] - grid.start_us) // grid.width_us
+            source[before + 1 : after] = -1
+        return cls(first=edges[filled], count=count[filled], source=source)
+
+    def means(self, values: npt.NDArray[Any]) -> FloatArray:
+        """(columns,) mean of the (n,) values that stand for each column; NaN where none does."""
+        return self.held(np.add.reduceat(values, self.first, dtype=np.float64) / self.count)
+
+    def held(self, filled: FloatArray) -> FloatArray:
+        """(columns,) from what there is of each column that has samples."""
+        return np.where(self.source >= 0, filled[self.source], np.nan)
 
 
 def _printed(values: FloatArray, digits: int) -> tuple[float | None, ...]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jobrules.clocks import Clocks
 from jobrules.coverage import held
-from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric, span_of
 from jobrules.result import Part, TimeUse, UsageRow
 from jobrules.rounding import apportion, digits_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jobrules.job import Panel
 
@@ -31,14 +32,18 @@ def work_span_us(
 
     As written, or with the clocks that differ set right.
     """
-    first, last = [], []
-    for panel in job.panels_of(metric):
+    late_us = clocks.late_us if clocks else {}
+    return span_of(
+        (first - late_us.get(node, 0), last - late_us.get(node, 0))
+        for node, first, last in job.gathered(_worked_us, metric)
+    )
+
+
+def _worked_us(part: Job, metric: Metric) -> Iterator[tuple[str, int, int]]:
+    for panel in part.panels_of(metric):
         rows = np.flatnonzero((panel.values > 0).any(axis=1))  # NaN > 0 is false
-        late_us = clocks.late_us.get(panel.node, 0) if clocks else 0
         if len(rows):
-            first.append(int(panel.time_us[rows[0]]) - late_us)
-            last.append(int(panel.time_us[rows[-1]]) - late_us)
-    return (min(first), max(last)) if first else None
+            yield panel.node, int(panel.time_us[rows[0]]), int(panel.time_us[rows[-1]])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +87,9 @@ class Cause:
     key: str
     #: The part's name in the legend.
     label: str
-    claim: Claim
+    #: Given the part of a node, its devices' panel and (n,) the time that each snapshot stands for: the
+    #: claim of that node; none where the cause claims nothing there.
+    claim: Callable[[Job, Panel, FloatArray], Claim | None]
     #: What the amount of its finding counts, as a sentence.
     counts: str = ""
     #: Whether it was recorded for a small part of the job only, so that a small amount says little.
@@ -115,19 +122,21 @@ class Spent:
 
 def edges(work_us: tuple[int, int], clocks: Clocks) -> tuple[Cause, Cause]:
     """What was lost before the first and after the last work of any device."""
-
-    def before(samples: Samples) -> FloatArray:
-        first_us = work_us[0] + clocks.late_us.get(samples.panel.node, 0)
-        return np.where(samples.time_us < first_us, samples.weight_us, 0.0)
-
-    def after(samples: Samples) -> FloatArray:
-        last_us = work_us[1] + clocks.late_us.get(samples.panel.node, 0)
-        return np.where(samples.time_us > last_us, samples.weight_us, 0.0)
-
+    before, after = partial(_before, work_us[0], clocks.late_us), partial(_after, work_us[1], clocks.late_us)
     return (
         Cause(key="idle-before", label=_LABELS["idle-before"], claim=before),
         Cause(key="idle-after", label=_LABELS["idle-after"], claim=after),
     )
+
+
+def _before(first_us: int, late_us: Mapping[str, int], _: Job, panel: Panel, __: FloatArray) -> Claim:
+    until_us = first_us + late_us.get(panel.node, 0)
+    return lambda samples: np.where(samples.time_us < until_us, samples.weight_us, 0.0)
+
+
+def _after(last_us: int, late_us: Mapping[str, int], _: Job, panel: Panel, __: FloatArray) -> Claim:
+    since_us = last_us + late_us.get(panel.node, 0)
+    return lambda samples: np.where(samples.time_us > since_us, samples.weight_us, 0.0)
 
 
 def spent_per_device(
@@ -143,42 +152,45 @@ def spent_per_device(
     if causes is None:
         work = work_span_us(job, metric, clocks)
         causes = edges(work, clocks) if work else ()
-    result = []
-    for panel in job.panels_of(metric):
+    return tuple(job.gathered(_spent, metric, tuple(causes), clocks))
+
+
+def _spent(part: Job, metric: Metric, causes: Sequence[Cause], clocks: Clocks) -> Iterator[Spent]:
+    for panel in part.panels_of(metric):
+        span_us = clocks.span_us(panel.node)
+        of_all = held(panel.time_us, *span_us)
+        claims = [(one.key, claim) for one in causes if (claim := one.claim(part, panel, of_all.weight_us))]
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
-            hold = held(time_us, *clocks.span_us(panel.node))
             whole = len(time_us) == len(panel.time_us)
+            hold = of_all if whole else held(time_us, *span_us)
             samples = Samples(
                 panel=panel,
                 column=column,
                 rows=slice(None) if whole else np.flatnonzero(~np.isnan(panel.values[:, column])),
                 time_us=time_us,
-                values=values,
+                values=np.ascontiguousarray(values),
                 weight_us=hold.weight_us,
             )
             left = samples.lost_us
             used = float(hold.weight_us.sum() - left.sum())
             lost: dict[str, float] = {}
-            for cause in causes:
-                most = cause.claim(samples)
+            for key, claim in claims:
+                most = claim(samples)
                 if most is not None:
                     taken = np.minimum(left, most)
-                    lost[cause.key] = float(taken.sum())
+                    lost[key] = float(taken.sum())
                     left = left - taken
-            idle = values < IDLE_PERCENT
+            idle = samples.values < IDLE_PERCENT
             lost |= {"idle": float(left[idle].sum()), "partly": float(left[~idle].sum())}
-            result.append(
-                Spent(
-                    node=panel.node,
-                    device=device,
-                    worked=samples.worked,
-                    used=used,
-                    lost=lost,
-                    unmeasured=hold.unmeasured_us,
-                )
+            yield Spent(
+                node=panel.node,
+                device=device,
+                worked=samples.worked,
+                used=used,
+                lost=lost,
+                unmeasured=hold.unmeasured_us,
             )
-    return tuple(result)
 
 
 def time_use(job: Job) -> TimeUse | None:
@@ -270,33 +282,33 @@ def summed(job: Job, node: str, metrics: Sequence[Metric]) -> tuple[IntArray, Fl
         return None
     common = panels[0].snapshot
     for panel in panels[1:]:
-        common = np.intersect1d(common, panel.snapshot, assume_unique=True)
+        if not np.array_equal(common, panel.snapshot):
+            common = np.intersect1d(common, panel.snapshot, assume_unique=True)
     if not len(common):
         return None
-    rows = [np.searchsorted(panel.snapshot, common) for panel in panels]
+    rows = [
+        slice(None) if len(common) == len(panel.snapshot) else np.searchsorted(panel.snapshot, common)
+        for panel in panels
+    ]
     values = np.sum([panel.mean[r] for panel, r in zip(panels, rows, strict=True)], axis=0)
     return panels[0].time_us[rows[0]], np.asarray(values, dtype=np.float64)
 
 
 def usage_rows(job: Job) -> tuple[UsageRow, ...]:
     """The utilisation table: for each node GPU, CPU, busiest core, I/O wait, memories, network."""
-    rows = []
-    for node in job.nodes:
-        for metric in (
-            Metric.GPU_USE,
-            Metric.CPU_USE,
-            Metric.IO_WAIT,
-            Metric.MEMORY,
-            Metric.GPU_MEMORY,
-        ):
-            panel = job.panel(node, metric)
-            if panel is None:
-                continue
-            rows.append(_row(node, metric.label, metric.unit, panel.mean))
-            if metric is Metric.CPU_USE and len(panel.devices) > 1:
-                busiest = np.asarray(np.nanmax(panel.values, axis=1))
-                rows.append(_row(node, "CPU, busiest core", metric.unit, busiest))
-        network = summed(job, node, ALGORITHM)
-        if network:
-            rows.append(_row(node, "Network", Metric.NETWORK_RECEIVE.unit, network[1]))
-    return tuple(rows)
+    return tuple(job.gathered(_usage_rows))
+
+
+def _usage_rows(part: Job) -> Iterator[UsageRow]:
+    (node,) = part.nodes
+    for metric in (Metric.GPU_USE, Metric.CPU_USE, Metric.IO_WAIT, Metric.MEMORY, Metric.GPU_MEMORY):
+        panel = part.panel(node, metric)
+        if panel is None:
+            continue
+        yield _row(node, metric.label, metric.unit, panel.mean)
+        if metric is Metric.CPU_USE and len(panel.devices) > 1:
+            busiest = np.asarray(np.nanmax(panel.values, axis=1))
+            yield _row(node, "CPU, busiest core", metric.unit, busiest)
+    network = summed(part, node, ALGORITHM)
+    if network:
+        yield _row(node, "Network", Metric.NETWORK_RECEIVE.unit, network[1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobrules.batch_size import BatchSize
-from jobrules.causes import BEFORE_STEP, END, NEVER, START, Ends, causes_of
+from jobrules.causes import BEFORE_STEP, END, NEVER, START, Ends, causes_of, loop_us
 from jobrules.clocks import Clocks, offsets
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
@@ -19,7 +19,7 @@ from jobrules.usage import in_parts, spent_per_device, time_use
 from jobrules.words import between, clock, count, duration, listed, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobrules.job import Job
     from jobrules.result import Course, RuleResult, TimeUse
@@ -98,7 +98,8 @@ def _explained(
     found = [finding for _, result in judging for finding in result.findings]
     if not job.gpu_count or not job.covers_time or not Clocks.of(job).length_us:
         return time_use(job), [*found, *_late_first_step(job, judging)], 0.0
-    causes, ends = causes_of(job, judging), Ends.of(job)
+    ends = Ends.of(job)
+    causes = causes_of(job, judging, ends)
     spent = spent_per_device(job, causes=causes)
     # Low use is what the causes explain: of a rule of a user's own it is a finding as any other.
     low = next((f for rule, r in judging if isinstance(rule, LowGPUUtilization) for f in r.findings), None)
@@ -148,9 +149,8 @@ def _explained(
         return None, rest, 0.0
     parts = tuple(replace(p, finding=by_part[p.key].key) if p.key in by_part else p for p in use.parts)
     use = replace(use, parts=parts)
-    amounts = {
-        key: sum(one.lost.get(key, 0.0) for one in spent) / SECOND_US for one in spent for key in one.lost
-    }
+    keys = {key for one in spent for key in one.lost}
+    amounts = {key: sum(one.lost.get(key, 0.0) for one in spent) / SECOND_US for key in keys}
     findings = [
         _with_amount(f, use, {k: amounts.get(k, 0.0) for k, one in by_part.items() if one is f}, counts)
         for f in rest
@@ -265,7 +265,7 @@ def _joined(low: Finding, cause: Finding, bursts: bool) -> Finding:
 
 
 def _never_used(job: Job, unused: Sequence[Spent], gpus: int, rules: tuple[str, ...]) -> Finding:
-    held = sum(_most_memory(job, one) > MEMORY_HELD_PERCENT for one in unused)
+    held = sum(job.gathered(_holds_memory, frozenset(one.name for one in unused)))
     evidence = f"{listed([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%."
     if held:
         evidence += f" Memory was in use on {'all of them' if held == len(unused) else count(held, 'GPU')}."
@@ -281,12 +281,12 @@ def _never_used(job: Job, unused: Sequence[Spent], gpus: int, rules: tuple[str, 
     )
 
 
-def _most_memory(job: Job, gpu: Spent) -> float:
-    """Most of a GPU's memory that was in use, in percent; 0 where it was not sampled."""
-    panel = job.panel(gpu.node, Metric.GPU_MEMORY)
-    if panel is None or gpu.device not in panel.devices:
-        return 0.0
-    return float(panel.series(panel.devices.index(gpu.device))[1].max())
+def _holds_memory(part: Job, names: frozenset[str]) -> Iterator[bool]:
+    """Of each of some GPUs whose memory was sampled, as ``node/device``, whether it was ever in use."""
+    for panel in part.panels_of(Metric.GPU_MEMORY):
+        for i, device in enumerate(panel.devices):
+            if f"{panel.node}/{device}" in names:
+                yield bool(panel.series(i)[1].max() > MEMORY_HELD_PERCENT)
 
 
 def _recorded_late(start: Finding, ends: Ends) -> Finding:
@@ -351,9 +351,10 @@ def _late_first_step(job: Job, judging: Sequence[tuple[Rule, RuleResult]]) -> li
     """The first step of a job without GPU samples, where it came after a fifth of the job."""
     clocks = Clocks.of(job)
     told = any(r.findings for rule, r in judging if isinstance(rule, MaxInitializationTime))
-    if told or not len(job.steps) or not clocks.length_us:
+    loop = loop_us(job, clocks)
+    if told or not loop or not clocks.length_us:
         return []
-    start_us, first_us = clocks.start_us, int((job.steps.start_us - clocks.ahead_us(job)).min())
+    start_us, first_us = clocks.start_us, loop[0]
     part = (first_us - start_us) / clocks.length_us
     if part < LONG_START_SHARE or first_us - start_us < USUAL_EDGE_US:
         return []
@@ -445,7 +446,7 @@ def _unmeasured(job: Job, course: Course, use: TimeUse | None, unmeasured_us: fl
 
 def _apart(job: Job) -> list[Finding]:
     """Samples and events that share no moment: of two jobs, or of clocks that differ."""
-    samples, events = job.samples_us, job.events.span_us or job.steps.span_us
+    samples, events = job.samples_us, job.events_us or job.steps_us
     if not samples or not events or (events[0] <= samples[1] and samples[0] <= events[1]):
         return []
     return [

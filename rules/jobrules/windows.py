@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobrules.job import SECOND_US, FloatArray, IntArray, Job
+from jobrules.job import SECOND_US, BoolArray, FloatArray, IntArray, Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Windows:
     def of(cls, job: Job) -> Windows:
         """The windows of a job; none for a job without any record."""
         first, last = job.span_us
-        if not job.panels and not len(job.steps):
+        if not (job.samples_us or job.steps_us):
             return cls(start_us=0, count=0)
         start = first - first % WIDTH_US
         return cls(start_us=start, count=(last - start) // WIDTH_US + 1)
@@ -73,3 +73,19 @@ def trailing_quantiles(values: FloatArray, ends: IntArray, window: int, probs: S
     for i in np.flatnonzero(ends < window):
         result[i] = np.quantile(values[: ends[i]], probs)
     return result
+
+
+def trailing_below(values: FloatArray, ends: IntArray, window: int, prob: float, limit: float) -> BoolArray:
+    """(len(ends),) whether the quantile that ``trailing_quantiles`` gives is below a limit.
+
+    The quantile lies between two neighbours in order: how many values are below the limit tells on which
+    side of it both lie. Only where it parts them, the quantile is computed.
+    """
+    first = np.maximum(ends - window, 0)
+    below = np.append(0, np.cumsum(values < limit))
+    count = below[ends] - below[first]
+    place = (ends - first - 1) * prob
+    result = count > np.ceil(place)
+    parted = np.flatnonzero(~result & (count > np.floor(place)))
+    result[parted] = trailing_quantiles(values, ends[parted], window, (prob,))[:, 0] < limit
+    return np.asarray(result)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from bokeh.document import Document
 from bokeh.models import (
     BoxZoomTool,
     HoverTool,
@@ -23,7 +25,7 @@ from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 from jobreport.document import Report
 from jobreport.figures import theme
 from jobreport.figures.box_plot import box_plot, extent, labels, slots
-from jobreport.figures.embed import document_json
+from jobreport.figures.embed import DEFAULTS, document_json
 from jobreport.figures.pie import pie
 from jobreport.figures.time_line import SharedTime, shared_time, time_line, top_of
 from jobreport.formats import Scale
@@ -215,6 +217,40 @@ def test_embedded_json_is_deterministic_and_cannot_end_its_element() -> None:
     assert list(json.loads(first)["roots"].values()) == ["live"]
     assert next(iter(json.loads(first)["roots"])).startswith("gpu")
     assert examples.HOSTILE in json.dumps(json.loads(first))
+
+
+def test_embedded_models_have_what_a_document_of_bokeh_writes() -> None:
+    report = examples.gpu_job()
+    time = shared_time(report.columns, report.course)
+    figures: list[Any] = [pie(report.course.phases), box_plot(report.boxes)]
+    figures += [time_line([line], time, PERCENT, 100, labels=True) for line in report.timelines]
+    told = embedded.whole(document_json("all", {str(i): figure for i, figure in enumerate(figures)}))
+
+    document = Document()
+    for figure in figures:
+        document.add_root(figure)
+
+    written = _models(document.to_json(deferred=False)["roots"])
+    assert _models(told["doc"]["roots"]) == written
+    assert written.total() > 100
+
+
+def _models(value: Any) -> Counter[tuple[Any, ...]]:
+    """Every model that BokehJS does not make itself: its kind, the names of its attributes, its plain values."""
+    if isinstance(value, list | tuple):
+        return sum((_models(item) for item in value), Counter())
+    if not isinstance(value, dict):
+        return Counter()
+    found = sum((_models(item) for item in value.values()), Counter[tuple[Any, ...]]())
+    if value.get("type") == "object" and value["name"] not in DEFAULTS:
+        kept = {k: v for k, v in value.get("attributes", {}).items() if not _made(v)}
+        plain = {k: None if isinstance(v, dict | list) else v for k, v in kept.items()}
+        found[value["name"], *sorted(plain.items())] += 1
+    return found
+
+
+def _made(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("name") in DEFAULTS
 
 
 def test_the_schemes_define_the_same_colours_apart_from_each_other() -> None:

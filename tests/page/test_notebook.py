@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -82,16 +81,6 @@ def test_a_failing_cell_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(JobReportError, match=r"sections\.style.*not a report of this version"):
         notebook.run_notebook(tmp_path / "report.json")
-
-
-def test_the_kernel_finds_what_this_process_imports() -> None:
-    environment = notebook.kernel_environment({"PYTHONPATH": "/a", "HOME": "/h"})
-
-    paths = environment["PYTHONPATH"].split(os.pathsep)
-    assert str(ROOT / "report") in paths
-    assert str(ROOT / "rules") in paths
-    assert paths[-1] == "/a"
-    assert environment["HOME"] == "/h"
 
 
 def test_the_source_notebook_is_clean() -> None:

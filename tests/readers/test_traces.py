@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -1059,12 +1060,64 @@ def test_a_text_too_large_to_hold_is_read_as_far_as_it_goes(
     monkeypatch.setattr(trace_rows, "_LARGEST", 1 << 16)
     rows = [base(), *[x(f"e{i}", i) for i in range(9999)]]
 
-    whole = read(tmp_path / "object", {FILE: json.dumps({"traceEvents": rows})})
+    content = '{"traceEvents": [' + "  ,  ".join(map(json.dumps, rows)) + "]}"
+
+    whole = read(tmp_path, {FILE: content})
 
     assert 500 < len(whole.events) < 9999
     assert remarks(whole) == [
         ("skipped", 1, "files", "larger than 0 MiB and cannot be read in parts; the rest is not read")
     ]
+
+
+class _Never(msgspec.Struct):
+    in_no_row: int
+
+
+@SLOW
+@given(files=_files(), block=st.sampled_from([1, 200, 1 << 20]))
+def test_rows_decoded_one_by_one_give_what_rows_decoded_in_blocks_give(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], block: int
+) -> None:
+    root = tmp_path_factory.mktemp("job")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_rows, "_BLOCK", block)
+        fast = read(root, files)
+        # No row is known, so that each is taken apart by Python's own decoder, with values of any type.
+        patch.setattr(trace_rows, "_ROWS", msgspec.json.Decoder(list[_Never]))
+        patch.setattr(trace_rows, "_ROW", msgspec.json.Decoder(_Never))
+        slow = read(root)
+
+    assert rows_of(fast.events) == rows_of(slow.events)
+    assert fast.quality == slow.quality
+
+
+@pytest.mark.parametrize("end", ["]}", '], "more": [{"name": 1},\n{"name": 2}], "z": 3}'])
+@pytest.mark.parametrize("start", ['{"traceEvents":[', '{"deep": [{"traceEvent": []}],\n"traceEvents": [\n'])
+@pytest.mark.parametrize("between", [",\n", ", ", ","])
+def test_the_rows_of_an_object_are_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, end: str, between: str
+) -> None:
+    monkeypatch.setattr(trace_rows, "_BLOCK", 1000)
+    monkeypatch.setattr(trace_rows, "_LARGEST", 1 << 17)
+    rows = [base(), *[x(f"e{i}", i) for i in range(9999)]]
+
+    found = read(tmp_path, {FILE: start + between.join(map(json.dumps, rows)) + end})
+
+    assert len(found.events) == 9999
+    assert remarks(found) == []
+
+
+def test_a_damaged_row_of_a_long_object_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_rows, "_BLOCK", 1000)
+    rows = [*map(json.dumps, [base(), *[x(f"e{i}", i) for i in range(9999)]])]
+    rows[5000] = '{"name": damaged}'
+
+    found = read(tmp_path, {FILE: '{"traceEvents": [\n' + ",\n".join(rows) + "\n]}"})
+
+    assert len(found.events) == 9998
+    assert remarks(found) == [("skipped", 1, "rows", "not complete JSON")]
+    assert found.quality.remarks[0].example == f"{FILE}:5002"
 
 
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":"), (",\n", ": ")])

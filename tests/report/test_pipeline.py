@@ -17,7 +17,7 @@ from tests.paths import SAMPLES
 SAMPLE = SAMPLES[0]
 
 
-def fail(_: Path) -> None:
+def fail(*_: object) -> None:
     raise JobReportError("the kernel did not start")
 
 
@@ -103,7 +103,7 @@ def test_the_name_of_the_job_names_the_folder(tmp_path: Path, monkeypatch: pytes
 def test_a_failure_of_any_kind_in_the_page_leaves_the_other_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: Path) -> None:
+    def broken(*_: object) -> None:
         raise ValueError("by hand")
 
     monkeypatch.setattr(notebook, "run_notebook", broken)

@@ -21,7 +21,7 @@ from jobrules import (
     MaxInitializationTime,
     StepOutlier,
 )
-from jobrules.causes import causes_of
+from jobrules.causes import Ends, causes_of
 from jobrules.coverage import held
 from jobrules.job import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric, Panel, Steps
 from jobrules.phases import course
@@ -29,6 +29,7 @@ from jobrules.result import RuleResult, Status
 from jobrules.rule import Rule, run_rules
 from jobrules.usage import spent_per_device, time_use
 from jobrules.verdict import judge
+from tests.apart import Apart
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 #: Rules that find something in nearly any job.
@@ -325,8 +326,11 @@ def test_every_lost_moment_goes_to_the_cause_that_a_plain_account_finds(seed: in
     results = run_rules(EAGER, job, strict=True)
     account = Account(job, EAGER, results)
 
-    spent = spent_per_device(job, causes=causes_of(job, list(zip(EAGER, results, strict=True))))
+    judged, elsewhere = list(zip(EAGER, results, strict=True)), Apart(job)
+    spent = spent_per_device(job, causes=causes_of(job, judged, Ends.of(job)))
 
+    away = spent_per_device(elsewhere, causes=causes_of(elsewhere, judged, Ends.of(elsewhere)))
+    assert away == spent
     found = iter(spent)
     for panel in job.panels_of(Metric.GPU_USE):
         for column in range(len(panel.devices)):
@@ -342,7 +346,7 @@ def test_the_random_jobs_hold_every_cause() -> None:
     for seed in range(60):
         job = random_job(seed)
         judged = list(zip(EAGER, run_rules(EAGER, job, strict=True), strict=True))
-        for one in spent_per_device(job, causes=causes_of(job, judged)):
+        for one in spent_per_device(job, causes=causes_of(job, judged, Ends.of(job))):
             for key, us in one.lost.items():
                 seen[key] = seen.get(key, 0) + (us > 0)
     assert min(seen[key] for key in (*KEYS.values(), *EDGES)) >= 3
@@ -385,7 +389,7 @@ def test_io_comes_before_cpu_where_cores_show_both() -> None:
     rules = (CPUBottleneck(patience=6), IOBottleneck(patience=6, threshold=20))
 
     judged = list(zip(rules, run_rules(rules, job, strict=True), strict=True))
-    (one,) = spent_per_device(job, causes=causes_of(job, judged))
+    (one,) = spent_per_device(job, causes=causes_of(job, judged, Ends.of(job)))
 
     assert one.lost["io-bottleneck"] == pytest.approx(one.lost["cpu-bottleneck"], rel=0.1)
     assert one.lost["idle"] == 0
@@ -397,7 +401,7 @@ def test_a_rule_that_did_not_trigger_claims_nothing() -> None:
 
     judged = list(zip(rules, run_rules(rules, job, strict=True), strict=True))
 
-    assert "cpu-bottleneck" not in {cause.key for cause in causes_of(job, judged)}
+    assert "cpu-bottleneck" not in {cause.key for cause in causes_of(job, judged, Ends.of(job))}
 
 
 def test_a_day_of_eight_gpus_and_32_cores_takes_less_than_two_seconds() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jobrules.clocks import offsets
+from jobrules.clocks import Clocks, offsets
 from tests.jobs import joined_steps, make_job, make_steps
 
 SPANS = [(10.0 + i, 10.6 + i) for i in range(20)]
@@ -77,3 +77,12 @@ def test_workers_of_a_node_count_by_the_one_that_begins_first() -> None:
 
 def test_without_steps_there_is_nothing_to_tell() -> None:
     assert offsets(make_job(gpu=[1.0, 2.0])) == ()
+
+
+def test_a_node_by_itself_has_no_clock_to_be_compared_with() -> None:
+    steps = joined_steps(make_steps(SPANS), make_steps(shifted(90.0), node="algo-2"))
+
+    for part in make_job(steps=steps).parts:
+        for asked in (offsets, Clocks.of):
+            with pytest.raises(ValueError, match="whole job"):
+                asked(part)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import framework
-from jobrules.framework import breakdown, grouped, self_us, weights_by_lane, weights_within
+from jobrules.framework import breakdown_of, self_us, summed, weights_by_lane, weights_within
 from jobrules.intervals import Intervals, union
 from jobrules.job import Events, EventSource, Lane
 from tests.jobs import START_US, make_events
@@ -23,6 +23,16 @@ def lane_of(
     phase: str, *, node: str = "algo-1", worker: str = "33", source: EventSource = EventSource.PYTHON
 ) -> Lane:
     return Lane(node=node, worker=worker, phase=phase, source=source)
+
+
+def breakdown(events: Events, weight_us: np.ndarray | None = None) -> dict[str, object]:
+    """The block, from each node by itself."""
+    nodes = sorted({lane.node for lane in events.lanes}, reverse=True)
+    sums = []
+    for node in nodes:
+        mine = events.in_lanes(lambda lane, node=node: lane.node == node)  # type: ignore[misc]
+        sums.append(summed(events.of_node(node), None if weight_us is None else weight_us[mine]))
+    return breakdown_of(sums)
 
 
 CPU, GPU = lane_of("cpu_functions"), lane_of("gpu_functions-dev:0")
@@ -414,18 +424,3 @@ def test_the_block_is_plain_json() -> None:
     found = breakdown(table(rows))
 
     assert json.loads(json.dumps(found)) == found
-
-
-def test_rows_are_grouped_by_their_names_in_natural_order() -> None:
-    node = np.array(["b", "a10", "a2", "a2", "b", "a10"])
-    phase = np.array(["x", "x", "y", "x", "x", "x"])
-
-    found = grouped(node, phase)
-
-    assert [(names, rows.tolist()) for names, rows in found.items()] == [
-        (("a2", "x"), [3]),
-        (("a2", "y"), [2]),
-        (("a10", "x"), [1, 5]),
-        (("b", "x"), [0, 4]),
-    ]
-    assert grouped(np.empty(0, np.str_)) == {}

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.intervals import Intervals, union
+from jobrules.intervals import Intervals, joined, union
 
 BASE = 1_700_000_000_000_000
 PAIRS = st.lists(st.tuples(st.integers(0, 30), st.integers(-2, 8)).map(lambda p: (p[0], p[0] + p[1])))
@@ -63,3 +63,10 @@ def test_overlap_and_holding_agree_with_counting_moments(
     assert found.total_us == len(inside)
     assert found.overlap_us(*columns(others)).tolist() == [len(moments([one]) & inside) for one in others]
     assert found.holds(np.arange(-1, 40) + BASE).tolist() == [t in inside for t in range(-1, 40)]
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=4))
+def test_unions_are_joined_as_their_intervals_are(several: list[list[tuple[int, int]]]) -> None:
+    found = joined([union(*columns(pairs)) for pairs in several])
+
+    assert pairs_of(found) == pairs_of(union(*columns([pair for pairs in several for pair in pairs])))

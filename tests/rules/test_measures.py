@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.boxplot import boxes, quartiles
-from jobrules.coverage import gaps, held, pauses
+from jobrules.boxplot import all_boxes, ordered, quantiles, quartiles
+from jobrules.coverage import gaps, held, pauses, ticks
 from jobrules.job import SECOND_US, Metric, natural_sorted
 from jobrules.phases import course, interrupted, missing
 from jobrules.result import Gap
 from jobrules.rounding import apportion, digits_for
 from jobrules.timelines import columns, reduce, time_line, time_lines
 from jobrules.usage import time_use, usage_rows, work_span_us
-from jobrules.windows import Windows, judged, trailing_quantiles
+from jobrules.windows import Windows, judged, trailing_below, trailing_quantiles
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 
@@ -58,6 +59,40 @@ def test_trailing_quantiles_are_those_of_the_last_values(
         assert q95 == pytest.approx(np.quantile(last, 0.95))
 
 
+@given(
+    st.lists(st.sampled_from([0.0, 0.1, 9.99, 70.0, 70.01, 100.0]), min_size=1, max_size=50),
+    st.integers(1, 20),
+    st.sampled_from([0.0, 0.05, 0.5, 0.95, 1.0]),
+    st.sampled_from([0.0, 0.1, 35.0, 70.0, 70.005, 100.0, 101.0]),
+    st.data(),
+)
+def test_counting_tells_whether_a_quantile_is_below_a_limit(
+    values: list[float], window: int, prob: float, limit: float, data: st.DataObject
+) -> None:
+    ends = np.array(data.draw(st.lists(st.integers(1, len(values)), max_size=5)), np.int64)
+
+    found = trailing_below(np.array(values), ends, window, prob, limit)
+
+    quantiles = [np.quantile(values[max(0, end - window) : end], prob) for end in ends]
+    assert found.tolist() == [quantile < limit for quantile in quantiles]
+
+
+@given(
+    st.one_of(
+        st.lists(st.integers(0, 12).map(lambda n: n / 100), min_size=1, max_size=60),
+        st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60),
+    ),
+    st.lists(st.floats(0, 1), min_size=1, max_size=5),
+)
+def test_quantiles_of_what_is_in_order_are_those_of_numpy_to_the_last_digit(
+    values: list[float], probs: list[float]
+) -> None:
+    ascending = ordered(np.array(values))
+
+    assert ascending.tolist() == sorted(values)
+    assert quantiles(ascending, probs) == np.quantile(values, probs).tolist()
+
+
 def test_whiskers_end_at_the_extremes() -> None:
     block = quartiles(np.array([0.0, 10, 20, 30, 100]))
 
@@ -67,7 +102,7 @@ def test_whiskers_end_at_the_extremes() -> None:
 def test_boxes_tell_the_training_loop_apart() -> None:
     job = make_job(gpu=[0.0] * 10 + [95.0] * 10, interval_s=1, steps=make_steps([(10, 20)]))
 
-    whole, loop = boxes(job, Metric.GPU_USE)
+    whole, loop = all_boxes(job)
 
     assert (whole.basis, whole.n, whole.below_10, whole.above_90) == ("whole job", 20, 0.5, 0.5)
     assert (loop.basis, loop.n, loop.min) == ("training loop", 10, 95.0)
@@ -75,7 +110,7 @@ def test_boxes_tell_the_training_loop_apart() -> None:
 
 @given(st.lists(st.sampled_from([0.0, 9.9, 10.0, 50.0, 90.0, 90.1, 100.0]), min_size=1, max_size=40))
 def test_the_shares_of_a_box_add_up(values: list[float]) -> None:
-    (found,) = boxes(make_job(gpu=values), Metric.GPU_USE)
+    (found,) = all_boxes(make_job(gpu=values))
 
     shares = (found.below_10, found.from_10_to_90, found.above_90)
     low, high = sum(v < 10 for v in values), sum(v > 90 for v in values)
@@ -91,6 +126,14 @@ def test_a_time_line_is_summed_up_without_the_columns_that_have_no_sample() -> N
 
     assert (some.average, some.lowest, some.highest, some.missing_percent) == (25.0, 1.0, 50.0, 33.3)
     assert (none.average, none.lowest, none.highest, none.missing_percent) == (None, None, None, 100.0)
+
+
+def test_ticks_are_all_snapshots_as_the_first_metric_that_has_one_tells_them() -> None:
+    cpu = replace(make_panel(Metric.CPU_USE, [1.0, 2, 3], time_us=us(0, 1, 3)), snapshot=np.array([0, 1, 3]))
+    memory = make_panel(Metric.MEMORY, [1.0, 2, 3, 4], time_us=us(0.001, 1.002, 2, 3.004))
+
+    assert ticks(make_job(extra=[cpu, memory])).tolist() == us(0, 1, 2, 3).tolist()
+    assert not len(ticks(make_job(steps=make_steps([(0, 1)]))))
 
 
 def test_gaps_are_summed_up_by_node_and_where_all_nodes_have_one() -> None:

@@ -12,6 +12,7 @@ from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import SECOND_US, Events, EventSource, Job, Metric, Panel
 from jobrules.moments import MOST_BARS, MOST_SAMPLES, Bottlenecks, Moment
 from jobrules.moments import moments as all_moments
+from tests.apart import Apart
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 MINUTE_US = 60 * SECOND_US
@@ -42,6 +43,17 @@ def test_the_first_ten_and_the_last_thirty_steps_of_the_first_worker_are_chosen(
     assert span_s(chosen["last-steps"]) == (520.0, 550.0)
     assert [chosen[key].steps for key in chosen] == [10, 30]
     assert chosen["last-steps"].names[0] == "EVAL 20"
+
+
+def test_of_several_nodes_the_one_whose_events_come_first_is_shown() -> None:
+    spans = {"a": (5, 8), "b": (4, 9), "c": (4, 7)}
+    events = [make_events([("Work", "work", *span)], node=node) for node, span in spans.items()]
+    job = Job(name="job", events=Events.joined(events))
+
+    (first,) = moments(Apart(job))
+
+    assert (first.key, first.node, span_s(first)) == ("first-events", "c", (4.0, 7.0))
+    assert moments(job) == (first,)
 
 
 def test_a_stretch_that_nearly_repeats_another_is_left_out() -> None:
@@ -185,6 +197,7 @@ def test_the_worst_minute_lies_in_the_training_loop_and_on_the_worst_node() -> N
 
     worst = by_key(job)["worst-minute"]
 
+    assert by_key(Apart(job))["worst-minute"] == worst
     assert worst.worst
     assert worst.worst.in_loop
     assert (worst.node, span_s(worst)) == ("b", (180.0, 240.0))
@@ -234,7 +247,7 @@ def test_a_pause_of_the_sampler_breaks_the_curve() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 300)), min_size=1, max_size=60))
 def test_bars_are_the_events_with_those_in_one_cell_joined(spans: list[tuple[int, int]]) -> None:
-    # A stretch of 4 000 ms, so that a cell is 4 ms.
+    # A stretch of 4 000 ms, so that a cell is 8 ms.
     rows = [("work", f"n{length % 2}", start / 1000, (start + length) / 1000) for start, length in spans]
     job = make_job(events=make_events(rows), steps=make_steps([(0.0, 4.0)]))
 
@@ -243,10 +256,10 @@ def test_bars_are_the_events_with_those_in_one_cell_joined(spans: list[tuple[int
     expected = []
     cells: dict[int, list[tuple[int, int]]] = {}
     for start, length in spans:
-        if max(start + length - 0.001, start) // 4 > start // 4:
+        if max(start + length - 0.001, start) // 8 > start // 8:
             expected.append((start, length, length % 2, 1))
         else:
-            cells.setdefault(start // 4, []).append((start, length))
+            cells.setdefault(start // 8, []).append((start, length))
     for joined in cells.values():
         first = min(start for start, _ in joined)
         kinds = {length % 2 for _, length in joined}

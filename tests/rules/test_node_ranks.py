@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.boxplot import boxes
+from jobrules.boxplot import all_boxes
 from jobrules.coverage import gaps
 from jobrules.job import SECOND_US, Job, Metric, Panel
 from jobrules.node_ranks import (
@@ -284,7 +284,7 @@ def test_the_means_are_those_of_the_samples_and_of_the_boxes() -> None:
     grid = columns(job)
 
     use = node_ranks(job, grid, course(job)).use
-    (whole,) = boxes(job, Metric.GPU_USE)
+    (whole,) = all_boxes(job)
     line = next(one for one in time_lines(job, grid) if one.key == Metric.GPU_USE)
 
     assert use

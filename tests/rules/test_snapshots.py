@@ -142,4 +142,4 @@ def test_panels_hold_what_a_plain_loop_finds(times: dict[tuple[Metric, str], lis
         assert (np.diff(p.time_us) > 0).all()
         assert (np.diff(p.snapshot) > 0).all()
         assert not np.isnan(p.values).all(axis=1).any()
-        assert p.values.flags.c_contiguous
+        assert p.values.flags.f_contiguous

@@ -21,6 +21,7 @@ from jobrules.job import SECOND_US, Events, EventSource, Job, Metric, Panel, Ste
 from jobrules.result import Columns
 from jobrules.stalls import StallCourse, Stalls, StepSpan, stalls
 from jobrules.timelines import columns
+from tests.apart import Apart
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 NAN = float("nan")
@@ -145,6 +146,7 @@ def test_everything_agrees_with_the_definition(job: Job) -> None:
     wanted = reference(job, grid)
     told = stalls(job, CPUBottleneck(), grid)
 
+    assert stalls(Apart(job), CPUBottleneck(), grid) == told
     if wanted is None or told is None:
         assert wanted is None
         assert told is None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jobrules import step_outlier
 from jobrules.job import SECOND_US, Events, Job, Metric, Steps
 from jobrules.result import Severity, Status
-from jobrules.step_outlier import StepOutlier, above
+from jobrules.step_outlier import MOST_NUMBERS, StepOutlier, above
 from tests import scenario_d1
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
@@ -295,6 +295,15 @@ def test_steps_without_a_number_are_not_listed_as_one() -> None:
     found = block(make_job(steps=unnamed))
 
     assert (found["number_of_outliers"], found["step_numbers"]) == (2, ["101"])
+
+
+def test_only_the_first_of_many_outliers_are_listed_by_number() -> None:
+    lengths = [0.1] * 100 + ([0.1] * 11 + [1.0]) * (MOST_NUMBERS + 1)
+
+    found = block(make_job(steps=lasting(*lengths)))
+
+    assert found["number_of_outliers"] == MOST_NUMBERS + 1
+    assert found["step_numbers"] == [str(111 + 12 * i) for i in range(MOST_NUMBERS)]
 
 
 def test_the_finding_says_how_many_how_long_and_what_part() -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from bokeh.models import (
-    AllLabels,
     ColumnDataSource,
     FixedTicker,
     Grid,
@@ -213,13 +212,10 @@ def labels(places: Sequence[Slot]) -> dict[int, str]:
 
 def _device_axis(places: Sequence[Slot]) -> LinearAxis:
     named = labels(places)
-    axis = LinearAxis(
-        # A short name under a long one of its group is no overlap to a reader.
-        major_label_policy=AllLabels()
-        if all(len(place.device) <= _SHORT for place in places)
-        else NoOverlap(min_distance=2),
-        **theme.axis_look(ticker=FixedTicker(ticks=[i + 0.5 for i in named])),
-    )
+    axis = LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=[i + 0.5 for i in named])))
+    # A short name under a long one of its group is no overlap to a reader.
+    if any(len(place.device) > _SHORT for place in places):
+        axis.major_label_policy = NoOverlap(min_distance=2)
     # Plain text is never taken for a formula, as a string between $$ would be.
     axis.major_label_overrides = {i + 0.5: PlainText(text=text) for i, text in named.items()}
     axis.major_tick_line_color = None

@@ -16,7 +16,6 @@ from bokeh.models import (
     AdaptiveTicker,
     BoxZoomTool,
     CompositeTicker,
-    DatetimeAxis,
     DatetimeTickFormatter,
     DaysTicker,
     FixedTicker,
@@ -298,11 +297,9 @@ def _x_axis(x: Axis, *, labels: bool, zoom: bool) -> LinearAxis:
     if not labels:
         return LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=[])))
     if x.time:
-        return DatetimeAxis(
-            formatter=time_formatter(),
-            major_label_policy=NoOverlap(min_distance=12),
-            **theme.axis_look(ticker=time_ticker(x)),
-        )
+        # A ``DatetimeAxis`` is one with other defaults, which are made though they are replaced.
+        look = theme.axis_look(ticker=time_ticker(x), formatter=time_formatter())
+        return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **look)
     if zoom and not x.names:
         return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **theme.axis_look())
     return _axis(x, major_label_policy=NoOverlap(min_distance=4))
@@ -358,23 +355,12 @@ def time_formatter() -> DatetimeTickFormatter:
 
 
 def _zoom() -> BoxZoomTool:
-    """Drag along the time; what was chosen is tinted, in units of the canvas as Bokeh wants them."""
+    """Drag along the time; what was chosen is tinted."""
     colours = theme.light()
-    nowhere: dict[str, Any] = dict.fromkeys(("left", "right", "top", "bottom"), math.nan)
-    units: dict[str, Any] = dict.fromkeys(
-        ("left_units", "right_units", "top_units", "bottom_units"), "canvas"
-    )
-    chosen = BoxAnnotation(
-        fill_color=colours["used3"],
-        fill_alpha=0.4,
-        line_color=colours["used"],
-        level="overlay",
-        visible=False,
-        syncable=False,
-        **nowhere,
-        **units,
-    )
-    return BoxZoomTool(dimensions="width", overlay=chosen)
+    tool = BoxZoomTool(dimensions="width")
+    tool.overlay.update(fill_color=colours["used3"], fill_alpha=0.4)
+    tool.overlay.update(line_color=colours["used"], line_width=1, line_dash=[])
+    return tool
 
 
 def hover(

@@ -8,9 +8,12 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+import bokeh
 import numpy as np
-from bokeh.core.json_encoder import serialize_json
-from bokeh.document import Document
+from bokeh.core.property.wrappers import PropertyValueContainer
+from bokeh.core.serialization import Serializer
+from bokeh.document.config import DocumentConfig
+from bokeh.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,14 +21,12 @@ if TYPE_CHECKING:
     from bokeh.models.ui.ui_element import UIElement
 
 #: Parts that BokehJS makes itself where a model names none.
-_DEFAULTS = frozenset(
+DEFAULTS = frozenset(
     {
         *("AllIndices", "AllLabels", "BasicTickFormatter", "CDSView"),
         *("LinearScale", "Selection", "Title", "UnionRenderers"),
     }
 )
-#: Attributes of these that Python writes though they are the defaults.
-_EMPTY: dict[str, Any] = {"indices": [], "line_indices": []}
 
 
 def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
@@ -36,19 +37,42 @@ def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
     attributes that the script puts into every model of the kind that lacks them. Models, fields and values
     are written short: see ``_short``.
     """
-    document = Document(title=section)
-    document.config.notifications = None
-    with document.models.freeze():  # else every figure has all models collected anew
-        for figure in figures.values():
-            document.add_root(figure)
-    told = json.loads(serialize_json(document.to_json(deferred=False)))
-    told = _listed(told)
-    _prune(told, Counter(_references(told)))
-    told = _Ids(section, told["roots"]).rename(told)
+    models = [DocumentConfig(notifications=None), *figures.values()]
+    config, *roots = _Writer(deferred=False).encode(models)
+    told = {"version": bokeh.__version__, "title": section, "config": config, "roots": roots}
+    told = _Ids(section, roots).rename(_listed(told))
     roots = {root["id"]: element for root, element in zip(told["roots"], figures, strict=True)}
     common = _common(told)
     text = _written({"roots": roots, "common": _short(common), "doc": _short(told)})
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+class _Writer(Serializer):
+    """Writes of a model what was set, and of the parts that Bokeh added those that BokehJS would not make itself.
+
+    A ``Document`` writes the same; it looks through all models twice before, and at every value that nobody set.
+    """
+
+    def _encode(self, obj: Any) -> Any:
+        if not isinstance(obj, Model):
+            return super()._encode(obj)
+        self.add_ref(obj, obj.ref)
+        given, added = obj._property_values, obj._unstable_default_values
+        kinds: Any = obj.properties(_with_props=True)  # a dict, in a fixed order; by its type a set
+        attributes = {
+            name: self.encode(obj.lookup(name).get_value(obj))
+            for name, kind in kinds.items()
+            if kind.serialized and (name in given or (name in added and not _is_default(added[name])))
+        }
+        told = {"type": "object", "name": obj.__qualified_model__, "id": obj.id}
+        return told | ({"attributes": attributes} if attributes else {})
+
+
+def _is_default(value: Any) -> bool:
+    """Whether a part that Bokeh added is an empty container, or a model that BokehJS makes itself."""
+    if isinstance(value, Model):
+        return type(value).__name__ in DEFAULTS and not value._property_values
+    return isinstance(value, PropertyValueContainer)
 
 
 def _written(value: Any) -> str:
@@ -92,21 +116,9 @@ def _models(value: Any) -> Iterator[dict[str, Any]]:
             yield from _models(item)
 
 
-def _references(value: Any) -> Iterator[str]:
-    """Ids of models that stand elsewhere."""
-    if isinstance(value, dict):
-        if value.keys() == {"id"}:
-            yield value["id"]
-        for item in value.values():
-            yield from _references(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _references(item)
-
-
 def _listed(value: Any) -> Any:
     """The same JSON with those arrays of finite numbers as lists that are shorter so."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):  # the entries of a map are tuples
         return [_listed(item) for item in value]
     if not isinstance(value, dict):
         return value
@@ -122,26 +134,6 @@ def _shortest(number: np.generic) -> float | int:
     """The number with as many digits as its type holds, and none after the point where these are zeros."""
     value = float(str(number))
     return int(value) if value.is_integer() else value
-
-
-def _prune(value: Any, wanted: Counter[str]) -> None:
-    """Leave out the parts that BokehJS makes itself, innermost first."""
-    if isinstance(value, list):
-        for item in value:
-            _prune(item, wanted)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _prune(item, wanted)
-        if value.get("type") == "object" and "attributes" in value:
-            kept = {key: item for key, item in value["attributes"].items() if not _is_default(item, wanted)}
-            value["attributes"] = kept
-
-
-def _is_default(item: Any, wanted: Counter[str]) -> bool:
-    if not isinstance(item, dict) or item.get("type") != "object" or wanted[item["id"]]:
-        return False
-    told: dict[str, Any] = item.get("attributes", {})
-    return item["name"] in _DEFAULTS and (not told or told == _EMPTY)
 
 
 def _common(document: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from jobreport.engine import Here
 from jobreport.errors import NothingReadableError
+from jobreport.parts import JobOfParts
+from jobreport.progress import Progress
 from jobreport.quality import Quality, Remark
 from jobreport.readers import rule_results
 from jobreport.readers.directory import is_end_marker, job_name, listing
+from jobreport.readers.pieces import nodes_of, read_groups, sources_of, stopped, without_strays
 from jobreport.readers.profiler_config import ProfilerConfig
 from jobreport.readers.python_profiles import PythonProfiles
-from jobreport.readers.strays import FAR_US
 from jobreport.readers.system_samples import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces import Traces
-from jobrules.job import Events, Job, Metric, Panel, Steps, natural_key
+from jobrules.job import Job
 from jobrules.words import count, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from jobreport.engine import Engine
     from jobreport.quality import SourceQuality
-    from jobreport.readers.base import Found, Reader, SourceFile
+    from jobreport.readers.base import Reader, SourceFile
     from jobreport.readers.rule_results import RuleResults
 
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
@@ -46,19 +48,29 @@ class Reading:
 
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
-    """The job in a directory; as ``read_directory``, but rule results are nothing to report."""
+    """The job in a directory, all of it in memory; rule results are nothing to report here."""
     reading = read_directory(directory, strict=strict)
     if reading.vendor:
         raise NothingReadableError(f"{shown(str(directory), 200)} holds rule results, but no samples.")
-    return reading.job, reading.quality
+    known = {one.name: getattr(reading.job, one.name) for one in fields(Job)}
+    return Job(**known), reading.quality
 
 
-def read_directory(directory: Path, *, strict: bool = False) -> Reading:
+def read_directory(
+    directory: Path,
+    *,
+    name: str | None = None,
+    strict: bool = False,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
-    A reader that raises costs its own files and a remark, unless ``strict``. Raises
-    ``NothingReadableError`` where nothing is left to report.
+    ``name`` is the job's, where the directory does not tell it. The ``engine`` reads the files and keeps
+    the tables; without one, that is done here and in memory. A reader that raises costs its own files
+    and a remark, unless ``strict``. Raises ``NothingReadableError`` where nothing is left to report.
     """
+    engine, progress = engine or Here(), progress or Progress()
     tally = Tally()
     files = listing(directory, tally)
     claimed: defaultdict[int, list[SourceFile]] = defaultdict(list)
@@ -77,67 +89,32 @@ def read_directory(directory: Path, *, strict: bool = False) -> Reading:
             unclaimed.append(file)
         else:
             claimed[reader].append(file)
-    found = []
-    for i in sorted(claimed):
-        try:
-            found.append(READERS[i].read(claimed[i]))
-        except Exception as error:
-            if strict:
-                raise
-            _stopped(READERS[i].source, error, claimed[i], tally)
-    panels = _panels(found, tally)
-    found = [_near_samples(one, panels) for one in found]
-    steps = _steps([f.steps for f in found if len(f.steps)])
-    events = Events.joined([f.events for f in found])
+    job_is = name or job_name(directory)
+    progress.stage(f"reading {shown(job_is)}", sum(f.size for some in claimed.values() for f in some), "B")
+    groups = [(READERS[i], group) for i in sorted(claimed) for group in READERS[i].groups(claimed[i])]
+    pieces = without_strays(read_groups(engine, groups, progress, strict=strict), engine)
+    sources = sources_of(pieces, tally)
+    nodes = nodes_of(pieces, engine, tally)
     vendor = _vendor(results, tally, strict=strict) if results else None
-    empty = not panels and not len(steps) and not len(events)
-    if empty and not (vendor and vendor.documents):
-        remarks = [remark for one in found for remark in one.quality.remarks]
+    if not nodes and not (vendor and vendor.documents):
+        remarks = [remark for one in sources for remark in one.remarks]
         remarks += vendor.quality.remarks if vendor else ()
         raise NothingReadableError(_nothing(directory, files, remarks, tally))
     if unclaimed:
         reason = "of a kind that is not read"
         tally.add("skipped", "files", reason, count=len(unclaimed), file=unclaimed[0].name)
-    job = Job(
-        name=job_name(directory),
-        panels=panels,
-        steps=steps,
-        events=events,
-        profiles=tuple(profile for f in found for profile in f.profiles),
-        recorded=tuple(line for f in found for line in f.recorded),
-        finished=True if ended else _finished(f.finished for f in found),
+    job = JobOfParts(
+        name=job_is,
+        engine=engine,
+        nodes=nodes,
+        profiles=tuple(profile for piece in pieces for profile in piece.told.profiles),
+        recorded=tuple(line for piece in pieces for line in piece.told.recorded),
+        finished=True if ended else _finished(piece.told.finished for piece in pieces),
     )
-    sources = [f.quality for f in found]
-    if vendor and not empty:
+    if vendor and nodes:
         sources.append(_not_needed(vendor))
     quality = Quality(sources=tuple(sources), remarks=tally.remarks())
-    return Reading(job=job, quality=quality, vendor=vendor if empty else None)
-
-
-def _near_samples(one: Found, panels: Sequence[Panel]) -> Found:
-    """Without events that lie far from all samples: they have no date, or are of another job."""
-    if not panels or not len(one.events):
-        return one
-    first = min(int(panel.time_us[0]) for panel in panels) - FAR_US
-    last = max(panel.last_us for panel in panels) + FAR_US
-    near = (one.events.start_us >= first) & (one.events.end_us <= last)
-    if near.all():
-        return one
-    dropped = int(np.count_nonzero(~near))
-    remark = Remark(
-        action="dropped",
-        count=dropped,
-        unit="events",
-        reason="more than 30 days from all samples, or without a date",
-    )
-    events, steps = one.events.where(near), one.steps
-    loaders = tuple(loader for loader in events.loaders if first <= loader.start_us <= last)
-    return replace(
-        one,
-        events=replace(events, loaders=loaders),
-        steps=steps.where((steps.start_us >= first) & (steps.end_us <= last)),
-        quality=replace(one.quality, rows=one.quality.rows - dropped, remarks=(*one.quality.remarks, remark)),
-    )
+    return Reading(job=job, quality=quality, vendor=None if nodes else vendor)
 
 
 def _vendor(files: Sequence[SourceFile], tally: Tally, *, strict: bool) -> RuleResults | None:
@@ -146,13 +123,10 @@ def _vendor(files: Sequence[SourceFile], tally: Tally, *, strict: bool) -> RuleR
     except Exception as error:
         if strict:
             raise
-        _stopped(rule_results.SOURCE, error, files, tally)
+        tally.add(
+            "failed", "files", stopped(rule_results.SOURCE, error), count=len(files), file=files[0].name
+        )
         return None
-
-
-def _stopped(source: str, error: Exception, files: Sequence[SourceFile], tally: Tally) -> None:
-    reason = f"the reader of {source} stopped: {type(error).__name__}: {shown(str(error))}"
-    tally.add("failed", "files", reason, count=len(files), file=files[0].name)
 
 
 def _not_needed(vendor: RuleResults) -> SourceQuality:
@@ -168,33 +142,6 @@ def _not_needed(vendor: RuleResults) -> SourceQuality:
         example=shown(vendor.documents[0].file, 200),
     )
     return replace(quality, files=0, rows=0, remarks=(remark, *quality.remarks))
-
-
-def _panels(found: Sequence[Found], tally: Tally) -> tuple[Panel, ...]:
-    panels: dict[tuple[str, Metric], Panel] = {}
-    for one in found:
-        for panel in one.panels:
-            if (panel.node, panel.metric) in panels:
-                reason = f"{panel.metric.label} of {shown(panel.node)} is known from another source"
-                samples = int(np.count_nonzero(~np.isnan(panel.values)))
-                tally.add("dropped", "samples", reason, count=samples)
-            else:
-                panels[panel.node, panel.metric] = panel
-    order = list(Metric)
-    return tuple(sorted(panels.values(), key=lambda p: (natural_key(p.node), order.index(p.metric))))
-
-
-def _steps(tables: Sequence[Steps]) -> Steps:
-    if len(tables) < 2:
-        return tables[0] if tables else Steps()
-    return Steps(
-        node=np.concatenate([t.node for t in tables]),
-        worker=np.concatenate([t.worker for t in tables]),
-        phase=np.concatenate([t.phase for t in tables]),
-        number=np.concatenate([t.number for t in tables]),
-        start_us=np.concatenate([t.start_us for t in tables]),
-        end_us=np.concatenate([t.end_us for t in tables]),
-    )
 
 
 def _finished(says: Iterable[bool | None]) -> bool | None:

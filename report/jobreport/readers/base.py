@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from jobrules.job import Panel, Profile
 
 
+#: Bytes of text in a byte of gzip, for samples and traces.
+_UNZIPPED = 10
+
+
 @dataclass(frozen=True, kw_only=True, order=True)
 class SourceFile:
     """A file of the job directory."""
@@ -22,6 +26,13 @@ class SourceFile:
     #: Path relative to the job directory, with ``/``; what messages and the report show.
     name: str
     path: Path
+    #: Bytes, as found in the directory.
+    size: int = field(default=0, compare=False)
+
+    @property
+    def text_size(self) -> int:
+        """About how many bytes its text has."""
+        return self.size * _UNZIPPED if self.name.endswith(".gz") else self.size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +62,14 @@ class Reader(Protocol):
     def claims(self, file: SourceFile) -> bool:
         """Whether the file belongs to this reader, by its name and, where that leaves doubt, its first bytes."""
 
+    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+        """Claimed files that can be read apart from one another, as far as the names tell: those of each machine.
+
+        What turns out to hold tables of the same machine is read again together.
+        """
+
     def read(self, files: Sequence[SourceFile]) -> Found:
-        """Read all claimed files.
+        """Read the files of one group.
 
         A damaged file or line costs itself and a remark, never the rest.
         """

@@ -74,7 +74,7 @@ def _sort_in(
     elif entry.is_dir():
         folders.append(path)
     elif entry.is_file():
-        files.append(SourceFile(name=name, path=path))
+        files.append(SourceFile(name=name, path=path, size=entry.stat().st_size))
     else:
         tally.add("skipped", "files", "neither file nor folder", file=name)
 

@@ -71,6 +71,10 @@ class ProfilerConfig:
         name = file.path.name.lower().removesuffix(".gz")
         return name.endswith(_NAME) or (name.endswith(".json") and _holds_config(file))
 
+    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+        """All together."""
+        return [list(files)]
+
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Put every configuration into words; what several files say is said once."""
         tally = Tally()

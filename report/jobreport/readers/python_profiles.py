@@ -67,6 +67,10 @@ class PythonProfiles:
         """By the name alone."""
         return _kind(file) in (_CPROFILE, _PYINSTRUMENT, _RENDERED)
 
+    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+        """All together."""
+        return [list(files)]
+
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read every profile; pages that were made of one are left out."""
         tally = Tally()

@@ -66,15 +66,20 @@ class Rows(NamedTuple):
     values: FloatArray
 
 
-def scan(files: Sequence[SourceFile], tally: Tally) -> Iterator[list[Rows]]:
-    """Read the files, some at a time; rows come in the order of the files.
+def scan(files: Sequence[SourceFile], tally: Tally) -> Iterator[tuple[list[Rows], int]]:
+    """Read the files, some at a time; rows come in the order of the files, with the bytes that they took.
 
     Every line but the blank ones is a row. A line that is no JSON object is one without a type.
     """
     with tempfile.TemporaryDirectory(prefix="jobreport-") as scratch, _connect() as connection:
         source = _Source(connection, Path(scratch), files, tally)
         for batch in _batches(files):
-            yield source.rows(batch)
+            yield source.rows(batch), sum(files[number].size for number in batch)
+
+
+def share_cores(processes: int) -> None:
+    """This is one of several processes that read at the same time."""
+    _SETTINGS["threads"] = max(1, (os.cpu_count() or 1) // processes)
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
@@ -85,15 +90,11 @@ def _batches(files: Sequence[SourceFile]) -> Iterator[list[int]]:
     batch: list[int] = []
     total = 0
     for number, file in enumerate(files):
-        try:
-            size = file.path.stat().st_size
-        except OSError:
-            size = 0
-        if batch and (total + size > _BATCH_BYTES or len(batch) == _BATCH_FILES):
+        if batch and (total + file.size > _BATCH_BYTES or len(batch) == _BATCH_FILES):
             yield batch
             batch, total = [], 0
         batch.append(number)
-        total += size
+        total += file.size
     if batch:
         yield batch
 

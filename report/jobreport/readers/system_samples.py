@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobreport import progress
 from jobreport.quality import SourceQuality
 from jobreport.readers import plain
 from jobreport.readers.base import Found
 from jobreport.readers.faults import EARLIEST_S, LATEST_S, Faults, explain
 from jobreport.readers.sample_lines import ABSENT, scan
 from jobreport.readers.sensors import is_name, sensor
-from jobreport.readers.strays import spans_of_job, within
 from jobreport.readers.tally import Tally
 from jobreport.readers.timeline import Timeline
 from jobrules.job import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
@@ -65,11 +65,19 @@ class SystemSamples:
             return False
         return _NAME.fullmatch(name) is not None or _begins_with_sample(file)
 
+    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+        """By the machine that the name tells."""
+        found: defaultdict[str, list[SourceFile]] = defaultdict(list)
+        for file in files:
+            found[_host(file)].append(file)
+        return list(found.values())
+
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all samples into panels; the order of files and of lines does not matter."""
         reading = _Reading(sorted(files))
-        for rows in scan(reading.files, reading.tally):
+        for rows, size in scan(reading.files, reading.tally):
             reading.take(rows)
+            progress.advance(size)
         return reading.found()
 
 
@@ -130,7 +138,6 @@ class _Reading:
         for number, file in enumerate(self.files):
             if number not in self._seen and not self.tally.mentions(file.name):
                 self.tally.add("skipped", "files", "empty", file=file.name)
-        self._drop_strays()
         explain(self._faults, self.tally)
         self._tell_unknown()
         panels: list[Panel] = []
@@ -146,27 +153,6 @@ class _Reading:
             source=SystemSamples.source, files=len(self._used), rows=samples, remarks=self.tally.remarks()
         )
         return Found(quality=quality, panels=tuple(panels), finished=False if panels else None)
-
-    def _drop_strays(self) -> None:
-        times = [
-            time_us for series in self._parts.values() for parts in series.values() for time_us, _ in parts
-        ]
-        spans = spans_of_job(times)
-        if spans is None:
-            return
-        dropped = 0
-        for node, series in list(self._parts.items()):
-            for key, parts in list(series.items()):
-                kept = [(t[ok], v[ok]) for t, v in parts if (ok := within(t, spans)).any()]
-                dropped += sum(len(t) for t, _ in parts) - sum(len(t) for t, _ in kept)
-                if kept:
-                    series[key] = kept
-                else:
-                    del series[key]
-            if not series:
-                del self._parts[node]
-        reason = "time lies more than 30 days from nearly all other samples"
-        self.tally.add("dropped", "samples", reason, count=dropped)
 
     def _series(self, parts: dict[tuple[Metric, str], list[Part]]) -> list[Series]:
         series: list[Series] = []

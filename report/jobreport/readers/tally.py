@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from jobreport.quality import Remark
 from jobrules.words import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _ORDER = ("failed", "skipped", "dropped", "corrected")
 
@@ -28,6 +32,11 @@ class Tally:
             if unit == "files":
                 self._files.add(file)
             self._first[key] = min(self._first.get(key, (file, line)), (file, line))
+
+    def take(self, remarks: Iterable[Remark]) -> None:
+        """Add what was counted elsewhere; of several examples the first by name."""
+        for one in remarks:
+            self.add(one.action, one.unit, one.reason, count=one.count, file=one.example)
 
     def mentions(self, file: str) -> bool:
         """Whether there is a remark on the file as a whole."""

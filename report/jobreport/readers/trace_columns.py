@@ -1,18 +1,17 @@
-"""From the rows of trace files to columns of events."""
+"""From the rows of trace files to columns, one value after the other as the files have it."""
 
 from __future__ import annotations
 
+import struct
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from jobreport.readers.faults import EARLIEST_S, LATEST_S
-from jobreport.readers.strays import FAR_US
 from jobreport.readers.trace_rows import Args, Row
-from jobrules.job import SECOND_US, BoolArray, EventSource, FloatArray, IntArray, Lane, Loader
+from jobrules.job import SECOND_US, Lane
 from jobrules.loading import SET_UP
 
 if TYPE_CHECKING:
@@ -21,23 +20,22 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
     from jobreport.readers.trace_files import Origin
-    from jobrules.job import CodeArray
+    from jobrules.job import BoolArray, IntArray
 
 EARLIEST_US, LATEST_US = int(EARLIEST_S) * SECOND_US, int(LATEST_S) * SECOND_US
 #: Above it a time counts from the epoch, whatever the time base: three years after one no job runs.
-_ABSOLUTE_US = 10**14
+ABSOLUTE_US = 10**14
 
 #: Lane of rows whose process was not announced.
 _UNKNOWN = "Unknown"
 #: Longer names are damage or malice; they would have to be carried through every page.
 _LONGEST_NAME = 1000
 _MOST_DIGITS = 18
-_NO_NUMBER = -1
+#: Texts and numbers whose number is remembered.
+_MOST_KEPT = 1 << 16
+NO_NUMBER = -1
 _NO_ARGS = Args()
 
-_NO_NAME = "has no name"
-_NO_START = "has no start"
-_NO_TIME = "start or duration is negative, NaN, infinite or too large"
 _NO_KIND = "does not say of what kind it is"
 _NO_BEGIN = "ends what did not begin in its file"
 _NO_END = "begins what does not end in its file"
@@ -50,22 +48,6 @@ _KINDS = {
     "part of an asynchronous operation, which is not read": "bneSTpF",
 }
 _WITHOUT_DURATION = {ph: reason for reason, kinds in _KINDS.items() for ph in kinds}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Columns:
-    """Some events of one file, in the order of its rows."""
-
-    #: Position in the lanes and in the names.
-    lane: CodeArray
-    name: CodeArray
-    start_us: IntArray
-    end_us: IntArray
-    step: IntArray
-    pid: IntArray
-    thread: IntArray
-    #: Rows that each event takes in its file: 1, or 2 for one of a begin and an end.
-    rows: npt.NDArray[np.int8]
 
 
 class Names(dict[str | None, int]):
@@ -89,58 +71,140 @@ class Names(dict[str | None, int]):
         return self[text]
 
 
-@dataclass(kw_only=True)
-class Dictionaries:
-    """The lanes and names of all files, and the loaders that were met."""
+class Columns:
+    """What trace files tell of events, before it is looked at whether that can be."""
 
-    lanes: dict[Lane, int] = field(default_factory=dict)
-    names: Names = field(default_factory=Names)
-    loaders: dict[Loader, None] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.lanes: dict[Lane, int] = {}
+        self.names = Names()
+        #: Arguments of the events that set up a loader, by position.
+        self.set_ups: dict[int, Args] = {}
+        self._values = {name: bytearray() for name in _TYPES}
+
+    def __len__(self) -> int:
+        return len(self._values["rows"])
+
+    def add(self, **values: bytes | bytearray) -> None:
+        """Add some events: a value of each to all columns."""
+        for name, more in values.items():
+            self._values[name] += more
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column as it is; while it is in use nothing can be added."""
+        return np.frombuffer(self._values[name], _TYPES[name])
+
+    def take(self) -> dict[str, npt.NDArray[Any]]:
+        """All columns by name, without a copy; none is left here."""
+        columns = {name: self.column(name) for name in _TYPES}
+        self._values = {name: bytearray() for name in _TYPES}
+        return columns
+
+
+#: Columns. ``file``, ``lane`` and ``name`` are positions, -1 for no name; ``start`` and ``duration`` are
+#: microseconds, NaN for no start; ``base`` is what a start counts from, in microseconds since the epoch;
+#: ``step``, ``pid`` and ``thread`` are what ``is_number`` says, or none; ``rows`` is the number of rows that
+#: an event takes in its file, 1, or 2 for one of a begin and an end.
+_TYPES = {
+    "file": "i",
+    "lane": "i",
+    "name": "i",
+    "start": "d",
+    "duration": "d",
+    "base": "q",
+    "step": "q",
+    "pid": "q",
+    "thread": "q",
+    "rows": "b",
+}
+
+
+def is_number(values: IntArray) -> BoolArray:
+    """Which values number a step, a process or a thread."""
+    return np.asarray((values >= 0) & (values < 10**_MOST_DIGITS))
+
+
+class WholeNumbers(dict[object, int]):
+    """The number that a value is; few values are asked for often."""
+
+    def __missing__(self, value: object) -> int:
+        if len(self) >= _MOST_KEPT:
+            self.clear()
+        number = self[value] = whole_number(value)
+        return number
+
+    def of(self, values: list[Any]) -> bytes | None:
+        """Numbers of steps, processes or threads, as ``is_number`` says; none where no value is there."""
+        if values.count(None) == len(values):
+            return None
+        try:
+            return _packed("q", values)
+        except struct.error:
+            pass
+        try:
+            return _packed("q", map(self.__getitem__, values))
+        except TypeError:  # a list or an object is among them
+            return _packed("q", map(whole_number, values))
 
 
 class FileOfRows:
-    """Makes events of the rows of one file, some rows at a time."""
+    """Adds what the rows of one file tell to the columns, some rows at a time."""
 
-    def __init__(self, file: SourceFile, origin: Origin, known: Dictionaries, tally: Tally) -> None:
+    def __init__(
+        self,
+        number: int,
+        file: SourceFile,
+        origin: Origin,
+        columns: Columns,
+        numbers: WholeNumbers,
+        tally: Tally,
+    ) -> None:
+        self._number = number
         self._file = file
         self._origin = origin
-        self._known = known
+        self._columns = columns
+        self._numbers = numbers
         self._tally = tally
         self._base_us = origin.base_us
         self._lanes: dict[str, int] = {}
+        unknown = self._lane(_UNKNOWN)
         #: The lane that each ``pid`` of the file was last announced for.
-        self._lane_of: dict[Hashable, int] = {}
+        self._lane_of: defaultdict[Hashable, int] = defaultdict(lambda: unknown)
         #: What has begun and not ended: row, lane and time base.
         self._begun: defaultdict[tuple[Hashable, Hashable], list[tuple[Row, int, int]]] = defaultdict(list)
 
-    def events(self, rows: Iterable[Row]) -> Columns:
-        """The events of the next rows."""
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add what the next rows tell."""
         kept: list[Row] = []
         lanes: list[int] = []
-        bases: list[int] = []
+        bases = bytearray()
         pairs: list[int] = []
         left_out: Counter[str | None] = Counter()
-        unknown, lane_of, base = self._lane(_UNKNOWN), self._lane_of, self._base_us
-        for row in rows:
+        lane_of, behind = self._lane_of, 0
+        others = [at for at, row in enumerate(rows) if row.ph != "X"]
+        for at in (*others, len(rows)):
+            if behind < at:
+                complete = rows[behind:at]
+                kept += complete
+                lanes += map(lane_of.__getitem__, [row.pid for row in complete])
+                bases += struct.pack("q", self._base_us) * len(complete)
+            behind = at + 1
+            if at == len(rows):
+                break
+            row = rows[at]
             ph = row.ph
-            if ph == "X":
-                kept.append(row)
-                lanes.append(lane_of.get(row.pid, unknown))
-                bases.append(base)
-            elif ph == "M":
+            if ph == "M":
                 self._announce(row)
-                base = self._base_us
             elif ph == "B":
-                begun = (row, lane_of.get(row.pid, unknown), _base_for(row.ts, base))
+                begun = (row, lane_of[row.pid], _base_for(row.ts, self._base_us))
                 self._begun[row.pid, row.tid].append(begun)
             elif ph == "E":
                 open_ones = self._begun.get((row.pid, row.tid))
                 if open_ones:
                     first, lane, first_base = open_ones.pop()
                     pairs.append(len(kept))
-                    kept.append(_paired(first, row, _base_for(row.ts, base) - first_base))
+                    kept.append(_paired(first, row, _base_for(row.ts, self._base_us) - first_base))
                     lanes.append(lane)
-                    bases.append(first_base)
+                    bases += struct.pack("q", first_base)
                 else:
                     self._skip(_NO_BEGIN)
             else:
@@ -148,7 +212,7 @@ class FileOfRows:
         for ph, count in left_out.items():
             default = "of a kind that is not read" if ph else _NO_KIND
             self._skip(_WITHOUT_DURATION.get(ph or "", default), count)
-        return self._columns(kept, lanes, bases, pairs)
+        self._keep(kept, lanes, bases, pairs)
 
     def close(self) -> None:
         """Count what has not ended."""
@@ -171,86 +235,51 @@ class FileOfRows:
     def _lane(self, phase: str) -> int:
         """Number of a lane; none is added twice."""
         if phase not in self._lanes:
-            known = self._known
-            text = known.names.texts[known.names[phase]]
+            lanes, names = self._columns.lanes, self._columns.names
+            text = names.texts[names[phase]]
             lane = Lane(
                 node=self._origin.node, worker=self._origin.worker, phase=text, source=self._origin.source
             )
-            code = known.lanes.setdefault(lane, len(known.lanes))
+            code = lanes.setdefault(lane, len(lanes))
             if len(phase) > _LONGEST_NAME:  # not worth keeping
                 return code
             self._lanes[phase] = code
         return self._lanes[phase]
 
-    def _columns(self, kept: list[Row], lanes: list[int], bases: list[int], pairs: list[int]) -> Columns:
-        names = self._known.names
-        name = np.fromiter(map(names.__getitem__, [row.name for row in kept]), np.int32, len(kept))
+    def _keep(self, kept: list[Row], lanes: list[int], bases: bytearray, pairs: list[int]) -> None:
+        count = len(kept)
+        columns, names, number = self._columns, self._columns.names, self._numbers.of
+        mine = self._lanes.get(SET_UP)
+        if mine is not None:
+            at = len(columns)
+            columns.set_ups |= {
+                at + i: kept[i].args or _NO_ARGS for i, lane in enumerate(lanes) if lane == mine
+            }
+        rows = bytearray(b"\1") * count
+        for i in pairs:
+            rows[i] = 2
+        args = [row.args or _NO_ARGS for row in kept]
+        none = struct.pack("q", NO_NUMBER) * count
+        columns.add(
+            file=struct.pack("i", self._number) * count,
+            lane=_packed("i", lanes),
+            name=_packed("i", map(names.__getitem__, [row.name for row in kept])),
+            start=_times([row.ts for row in kept], float("nan")),
+            duration=_times([row.dur for row in kept], 0.0),
+            base=bases,
+            step=number([one.step_num for one in args]) or none,
+            pid=number([one.pid for one in args]) or none,
+            thread=_first_of(
+                number([one.thread_id for one in args]),
+                number([row.tid for row in kept]),
+                number([one.tid for one in args]),
+            )
+            or none,
+            rows=rows,
+        )
         if names.shortened:
             self._tally.add("corrected", "names", _TOO_LONG, count=names.shortened, file=self._file.name)
             names.shortened = 0
-        takes = np.ones(len(kept), np.int8)
-        takes[pairs] = 2
-        ts, no_start = _numbers([row.ts for row in kept])
-        dur, _ = _numbers([row.dur for row in kept])
-        if self._origin.source == EventSource.HOROVOD:
-            # With a bare number Horovod says that a rank became ready, which takes no time.
-            used = {code: names.texts[code] for code in np.unique(name).tolist() if code >= 0}
-            ranks = [code for code, text in used.items() if text.isascii() and text.isdigit()]
-            dur[np.isin(name, ranks)] = 0
-        with np.errstate(invalid="ignore"):
-            bad_time = ~((ts >= 0) & (ts <= LATEST_US) & (dur >= 0) & (dur <= FAR_US))
-        good = ~(no_start | bad_time) & (name >= 0)
-        for reason, rows in (
-            (_NO_NAME, name < 0),
-            (_NO_START, no_start & (name >= 0)),
-            (_NO_TIME, bad_time & ~no_start & (name >= 0)),
-        ):
-            self._skip(reason, int(takes[rows].sum()))
-        if not good.all():
-            kept = [row for row, ok in zip(kept, good.tolist(), strict=True) if ok]
-        args = [row.args or _NO_ARGS for row in kept]
-        number = _WholeNumbers()
-        thread = number.of([one.thread_id for one in args])
-        for other in ([row.tid for row in kept], [one.tid for one in args]):
-            thread = np.where(thread < 0, number.of(other), thread)
-        base_us = np.where(ts[good] > _ABSOLUTE_US, 0, np.fromiter(bases, np.int64, len(bases))[good])
-        columns = Columns(
-            lane=np.fromiter(lanes, np.int32, len(lanes))[good],
-            name=name[good],
-            start_us=base_us + _rounded(ts[good]),
-            end_us=base_us + _rounded(ts[good] + dur[good]),
-            step=number.of([one.step_num for one in args]),
-            pid=number.of([one.pid for one in args]),
-            thread=thread,
-            rows=takes[good],
-        )
-        self._note_loaders(kept, columns)
-        return columns
-
-    def _note_loaders(self, kept: list[Row], columns: Columns) -> None:
-        known = self._known
-        mine = known.lanes.get(
-            Lane(
-                node=self._origin.node,
-                worker=self._origin.worker,
-                phase=SET_UP,
-                source=self._origin.source,
-            )
-        )
-        if mine is None:
-            return
-        for i in np.flatnonzero(columns.lane == mine).tolist():
-            args = kept[i].args or _NO_ARGS
-            workers = _whole(args.num_workers)
-            loader = Loader(
-                node=self._origin.node,
-                worker=self._origin.worker,
-                iterator=known.names.texts[columns.name[i]].removesuffix(".__init__"),
-                start_us=int(columns.start_us[i]),
-                num_workers=None if workers == _NO_NUMBER else workers,
-                pin_memory=args.pin_memory if isinstance(args.pin_memory, bool) else None,
-            )
-            known.loaders[loader] = None
 
     def _skip(self, reason: str, count: int = 1) -> None:
         if count:
@@ -287,7 +316,7 @@ def _united(begin: Args | None, end: Args | None) -> Args | None:
 
 def _base_for(ts: float | None, base_us: int) -> int:
     """What a time counts from."""
-    return 0 if ts is not None and ts > _ABSOLUTE_US else base_us
+    return 0 if ts is not None and ts > ABSOLUTE_US else base_us
 
 
 def _time_base(value: object) -> int | None:
@@ -297,49 +326,42 @@ def _time_base(value: object) -> int | None:
     return round(value)  # type: ignore[call-overload, no-any-return]
 
 
-def _numbers(values: Sequence[float | None]) -> tuple[FloatArray | IntArray, BoolArray]:
-    """The numbers, and which are missing; those are 0."""
-    array = np.array(values)
-    if array.dtype.kind in "if":
-        return array, np.zeros(len(values), np.bool_)
-    # Some are missing, or have more than 63 bits.
-    missing = np.array([value is None for value in values])
-    return np.array([_float(value) for value in values], np.float64), missing
+def _packed(kind: str, values: Iterable[Any]) -> bytes:
+    """The numbers as an array has them; the fastest way there is. Raises ``struct.error``."""
+    numbers = tuple(values)
+    return struct.pack(f"{len(numbers)}{kind}", *numbers)
 
 
-def _float(value: float | None) -> float:
+def _times(values: list[float | None], absent: float) -> bytes:
     try:
-        return 0.0 if value is None else float(value)
+        return _packed("d", values)
+    except (struct.error, OverflowError):
+        return _packed("d", [absent if value is None else _float(value) for value in values])
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
     except OverflowError:
         return float("inf")
 
 
-def _rounded(values: FloatArray | IntArray) -> IntArray:
-    return np.rint(values).astype(np.int64) if values.dtype.kind == "f" else np.asarray(values, np.int64)
+def _first_of(*columns: bytes | None) -> bytes | None:
+    """The numbers of the first column that has one, row by row."""
+    found = [np.frombuffer(column, np.int64) for column in columns if column is not None]
+    if not found:
+        return None
+    numbers = found[0]
+    for other in found[1:]:
+        numbers = np.where(is_number(numbers), numbers, other)
+    return numbers.tobytes()
 
 
-class _WholeNumbers(dict[object, int]):
-    """The number that a value is; few values are asked for often."""
-
-    def __missing__(self, value: object) -> int:
-        number = self[value] = _whole(value)
-        return number
-
-    def of(self, values: list[Any]) -> IntArray:
-        """Numbers of steps, processes or threads; -1 for what is none."""
-        if values.count(None) == len(values):
-            return np.full(len(values), _NO_NUMBER, np.int64)
-        try:
-            return np.fromiter(map(self.__getitem__, values), np.int64, len(values))
-        except TypeError:  # a list or an object is among them
-            return np.fromiter(map(_whole, values), np.int64, len(values))
-
-
-def _whole(value: object) -> int:
+def whole_number(value: object) -> int:
     """A whole number from 0 on, which may stand in a text; -1 for anything else."""
     if isinstance(value, str):
         is_number = value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
-        return int(value) if is_number else _NO_NUMBER
+        return int(value) if is_number else NO_NUMBER
     if isinstance(value, int | float) and 0 <= value < 10**_MOST_DIGITS and value == int(value):
         return int(value)
-    return _NO_NUMBER
+    return NO_NUMBER

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobreport import progress
 from jobreport.quality import SourceQuality
 from jobreport.readers.base import Found
 from jobreport.readers.sensors import is_name
 from jobreport.readers.tally import Tally
-from jobreport.readers.trace_columns import Dictionaries, FileOfRows
+from jobreport.readers.trace_columns import Columns, FileOfRows, WholeNumbers
 from jobreport.readers.trace_files import (
     Metadata,
     Origin,
@@ -29,7 +30,7 @@ from jobreport.readers.trace_files import (
     with_metadata,
 )
 from jobreport.readers.trace_rows import scan
-from jobreport.readers.trace_table import Table
+from jobreport.readers.trace_table import starts_of_steps, table
 from jobrules.job import Events, EventSource, Steps
 
 if TYPE_CHECKING:
@@ -55,27 +56,44 @@ class Traces:
         """By the name, and for ``<time>_<node>_<anything>.json`` by the first row."""
         return is_trace(file) or metadata(file) is not None or bool(beside_traces(file))
 
+    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+        """By the machine that the name tells.
+
+        All together where some can only be dated or named with others, or are made of others.
+        """
+        found: defaultdict[str, list[SourceFile]] = defaultdict(list)
+        for file in files:
+            where = origin(file)
+            if where is None or where.merged or where.source == EventSource.PROFILER:
+                return [list(files)]
+            found[where.node].append(file)
+        return list(found.values())
+
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all events; the order of the files does not matter."""
         tally = Tally()
         # Those that are dated by a step of the others come behind them.
         chosen = sorted(_chosen(sorted(files), tally), key=lambda one: one[1].step >= 0)
-        known, table = Dictionaries(), Table()
+        columns, numbers = Columns(), WholeNumbers()
+        starts: dict[int, int] | None = None
         for number, (file, where) in enumerate(chosen):
             dated = where
             if where.step >= 0:
-                dated = at_step(where, table.start_of_step(where.step, _is_step, known))
+                if starts is None:
+                    starts = starts_of_steps(columns, _has_steps, _is_step)
+                dated = at_step(where, starts.get(where.step, 0))
                 if dated.doubt:
                     tally.add("corrected", "files", dated.doubt, file=file.name)
-            rows = FileOfRows(file, dated, known, tally)
+            rows = FileOfRows(number, file, dated, columns, numbers, tally)
             is_empty = True
             for some in scan(file, tally, growing=where.growing):
                 is_empty = False
-                table.add(number, rows.events(some))
+                rows.add(some)
             rows.close()
+            progress.advance(file.size)
             if is_empty and not tally.mentions(file.name):
                 tally.add("skipped", "files", "empty", file=file.name)
-        events, used = table.finish(known, [file.name for file, _ in chosen], tally)
+        events, used = table(columns, [file.name for file, _ in chosen], tally)
         quality = SourceQuality(source=self.source, files=used, rows=len(events), remarks=tally.remarks())
         timed = any(where.timed for _, where in chosen)
         return Found(
@@ -124,9 +142,7 @@ def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile,
 
 def _steps(events: Events) -> Steps:
     """The events that are steps; those of a library that only names a tensor so are none."""
-    is_step = events.named(lambda name: _STEP in name) & events.in_lanes(
-        lambda lane: lane.source in _STEP_SOURCES
-    )
+    is_step = events.named(_is_step) & events.in_lanes(_has_steps)
     rows = np.flatnonzero(is_step)
     lane = events.lane[rows]
     node = np.array([lane.node for lane in events.lanes], np.str_)
@@ -142,8 +158,12 @@ def _steps(events: Events) -> Steps:
     )
 
 
-def _is_step(lane: Lane, name: str) -> bool:
-    return _STEP in name and lane.source in _STEP_SOURCES
+def _is_step(name: str) -> bool:
+    return _STEP in name
+
+
+def _has_steps(lane: Lane) -> bool:
+    return lane.source in _STEP_SOURCES
 
 
 def _phase(name: str) -> str:

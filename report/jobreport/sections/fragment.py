@@ -39,6 +39,13 @@ def render(template: str, **context: Any) -> str:
     return _environment().get_template(f"sections/{template}.html.j2").render(context)
 
 
+def compile_templates() -> None:
+    """Compile all templates of the sections, which takes as long as filling them."""
+    environment = _environment()
+    for name in environment.list_templates(filter_func=lambda name: name.startswith("sections/")):
+        environment.get_template(name)
+
+
 def code(text: str) -> Markup:
     """Escaped text in which what stands between backticks is code."""
     return Markup(_CODE.sub(r"<code>\2</code>", str(escape(text))))  # noqa: S704 - escaped just before

@@ -1,0 +1,137 @@
+"""Measure ``make-report`` beside its peers: ``python -m benchmarks --help``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from benchmarks import document
+from benchmarks.jobs import JOBS, Job, made
+from benchmarks.processes import FailedError
+from benchmarks.results import STORED, Results, Run
+from benchmarks.stages import STAGES, missing, run
+
+ROOT = Path(__file__).parents[1]
+RUNS = 5
+LIBRARIES = ("bokeh", "duckdb", "jobreport", "msgspec", "nbconvert", "numpy", "papermill", "polars")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the options."""
+    jobs = "\n".join(
+        f"  {job.name:9} {job.title}: {job.gigabytes:g} GB, {job.minutes:g} min" for job in JOBS.values()
+    )
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Run make-report and its peers on jobs made for it, as whole processes, and print what they cost.",
+        epilog=f"jobs, with about what each takes of the disk and of a machine of two cores:\n{jobs}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--only", action="append", choices=JOBS, metavar="NAME", help="only this job; may be repeated"
+    )
+    made.add_argument("--quick", action="store_true", help="leave the large job out")
+    made.add_argument(
+        "--runs", type=int, default=RUNS, help=f"runs of each stage; large job: one (default {RUNS})"
+    )
+    made.add_argument(
+        "--folder",
+        type=Path,
+        default=ROOT / "build" / "bench",
+        help="where the jobs are made and kept between runs (default build/bench)",
+    )
+    made.add_argument(
+        "--store", action="store_true", help="write benchmarks/results.json and docs/performance.md"
+    )
+    made.add_argument("--render", action="store_true", help="print the stored results again; measure nothing")
+    return made
+
+
+def main() -> None:
+    """Make the jobs, run every stage in turn, print the document."""
+    options = parser().parse_args()
+    if options.render:
+        results = Results.load()
+    else:
+        jobs = [job for job in JOBS.values() if job.name in (options.only or JOBS)]
+        jobs = [job for job in jobs if not (options.quick and job.large)]
+        results = measured(jobs, options.folder.resolve(), options.runs, _command(options))
+    text = document.render(results)
+    if options.store:
+        STORED.write_bytes(results.to_json())
+        document.PAGE.write_text(text, "utf-8")
+    print(text)
+
+
+def measured(jobs: list[Job], folder: Path, runs: int, command: str) -> Results:
+    """Run the stages of all jobs, the kinds in turn so that a busy moment does not fall on one of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = [made(job, folder) for job in jobs]
+    left_out = {stage: why for stage in STAGES if (why := missing(stage))}
+    taken: list[Run] = []
+    failed: dict[tuple[str, str], str] = {}
+    for turn in range(runs):
+        for job in jobs:
+            for stage in job.stages if turn == 0 or not job.large else ():
+                if stage in left_out or (job.name, stage) in failed:
+                    continue
+                tell(f"{job.name}, {STAGES[stage].title}, run {turn + 1}")
+                try:
+                    # Beside the jobs, so that what is written lands on the disk that is read.
+                    with tempfile.TemporaryDirectory(prefix="run-", dir=folder) as scratch:
+                        taken.append(run(job.name, stage, folder / job.name, Path(scratch)))
+                except FailedError as error:
+                    tell(f"  {error}: {error.last_line}")
+                    failed[job.name, stage] = str(error)
+                else:
+                    tell(f"  CPU {taken[-1].cpu_s:.2f} s, wall {taken[-1].wall_s:.2f} s")
+    asked = {stage for job in jobs for stage in job.stages}
+    return Results(
+        command=command,
+        date=datetime.now(UTC).date().isoformat(),
+        machine=machine(),
+        jobs=facts,
+        runs=taken,
+        left_out=[f"{STAGES[stage].title}: {why}" for stage, why in left_out.items() if stage in asked]
+        + [f"{JOBS[job].title}, {STAGES[stage].title}: {why}" for (job, stage), why in failed.items()],
+    )
+
+
+def _command(options: argparse.Namespace) -> str:
+    if not (options.only or options.quick) and options.runs == RUNS:
+        return "make bench"
+    only = "".join(f" --only {name}" for name in options.only or ())
+    return f"python -m benchmarks{' --quick' * options.quick}{only} --runs {options.runs} --store"
+
+
+def machine() -> dict[str, str]:
+    """What the times depend on."""
+    found = {
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
+        "system": platform.system(),
+        "Python": platform.python_version(),
+    }
+    for library in LIBRARIES:
+        try:
+            found[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def tell(line: str) -> None:
+    """Progress goes to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

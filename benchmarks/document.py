@@ -1,0 +1,249 @@
+"""``docs/performance.md``, made from the stored results alone."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.jobs import HOURS, JOBS
+from benchmarks.stages import STAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.results import Facts, Results
+
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+#: The job that bounds of memory and size are for.
+LARGEST = "nodes-16"
+HOW_TO_READ = """\
+Medians of the runs. The ratios are to the row in *italics*, which has 1.00. CPU time is that of the process and of
+all that it started. *Peak* is the largest sum of their resident memory, seen every 50 ms; pages that they share count
+in each, and less than the measuring program itself takes cannot be told. *Read* and *written* are what went through
+the system's read and write calls, from the disk or from the cache, pipes too; files that are mapped into memory do
+not show in it."""
+#: What was tried and what would be needed, by the text of a goal; shown where it is missed.
+NOTES: dict[str, str] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A bound, and what was measured."""
+
+    text: str
+    bound: float
+    unit: str = ""
+    #: None where the run did not measure it.
+    measured: float | None
+    #: Or at least.
+    at_most: bool = True
+
+    @property
+    def outcome(self) -> str:
+        """In a word, and by how much where it is missed."""
+        if self.measured is None:
+            return "not measured"
+        over = self.measured / self.bound - 1
+        over = over if self.at_most else -over
+        return "met" if over <= 0 else f"missed by {100 * over:.1f} %"
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """The power of the size that the cost grows with: the slope of least squares between logarithms."""
+    return statistics.linear_regression([*map(math.log, sizes)], [*map(math.log, costs)]).slope
+
+
+def growth(results: Results, stage: str) -> float | None:
+    """Exponent of a stage's CPU time over the lengths of the jobs, where all of them were measured."""
+    costs = [results.median(f"hours-{hours}", stage, "cpu_s") for hours in HOURS]
+    known = [cost for cost in costs if cost]
+    return exponent(HOURS, known) if len(known) == len(HOURS) else None
+
+
+def goals(results: Results) -> Iterator[Goal]:
+    """Every goal, in the order of the table."""
+    for hours in HOURS:
+        job = f"hours-{hours}"
+        yield Goal(
+            text=f"samples → `report.json`, {hours} h: CPU time over DuckDB's",
+            bound=1.5,
+            measured=results.ratio("cpu_s", (job, "json"), (job, "duckdb")),
+        )
+    yield Goal(
+        text=f"exponent of its CPU time over {HOURS[0]}–{HOURS[-1]} h",
+        bound=1.05,
+        measured=growth(results, "json"),
+    )
+    traces = next((facts.trace_bytes for facts in results.jobs if facts.job == "traces"), 0)
+    cpu_s = results.median("traces", "json", "cpu_s")
+    yield Goal(
+        text="traces → `report.json`: trace JSON in a second of CPU",
+        bound=100,
+        unit=" MB",
+        measured=traces / 1e6 / cpu_s if cpu_s else None,
+        at_most=False,
+    )
+    yield Goal(
+        text="all four files of the 30-minute job: wall time over papermill's and nbconvert's",
+        bound=1.3,
+        measured=results.ratio("wall_s", ("minutes", "all"), ("minutes", "notebook")),
+    )
+    yield Goal(
+        text="`make-report --help`, wall time",
+        bound=0.3,
+        unit=" s",
+        measured=results.median("minutes", "help", "wall_s"),
+    )
+    stages = ("json", "all", "static")
+    peaks = [run.peak_bytes for stage in stages for run in results.of(LARGEST, stage)]
+    yield Goal(
+        text="largest job: peak memory",
+        bound=1000,
+        unit=" MB",
+        # A run that failed has no peak, and the other two do not speak for it.
+        measured=max(peaks) / 1e6 if all(results.of(LARGEST, stage) for stage in stages) else None,
+    )
+    for stage, words, bound in (
+        ("all", "`report.html`", 2.0),
+        ("static", "`report.html` with `--static`", 0.5),
+    ):
+        sizes = [run.files["report.html"] for run in results.of(LARGEST, stage)]
+        yield Goal(
+            text=f"largest job: {words}",
+            bound=bound,
+            unit=" MB",
+            measured=max(sizes) / 1e6 if sizes else None,
+        )
+    yield Goal(
+        text="largest job: wall time with one Dask worker over that with two",
+        bound=1.7,
+        measured=results.ratio("wall_s", (LARGEST, "dask-1"), (LARGEST, "dask-2")),
+        at_most=False,
+    )
+
+
+def render(results: Results) -> str:
+    """The document."""
+    blocks = [
+        "# Performance",
+        f"Made by `{results.command}`; no number here is from anywhere else. "
+        f"Measured on {results.date}: {', '.join(_machine(results))}.",
+        "## The goals",
+        *_goals(results),
+        "## How the cost grows",
+        _growth(results),
+        "## The table",
+        HOW_TO_READ,
+        *(block for facts in results.jobs for block in _job(results, facts)),
+        *_left_out(results),
+        "## How to repeat it",
+        _repeat(results),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _machine(results: Results) -> Iterator[str]:
+    for name, value in results.machine.items():
+        yield {"cores": f"{value} cores", "memory": f"{value} of memory", "system": value}.get(
+            name, f"{name} {value}"
+        )
+
+
+def _goals(results: Results) -> Iterator[str]:
+    found = list(goals(results))
+    yield _table(
+        ("goal", "bound", "measured", ""),
+        [
+            (
+                goal.text,
+                f"{'≤' if goal.at_most else '≥'} {goal.bound:g}{goal.unit}",
+                "–" if goal.measured is None else f"{goal.measured:.{_digits(goal.measured)}f}{goal.unit}",
+                goal.outcome,
+            )
+            for goal in found
+        ],
+    )
+    for goal in found:
+        if goal.outcome.startswith("missed") and goal.text in NOTES:
+            yield f"**{goal.text}.** {NOTES[goal.text]}"
+
+
+def _digits(value: float) -> int:
+    return 0 if value >= 100 else 2
+
+
+def _growth(results: Results) -> str:
+    fitted = [
+        f"{value:.2f} for {STAGES[stage].title}"
+        for stage in ("json", "duckdb", "polars")
+        if (value := growth(results, stage)) is not None
+    ]
+    if not fitted:
+        return f"Not fitted: not all jobs of {', '.join(map(str, HOURS))} h were measured."
+    return (
+        f"CPU time grows with the length of the job to the power of {'; '.join(fitted)}. Least squares between the "
+        f"logarithms over {', '.join(map(str, HOURS))} h; 1 is in step with the data, and less tells of a part that "
+        "does not grow."
+    )
+
+
+def _job(results: Results, facts: Facts) -> Iterator[str]:
+    job = JOBS[facts.job]
+    kinds = ((facts.samples, "samples", facts.sample_bytes), (facts.events, "events", facts.trace_bytes))
+    held = [f"{count:,} {kind} in {_megabytes(size)} MB" for count, kind, size in kinds if count]
+    yield f"### {job.title}"
+    yield f"{' and '.join(held)}; {facts.files:,} files."
+    rows = []
+    for stage in job.stages:
+        if runs := results.of(job.name, stage):
+            title = STAGES[stage].title
+            here, reference = (job.name, stage), (job.name, job.reference)
+            rows.append(
+                (
+                    f"*{title}*" if stage == job.reference else title,
+                    *(_seconds(results.ratio(column, here, reference)) for column in ("cpu_s", "wall_s")),
+                    *(_seconds(results.median(*here, column)) for column in ("cpu_s", "wall_s")),
+                    *(
+                        _megabytes(results.median(*here, f"{kind}_bytes"))
+                        for kind in ("peak", "read", "written")
+                    ),
+                    str(len(runs)),
+                )
+            )
+    yield _table(
+        ("process", "CPU ratio", "wall ratio", "CPU s", "wall s", "peak MB", "read MB", "written MB", "runs"),
+        rows,
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _megabytes(value: float | None) -> str:
+    return "–" if value is None else f"{value / 1e6:,.{1 if value < 1e7 else 0}f}"
+
+
+def _left_out(results: Results) -> Iterator[str]:
+    if results.left_out:
+        yield "Not measured:"
+        yield "\n".join(f"* {line}" for line in results.left_out)
+
+
+def _repeat(results: Results) -> str:
+    disk = sum(facts.sample_bytes + facts.trace_bytes for facts in results.jobs) / 1e9
+    minutes = sum(run.wall_s for run in results.runs) / 60
+    return f"""\
+`make bench` makes the jobs with `sample_data/generate.py` in `build/bench`, where they are kept, runs every stage as
+a process of its own, the kinds in turn, and writes this page and `benchmarks/results.json`, which holds every run.
+The jobs of this page took {disk:.1f} GB, and its runs {minutes:.0f} minutes. `python -m benchmarks --quick` leaves
+the largest job out, `--only NAME` takes one; both print what this page would say and write nothing. `--help` names
+the jobs and what each takes."""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    line = ["---", *("---:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, line, *rows))

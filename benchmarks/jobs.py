@@ -1,0 +1,129 @@
+"""The jobs that are measured, made once with ``sample_data/generate.py`` and kept."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.results import Facts
+
+GENERATOR = Path(__file__).parents[1] / "sample_data" / "generate.py"
+HOURS = (1, 4, 12, 24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job and what is run on it."""
+
+    name: str
+    title: str
+    #: Of the generator.
+    options: str
+    #: Names in ``stages.STAGES``, the first one reads the files into the cache.
+    stages: tuple[str, ...]
+    #: The stage that the others are compared with.
+    reference: str
+    #: About what it takes of the disk, and of the time on two cores with the making, for ``--help``.
+    gigabytes: float
+    minutes: float
+    #: Run once, and not with ``--quick``.
+    large: bool = False
+
+
+def _hours(hours: int) -> Job:
+    return Job(
+        name=f"hours-{hours}",
+        title=f"{hours} h × 8 GPUs × 32 cores at 500 ms",
+        options=f"--gpus 8 --cores 32 --duration {hours}h --no-steps",
+        stages=("cat", "duckdb", "polars", "json"),
+        reference="duckdb",
+        gigabytes=round(0.075 * hours, 1),
+        minutes=round(0.12 * hours, 1),
+    )
+
+
+JOBS = {
+    job.name: job
+    for job in (
+        Job(
+            name="minutes",
+            title="30 min × 1 GPU at 500 ms, with steps",
+            options="--gpus 1 --cores 8 --duration 30m",
+            stages=("cat", "help", "papermill", "notebook", "json", "all", "static"),
+            reference="notebook",
+            gigabytes=0.01,
+            minutes=2,
+        ),
+        *map(_hours, HOURS),
+        Job(
+            name="traces",
+            title="5 million trace events of 8 GPUs, a sample a minute",
+            options="--gpus 8 --cores 32 --duration 29h --interval 60000",
+            stages=("cat", "duckdb", "json"),
+            reference="duckdb",
+            gigabytes=0.6,
+            minutes=2,
+        ),
+        Job(
+            name="nodes-16",
+            title="16 nodes × 8 GPUs × 24 h at 1 s, with steps",
+            options="--nodes 16 --gpus 8 --cores 32 --duration 24h --interval 1000",
+            stages=("cat", "duckdb", "polars", "json", "all", "static", "dask-1", "dask-2"),
+            reference="duckdb",
+            gigabytes=25,
+            minutes=40,
+            large=True,
+        ),
+    )
+}
+
+
+def made(job: Job, folder: Path) -> Facts:
+    """What the job holds; it is made where the folder does not have it yet.
+
+    ``<name>.json`` beside the job says that it is complete, what made it and what it holds.
+    """
+    complete = folder / f"{job.name}.json"
+    if complete.exists():
+        facts = msgspec.json.decode(complete.read_bytes(), type=Facts)
+        if facts.options == job.options:
+            return facts
+        complete.unlink()
+        shutil.rmtree(folder / job.name)
+    free = shutil.disk_usage(folder).free
+    if free < 1.1e9 * job.gigabytes:
+        sys.exit(f"{job.name} takes about {job.gigabytes:g} GB and {folder} has {free / 1e9:.1f} GB left.")
+    part = folder / f"{job.name}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    subprocess.run([sys.executable, str(GENERATOR), *job.options.split(), "--out", str(part)], check=True)
+    part.rename(folder / job.name)
+    facts = _counted(job, folder / job.name)
+    complete.write_bytes(msgspec.json.encode(facts))
+    return facts
+
+
+def _counted(job: Job, directory: Path) -> Facts:
+    files = samples = sample_bytes = events = trace_bytes = 0
+    for path in directory.rglob("*.json"):
+        content = path.read_bytes()
+        files += 1
+        if path.is_relative_to(directory / "framework"):
+            trace_bytes += len(content)
+            events += content.count(b'"ph": "X"')
+        else:
+            sample_bytes += len(content)
+            samples += content.count(b"\n")
+    return Facts(
+        job=job.name,
+        options=job.options,
+        files=files,
+        samples=samples,
+        sample_bytes=sample_bytes,
+        events=events,
+        trace_bytes=trace_bytes,
+    )

@@ -1,0 +1,126 @@
+"""What is run on a job: ``make-report`` in its forms, and its peers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.processes import FailedError, cost
+from benchmarks.results import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PEERS = str(Path(__file__).with_name("peers.py"))
+REPORT = (sys.executable, "-m", "jobreport.cli")
+#: Seconds for a scheduler and its workers to find each other.
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A command; ``JOB`` in it stands for the job directory."""
+
+    title: str
+    command: tuple[str, ...]
+    #: A library that it needs.
+    needs: str = ""
+    #: Dask workers that it is given.
+    workers: int = 0
+
+
+def _report(title: str, *options: str, workers: int = 0) -> Stage:
+    command = (*REPORT, "--job-dir", "JOB", "--out", "report", "--quiet", *options)
+    return Stage(title=title, command=command, needs="distributed" if workers else "", workers=workers)
+
+
+def _peer(title: str, *arguments: str, needs: str = "") -> Stage:
+    return Stage(title=title, command=(sys.executable, PEERS, *arguments), needs=needs)
+
+
+STAGES = {
+    "cat": Stage(
+        title="cat all files to nowhere",
+        command=("find", "JOB", "-name", "*.json", "-exec", "cat", "{}", "+"),
+    ),
+    "duckdb": _peer("DuckDB, bare aggregate", "duckdb", "JOB"),
+    "polars": _peer("polars, bare aggregate of the samples", "polars", "JOB", needs="polars"),
+    "papermill": _peer("papermill, a kernel that imports Bokeh and pandas", "papermill"),
+    "notebook": _peer("the same, and one nbconvert export", "notebook"),
+    "help": Stage(title="make-report --help", command=(*REPORT, "--help")),
+    "json": _report("make-report, report.json only", "--formats", "json"),
+    "all": _report("make-report, all four files"),
+    "static": _report("make-report --static, all four files", "--static"),
+    "dask-1": _report("make-report --dask, one worker; the client alone", "--formats", "json", workers=1),
+    "dask-2": _report("make-report --dask, two workers; the client alone", "--formats", "json", workers=2),
+}
+
+
+def missing(name: str) -> str:
+    """Why a stage cannot be run here, or nothing."""
+    stage = STAGES[name]
+    if stage.workers:
+        told = subprocess.run([*REPORT, "--help"], check=True, capture_output=True, text=True).stdout
+        if "--dask" not in told:
+            return "make-report has no --dask"
+    if stage.needs and not importlib.util.find_spec(stage.needs):
+        return f"{stage.needs} is not installed"
+    return ""
+
+
+def run(job: str, name: str, directory: Path, scratch: Path) -> Run:
+    """Run a stage on a job directory, in an empty folder; raises ``FailedError``."""
+    stage = STAGES[name]
+    command = [str(directory) if word == "JOB" else word for word in stage.command]
+    if stage.workers:
+        with _cluster(stage.workers, scratch) as address:
+            spent = cost([*command, "--dask", address], scratch)
+    else:
+        spent = cost(command, scratch)
+    files = {path.name: path.stat().st_size for path in (scratch / "report").glob("*") if path.is_file()}
+    return Run(job=job, stage=name, files=files, **dataclasses.asdict(spent))
+
+
+@contextlib.contextmanager
+def _cluster(workers: int, scratch: Path) -> Iterator[str]:
+    """A Dask scheduler on this machine and its workers of one thread, running before anything is measured.
+
+    Their CPU time and memory are no part of the costs: only the wall time of these stages is compared.
+    """
+    found = scratch / "scheduler.json"
+    dask = (sys.executable, "-m", "dask")
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments: str) -> None:
+            process = subprocess.Popen(
+                [*dask, *arguments, "--host", "127.0.0.1", "--no-dashboard"],
+                cwd=scratch,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
+        start("scheduler", "--port", "0", "--scheduler-file", str(found))
+        for _ in range(workers):
+            start("worker", "--nthreads", "1", "--scheduler-file", str(found))
+        deadline = time.monotonic() + PATIENCE_S
+        while not found.exists():
+            if time.monotonic() > deadline:
+                raise FailedError("the Dask scheduler did not start")
+            time.sleep(0.1)
+        address = str(json.loads(found.read_text("utf-8"))["address"])
+        wait = (
+            f"import distributed; distributed.Client({address!r}).wait_for_workers({workers}, {PATIENCE_S})"
+        )
+        if subprocess.run([sys.executable, "-c", wait], check=False).returncode:
+            raise FailedError("the Dask workers did not start")
+        yield address

@@ -1,0 +1,129 @@
+"""Reading and judging on the workers of a Dask cluster, which see the job directory under the same path.
+
+What a worker reads stays in its memory; what is lost with a worker is read again by another one, and gives
+the same.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from jobreport import __version__
+from jobreport.errors import JobReportError, UsageError
+from jobrules.words import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from jobreport.engine import Handle, Made, Question
+
+_CONNECT_S = 30
+
+
+class Cluster:
+    """An ``Engine`` of the workers of a cluster.
+
+    Raises ``UsageError`` where Dask is not installed or nobody answers at the address, or where a worker has
+    another version of this package or none.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            import distributed  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise UsageError("--dask needs the extra: pip install 'jobreport[dask]'.") from error
+        connect: Any = distributed.Client
+        try:
+            self._client = connect(address, timeout=_CONNECT_S, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"No Dask scheduler answers at {shown(address)}: {shown(str(error))}."
+            ) from error
+        try:
+            self._check()
+        except BaseException:
+            self._client.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def keep(
+        self,
+        function: Callable[..., Made],
+        tasks: Sequence[Question],
+        sizes: Sequence[int],  # noqa: ARG002 - the scheduler measures
+        done: Callable[[int], None],
+    ) -> list[tuple[list[Handle], Any]]:
+        """As ``Engine.keep``; a handle is a future of the thing."""
+        made = [
+            self._client.submit(_called, function, list(handles), given, pure=False)
+            for handles, given in tasks
+        ]
+        told = [self._client.submit(_told, one, pure=False) for one in made]
+        for number, one in enumerate(told):
+            one.add_done_callback(partial(_pass_on, done, number))
+        answers = self._results(told)
+        return [
+            ([self._client.submit(_thing, one, i, pure=False) for i in range(many)], answer)
+            for one, (many, answer) in zip(made, answers, strict=True)
+        ]
+
+    def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
+        """As ``Engine.ask``."""
+        return self._results(
+            [
+                self._client.submit(_called, function, list(handles), given, pure=False)
+                for handles, given in questions
+            ]
+        )
+
+    def _results(self, futures: Sequence[Any]) -> list[Any]:
+        from distributed.scheduler import KilledWorker  # noqa: PLC0415 - as above
+
+        try:
+            return list(self._client.gather(futures))
+        except KilledWorker as error:
+            raise JobReportError(f"The cluster lost its workers again and again: {error}") from error
+
+    def _check(self) -> None:
+        self._client.wait_for_workers(1, timeout=_CONNECT_S)
+        try:
+            versions = self._client.run(_version)
+        except ImportError as error:
+            raise UsageError(f"The workers need jobreport too: {error}.") from error
+        others = {version for version in versions.values() if version != __version__}
+        if others:
+            raise UsageError(f"Workers have jobreport {', '.join(sorted(others))}, here is {__version__}.")
+
+
+def _version() -> str:
+    from jobreport import __version__ as version  # noqa: PLC0415 - that of the worker
+
+    return version
+
+
+def _called(function: Callable[..., Any], things: Sequence[Any], given: tuple[Any, ...]) -> Any:
+    return function(things, *given)
+
+
+def _told(made: Made) -> tuple[int, Any]:
+    things, told = made
+    return len(things), told
+
+
+def _thing(made: Made, number: int) -> Any:
+    return itemgetter(number)(made[0])
+
+
+def _pass_on(done: Callable[[int], None], number: int, _: Any) -> None:
+    done(number)

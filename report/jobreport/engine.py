@@ -1,0 +1,268 @@
+"""Where the parts of a job are made, kept and asked: in this process, or in several on this machine.
+
+An engine runs functions and keeps the large things they answer, in memory or on disk; what comes back
+is small. It knows nothing of jobs. ``jobreport.cluster`` has one for other machines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+import pickle
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+    from types import TracebackType
+    from typing import Self
+
+#: A thing that an engine keeps, as its owner names it.
+Handle = Any
+#: What a function that makes things answers: the things, and what is told of them.
+Made = tuple[list[Any], Any]
+#: Handles of things that a function is given as a list, and what else it is given.
+Question = tuple["Sequence[Handle]", tuple[Any, ...]]
+
+#: Things of so many bytes stay in memory, all others go to disk.
+_IN_MEMORY = 256 << 20
+#: Less than this is read in one process: others take half a second to start.
+_WORTH_PROCESSES = 512 << 20
+#: What all processes may take together, what one takes before it reads, and what it takes for a byte that it reads.
+_MEMORY, _PROCESS, _PER_BYTE = 1000 << 20, 120 << 20, 0.35
+#: Buffers begin at multiples of it, as arrays like it.
+_ALIGNED = 64
+
+
+class Engine(Protocol):
+    """Makes and keeps things, and asks about them."""
+
+    def keep(
+        self,
+        function: Callable[..., Made],
+        tasks: Sequence[Question],
+        sizes: Sequence[int],
+        done: Callable[[int], None],
+    ) -> list[tuple[list[Handle], Any]]:
+        """Handles of what ``function(things, *given)`` makes, and what it tells, in the order of the tasks.
+
+        ``sizes`` are the bytes that each task will read. ``done`` hears of the number of each task that
+        is finished, in any order.
+        """
+
+    def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
+        """``function(things, *given)`` for each question."""
+
+
+class Here:
+    """In this process, one after the other; what does not fit into memory lies on disk."""
+
+    def __init__(self, in_memory: int = _IN_MEMORY) -> None:
+        self._left = in_memory
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._numbers = itertools.count()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder:
+            self._folder.cleanup()
+
+    def keep(
+        self,
+        function: Callable[..., Made],
+        tasks: Sequence[Question],
+        sizes: Sequence[int],  # noqa: ARG002 - of use to other engines
+        done: Callable[[int], None],
+    ) -> list[tuple[list[Handle], Any]]:
+        """As ``Engine.keep``."""
+        found = []
+        for number, (given_handles, given) in enumerate(tasks):
+            things, told = function([_thing(one) for one in given_handles], *given)
+            handles = []
+            while things:  # each is let go of before the next one is written
+                handles.append(self._kept(things.pop(0)))
+            found.append((handles, told))
+            done(number)
+        return found
+
+    def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
+        """As ``Engine.ask``."""
+        return [function([_thing(one) for one in handles], *given) for handles, given in questions]
+
+    def _kept(self, thing: Any) -> Handle:
+        packed = _Packed.of(thing)
+        if packed.size <= self._left:
+            self._left -= packed.size
+            return thing
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="jobreport-")
+        return packed.written(Path(self._folder.name) / f"{next(self._numbers)}")
+
+
+class Local:
+    """On this machine: in this process, or in several where there is much to read and that can be split.
+
+    All together take about 1 GB at most, as far as the tables of one node fit into that.
+    """
+
+    def __init__(self, share_cores: Callable[[int], None]) -> None:
+        """``share_cores`` is called once in each of several processes, with their number."""
+        self._share_cores = share_cores
+        self._chosen: Here | Cores | None = None
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def keep(
+        self,
+        function: Callable[..., Made],
+        tasks: Sequence[Question],
+        sizes: Sequence[int],
+        done: Callable[[int], None],
+    ) -> list[tuple[list[Handle], Any]]:
+        """As ``Engine.keep``; the first tasks decide in how many processes."""
+        chosen = self._chosen
+        if chosen is None:
+            many = _processes(sizes)
+            chosen = Cores(many, partial(self._share_cores, many)) if many > 1 else Here()
+            self._open.enter_context(chosen)
+            self._chosen = chosen
+        return chosen.keep(function, tasks, sizes, done)
+
+    def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
+        """As ``Engine.ask``."""
+        return self._chosen.ask(function, questions) if self._chosen else []
+
+
+def _processes(sizes: Sequence[int]) -> int:
+    if sum(sizes) < _WORTH_PROCESSES:
+        return 1
+    fitting = int((_MEMORY - _PROCESS) // (_PROCESS + _PER_BYTE * max(sizes)))
+    return max(1, min(os.cpu_count() or 1, len(sizes), fitting))
+
+
+class Cores:
+    """In several processes; everything lies on disk.
+
+    Raises ``concurrent.futures.process.BrokenProcessPool`` where a process is killed.
+    """
+
+    def __init__(self, processes: int, initializer: Callable[[], None] | None = None) -> None:
+        """``initializer`` is called once in each process."""
+        self._folder = tempfile.TemporaryDirectory(prefix="jobreport-")
+        self._pool = ProcessPoolExecutor(processes, initializer=initializer)
+        self._numbers = itertools.count()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._folder.cleanup()
+
+    def keep(
+        self,
+        function: Callable[..., Made],
+        tasks: Sequence[Question],
+        sizes: Sequence[int],  # noqa: ARG002 - of use to other engines
+        done: Callable[[int], None],
+    ) -> list[tuple[list[Handle], Any]]:
+        """As ``Engine.keep``."""
+        folder = Path(self._folder.name)
+        running = [
+            self._pool.submit(_keep, function, handles, given, folder / f"{next(self._numbers)}")
+            for handles, given in tasks
+        ]
+        for number, one in enumerate(running):
+            one.add_done_callback(partial(_pass_on, done, number))
+        return [one.result() for one in running]
+
+    def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
+        """As ``Engine.ask``."""
+        running = [self._pool.submit(_ask, function, handles, given) for handles, given in questions]
+        return [one.result() for one in running]
+
+
+def _keep(
+    function: Callable[..., Made], given_handles: Sequence[Handle], given: tuple[Any, ...], path: Path
+) -> tuple[list[Handle], Any]:
+    things, told = function([_thing(one) for one in given_handles], *given)
+    handles: list[Handle] = []
+    for number in range(len(things)):
+        handles.append(_Packed.of(things[number]).written(path.with_suffix(f".{number}")))
+        things[number] = None
+    return handles, told
+
+
+def _pass_on(done: Callable[[int], None], number: int, _: Future[Any]) -> None:
+    done(number)
+
+
+def _ask(function: Callable[..., Any], handles: Sequence[Handle], given: tuple[Any, ...]) -> Any:
+    return function([_thing(one) for one in handles], *given)
+
+
+@dataclass(frozen=True)
+class _OnDisk:
+    """A thing in a file, whose arrays are read when they are used, and can be forgotten by the system at any time."""
+
+    path: Path
+    head: int
+    buffers: tuple[tuple[int, int], ...]
+
+    def load(self) -> Any:
+        with self.path.open("rb") as file:
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        buffers = [view[start : start + size] for start, size in self.buffers]
+        return pickle.loads(view[: self.head], buffers=buffers)  # noqa: S301 - written by this run
+
+
+def _thing(handle: Handle) -> Any:
+    return handle.load() if isinstance(handle, _OnDisk) else handle
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A thing as bytes, with its arrays as they lie in memory."""
+
+    head: bytes
+    buffers: list[memoryview]
+
+    @classmethod
+    def of(cls, thing: Any) -> _Packed:
+        buffers: list[pickle.PickleBuffer] = []
+        head = pickle.dumps(thing, protocol=5, buffer_callback=buffers.append)
+        return cls(head, [one.raw() for one in buffers])
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + sum(one.nbytes for one in self.buffers)
+
+    def written(self, path: Path) -> _OnDisk:
+        places = []
+        with path.open("xb") as file:
+            file.write(self.head)
+            for buffer in self.buffers:
+                file.write(b"\0" * (-file.tell() % _ALIGNED))
+                places.append((file.tell(), buffer.nbytes))
+                file.write(buffer)
+        return _OnDisk(path, len(self.head), tuple(places))

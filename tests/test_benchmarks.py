@@ -1,0 +1,155 @@
+"""The benchmark's own arithmetic and its document; nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from benchmarks import document
+from benchmarks.jobs import JOBS
+from benchmarks.results import Facts, Results, Run
+from benchmarks.stages import STAGES
+from tests.paths import ROOT
+
+
+def facts(job: str, **held: int) -> Facts:
+    empty = {"files": 1, "samples": 0, "sample_bytes": 0, "events": 0, "trace_bytes": 0}
+    return Facts(job=job, options="", **{**empty, **held})
+
+
+def run(job: str, stage: str, cpu_s: float, **columns: Any) -> Run:
+    empty: dict[str, Any] = {"wall_s": cpu_s, "peak_bytes": 5e8, "read_bytes": 0, "written_bytes": 0}
+    return Run(job=job, stage=stage, cpu_s=cpu_s, **{**empty, **columns})
+
+
+def results(*runs: Run, jobs: tuple[Facts, ...] = (), left_out: tuple[str, ...] = ()) -> Results:
+    return Results(
+        command="make bench",
+        date="2026-01-02",
+        machine={"cores": "2", "memory": "8 GB", "Python": "3.11"},
+        jobs=list(jobs),
+        runs=list(runs),
+        left_out=list(left_out),
+    )
+
+
+def outcomes(found: Results) -> dict[str, str]:
+    return {goal.text: goal.outcome for goal in document.goals(found)}
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 1.3])
+def test_the_fitted_exponent_is_the_power_of_the_growth(power: float) -> None:
+    assert document.exponent((1, 4, 12, 24), [3 * n**power for n in (1, 4, 12, 24)]) == pytest.approx(power)
+
+
+def test_the_fit_is_of_medians_and_needs_every_length() -> None:
+    every = [run(f"hours-{n}", "json", 2.0 * n) for n in (1, 4, 12, 24)]
+    odd = [run("hours-24", "json", s) for s in (47.0, 500.0)]
+
+    assert document.growth(results(*every, *odd), "json") == pytest.approx(1.0)
+    assert document.growth(results(*every[1:]), "json") is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "outcome"),
+    [(3.0, 2.0, "met"), (3.3, 2.0, "missed by 10.0 %")],
+)
+def test_a_goal_is_met_up_to_its_bound(ours: float, theirs: float, outcome: str) -> None:
+    found = outcomes(results(run("hours-1", "json", ours), run("hours-1", "duckdb", theirs)))
+
+    assert found["samples → `report.json`, 1 h: CPU time over DuckDB's"] == outcome
+    assert found["samples → `report.json`, 4 h: CPU time over DuckDB's"] == "not measured"
+
+
+@pytest.mark.parametrize(("cpu_s", "outcome"), [(6.0, "met"), (7.5, "missed by 20.0 %")])
+def test_a_goal_can_be_a_least(cpu_s: float, outcome: str) -> None:
+    found = outcomes(
+        results(run("traces", "json", cpu_s), jobs=(facts("traces", events=1, trace_bytes=600_000_000),))
+    )
+
+    assert found["traces → `report.json`: trace JSON in a second of CPU"] == outcome
+
+
+def test_the_largest_job_has_no_peak_while_a_form_of_the_report_failed() -> None:
+    forms = [
+        run("nodes-16", stage, 1.0, files={"report.html": 400_000}) for stage in ("json", "all", "static")
+    ]
+
+    assert outcomes(results(*forms))["largest job: peak memory"] == "met"
+    assert outcomes(results(*forms[:2]))["largest job: peak memory"] == "not measured"
+    assert outcomes(results(*forms))["largest job: `report.html` with `--static`"] == "met"
+
+
+def test_the_document_shows_medians_beside_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    goal = "samples → `report.json`, 1 h: CPU time over DuckDB's"
+    monkeypatch.setitem(document.NOTES, goal, "Two things were tried.")
+    text = document.render(
+        results(
+            *(run("hours-1", "duckdb", s, wall_s=1.0) for s in (2.0, 1.0, 9.0)),
+            run("hours-1", "json", 5.0, wall_s=3.0, read_bytes=12e6, written_bytes=2e5),
+            jobs=(facts("hours-1", samples=1000, sample_bytes=70_000_000),),
+            left_out=("polars, bare aggregate of the samples: polars is not installed",),
+        )
+    )
+
+    assert "Made by `make bench`" in text
+    assert "Measured on 2026-01-02: 2 cores, 8 GB of memory, Python 3.11." in text
+    assert "1,000 samples in 70 MB; 1 files." in text
+    assert "| *DuckDB, bare aggregate* | 1.00 | 1.00 | 2.00 | 1.00 | 500 | 0.0 | 0.0 | 3 |" in text
+    assert "| make-report, report.json only | 2.50 | 3.00 | 5.00 | 3.00 | 500 | 12 | 0.2 | 1 |" in text
+    assert f"| {goal} | ≤ 1.5 | 2.50 | missed by 66.7 % |" in text
+    assert f"**{goal}.** Two things were tried." in text
+    assert "* polars, bare aggregate of the samples: polars is not installed" in text
+
+
+def test_the_stored_document_is_made_of_the_stored_results() -> None:
+    found = (ROOT / "docs" / "performance.md").read_text("utf-8")
+
+    assert found == document.render(Results.load()), "stale: run python -m benchmarks --render --store"
+
+
+def test_a_note_belongs_to_a_goal() -> None:
+    assert document.NOTES.keys() <= outcomes(results()).keys()
+
+
+def test_every_job_names_stages_that_exist() -> None:
+    for job in JOBS.values():
+        assert set(job.stages) <= STAGES.keys()
+        assert job.reference in job.stages
+
+
+def cost(program: str) -> subprocess.CompletedProcess[str]:
+    """Cost of a Python program as JSON, taken in a process that may adopt its orphans."""
+    taken = """
+import dataclasses, json, pathlib, sys
+from benchmarks.processes import FailedError, cost
+try:
+    print(json.dumps(dataclasses.asdict(cost([sys.executable, "-c", sys.argv[1]], pathlib.Path.cwd()))))
+except FailedError as error:
+    print(json.dumps([str(error), error.last_line]))
+"""
+    return subprocess.run(
+        [sys.executable, "-c", taken, program], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+
+
+def test_a_child_that_nobody_waits_for_is_counted_too() -> None:
+    work = "import time\nheld = b'1' * 60_000_000\nwhile time.process_time() < 0.4: pass"
+    leave = (
+        f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {work!r}])\ntime.sleep(0.3)"
+    )
+
+    found = json.loads(cost(leave).stdout)
+
+    assert found["cpu_s"] >= 0.4
+    assert found["peak_bytes"] > 60_000_000
+
+
+def test_a_process_that_fails_says_so() -> None:
+    told = json.loads(cost("import sys; print('first', file=sys.stderr); sys.exit('no such job')").stdout)
+
+    assert told == ["failed with exit status 1", "no such job"]
