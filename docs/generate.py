@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import re
@@ -13,6 +12,8 @@ import typing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from jobreport import cli, differences, document
 from jobrules import RULES
@@ -68,7 +69,7 @@ def command_page() -> str:
 
 
 def report_page() -> str:
-    """``report.json`` and ``rules/*.json``, field by field, from the dataclasses they are written from."""
+    """``report.json`` and ``rules/*.json``, field by field, from the types they are written from."""
     head = (
         "# report.json and rules/*.json\n\nMade from the code by `make docs`.\n\n`report.json` holds everything "
         "the page shows; notebook and page are made from it alone. Its top is `Report`, and each type has a table "
@@ -88,18 +89,18 @@ def report_page() -> str:
 
 
 def _reachable(top: type) -> Iterator[type]:
-    """The dataclasses and enumerations that a dataclass is made of, each once, itself first."""
+    """The types and enumerations that a type is made of, each once, itself first."""
     found: list[type] = [top]
     for one in found:
         yield one
-        if dataclasses.is_dataclass(one):
+        if issubclass(one, msgspec.Struct):
             for hint in typing.get_type_hints(one).values():
                 found += [kind for kind in _kinds(hint) if kind not in found]
 
 
 def _kinds(hint: Any) -> list[type]:
     inner = [kind for part in typing.get_args(hint) for kind in _kinds(part)]
-    ours = isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, StrEnum))
+    ours = isinstance(hint, type) and issubclass(hint, msgspec.Struct | StrEnum)
     return [hint, *inner] if ours else inner
 
 
@@ -110,8 +111,8 @@ def _type(one: Any) -> str:
         return f"## {one.__name__}\n\n{told} One of {values}.\n"
     comments = _comments(one)
     rows = [
-        f"| `{field.name}` | {_shown(field.type)} | {comments.get(field.name, '')} |"
-        for field in dataclasses.fields(one)
+        f"| `{name}` | {_shown(hint)} | {comments.get(name, '')} |"
+        for name, hint in inspect.get_annotations(one).items()
     ]
     return "\n".join([f"## {one.__name__}\n\n{told}\n", "| field | type | is |", "|---|---|---|", *rows, ""])
 

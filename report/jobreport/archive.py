@@ -10,10 +10,11 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.quality import Remark
@@ -38,8 +39,7 @@ _DAMAGE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unpacked:
+class Unpacked(Struct, frozen=True, kw_only=True):
     """A job directory that is ready to be read."""
 
     directory: Path

@@ -6,11 +6,10 @@ vendor beside it; ``docs/differences.md`` holds them all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One difference, for a reader who knows either number."""
 
     #: ``GMI-2``: kept for good, so that it can be referred to. ``J-…`` is a choice of ours, no defect of theirs.

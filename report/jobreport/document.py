@@ -6,12 +6,13 @@ This is the seam between computing and showing: notebook and page are made from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobreport.errors import NothingReadableError
 from jobreport.quality import Quality
@@ -48,8 +49,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True, kw_only=True):
     """One machine of the job."""
 
     name: str
@@ -62,8 +62,7 @@ class NodeFacts:
     last_us: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True, kw_only=True):
     """The head of the page."""
 
     name: str
@@ -80,8 +79,7 @@ class JobFacts:
     recorded: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
+class Parameter(Struct, frozen=True, kw_only=True):
     """A rule's threshold with the value in force."""
 
     name: str
@@ -92,8 +90,7 @@ class Parameter:
     default: float | int | str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuleCard:
+class RuleCard(Struct, frozen=True, kw_only=True):
     """One rule: what it looks for and what it found."""
 
     name: str
@@ -136,8 +133,7 @@ class Origin(StrEnum):
     VENDOR = "vendor"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """Everything the page shows."""
 
     schema_version: int

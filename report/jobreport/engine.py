@@ -13,10 +13,11 @@ import os
 import pickle
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -221,8 +222,7 @@ def _ask(function: Callable[..., Any], handles: Sequence[Handle], given: tuple[A
     return function([_thing(one) for one in handles], *given)
 
 
-@dataclass(frozen=True)
-class _OnDisk:
+class _OnDisk(Struct, frozen=True):
     """A thing in a file, whose arrays are read when they are used, and can be forgotten by the system at any time."""
 
     path: Path
@@ -240,8 +240,7 @@ def _thing(handle: Handle) -> Any:
     return handle.load() if isinstance(handle, _OnDisk) else handle
 
 
-@dataclass(frozen=True)
-class _Packed:
+class _Packed(Struct, frozen=True):
     """A thing as bytes, with its arrays as they lie in memory."""
 
     head: bytes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobrules.words import NBSP, THIN, between, clock, count, duration, listed, percent, share, shown, utc
 
@@ -91,8 +92,7 @@ def spread(values: Iterable[float]) -> str:
     return percent(high) if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {percent(high)}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scale:
+class Scale(Struct, frozen=True, kw_only=True):
     """A unit that keeps numbers short: print ``value / factor`` and then ``unit``."""
 
     factor: float
@@ -118,8 +118,7 @@ def seconds(value: float) -> str:
     return f"{number(value * 1e6)}{NBSP}µs"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeScale:
+class TimeScale(Struct, frozen=True, kw_only=True):
     """The unit of a column of times."""
 
     factor: float

@@ -9,10 +9,12 @@ import os
 import shlex
 import tempfile
 import threading
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport import __version__, archive, document, summary
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
@@ -69,8 +71,7 @@ ANALYSES = 8
 MOST_PROFILES = 12
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What ``make_report`` wrote."""
 
     report: Report

@@ -13,9 +13,11 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from dataclasses import Field, dataclass
+from dataclasses import Field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from jobreport.errors import UsageError
 from jobrules import RULES, Rule
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 GROUP = "jobreport.rules"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """The rules there are."""
 
     #: Ours, then those of packages by name, then those of files.

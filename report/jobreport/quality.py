@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class Remark:
+class Remark(Struct, frozen=True, kw_only=True):
     """One thing that the reader left out or changed, counted."""
 
     #: What happened to them: ``skipped`` (not read), ``dropped`` (read, not used), ``corrected``, or
@@ -22,8 +21,7 @@ class Remark:
     example: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceQuality:
+class SourceQuality(Struct, frozen=True, kw_only=True):
     """One kind of input file."""
 
     #: The kind, as the page names it: "system samples".
@@ -35,8 +33,7 @@ class SourceQuality:
     remarks: tuple[Remark, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quality:
+class Quality(Struct, frozen=True, kw_only=True):
     """What became of every file of the job directory."""
 
     sources: tuple[SourceQuality, ...] = ()

@@ -17,9 +17,10 @@ import difflib
 import math
 import re
 import tomllib
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from jobreport.errors import UsageError
 from jobreport.plugins import Known
@@ -39,8 +40,7 @@ _LARGEST = 10**15
 _LONGEST_S = 10 * 366 * 86400
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """The rules that run, in the order of the report, and how that differs from the default."""
 
     rules: tuple[Rule, ...]

@@ -6,10 +6,10 @@ themselves allow: the time of the first step, and the histograms that the vendor
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from jobreport import __version__, document
 from jobreport.differences import notes

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobreport.formats import spread
 from jobreport.readers.rule_results import LONGEST_S
@@ -34,8 +35,7 @@ _BINS, _MOST_COMPARED = 49, 64
 _STEPS_BEFORE, _SECONDS_BEFORE = 100, 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """What a rule's result says, in our words."""
 
     status: Status
@@ -108,8 +108,7 @@ def some_idle(results: RuleResults) -> bool:
     return 0 < len(idle) < len(gpus_of(results))
 
 
-@dataclass(frozen=True)
-class _Counted:
+class _Counted(Struct, frozen=True):
     """A rule's result with its counters."""
 
     found: RuleDocument
@@ -365,8 +364,7 @@ def _was(n: int) -> str:
     return "was" if n == 1 else "were"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pair:
+class _Pair(Struct, frozen=True, kw_only=True):
     node: str
     one: str
     other: str

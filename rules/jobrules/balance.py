@@ -6,10 +6,11 @@ are known, else all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.histograms import distance, normalised
 from jobrules.job import Metric
@@ -28,8 +29,7 @@ MOST_DRAWN = 8
 _IN_TEN = BINS // 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class Load:
+class Load(Struct, frozen=True, kw_only=True):
     """How one GPU was used."""
 
     device: str
@@ -47,8 +47,7 @@ class Load:
     histogram: tuple[float, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FarPair:
+class FarPair(Struct, frozen=True, kw_only=True):
     """The two GPUs of a node that are loaded least alike."""
 
     one: str
@@ -62,8 +61,7 @@ class FarPair:
     enough: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeLoad:
+class NodeLoad(Struct, frozen=True, kw_only=True):
     """The GPUs of one node."""
 
     node: str
@@ -80,8 +78,7 @@ class NodeLoad:
     farthest: FarPair | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Balance:
+class Balance(Struct, frozen=True, kw_only=True):
     """The load of every GPU of the job."""
 
     #: Distance from which LoadBalancing triggers.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.boxplot import ordered, quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
@@ -148,8 +149,7 @@ class BatchSize(Rule):
         return seen, at, low, "" if len(at) else too_few(len(cpu.mean), wanted)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     #: Snapshots of its CPU; 0 without any.
     cpu_samples: int

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.coverage import pauses
 from jobrules.framework import breakdown_of, summed, weights_within
@@ -41,8 +41,7 @@ WAITED = 0.5
 MOST_RUNS, MOST_CORES = 10, 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """What makes a snapshot a bottleneck, and how many of them are too many; limits in percent."""
 
     #: ``cpu`` or ``io``.
@@ -203,8 +202,7 @@ class Question:
         return rule.documentation().advice
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Beside:
+class _Beside(Struct, frozen=True, kw_only=True):
     """What the processes of a node did during its bottlenecks."""
 
     events: Sums
@@ -239,8 +237,7 @@ def _of_all(n: int, cores: int) -> str:
     return f"{f'{number(n)} of' if n < cores else 'all'} {count(cores, 'core')}"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Node:
+class Node(Struct, frozen=True, kw_only=True, eq=False):
     """What the GPU snapshots of one node come to."""
 
     name: str
@@ -305,8 +302,7 @@ class Node:
         return DeviceStatus.of(self.name, self.reason, looks, hits)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Snapshots:
+class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The GPU snapshots of one node."""
 
     node: Node
@@ -383,8 +379,7 @@ def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Scans:
+class _Scans(Struct, frozen=True, kw_only=True, eq=False):
     """The share of bottlenecks so far, looked at once a minute."""
 
     #: (scans,) those with a new GPU snapshot of a node past its patience; percent of these nodes' snapshots.

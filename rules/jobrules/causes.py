@@ -22,11 +22,11 @@ the amounts say what a cause can explain at most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.batch_size import BatchSize
 from jobrules.clocks import Clocks
@@ -76,8 +76,7 @@ _ORDER: tuple[type[Rule], ...] = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ends:
+class Ends(Struct, frozen=True, kw_only=True):
     """When the job and the work in it began and ended, with the clocks that differ set right."""
 
     clocks: Clocks

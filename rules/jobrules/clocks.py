@@ -7,10 +7,10 @@ processes that do not train together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from msgspec import Struct, field
 
 from jobrules.job import SECOND_US, IntArray, span_of
 from jobrules.rows import once, series_of
@@ -27,8 +27,7 @@ LEAST_US = SECOND_US
 LEAST_STEPS = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offset:
+class Offset(Struct, frozen=True, kw_only=True):
     """A node whose steps are constantly earlier or later than those of the first node."""
 
     node: str
@@ -69,8 +68,7 @@ def offsets(job: Job) -> tuple[Offset, ...]:
     return tuple(result)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clocks:
+class Clocks(Struct, frozen=True, kw_only=True):
     """The job's first and last record as each node's own clock tells them."""
 
     #: On the clock of the nodes that do not differ.

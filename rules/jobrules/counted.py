@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 _CLOSE = 4
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Counted:
+class Counted(Struct, frozen=True, kw_only=True, eq=False):
     """Whole numbers, each with how often it occurred."""
 
     #: (n,) ascending, each once.

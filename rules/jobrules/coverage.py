@@ -7,9 +7,8 @@ The sampling interval may change during a job, so it is taken from the neighbour
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from jobrules.clocks import Clocks
 from jobrules.job import SECOND_US, BoolArray, FloatArray, IntArray, Job
@@ -40,8 +39,7 @@ def pauses(time_us: IntArray) -> BoolArray:
     return paused
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Held:
+class Held(Struct, frozen=True, kw_only=True, eq=False):
     """How long each sample of a series stands for."""
 
     #: (n,) microseconds.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.counted import Counted
 from jobrules.dataloader import between_fetches
@@ -40,8 +40,7 @@ _WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 TOO_FEW, ADEQUATE, TOO_MANY = "too few", "adequate", "too many"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeLoading:
+class NodeLoading(Struct, frozen=True, kw_only=True):
     """The loaders of a node against its cores, as Dataloader judges them."""
 
     name: str
@@ -69,8 +68,7 @@ class NodeLoading:
     violating: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoaderSetup:
+class LoaderSetup(Struct, frozen=True, kw_only=True):
     """Data loaders of one node that were set up alike."""
 
     node: str
@@ -82,8 +80,7 @@ class LoaderSetup:
     fetches: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """Times of one kind, over all nodes, in seconds."""
 
     #: ``fetch``, ``distance`` (from the start of a fetch to the next of its process), ``worker``, ``set-up``.
@@ -97,8 +94,7 @@ class Spread:
     outliers: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class FetchTimes:
+class FetchTimes(Struct, frozen=True, kw_only=True):
     """Histogram of the fetch times of all nodes."""
 
     #: Whether the bins grow by a factor instead of a width.
@@ -116,8 +112,7 @@ class FetchTimes:
     max_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadersAtWork:
+class LoadersAtWork(Struct, frozen=True, kw_only=True):
     """Loaders at work over time; one entry a column, none where no loading was recorded in it."""
 
     #: Empty where it is the sum of all nodes.
@@ -129,8 +124,7 @@ class LoadersAtWork:
     high: tuple[int | None, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepBeside:
+class StepBeside(Struct, frozen=True, kw_only=True):
     """The steps that batches are fetched for: of the phase that took most time."""
 
     phase: str
@@ -139,8 +133,7 @@ class StepBeside:
     p50_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataLoading:
+class DataLoading(Struct, frozen=True, kw_only=True):
     """What was recorded of data loading."""
 
     #: Loaders in percent of the cores that Dataloader asks for.
@@ -191,8 +184,7 @@ def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
     told: NodeLoading
     setups: list[LoaderSetup]
     busy: Busy

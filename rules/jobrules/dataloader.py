@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.histograms import growing
 from jobrules.job import SECOND_US, Metric
@@ -223,8 +224,7 @@ def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray,
     return windows, seconds, medians
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     has_gpus: bool
     #: Whether the loaders are threads of TensorFlow's data pipeline, and whether that fetched ahead.

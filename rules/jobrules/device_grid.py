@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from jobrules.boxplot import ordered, quantiles, shares
 from jobrules.job import Metric
@@ -32,8 +32,7 @@ FULL_SHARE = 0.5
 _KEPT = (Metric.GPU_USE, Metric.CPU_USE, Metric.GPU_MEMORY)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceRows:
+class DeviceRows(Struct, frozen=True, kw_only=True):
     """One metric of the devices of one node over time."""
 
     node: str
@@ -62,8 +61,7 @@ class DeviceRows:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoreUse:
+class CoreUse(Struct, frozen=True, kw_only=True):
     """The samples of one core over the whole job, in percent rounded to one digit."""
 
     node: str
@@ -83,8 +81,7 @@ class CoreUse:
     at_limit: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceGrid:
+class DeviceGrid(Struct, frozen=True, kw_only=True):
     """Mean use per device and column."""
 
     #: Each is a whole number of the columns that all time lines share; 300 at most.

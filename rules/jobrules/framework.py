@@ -6,11 +6,11 @@ spent itself stands beside it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.job import EventSource
 from jobrules.loading import WORKER
@@ -77,8 +77,7 @@ def rows_of(events: Events, kind: Kind) -> BoolArray:
     return events.in_lanes(lambda lane: kind_of(lane) is kind)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sums:
+class Sums(Struct, frozen=True, kw_only=True):
     """Microseconds of the events of one node, added up."""
 
     #: Empty without events.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.framework import MOST_OPERATORS, Kind, added, kind_of, largest_first, rows_of
 from jobrules.intervals import union
@@ -125,8 +125,7 @@ def _operators(device: str, table: Mapping[str, Any], part: float, ran_s: float 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True):
     """What a node tells; times in microseconds."""
 
     #: Of the modules of forward and of backward pass.
@@ -197,8 +196,7 @@ def _phases(
     return tuple(times)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Between:
+class _Between(Struct, frozen=True, kw_only=True, eq=False):
     """The time between the steps of a worker."""
 
     #: (n,) starts of steps, ascending.
@@ -241,8 +239,7 @@ def _between(steps: Steps) -> dict[str, _Between]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Recorded:
+class _Recorded(Struct, frozen=True, kw_only=True):
     """The events of one phase of one worker; times in microseconds."""
 
     events: int

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrules.boxplot import ordered, quantiles, quartiles
 from jobrules.job import Metric
@@ -192,8 +194,7 @@ _WHEN_NOT = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rise:
+class Rise(Struct, frozen=True, kw_only=True):
     """An event: neighbouring samples in violation."""
 
     #: First and last sample in violation.
@@ -221,8 +222,7 @@ class Rise:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared:
+class Compared(Struct, frozen=True, kw_only=True):
     """The samples of a GPU at which two windows were compared."""
 
     #: Number of the first, counted from 1; all after it were compared too.
@@ -265,8 +265,7 @@ def compare(time_us: IntArray, values: FloatArray, rule: GPUMemoryIncrease) -> C
     return Compared(first=unseen + 1, rise=rise, unit=unit, over=over, events=events)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _GPU:
+class _GPU(Struct, frozen=True, kw_only=True):
     node: str
     device: str
     name: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.result import DeviceStatus, Finding, Measure, RuleResult
 from jobrules.rule import severity_of
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from jobrules.windows import Windows
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class JudgedGPU:
+class JudgedGPU(Struct, frozen=True, kw_only=True, eq=False):
     """One GPU in the windows in which it was judged."""
 
     node: str
@@ -52,8 +51,7 @@ class JudgedGPU:
         return DeviceStatus.of(self.name, self.reason, self.judged, len(self.hits))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
+class Judgement(Struct, frozen=True, kw_only=True):
     """All GPUs of a job under one rule."""
 
     gpus: Sequence[JudgedGPU]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 _LONG_AGO = np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Intervals:
+class Intervals(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Disjoint intervals ``[start, end)``, ascending; none is empty and no two touch."""
 
     start_us: IntArray

@@ -7,14 +7,17 @@ epoch (UTC).
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -86,8 +89,7 @@ _UNITS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Panel:
+class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
     """All samples of one metric on one node: a row a snapshot, a column a device.
 
     A snapshot is what a sampler read "at the same moment"; the reader says how close that is.
@@ -155,8 +157,7 @@ def _no_names() -> StrArray:
     return np.empty(0, np.str_)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Steps:
+class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     """Training steps, one row each, every array of the same length; empty where none were recorded."""
 
     node: StrArray = field(default_factory=_no_names)
@@ -206,8 +207,7 @@ class EventSource(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
-class Lane:
+class Lane(Struct, frozen=True, kw_only=True, order=True):
     """Where events happened: a process and one category of its work."""
 
     node: str
@@ -218,8 +218,7 @@ class Lane:
     source: EventSource
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loader:
+class Loader(Struct, frozen=True, kw_only=True):
     """A data loader as a training process set it up."""
 
     node: str
@@ -236,8 +235,7 @@ def _no_codes() -> CodeArray:
     return np.empty(0, np.int32)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Events:
+class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
     """What processes did from when to when, one row an event, each event once.
 
     Sorted by start, then end; every array has the same length. Steps are events too, and stand in
@@ -333,8 +331,7 @@ class Events:
 _EVENT_COLUMNS = ("lane", "name", "start_us", "end_us", "step", "pid", "thread")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Function:
+class Function(Struct, frozen=True, kw_only=True):
     """A function in a profile of Python code."""
 
     #: Where it is defined; empty and 0 for what is built in.
@@ -348,8 +345,7 @@ class Function:
     total_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """Where a process's Python code spent a stretch of time."""
 
     node: str
@@ -368,8 +364,7 @@ class Profile:
     self_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class PanelFacts:
+class PanelFacts(Struct, frozen=True, kw_only=True):
     """What is known of a panel without its samples."""
 
     metric: Metric
@@ -382,8 +377,7 @@ class PanelFacts:
     snapshots: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartFacts:
+class PartFacts(Struct, frozen=True, kw_only=True):
     """What is known of a node without its tables."""
 
     node: str
@@ -423,8 +417,7 @@ class PartFacts:
         return span_of((panel.first_us, panel.last_us) for panel in self.panels)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True):
     """What one node's part of a job knows of the whole."""
 
     #: As ``Job.span_us`` and ``Job.steps_us``.
@@ -445,8 +438,8 @@ class Job:
     name: str
     #: Sorted by node, then metric; at most one panel for each pair.
     panels: tuple[Panel, ...] = ()
-    steps: Steps = field(default_factory=Steps)
-    events: Events = field(default_factory=Events)
+    steps: Steps = dataclasses.field(default_factory=Steps)
+    events: Events = dataclasses.field(default_factory=Events)
     #: Sorted by node, worker and start.
     profiles: tuple[Profile, ...] = ()
     #: What the profiler was told to record, in words, a line each; empty where no file says it.
@@ -475,7 +468,7 @@ class Job:
 
     def framed(self, frame: Frame, facts: PartFacts) -> Job:
         """The same tables, of one node, as a part of a larger job."""
-        part = replace(self, frame=frame)
+        part = dataclasses.replace(self, frame=frame)
         part.__dict__["facts"] = (facts,)
         return part
 
@@ -507,7 +500,7 @@ class Job:
         if len(nodes) == 1:
             return dict.fromkeys(nodes, self)
         return {
-            node: replace(
+            node: dataclasses.replace(
                 self,
                 panels=tuple(p for p in self.panels if p.node == node),
                 steps=self.steps.where(self.steps.node == node),

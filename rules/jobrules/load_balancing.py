@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.histograms import distance, growing, normalised
 from jobrules.job import Metric
@@ -201,8 +202,7 @@ def binned(panel: Panel, loop: tuple[int, int] | None) -> tuple[BoolArray, IntAr
     return counted, place + (BINS + 1) * np.arange(len(panel.devices))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pair:
+class _Pair(Struct, frozen=True, kw_only=True):
     node: str
     one_device: str
     other_device: str
@@ -219,8 +219,7 @@ class _Pair:
         return f"{self.node}/{self.other_device}"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     devices: tuple[str, ...]
     #: ``training loop`` or ``whole job``.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.job import SECOND_US
 from jobrules.rows import by_code, narrow
@@ -25,8 +25,7 @@ ENOUGH_PERCENT = 70.0
 _MOST = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Busy:
+class Busy(Struct, frozen=True, kw_only=True, eq=False):
     """Stretches of whole seconds with as many loaders throughout, ascending; seconds without any are left out."""
 
     #: (n,) seconds since the epoch: from, and the first one after.
@@ -36,8 +35,7 @@ class Busy:
     loaders: IntArray
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Loading:
+class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The loading events of one node: of PyTorch's loaders, or else of TensorFlow's data pipeline."""
 
     #: Batches handed to the training process, an event each.

@@ -133,8 +133,7 @@ class LowGPUUtilization(Rule):
         return judgement.finding(self, f"GPU use was {kind}", clauses)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _GPU(JudgedGPU):
+class _GPU(JudgedGPU, frozen=True, kw_only=True, eq=False):
     samples: int
     #: Windows in violation by their kind.
     low: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.boxplot import ALIKE_POINTS, ordered, quantiles
 from jobrules.gpu_memory_increase import compare
@@ -44,8 +44,7 @@ LEAK_HOURS = 24.0
 LOOP, WORK, WHOLE = "training loop", "time from the first to the last GPU work", "whole job"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trend:
+class Trend(Struct, frozen=True, kw_only=True):
     """How the memory of a GPU grew over the training loop."""
 
     #: Theil-Sen slope: the median slope of all pairs of columns.
@@ -63,8 +62,7 @@ class Trend:
         return self.full_after_h is not None and self.full_after_h <= LEAK_HOURS
 
 
-@dataclass(frozen=True, kw_only=True)
-class GPUMemory:
+class GPUMemory(Struct, frozen=True, kw_only=True):
     """The memory of a GPU, in percent of it, over all its samples."""
 
     node: str
@@ -87,8 +85,7 @@ class GPUMemory:
     trend: Trend | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryLine:
+class MemoryLine(Struct, frozen=True, kw_only=True):
     """The mean memory use of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
 
     node: str
@@ -96,8 +93,7 @@ class MemoryLine:
     mean: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryBand:
+class MemoryBand(Struct, frozen=True, kw_only=True):
     """All GPUs of a node in each of ``MemoryUse.columns``; none where none was sampled."""
 
     node: str
@@ -109,8 +105,7 @@ class MemoryBand:
     high: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryRise:
+class MemoryRise(Struct, frozen=True, kw_only=True):
     """An event of GPUMemoryIncrease: first and last sample in violation, and the means it rose between."""
 
     node: str
@@ -123,8 +118,7 @@ class MemoryRise:
     points: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryUse:
+class MemoryUse(Struct, frozen=True, kw_only=True):
     """The memory of every GPU."""
 
     #: Rise in points from which GPUMemoryIncrease triggers, its window in samples or as ``10s``.
@@ -179,8 +173,7 @@ def memory_use(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True):
     gpus: list[GPUMemory]
     #: The largest 50 of it, the largest first.
     rises: list[MemoryRise]

@@ -7,10 +7,10 @@ and one bar for the short events of a lane that lie in the same five-hundredth o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.coverage import gaps
 from jobrules.framework import Kind, rows_of
@@ -51,8 +51,7 @@ _WAITING = frozenset({FETCH, SET_UP, PIPELINE})
 _MOST_TICKS = 1 << 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
+class Curve(Struct, frozen=True, kw_only=True):
     """A metric of the stretch, the mean over the node's devices in each snapshot."""
 
     #: The metric's key, as ``gpu_utilization``, and what a reader calls it.
@@ -73,8 +72,7 @@ class Curve:
         return moment.start_us + at * moment.tick_us, np.frombuffer(self.percents, "<f4").astype(np.float64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bottlenecks:
+class Bottlenecks(Struct, frozen=True, kw_only=True):
     """The snapshots of a minute that one rule counts."""
 
     #: ``cpu`` (a core was full) or ``io`` (a core waited for input or output).
@@ -85,8 +83,7 @@ class Bottlenecks:
     core_threshold: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorstMinute:
+class WorstMinute(Struct, frozen=True, kw_only=True):
     """Why a minute was chosen, and what it is compared with."""
 
     #: Whether it was looked for in the training loop; else from the first GPU work to the last.
@@ -100,8 +97,7 @@ class WorstMinute:
     bottlenecks: tuple[Bottlenecks, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MomentLane:
+class MomentLane(Struct, frozen=True, kw_only=True):
     """What one process did of one kind: a row of bars."""
 
     worker: str
@@ -116,8 +112,7 @@ class MomentLane:
     percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moment:
+class Moment(Struct, frozen=True, kw_only=True):
     """A short stretch of one node in full detail."""
 
     #: ``first-steps``, ``worst-minute``, ``last-steps`` or ``first-events``.
@@ -160,8 +155,7 @@ class Moment:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Stretch:
+class _Stretch(Struct, frozen=True, kw_only=True):
     key: str
     node: str
     #: Whose steps are shown; none for the first of the node.
@@ -231,8 +225,7 @@ def _first_worker(steps: Steps) -> str:
     return min({worker for _, worker, _ in series_of(steps)}, key=natural_key, default="")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Span:
+class _Span(Struct, frozen=True, kw_only=True, eq=False):
     """The GPU snapshots of one node among which a minute is looked for."""
 
     gpu: Panel
@@ -331,8 +324,7 @@ def _worked(gpu: Panel) -> tuple[int, int]:
     return (int(work[0]), int(work[-1])) if len(work) else (int(gpu.time_us[0]), gpu.last_us)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Bars:
+class _Bars(Struct, frozen=True, kw_only=True, eq=False):
     """Bars of one lane, starts ascend; names are numbers, -1 for different ones."""
 
     start_us: IntArray

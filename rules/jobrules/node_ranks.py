@@ -8,10 +8,11 @@ Half of the nodes may be odd without moving the median.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.clocks import offsets
 from jobrules.coverage import PAUSE_US
@@ -51,8 +52,7 @@ MOST_FALLS, MOST_FALLEN = 20, 0.25
 _ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.INFO, None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeRank:
+class NodeRank(Struct, frozen=True, kw_only=True):
     """A node among the others."""
 
     node: str
@@ -67,8 +67,7 @@ class NodeRank:
     line: tuple[int | None, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class StartUp:
+class StartUp(Struct, frozen=True, kw_only=True):
     """What the machines did before the first step: means over the nodes that were sampled then."""
 
     #: Percent of a core and of a snapshot; none where not sampled.
@@ -78,8 +77,7 @@ class StartUp:
     received: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PhaseUse:
+class PhaseUse(Struct, frozen=True, kw_only=True):
     """Mean use in one phase of the job."""
 
     #: As ``Phase.key``.
@@ -88,8 +86,7 @@ class PhaseUse:
     mean: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Use:
+class Use(Struct, frozen=True, kw_only=True):
     """The use of the GPUs of the drawn nodes, or of their CPUs where no GPU was sampled."""
 
     #: ``GPU`` or ``CPU``.
@@ -105,8 +102,7 @@ class Use:
     fall_us: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Nodes:
+class Nodes(Struct, frozen=True, kw_only=True):
     """The nodes of a job; ranked where they are more than four."""
 
     #: The nodes that are drawn: all of at most four, else the oddest, or of equal ones two.
@@ -138,8 +134,7 @@ class Nodes:
         return tuple(rank for rank in self.ranks if not rank.severity)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
     """What is told of a node's samples; the use is that of its GPUs or CPU."""
 
     node: str
@@ -201,8 +196,7 @@ def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
         median=middle,
         limit=_limit(list(uses.values()), LEAST_POINTS[metric]) if uses else None,
         ranks=tuple(
-            NodeRank(**(vars(r) | {"line": _whole(lines[r.node]) if i < MOST_LINES else ()}))
-            for i, r in enumerate(ranks)
+            replace(r, line=_whole(lines[r.node]) if i < MOST_LINES else ()) for i, r in enumerate(ranks)
         ),
         columns=columns,
         low=_whole(np.fmin.reduce(band, axis=0)) if alike else (),

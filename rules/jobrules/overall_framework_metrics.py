@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.framework import Kind, added, breakdown_of, largest_first, rows_of, shares, summed
 from jobrules.intervals import joined, union
@@ -66,8 +67,7 @@ class OverallFrameworkMetrics(Rule):
         return self.passed(headline, datapoints=job.event_count or job.step_count, details=details)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerSteps:
+class WorkerSteps(Struct, frozen=True, kw_only=True):
     """The time of one worker from the first start of a step to the last end, in microseconds."""
 
     node: str
@@ -103,8 +103,7 @@ def worker_steps(part: Job) -> list[WorkerSteps]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Ran:
+class _Ran(Struct, frozen=True, kw_only=True, eq=False):
     """When events of one kind ran, and the steps they name."""
 
     times: Intervals
@@ -112,8 +111,7 @@ class _Ran:
     last_step: int | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
     sums: Sums
     ran: dict[str, _Ran]
     workers: list[WorkerSteps]

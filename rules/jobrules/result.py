@@ -6,9 +6,10 @@ print, and those of one whole add up to 100.0. Times are microseconds since the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 
 class Status(StrEnum):
@@ -28,8 +29,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing worth telling, with its evidence and one piece of advice."""
 
     #: Short name for links, the same in every report: ``low-gpu-utilization``.
@@ -57,8 +57,7 @@ class Finding:
     end_us: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measure:
+class Measure(Struct, frozen=True, kw_only=True):
     """What a rule compared with its limits, for the bar on its card."""
 
     value: float
@@ -71,8 +70,7 @@ class Measure:
     limit_text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Box:
+class Box(Struct, frozen=True, kw_only=True):
     """Distribution of one device's samples of one metric; values in ``unit``."""
 
     node: str
@@ -102,8 +100,7 @@ class Box:
     above_90: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class UsageRow:
+class UsageRow(Struct, frozen=True, kw_only=True):
     """Distribution of a metric of one node over its snapshots, the mean over the devices of each."""
 
     node: str
@@ -125,8 +122,7 @@ class UsageRow:
 REST = ("idle", "partly")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One part of a whole, as time."""
 
     #: ``used``, ``idle-before``, ``idle-after``, ``idle``, ``partly``, ``unmeasured``, or the key of the
@@ -143,8 +139,7 @@ class Part:
     finding: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoleSum:
+class RoleSum(Struct, frozen=True, kw_only=True):
     """All parts of one role together, as printed."""
 
     #: ``used``, ``lost`` or ``unknown``.
@@ -154,8 +149,7 @@ class RoleSum:
     percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeUse:
+class TimeUse(Struct, frozen=True, kw_only=True):
     """How the time of all devices of one kind was spent; each moment of a device is in one part."""
 
     #: ``GPU`` or ``CPU``.
@@ -198,8 +192,7 @@ class TimeUse:
         return next(((one.hours, one.percent) for one in self.roles if one.role == role), (0.0, 0.0))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Phase:
+class Phase(Struct, frozen=True, kw_only=True):
     """A stretch of the job."""
 
     #: ``before``, ``loop``, ``after`` or ``whole``.
@@ -211,8 +204,7 @@ class Phase:
     percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gap:
+class Gap(Struct, frozen=True, kw_only=True):
     """A time without samples on one node."""
 
     node: str
@@ -220,8 +212,7 @@ class Gap:
     end_us: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Missing:
+class Missing(Struct, frozen=True, kw_only=True):
     """All times without samples of one node, or those that all nodes have in common."""
 
     #: Empty where it is all nodes.
@@ -237,8 +228,7 @@ class Missing:
     measured_percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Course:
+class Course(Struct, frozen=True, kw_only=True):
     """The job in time."""
 
     #: What separates the phases: ``steps``, ``gpu`` (first and last GPU work) or ``none``.
@@ -253,8 +243,7 @@ class Course:
     interrupted: Missing | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeLine:
+class TimeLine(Struct, frozen=True, kw_only=True):
     """A metric of one node over time, reduced to columns so that every peak survives.
 
     The lists hold one entry a column; none means that the column has no sample. The columns of
@@ -279,8 +268,7 @@ class TimeLine:
     missing_percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
+class Columns(Struct, frozen=True, kw_only=True):
     """The time columns that all time lines share: column i starts at ``start_us + i * width_us``."""
 
     start_us: int
@@ -288,8 +276,7 @@ class Columns:
     count: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slice:
+class Slice(Struct, frozen=True, kw_only=True):
     """One part of a time that was told apart by what it was spent on."""
 
     name: str
@@ -300,8 +287,7 @@ class Slice:
     count: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Operator:
+class Operator(Struct, frozen=True, kw_only=True):
     """An operator of the framework, on CPU or GPU."""
 
     name: str
@@ -315,8 +301,7 @@ class Operator:
     call_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Operators:
+class Operators(Struct, frozen=True, kw_only=True):
     """The operators of one kind of device."""
 
     #: ``CPU`` or ``GPU``.
@@ -336,8 +321,7 @@ class Operators:
     ran_s: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerTime:
+class WorkerTime(Struct, frozen=True, kw_only=True):
     """How one worker spent the time from its first step to its last."""
 
     node: str
@@ -347,8 +331,7 @@ class WorkerTime:
     percents: tuple[float, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PhaseTime:
+class PhaseTime(Struct, frozen=True, kw_only=True):
     """A phase beside steps and operators, over the stretch in which it was recorded.
 
     The stretch of a worker lies between its first and its last such event. Shares are of the stretches
@@ -372,8 +355,7 @@ class PhaseTime:
     outside_percent: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrameworkTime:
+class FrameworkTime(Struct, frozen=True, kw_only=True):
     """Where the time of the framework went."""
 
     #: Steps by phase and the time outside of steps, over all workers, from the first step of each to its last.
@@ -403,8 +385,7 @@ class FrameworkTime:
     outside_median: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceStatus:
+class DeviceStatus(Struct, frozen=True, kw_only=True):
     """What became of one device, node or worker under a rule."""
 
     #: ``node/device``, ``node`` or ``node/worker``.
@@ -426,8 +407,7 @@ class DeviceStatus:
         return cls(name=name, status=status, evaluated=evaluated, violating=violating)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuleResult:
+class RuleResult(Struct, frozen=True, kw_only=True):
     """What one rule says of a job."""
 
     rule: str
@@ -466,8 +446,7 @@ class RuleResult:
         return self.violating / self.evaluated if self.evaluated else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unanswered:
+class Unanswered(Struct, frozen=True, kw_only=True):
     """A rule that gave no answer."""
 
     rule: str
@@ -475,8 +454,7 @@ class Unanswered:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """The answer for a reader with ten seconds."""
 
     #: None where neither GPU nor CPU samples exist, or where they cover no time.

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.result import Finding, RuleResult, Severity, Status
 from jobrules.words import count, shown
@@ -65,8 +66,7 @@ def text(help: str) -> Any:
     return field(default=None, metadata={"unit": "", "low": None, "high": None, "help": help})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Documentation:
+class Documentation(Struct, frozen=True, kw_only=True):
     """What a rule's docstring says, by its headings."""
 
     checks: str

@@ -8,10 +8,10 @@ to that snapshot; any other starts the next.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.job import FloatArray, IntArray, Metric, Panel, natural_key
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 TOLERANCE_US = 20_000
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Series:
+class Series(Struct, frozen=True, kw_only=True, eq=False):
     """The samples of one device; a node has at most one series for each metric and device."""
 
     metric: Metric
@@ -34,8 +33,7 @@ class Series:
     values: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NodePanels:
+class NodePanels(Struct, frozen=True, kw_only=True, eq=False):
     """All panels of one node."""
 
     #: In the order of ``Metric``.

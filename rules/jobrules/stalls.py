@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.bottlenecks import MOST_RUNS
 from jobrules.framework import LIFETIMES
@@ -35,8 +36,7 @@ MOST_STRETCHES = 24
 HOROVOD = "Horovod"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeStalls:
+class NodeStalls(Struct, frozen=True, kw_only=True):
     """The snapshots and the GPU samples of one node."""
 
     node: str
@@ -77,8 +77,7 @@ class NodeStalls:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class StallCourse:
+class StallCourse(Struct, frozen=True, kw_only=True):
     """The share of bottlenecks over time."""
 
     #: Empty for all nodes together.
@@ -140,8 +139,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return round(sum(known) / len(known), 1) if known else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SnapshotPart:
+class SnapshotPart(Struct, frozen=True, kw_only=True):
     """One part of all snapshots."""
 
     #: ``fine`` (no GPU was low), ``free`` (no core was over its limit), ``unknown`` (no core was sampled)
@@ -152,8 +150,7 @@ class SnapshotPart:
     percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Split:
+class Split(Struct, frozen=True, kw_only=True):
     """All snapshots in parts that add up."""
 
     parts: tuple[SnapshotPart, ...]
@@ -181,8 +178,7 @@ class Split:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepSpan:
+class StepSpan(Struct, frozen=True, kw_only=True):
     """Steps of one phase."""
 
     phase: str
@@ -191,8 +187,7 @@ class StepSpan:
     last: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StallRun:
+class StallRun(Struct, frozen=True, kw_only=True):
     """Consecutive snapshots that are bottlenecks."""
 
     node: str
@@ -207,8 +202,7 @@ class StallRun:
     steps: tuple[StepSpan, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoreShare:
+class CoreShare(Struct, frozen=True, kw_only=True):
     """How often one core was over its limit."""
 
     core: str
@@ -216,8 +210,7 @@ class CoreShare:
     percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeCores:
+class NodeCores(Struct, frozen=True, kw_only=True):
     """The cores of one node that were over their limit in bottlenecks."""
 
     node: str
@@ -229,8 +222,7 @@ class NodeCores:
     count: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ran:
+class Ran(Struct, frozen=True, kw_only=True):
     """How much of the time a class of events ran, from its first event on a node to its last."""
 
     name: str
@@ -247,8 +239,7 @@ class Ran:
         return cls(name=name, during=during, otherwise=otherwise, points=round(during - otherwise, 1))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stalls:
+class Stalls(Struct, frozen=True, kw_only=True):
     """The bottlenecks of one kind."""
 
     #: ``cpu`` or ``io``.
@@ -323,8 +314,7 @@ def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stall
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True):
     """What the snapshots of one node come to."""
 
     told: NodeStalls
@@ -335,8 +325,7 @@ class _Node:
     runs: list[StallRun]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Beside:
+class _Beside(Struct, frozen=True, kw_only=True, eq=False):
     """What a node did during bottlenecks and otherwise."""
 
     node: str

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.counted import Counted
 from jobrules.framework import breakdown_of, summed, weights_by_lane
@@ -209,8 +210,7 @@ class StepOutlier(Rule):
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Series:
+class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What the steps of one worker and one phase tell."""
 
     node: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from functools import cached_property
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.framework import Kind, added, kind_of
 from jobrules.intervals import joined, union
@@ -43,8 +43,7 @@ UNACCOUNTED, OTHER, LOADING = "Unaccounted", "Other", "Data loading"
 IN_STEP, BETWEEN = "In the step", "To the next step"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassShare:
+class ClassShare(Struct, frozen=True, kw_only=True):
     """In what part of the time of normal steps, and of outliers, a class of events was going on, in percent."""
 
     #: An event phase, or the name of an operator.
@@ -60,8 +59,7 @@ class ClassShare:
     outlier_steps: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepContrast:
+class StepContrast(Struct, frozen=True, kw_only=True):
     """Normal steps against outliers, the class that differs most first."""
 
     classes: tuple[ClassShare, ...]
@@ -69,8 +67,7 @@ class StepContrast:
     left: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepPart:
+class StepPart(Struct, frozen=True, kw_only=True):
     """One class of time in the last steps."""
 
     name: str
@@ -82,8 +79,7 @@ class StepPart:
     percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class LastSteps:
+class LastSteps(Struct, frozen=True, kw_only=True):
     """The last steps of one worker, each from its start to the start of the next."""
 
     node: str
@@ -108,8 +104,7 @@ def seconds(us: float) -> float:
     return round(float(us) / SECOND_US, 6)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Series:
+class Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The steps of one worker and one phase, by their end as StepOutlier has them."""
 
     node: str
@@ -376,8 +371,7 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Part:
+class _Part(Struct, frozen=True, kw_only=True, eq=False):
     """A class of time in some stretches, as in ``StepPart``."""
 
     name: str

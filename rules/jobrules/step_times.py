@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.counted import Counted
 from jobrules.job import SECOND_US
@@ -65,8 +65,7 @@ _NEVER = np.iinfo(np.int64).max
 _HOUR_US = 3600 * SECOND_US
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepRow:
+class StepRow(Struct, frozen=True, kw_only=True):
     """The steps of one worker and one phase; times in seconds, to the microsecond."""
 
     node: str
@@ -91,8 +90,7 @@ class StepRow:
     above_two_medians: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepPhase:
+class StepPhase(Struct, frozen=True, kw_only=True):
     """The steps of one phase, over all workers."""
 
     phase: str
@@ -110,8 +108,7 @@ class StepPhase:
     above_two_medians: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepBins:
+class StepBins(Struct, frozen=True, kw_only=True):
     """A series of the histogram: of one worker, or where ``worker`` is empty of a phase; both empty for the rest."""
 
     node: str
@@ -122,8 +119,7 @@ class StepBins:
     beyond: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepHistogram:
+class StepHistogram(Struct, frozen=True, kw_only=True):
     """Steps by duration; bin i holds ``start_us + i * width_us`` and less than the next edge."""
 
     start_us: int
@@ -137,8 +133,7 @@ class StepHistogram:
     series: tuple[StepBins, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepCourse:
+class StepCourse(Struct, frozen=True, kw_only=True):
     """A phase over time, all workers; durations in microseconds, none in a column without a step."""
 
     #: Empty for the phases that have no series of their own.
@@ -165,8 +160,7 @@ class StepCourse:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepPeak:
+class StepPeak(Struct, frozen=True, kw_only=True):
     """The longest step of a phase in one column of time."""
 
     phase: str
@@ -175,8 +169,7 @@ class StepPeak:
     lasted_us: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepTimeline:
+class StepTimeline(Struct, frozen=True, kw_only=True):
     """The shortest and the longest step per column of time; a step stands in the column of its start."""
 
     start_us: int
@@ -187,8 +180,7 @@ class StepTimeline:
     peaks: tuple[StepPeak, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepTimes:
+class StepTimes(Struct, frozen=True, kw_only=True):
     """Durations of the recorded steps."""
 
     #: Recorded steps over all workers.
@@ -276,8 +268,7 @@ def step_times(job: Job, rule: StepOutlier) -> StepTimes | None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Series:
+class _Series(Struct, frozen=True, kw_only=True):
     """The steps of one worker and one phase, added up."""
 
     row: StepRow
@@ -299,8 +290,7 @@ class _Series:
         return self.rule_us if by == "rule" and self.rule_us is not None else MEDIANS * self.median_us
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Node:
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
     series: list[_Series]
     #: Durations by phase.
     lasted: dict[str, Counted]
@@ -350,8 +340,7 @@ def _series(one: Series, times: Counted, rule: StepOutlier) -> _Series:
     return _Series(row=row, total_us=times.total, rule_us=limit_us, median_us=median)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Look:
+class _Look(Struct, frozen=True, kw_only=True):
     """What is asked of the steps once they are known as a whole."""
 
     #: What the steps of a series that are marked took more than; of those that have any.
@@ -366,8 +355,7 @@ class _Look:
     last: tuple[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Seen:
+class _Seen(Struct, frozen=True, kw_only=True, eq=False):
     #: Steps in each bin, and above the last one.
     counts: dict[Names, list[int]]
     #: Of each course the shortest, the longest and the longest marked step in each column; ``_NEVER``, -1 and -1 for none.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.coverage import pauses
 from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
@@ -121,8 +121,7 @@ def reduce(
     return places.means(mean), places.held(lowest), places.held(highest)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Places:
+class Places(Struct, frozen=True, kw_only=True, eq=False):
     """Which samples of a series stand for which column."""
 
     #: (filled,) number of the first sample in each column that has some, and how many it has.

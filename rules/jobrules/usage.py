@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.clocks import Clocks
 from jobrules.coverage import held
@@ -46,8 +46,7 @@ def _worked_us(part: Job, metric: Metric) -> Iterator[tuple[str, int, int]]:
             yield panel.node, int(panel.time_us[rows[0]]), int(panel.time_us[rows[-1]])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Samples:
+class Samples(Struct, frozen=True, kw_only=True, eq=False):
     """The samples of one device, and the time that each stands for."""
 
     panel: Panel
@@ -79,8 +78,7 @@ class Samples:
 Claim = Callable[[Samples], FloatArray | None]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True, eq=False):
     """Why time was lost."""
 
     #: The part's key.
@@ -96,8 +94,7 @@ class Cause:
     partial: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spent:
+class Spent(Struct, frozen=True, kw_only=True):
     """How the time of one device was spent, in microseconds; each moment counts once."""
 
     node: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.batch_size import BatchSize
 from jobrules.causes import BEFORE_STEP, END, NEVER, START, Ends, causes_of, loop_us
@@ -375,8 +377,7 @@ def _late_first_step(job: Job, judging: Sequence[tuple[Rule, RuleResult]]) -> li
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Edge:
+class _Edge(Struct, frozen=True, kw_only=True):
     """Idle time at one end of the job."""
 
     #: Of the time of all GPUs.
@@ -500,8 +501,7 @@ def use_sentence(use: TimeUse | None) -> str:
     return f"{text}, {unknown[0]:.{use.digits}f} were not measured." if unknown[0] else f"{text}."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Open:
+class Open(Struct, frozen=True, kw_only=True):
     """Rules without an answer for the same reason."""
 
     status: Status

@@ -6,10 +6,10 @@ first one begins at the full minute of the first sample, the last one holds the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobrules.job import SECOND_US, BoolArray, FloatArray, IntArray, Job
 
@@ -21,8 +21,7 @@ WIDTH_US = 60 * SECOND_US
 _CELLS = 1 << 21
 
 
-@dataclass(frozen=True, kw_only=True)
-class Windows:
+class Windows(Struct, frozen=True, kw_only=True):
     """``count`` windows of ``width_us`` from ``start_us`` on."""
 
     start_us: int

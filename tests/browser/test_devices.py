@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from jobreport import export, sections
 from tests.browser.visit import PIXELS, Visit, needs_browser
+from tests.copies import replace
 from tests.page import example_devices, examples
 
 pytestmark = [pytest.mark.browser, needs_browser]

@@ -7,14 +7,13 @@ vendor's last bin and in our bin 49, beside those above: how many they are is co
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from jobrules.job import Metric, Steps
 from jobrules.load_balancing import LoadBalancing
 from jobrules.rule import run_rules
+from tests.copies import replace
 from tests.corpus.test_vendor_results import JOBS, cut_job, vendor
 from tests.paths import needs_corpus
 

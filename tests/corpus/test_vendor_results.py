@@ -7,7 +7,6 @@ rows of these jobs are exact, ``cpu0`` is the mean over the cores; nothing else 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from jobrules import BatchSize, LowGPUUtilization, MaxInitializationTime, Overal
 from jobrules.job import SECOND_US, Job, Metric
 from jobrules.result import Status
 from jobrules.rule import run_rules
+from tests.copies import replace
 from tests.paths import CORPUS, needs_corpus
 
 pytestmark = needs_corpus

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from jobreport.figures.embed import DEFAULTS, document_json
 from jobreport.figures.pie import pie
 from jobreport.figures.time_line import SharedTime, shared_time, time_line, top_of
 from jobreport.formats import Scale
+from tests.copies import replace
 from tests.figures import embedded
 from tests.page import examples
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from jobreport.figures.time_line import bundled, middles, shared_time, time_draw
 from jobreport.formats import Scale
 from jobrules import timelines
 from jobrules.result import Columns, Course, TimeLine
+from tests.copies import replace
 from tests.page import examples
 
 PERCENT = Scale(factor=1.0, unit="%")

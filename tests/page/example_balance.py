@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from jobrules.boxplot import all_boxes
 from jobrules.job import Job, Metric, Panel
 from jobrules.load_balancing import LoadBalancing
 from jobrules.result import Box
+from tests.copies import replace
 from tests.jobs import make_panel
 
 #: Samples of each GPU; the rule wants more than 1000.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -41,6 +40,7 @@ from jobrules.result import (
     Verdict,
 )
 from jobrules.timelines import time_line
+from tests.copies import replace
 from tests.page import example_moments, example_nodes
 from tests.page.example_balance import balance
 from tests.page.example_bottlenecks import stalls

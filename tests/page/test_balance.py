@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from jobrules.balance import Balance
 from jobrules.job import Job
 from jobrules.load_balancing import LoadBalancing
 from jobrules.result import Status
+from tests.copies import replace
 from tests.page import examples
 from tests.page.example_balance import balance, of_panels, panel
 from tests.page.html import Page

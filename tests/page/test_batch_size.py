@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from jobreport.figures.batch import batch_drawing, batch_plot, group
 from jobreport.figures.box_plot import labels, slots
 from jobrules.job import Metric
 from jobrules.result import Box, Status
+from tests.copies import replace
 from tests.page import examples
 from tests.page.example_balance import boxes
 from tests.page.html import Cells, Page

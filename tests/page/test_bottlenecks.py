@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from jobreport.figures.bottlenecks import (
 )
 from jobrules.result import Columns, Measure, Phase, Status
 from jobrules.stalls import CoreShare, NodeStalls, Ran, Split, Stalls, StepSpan
+from tests.copies import replace
 from tests.page import example_bottlenecks, examples
 from tests.page.html import Page
 

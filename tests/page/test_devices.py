@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from jobreport.figures import theme
 from jobreport.figures.heat_map import HeatMap, cells, heat_map, live_heat_map, live_lines, shared_range
 from jobrules.device_grid import FULL, DeviceGrid
 from jobrules.job import Metric
+from tests.copies import replace
 from tests.page import example_devices, examples
 from tests.page.html import Page, read
 

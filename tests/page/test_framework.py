@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -16,6 +15,7 @@ from jobreport import sections
 from jobreport.document import Origin, Report
 from jobreport.figures.framework import Rank, Stack, of_slices, other, ranked, stacked
 from jobrules.result import Slice, Status
+from tests.copies import replace
 from tests.page import example_moments, examples
 from tests.page.html import Page
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from jobreport.figures import memory as figures
 from jobreport.figures.chart import Label
 from jobrules.memory_use import GPUMemory, MemoryLine, MemoryUse, Trend
 from jobrules.result import Columns, Gap
+from tests.copies import replace
 from tests.figures import embedded
 from tests.page import example_loading, examples
 from tests.page.example_loading import gpu_memory
@@ -27,7 +27,7 @@ GROWS = Trend(points_per_hour=0.5, agreement=0.97, steady=True, full_after_h=50.
 
 
 def page_of(found: MemoryUse | None, **facts: object) -> Page:
-    report: Report = replace(examples.gpu_job(), memory=found, **facts)  # type: ignore[arg-type]
+    report: Report = replace(examples.gpu_job(), memory=found, **facts)
     return Page.of(sections.gpu_memory(report).html)
 
 
@@ -135,7 +135,7 @@ def test_quantiles_of_the_loop_are_read() -> None:
 
 def node(**facts: object) -> figures.NodeMemory:
     made = figures.NodeMemory(key="n0", band=EXAMPLE.bands[0], lines=EXAMPLE.lines, rises=EXAMPLE.rises)
-    return replace(made, **facts)  # type: ignore[arg-type]
+    return replace(made, **facts)
 
 
 COLUMNS = Columns(start_us=examples.START_US, width_us=6_000_000, count=600)

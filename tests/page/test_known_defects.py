@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.result import Severity, Status
 from jobrules.step_outlier import StepOutlier
+from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel, make_steps
 from tests.page.html import Page
 from tests.page.jobs_with_defects import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from jobreport.document import Origin, Report
 from jobreport.figures import loading as figures
 from jobreport.figures.chart import Label, Rule
 from jobrules.data_loading import DataLoading, FetchTimes, LoaderSetup, StepBeside
+from tests.copies import replace
 from tests.page import example_loading, examples
 from tests.page.example_loading import node_loading
 from tests.page.html import Page

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 
 from jobreport import sections
 from jobrules.job import SECOND_US, Metric
 from jobrules.result import Status
+from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel
 from tests.page.html import read
 from tests.report.test_summary import report_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import Job
 from jobrules.moments import Bottlenecks, Moment, MomentLane, WorstMinute
 from jobrules.moments import moments as all_moments
+from tests.copies import replace
 from tests.jobs import make_job, make_steps
 from tests.page import example_moments, examples
 from tests.page.html import Page

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from jobreport.document import Report
 from jobrules.node_ranks import PhaseUse, Use
 from jobrules.phases import interrupted, missing
 from jobrules.result import Course, Gap, Phase
+from tests.copies import replace
 from tests.figures.embedded import whole
 from tests.page import example_nodes, examples
 from tests.page.html import Page, read

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from jobreport import pipeline, sections
 from jobreport.document import Origin
 from jobreport.quality import Quality
 from jobrules.job import Profile
+from tests.copies import replace
 from tests.jobs import make_job
 from tests.page import example_moments, examples
 from tests.page.html import Page

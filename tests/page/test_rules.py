@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from jobreport.document import RuleCard
 from jobrules.job import SECOND_US
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.result import Measure, Status
+from tests.copies import replace
 from tests.jobs import make_job, make_steps
 from tests.page import examples
 from tests.page.html import Page

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -15,6 +14,7 @@ from jobreport import sections
 from jobreport.document import Report
 from jobreport.sections.outline import SECTIONS
 from jobrules.result import Course, Gap
+from tests.copies import replace
 from tests.page import examples
 from tests.page.html import Page, read
 

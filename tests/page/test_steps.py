@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from jobreport.figures import steps as figures
 from jobreport.figures import theme
 from jobrules.step_parts import ClassShare, LastSteps, StepContrast, StepPart
 from jobrules.step_times import StepBins, StepTimes
+from tests.copies import replace
 from tests.page import example_steps, examples
 from tests.page.example_steps import START_US
 from tests.page.html import Page

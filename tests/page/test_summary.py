@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from jobreport import sections
 from jobreport.document import Report
 from jobrules.result import Phase, RoleSum, Severity
+from tests.copies import replace
 from tests.page import examples
 from tests.page.html import Page
 

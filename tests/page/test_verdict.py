@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from jobreport import sections
 from jobrules.result import Severity
+from tests.copies import replace
 from tests.page import examples
 from tests.page.html import read
 

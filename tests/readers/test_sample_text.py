@@ -143,7 +143,9 @@ def test_many_sensors_in_a_small_table_are_not_mixed_up(monkeypatch: pytest.Monk
         LINE.replace(b'"gpu0"', b"null"),
         LINE.replace(b"gpu0", b"\xc3\xbc"),
         LINE.replace(b"gpu0", b"gpu" * 500),
-        LINE * (1 + (4 << 20) // len(LINE)),
+        LINE.replace(b"gpu0", b"gpu\\u0030"),
+        LINE.replace(b'"Type":"gpu",', b'"Type":"gpu","Type":"gpu",'),
+        LINE.replace(b"gpu0", b"g" * (132 - len(LINE))) * (1 + (4 << 20) // 128),
     ],
 )
 def test_unusual_files_are_left_to_duckdb(tmp_path: Path, text: bytes) -> None:

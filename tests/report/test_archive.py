@@ -4,13 +4,13 @@ import errno
 import io
 import tarfile
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobreport import archive, pipeline
 from jobreport.errors import JobReportError, NothingReadableError
+from tests.copies import replace
 from tests.paths import SAMPLES
 
 LINE = b'{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":5,"NodeId":"algo-1","Timestamp":1700000041}\n'

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from jobrules import RULES
 from jobrules.job import Job
 from jobrules.result import Severity, Status, Unanswered
 from jobrules.rule import run_rules
+from tests.copies import replace
 from tests.jobs import make_job
 from tests.page.html import read
 

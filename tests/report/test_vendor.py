@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from jobrules.job import Job
 from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.result import Finding, RuleResult, Severity, Status, Unanswered
 from jobrules.rule import Rule, run_rules
+from tests.copies import replace
 from tests.jobs import make_job
 from tests.page.html import Page
 from tests.page.test_sections import CALLS

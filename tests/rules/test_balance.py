@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
 from itertools import combinations
 
 import msgspec
@@ -18,6 +17,7 @@ from jobrules.boxplot import all_boxes
 from jobrules.job import SECOND_US, Job, Metric
 from jobrules.load_balancing import LoadBalancing
 from jobrules.result import Status
+from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel, make_steps
 from tests.page.example_balance import of_panels, panel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +24,7 @@ from jobrules.result import RuleResult, Severity, Status
 from jobrules.rule import run_rules
 from jobrules.snapshots import Series, node_panels
 from tests import scenario_d1
+from tests.copies import replace
 from tests.jobs import START_US, make_events, make_job, make_panel, make_steps
 
 MINUTE_US = 60 * SECOND_US

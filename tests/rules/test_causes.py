@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,6 +29,7 @@ from jobrules.rule import Rule, run_rules
 from jobrules.usage import spent_per_device, time_use
 from jobrules.verdict import judge
 from tests.apart import Apart
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 #: Rules that find something in nearly any job.

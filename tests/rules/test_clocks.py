@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from jobrules.clocks import Clocks, offsets
+from tests.copies import replace
 from tests.jobs import joined_steps, make_job, make_steps
 
 SPANS = [(10.0 + i, 10.6 + i) for i in range(20)]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from jobrules.data_loading import MOST_COLUMNS, MOST_LINES, DataLoading, FetchTimes, data_loading
 from jobrules.dataloader import Dataloader
 from jobrules.job import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 MULTI = "_MultiProcessingDataLoaderIter"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -13,6 +12,7 @@ from jobrules.dataloader import Dataloader
 from jobrules.job import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric, Panel
 from jobrules.loading import Loading
 from jobrules.result import Severity, Status
+from tests.copies import replace
 from tests.jobs import START_US, make_events, make_job, make_panel
 
 MULTI, SINGLE = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"

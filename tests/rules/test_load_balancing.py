@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from datetime import timedelta
 from itertools import combinations
 
@@ -18,6 +17,7 @@ from jobrules.job import SECOND_US, Job, Metric
 from jobrules.load_balancing import LoadBalancing
 from jobrules.result import Severity, Status
 from tests import scenario_d1
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 SMALL = LoadBalancing(patience=3)

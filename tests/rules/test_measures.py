@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from jobrules.rounding import apportion, digits_for
 from jobrules.timelines import columns, reduce, time_line, time_lines
 from jobrules.usage import time_use, usage_rows, work_span_us
 from jobrules.windows import Windows, judged, trailing_below, trailing_quantiles
+from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +11,7 @@ from jobrules.job import SECOND_US, Events, EventSource, Job, Metric, Panel
 from jobrules.moments import MOST_BARS, MOST_SAMPLES, Bottlenecks, Moment
 from jobrules.moments import moments as all_moments
 from tests.apart import Apart
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 MINUTE_US = 60 * SECOND_US

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +24,7 @@ from jobrules.node_ranks import (
 from jobrules.phases import course
 from jobrules.result import Severity
 from jobrules.timelines import columns, time_lines
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 SAMPLES = 400

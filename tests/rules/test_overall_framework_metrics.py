@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from jobrules.job import SECOND_US, Events, EventSource
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.result import RuleResult, Status
 from tests import scenario_d1
+from tests.copies import replace
 from tests.jobs import joined_steps, make_events, make_job, make_steps
 
 

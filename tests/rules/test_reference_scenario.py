@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from jobreport.readers import read_job
@@ -25,6 +23,7 @@ from jobrules.result import Status
 from jobrules.rule import Rule
 from jobrules.windows import Windows
 from tests import scenario_d1
+from tests.copies import replace
 from tests.scenario_d1 import BASE_S
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +21,7 @@ from jobrules.result import Columns
 from jobrules.stalls import StallCourse, Stalls, StepSpan, stalls
 from jobrules.timelines import columns
 from tests.apart import Apart
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 NAN = float("nan")

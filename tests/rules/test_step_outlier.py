@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +15,7 @@ from jobrules.job import SECOND_US, Events, Job, Metric, Steps
 from jobrules.result import Severity, Status
 from jobrules.step_outlier import MOST_NUMBERS, StepOutlier, above
 from tests import scenario_d1
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 DAY_S = 24 * 3600

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from dataclasses import replace
 from unittest.mock import patch
 
 import msgspec
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from jobrules import StepOutlier, step_parts
 from jobrules.job import SECOND_US, Events, EventSource, Job, Steps
 from jobrules.step_times import MOST_BINS, MOST_ROWS, StepTimes, step_times
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
 
 RULE = StepOutlier()

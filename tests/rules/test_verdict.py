@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -24,6 +22,7 @@ from jobrules.result import Finding, RuleResult, Severity, Status, Unanswered, V
 from jobrules.rule import Rule, run_rules
 from jobrules.usage import time_use
 from jobrules.verdict import by_reason, judge, use_sentence
+from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 LOW_USE = "low-gpu-utilization"

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,8 @@ from generator.job import JobSpec
 from generator.record import minutes_us, record
 from generator.scenarios import SCENARIOS
 from generator.steps import Steps
+
+from tests.copies import replace
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data" / "cpu-bottleneck-2gpu"
 TRACED = [name for name, one in SCENARIOS.items() if one.steps]

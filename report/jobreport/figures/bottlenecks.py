@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from bokeh.models import ColumnDataSource, HBar, Range1d, VBar
 from bokeh.models.annotations.geometry import Span
+from msgspec import Struct
 
 from jobreport.figures import theme
 from jobreport.figures.chart import (
@@ -47,8 +47,7 @@ UNKNOWN = "x"
 _TOKENS = {"u": "used", "u3": "used3", "l3": "lost3", "l": "lost"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Band:
+class Band(Struct, frozen=True, kw_only=True):
     """One part of every bar."""
 
     #: Class of its swatch: ``u``, ``u3``, ``l3``, ``l`` or ``x``.
@@ -126,8 +125,7 @@ def parted_plot(names: Sequence[str], bands: Sequence[Band], counted: str) -> Pl
     return plot
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True):
     """What the courses of a section share: the time, where its phases part, and the limit in percent, if any."""
 
     columns: Columns

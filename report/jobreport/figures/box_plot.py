@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from bokeh.models import (
     Segment,
 )
 from bokeh.models.annotations.geometry import Span
+from msgspec import Struct
 
 from jobreport.figures import theme
 from jobreport.formats import NBSP, known, shown
@@ -44,8 +44,7 @@ _MOST_LABELS = 24
 _SHORT = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slot:
+class Slot(Struct, frozen=True, kw_only=True):
     """A place on the x axis for one device, with its boxes from left to right."""
 
     #: What stands together, as a node or a metric.

@@ -8,7 +8,6 @@ Shapes alone are stretched, in a box of 1000 × 100. Heights run downwards as in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,6 +30,7 @@ from bokeh.models import (
     ResetTool,
 )
 from bokeh.models.annotations.geometry import BoxAnnotation
+from msgspec import Struct, field
 
 from jobreport.figures import theme
 from jobreport.figures.scales import Tick, ceiling, time_ticks
@@ -46,8 +46,7 @@ US_PER_MS = 1000
 _BOX_WIDTH = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Axis:
+class Axis(Struct, frozen=True, kw_only=True):
     """A stretch of values with its labelled ticks."""
 
     start: float
@@ -105,8 +104,7 @@ def _label(value: float) -> str:
     return f"{value:,.6g}".replace(",", "\u202f") if value else "0"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
+class Shape(Struct, frozen=True, kw_only=True):
     """A path in the stretched box; ``style`` is a class of ``drawing.css``."""
 
     style: str
@@ -115,8 +113,7 @@ class Shape:
     series: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """A straight line between two places in percent."""
 
     style: str
@@ -126,8 +123,7 @@ class Rule:
     y2: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Area:
+class Area(Struct, frozen=True, kw_only=True):
     """A rectangle in percent, for fills that must not be stretched, as the hatch of what was not measured."""
 
     style: str
@@ -137,8 +133,7 @@ class Area:
     height: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Label:
+class Label(Struct, frozen=True, kw_only=True):
     """Words at a place in percent, moved by ``dx`` and ``dy`` in em."""
 
     text: str
@@ -153,8 +148,7 @@ class Label:
 Mark = Shape | Rule | Area | Label
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
+class Drawing(Struct, frozen=True, kw_only=True):
     """The static twin of a plot: its axes and marks, in the order they are drawn."""
 
     x: Axis

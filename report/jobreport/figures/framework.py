@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HBar, Plot, Text
+from msgspec import Struct
 
 from jobreport.figures import theme
 from jobreport.figures.chart import (
@@ -55,8 +55,7 @@ _LONG = 0.72
 _BESIDE_EM, _BESIDE_PX = 0.4, 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stack:
+class Stack(Struct, frozen=True, kw_only=True):
     """A bar of 100 %: its name, and the percent of each kind."""
 
     name: str
@@ -65,8 +64,7 @@ class Stack:
     whole: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rank:
+class Rank(Struct, frozen=True, kw_only=True):
     """A bar among others of its kind."""
 
     name: str
@@ -77,8 +75,7 @@ class Rank:
     rest: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pair:
+class Pair(Struct, frozen=True, kw_only=True):
     """A drawing and its live twin."""
 
     drawing: Drawing

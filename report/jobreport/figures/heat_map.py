@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from bokeh.models import ColumnDataSource, Image, Line, LinearColorMapper, Range1d
 from bokeh.models.annotations.geometry import Span
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobreport.figures import theme
 from jobreport.figures.chart import (
@@ -69,8 +70,7 @@ _BESIDE = ("left", "right", "above", "below")
 GPU, MEMORY, CORE, NODE = "GPU use", "GPU memory", "core use", "mean GPU use"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """One device, or the mean of several, over time."""
 
     node: str
@@ -111,8 +111,7 @@ class Row:
         return float(self.measured.mean()) if len(self.measured) else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeatMap:
+class HeatMap(Struct, frozen=True, kw_only=True):
     """What is drawn where; both drawings are made from it."""
 
     x: Axis
@@ -331,8 +330,7 @@ def _runs(steps: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
         yield start, length, int(steps[start])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cells:
+class Cells(Struct, frozen=True, kw_only=True):
     """Rows of one height as paths, each a row's middle with a stroke as thick as the row.
 
     The box is as wide as there are columns, and ten high a unit.

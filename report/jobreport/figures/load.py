@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from bokeh.models import ColumnDataSource, Line, Quad, VArea
+from msgspec import Struct
 
 from jobreport.figures import theme
 from jobreport.figures.chart import Drawing, hover, live_plot, outline, quantity, upward
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 MOST_LINES = len(theme.SERIES)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
+class Curve(Struct, frozen=True, kw_only=True):
     """The histogram of one GPU."""
 
     name: str
@@ -33,8 +32,7 @@ class Curve:
     values: tuple[float, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Histograms:
+class Histograms(Struct, frozen=True, kw_only=True):
     """What one plot shows: up to four curves, or one before the mean of its node."""
 
     curves: tuple[Curve, ...]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, Line, Plot, Quad, Segment, Text
 from bokeh.models.annotations.geometry import Span
+from msgspec import Struct
 
 from jobreport.figures import chart, over_columns, theme
 from jobreport.figures.chart import Axis, Drawing, Rule
@@ -33,8 +33,7 @@ _ROOM = 1.3
 _NAME, _BETWEEN = 26, 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unit:
+class Unit(Struct, frozen=True, kw_only=True):
     """A unit that keeps times short: print ``seconds / factor`` and then ``name``."""
 
     factor: float
@@ -54,8 +53,7 @@ def unit_for(seconds: float) -> Unit:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Named:
+class Named(Struct, frozen=True, kw_only=True):
     """An upright line with its name."""
 
     #: On the x axis.
@@ -66,8 +64,7 @@ class Named:
     row: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Histogram:
+class Histogram(Struct, frozen=True, kw_only=True):
     """The axes and bars of the fetch times."""
 
     x: Axis
@@ -261,8 +258,7 @@ def _write(
     plot.add_glyph(ColumnDataSource({"x": [place[0]], "y": [place[1]], "text": [text]}), glyph)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkAxes:
+class WorkAxes(Struct, frozen=True, kw_only=True):
     """What the lines of loaders at work have in common."""
 
     x: Axis

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from bokeh.models import ColumnDataSource, Line, Plot, Quad, Range1d, Scatter
 from bokeh.models.annotations.geometry import Span
+from msgspec import Struct
 
 from jobreport.figures import chart, over_columns, theme
 from jobreport.figures.chart import Axis, Drawing, Label, Rule
@@ -25,8 +25,7 @@ PERCENT = chart.upward(100)
 _DASHES = ("Solid", "Dashed", "Dotted", "Dash-dot")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeMemory:
+class NodeMemory(Struct, frozen=True, kw_only=True):
     """What is drawn of a node."""
 
     #: Names the series, so that each can be switched: ``n0``.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HBar, Line, Plot, Range1d, Text
+from msgspec import Struct
 
 from jobreport.figures import theme
 from jobreport.figures.chart import (
@@ -56,8 +56,7 @@ _CLOCK = "{%H:%M:%S.%3N}"
 _US_PER_MS = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Panels:
+class Panels(Struct, frozen=True, kw_only=True):
     """The two drawings of a moment and their live twins, on one time axis; either pair may lack."""
 
     samples: Drawing | None
@@ -146,8 +145,7 @@ def _live_samples(moment: Moment, curves: Sequence[Curve], x: Axis, shared: Rang
     return plot
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
+class _Rows(Struct, frozen=True, kw_only=True, eq=False):
     """The bars of one kind: sides in microseconds and rows, and what the pointer tells."""
 
     kind: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 _SECOND_US = 1_000_000
 #: Distances of time ticks that a reader can count in, in seconds.
@@ -16,8 +17,7 @@ _STEPS_S = (
 _DAY_US = 86400 * _SECOND_US
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tick:
+class Tick(Struct, frozen=True, kw_only=True):
     """A labelled place on an axis."""
 
     #: Of the axis, from 0 to 1.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from bokeh.models import ColumnDataSource, Line, PlainText, Plot, Quad, Segment
 from bokeh.models.annotations.geometry import Span
 from bokeh.models.annotations.labels import Label
+from msgspec import Struct
 
 from jobreport.figures import chart, theme
 from jobreport.figures.chart import Axis, Drawing, Mark, Rule
@@ -48,8 +48,7 @@ _THIN, _MARK = 0.6, 0.35
 _TIGHT = 0.12
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unit:
+class Unit(Struct, frozen=True, kw_only=True):
     """The unit of the durations of a report, so that one table has one unit."""
 
     name: str
@@ -104,8 +103,7 @@ def upward(most: float) -> Axis:
 # --- histogram
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Limit:
+class _Limit(Struct, frozen=True, kw_only=True):
     """Where the limit stands in the histogram, and its words."""
 
     at: float
@@ -336,8 +334,7 @@ def _words(
 # --- over time
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Durations:
+class _Durations(Struct, frozen=True, kw_only=True):
     """An upright axis of durations: linear, or by powers of ten where a few long steps would flatten the rest."""
 
     axis: Axis

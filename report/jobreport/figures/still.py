@@ -6,8 +6,9 @@ They stand in the page before and without a script, and on paper. Heights run do
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport.figures.box_plot import LOOP, Grouping, borders, by_node, extent, labels, limit_lines, slots
 from jobreport.figures.pie import COLOURS, INNER, OUTER
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _NARROW_DEVICES, _NARROW_GROUPS = 50, 40
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stretch:
+class Stretch(Struct, frozen=True, kw_only=True):
     """A part of the time axis, in percent."""
 
     at: float
@@ -35,8 +35,7 @@ def stretch(start_us: int, end_us: int, axis: tuple[int, int]) -> Stretch:
     return Stretch(at=round(at, 2), width=round(100 * (min(end_us, last) - first) / (last - first) - at, 2))
 
 
-@dataclass(frozen=True, kw_only=True)
-class StillBox:
+class StillBox(Struct, frozen=True, kw_only=True):
     """One box; places and heights in percent."""
 
     #: ``loop`` or ``whole``.
@@ -56,8 +55,7 @@ class StillBox:
         return round(self.left + self.width / 2, 2)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StillBoxes:
+class StillBoxes(Struct, frozen=True, kw_only=True):
     """The boxes of all devices with their axis."""
 
     boxes: tuple[StillBox, ...]
@@ -113,8 +111,7 @@ def still_boxes(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class StillWedge:
+class StillWedge(Struct, frozen=True, kw_only=True):
     """One wedge of the ring in a box of 100 × 100."""
 
     key: str

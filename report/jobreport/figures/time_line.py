@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from bokeh.models import ColumnDataSource, Line, Plot, Range1d, VBar
 from bokeh.models.annotations.geometry import Span
+from msgspec import Struct
 
 from jobreport.figures import chart, over_columns, theme
 from jobreport.figures.chart import US_PER_MS, Axis, Drawing, Mark, Rule, Shape, hatched
@@ -83,8 +83,7 @@ def axis_of(columns: Columns) -> Axis:
     return chart.over_time(columns.start_us, end_us, most=5)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SharedTime:
+class SharedTime(Struct, frozen=True, kw_only=True):
     """What the time lines of a job have in common: one axis, one range and one table of values."""
 
     axis: Axis

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport.engine import Here
 from jobreport.errors import NothingReadableError
@@ -37,8 +40,7 @@ __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig(), Traces())
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True, eq=False):
     """What a directory holds: a job, or only what the vendor's service said of one."""
 
     job: Job

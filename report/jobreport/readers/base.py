@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from jobrules.job import Events, Steps
 
@@ -19,15 +20,14 @@ if TYPE_CHECKING:
 _UNZIPPED = 10
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True, kw_only=True, order=True):
     """A file of the job directory."""
 
     #: Path relative to the job directory, with ``/``; what messages and the report show.
     name: str
     path: Path
     #: Bytes, as found in the directory.
-    size: int = field(default=0, compare=False)
+    size: int = 0
 
     @property
     def text_size(self) -> int:
@@ -35,8 +35,7 @@ class SourceFile:
         return self.size * _UNZIPPED if self.name.endswith(".gz") else self.size
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """The tables that one reader made of its files."""
 
     quality: SourceQuality

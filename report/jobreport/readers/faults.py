@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport.readers import plain
 from jobreport.readers.sample_lines import LONGEST_LINE
@@ -30,8 +31,7 @@ _UNEXPLAINED = "not a complete sample"
 _BUDGET_BYTES = 16 << 20
 
 
-@dataclass(kw_only=True)
-class Faults:
+class Faults(Struct, kw_only=True):
     """What the first pass counted in one file."""
 
     #: Lines that are no sample, other than those with a value that is not finite.

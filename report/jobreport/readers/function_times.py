@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+from msgspec import Struct
 
 from jobreport.readers import marshalled
 from jobreport.readers.faults import EARLIEST_S, LATEST_S
@@ -36,8 +37,7 @@ class UnusableError(Exception):
     """Why a file gives no profile, as the end of a sentence."""
 
 
-@dataclass(kw_only=True)
-class Spent:
+class Spent(Struct, kw_only=True):
     """What a function took."""
 
     #: None where the profiler does not count.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport.parts import facts_of
 from jobreport.progress import Progress
@@ -33,8 +34,7 @@ _FAR_EVENTS = "more than 30 days from all samples, or without a date"
 _LONE_EVENTS = "time lies more than 30 days from nearly all other events"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Told:
+class Told(Struct, frozen=True, kw_only=True):
     """What comes back of the reading of a group, besides the tables."""
 
     #: Of each machine.
@@ -45,8 +45,7 @@ class Told:
     finished: bool | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
+class Piece(Struct, frozen=True, kw_only=True):
     """A group of files and what a reader made of them; the tables are with the engine."""
 
     reader: Reader

@@ -11,8 +11,9 @@ import heapq
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport.quality import SourceQuality
 from jobreport.readers import plain
@@ -105,8 +106,7 @@ class PythonProfiles:
         return Found(quality=quality, profiles=tuple(profiles))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Stretch:
+class _Stretch(Struct, frozen=True, kw_only=True):
     """Who was profiled, and from when to when."""
 
     node: str

@@ -11,10 +11,10 @@ import json
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from jobreport.quality import SourceQuality
 from jobreport.readers.plain import DamagedError, chunks
@@ -156,8 +156,7 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     last: _Micros | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bottlenecks:
+class Bottlenecks(Struct, frozen=True, kw_only=True):
     """Snapshots in which a GPU idled, and those of them with the cause that the rule looks for."""
 
     low: int | None = None
@@ -166,8 +165,7 @@ class Bottlenecks:
     last_us: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RuleDocument:
+class RuleDocument(Struct, frozen=True, kw_only=True, eq=False):
     """One rule's result."""
 
     rule: str
@@ -181,8 +179,7 @@ class RuleDocument:
     raw: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RuleResults:
+class RuleResults(Struct, frozen=True, kw_only=True, eq=False):
     """All results of one run of the vendor's service."""
 
     documents: tuple[RuleDocument, ...] = ()

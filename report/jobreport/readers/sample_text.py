@@ -179,7 +179,7 @@ class SoundFiles:
 def _sensor(tail: bytes, before: bytes, between: bytes, value_first: bool) -> tuple[str, str, str, str]:
     """Node, type, dimension and name in the line that has these texts around its numbers."""
     line = (before.removeprefix(tail) + b"1.5" + between + b"2.5" + tail[:-1]).decode("latin-1")
-    if not before.startswith(tail) or not (line.isascii() and line.isprintable()) or "\\" in line:
+    if not (line.isascii() and line.isprintable()) or "\\" in line:
         raise _UnsoundError
     try:
         pairs = json.loads(line, object_pairs_hook=list)

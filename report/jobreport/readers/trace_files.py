@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport.readers import plain
 from jobreport.readers.workers import node_and_worker
@@ -62,8 +64,7 @@ FLAG = "flag for the recording of data loading; it holds no event"
 SUMMARY = "summary of the TensorFlow profiler; only its traces are read"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """Where the events of a file come from."""
 
     node: str
@@ -83,8 +84,7 @@ class Origin:
     doubt: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metadata:
+class Metadata(Struct, frozen=True, kw_only=True):
     """What the name of a ``.metadata`` file tells about the trace below its folder."""
 
     file: SourceFile

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from jobreport.readers.strays import FAR_US, KEPT_SHARE, spans_of_job, within
 from jobreport.readers.trace_columns import (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -34,8 +35,7 @@ FULL = "h9"
 SIGN = "▲"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Panel:
+class Panel(Struct, frozen=True, kw_only=True, weakref=True):
     """One plot."""
 
     id: str
@@ -44,8 +44,7 @@ class Panel:
     label: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(Struct, frozen=True, kw_only=True):
     """A distance as printed; ``style`` is a shade or that of what is not compared."""
 
     text: str
@@ -53,8 +52,7 @@ class Cell:
     over: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatrixRow:
+class MatrixRow(Struct, frozen=True, kw_only=True):
     """A GPU's distances from all others listed."""
 
     device: str
@@ -63,8 +61,7 @@ class MatrixRow:
     enough: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Matrix:
+class Matrix(Struct, frozen=True, kw_only=True):
     """The distances of one node."""
 
     node: str
@@ -78,8 +75,7 @@ class Matrix:
     partly: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A GPU in the data of the figure."""
 
     node: str
@@ -90,8 +86,7 @@ class Row:
     tenths: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Other:
+class Other(Struct, frozen=True, kw_only=True):
     """A node whose distances are not listed."""
 
     node: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -35,8 +36,7 @@ _PARAMETERS = {
 _NAMES = {Metric.CPU_USE: "CPU", Metric.GPU_USE: "GPU use", Metric.GPU_MEMORY: "GPU memory"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Panel:
+class Panel(Struct, frozen=True, kw_only=True, weakref=True):
     """The figure of one node."""
 
     id: str
@@ -45,8 +45,7 @@ class Panel:
     label: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A box as printed."""
 
     node: str

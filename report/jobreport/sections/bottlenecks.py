@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -47,8 +48,7 @@ FEW = 1.0
 _HEIGHTS = (1, 2, 4, 8, 16)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Words:
+class Words(Struct, frozen=True, kw_only=True):
     """How the bottlenecks of one kind are told; ``{}`` is the limit of a core."""
 
     rule: str
@@ -80,8 +80,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One part of all snapshots, as printed; its place in the bar in percent."""
 
     style: str
@@ -91,8 +90,7 @@ class Part:
     at: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleRow:
+class SampleRow(Struct, frozen=True, kw_only=True):
     """The GPU samples of a node, as printed: all, then count and percent of each part."""
 
     node: str
@@ -101,8 +99,7 @@ class SampleRow:
     parts: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Samples:
+class Samples(Struct, frozen=True, kw_only=True):
     """The figure of GPU samples by node."""
 
     caption: str
@@ -118,8 +115,7 @@ class Samples:
     basis: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Strip:
+class Strip(Struct, frozen=True, kw_only=True):
     """A course, as drawn."""
 
     id: str
@@ -128,8 +124,7 @@ class Strip:
     drawing: Drawing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Strips:
+class Strips(Struct, frozen=True, kw_only=True):
     """The figure of courses and the table of its data: a row a stretch, a column a course."""
 
     caption: str
@@ -140,8 +135,7 @@ class Strips:
     rows: tuple[tuple[int, tuple[str, ...]], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRow:
+class RunRow(Struct, frozen=True, kw_only=True):
     """A run, as printed."""
 
     node: str
@@ -152,8 +146,7 @@ class RunRow:
     steps: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoreTable:
+class CoreTable(Struct, frozen=True, kw_only=True):
     """The cores of a node: those with the same share in one row, and how many are left out."""
 
     node: str

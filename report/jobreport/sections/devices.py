@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -46,8 +47,7 @@ ALIKE_SHARE = ALIKE_POINTS / 100
 OFTEN = 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """A device as printed."""
 
     node: str
@@ -57,8 +57,7 @@ class Line:
     shares: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pick:
+class Pick(Struct, frozen=True, kw_only=True):
     """One of the lines of the second figure."""
 
     style: str

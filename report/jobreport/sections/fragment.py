@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
+from msgspec import Struct, field
 
 from jobreport import assets, formats
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"(`{1,2})([^`]+)\1")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fragment:
+class Fragment(Struct, frozen=True, kw_only=True):
     """HTML with a name; ``facts`` travel in the metadata of the notebook's output."""
 
     name: str

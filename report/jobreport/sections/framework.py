@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -42,8 +43,7 @@ _PHASE_FILLS = ("u", "u2", "u3", "f3", "n1")
 _PASS_FILLS = ("u", "u2")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
+class Figure(Struct, frozen=True, kw_only=True):
     """A drawing with its live twin, as the template wants it."""
 
     name: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -33,8 +34,7 @@ ROOMY, EMPTY = 50.0, 5.0
 SWING = 50.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """A node's drawing."""
 
     id: str
@@ -45,8 +45,7 @@ class Block:
     key: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A GPU as printed."""
 
     node: str
@@ -55,8 +54,7 @@ class Row:
     reading: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RiseRow:
+class RiseRow(Struct, frozen=True, kw_only=True):
     """A rise as printed."""
 
     node: str

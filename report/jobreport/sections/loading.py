@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -45,8 +47,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """The drawing of a node's loaders at work."""
 
     id: str
@@ -55,8 +56,7 @@ class Block:
     drawing: Drawing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A line of a table as printed."""
 
     name: str

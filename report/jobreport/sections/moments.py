@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -29,8 +30,7 @@ _TITLES = {
 _KINDS = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A lane as printed."""
 
     worker: str
@@ -42,8 +42,7 @@ class Row:
     share: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class View:
+class View(Struct, frozen=True, kw_only=True):
     """A moment as the template wants it."""
 
     key: str

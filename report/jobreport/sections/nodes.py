@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -44,8 +44,7 @@ MOST_ODD = 12
 NETWORK = ("network_receive", "network_transmit")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Panel:
+class Panel(Struct, frozen=True, kw_only=True, weakref=True):
     """A metric of a node over time, or two that share a plot."""
 
     id: str
@@ -54,16 +53,14 @@ class Panel:
     drawing: Drawing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """A node with its panels."""
 
     name: str
     panels: tuple[Panel, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A line of the table of what is drawn."""
 
     node: str
@@ -75,8 +72,7 @@ class Row:
     missing: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankRow:
+class RankRow(Struct, frozen=True, kw_only=True):
     """A node of the ranked table, or all that are alike."""
 
     name: str
@@ -91,8 +87,7 @@ class RankRow:
     holes: tuple[tuple[float, float], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ranking:
+class Ranking(Struct, frozen=True, kw_only=True):
     """The ranked table: odd nodes, then one row for the others; folded, those without a row of their own."""
 
     label: str

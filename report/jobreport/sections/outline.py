@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport.document import Origin
 
@@ -36,8 +37,7 @@ ANALYSES = {"cpu-bottlenecks": "stalls", "io-bottlenecks": "stalls", "gpu-memory
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
 
 
-@dataclass(kw_only=True)
-class Heading:
+class Heading(Struct, kw_only=True):
     """A section's place in the page; it counts the figures and tables of its section as they are written."""
 
     anchor: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -22,8 +23,7 @@ MOST_OPEN, MOST_OPEN_PROFILES = 10, 3
 _START_UP = "before step 0"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A function as printed."""
 
     name: str
@@ -37,8 +37,7 @@ class Row:
     percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class View:
+class View(Struct, frozen=True, kw_only=True):
     """A profile as the template wants it."""
 
     title: str

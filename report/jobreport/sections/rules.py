@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -22,8 +23,7 @@ MOST_REASONS = 4
 _ORDER = [*Severity, Status.ERROR, Status.NOT_EVALUATED, Status.PASSED]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bullet:
+class Bullet(Struct, frozen=True, kw_only=True):
     """A value against its limits, in percent of the bar."""
 
     width: float
@@ -32,8 +32,7 @@ class Bullet:
     limit: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
+class Card(Struct, frozen=True, kw_only=True):
     """A rule as printed."""
 
     card: RuleCard

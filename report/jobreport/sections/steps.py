@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -35,8 +37,7 @@ ALIKE_POINTS, LEAST_POINTS = 5.0, 1.0
 WORTH, MOSTLY = 0.2, 0.6
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A worker and phase as printed, or several whose rows print alike."""
 
     node: str
@@ -52,8 +53,7 @@ class Row:
     above: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
+class Shown(Struct, frozen=True, kw_only=True):
     """A figure: its drawing, what it shows, how to read it, and the entries of its key."""
 
     drawing: Drawing

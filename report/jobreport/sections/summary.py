@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -29,8 +30,7 @@ _STARTS = frozenset({_WAITED, "late-first-work", "late-first-step"})
 MOST_GAP_ROWS = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
+class Kind(Struct, frozen=True, kw_only=True):
     """Machines that are alike."""
 
     nodes: str
@@ -40,8 +40,7 @@ class Kind:
     interval: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lane:
+class Lane(Struct, frozen=True, kw_only=True):
     """A node's gaps in the strip; lanes lie above one another."""
 
     top: float

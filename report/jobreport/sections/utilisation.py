@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -29,8 +30,7 @@ MOST_NODES = 4
 MOST_FOLDED = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A row as printed; the bar only where the scale is percent."""
 
     label: str
@@ -40,16 +40,14 @@ class Row:
     bar: tuple[float, float, float] | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     """The rows of a node under its name."""
 
     title: str
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """A metric over all nodes: lowest, median and highest node."""
 
     label: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -47,8 +48,7 @@ SIGNS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Segment:
+class Segment(Struct, frozen=True, kw_only=True):
     """A part of the bar, in percent of its width."""
 
     fill: str
@@ -186,8 +186,7 @@ def _bar_label(use: TimeUse) -> str:
     return f"{_hours(use, use.hours)} {use.noun}-hours: {parts}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Vendor:
+class Vendor(Struct, frozen=True, kw_only=True):
     """What the vendor's numbers allow to say of the use; empty where they hold none."""
 
     device: str
