@@ -73,6 +73,8 @@ def main() -> None:
 
 def measured(jobs: list[Job], folder: Path, runs: int, command: str) -> Results:
     """Run the stages of all jobs, the kinds in turn so that a busy moment does not fall on one of them."""
+    # Libraries that pip installed have their byte code; a checkout has it from the second run on, if it may.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     folder.mkdir(parents=True, exist_ok=True)
     facts = [made(job, folder) for job in jobs]
     left_out = {stage: why for stage in STAGES if (why := missing(stage))}

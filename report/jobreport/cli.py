@@ -184,7 +184,7 @@ def _engine(dask: str | None) -> AbstractContextManager[Engine]:
 
         return Cluster(dask)
     from jobreport.engine import Local  # noqa: PLC0415 - not for --help
-    from jobreport.readers.sample_lines import share_cores  # noqa: PLC0415 - as above
+    from jobreport.readers.sample_scan import share_cores  # noqa: PLC0415 - as above
 
     return Local(share_cores)
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from jobreport.readers import decimals, sample_text
 from jobreport.readers.base import SourceFile
-from jobreport.readers.sample_lines import scan
-from jobreport.readers.sample_text import Rows, SoundFiles
+from jobreport.readers.sample_rows import Rows
+from jobreport.readers.sample_scan import scan
+from jobreport.readers.sample_text import SoundFiles
 from jobreport.readers.tally import Tally
 from tests.paths import CORPUS, needs_corpus
 

@@ -4,9 +4,9 @@ import gzip
 import json
 import random
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from jobreport.errors import NothingReadableError
 from jobreport.quality import Quality
-from jobreport.readers import faults, read_job, sample_lines
+from jobreport.readers import faults, read_job, sample_scan
+from jobreport.readers.base import SourceFile
 from jobrules.job import Metric
 from tests.readers.samples import (
     FILE,
@@ -462,13 +463,13 @@ def test_an_empty_file_is_told(tmp_path: Path, content: bytes, suffix: str) -> N
 def test_a_file_that_disappears_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "1700000160.algo-1.json"
     write(tmp_path, {FILE: [sample(1)], gone.name: [sample(2)]})
-    connect = sample_lines._connect
+    begin = sample_scan._batches
 
-    def late() -> duckdb.DuckDBPyConnection:
+    def late(files: Sequence[SourceFile]) -> Iterator[list[int]]:
         gone.unlink()
-        return connect()
+        return begin(files)
 
-    monkeypatch.setattr(sample_lines, "_connect", late)
+    monkeypatch.setattr(sample_scan, "_batches", late)
 
     job, quality = read_job(tmp_path)
 
@@ -540,9 +541,11 @@ def test_many_threads_and_batches_give_the_same_as_one(
     write(tmp_path, {**files, "big.json": lines})
     expected = slow_tables(lines)
 
-    for threads, batch in ((1, 1 << 30), (8, 1 << 30), (8, 100_000)):
-        monkeypatch.setitem(sample_lines._SETTINGS, "threads", threads)
-        monkeypatch.setattr(sample_lines, "_BATCH_BYTES", batch)
+    for threads, batch in ((0, 1 << 30), (0, 100_000), (1, 1 << 30), (8, 1 << 30), (8, 100_000)):
+        if threads:
+            monkeypatch.setattr(sample_scan.SoundFiles, "rows", lambda *_: None)
+        monkeypatch.setattr(sample_scan, "_threads", max(1, threads))
+        monkeypatch.setattr(sample_scan, "_BATCH_BYTES", batch)
         job, quality = read_job(tmp_path)
         assert tables(job) == expected
         assert quality.sources[0].files == 21

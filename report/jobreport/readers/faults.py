@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport.readers import plain
-from jobreport.readers.sample_lines import LONGEST_LINE
+from jobreport.readers.sample_rows import LONGEST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,33 +6,25 @@ temporary copy and read again.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import os
 import tempfile
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from jobreport.readers import plain
+from jobreport.readers.sample_rows import ABSENT, LONGEST_LINE, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
-    from jobrules.job import FloatArray
-
-#: Stands for a value that is missing or no number; NaN cannot, because a file may hold that itself.
-ABSENT = -1.7976931348623157e308
-#: Lines that are longer are skipped where DuckDB does not take them; its own limit is 16 MiB or a little more.
-LONGEST_LINE = 16_000_000
-
-#: Files of one query: enough to keep all threads busy, few enough to bound memory.
-_BATCH_BYTES = 256 << 20
-_BATCH_FILES = 4096
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
@@ -50,57 +42,18 @@ _QUERY = f"""
 """  # noqa: S608 - made of constants
 
 
-class Rows(NamedTuple):
-    """All rows of one sensor in one file, in no particular order; a tuple, because there are many."""
-
-    #: Number of the file.
-    file: int
-    node: str | None
-    #: None in the rows that stand for lines that are no JSON object.
-    type: str | None
-    dimension: str | None
-    name: str | None
-    #: Seconds since the epoch; NaN where missing or no number.
-    seconds: FloatArray
-    #: NaN and infinity are what the file says; ``ABSENT`` where missing or no number.
-    values: FloatArray
+@contextlib.contextmanager
+def opened(files: Sequence[SourceFile], tally: Tally, threads: int) -> Iterator[Source]:
+    """What reads files of a list."""
+    with (
+        tempfile.TemporaryDirectory(prefix="jobreport-") as scratch,
+        duckdb.connect(":memory:", config=_SETTINGS | {"threads": threads}) as connection,
+    ):
+        yield Source(connection, Path(scratch), files, tally)
 
 
-def scan(files: Sequence[SourceFile], tally: Tally) -> Iterator[tuple[list[Rows], int]]:
-    """Read the files, some at a time; rows come in the order of the files, with the bytes that they took.
-
-    Every line but the blank ones is a row. A line that is no JSON object is one without a type.
-    """
-    with tempfile.TemporaryDirectory(prefix="jobreport-") as scratch, _connect() as connection:
-        source = _Source(connection, Path(scratch), files, tally)
-        for batch in _batches(files):
-            yield source.rows(batch), sum(files[number].size for number in batch)
-
-
-def share_cores(processes: int) -> None:
-    """This is one of several processes that read at the same time."""
-    _SETTINGS["threads"] = max(1, (os.cpu_count() or 1) // processes)
-
-
-def _connect() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(":memory:", config=_SETTINGS)
-
-
-def _batches(files: Sequence[SourceFile]) -> Iterator[list[int]]:
-    batch: list[int] = []
-    total = 0
-    for number, file in enumerate(files):
-        if batch and (total + file.size > _BATCH_BYTES or len(batch) == _BATCH_FILES):
-            yield batch
-            batch, total = [], 0
-        batch.append(number)
-        total += file.size
-    if batch:
-        yield batch
-
-
-class _Source:
-    """A DuckDB connection with the ways round what it refuses to read; files go by their numbers."""
+class Source:
+    """A DuckDB connection with the ways round what it refuses to read; files go by their numbers in the list."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, scratch: Path, files: Sequence[SourceFile], tally: Tally
@@ -111,7 +64,10 @@ class _Source:
         self._tally = tally
 
     def rows(self, batch: list[int]) -> list[Rows]:
-        """The rows of some files, in their order, repaired where needed."""
+        """The rows of some files, in their order, repaired where needed.
+
+        Every line but the blank ones is a row. A line that is no JSON object is one without a type.
+        """
         path = {number: self._files[number].path for number in batch}
         repair = {number for number in batch if not _is_nameable(path[number])}
         try:

@@ -20,17 +20,18 @@ import json
 import re
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jobreport.readers import decimals
+from jobreport.readers.sample_rows import Rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from jobreport.readers.decimals import Bytes, Words
-    from jobrules.job import FloatArray, IntArray
+    from jobrules.job import IntArray
 
 #: Bytes: of the largest file, the longest line, and the longest text before or between numbers.
 _LARGEST, _LONGEST_LINE, _LONGEST_TEXT = 4 << 20, 1024, 256
@@ -44,22 +45,6 @@ _CUTS = b",.}"
 _TABLE_BITS = 20
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _POWERS = np.multiply.accumulate(np.full(2 * _LONGEST_TEXT // 8, _MULTIPLIER))
-
-
-class Rows(NamedTuple):
-    """All rows of one sensor in one file, in no particular order; a tuple, because there are many."""
-
-    #: Number of the file.
-    file: int
-    node: str | None
-    #: None in the rows that stand for lines that are no JSON object.
-    type: str | None
-    dimension: str | None
-    name: str | None
-    #: Seconds since the epoch; NaN where missing or no number.
-    seconds: FloatArray
-    #: NaN and infinity are what the file says; ``ABSENT`` where missing or no number.
-    values: FloatArray
 
 
 class _UnsoundError(Exception):

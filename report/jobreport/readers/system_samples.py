@@ -18,7 +18,8 @@ from jobreport.quality import SourceQuality
 from jobreport.readers import plain
 from jobreport.readers.base import Found
 from jobreport.readers.faults import EARLIEST_S, LATEST_S, Faults, explain
-from jobreport.readers.sample_lines import ABSENT, scan
+from jobreport.readers.sample_rows import ABSENT
+from jobreport.readers.sample_scan import scan
 from jobreport.readers.sensors import is_name, sensor
 from jobreport.readers.tally import Tally
 from jobreport.readers.timeline import Timeline
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.readers.base import SourceFile
-    from jobreport.readers.sample_lines import Rows
+    from jobreport.readers.sample_rows import Rows
     from jobreport.readers.timeline import Part
 
 _NAME = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
