@@ -52,10 +52,9 @@ def make_steps(
     """Steps of one worker from (start, end) in seconds after ``start_us``."""
     starts, ends = zip(*spans_s, strict=True)
     n = len(spans_s)
-    return Steps(
-        node=np.array([node] * n),
-        worker=np.array([worker] * n),
-        phase=np.array([phase] * n),
+    return Steps.of(
+        [(node, worker, phase)],
+        np.zeros(n, np.int32),
         number=np.arange(n, dtype=np.int64),
         start_us=start_us + np.round(np.array(starts) * SECOND_US).astype(np.int64),
         end_us=start_us + np.round(np.array(ends) * SECOND_US).astype(np.int64),
@@ -64,8 +63,13 @@ def make_steps(
 
 def joined_steps(*tables: Steps) -> Steps:
     """The steps of several workers or phases in one table."""
-    columns = ("node", "worker", "phase", "number", "start_us", "end_us")
-    return Steps(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in columns})
+    first = np.cumsum([0, *(len(table.series) for table in tables)])
+    columns = ("number", "start_us", "end_us")
+    return Steps.of(
+        [one for table in tables for one in table.series],
+        np.concatenate([table.code + at for table, at in zip(tables, first[:-1], strict=True)]),
+        **{name: np.concatenate([getattr(table, name) for table in tables]) for name in columns},
+    )
 
 
 def make_events(

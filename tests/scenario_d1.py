@@ -94,11 +94,9 @@ def steps() -> Steps:
     evaluation = [(1060.1 + 0.4 * i, 0.2) for i in range(150)]
     starts = np.array([start for start, _ in train + evaluation])
     ends = starts + np.array([length for _, length in train + evaluation])
-    n = len(starts)
-    return Steps(
-        node=np.array(["algo-1"] * n),
-        worker=np.array(["33"] * n),
-        phase=np.array(["TRAIN"] * 1500 + ["EVAL"] * 150),
+    return Steps.of(
+        [("algo-1", "33", "TRAIN"), ("algo-1", "33", "EVAL")],
+        np.repeat(np.arange(2), (1500, 150)),
         number=np.array([*range(1500), *range(150)], dtype=np.int64),
         start_us=BASE_S * SECOND_US + np.round(starts * SECOND_US).astype(np.int64),
         end_us=BASE_S * SECOND_US + np.round(ends * SECOND_US).astype(np.int64),

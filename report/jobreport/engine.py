@@ -33,7 +33,7 @@ Made = tuple[list[Any], Any]
 Question = tuple["Sequence[Handle]", tuple[Any, ...]]
 
 #: Things of so many bytes stay in memory, all others go to disk.
-_IN_MEMORY = 256 << 20
+_IN_MEMORY = 400 << 20
 #: Less than this is read in one process: others take half a second to start.
 _WORTH_PROCESSES = 512 << 20
 #: What all processes may take together, what one takes before it reads, and what it takes for a byte that it reads.
@@ -156,7 +156,9 @@ def _processes(sizes: Sequence[int]) -> int:
     if sum(sizes) < _WORTH_PROCESSES:
         return 1
     fitting = int((_MEMORY - _PROCESS) // (_PROCESS + _PER_BYTE * max(sizes)))
-    return max(1, min(os.cpu_count() or 1, len(sizes), fitting))
+    # While the largest is read, others can be that are as large together.
+    useful = round(sum(sizes) / max(sizes))
+    return max(1, min(os.cpu_count() or 1, fitting, useful))
 
 
 class Cores:

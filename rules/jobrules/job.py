@@ -12,12 +12,12 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -153,19 +153,23 @@ def _no_ints() -> IntArray:
     return np.empty(0, np.int64)
 
 
-def _no_names() -> StrArray:
-    return np.empty(0, np.str_)
+def _no_codes() -> CodeArray:
+    return np.empty(0, np.int32)
 
 
-class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True):
+#: The node, the training process (its rank or process id on the node) and the phase of steps: ``TRAIN``,
+#: ``EVAL``, ``PREDICT`` or ``GLOBAL``.
+StepSeries: TypeAlias = tuple[str, str, str]
+
+
+class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True, dict=True):
     """Training steps, one row each, every array of the same length; empty where none were recorded."""
 
-    node: StrArray = field(default_factory=_no_names)
-    #: The training process: its rank or process id on the node.
-    worker: StrArray = field(default_factory=_no_names)
-    #: ``TRAIN``, ``EVAL``, ``PREDICT`` or ``GLOBAL``.
-    phase: StrArray = field(default_factory=_no_names)
-    #: Step number, -1 where the source gave none.
+    #: Each once, in natural order.
+    series: tuple[StepSeries, ...] = ()
+    #: (n,) position in ``series``.
+    code: CodeArray = field(default_factory=_no_codes)
+    #: (n,) step number, -1 where the source gave none.
     number: IntArray = field(default_factory=_no_ints)
     start_us: IntArray = field(default_factory=_no_ints)
     end_us: IntArray = field(default_factory=_no_ints)
@@ -173,9 +177,33 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     def __len__(self) -> int:
         return len(self.start_us)
 
+    @cached_property
+    def node(self) -> StrArray:
+        """(n,) names of nodes."""
+        return self._named(0)
+
+    @cached_property
+    def worker(self) -> StrArray:
+        """(n,) names of training processes."""
+        return self._named(1)
+
+    @cached_property
+    def phase(self) -> StrArray:
+        """(n,) names of phases."""
+        return self._named(2)
+
+    def _named(self, part: int) -> StrArray:
+        return np.array([one[part] for one in self.series], np.str_)[self.code]
+
     def where(self, rows: BoolArray) -> Steps:
         """The steps that a mask chooses."""
-        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+        return replace(self, **{name: getattr(self, name)[rows] for name in _STEP_COLUMNS})
+
+    def of_node(self, node: str) -> Steps:
+        """The steps of one node, with its series."""
+        mine = [i for i, (name, _, _) in enumerate(self.series) if name == node]
+        found = self.where(np.isin(self.code, mine))
+        return replace(found, series=tuple(self.series[i] for i in mine), code=_moved(mine, self)[found.code])
 
     @property
     def span_us(self) -> tuple[int, int] | None:
@@ -188,9 +216,37 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True):
         tables = [table for table in tables if len(table)]
         if len(tables) < 2:
             return tables[0] if tables else cls()
-        columns = {one.name: np.concatenate([getattr(t, one.name) for t in tables]) for one in fields(cls)}
+        every = sorted({one for table in tables for one in table.series}, key=_series_key)
+        place = {one: i for i, one in enumerate(every)}
+        columns = {name: np.concatenate([getattr(t, name) for t in tables]) for name in _STEP_COLUMNS[1:]}
+        columns["code"] = np.concatenate(
+            [np.array([place[one] for one in table.series], np.int32)[table.code] for table in tables]
+        )
         order = np.lexsort((columns["end_us"], columns["start_us"]))
-        return cls(**{name: column[order] for name, column in columns.items()})
+        return cls(series=tuple(every), **{name: column[order] for name, column in columns.items()})
+
+    @classmethod
+    def of(cls, names: Sequence[StepSeries], code: CodeArray | IntArray, **columns: IntArray) -> Steps:
+        """From names in any order, which may be there twice or without a step; ``code`` is a place among them."""
+        used = set(np.flatnonzero(np.bincount(code, minlength=len(names))).tolist())
+        series = sorted({names[i] for i in used}, key=_series_key)
+        place = {one: i for i, one in enumerate(series)}
+        moved = np.array([place.get(one, -1) for one in names], np.int32)
+        return cls(series=tuple(series), code=moved[code] if len(code) else _no_codes(), **columns)
+
+
+_STEP_COLUMNS = ("code", "number", "start_us", "end_us")
+
+
+def _moved(kept: Sequence[int], steps: Steps) -> CodeArray:
+    """The new place of each series, where only some are kept."""
+    moved = np.full(len(steps.series), -1, np.int32)
+    moved[kept] = np.arange(len(kept), dtype=np.int32)
+    return moved
+
+
+def _series_key(series: StepSeries) -> list[Any]:
+    return [natural_key(name) for name in series]
 
 
 class EventSource(StrEnum):
@@ -229,10 +285,6 @@ class Loader(Struct, frozen=True, kw_only=True):
     #: Loading processes; 0 loads in the training process; none where the source does not say.
     num_workers: int | None
     pin_memory: bool | None
-
-
-def _no_codes() -> CodeArray:
-    return np.empty(0, np.int32)
 
 
 class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
@@ -496,14 +548,14 @@ class Job:
     @cached_property
     def _by_node(self) -> dict[str, Job]:
         nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
-        nodes |= set(np.unique(self.steps.node).tolist())
+        nodes |= {node for node, _, _ in self.steps.series}
         if len(nodes) == 1:
             return dict.fromkeys(nodes, self)
         return {
             node: dataclasses.replace(
                 self,
                 panels=tuple(p for p in self.panels if p.node == node),
-                steps=self.steps.where(self.steps.node == node),
+                steps=self.steps.of_node(node),
                 events=self.events.of_node(node),
                 profiles=tuple(p for p in self.profiles if p.node == node),
             )

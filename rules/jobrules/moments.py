@@ -197,7 +197,8 @@ def _stretches(part: Job, with_steps: str | None, asked: Sequence[Question]) -> 
     events = part.events
     if node == with_steps:
         worker = _first_worker(part.steps)
-        rows = np.flatnonzero(part.steps.worker == worker)
+        mine = [rows for (_, one, _), rows in series_of(part.steps).items() if one == worker]
+        rows = np.sort(np.concatenate(mine))
         rows = rows[np.lexsort((part.steps.end_us[rows], part.steps.start_us[rows]))]
         yield _around(part.steps, rows[:FIRST_STEPS], "first-steps", node, worker)
         yield _around(part.steps, rows[-LAST_STEPS:], "last-steps", node, worker)
@@ -367,12 +368,7 @@ def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
     lanes, tables, left, lifetimes = _lanes(part, chosen, own, steps)
     tables, cell_us = _few(tables, start_us, end_us)
     numbered = np.concatenate(list(steps.values())) if steps else np.empty(0, np.int64)
-    step_names = [
-        _step_name(phase, number)
-        for phase, number in zip(
-            part.steps.phase[numbered].tolist(), part.steps.number[numbered].tolist(), strict=True
-        )
-    ]
+    step_names = [_name_of(part.steps, row) for row in numbered.tolist()]
     names, bars = _packed(tables, part.events.names, step_names, start_us, tick_us)
     rows = steps.get(own, np.empty(0, np.int64))
     lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
@@ -395,9 +391,7 @@ def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
         bars=bars,
         cell_us=cell_us,
         steps=len(rows),
-        longest_step=_step_name(str(part.steps.phase[longest]), int(part.steps.number[longest]))
-        if len(rows)
-        else "",
+        longest_step=_name_of(part.steps, int(longest)) if len(rows) else "",
         longest_us=int(lasted.max()) if len(rows) else 0,
         worst=chosen.worst,
         unmeasured_us=_clipped(chosen, missing),
@@ -409,8 +403,12 @@ def _steps_within(steps: Steps, chosen: _Stretch) -> dict[str, IntArray]:
     inside = _within(steps.start_us, steps.end_us, chosen.start_us, chosen.end_us)
     here = np.flatnonzero(inside)
     here = here[np.lexsort((steps.end_us[here], steps.start_us[here]))]
-    of = steps.worker[here]
-    return {worker: here[of == worker] for worker in sorted(set(of.tolist()), key=natural_key)}
+    workers = np.array([worker for _, worker, _ in steps.series], np.str_)[steps.code[here]]
+    return {worker: here[workers == worker] for worker in sorted(set(workers.tolist()), key=natural_key)}
+
+
+def _name_of(steps: Steps, row: int) -> str:
+    return _step_name(steps.series[steps.code[row]][2], int(steps.number[row]))
 
 
 def _step_name(phase: str, number: int) -> str:

@@ -9,27 +9,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from jobrules.job import natural_key
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobrules.job import CodeArray, IntArray, Steps, StrArray
+    from jobrules.job import CodeArray, IntArray, Steps, StepSeries
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
-
-
-def grouped(*columns: StrArray) -> dict[tuple[str, ...], IntArray]:
-    """Rows with the same names in all columns, ascending; the names in natural order."""
-    # Searching is three times as fast as asking ``unique`` for the inverse, which sorts indices of text.
-    codes = [np.searchsorted(np.unique(column), column) for column in columns]
-    order = np.lexsort(codes)
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = np.any([np.diff(code[order]) != 0 for code in codes], axis=0)
-    parts = np.split(order, np.flatnonzero(fresh)[1:]) if len(order) else []
-    found = {tuple(str(column[rows[0]]) for column in columns): rows for rows in parts}
-    return dict(sorted(found.items(), key=lambda item: [natural_key(name) for name in item[0]]))
 
 
 def once(of: Callable[[_S], _T]) -> Callable[[_S], _T]:
@@ -46,12 +32,14 @@ def once(of: Callable[[_S], _T]) -> Callable[[_S], _T]:
 
 
 @once
-def series_of(steps: Steps) -> dict[tuple[str, ...], IntArray]:
-    """The rows of each node, worker and phase, ascending; in natural order of these names.
-
-    To sort a million names takes a while, and many ask.
-    """
-    return grouped(steps.node, steps.worker, steps.phase)
+def series_of(steps: Steps) -> dict[StepSeries, IntArray]:
+    """The rows of each node, worker and phase, ascending; in natural order of these names."""
+    order, edges = by_code(steps.code, len(steps.series))
+    return {
+        one: order[first:stop]
+        for one, first, stop in zip(steps.series, edges[:-1], edges[1:], strict=True)
+        if stop > first
+    }
 
 
 def narrow(numbers: IntArray | CodeArray) -> npt.NDArray[np.integer[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from jobrules.framework import LIFETIMES
 from jobrules.intervals import union
 from jobrules.job import EventSource, Metric, span_of
 from jobrules.rounding import apportion
-from jobrules.rows import by_code
+from jobrules.rows import by_code, series_of
 from jobrules.timelines import reduce
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from jobrules.cpu_bottleneck import CPUBottleneck
     from jobrules.intervals import Intervals
     from jobrules.io_bottleneck import IOBottleneck
-    from jobrules.job import Events, FloatArray, Job, Lane, Panel, Steps
+    from jobrules.job import Events, FloatArray, IntArray, Job, Lane, Panel, Steps
     from jobrules.result import Columns
 
 #: A sample of a GPU above this is good, in percent.
@@ -460,14 +461,16 @@ def _steps_at(steps: Steps, start_us: int, end_us: int) -> tuple[str, tuple[Step
 
 def _spans(steps: Steps) -> tuple[StepSpan, ...]:
     """The steps by phase, in the order of their first start."""
-    phases, first = np.unique(steps.phase, return_index=True)
-    begun = [int(steps.start_us[steps.phase == phase].min()) for phase in phases.tolist()]
+    rows: dict[str, list[IntArray]] = {}
+    for (_, _, phase), mine in series_of(steps).items():
+        rows.setdefault(phase, []).append(mine)
     spans = []
-    for i in sorted(range(len(first)), key=begun.__getitem__):
-        numbers = steps.number[(steps.phase == phases[i]) & (steps.number >= 0)]
+    for phase, parts in sorted(rows.items()):
+        mine = np.concatenate(parts)
+        numbers = steps.number[mine][steps.number[mine] >= 0]
         low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (None, None)
-        spans.append(StepSpan(phase=str(phases[i]), first=low, last=high))
-    return tuple(spans)
+        spans.append((int(steps.start_us[mine].min()), StepSpan(phase=phase, first=low, last=high)))
+    return tuple(span for _, span in sorted(spans, key=itemgetter(0)))
 
 
 def _cores(node: Node) -> NodeCores:

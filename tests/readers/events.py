@@ -65,7 +65,7 @@ def read(root: Path, files: Mapping[str, str | bytes] | None = None) -> Found:
     if files is not None:
         write(root, files)
     reader = Traces()
-    return reader.read([file for file in listing(root, Tally()) if reader.claims(file)])
+    return reader.read([file for file in listing(root, Tally()) if reader.knows(file) or reader.claims(file)])
 
 
 def read_rows(root: Path, *rows: Row | str, name: str = FILE) -> Found:

@@ -21,7 +21,7 @@ def read(directory: Path, files: Mapping[str, str | bytes]) -> Found:
     for name, content in files.items():
         (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         sources.append(SourceFile(name=name, path=directory / name))
-    return reader.read([file for file in reversed(sources) if reader.claims(file)])
+    return reader.read([file for file in reversed(sources) if reader.knows(file) or reader.claims(file)])
 
 
 def lines(directory: Path, **parameters: object) -> list[str]:

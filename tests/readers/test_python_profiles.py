@@ -34,7 +34,9 @@ def read(directory: Path, files: Mapping[str, bytes]) -> Found:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         sources.append(SourceFile(name=name, path=path))
-    return reader.read([file for file in sorted(sources, reverse=True) if reader.claims(file)])
+    return reader.read(
+        [file for file in sorted(sources, reverse=True) if reader.knows(file) or reader.claims(file)]
+    )
 
 
 def only(found: Found) -> Profile:

@@ -543,7 +543,7 @@ def test_many_threads_and_batches_give_the_same_as_one(
 
     for threads, batch in ((0, 1 << 30), (0, 100_000), (1, 1 << 30), (8, 1 << 30), (8, 100_000)):
         if threads:
-            monkeypatch.setattr(sample_scan.SoundFiles, "rows", lambda *_: None)
+            monkeypatch.setattr("jobreport.readers.sample_text.SoundFiles.rows", lambda *_: None)
         monkeypatch.setattr(sample_scan, "_threads", max(1, threads))
         monkeypatch.setattr(sample_scan, "_BATCH_BYTES", batch)
         job, quality = read_job(tmp_path)

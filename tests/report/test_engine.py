@@ -88,6 +88,7 @@ def test_little_is_read_here_and_much_in_as_many_processes_as_memory_allows(
     assert _processes([400 * mib]) == 1
     assert _processes([900 * mib]) == 1
     assert _processes([300 * mib] * 4) == 3
+    assert _processes([600 * mib, 20 * mib]) == 1
     assert _processes([900 * mib] * 32) == 2
     assert _processes([10_000 * mib] * 32) == 1
 

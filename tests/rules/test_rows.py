@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.rows import by_code, grouped, narrow, once, series_of
+from jobrules.rows import by_code, narrow, once, series_of
 from tests.jobs import joined_steps, make_steps
 
 WIDE = np.iinfo(np.int64).max
@@ -33,21 +33,6 @@ def test_rows_stand_by_their_code(codes: list[int], many: int) -> None:
         assert order[edges[code] : edges[code + 1]].tolist() == [
             i for i, one in enumerate(codes) if one == code
         ]
-
-
-def test_rows_are_grouped_by_their_names_in_natural_order() -> None:
-    node = np.array(["b", "a10", "a2", "a2", "b", "a10"])
-    phase = np.array(["x", "x", "y", "x", "x", "x"])
-
-    found = grouped(node, phase)
-
-    assert [(names, rows.tolist()) for names, rows in found.items()] == [
-        (("a2", "x"), [3]),
-        (("a2", "y"), [2]),
-        (("a10", "x"), [1, 5]),
-        (("b", "x"), [0, 4]),
-    ]
-    assert grouped(np.empty(0, np.str_)) == {}
 
 
 def test_the_rows_of_a_table_are_found_once() -> None:

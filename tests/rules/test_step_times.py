@@ -34,10 +34,9 @@ def steps_of(
     lasted = np.array(lasted_us, np.int64)
     start = START_US + np.cumsum(lasted + gap_us) - lasted - gap_us
     n = len(lasted)
-    return Steps(
-        node=np.array([node] * n),
-        worker=np.array([worker] * n),
-        phase=np.array([phase] * n),
+    return Steps.of(
+        [(node, worker, phase)],
+        np.zeros(n, np.int32),
         number=np.arange(n),
         start_us=start,
         end_us=start + lasted,

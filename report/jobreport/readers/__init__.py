@@ -86,7 +86,9 @@ def read_directory(
         if rule_results.claims(file):
             results.append(file)
             continue
-        reader = next((i for i, reader in enumerate(READERS) if reader.claims(file)), None)
+        reader = next((i for i, one in enumerate(READERS) if one.knows(file)), None)
+        if reader is None:
+            reader = next((i for i, one in enumerate(READERS) if one.claims(file)), None)
         if reader is None:
             unclaimed.append(file)
         else:

@@ -58,8 +58,11 @@ class Reader(Protocol):
     #: what no report can be made from alone.
     looks_for: str
 
+    def knows(self, file: SourceFile) -> bool:
+        """Whether the file belongs to this reader by its name alone."""
+
     def claims(self, file: SourceFile) -> bool:
-        """Whether the file belongs to this reader, by its name and, where that leaves doubt, its first bytes."""
+        """Whether the file, which no reader knows by its name, belongs to this one by its first bytes."""
 
     def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
         """Claimed files that can be read apart from one another, as far as the names tell: those of each machine.

@@ -45,16 +45,17 @@ def listing(directory: Path, tally: Tally) -> tuple[SourceFile, ...]:
     except (OSError, RuntimeError, ValueError) as error:
         raise NothingReadableError(_no_directory(directory, error)) from error
     files: list[SourceFile] = []
-    folders = [root]
+    #: Path, and how the names of its files begin.
+    folders = [(str(root), "")]
     while folders:
-        folder = folders.pop()
+        folder, before = folders.pop()
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    _sort_in(entry, root, folders, files, tally)
+                    _sort_in(entry, root, before + _text(entry.name), folders, files, tally)
         except OSError as error:
             reason = f"folder cannot be opened: {error.strerror}"
-            tally.add("skipped", "files", reason, file=_relative(folder, root))
+            tally.add("skipped", "files", reason, file=before.removesuffix("/") or ".")
     return tuple(sorted(files))
 
 
@@ -65,16 +66,19 @@ def is_end_marker(file: SourceFile) -> bool:
 
 
 def _sort_in(
-    entry: os.DirEntry[str], root: Path, folders: list[Path], files: list[SourceFile], tally: Tally
+    entry: os.DirEntry[str],
+    root: Path,
+    name: str,
+    folders: list[tuple[str, str]],
+    files: list[SourceFile],
+    tally: Tally,
 ) -> None:
-    path = Path(entry.path)
-    name = _relative(path, root)
     if entry.is_symlink():
-        tally.add("skipped", "files", _link(path, root), file=name)
+        tally.add("skipped", "files", _link(Path(entry.path), root), file=name)
     elif entry.is_dir():
-        folders.append(path)
+        folders.append((entry.path, f"{name}/"))
     elif entry.is_file():
-        files.append(SourceFile(name=name, path=path, size=entry.stat().st_size))
+        files.append(SourceFile(name=name, path=Path(entry.path), size=entry.stat().st_size))
     else:
         tally.add("skipped", "files", "neither file nor folder", file=name)
 
@@ -94,10 +98,6 @@ def _no_directory(directory: Path, error: Exception) -> str:
     if isinstance(error, NotADirectoryError):
         return f"{name} is neither a directory nor an archive (.tar, .tar.gz, .zip) of one. Name that with --job-dir."
     return f"Cannot open the directory {name}: {getattr(error, 'strerror', None) or error}."
-
-
-def _relative(path: Path, root: Path) -> str:
-    return _text(path.relative_to(root).as_posix())
 
 
 def _text(name: str) -> str:

@@ -70,7 +70,7 @@ def lines(path: Path, longest: int) -> Iterator[bytes | None]:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         data = file.read(_CHUNK)
         if not data.startswith(GZIP_MAGIC):
             while data:

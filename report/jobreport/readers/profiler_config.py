@@ -66,10 +66,13 @@ class ProfilerConfig:
     source = "profiler configuration"
     looks_for = ""
 
+    def knows(self, file: SourceFile) -> bool:
+        """By ``profilerconfig.json`` at the name's end."""
+        return _plain_name(file).endswith(_NAME)
+
     def claims(self, file: SourceFile) -> bool:
-        """By the name, or as a small JSON object with the keys of a configuration."""
-        name = file.path.name.lower().removesuffix(".gz")
-        return name.endswith(_NAME) or (name.endswith(".json") and _holds_config(file))
+        """As a small JSON object with the keys of a configuration."""
+        return _plain_name(file).endswith(".json") and _holds_config(file)
 
     def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
         """All together."""
@@ -98,6 +101,10 @@ class ProfilerConfig:
 
 class _UnusableError(Exception):
     """Why a file or a setting says nothing, as the end of a sentence."""
+
+
+def _plain_name(file: SourceFile) -> str:
+    return file.path.name.lower().removesuffix(".gz")
 
 
 def _holds_config(file: SourceFile) -> bool:

@@ -64,9 +64,13 @@ class PythonProfiles:
     source = "Python profiles"
     looks_for = ""
 
-    def claims(self, file: SourceFile) -> bool:
-        """By the name alone."""
+    def knows(self, file: SourceFile) -> bool:
+        """By the name and the folder."""
         return _kind(file) in (_CPROFILE, _PYINSTRUMENT, _RENDERED)
+
+    def claims(self, _: SourceFile) -> bool:
+        """None without its name."""
+        return False
 
     def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
         """All together."""

@@ -65,7 +65,7 @@ class SoundFiles:
     def rows(self, number: int, path: Path) -> list[Rows] | None:
         """The rows of a file, or none if it is not sound, empty, larger than 4 MiB or cannot be read."""
         try:
-            with path.open("rb") as file:
+            with path.open("rb", buffering=0) as file:
                 size = file.readinto(self._text[_MARGIN:-_MARGIN].data)
             return self._rows(number, size) if size < _LARGEST else None
         except (OSError, _UnsoundError, decimals.NoDecimalError):

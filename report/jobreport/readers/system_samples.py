@@ -59,12 +59,15 @@ class SystemSamples:
     source = "system samples"
     looks_for = "system samples (system/incremental/…/<time>.<host>.json, also as .gz)"
 
-    def claims(self, file: SourceFile) -> bool:
-        """By ``<time>.<host>.json``, or by a first line that is a sample."""
+    def knows(self, file: SourceFile) -> bool:
+        """By ``<time>.<host>.json``."""
         name = file.path.name
-        if not name.endswith(_SUFFIXES) or _NOT_OURS in name:
-            return False
-        return _NAME.fullmatch(name) is not None or _begins_with_sample(file)
+        return _NOT_OURS not in name and _NAME.fullmatch(name) is not None
+
+    def claims(self, file: SourceFile) -> bool:
+        """By a first line that is a sample."""
+        name = file.path.name
+        return name.endswith(_SUFFIXES) and _NOT_OURS not in name and _begins_with_sample(file)
 
     def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
         """By the machine that the name tells."""

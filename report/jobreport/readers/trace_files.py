@@ -60,6 +60,8 @@ _EARLY_WHO = re.compile(r"(?P<worker>[0-9]{1,18})_(?P<node>.+)", re.DOTALL)
 #: Machine of events whose file names none.
 _NAMELESS = "node"
 
+#: Files of these may be of something else; their first bytes tell.
+DOUBTFUL = frozenset({EventSource.OTHER, EventSource.PROFILER})
 FLAG = "flag for the recording of data loading; it holds no event"
 SUMMARY = "summary of the TensorFlow profiler; only its traces are read"
 

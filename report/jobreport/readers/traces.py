@@ -19,6 +19,7 @@ from jobreport.readers.sensors import is_name
 from jobreport.readers.tally import Tally
 from jobreport.readers.trace_columns import Columns, FileOfRows, WholeNumbers
 from jobreport.readers.trace_files import (
+    DOUBTFUL,
     Metadata,
     Origin,
     at_step,
@@ -52,9 +53,16 @@ class Traces:
     source = "traces"
     looks_for = "traces (framework/pevents/…/<time>_<rank>-<host>_pythontimeline.json, also as .gz)"
 
+    def knows(self, file: SourceFile) -> bool:
+        """By the name of a time line, or of what lies beside traces."""
+        where = origin(file)
+        if where is not None:
+            return where.source not in DOUBTFUL
+        return metadata(file) is not None or bool(beside_traces(file))
+
     def claims(self, file: SourceFile) -> bool:
-        """By the name, and for ``<time>_<node>_<anything>.json`` by the first row."""
-        return is_trace(file) or metadata(file) is not None or bool(beside_traces(file))
+        """By the name of a trace that may be of something else, and the first row."""
+        return is_trace(file)
 
     def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
         """By the machine that the name tells.
@@ -144,14 +152,16 @@ def _steps(events: Events) -> Steps:
     """The events that are steps; those of a library that only names a tensor so are none."""
     is_step = events.named(_is_step) & events.in_lanes(_has_steps)
     rows = np.flatnonzero(is_step)
-    lane = events.lane[rows]
-    node = np.array([lane.node for lane in events.lanes], np.str_)
-    worker = np.array([lane.worker for lane in events.lanes], np.str_)
-    phase = np.array([_phase(name) for name in events.names], np.str_)
-    return Steps(
-        node=node[lane],
-        worker=worker[lane],
-        phase=phase[events.name[rows]],
+    phases = list(dict.fromkeys(map(_phase, events.names)))
+    place = {phase: i for i, phase in enumerate(phases)}
+    phase = np.array([place[_phase(name)] for name in events.names], np.int32)
+    key = np.asarray(events.lane[rows], np.int64) * len(phases) + phase[events.name[rows]]
+    keys = np.unique(key)
+    lanes = [events.lanes[i] for i in (keys // max(1, len(phases))).tolist()]
+    named = [phases[i] for i in (keys % max(1, len(phases))).tolist()]
+    return Steps.of(
+        [(lane.node, lane.worker, one) for lane, one in zip(lanes, named, strict=True)],
+        np.searchsorted(keys, key),
         number=events.step[rows],
         start_us=events.start_us[rows],
         end_us=events.end_us[rows],
