@@ -58,7 +58,8 @@ FLOORS = (
     ("jobrules",),
     ("jobreport",),
     ("jobreport.errors", "jobreport.quality", "jobreport.files", "jobreport.differences"),
-    ("jobreport.plugins", "jobreport.engine", "jobreport.progress"),
+    ("jobreport.plugins", "jobreport.progress"),
+    ("jobreport.engine",),
     ("jobreport.cluster", "jobreport.parts"),
     (
         "jobreport.assets",

@@ -87,6 +87,10 @@ class Cluster:
             ]
         )
 
+    def fetch(self, handles: Sequence[Handle]) -> list[Any]:
+        """As ``Engine.fetch``: all of it comes over the network."""
+        return self._results(handles)
+
     def _results(self, futures: Sequence[Any]) -> list[Any]:
         from distributed.scheduler import KilledWorker  # noqa: PLC0415 - as above
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from jobreport import progress
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
@@ -61,6 +63,9 @@ class Engine(Protocol):
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
         """``function(things, *given)`` for each question."""
 
+    def fetch(self, handles: Sequence[Handle]) -> list[Any]:
+        """The things themselves, in this process."""
+
 
 class Here:
     """In this process, one after the other; what does not fit into memory lies on disk."""
@@ -89,7 +94,7 @@ class Here:
         """As ``Engine.keep``."""
         found = []
         for number, (given_handles, given) in enumerate(tasks):
-            things, told = function([_thing(one) for one in given_handles], *given)
+            things, told = function(_things(given_handles), *given)
             handles = []
             while things:  # each is let go of before the next one is written
                 handles.append(self._kept(things.pop(0)))
@@ -99,7 +104,11 @@ class Here:
 
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
         """As ``Engine.ask``."""
-        return [function([_thing(one) for one in handles], *given) for handles, given in questions]
+        return [function(self.fetch(handles), *given) for handles, given in questions]
+
+    def fetch(self, handles: Sequence[Handle]) -> list[Any]:
+        """As ``Engine.fetch``; what lies on disk is read when it is used."""
+        return _things(handles)
 
     def _kept(self, thing: Any) -> Handle:
         packed = _Packed.of(thing)
@@ -151,6 +160,10 @@ class Local:
         """As ``Engine.ask``."""
         return self._chosen.ask(function, questions) if self._chosen else []
 
+    def fetch(self, handles: Sequence[Handle]) -> list[Any]:
+        """As ``Engine.fetch``."""
+        return _things(handles)
+
 
 def _processes(sizes: Sequence[int]) -> int:
     if sum(sizes) < _WORTH_PROCESSES:
@@ -170,7 +183,7 @@ class Cores:
     def __init__(self, processes: int, initializer: Callable[[], None] | None = None) -> None:
         """``initializer`` is called once in each process."""
         self._folder = tempfile.TemporaryDirectory(prefix="jobreport-")
-        self._pool = ProcessPoolExecutor(processes, initializer=initializer)
+        self._pool = ProcessPoolExecutor(processes, initializer=partial(_begin, initializer))
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
@@ -204,11 +217,22 @@ class Cores:
         running = [self._pool.submit(_ask, function, handles, given) for handles, given in questions]
         return [one.result() for one in running]
 
+    def fetch(self, handles: Sequence[Handle]) -> list[Any]:
+        """As ``Engine.fetch``; what lies on disk is read when it is used."""
+        return _things(handles)
+
+
+def _begin(initializer: Callable[[], None] | None) -> None:
+    # A copy of the process that started this one would go on telling of its progress.
+    progress.silence()
+    if initializer:
+        initializer()
+
 
 def _keep(
     function: Callable[..., Made], given_handles: Sequence[Handle], given: tuple[Any, ...], path: Path
 ) -> tuple[list[Handle], Any]:
-    things, told = function([_thing(one) for one in given_handles], *given)
+    things, told = function(_things(given_handles), *given)
     handles: list[Handle] = []
     for number in range(len(things)):
         handles.append(_Packed.of(things[number]).written(path.with_suffix(f".{number}")))
@@ -221,7 +245,7 @@ def _pass_on(done: Callable[[int], None], number: int, _: Future[Any]) -> None:
 
 
 def _ask(function: Callable[..., Any], handles: Sequence[Handle], given: tuple[Any, ...]) -> Any:
-    return function([_thing(one) for one in handles], *given)
+    return function(_things(handles), *given)
 
 
 class _OnDisk(Struct, frozen=True):
@@ -238,8 +262,8 @@ class _OnDisk(Struct, frozen=True):
         return pickle.loads(view[: self.head], buffers=buffers)  # noqa: S301 - written by this run
 
 
-def _thing(handle: Handle) -> Any:
-    return handle.load() if isinstance(handle, _OnDisk) else handle
+def _things(handles: Sequence[Handle]) -> list[Any]:
+    return [one.load() if isinstance(one, _OnDisk) else one for one in handles]
 
 
 class _Packed(Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jobrules.job import Events, Frame, Job, Metric, Panel, PartFacts, Steps, natural_sorted, span_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jobreport.engine import Engine, Handle
     from jobrules.job import Profile
@@ -43,32 +43,33 @@ class JobOfParts(Job):
             "frame": None,
             "facts": tuple(nodes[node][0] for node in order),
             "_engine": engine,
-            "_things": [nodes[node][1] for node in order],
+            "_handles": [nodes[node][1] for node in order],
         }
         self.__dict__.update(known)
 
     def each(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> list[Any]:
         """The function's answer for each node's part; ours run where the parts lie."""
-        owner = type(getattr(function, "__self__", function)) if hasattr(function, "__self__") else function
-        if not owner.__module__.startswith(_OURS):
+        if not all(map(_is_ours, (function, *given))):
             return [function(part, *given, **named) for part in self.parts]
-        return self._ask(function, given, named)
+        engine: Engine = self.__dict__["_engine"]
+        asked = [(handles, (facts, self._frame, function, given, named)) for facts, handles in self._kept]
+        return engine.ask(_asked, asked)
 
     @cached_property
     def parts(self) -> tuple[Job, ...]:
-        """The part of each node, in the order of ``nodes``."""
-        return tuple(self._ask(_itself, (), {}))
-
-    def _ask(
-        self, function: Callable[..., Any], given: tuple[Any, ...], named: Mapping[str, Any]
-    ) -> list[Any]:
+        """The part of each node, in the order of ``nodes``, in this process."""
         engine: Engine = self.__dict__["_engine"]
-        frame = Frame(span_us=self.span_us, steps_us=self.steps_us)
-        questions = [
-            (things, (facts, frame, function, given, named))
-            for facts, things in zip(self.facts, self.__dict__["_things"], strict=True)
-        ]
-        return engine.ask(_asked, questions)
+        return tuple(
+            part_of(engine.fetch(handles)).framed(self._frame, facts) for facts, handles in self._kept
+        )
+
+    @cached_property
+    def _frame(self) -> Frame:
+        return Frame(span_us=self.span_us, steps_us=self.steps_us)
+
+    @property
+    def _kept(self) -> Iterable[tuple[PartFacts, Sequence[Handle]]]:
+        return zip(self.facts, self.__dict__["_handles"], strict=True)
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -86,6 +87,12 @@ class JobOfParts(Job):
         return Events.joined([part.events for part in self.parts])
 
 
+def _is_ours(one: Any) -> bool:
+    """Whether other processes know it: whatever is no function, and functions and methods of these packages."""
+    owner = type(one.__self__) if hasattr(one, "__self__") else one
+    return not callable(one) or owner.__module__.startswith(_OURS)
+
+
 def _asked(
     things: Sequence[Job],
     facts: PartFacts,
@@ -95,10 +102,6 @@ def _asked(
     named: Mapping[str, Any],
 ) -> Any:
     return function(part_of(things).framed(frame, facts), *given, **named)
-
-
-def _itself(part: Job) -> Job:
-    return part
 
 
 def part_of(things: Sequence[Job]) -> Job:

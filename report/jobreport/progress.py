@@ -116,6 +116,12 @@ def advance(amount: int) -> None:
     _current.advance(amount)
 
 
+def silence() -> None:
+    """What ``advance`` tells goes nowhere from now on."""
+    global _current  # noqa: PLW0603 - see telling
+    _current = Progress()
+
+
 @contextlib.contextmanager
 def telling(progress: Progress) -> Iterator[None]:
     """What ``advance`` tells goes here."""

@@ -11,12 +11,14 @@ import pytest
 
 from jobreport.engine import Cores, Here, Local, _processes
 from jobreport.pipeline import make_report
+from jobreport.readers import read_directory, read_job
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jobreport.engine import Made
+    from jobrules.job import Job
 
 SAMPLES = sorted(path.parent for path in (ROOT / "sample_data").glob("*/system"))
 
@@ -60,6 +62,27 @@ def test_what_is_kept_can_be_asked_about_and_made_into_more(opened: Callable[[],
             ([0, 1] * 2, ["b"] * 4),
             ([3, 4] * 2, ["c"] * 4),
         ]
+
+
+def first_snapshot(part: Job) -> tuple[str, int]:
+    """A question of a user's own, whose module no other process needs to know."""
+    return part.nodes[0], min(int(panel.time_us[0]) for panel in part.panels)
+
+
+@pytest.mark.parametrize("opened", ENGINES)
+def test_a_user_asks_for_whole_tables_and_for_parts(opened: Callable[[], Any]) -> None:
+    here = read_job(SAMPLES[0])[0]
+    with opened() as engine:
+        job = read_directory(SAMPLES[0], engine=engine).job
+        assert job.each(first_snapshot) == here.each(first_snapshot)
+        assert job.each(lambda part: len(part.panels)) == [len(here.panels)]
+        assert job.gathered(lambda part: part.nodes) == list(here.nodes)
+        for mine, theirs in zip(job.panels, here.panels, strict=True):
+            assert (mine.node, mine.metric, mine.devices) == (theirs.node, theirs.metric, theirs.devices)
+            np.testing.assert_array_equal(mine.values, theirs.values)
+        assert len(job.steps) == len(here.steps)
+        assert len(job.events) == len(here.events)
+        del job, mine
 
 
 def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

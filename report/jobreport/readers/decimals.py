@@ -1,7 +1,4 @@
-"""Decimal numbers that stand in a text at known places, into doubles, by arithmetic on arrays of words.
-
-A word is eight bytes as an unsigned integer, the first of them in its lowest bits.
-"""
+"""Numbers that stand in a text at known places, by arithmetic on arrays of words."""
 
 from __future__ import annotations
 
@@ -9,13 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobreport.readers.texts import UnsoundError, windows
+
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from jobreport.readers.texts import Bytes, Words
     from jobrules.job import FloatArray, IntArray
-
-    Bytes = NDArray[np.uint8]
-    Words = NDArray[np.uint64]
 
 #: Characters of the longest number. As many must stand in front of the first number of a text.
 LONGEST = 24
@@ -26,15 +21,22 @@ _LAST_BYTES = np.array([(1 << 64) - (1 << 64 - 8 * n) if n else 0 for n in range
 _TENS = 10 ** np.arange(17, dtype=np.uint64)
 
 
-class NoDecimalError(Exception):
-    """Something else than digits, a point and digits, or too long."""
+class NoDecimalError(UnsoundError):
+    """Something else than a number, or too long."""
 
 
-def windows(text: Bytes, begin: IntArray, width: int) -> Words:
-    """The bytes from each place on, as rows of words; ``width`` is a multiple of eight."""
-    # Each place is one copy of memory; indices into a matrix of bytes would cost ten times that.
-    everywhere = np.ndarray(len(text) - width + 1, f"V{width}", text.data, strides=(1,))
-    return everywhere[begin].view(np.uint64).reshape(-1, width // 8)
+def integers(text: Bytes, begin: IntArray, end: IntArray) -> IntArray:
+    """The numbers between the places, all of digits only and below 2**53.
+
+    Raises ``NoDecimalError`` unless all are written so, as JSON wants it.
+    """
+    length = end - begin
+    if not 0 < length.min() <= length.max() <= 16 or ((text[begin] == ord("0")) & (length > 1)).any():
+        raise NoDecimalError
+    numbers = _integers(text, end, length).view(np.int64)
+    if numbers.max() >= 1 << 53:
+        raise NoDecimalError
+    return numbers
 
 
 def decimals(text: Bytes, begin: IntArray, point: IntArray, end: IntArray) -> FloatArray:
