@@ -63,6 +63,10 @@ def main() -> None:
     else:
         jobs = [job for job in JOBS.values() if job.name in (options.only or JOBS)]
         jobs = [job for job in jobs if not (options.quick and job.large)]
+        if not jobs:
+            parser().error("--quick leaves out the jobs that --only names")
+        if options.store and options.only:
+            parser().error("--store would put some jobs in the place of all; use it without --only")
         results = measured(jobs, options.folder.resolve(), options.runs, _command(options))
     text = document.render(results)
     if options.store:
@@ -111,13 +115,15 @@ def _command(options: argparse.Namespace) -> str:
     if not (options.only or options.quick) and options.runs == RUNS:
         return "make bench"
     only = "".join(f" --only {name}" for name in options.only or ())
-    return f"python -m benchmarks{' --quick' * options.quick}{only} --runs {options.runs} --store"
+    store = " --store" * options.store
+    return f"python -m benchmarks{' --quick' * options.quick}{only} --runs {options.runs}{store}"
 
 
 def machine() -> dict[str, str]:
     """What the times depend on."""
     found = {
         "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.1f} at the start",
         "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
         "system": platform.system(),
         "Python": platform.python_version(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -83,6 +84,14 @@ JOBS = {
 }
 
 
+def generator() -> str:
+    """A digest of the program that makes the jobs."""
+    digest = hashlib.sha256()
+    for path in sorted(GENERATOR.parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def made(job: Job, folder: Path) -> Facts:
     """What the job holds; it is made where the folder does not have it yet.
 
@@ -91,7 +100,7 @@ def made(job: Job, folder: Path) -> Facts:
     complete = folder / f"{job.name}.json"
     if complete.exists():
         facts = msgspec.json.decode(complete.read_bytes(), type=Facts)
-        if facts.options == job.options:
+        if (facts.options, facts.generator) == (job.options, generator()):
             return facts
         complete.unlink()
         shutil.rmtree(folder / job.name)
@@ -121,6 +130,7 @@ def _counted(job: Job, directory: Path) -> Facts:
     return Facts(
         job=job.name,
         options=job.options,
+        generator=generator(),
         files=files,
         samples=samples,
         sample_bytes=sample_bytes,

@@ -17,8 +17,9 @@ class Facts:
     """What a job holds, counted in its files."""
 
     job: str
-    #: Of the generator.
+    #: Of the generator, and a digest of its program.
     options: str
+    generator: str
     files: int
     samples: int
     sample_bytes: int

@@ -109,11 +109,14 @@ def _cluster(workers: int, scratch: Path) -> Iterator[str]:
         for _ in range(workers):
             start("worker", "--nthreads", "1", "--scheduler-file", str(found))
         deadline = time.monotonic() + PATIENCE_S
-        while not found.exists():
+        address = ""
+        while not address:
             if time.monotonic() > deadline:
                 raise FailedError("the Dask scheduler did not start")
+            # It may be there and not be written to its end.
+            with contextlib.suppress(OSError, ValueError):
+                address = str(json.loads(found.read_text("utf-8"))["address"])
             time.sleep(0.1)
-        address = str(json.loads(found.read_text("utf-8"))["address"])
         wait = (
             f"import distributed; distributed.Client({address!r}).wait_for_workers({workers}, {PATIENCE_S})"
         )

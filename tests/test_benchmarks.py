@@ -18,7 +18,7 @@ from tests.paths import ROOT
 
 def facts(job: str, **held: int) -> Facts:
     empty = {"files": 1, "samples": 0, "sample_bytes": 0, "events": 0, "trace_bytes": 0}
-    return Facts(job=job, options="", **{**empty, **held})
+    return Facts(job=job, options="", generator="", **{**empty, **held})
 
 
 def run(job: str, stage: str, cpu_s: float, **columns: Any) -> Run:

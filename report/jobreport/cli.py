@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -192,15 +193,21 @@ def _engine(dask: str | None) -> AbstractContextManager[Engine]:
 def _progress(*, quiet: bool) -> Progress:
     from jobreport import progress  # noqa: PLC0415 - as above
 
-    if quiet:
+    if quiet or sys.stderr is None:
         return progress.Progress()
     if sys.stderr.isatty():
         return progress.Bar(sys.stderr)
     return progress.Lines(lambda line: click.echo(line, err=True))
 
 
+def _stopped(*_: object) -> None:
+    """As with Ctrl-C: whatever is half made is taken away."""
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """Run the command; errors become a sentence and an exit status, never a traceback."""
+    signal.signal(signal.SIGTERM, _stopped)
     try:
         status = command.main(standalone_mode=False)
     except JobReportError as error:

@@ -61,7 +61,7 @@ class Cluster:
         self,
         function: Callable[..., Made],
         tasks: Sequence[Question],
-        sizes: Sequence[int],  # noqa: ARG002 - the scheduler measures
+        needs: Sequence[float],  # noqa: ARG002 - the scheduler measures
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``; a handle is a future of the thing."""
@@ -100,7 +100,10 @@ class Cluster:
             raise JobReportError(f"The cluster lost its workers again and again: {error}") from error
 
     def _check(self) -> None:
-        self._client.wait_for_workers(1, timeout=_CONNECT_S)
+        try:
+            self._client.wait_for_workers(1, timeout=_CONNECT_S)
+        except TimeoutError as error:
+            raise UsageError("The Dask scheduler has no workers.") from error
         try:
             versions = self._client.run(_version)
         except ImportError as error:

@@ -11,8 +11,12 @@ import itertools
 import mmap
 import os
 import pickle
+import signal
 import tempfile
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,9 +24,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from jobreport import progress
+from jobreport.errors import JobReportError
+from jobrules.words import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Self
@@ -36,12 +42,16 @@ Question = tuple["Sequence[Handle]", tuple[Any, ...]]
 
 #: Things of so many bytes stay in memory, all others go to disk.
 _IN_MEMORY = 400 << 20
-#: Less than this is read in one process: others take half a second to start.
-_WORTH_PROCESSES = 512 << 20
-#: What all processes may take together, what one takes before it reads, and what it takes for a byte that it reads.
-_MEMORY, _PROCESS, _PER_BYTE = 1000 << 20, 120 << 20, 0.35
+#: Tasks that need less memory together are done in one process: they take about a second and a half.
+_WORTH_PROCESSES = 150 << 20
+#: What all processes may take together, and what the first and each of the others take besides their tasks.
+_MEMORY, _FIRST_PROCESS, _PROCESS = 1000 << 20, 170 << 20, 130 << 20
 #: Buffers begin at multiples of it, as arrays like it.
 _ALIGNED = 64
+
+
+#: Seconds between two looks whether the process that started this one is still there.
+_LOOKS_S = 1.0
 
 
 class Engine(Protocol):
@@ -51,12 +61,12 @@ class Engine(Protocol):
         self,
         function: Callable[..., Made],
         tasks: Sequence[Question],
-        sizes: Sequence[int],
+        needs: Sequence[float],
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """Handles of what ``function(things, *given)`` makes, and what it tells, in the order of the tasks.
 
-        ``sizes`` are the bytes that each task will read. ``done`` hears of the number of each task that
+        ``needs`` are the bytes of memory that each task is expected to take. ``done`` hears of the number of each task that
         is finished, in any order.
         """
 
@@ -88,7 +98,7 @@ class Here:
         self,
         function: Callable[..., Made],
         tasks: Sequence[Question],
-        sizes: Sequence[int],  # noqa: ARG002 - of use to other engines
+        needs: Sequence[float],  # noqa: ARG002 - of use to other engines
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``."""
@@ -104,11 +114,11 @@ class Here:
 
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
         """As ``Engine.ask``."""
-        return [function(self.fetch(handles), *given) for handles, given in questions]
+        return [function(_things(handles), *given) for handles, given in questions]
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
-        """As ``Engine.fetch``; what lies on disk is read when it is used."""
-        return _things(handles)
+        """As ``Engine.fetch``."""
+        return _fetched(handles)
 
     def _kept(self, thing: Any) -> Handle:
         packed = _Packed.of(thing)
@@ -144,17 +154,24 @@ class Local:
         self,
         function: Callable[..., Made],
         tasks: Sequence[Question],
-        sizes: Sequence[int],
+        needs: Sequence[float],
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``; the first tasks decide in how many processes."""
         chosen = self._chosen
         if chosen is None:
-            many = _processes(sizes)
-            chosen = Cores(many, partial(self._share_cores, many)) if many > 1 else Here()
+            many = _processes(needs)
+            chosen = self._opened(many)
             self._open.enter_context(chosen)
             self._chosen = chosen
-        return chosen.keep(function, tasks, sizes, done)
+        return chosen.keep(function, tasks, needs, done)
+
+    def _opened(self, many: int) -> Here | Cores:
+        if many > 1:
+            # Some machines have no semaphores, which processes need.
+            with contextlib.suppress(OSError, ImportError):
+                return Cores(many, partial(self._share_cores, many))
+        return Here()
 
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
         """As ``Engine.ask``."""
@@ -162,28 +179,25 @@ class Local:
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
         """As ``Engine.fetch``."""
-        return _things(handles)
+        return _fetched(handles)
 
 
-def _processes(sizes: Sequence[int]) -> int:
-    if sum(sizes) < _WORTH_PROCESSES:
+def _processes(needs: Sequence[float]) -> int:
+    if sum(needs) < _WORTH_PROCESSES:
         return 1
-    fitting = int((_MEMORY - _PROCESS) // (_PROCESS + _PER_BYTE * max(sizes)))
-    # While the largest is read, others can be that are as large together.
-    useful = round(sum(sizes) / max(sizes))
+    fitting = int((_MEMORY - _FIRST_PROCESS) // (_PROCESS + max(needs)))
+    # While the largest task runs, others can that are as large together.
+    useful = round(sum(needs) / max(needs))
     return max(1, min(os.cpu_count() or 1, fitting, useful))
 
 
 class Cores:
-    """In several processes; everything lies on disk.
-
-    Raises ``concurrent.futures.process.BrokenProcessPool`` where a process is killed.
-    """
+    """In several processes; everything lies on disk. Raises ``JobReportError`` where one of them is killed."""
 
     def __init__(self, processes: int, initializer: Callable[[], None] | None = None) -> None:
         """``initializer`` is called once in each process."""
         self._folder = tempfile.TemporaryDirectory(prefix="jobreport-")
-        self._pool = ProcessPoolExecutor(processes, initializer=partial(_begin, initializer))
+        self._pool = ProcessPoolExecutor(processes, initializer=partial(_begin, initializer, os.getpid()))
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
@@ -192,6 +206,10 @@ class Cores:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            # Nobody wants what they are at; it may take minutes. There is no public way before Python 3.14.
+            for process in list((getattr(self._pool, "_processes", None) or {}).values()):
+                process.kill()
         self._pool.shutdown(cancel_futures=True)
         self._folder.cleanup()
 
@@ -199,34 +217,57 @@ class Cores:
         self,
         function: Callable[..., Made],
         tasks: Sequence[Question],
-        sizes: Sequence[int],  # noqa: ARG002 - of use to other engines
+        needs: Sequence[float],  # noqa: ARG002 - of use to other engines
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``."""
         folder = Path(self._folder.name)
-        running = [
-            self._pool.submit(_keep, function, handles, given, folder / f"{next(self._numbers)}")
-            for handles, given in tasks
-        ]
-        for number, one in enumerate(running):
-            one.add_done_callback(partial(_pass_on, done, number))
-        return [one.result() for one in running]
+        with _told_if_killed():
+            running = [
+                self._pool.submit(_keep, function, handles, given, folder / f"{next(self._numbers)}")
+                for handles, given in tasks
+            ]
+            for number, one in enumerate(running):
+                one.add_done_callback(partial(_pass_on, done, number))
+            return [one.result() for one in running]
 
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
         """As ``Engine.ask``."""
-        running = [self._pool.submit(_ask, function, handles, given) for handles, given in questions]
-        return [one.result() for one in running]
+        with _told_if_killed():
+            running = [self._pool.submit(_ask, function, handles, given) for handles, given in questions]
+            return [one.result() for one in running]
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
-        """As ``Engine.fetch``; what lies on disk is read when it is used."""
-        return _things(handles)
+        """As ``Engine.fetch``."""
+        return _fetched(handles)
 
 
-def _begin(initializer: Callable[[], None] | None) -> None:
+@contextlib.contextmanager
+def _told_if_killed() -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise JobReportError(
+            "A process that reads or judges was killed, perhaps for want of memory. No report was written."
+        ) from error
+
+
+def _begin(initializer: Callable[[], None] | None, parent: int) -> None:
     # A copy of the process that started this one would go on telling of its progress.
     progress.silence()
+    # Ctrl-C goes to all processes: this one ends without a word, the first one says what there is to say.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
     if initializer:
         initializer()
+
+
+def _follow(parent: int) -> None:
+    """Nobody else ends this process where the one that started it was killed."""
+    while os.getppid() == parent:
+        time.sleep(_LOOKS_S)
+    os._exit(1)
 
 
 def _keep(
@@ -255,15 +296,26 @@ class _OnDisk(Struct, frozen=True):
     head: int
     buffers: tuple[tuple[int, int], ...]
 
-    def load(self) -> Any:
+    def mapped(self) -> Any:
+        """With arrays that are read when they are used."""
         with self.path.open("rb") as file:
-            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return self._from(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+
+    def read(self) -> Any:
+        """In memory: a map takes a file descriptor as long as it lives, and there are few."""
+        return self._from(memoryview(self.path.read_bytes()))
+
+    def _from(self, view: memoryview) -> Any:
         buffers = [view[start : start + size] for start, size in self.buffers]
         return pickle.loads(view[: self.head], buffers=buffers)  # noqa: S301 - written by this run
 
 
 def _things(handles: Sequence[Handle]) -> list[Any]:
-    return [one.load() if isinstance(one, _OnDisk) else one for one in handles]
+    return [one.mapped() if isinstance(one, _OnDisk) else one for one in handles]
+
+
+def _fetched(handles: Sequence[Handle]) -> list[Any]:
+    return [one.read() if isinstance(one, _OnDisk) else one for one in handles]
 
 
 class _Packed(Struct, frozen=True):
@@ -284,10 +336,16 @@ class _Packed(Struct, frozen=True):
 
     def written(self, path: Path) -> _OnDisk:
         places = []
-        with path.open("xb") as file:
-            file.write(self.head)
-            for buffer in self.buffers:
-                file.write(b"\0" * (-file.tell() % _ALIGNED))
-                places.append((file.tell(), buffer.nbytes))
-                file.write(buffer)
+        try:
+            with path.open("xb") as file:
+                file.write(self.head)
+                for buffer in self.buffers:
+                    file.write(b"\0" * (-file.tell() % _ALIGNED))
+                    places.append((file.tell(), buffer.nbytes))
+                    file.write(buffer)
+        except OSError as error:
+            place = shown(str(path.parent.parent), 200)
+            raise JobReportError(
+                f"Tables cannot be kept in {place}: {error.strerror}. Set TMPDIR to another folder."
+            ) from error
         return _OnDisk(path, len(self.head), tuple(places))

@@ -49,9 +49,12 @@ class JobOfParts(Job):
 
     def each(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> list[Any]:
         """The function's answer for each node's part; ours run where the parts lie."""
-        if not all(map(_is_ours, (function, *given))):
-            return [function(part, *given, **named) for part in self.parts]
         engine: Engine = self.__dict__["_engine"]
+        if not all(map(_is_ours, (function, *given, *named.values()))):
+            return [
+                function(part_of(engine.fetch(handles)).framed(self._frame, facts), *given, **named)
+                for facts, handles in self._kept
+            ]
         asked = [(handles, (facts, self._frame, function, given, named)) for facts, handles in self._kept]
         return engine.ask(_asked, asked)
 
@@ -65,7 +68,7 @@ class JobOfParts(Job):
 
     @cached_property
     def _frame(self) -> Frame:
-        return Frame(span_us=self.span_us, steps_us=self.steps_us)
+        return Frame(name=self.name, finished=self.finished, span_us=self.span_us, steps_us=self.steps_us)
 
     @property
     def _kept(self) -> Iterable[tuple[PartFacts, Sequence[Handle]]]:
@@ -90,7 +93,7 @@ class JobOfParts(Job):
 def _is_ours(one: Any) -> bool:
     """Whether other processes know it: whatever is no function, and functions and methods of these packages."""
     owner = type(one.__self__) if hasattr(one, "__self__") else one
-    return not callable(one) or owner.__module__.startswith(_OURS)
+    return not callable(one) or (getattr(owner, "__module__", None) or "").startswith(_OURS)
 
 
 def _asked(

@@ -134,7 +134,7 @@ def make_report(
                 report, rules = _of_vendor(name, reading.vendor, quality, chosen, given, strict=strict)
             else:
                 job, many = reading.job, len(chosen.rules)
-                progress.stage(f"judging by {count(many, 'rule')}", many + ANALYSES, "part")
+                progress.stage(f"judging by {count(many, 'rule')}", many + ANALYSES)
                 results, rules = _judged(chosen.rules, job, strict=strict)
                 command = _command(given, chosen.options)
                 report = build_report(job, quality, chosen.rules, results, command, strict=strict)
@@ -393,11 +393,14 @@ def _write_page(
     # Papermill and nbconvert are slow to import and only needed here.
     from jobreport import notebook  # noqa: PLC0415
 
-    if "html" in formats:
-        # Beside the cells, for which this process only waits.
-        threading.Thread(target=importlib.import_module, args=("jobreport.export",)).start()
+    # Beside the cells, for which this process only waits.
+    beside = threading.Thread(target=_imported, args=("jobreport.export",) if "html" in formats else ())
+    beside.start()
     progress.stage("running the notebook")
-    executed = notebook.run_notebook(folder / "report.json", kernel)
+    try:
+        executed = notebook.run_notebook(folder / "report.json", kernel)
+    finally:
+        beside.join()  # an import that is cut short by the end of the process complains aloud
     if "ipynb" in formats:
         (folder / "report.ipynb").write_text(notebook.to_text(executed), "utf-8")
     if "html" in formats:
@@ -405,6 +408,13 @@ def _write_page(
 
         progress.stage("writing the page")
         (folder / "report.html").write_text(export.render_html(executed, static=static), "utf-8")
+
+
+def _imported(*names: str) -> None:
+    """What goes wrong here is told where the module is used."""
+    for name in names:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobrules.words import duration, percent
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 #: Between two lines of one stage.
 LINE_S = 60.0
+#: A bar of bytes, of parts, and of what has no known end.
+_PARTS = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of {total_fmt}, {elapsed} gone, {remaining} left"
+_BYTES = _PARTS + " at {rate_fmt}"
+_UNKNOWN = "{desc} …"
 
 
 class Progress:
@@ -25,7 +29,7 @@ class Progress:
     _finished = _underway = 0
 
     def stage(self, words: str, total: int = 0, unit: str = "") -> None:
-        """Begin the next stage; ``total`` units of work are to be done, 0 where that is not known."""
+        """Begin the next stage; ``total`` units (``B`` for bytes) are to be done, 0 where that is not known."""
         self.words, self.total, self.unit = words, total, unit
         self._finished = self._underway = 0
         self.told()
@@ -80,26 +84,28 @@ class Bar(Progress):
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
         self._stage = ""
-        self._bar: tqdm[None] | None = None
+        self._bar: tqdm[Any] | None = None
 
     def told(self) -> None:
         """Draw the bar anew, if it is time."""
         from tqdm import tqdm  # noqa: PLC0415 - only for a terminal
 
-        if self._bar is None or self.words != self._stage:
+        bar: tqdm[Any] | None = self._bar
+        if bar is None or self.words != self._stage:
             self.close()
             self._stage = self.words
-            known = {"total": self.total} if self.total else {"bar_format": "{desc} …"}
-            self._bar = tqdm(
+            bar = tqdm(
                 desc=self.words,
+                total=self.total or None,
                 unit=self.unit,
                 unit_scale=self.unit == "B",
+                bar_format=_BYTES if self.unit == "B" else _PARTS if self.total else _UNKNOWN,
                 file=self._terminal,
                 leave=False,
                 dynamic_ncols=True,
-                **known,
             )
-        self._bar.update(self.done - self._bar.n)
+            self._bar = bar
+        bar.update(self.done - bar.n)
 
     def close(self) -> None:
         """Take the bar away."""

@@ -131,7 +131,8 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
     cells = np.bincount(code.ravel(), minlength=gpus * (BINS + 1)).reshape(gpus, BINS + 1)
     counts = cells[:, :BINS].astype(np.float64)
     samples = counts.sum(axis=1)
-    means = np.where(counted, panel.values, 0).sum(axis=0) / np.maximum(1, samples)
+    # Row after row, however the values lie: the order of adding decides the last digit.
+    means = np.ascontiguousarray(np.where(counted, panel.values, 0)).sum(axis=0) / np.maximum(1, samples)
     patience = in_samples(rule.patience, panel.time_us)
     least = max(1, min(patience, LEAST_IN_LOOP))
     enough = ((~np.isnan(panel.values)).sum(axis=0) > patience) & (samples >= least)

@@ -104,7 +104,7 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True
     #: (n,) number of the snapshot on this node, shared by all metrics of the node, strictly ascending.
     snapshot: IntArray
     #: (n, devices) in ``metric.unit``; NaN where a device gave no sample. No row and no column is all NaN.
-    #: Quickest where each column lies in one stretch of memory (Fortran's order).
+    #: Quickest where each column lies in one stretch of memory (Fortran's order); no result may depend on it.
     values: FloatArray
     #: Time of the last sample; a few milliseconds past ``time_us[-1]`` where devices are read in turn.
     last_us: int
@@ -472,7 +472,9 @@ class PartFacts(Struct, frozen=True, kw_only=True):
 class Frame(Struct, frozen=True, kw_only=True):
     """What one node's part of a job knows of the whole."""
 
-    #: As ``Job.span_us`` and ``Job.steps_us``.
+    #: As of the whole ``Job``.
+    name: str
+    finished: bool | None
     span_us: tuple[int, int]
     steps_us: tuple[int, int] | None
 
@@ -511,16 +513,14 @@ class Job:
     @cached_property
     def parts(self) -> tuple[Job, ...]:
         """The part of each node, in the order of ``nodes``."""
-        if self.frame:
-            return (self,)
-        frame = Frame(span_us=self.span_us, steps_us=self.steps_us)
+        frame = Frame(name=self.name, finished=self.finished, span_us=self.span_us, steps_us=self.steps_us)
         return tuple(
             part.framed(frame, facts) for part, facts in zip(self._by_node.values(), self.facts, strict=True)
         )
 
     def framed(self, frame: Frame, facts: PartFacts) -> Job:
         """The same tables, of one node, as a part of a larger job."""
-        part = dataclasses.replace(self, frame=frame)
+        part = dataclasses.replace(self, frame=frame, name=frame.name, finished=frame.finished)
         part.__dict__["facts"] = (facts,)
         return part
 
@@ -550,11 +550,15 @@ class Job:
         nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
         nodes |= {node for node, _, _ in self.steps.series}
         if len(nodes) == 1:
-            return dict.fromkeys(nodes, self)
+            # Not this job itself: it would hold itself, and its tables, until garbage is collected.
+            return dict.fromkeys(nodes, dataclasses.replace(self))
+        panels: dict[str, list[Panel]] = {}
+        for panel in self.panels:
+            panels.setdefault(panel.node, []).append(panel)
         return {
             node: dataclasses.replace(
                 self,
-                panels=tuple(p for p in self.panels if p.node == node),
+                panels=tuple(panels.get(node, ())),
                 steps=self.steps.of_node(node),
                 events=self.events.of_node(node),
                 profiles=tuple(p for p in self.profiles if p.node == node),

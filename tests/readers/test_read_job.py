@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from jobreport.errors import NothingReadableError
-from jobreport.readers import READERS, read_job
+from jobreport.readers import READERS, pieces, read_job
+from jobreport.readers.base import SourceFile
 from jobreport.readers.tally import Tally
 from tests import scenario_d1
+from tests.readers import events
 from tests.readers.samples import FILE, read, remarks, sample, values, write
 
 
@@ -216,3 +218,113 @@ def test_traces_beside_rule_results_make_these_unneeded(tmp_path: Path) -> None:
 
     reasons = [remark.reason for source in quality.sources for remark in source.remarks]
     assert reasons == ["not needed: the job's own records are judged"]
+
+
+# Machines that are read apart
+
+
+def trace(node: str) -> str:
+    return f"{events.HOUR}/1700000060000000_33-{node}_pythontimeline.json"
+
+
+@pytest.fixture
+def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small machines are read apart too."""
+    monkeypatch.setattr(pieces, "_TOGETHER", 1)
+
+
+@pytest.mark.usefixtures("_apart")
+def test_machines_without_dates_cannot_stand_beside_those_with_dates(tmp_path: Path) -> None:
+    rows = [events.x(ts=i * 1000) for i in range(50)]
+    events.write(
+        tmp_path,
+        {trace("algo-1"): events.text([events.base(), *rows]), trace("algo-2"): events.text(rows)},
+    )
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert job.nodes == ("algo-1",)
+    assert job.span_us == (events.BASE_US, events.BASE_US + 49_010)
+    (source,) = quality.sources
+    assert (source.files, source.rows) == (2, 50)
+    told = {(one.action, one.unit, one.reason): one.count for one in source.remarks}
+    assert told["dropped", "events", "time lies more than 30 days from nearly all other events"] == 50
+
+
+@pytest.mark.usefixtures("_apart")
+def test_events_of_a_machine_whose_clock_was_not_set_are_dropped(tmp_path: Path) -> None:
+    rows = [events.x(ts=i * 1000) for i in range(200)]
+    wrong = events.BASE_US - 400 * events.DAY_US
+    files = {trace("algo-1"): [events.base(), *rows], trace("algo-2"): [events.base(wrong), rows[0]]}
+    events.write(tmp_path, {name: events.text(some) for name, some in files.items()})
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert job.nodes == ("algo-1",)
+    (remark,) = quality.sources[0].remarks
+    assert (remark.action, remark.count, remark.unit) == ("dropped", 1, "events")
+
+
+@pytest.mark.usefixtures("_apart")
+def test_files_that_name_a_machine_of_other_files_are_read_with_them(tmp_path: Path) -> None:
+    """The file's name says algo-2, its lines say algo-1: both files' samples are of one machine."""
+    other = FILE.replace("algo-1", "algo-2")
+    lines = [sample(i, at=1_700_000_041 + i) for i in range(10)]
+    write(tmp_path, {FILE: lines[::2], other: [*lines[1::2], lines[0]]})
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert job.nodes == ("algo-1",)
+    assert values(job) == [[float(i)] for i in range(10)]
+    (source,) = quality.sources
+    assert (source.files, source.rows) == (2, 10)
+    # That it stands in both files can only be seen by whoever reads both.
+    assert remarks(quality)["exact repetition of another sample"].count == 1
+
+
+@pytest.mark.usefixtures("_apart")
+def test_what_is_left_out_is_added_up_over_machines(tmp_path: Path) -> None:
+    files = {FILE.replace("algo-1", f"algo-{i}"): [sample(1, node=f"algo-{i}"), "{", "{"] for i in (1, 2, 3)}
+    write(tmp_path, files)
+
+    _, quality = read_job(tmp_path, strict=True)
+
+    (source,) = quality.sources
+    (remark,) = source.remarks
+    assert (source.files, source.rows, remark.count) == (3, 3, 6)
+    assert remark.example == f"{FILE}:2"
+
+
+@pytest.mark.parametrize("together", [1, 64])
+def test_the_most_frequent_unknown_sensors_of_all_machines_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(pieces, "_TOGETHER", together)
+
+    def lines(node: str, counts: dict[str, int]) -> list[str]:
+        return [
+            sample(i, node=node, kind="tpu", name=name, at=1_700_000_041 + i)
+            for name, count in counts.items()
+            for i in range(count)
+        ]
+
+    first = dict.fromkeys((f"s{i}" for i in range(9)), 3) | {"zz": 1}
+    files = {
+        FILE: [sample(), *lines("algo-1", first)],
+        FILE.replace("1.json", "2.json"): lines("algo-2", {"zz": 5}),
+    }
+    write(tmp_path, files)
+
+    _, quality = read_job(tmp_path, strict=True)
+
+    counts = {reason.split()[-1]: one.count for reason, one in remarks(quality).items()}
+    assert counts == {"zz": 6, "sensors": 6} | dict.fromkeys((f"s{i}" for i in range(7)), 3)
+
+
+def test_small_machines_are_read_together_and_large_ones_alone() -> None:
+    def files(*sizes: int) -> list[list[SourceFile]]:
+        return [[SourceFile(name=f"{i}", path=Path(f"{i}"), size=size)] for i, size in enumerate(sizes)]
+
+    mib = 1 << 20
+    assert [len(one) for one in pieces.packed(files(mib, mib, 40 * mib, mib, 31 * mib, mib))] == [2, 1, 2, 1]
+    assert [len(one) for one in pieces.packed(files(*[0] * 130))] == [64, 64, 2]

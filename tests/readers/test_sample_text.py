@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobreport.readers import decimals, sample_text
+from jobreport.readers import decimals, texts
 from jobreport.readers.base import SourceFile
 from jobreport.readers.sample_rows import Rows
 from jobreport.readers.sample_scan import scan
@@ -113,7 +115,7 @@ def test_every_byte_of_a_line_counts(piece: bytes) -> None:
 
 @pytest.mark.parametrize("key", [b"gpu0", b"algo-1"])
 def test_many_sensors_in_a_small_table_are_not_mixed_up(monkeypatch: pytest.MonkeyPatch, key: bytes) -> None:
-    monkeypatch.setattr(sample_text, "_TABLE_BITS", 3)
+    monkeypatch.setattr(texts, "_TABLE_BITS", 3)
     taken = []
     for count, start in itertools.product(range(2, 9), range(10, 90, 10)):
         names = [b"%d" % number for number in range(start, start + count)]
@@ -135,6 +137,9 @@ def test_many_sensors_in_a_small_table_are_not_mixed_up(monkeypatch: pytest.Monk
         b"\xef\xbb\xbf" + LINE,
         gzip.compress(LINE),
         LINE.replace(b"\n", b"\r\n"),
+        b"[" + LINE[:-1] + b"]\n",
+        b"[1," + LINE[:-1] + b"]\n",
+        b"[[" + LINE[:-1] + b",1]]\n",
         LINE.replace(b"94.00", b"94"),
         LINE.replace(b"94.00", b"9.4e1"),
         LINE.replace(b"94.00", b"094.00"),
@@ -159,6 +164,25 @@ def test_unusual_files_are_left_to_duckdb(tmp_path: Path, text: bytes) -> None:
 def test_a_file_that_cannot_be_read_is_left_to_duckdb(tmp_path: Path) -> None:
     assert SoundFiles().rows(0, tmp_path / "missing") is None
     assert SoundFiles().rows(0, tmp_path) is None
+
+
+def test_a_file_that_comes_in_pieces_is_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "samples.json"
+    path.write_bytes(LINE * 1000)
+    whole = SoundFiles().rows(0, path)
+
+    class Slow(io.FileIO):
+        def readinto(self, buffer: Any) -> int:
+            return super().readinto(memoryview(buffer)[: 400 * len(LINE)]) or 0
+
+    monkeypatch.setattr(Path, "open", lambda self, *_, **__: Slow(self))
+    pieces = SoundFiles().rows(0, path)
+
+    assert pieces
+    assert whole
+    assert len(pieces[0].values) == len(whole[0].values) == 1000
 
 
 def test_a_file_is_read_the_same_behind_a_larger_one(tmp_path: Path) -> None:

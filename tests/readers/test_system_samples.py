@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import os
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +17,9 @@ from hypothesis import strategies as st
 
 from jobreport.errors import NothingReadableError
 from jobreport.quality import Quality
-from jobreport.readers import faults, read_job, sample_scan
+from jobreport.readers import faults, read_job, sample_lines, sample_scan
 from jobreport.readers.base import SourceFile
+from jobreport.readers.tally import Tally
 from jobrules.job import Metric
 from tests.readers.samples import (
     FILE,
@@ -570,3 +574,47 @@ def test_rates_that_no_machine_reaches_are_corrected(tmp_path: Path) -> None:
     job, _ = read(tmp_path, {FILE: [line]})
 
     assert job.panels[0].values.tolist() == [[1e15]]
+
+
+def test_ctrl_c_within_duckdb_is_no_failed_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def execute(self, *_: object) -> None:
+            raise RuntimeError("Query interrupted")
+
+    write(tmp_path, {FILE: [sample(1), "{"]})
+    source = sample_lines.Source(
+        Interrupted(),  # type: ignore[arg-type]
+        tmp_path,
+        [SourceFile(name=FILE, path=tmp_path / FILE)],
+        Tally(),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        source.rows([0])
+
+
+def test_a_file_that_vanishes_while_the_folder_is_listed_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {FILE: [sample(1)], "gone.tmp": ["x"]})
+    scan = os.scandir
+
+    class Entry:
+        def __init__(self, entry: os.DirEntry[str]) -> None:
+            self._entry = entry
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._entry, name)
+
+        def stat(self) -> os.stat_result:
+            if self._entry.name == "gone.tmp":
+                raise FileNotFoundError(2, "No such file or directory")
+            return self._entry.stat()
+
+    @contextlib.contextmanager
+    def entries(path: str) -> Iterator[Iterator[Any]]:
+        with scan(path) as found:
+            yield map(Entry, found)
+
+    monkeypatch.setattr(os, "scandir", entries)
+
+    assert values(read_job(tmp_path)[0]) == [[1.0]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -220,3 +222,32 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     assert len(files) == 2 + len(RULES)
     for file in files:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are another thing there")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stage", ["reading", "running the notebook"])
+def test_a_run_that_is_stopped_leaves_nothing_half_written(
+    sent: signal.Signals, stage: str, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "jobreport.cli", "--job-dir", str(SAMPLES[0]), "--out", str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(scratch)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stderr is not None
+    while not run.stderr.readline().startswith(stage):
+        assert run.poll() is None
+    run.send_signal(sent)
+    printed, told = run.communicate(timeout=60)
+
+    assert run.returncode == 130
+    assert printed == ""
+    assert told.splitlines()[-1] == "make-report: stopped."
+    assert "Traceback" not in told
+    assert sorted(tmp_path.iterdir()) == [scratch]
+    assert not list(scratch.iterdir())

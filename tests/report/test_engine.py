@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import operator
+import os
+import signal
+import subprocess
+import sys
+import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +17,7 @@ import numpy as np
 import pytest
 
 from jobreport.engine import Cores, Here, Local, _processes
+from jobreport.errors import JobReportError
 from jobreport.pipeline import make_report
 from jobreport.readers import read_directory, read_job
 from tests.paths import ROOT
@@ -102,17 +110,120 @@ def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not list(tmp_path.iterdir())
 
 
+def sleep(_: Sequence[Any], seconds: float) -> Made:
+    """Something that takes long."""
+    time.sleep(seconds)
+    return [], None
+
+
+SCRIPT = """
+import signal
+import sys
+from jobreport.cli import _stopped
+from jobreport.engine import Cores
+signal.signal(signal.SIGTERM, _stopped)
+from tests.report.test_engine import make, sleep
+with Cores(2) as engine:
+    engine.keep(make, [((), (3, "a"))] * 2, [1, 1], [].append)
+    print("ready", flush=True)
+    engine.keep(sleep, [((), (60.0,))] * 2, [1, 1], [].append)
+"""
+
+
+def _lives(group: int) -> bool:
+    """Whether any process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="groups of processes are another thing there")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path, sent: signal.Signals) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+    assert run.stdout is not None
+    while run.stdout.readline().strip() != "ready":
+        assert run.poll() is None
+    assert list(tmp_path.iterdir())
+    began = time.monotonic()
+    if sent == signal.SIGINT:  # as a terminal sends it
+        os.killpg(run.pid, sent)
+    else:
+        os.kill(run.pid, sent)
+    assert run.wait(30)
+    assert time.monotonic() - began < 20
+    deadline = time.monotonic() + 30
+    while _lives(run.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _lives(run.pid)
+    run.stdout.close()
+    if sent != signal.SIGKILL:
+        assert not list(tmp_path.iterdir())
+
+
+def die(_: Sequence[Any]) -> Made:
+    """As when the system takes a process for want of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return [], None
+
+
+def test_a_process_that_is_killed_is_told() -> None:
+    with Cores(2) as engine:
+        with pytest.raises(JobReportError, match="was killed, perhaps for want of memory"):
+            engine.keep(die, [((), ())], [1], print)
+        with pytest.raises(JobReportError, match="was killed"):
+            engine.ask(asked, [((), (1,))])
+
+
+def test_a_full_disk_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with on_disk() as engine:
+        engine.keep(make, [((), (3, "a"))], [1], print)
+        monkeypatch.setattr(Path, "open", full)
+        with pytest.raises(JobReportError, match=r"No space left on device\. Set TMPDIR") as told:
+            engine.keep(make, [((), (3, "a"))], [1], print)
+        monkeypatch.undo()
+    assert str(tmp_path) in str(told.value)
+
+
+def test_a_job_of_one_node_is_gone_when_nobody_has_it() -> None:
+    gc.disable()
+    try:
+        job = read_job(SAMPLES[0])[0]
+        assert job.each(first_snapshot)
+        gone = weakref.ref(job)
+        del job
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 def test_little_is_read_here_and_much_in_as_many_processes_as_memory_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     mib = 1 << 20
     assert _processes([]) == 1
-    assert _processes([400 * mib]) == 1
+    assert _processes([30 * mib] * 4) == 1
     assert _processes([900 * mib]) == 1
-    assert _processes([300 * mib] * 4) == 3
-    assert _processes([600 * mib, 20 * mib]) == 1
-    assert _processes([900 * mib] * 32) == 2
+    assert _processes([75 * mib] * 4) == 4
+    assert _processes([200 * mib, 20 * mib]) == 1
+    assert _processes([200 * mib] * 32) == 2
+    assert _processes([500 * mib] * 32) == 1
     assert _processes([10_000 * mib] * 32) == 1
 
 

@@ -120,7 +120,7 @@ def test_a_reader_that_stops_costs_its_files_and_the_exit_status(
     class Broken(SystemSamples):
         source = "broken samples"
 
-        def claims(self, file: SourceFile) -> bool:
+        def knows(self, file: SourceFile) -> bool:
             return file.name.endswith("0.algo-1.json.gz") and "1741080" in file.name
 
         def read(self, files: object) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from jobreport.progress import Progress
 from jobreport.quality import Quality, Remark
 from jobreport.readers import rule_results
 from jobreport.readers.directory import is_end_marker, job_name, listing
-from jobreport.readers.pieces import nodes_of, read_groups, sources_of, stopped, without_strays
+from jobreport.readers.pieces import nodes_of, packed, read_groups, sources_of, stopped, without_strays
 from jobreport.readers.profiler_config import ProfilerConfig
 from jobreport.readers.python_profiles import PythonProfiles
 from jobreport.readers.system_samples import SystemSamples
@@ -51,7 +52,7 @@ class Reading(Struct, frozen=True, kw_only=True, eq=False):
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
     """The job in a directory, all of it in memory; rule results are nothing to report here."""
-    reading = read_directory(directory, strict=strict)
+    reading = read_directory(directory, strict=strict, engine=Here(in_memory=sys.maxsize))
     if reading.vendor:
         raise NothingReadableError(f"{shown(str(directory), 200)} holds rule results, but no samples.")
     known = {one.name: getattr(reading.job, one.name) for one in fields(Job)}
@@ -95,7 +96,7 @@ def read_directory(
             claimed[reader].append(file)
     job_is = name or job_name(directory)
     progress.stage(f"reading {shown(job_is)}", sum(f.size for some in claimed.values() for f in some), "B")
-    groups = [(READERS[i], group) for i in sorted(claimed) for group in READERS[i].groups(claimed[i])]
+    groups = [(READERS[i], group) for i in sorted(claimed) for group in packed(READERS[i].groups(claimed[i]))]
     pieces = without_strays(read_groups(engine, groups, progress, strict=strict), engine)
     sources = sources_of(pieces, tally)
     nodes = nodes_of(pieces, engine, tally)

@@ -57,6 +57,8 @@ class Reader(Protocol):
     #: What a user should look for in the directory, for the message when nothing is found; empty for
     #: what no report can be made from alone.
     looks_for: str
+    #: Bytes of memory that it takes for a byte of text, while it reads.
+    memory: float
 
     def knows(self, file: SourceFile) -> bool:
         """Whether the file belongs to this reader by its name alone."""

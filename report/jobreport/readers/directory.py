@@ -78,7 +78,11 @@ def _sort_in(
     elif entry.is_dir():
         folders.append((entry.path, f"{name}/"))
     elif entry.is_file():
-        files.append(SourceFile(name=name, path=Path(entry.path), size=entry.stat().st_size))
+        try:
+            size = entry.stat().st_size
+        except OSError:  # it has just gone; whoever reads it will say so
+            size = 0
+        files.append(SourceFile(name=name, path=Path(entry.path), size=size))
     else:
         tally.add("skipped", "files", "neither file nor folder", file=name)
 

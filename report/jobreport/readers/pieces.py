@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from jobreport.parts import facts_of
 from jobreport.progress import Progress
-from jobreport.quality import SourceQuality
+from jobreport.quality import Remark, SourceQuality
 from jobreport.readers.strays import FAR_US, clusters, kept_spans
 from jobreport.readers.strays import within as in_spans
+from jobreport.readers.system_samples import OTHER_UNKNOWN, UNKNOWN
 from jobreport.readers.tally import Tally
 from jobreport.readers.trace_columns import EARLIEST_US
 from jobrules.job import Job, Metric, span_of
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from jobrules.job import PartFacts, Profile
 
 _Span = tuple[int, int]
+
+#: Unknown sensors that get a remark of their own.
+NAMED_UNKNOWNS = 8
+#: Files of several machines are read together up to so many bytes of text, and so many machines.
+_TOGETHER_BYTES, _TOGETHER = 32 << 20, 64
 
 _FAR_SAMPLES = "time lies more than 30 days from nearly all other samples"
 _FAR_EVENTS = "more than 30 days from all samples, or without a date"
@@ -58,6 +64,22 @@ class Piece(Struct, frozen=True, kw_only=True):
 def stopped(source: str, error: Exception) -> str:
     """Why a reader stopped."""
     return f"the reader of {source} stopped: {type(error).__name__}: {shown(str(error))}"
+
+
+def packed(groups: Sequence[list[SourceFile]]) -> list[list[SourceFile]]:
+    """The groups, with small ones put together: to begin with one costs as much as some megabytes."""
+    found: list[list[SourceFile]] = []
+    room = machines = 0
+    for files in groups:
+        size = sum(file.text_size for file in files)
+        if found and size <= room and machines < _TOGETHER:
+            found[-1] += files
+            machines += 1
+        else:
+            found.append(list(files))
+            room, machines = _TOGETHER_BYTES, 1
+        room -= size
+    return found
 
 
 def read_groups(
@@ -94,7 +116,7 @@ def _read_groups(
     made = engine.keep(
         _read,
         [((), (reader, files, strict)) for reader, files in groups],
-        [sum(file.text_size for file in files) for _, files in groups],
+        [reader.memory * sum(file.text_size for file in files) for reader, files in groups],
         lambda number: progress.finish(sizes[number]),
     )
     return [
@@ -142,7 +164,16 @@ def sources_of(pieces: Sequence[Piece], tally: Tally) -> list[SourceQuality]:
             found[one.source] = replace(
                 known, files=known.files + one.files, rows=known.rows + one.rows, remarks=remarks.remarks()
             )
-    return list(found.values())
+    return [replace(one, remarks=_few(one.remarks)) for one in found.values()]
+
+
+def _few(remarks: Sequence[Remark]) -> tuple[Remark, ...]:
+    """With the most frequent unknown sensors by name, and the others as one."""
+    named = [one for one in remarks if one.reason.startswith(UNKNOWN)]
+    tally = Tally()
+    tally.take(one for one in remarks if one not in named[NAMED_UNKNOWNS:])
+    tally.take(replace(one, reason=OTHER_UNKNOWN) for one in named[NAMED_UNKNOWNS:])
+    return tally.remarks()
 
 
 def nodes_of(
@@ -192,6 +223,8 @@ def without_strays(pieces: list[Piece], engine: Engine) -> list[Piece]:
         event_spans = [(near[0] - FAR_US, near[1] + FAR_US)]
     elif events and _is_long(events):
         event_spans = _kept(pieces, engine, _event_clusters)
+        # They are of starts; the last event ends behind.
+        event_spans = event_spans and [(first, last + FAR_US) for first, last in event_spans]
         if events[0] < EARLIEST_US <= events[1]:
             # Of some machines no event has a date; times without one cannot stand beside those of others.
             event_spans = [span for span in event_spans or [events] if span[1] >= EARLIEST_US]

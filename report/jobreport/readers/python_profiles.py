@@ -63,6 +63,7 @@ class PythonProfiles:
 
     source = "Python profiles"
     looks_for = ""
+    memory = 0.0
 
     def knows(self, file: SourceFile) -> bool:
         """By the name and the folder."""

@@ -90,7 +90,13 @@ class Source:
         if not files:
             return []
         names = [glob.escape(str(path)) for _, path in files]
-        table = self._connection.execute(_QUERY, {"files": names}).fetchnumpy()
+        try:
+            table = self._connection.execute(_QUERY, {"files": names}).fetchnumpy()
+        except (RuntimeError, duckdb.InterruptException) as error:
+            # So DuckDB passes Ctrl-C on.
+            if "interrupted" in str(error).lower():
+                raise KeyboardInterrupt from error
+            raise
         columns: list[list[Any]] = [column.tolist() for column in table.values()]
         numbers = [files[position][0] for position in columns[0]]
         return list(map(Rows, numbers, *columns[1:]))

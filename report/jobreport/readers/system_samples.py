@@ -46,8 +46,9 @@ _NAMELESS = "node"
 _MOST_DEVICES = 4096
 #: Bytes or operations per second; no machine comes near.
 _HIGHEST_RATE = 1e15
-#: Unknown sensors that get a remark of their own.
-_NAMED_UNKNOWNS = 8
+#: How remarks on unknown sensors begin, and that on those without one of their own. A group of files names some.
+UNKNOWN, OTHER_UNKNOWN = "unknown sensor ", "other unknown sensors"
+_NAMED_UNKNOWNS = 100
 
 
 class SystemSamples:
@@ -58,6 +59,7 @@ class SystemSamples:
 
     source = "system samples"
     looks_for = "system samples (system/incremental/…/<time>.<host>.json, also as .gz)"
+    memory = 0.2
 
     def knows(self, file: SourceFile) -> bool:
         """By ``<time>.<host>.json``."""
@@ -220,7 +222,7 @@ class _Reading:
     def _tell_unknown(self) -> None:
         ordered = sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))
         for i, (label, count) in enumerate(ordered):
-            reason = f"unknown sensor {label}" if i < _NAMED_UNKNOWNS else "other unknown sensors"
+            reason = f"{UNKNOWN}{label}" if i < _NAMED_UNKNOWNS else OTHER_UNKNOWN
             self.tally.add("dropped", "samples", reason, count=count, file=self._unknown_in[label])
 
 

@@ -23,7 +23,7 @@ _LONGEST_TEXT = 256
 
 _TABLE_BITS = 20
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_POWERS = np.multiply.accumulate(np.full(1024, _MULTIPLIER))
+_POWERS = np.multiply.accumulate(np.full(512, _MULTIPLIER))
 
 
 class UnsoundError(Exception):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
     from jobreport.readers.trace_files import Origin
-    from jobrules.job import BoolArray, IntArray
+    from jobreport.readers.trace_text import Block
+    from jobrules.job import BoolArray, CodeArray, IntArray
 
 EARLIEST_US, LATEST_US = int(EARLIEST_S) * SECOND_US, int(LATEST_S) * SECOND_US
 #: Above it a time counts from the epoch, whatever the time base: three years after one no job runs.
@@ -79,24 +80,38 @@ class Columns:
         self.names = Names()
         #: Arguments of the events that set up a loader, by position.
         self.set_ups: dict[int, Args] = {}
-        self._values = {name: bytearray() for name in _TYPES}
+        self._length = 0
+        self._values = _no_values()
 
     def __len__(self) -> int:
-        return len(self._values["rows"])
+        return self._length
 
-    def add(self, **values: bytes | bytearray) -> None:
-        """Add some events: a value of each to all columns."""
+    def add(self, count: int, **values: bytes | bytearray | npt.NDArray[Any] | int) -> None:
+        """Add some events: a value of each to all columns, or one for all."""
+        begin, end = self._length, self._length + count
         for name, more in values.items():
-            self._values[name] += more
+            column = self._values[name]
+            if end > len(column):
+                # Not a bytearray, because for arrays numpy asks for large pages, which come at a fraction of the cost.
+                self._values[name] = np.empty(2 * end, column.dtype)
+                self._values[name][:begin] = column[:begin]
+            new = np.frombuffer(more, column.dtype) if isinstance(more, bytes | bytearray) else more
+            self._values[name][begin:end] = new
+        self._length = end
+
+    def cut(self, length: int) -> None:
+        """Forget all events but the first so many."""
+        self._length = length
+        self.set_ups = {at: args for at, args in self.set_ups.items() if at < length}
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A column as it is; while it is in use nothing can be added."""
-        return np.frombuffer(self._values[name], _TYPES[name])
+        """A column as it is, until something is added."""
+        return self._values[name][: self._length]
 
     def take(self) -> dict[str, npt.NDArray[Any]]:
         """All columns by name, without a copy; none is left here."""
         columns = {name: self.column(name) for name in _TYPES}
-        self._values = {name: bytearray() for name in _TYPES}
+        self._length, self._values = 0, _no_values()
         return columns
 
 
@@ -116,6 +131,10 @@ _TYPES = {
     "thread": "q",
     "rows": "b",
 }
+
+
+def _no_values() -> dict[str, npt.NDArray[Any]]:
+    return {name: np.empty(0, kind) for name, kind in _TYPES.items()}
 
 
 def is_number(values: IntArray) -> BoolArray:
@@ -158,13 +177,13 @@ class FileOfRows:
         numbers: WholeNumbers,
         tally: Tally,
     ) -> None:
-        self._number = number
+        self.number = number
         self._file = file
         self._origin = origin
         self._columns = columns
         self._numbers = numbers
         self._tally = tally
-        self._base_us = origin.base_us
+        self.base_us = origin.base_us
         self._lanes: dict[str, int] = {}
         unknown = self._lane(_UNKNOWN)
         #: The lane that each ``pid`` of the file was last announced for.
@@ -186,23 +205,23 @@ class FileOfRows:
                 complete = rows[behind:at]
                 kept += complete
                 lanes += map(lane_of.__getitem__, [row.pid for row in complete])
-                bases += struct.pack("q", self._base_us) * len(complete)
+                bases += struct.pack("q", self.base_us) * len(complete)
             behind = at + 1
             if at == len(rows):
                 break
             row = rows[at]
             ph = row.ph
             if ph == "M":
-                self._announce(row)
+                self.announce(row)
             elif ph == "B":
-                begun = (row, lane_of[row.pid], _base_for(row.ts, self._base_us))
+                begun = (row, lane_of[row.pid], _base_for(row.ts, self.base_us))
                 self._begun[row.pid, row.tid].append(begun)
             elif ph == "E":
                 open_ones = self._begun.get((row.pid, row.tid))
                 if open_ones:
                     first, lane, first_base = open_ones.pop()
                     pairs.append(len(kept))
-                    kept.append(_paired(first, row, _base_for(row.ts, self._base_us) - first_base))
+                    kept.append(_paired(first, row, _base_for(row.ts, self.base_us) - first_base))
                     lanes.append(lane)
                     bases += struct.pack("q", first_base)
                 else:
@@ -218,17 +237,26 @@ class FileOfRows:
         """Count what has not ended."""
         self._skip(_NO_END, sum(map(len, self._begun.values())))
 
-    def _announce(self, row: Row) -> None:
+    def lanes(self, pids: Iterable[Hashable]) -> CodeArray:
+        """The lane that each of these was last announced for."""
+        return np.array([self._lane_of[pid] for pid in pids], np.int32)
+
+    def set_ups(self, lanes: CodeArray) -> list[int]:
+        """Which of these lanes are that of the events that set up a loader."""
+        mine = self._lanes.get(SET_UP)
+        return [] if mine is None else np.flatnonzero(lanes == mine).tolist()
+
+    def announce(self, row: Row) -> None:
         """Take note of a time base or of the lane of a ``pid``; the last one holds."""
         args = row.args
         if row.name != "process_name" or args is None:
             return
         base = args.start_time_since_epoch_in_micros
         if base is not None:
-            known = _time_base(base)
+            known = time_base(base)
             if known is None:
                 self._tally.add("skipped", "time bases", _NO_BASE, file=self._file.name)
-            self._base_us = known or 0
+            self.base_us = known or 0
         elif isinstance(args.name, str):
             self._lane_of[row.pid] = self._lane(args.name)
 
@@ -261,7 +289,8 @@ class FileOfRows:
         args = [row.args or _NO_ARGS for row in kept]
         none = struct.pack("q", NO_NUMBER) * count
         columns.add(
-            file=struct.pack("i", self._number) * count,
+            count,
+            file=self.number,
             lane=_packed("i", lanes),
             name=_packed("i", map(names.__getitem__, [row.name for row in kept])),
             start=_times([row.ts for row in kept], float("nan")),
@@ -284,6 +313,47 @@ class FileOfRows:
     def _skip(self, reason: str, count: int = 1) -> None:
         if count:
             self._tally.add("skipped", "rows", reason, count=count, file=self._file.name)
+
+
+def add_blocks(files: Sequence[FileOfRows], blocks: Iterable[Block], columns: Columns) -> None:
+    """Add the events of sound files, in whose order the blocks have them."""
+    following, file = iter(files), files[0]
+    for block in blocks:
+        rows, count = block.examples, len(block.example)
+        args = [row.args or _NO_ARGS for row in rows]
+        pids = list(dict.fromkeys(row.pid for row in rows))
+        pid = np.array([pids.index(row.pid) for row in rows], np.intp)[block.example]
+        number, lane = np.empty((2, count), np.int32)
+        base = np.empty(count, np.int64)
+        begin = 0
+        for end, row in (*block.between, (count, None)):
+            if begin < end:
+                number[begin:end], base[begin:end] = file.number, file.base_us
+                lane[begin:end] = file.lanes(pids)[pid[begin:end]]
+                for at in file.set_ups(lane[begin:end]):
+                    columns.set_ups[len(columns) + begin + at] = args[block.example[begin + at]]
+                begin = end
+            if row is None:
+                file = next(following, file)
+            else:
+                file.announce(row)
+        names = [columns.names[row.name] for row in rows]
+        threads = [
+            _first_number(one.thread_id, row.tid, one.tid) for one, row in zip(args, rows, strict=True)
+        ]
+        columns.add(
+            count,
+            file=number,
+            lane=lane,
+            name=np.array(names, np.int32)[block.example],
+            start=block.start,
+            duration=block.duration,
+            base=base,
+            step=block.step,
+            pid=np.array([whole_number(one.pid) for one in args], np.int64)[block.example],
+            thread=np.array(threads, np.int64)[block.example],
+            rows=1,
+        )
 
 
 def _paired(begin: Row, end: Row, later_us: int) -> Row:
@@ -319,7 +389,7 @@ def _base_for(ts: float | None, base_us: int) -> int:
     return 0 if ts is not None and ts > ABSOLUTE_US else base_us
 
 
-def _time_base(value: object) -> int | None:
+def time_base(value: object) -> int | None:
     """Microseconds since the epoch; none for what is no date."""
     if type(value) not in (int, float) or not EARLIEST_US <= value <= LATEST_US:  # type: ignore[operator]
         return None
@@ -355,6 +425,11 @@ def _first_of(*columns: bytes | None) -> bytes | None:
     for other in found[1:]:
         numbers = np.where(is_number(numbers), numbers, other)
     return numbers.tobytes()
+
+
+def _first_number(*values: object) -> int:
+    """The first that is a number, or -1."""
+    return next((number for value in values if (number := whole_number(value)) >= 0), NO_NUMBER)
 
 
 def whole_number(value: object) -> int:

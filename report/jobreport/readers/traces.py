@@ -17,7 +17,8 @@ from jobreport.quality import SourceQuality
 from jobreport.readers.base import Found
 from jobreport.readers.sensors import is_name
 from jobreport.readers.tally import Tally
-from jobreport.readers.trace_columns import Columns, FileOfRows, WholeNumbers
+from jobreport.readers.texts import UnsoundError
+from jobreport.readers.trace_columns import Columns, FileOfRows, WholeNumbers, add_blocks
 from jobreport.readers.trace_files import (
     DOUBTFUL,
     Metadata,
@@ -32,19 +33,25 @@ from jobreport.readers.trace_files import (
 )
 from jobreport.readers.trace_rows import scan
 from jobreport.readers.trace_table import starts_of_steps, table
+from jobreport.readers.trace_text import LARGEST, SoundTraces
 from jobrules.job import Events, EventSource, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobreport.readers.base import SourceFile
     from jobrules.job import Lane
+
+    #: A file with its number among all.
+    _Numbered = tuple[int, SourceFile, Origin]
 
 _STEP = "Step:ModeKeys"
 _STEP_SOURCES = {EventSource.PYTHON, EventSource.MODEL, EventSource.OTHER}
 #: Phase of a step whose name does not say it.
 _ANY_PHASE = "GLOBAL"
 _LONGEST_PHASE = 40
+#: Attempts one after the other at reading files by arrays.
+_MOST_MISSES = 8
 
 
 class Traces:
@@ -52,6 +59,7 @@ class Traces:
 
     source = "traces"
     looks_for = "traces (framework/pevents/…/<time>_<rank>-<host>_pythontimeline.json, also as .gz)"
+    memory = 1.1
 
     def knows(self, file: SourceFile) -> bool:
         """By the name of a time line, or of what lies beside traces."""
@@ -83,24 +91,24 @@ class Traces:
         # Those that are dated by a step of the others come behind them.
         chosen = sorted(_chosen(sorted(files), tally), key=lambda one: one[1].step >= 0)
         columns, numbers = Columns(), WholeNumbers()
+        sound = SoundTraces()
         starts: dict[int, int] | None = None
-        for number, (file, where) in enumerate(chosen):
-            dated = where
-            if where.step >= 0:
-                if starts is None:
-                    starts = starts_of_steps(columns, _has_steps, _is_step)
-                dated = at_step(where, starts.get(where.step, 0))
-                if dated.doubt:
-                    tally.add("corrected", "files", dated.doubt, file=file.name)
-            rows = FileOfRows(number, file, dated, columns, numbers, tally)
-            is_empty = True
-            for some in scan(file, tally, growing=where.growing):
-                is_empty = False
-                rows.add(some)
-            rows.close()
-            progress.advance(file.size)
-            if is_empty and not tally.mentions(file.name):
-                tally.add("skipped", "files", "empty", file=file.name)
+        misses = 0
+        for some in _in_blocks(chosen):
+            # The files of a job are written alike, so that after some misses more attempts would be lost too.
+            if misses < _MOST_MISSES and _add_sound(some, sound, columns, numbers, tally):
+                misses = 0
+                continue
+            misses += 1
+            for number, file, where in some:
+                dated = where
+                if where.step >= 0:
+                    if starts is None:
+                        starts = starts_of_steps(columns, _has_steps, _is_step)
+                    dated = at_step(where, starts.get(where.step, 0))
+                    if dated.doubt:
+                        tally.add("corrected", "files", dated.doubt, file=file.name)
+                _add(FileOfRows(number, file, dated, columns, numbers, tally), file, where, tally)
         events, used = table(columns, [file.name for file, _ in chosen], tally)
         quality = SourceQuality(source=self.source, files=used, rows=len(events), remarks=tally.remarks())
         timed = any(where.timed for _, where in chosen)
@@ -146,6 +154,50 @@ def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile,
     for file in unused:
         tally.add("skipped", "files", reason, file=file.name)
     return chosen
+
+
+def _in_blocks(chosen: Sequence[tuple[SourceFile, Origin]]) -> Iterator[list[_Numbered]]:
+    """All files in their order, those together that fit into a block."""
+    some: list[_Numbered] = []
+    size = 0
+    for number, (file, where) in enumerate(chosen):
+        size += file.size
+        if some and size >= LARGEST:
+            yield some
+            some, size = [], file.size
+        some.append((number, file, where))
+    if some:
+        yield some
+
+
+def _add_sound(
+    some: Sequence[_Numbered], sound: SoundTraces, columns: Columns, numbers: WholeNumbers, tally: Tally
+) -> bool:
+    """Add all that these files tell, or nothing where one is not sound or needs to be told of."""
+    if any(where.growing or where.step >= 0 for _, _, where in some):
+        return False
+    before = len(columns)
+    rows = [FileOfRows(*one, columns, numbers, tally) for one in some]
+    try:
+        add_blocks(rows, sound.blocks([file.path for _, file, _ in some]), columns)
+    except (OSError, UnsoundError):
+        columns.cut(before)
+        return False
+    for _, file, _ in some:
+        progress.advance(file.size)
+    return True
+
+
+def _add(rows: FileOfRows, file: SourceFile, where: Origin, tally: Tally) -> None:
+    """Add what a file tells, whatever it is like."""
+    is_empty = True
+    for some in scan(file, tally, growing=where.growing):
+        is_empty = False
+        rows.add(some)
+    rows.close()
+    progress.advance(file.size)
+    if is_empty and not tally.mentions(file.name):
+        tally.add("skipped", "files", "empty", file=file.name)
 
 
 def _steps(events: Events) -> Steps:
