@@ -17,14 +17,15 @@ class Facts:
     """What a job holds, counted in its files."""
 
     job: str
-    #: Of the generator, and a digest of its program.
+    #: Of the generator.
     options: str
-    generator: str
     files: int
     samples: int
     sample_bytes: int
     events: int
     trace_bytes: int
+    #: Digest of the generator's program.
+    generator: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

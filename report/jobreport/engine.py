@@ -48,8 +48,6 @@ _WORTH_PROCESSES = 150 << 20
 _MEMORY, _FIRST_PROCESS, _PROCESS = 1000 << 20, 170 << 20, 130 << 20
 #: Buffers begin at multiples of it, as arrays like it.
 _ALIGNED = 64
-
-
 #: Seconds between two looks whether the process that started this one is still there.
 _LOOKS_S = 1.0
 
@@ -66,8 +64,8 @@ class Engine(Protocol):
     ) -> list[tuple[list[Handle], Any]]:
         """Handles of what ``function(things, *given)`` makes, and what it tells, in the order of the tasks.
 
-        ``needs`` are the bytes of memory that each task is expected to take. ``done`` hears of the number of each task that
-        is finished, in any order.
+        ``needs`` are the bytes of memory that each task is expected to take. ``done`` hears of the number of
+        each task that is finished, in any order.
         """
 
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:

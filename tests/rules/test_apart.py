@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
@@ -16,14 +18,20 @@ from generator.writer import write_job
 
 from jobreport import document
 from jobreport.pipeline import build_report
+from jobreport.quality import Quality
 from jobreport.readers import read_job
-from jobrules import RULES
+from jobrules import RULES, Rule
+from jobrules.batch_size import BatchSize
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.gpu_memory_increase import GPUMemoryIncrease
+from jobrules.job import SECOND_US, Events, Job, Metric, natural_key
+from jobrules.load_balancing import LoadBalancing
+from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.rule import run_rules
+from jobrules.step_outlier import StepOutlier
 from tests.apart import Apart
-
-if TYPE_CHECKING:
-    from jobreport.quality import Quality
-    from jobrules.job import Job
+from tests.copies import replace
+from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
 
 #: Scenarios and numbers of nodes; more than four nodes are ranked.
 JOBS = (
@@ -59,6 +67,79 @@ def job_of(name: str, nodes: int) -> tuple[Job, Quality]:
     with TemporaryDirectory() as folder:
         write_job(spec, Path(folder), gzipped=False)
         return read_job(Path(folder), strict=True)
+
+
+def odd_job(seed: int) -> Job:
+    """Nodes that differ in kind: in GPUs and cores, without one or the other, with steps or events only."""
+    rng = np.random.default_rng(seed)
+    panels, steps, events = [], [], []
+    for i, node in enumerate(("algo-10", "algo-2", "B", "b", "01", "algo-1")):
+        n, gpus = int(rng.integers(1, 1500)), int(rng.integers(0, 4))
+        start_us = START_US + int(rng.integers(0, 90)) * SECOND_US
+        for metric, many, prefix in (
+            (Metric.GPU_USE, gpus, "gpu"),
+            (Metric.GPU_MEMORY, gpus if i % 2 else 0, "gpu"),
+            (Metric.CPU_USE, i % 3 * 2, "cpu"),
+        ):
+            if many:
+                values = np.round(
+                    rng.choice([0.0, 5.0, 95.0, 100.0], (n, many)) + rng.random((n, many)) - 1, 2
+                )
+                values = np.clip(values, 0, 100) + 0.0  # without -0.0, as from readers
+                values[rng.random(values.shape) < 0.05 * (i % 2)] = np.nan
+                values[0] = 1.0
+                values[:, 0] = np.nan_to_num(values[:, 0])
+                panels.append(make_panel(metric, values, node=node, start_us=start_us, prefix=prefix))
+        if i in (0, 3, 4):
+            spans = [(0.5 * k, 0.5 * k + float(rng.random())) for k in range(int(rng.integers(1, 150)))]
+            steps.append(make_steps(spans, node=node, worker=f"{i}", start_us=start_us))
+        if i in (2, 3):
+            rows = [("cpu_functions", f"op{k % 7}", 0.3 * k, 0.3 * k + 0.2) for k in range(200)]
+            events.append(make_events(rows, node=node, worker=f"{i}", start_us=start_us))
+    return Job(
+        name="odd",
+        panels=tuple(
+            sorted(panels, key=lambda panel: (natural_key(panel.node), list(Metric).index(panel.metric)))
+        ),
+        steps=joined_steps(*steps),
+        events=Events.joined(events),
+        finished=True,
+    )
+
+
+#: Limits that nearly everything is beyond.
+EAGER = (
+    CPUBottleneck(threshold=0.0, cpu_threshold=1.0, gpu_threshold=90.0, patience=1),
+    LowGPUUtilization(threshold_p95=100.0, threshold_p5=0.0, patience=1, window=2),
+    BatchSize(
+        cpu_threshold_p95=100.0,
+        gpu_threshold_p95=100.0,
+        gpu_memory_threshold_p95=100.0,
+        patience=1,
+        window=2,
+    ),
+    GPUMemoryIncrease(increase=0.0, patience=1, window=2),
+    LoadBalancing(threshold=0.0, patience=1),
+    StepOutlier(stddev=0.5, n_outliers=0),
+)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_odd_jobs_give_the_same_apart_and_however_their_values_lie(seed: int, eager: bool) -> None:
+    job = odd_job(seed)
+    turned = dataclasses.replace(
+        job, panels=tuple(replace(panel, values=np.asfortranarray(panel.values)) for panel in job.panels)
+    )
+    chosen: dict[type[Rule], Rule] = {type(rule): rule for rule in EAGER} if eager else {}
+    rules = [chosen.get(kind) or kind() for kind in RULES]
+    quality = Quality()
+    made = []
+    for one in (job, turned, Apart(job)):
+        results = run_rules(rules, one, strict=True)
+        made.append(document.to_json(build_report(one, quality, rules, results, "make-report", strict=True)))
+    assert made[1] == made[0]
+    assert made[2] == made[0]
 
 
 def plain(value: Any) -> Any:
