@@ -6,7 +6,9 @@ the same.
 
 from __future__ import annotations
 
-from functools import partial
+import contextlib
+import ctypes
+from functools import cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from jobreport.engine import Handle, Made, Question
 
 _CONNECT_S = 30
+#: Of mallopt, and bytes.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _KEPT = -1, -3, 512 << 20
 
 
 class Cluster:
@@ -120,7 +124,19 @@ def _version() -> str:
 
 
 def _called(function: Callable[..., Any], things: Sequence[Any], given: tuple[Any, ...]) -> Any:
+    _keep_freed_memory()
     return function(things, *given)
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Undo what Dask asks of glibc in its workers: to give back each array's memory as soon as it is freed.
+
+    To ask for it again with the next array costs as much as all the rest (see mallopt(3)).
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # another library, or another system
+        for parameter in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+            ctypes.CDLL(None).mallopt(parameter, _KEPT)
 
 
 def _told(made: Made) -> tuple[int, Any]:
