@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R", bound="Rule")
 FRAMEWORK = OverallFrameworkMetrics.__name__
+#: Seconds for the imports beside the notebook to end, where its run was stopped.
+_JOIN_S = 5.0
 #: Analyses besides the rules.
 ANALYSES = 8
 #: Profiles of Python code that the page has room for.
@@ -394,13 +396,16 @@ def _write_page(
     from jobreport import notebook  # noqa: PLC0415
 
     # Beside the cells, for which this process only waits.
-    beside = threading.Thread(target=_imported, args=("jobreport.export",) if "html" in formats else ())
+    names = ("jobreport.export",) if "html" in formats else ()
+    beside = threading.Thread(target=_imported, args=names, daemon=True)
     beside.start()
     progress.stage("running the notebook")
     try:
         executed = notebook.run_notebook(folder / "report.json", kernel)
     finally:
-        beside.join()  # an import that is cut short by the end of the process complains aloud
+        # Cut short by the end of the process it would complain aloud. But Ctrl-C within an import of this
+        # thread can leave a lock that it waits for in vain.
+        beside.join(_JOIN_S)
     if "ipynb" in formats:
         (folder / "report.ipynb").write_text(notebook.to_text(executed), "utf-8")
     if "html" in formats:
