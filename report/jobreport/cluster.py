@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections import defaultdict
 from functools import cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from jobreport.engine import Handle, Made, Question
+    from jobreport.engine import Handle, Made, Question, Task
 
 _CONNECT_S = 30
 #: Of mallopt, and bytes.
@@ -64,36 +65,51 @@ class Cluster:
     def keep(
         self,
         function: Callable[..., Made],
-        tasks: Sequence[Question],
-        needs: Sequence[float],  # noqa: ARG002 - the scheduler measures
+        tasks: Sequence[Task],
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``; a handle is a future of the thing."""
+        places = self._places(tasks)
         made = [
-            self._client.submit(_called, function, list(handles), given, pure=False)
-            for handles, given in tasks
+            self._submit(place, _called, function, list(task.handles), task.given)
+            for place, task in zip(places, tasks, strict=True)
         ]
-        told = [self._client.submit(_told, one, pure=False) for one in made]
+        told = [self._submit(None, _told, one) for one in made]
         for number, one in enumerate(told):
             one.add_done_callback(partial(_pass_on, done, number))
         answers = self._results(told)
         return [
-            ([self._client.submit(_thing, one, i, pure=False) for i in range(many)], answer)
-            for one, (many, answer) in zip(made, answers, strict=True)
+            ([self._submit(place, _thing, one, i) for i in range(many)], answer)
+            for place, one, (many, answer) in zip(places, made, answers, strict=True)
         ]
 
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
         """As ``Engine.ask``."""
         return self._results(
-            [
-                self._client.submit(_called, function, list(handles), given, pure=False)
-                for handles, given in questions
-            ]
+            [self._submit(None, _called, function, list(handles), given) for handles, given in questions]
         )
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
         """As ``Engine.fetch``: all of it comes over the network."""
         return self._results(handles)
+
+    def _submit(self, place: str | None, *call: Any) -> Any:
+        # Others may do it where that worker dies.
+        return self._client.submit(*call, pure=False, workers=place, allow_other_workers=place is not None)
+
+    def _places(self, tasks: Sequence[Task]) -> list[str | None]:
+        """Worker for each task, so that things that are asked about together need not travel."""
+        sizes: defaultdict[str, float] = defaultdict(float)
+        for task in tasks:
+            sizes[task.beside] += task.memory
+        threads = self._client.nthreads()
+        load = dict.fromkeys(threads, 0.0)
+        place: dict[str, str | None] = {"": None}
+        for beside in sorted(sizes.keys() - place, key=lambda one: (-sizes[one], one)):
+            least = min(load, key=lambda one: (load[one] + sizes[beside]) / threads[one])
+            load[least] += sizes[beside]
+            place[beside] = least
+        return [place[task.beside] for task in tasks]
 
     def _results(self, futures: Sequence[Any]) -> list[Any]:
         from distributed.scheduler import KilledWorker  # noqa: PLC0415 - as above

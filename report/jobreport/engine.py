@@ -40,6 +40,18 @@ Made = tuple[list[Any], Any]
 #: Handles of things that a function is given as a list, and what else it is given.
 Question = tuple["Sequence[Handle]", tuple[Any, ...]]
 
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A question whose answer makes things."""
+
+    handles: Sequence[Handle] = ()
+    given: tuple[Any, ...] = ()
+    #: Bytes that it is expected to take while it runs.
+    memory: float = 0.0
+    #: Things of tasks that name the same are asked about together.
+    beside: str = ""
+
+
 #: Things of so many bytes stay in memory, all others go to disk.
 _IN_MEMORY = 400 << 20
 #: Tasks that need less memory together are done in one process: they take about a second and a half.
@@ -58,14 +70,12 @@ class Engine(Protocol):
     def keep(
         self,
         function: Callable[..., Made],
-        tasks: Sequence[Question],
-        needs: Sequence[float],
+        tasks: Sequence[Task],
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """Handles of what ``function(things, *given)`` makes, and what it tells, in the order of the tasks.
 
-        ``needs`` are the bytes of memory that each task is expected to take. ``done`` hears of the number of
-        each task that is finished, in any order.
+        ``done`` hears of the number of each task that is finished, in any order.
         """
 
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
@@ -95,14 +105,13 @@ class Here:
     def keep(
         self,
         function: Callable[..., Made],
-        tasks: Sequence[Question],
-        needs: Sequence[float],  # noqa: ARG002 - of use to other engines
+        tasks: Sequence[Task],
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``."""
         found = []
-        for number, (given_handles, given) in enumerate(tasks):
-            things, told = function(_things(given_handles), *given)
+        for number, task in enumerate(tasks):
+            things, told = function(_things(task.handles), *task.given)
             handles = []
             while things:  # each is let go of before the next one is written
                 handles.append(self._kept(things.pop(0)))
@@ -151,18 +160,17 @@ class Local:
     def keep(
         self,
         function: Callable[..., Made],
-        tasks: Sequence[Question],
-        needs: Sequence[float],
+        tasks: Sequence[Task],
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``; the first tasks decide in how many processes."""
         chosen = self._chosen
         if chosen is None:
-            many = _processes(needs)
+            many = _processes([task.memory for task in tasks])
             chosen = self._opened(many)
             self._open.enter_context(chosen)
             self._chosen = chosen
-        return chosen.keep(function, tasks, needs, done)
+        return chosen.keep(function, tasks, done)
 
     def _opened(self, many: int) -> Here | Cores:
         if many > 1:
@@ -214,16 +222,14 @@ class Cores:
     def keep(
         self,
         function: Callable[..., Made],
-        tasks: Sequence[Question],
-        needs: Sequence[float],  # noqa: ARG002 - of use to other engines
+        tasks: Sequence[Task],
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``."""
         folder = Path(self._folder.name)
         with _told_if_killed():
             running = [
-                self._pool.submit(_keep, function, handles, given, folder / f"{next(self._numbers)}")
-                for handles, given in tasks
+                self._pool.submit(_keep, function, task, folder / f"{next(self._numbers)}") for task in tasks
             ]
             for number, one in enumerate(running):
                 one.add_done_callback(partial(_pass_on, done, number))
@@ -268,10 +274,8 @@ def _follow(parent: int) -> None:
     os._exit(1)
 
 
-def _keep(
-    function: Callable[..., Made], given_handles: Sequence[Handle], given: tuple[Any, ...], path: Path
-) -> tuple[list[Handle], Any]:
-    things, told = function(_things(given_handles), *given)
+def _keep(function: Callable[..., Made], task: Task, path: Path) -> tuple[list[Handle], Any]:
+    things, told = function(_things(task.handles), *task.given)
     handles: list[Handle] = []
     for number in range(len(things)):
         handles.append(_Packed.of(things[number]).written(path.with_suffix(f".{number}")))

@@ -168,4 +168,4 @@ def test_a_trace_of_another_profiler_is_not_read_under_any_name(tmp_path: Path, 
     for name in ("worker0.trace.json", "1700000000000_host_trace.json"):
         (tmp_path / name).symlink_to(path)
 
-        assert not Traces().claims(SourceFile(name=name, path=tmp_path / name))
+        assert not Traces().claims(SourceFile(name=name, place=str(tmp_path / name)))

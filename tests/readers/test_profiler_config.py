@@ -20,7 +20,7 @@ def read(directory: Path, files: Mapping[str, str | bytes]) -> Found:
     sources = []
     for name, content in files.items():
         (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        sources.append(SourceFile(name=name, path=directory / name))
+        sources.append(SourceFile(name=name, place=str(directory / name)))
     return reader.read([file for file in reversed(sources) if reader.knows(file) or reader.claims(file)])
 
 
@@ -94,7 +94,7 @@ def test_other_files_are_not_claimed(tmp_path: Path, name: str, content: str | b
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
-    assert not ProfilerConfig().claims(SourceFile(name=name, path=path))
+    assert not ProfilerConfig().claims(SourceFile(name=name, place=str(path)))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def read(directory: Path, files: Mapping[str, bytes]) -> Found:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        sources.append(SourceFile(name=name, path=path))
+        sources.append(SourceFile(name=name, place=str(path)))
     return reader.read(
         [file for file in sorted(sources, reverse=True) if reader.knows(file) or reader.claims(file)]
     )

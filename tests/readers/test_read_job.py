@@ -9,6 +9,7 @@ import pytest
 from jobreport.errors import NothingReadableError
 from jobreport.readers import READERS, pieces, read_job
 from jobreport.readers.base import SourceFile
+from jobreport.readers.system_samples import SystemSamples
 from jobreport.readers.tally import Tally
 from tests import scenario_d1
 from tests.readers import events
@@ -322,9 +323,11 @@ def test_the_most_frequent_unknown_sensors_of_all_machines_are_named(
 
 
 def test_small_machines_are_read_together_and_large_ones_alone() -> None:
-    def files(*sizes: int) -> list[list[SourceFile]]:
-        return [[SourceFile(name=f"{i}", path=Path(f"{i}"), size=size)] for i, size in enumerate(sizes)]
+    def together(*sizes: int) -> list[int]:
+        names = [f"1741080000.algo-{i}.json" for i in range(len(sizes))]
+        files = [SourceFile(name=n, place=n, size=size) for n, size in zip(names, sizes, strict=True)]
+        return [len(group.files) for group in pieces.packed(SystemSamples(), files)]
 
     mib = 1 << 20
-    assert [len(one) for one in pieces.packed(files(mib, mib, 40 * mib, mib, 31 * mib, mib))] == [2, 1, 2, 1]
-    assert [len(one) for one in pieces.packed(files(*[0] * 130))] == [64, 64, 2]
+    assert together(mib, mib, 40 * mib, mib, 31 * mib, mib) == [2, 1, 2, 1]
+    assert together(*[0] * 130) == [64, 64, 2]

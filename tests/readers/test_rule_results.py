@@ -30,7 +30,7 @@ def read(directory: Path, files: dict[str, Any]) -> RuleResults:
     """Write documents (or texts, or bytes) below a directory and read them as rule results."""
     plain = (str, bytes)
     write(directory, {n: c if isinstance(c, plain) else json.dumps(c) for n, c in files.items()})
-    return rule_results.read([SourceFile(name=name, path=directory / name) for name in files])
+    return rule_results.read([SourceFile(name=name, place=str(directory / name)) for name in files])
 
 
 def reasons(results: RuleResults) -> dict[str, Remark]:
@@ -53,7 +53,7 @@ def reasons(results: RuleResults) -> dict[str, Remark]:
     ],
 )
 def test_results_are_claimed_by_name_or_place(name: str, claimed: bool) -> None:
-    assert rule_results.claims(SourceFile(name=name, path=Path(name))) is claimed
+    assert rule_results.claims(SourceFile(name=name, place=str(Path(name)))) is claimed
 
 
 def test_counters_and_parameters_are_read_by_name(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_no_document_breaks_the_reader(
     path = tmp_path_factory.mktemp("any") / f"{rule}.json"
     path.write_text(json.dumps(told), "utf-8")
 
-    results = rule_results.read([SourceFile(name=path.name, path=path)])
+    results = rule_results.read([SourceFile(name=path.name, place=str(path))])
 
     (found,) = results.documents
     assert found.triggered is None or found.triggered >= 0

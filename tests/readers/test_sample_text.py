@@ -271,7 +271,7 @@ def is_taken_and_equal(text: bytes) -> bool:
 
 def by_duckdb(path: Path) -> list[Rows]:
     """The rows as DuckDB finds them, if need be in a repaired copy."""
-    file = SourceFile(name=path.name, path=path, size=path.stat().st_size)
+    file = SourceFile(name=path.name, place=str(path), size=path.stat().st_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SoundFiles, "rows", lambda *_: None)
         return [Rows(*row) for rows, _ in scan([file], Tally()) for row in rows]

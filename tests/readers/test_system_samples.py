@@ -585,7 +585,7 @@ def test_ctrl_c_within_duckdb_is_no_failed_reader(tmp_path: Path, monkeypatch: p
     source = sample_lines.Source(
         Interrupted(),  # type: ignore[arg-type]
         tmp_path,
-        [SourceFile(name=FILE, path=tmp_path / FILE)],
+        [SourceFile(name=FILE, place=str(tmp_path / FILE))],
         Tally(),
     )
     with pytest.raises(KeyboardInterrupt):

@@ -248,7 +248,7 @@ def is_taken_and_equal(*files: bytes, reader: SoundTraces = SOUND) -> bool:
         for number, content in enumerate(files):
             path = Path(directory) / str(number)
             path.write_bytes(content)
-            sources.append(SourceFile(name=path.name, path=path, size=len(content)))
+            sources.append(SourceFile(name=path.name, place=str(path), size=len(content)))
         columns, tally = Columns(), Tally()
         rows = rows_of(sources, columns, tally)
         try:

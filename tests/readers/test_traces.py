@@ -1148,8 +1148,8 @@ def test_nonsense_of_any_length_costs_no_more_than_its_length(tmp_path: Path, st
 
 def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     write(tmp_path, {FILE: text(SOUND)})
-    gone = SourceFile(name="gone_pythontimeline.json", path=tmp_path / "gone_pythontimeline.json")
-    found = Traces().read([gone, SourceFile(name=FILE, path=tmp_path / FILE)])
+    gone = SourceFile(name="gone_pythontimeline.json", place=str(tmp_path / "gone_pythontimeline.json"))
+    found = Traces().read([gone, SourceFile(name=FILE, place=str(tmp_path / FILE))])
 
     assert len(found.events) == 6
     assert remarks(found) == [("skipped", 1, "files", "cannot be read: No such file or directory")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,17 @@ import pytest
 from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
 from generator.writer import write_job
+from msgspec.structs import replace
 
 from jobreport.cluster import Cluster
 from jobreport.errors import UsageError
 from jobreport.pipeline import make_report
+from jobreport.progress import Progress
+from jobreport.readers.directory import listing
+from jobreport.readers.pieces import Group, read_groups
+from jobreport.readers.system_samples import SystemSamples
+from jobreport.readers.tally import Tally
+from jobreport.readers.traces import Traces
 
 distributed: Any = pytest.importorskip("distributed")
 
@@ -63,6 +71,16 @@ def report(job: Path, out: Path, engine: Any = None) -> bytes:
     return (out / "report.json").read_bytes()
 
 
+def groups_of(job: Path) -> list[Group]:
+    """Eight groups: samples and traces of four nodes."""
+    files = listing(job, Tally())
+    return [
+        Group(reader=reader, files=some)
+        for reader in (SystemSamples(), Traces())
+        for some in reader.groups([file for file in files if reader.knows(file)]).values()
+    ]
+
+
 def killing_after(engine: Cluster, method: str, kill: Callable[[], None]) -> None:
     """Kill a worker once, behind the first call of a method."""
     called = getattr(engine, method)
@@ -95,6 +113,21 @@ def test_a_cluster_gives_the_same_bytes_also_when_workers_are_killed(
         killing_after(engine, "ask", kill)
         assert report(job, tmp_path / "2", engine) == expected
     assert len(set(killed)) == 2
+
+
+def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) -> None:
+    with Cluster(cluster.scheduler_address) as engine:
+        groups = [replace(group, machine=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
+        pieces = read_groups(engine, groups, Progress(), strict=True)
+        handles = [handle for piece in pieces for handle in piece.handles]
+        engine.fetch(handles)  # they are there
+        places = engine._client.who_has(handles)
+        workers: defaultdict[str, set[str]] = defaultdict(set)
+        for piece in pieces:
+            for handle in piece.handles:
+                workers[piece.group.machine].update(places[handle.key])
+        assert all(len(some) == 1 for some in workers.values())
+        assert len(set.union(*workers.values())) == 2
 
 
 def test_an_address_where_nobody_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

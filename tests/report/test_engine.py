@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from jobreport.engine import Cores, Here, Local, _processes
+from jobreport.engine import Cores, Here, Local, Task, _processes
 from jobreport.errors import JobReportError
 from jobreport.pipeline import make_report
 from jobreport.readers import read_directory, read_job
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jobreport.engine import Made
     from jobrules.job import Job
 
+A = Task(given=(3, "a"))
 SAMPLES = sorted(path.parent for path in (ROOT / "sample_data").glob("*/system"))
 
 
@@ -59,11 +60,11 @@ ENGINES: tuple[Callable[[], Any], ...] = (Here, on_disk, processes)
 def test_what_is_kept_can_be_asked_about_and_made_into_more(opened: Callable[[], Any]) -> None:
     finished: list[int] = []
     with opened() as engine:
-        made = engine.keep(make, [((), (3, "a")), ((), (2, "b"))], [1, 1], finished.append)
+        made = engine.keep(make, [A, Task(given=(2, "b"))], finished.append)
         assert [told for _, told in made] == [(3, "a"), (2, "b")]
         assert sorted(finished) == [0, 1]
         (numbers, _), _ = made[0]
-        more = engine.keep(make, [([numbers], (2, "c"))], [1], finished.append)
+        more = engine.keep(make, [Task(handles=[numbers], given=(2, "c"))], finished.append)
         questions = [(handles, (2,)) for handles, _ in (*made, *more)]
         assert engine.ask(asked, questions) == [
             ([0, 1, 2] * 2, ["a"] * 6),
@@ -102,11 +103,11 @@ def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     for opened in ENGINES[1:]:
         with opened() as engine:
-            engine.keep(make, [((), (3, "a"))], [1], print)
+            engine.keep(make, [A], print)
             assert list(tmp_path.iterdir())
         assert not list(tmp_path.iterdir())
     with pytest.raises(KeyboardInterrupt), Here(in_memory=0) as here:
-        here.keep(make, [((), (3, "a"))], [1], interrupted)
+        here.keep(make, [A], interrupted)
     assert not list(tmp_path.iterdir())
 
 
@@ -120,13 +121,13 @@ SCRIPT = """
 import signal
 import sys
 from jobreport.cli import _stopped
-from jobreport.engine import Cores
+from jobreport.engine import Cores, Task
 signal.signal(signal.SIGTERM, _stopped)
-from tests.report.test_engine import make, sleep
+from tests.report.test_engine import A, make, sleep
 with Cores(2) as engine:
-    engine.keep(make, [((), (3, "a"))] * 2, [1, 1], [].append)
+    engine.keep(make, [A] * 2, [].append)
     print("ready", flush=True)
-    engine.keep(sleep, [((), (60.0,))] * 2, [1, 1], [].append)
+    engine.keep(sleep, [Task(given=(60.0,))] * 2, [].append)
 """
 
 
@@ -180,7 +181,7 @@ def die(_: Sequence[Any]) -> Made:
 def test_a_process_that_is_killed_is_told() -> None:
     with Cores(2) as engine:
         with pytest.raises(JobReportError, match="was killed, perhaps for want of memory"):
-            engine.keep(die, [((), ())], [1], print)
+            engine.keep(die, [Task()], print)
         with pytest.raises(JobReportError, match="was killed"):
             engine.ask(asked, [((), (1,))])
 
@@ -192,10 +193,10 @@ def test_a_full_disk_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     with on_disk() as engine:
-        engine.keep(make, [((), (3, "a"))], [1], print)
+        engine.keep(make, [A], print)
         monkeypatch.setattr(Path, "open", full)
         with pytest.raises(JobReportError, match=r"No space left on device\. Set TMPDIR") as told:
-            engine.keep(make, [((), (3, "a"))], [1], print)
+            engine.keep(make, [A], print)
         monkeypatch.undo()
     assert str(tmp_path) in str(told.value)
 

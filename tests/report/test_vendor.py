@@ -85,7 +85,7 @@ def bottleneck(hits: int = 900, datapoints: int = 1200, triggered: int = 2) -> d
 def built(directory: Path, name: str = "job", **rules: Any) -> Report:
     """The report of rule results that are given by the name of their rule."""
     write(directory, {f"{rule}.json": json.dumps(told) for rule, told in rules.items()})
-    files = [SourceFile(name=f"{rule}.json", path=directory / f"{rule}.json") for rule in rules]
+    files = [SourceFile(name=f"{rule}.json", place=str(directory / f"{rule}.json")) for rule in rules]
     chosen = settings.load().rules
     return vendor.build(name, rule_results.read(files), Quality(), chosen, "make-report --job-dir job")
 
@@ -133,7 +133,7 @@ def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> Non
 
 def test_a_rule_that_the_vendor_does_not_have_is_not_evaluated(tmp_path: Path) -> None:
     write(tmp_path, {"BatchSize.json": json.dumps(result())})
-    results = rule_results.read([SourceFile(name="BatchSize.json", path=tmp_path / "BatchSize.json")])
+    results = rule_results.read([SourceFile(name="BatchSize.json", place=str(tmp_path / "BatchSize.json"))])
     own = Own()
     mine = pipeline.card(own, own.not_evaluated("no samples"))
 

@@ -96,7 +96,7 @@ def read_directory(
             claimed[reader].append(file)
     job_is = name or job_name(directory)
     progress.stage(f"reading {shown(job_is)}", sum(f.size for some in claimed.values() for f in some), "B")
-    groups = [(READERS[i], group) for i in sorted(claimed) for group in packed(READERS[i].groups(claimed[i]))]
+    groups = [group for i in sorted(claimed) for group in packed(READERS[i], claimed[i])]
     pieces = without_strays(read_groups(engine, groups, progress, strict=strict), engine)
     sources = sources_of(pieces, tally)
     nodes = nodes_of(pieces, engine, tally)

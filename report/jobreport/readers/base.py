@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
@@ -10,7 +12,6 @@ from jobrules.job import Events, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from jobreport.quality import SourceQuality
     from jobrules.job import Panel, Profile
@@ -25,9 +26,20 @@ class SourceFile(Struct, frozen=True, kw_only=True, order=True):
 
     #: Path relative to the job directory, with ``/``; what messages and the report show.
     name: str
-    path: Path
+    #: Where it lies. There may be many files, and text is made and sent sooner than paths.
+    place: str
     #: Bytes, as found in the directory.
     size: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return Path(self.place)
+
+    @property
+    def own_name(self) -> str:
+        """Its name without the folders."""
+        return self.place.rpartition(os.sep)[2]
 
     @property
     def text_size(self) -> int:
@@ -66,8 +78,8 @@ class Reader(Protocol):
     def claims(self, file: SourceFile) -> bool:
         """Whether the file, which no reader knows by its name, belongs to this one by its first bytes."""
 
-    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
-        """Claimed files that can be read apart from one another, as far as the names tell: those of each machine.
+    def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
+        """Claimed files that can be read apart from one another, as far as the names tell: by machine.
 
         What turns out to hold tables of the same machine is read again together.
         """

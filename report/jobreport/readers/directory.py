@@ -82,7 +82,7 @@ def _sort_in(
             size = entry.stat().st_size
         except OSError:  # it has just gone; whoever reads it will say so
             size = 0
-        files.append(SourceFile(name=name, path=Path(entry.path), size=size))
+        files.append(SourceFile(name=name, place=str(Path(entry.path)), size=size))
     else:
         tally.add("skipped", "files", "neither file nor folder", file=name)
 
@@ -106,4 +106,4 @@ def _no_directory(directory: Path, error: Exception) -> str:
 
 def _text(name: str) -> str:
     """A file name as text: bytes that are not UTF-8 are written as escapes."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")

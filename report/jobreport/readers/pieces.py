@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobreport.engine import Task
 from jobreport.parts import facts_of
 from jobreport.progress import Progress
 from jobreport.quality import Remark, SourceQuality
@@ -51,11 +52,19 @@ class Told(Struct, frozen=True, kw_only=True):
     finished: bool | None = None
 
 
-class Piece(Struct, frozen=True, kw_only=True):
-    """A group of files and what a reader made of them; the tables are with the engine."""
+class Group(Struct, frozen=True, kw_only=True):
+    """Files that are read together."""
 
     reader: Reader
-    files: Sequence[SourceFile]
+    files: list[SourceFile]
+    #: The machine that they are of, as far as their names tell; the first of several.
+    machine: str = ""
+
+
+class Piece(Struct, frozen=True, kw_only=True):
+    """What a reader made of a group of files; the tables are with the engine."""
+
+    group: Group
     told: Told
     #: The tables of each machine of ``told.facts``: jobs of that machine alone.
     handles: Sequence[Handle]
@@ -66,25 +75,23 @@ def stopped(source: str, error: Exception) -> str:
     return f"the reader of {source} stopped: {type(error).__name__}: {shown(str(error))}"
 
 
-def packed(groups: Sequence[list[SourceFile]]) -> list[list[SourceFile]]:
-    """The groups, with small ones put together: to begin with one costs as much as some megabytes."""
-    found: list[list[SourceFile]] = []
+def packed(reader: Reader, files: Sequence[SourceFile]) -> list[Group]:
+    """The reader's groups, with small ones put together: to begin with one costs as much as some megabytes."""
+    found: list[Group] = []
     room = machines = 0
-    for files in groups:
-        size = sum(file.text_size for file in files)
+    for machine, some in reader.groups(files).items():
+        size = sum(file.text_size for file in some)
         if found and size <= room and machines < _TOGETHER:
-            found[-1] += files
+            found[-1].files.extend(some)
             machines += 1
         else:
-            found.append(list(files))
+            found.append(Group(reader=reader, files=some, machine=machine))
             room, machines = _TOGETHER_BYTES, 1
         room -= size
     return found
 
 
-def read_groups(
-    engine: Engine, groups: Sequence[tuple[Reader, list[SourceFile]]], progress: Progress, *, strict: bool
-) -> list[Piece]:
+def read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *, strict: bool) -> list[Piece]:
     """All groups of files, each with its reader.
 
     Those of one reader that turn out to hold tables of the same machine are read again as one group.
@@ -95,7 +102,7 @@ def read_groups(
     owner: dict[tuple[str, str], int] = {}
     for number, piece in enumerate(pieces):
         for facts in piece.told.facts:
-            other = first[owner.setdefault((piece.reader.source, facts.node), number)]
+            other = first[owner.setdefault((piece.group.reader.source, facts.node), number)]
             if other != first[number]:
                 first = [other if one == first[number] else one for one in first]
     together: defaultdict[int, list[Piece]] = defaultdict(list)
@@ -104,24 +111,28 @@ def read_groups(
     again = {one: many for one, many in together.items() if len(many) > 1}
     if not again:
         return pieces
-    joined = [(many[0].reader, sorted(f for one in many for f in one.files)) for many in again.values()]
+    joined = [
+        replace(many[0].group, files=sorted(f for one in many for f in one.group.files))
+        for many in again.values()
+    ]
     made = dict(zip(again, _read_groups(engine, joined, Progress(), strict=strict), strict=True))
     return [made.get(one, many[0]) for one, many in together.items()]
 
 
-def _read_groups(
-    engine: Engine, groups: Sequence[tuple[Reader, list[SourceFile]]], progress: Progress, *, strict: bool
-) -> list[Piece]:
-    sizes = [sum(file.size for file in files) for _, files in groups]
-    made = engine.keep(
-        _read,
-        [((), (reader, files, strict)) for reader, files in groups],
-        [reader.memory * sum(file.text_size for file in files) for reader, files in groups],
-        lambda number: progress.finish(sizes[number]),
-    )
+def _read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *, strict: bool) -> list[Piece]:
+    sizes = [sum(file.size for file in group.files) for group in groups]
+    tasks = [
+        Task(
+            given=(group.reader, group.files, strict),
+            memory=group.reader.memory * sum(file.text_size for file in group.files),
+            beside=group.machine,
+        )
+        for group in groups
+    ]
+    made = engine.keep(_read, tasks, lambda number: progress.finish(sizes[number]))
     return [
-        Piece(reader=reader, files=files, told=told, handles=handles)
-        for (reader, files), (handles, told) in zip(groups, made, strict=True)
+        Piece(group=group, told=told, handles=handles)
+        for group, (handles, told) in zip(groups, made, strict=True)
     ]
 
 
@@ -265,8 +276,7 @@ def _without(
         return piece
     made = engine.keep(
         _restricted,
-        [([handle], (samples, events)) for handle in piece.handles],
-        [0] * len(piece.handles),
+        [Task(handles=[handle], given=(samples, events)) for handle in piece.handles],
         lambda _: None,
     )
     tally = Tally()

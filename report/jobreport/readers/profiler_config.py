@@ -75,9 +75,9 @@ class ProfilerConfig:
         """As a small JSON object with the keys of a configuration."""
         return _plain_name(file).endswith(".json") and _holds_config(file)
 
-    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+    def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together."""
-        return [list(files)]
+        return {"": list(files)}
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Put every configuration into words; what several files say is said once."""
@@ -105,7 +105,7 @@ class _UnusableError(Exception):
 
 
 def _plain_name(file: SourceFile) -> str:
-    return file.path.name.lower().removesuffix(".gz")
+    return file.own_name.lower().removesuffix(".gz")
 
 
 def _holds_config(file: SourceFile) -> bool:

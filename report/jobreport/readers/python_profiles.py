@@ -73,9 +73,9 @@ class PythonProfiles:
         """None without its name."""
         return False
 
-    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+    def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together."""
-        return [list(files)]
+        return {"": list(files)}
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read every profile; pages that were made of one are left out."""
@@ -123,7 +123,7 @@ class _Stretch(Struct, frozen=True, kw_only=True):
 
 
 def _kind(file: SourceFile) -> str:
-    return file.path.name.removesuffix(".gz")
+    return file.own_name.removesuffix(".gz")
 
 
 def _profile(file: SourceFile, tally: Tally) -> Profile:

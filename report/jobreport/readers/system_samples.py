@@ -63,20 +63,20 @@ class SystemSamples:
 
     def knows(self, file: SourceFile) -> bool:
         """By ``<time>.<host>.json``."""
-        name = file.path.name
+        name = file.own_name
         return _NOT_OURS not in name and _NAME.fullmatch(name) is not None
 
     def claims(self, file: SourceFile) -> bool:
         """By a first line that is a sample."""
-        name = file.path.name
+        name = file.own_name
         return name.endswith(_SUFFIXES) and _NOT_OURS not in name and _begins_with_sample(file)
 
-    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+    def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """By the machine that the name tells."""
         found: defaultdict[str, list[SourceFile]] = defaultdict(list)
         for file in files:
             found[_host(file)].append(file)
-        return list(found.values())
+        return found
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all samples into panels; the order of files and of lines does not matter."""
@@ -97,7 +97,7 @@ def _begins_with_sample(file: SourceFile) -> bool:
 
 
 def _host(file: SourceFile) -> str:
-    match = _NAME.fullmatch(file.path.name)
+    match = _NAME.fullmatch(file.own_name)
     return match["host"] if match else _NAMELESS
 
 

@@ -100,7 +100,7 @@ def origin(file: SourceFile) -> Origin | None:
 
     A name ``<time>_<node>_<anything>.json`` may also be of something else.
     """
-    name = file.path.name
+    name = file.own_name
     if _NOT_OURS in name:
         return None
     if match := _KNOWN.fullmatch(name):
@@ -140,7 +140,7 @@ def folder(file: SourceFile) -> str:
 
 def metadata(file: SourceFile) -> Metadata | None:
     """What a ``.metadata`` file tells; none for any other file."""
-    match = _METADATA.fullmatch(file.path.name)
+    match = _METADATA.fullmatch(file.own_name)
     if match is None:
         return None
     node, worker = _who(match["who"])
@@ -149,7 +149,7 @@ def metadata(file: SourceFile) -> Metadata | None:
 
 def beside_traces(file: SourceFile) -> str:
     """Why a file that belongs to traces is not read; empty for other files."""
-    name = file.path.name
+    name = file.own_name
     if _FLAG.fullmatch(name):
         return FLAG
     is_summary = name.endswith(".pb") or name.startswith("events.out.tfevents")
@@ -169,7 +169,7 @@ def with_metadata(
     moment = next((us for one in reversed(folders) if (us := _moment(one)) is not None), None)
     for depth in range(len(folders), max(-1, len(folders) - _FOLDERS_ABOVE - 1), -1):
         if here := notes.get("/".join(folders[:depth])):
-            host = file.path.name.removesuffix(".gz").removesuffix(".trace.json")
+            host = file.own_name.removesuffix(".gz").removesuffix(".trace.json")
             mine = [one for one in here if one.node in (host, known.node)] or here
             far = sorted((_apart(one.start_us, moment), one.file.name, one) for one in mine)
             chosen = far[0][2]

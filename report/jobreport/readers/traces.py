@@ -72,7 +72,7 @@ class Traces:
         """By the name of a trace that may be of something else, and the first row."""
         return is_trace(file)
 
-    def groups(self, files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+    def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """By the machine that the name tells.
 
         All together where some can only be dated or named with others, or are made of others.
@@ -81,9 +81,9 @@ class Traces:
         for file in files:
             where = origin(file)
             if where is None or where.merged or where.source == EventSource.PROFILER:
-                return [list(files)]
+                return {"": list(files)}
             found[where.node].append(file)
-        return list(found.values())
+        return found
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all events; the order of the files does not matter."""
