@@ -53,7 +53,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 #: Things of so many bytes stay in memory, all others go to disk.
-_IN_MEMORY = 400 << 20
+_IN_MEMORY = 250 << 20
 #: Tasks that need less memory together are done in one process: they take about a second and a half.
 _WORTH_PROCESSES = 150 << 20
 #: What all processes may take together, and what the first and each of the others take besides their tasks.
