@@ -7,7 +7,6 @@ import errno
 import lzma
 import os
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from functools import partial
@@ -17,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport.errors import JobReportError, NothingReadableError
+from jobreport.folders import Scratch
 from jobreport.quality import Remark
 from jobrules.words import shown
 
@@ -59,7 +59,7 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
     if suffix is None or not job.is_file():
         yield Unpacked(directory=job)
         return
-    with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:
+    with Scratch() as folder:
         extraction = _Extraction(Path(folder))
         try:
             with zipfile.ZipFile(job) if suffix == ".zip" else tarfile.open(job) as archive:

@@ -12,7 +12,6 @@ import mmap
 import os
 import pickle
 import signal
-import tempfile
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -25,6 +24,7 @@ from msgspec import Struct
 
 from jobreport import progress
 from jobreport.errors import JobReportError
+from jobreport.folders import Scratch
 from jobrules.words import shown
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Here:
 
     def __init__(self, in_memory: int = _IN_MEMORY) -> None:
         self._left = in_memory
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Scratch | None = None
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
@@ -133,7 +133,7 @@ class Here:
             self._left -= packed.size
             return thing
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="jobreport-")
+            self._folder = Scratch()
         return packed.written(Path(self._folder.name) / f"{next(self._numbers)}")
 
 
@@ -202,7 +202,7 @@ class Cores:
 
     def __init__(self, processes: int, initializer: Callable[[], None] | None = None) -> None:
         """``initializer`` is called once in each process."""
-        self._folder = tempfile.TemporaryDirectory(prefix="jobreport-")
+        self._folder = Scratch()
         self._pool = ProcessPoolExecutor(processes, initializer=partial(_begin, initializer, os.getpid()))
         self._numbers = itertools.count()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import importlib
 import os
 import shlex
-import tempfile
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport import __version__, archive, document, summary
+from jobreport import __version__, archive, document, publish, summary
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.engine import Here
-from jobreport.errors import JobReportError, UsageError
+from jobreport.errors import JobReportError
 from jobreport.files import FILES
 from jobreport.progress import Progress, advance, telling
 from jobreport.quality import Remark
@@ -51,7 +51,7 @@ from jobrules.verdict import judge
 from jobrules.words import count, listed, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from jobreport.engine import Engine
     from jobreport.kernel import Kernel
@@ -69,6 +69,8 @@ FRAMEWORK = OverallFrameworkMetrics.__name__
 _JOIN_S = 5.0
 #: Analyses besides the rules.
 ANALYSES = 8
+#: What is half written then does not take the place of an older report.
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 #: Profiles of Python code that the page has room for.
 MOST_PROFILES = 12
 
@@ -123,9 +125,9 @@ def make_report(
         source = stack.enter_context(archive.unpacked(job_dir))
         name = source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
-        with _reserved(folder, force=force):
+        with publish.place(folder, force=force) as place:
             reading = read_directory(
-                source.directory, name=name, strict=strict, engine=engine, progress=progress
+                source.directory, name=name, strict=strict, engine=engine, progress=progress, leave=place.own
             )
             quality = reading.quality
             unusable = [Remark(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed]
@@ -140,9 +142,9 @@ def make_report(
                 results, rules = _judged(chosen.rules, job, strict=strict)
                 command = _command(given, chosen.options)
                 report = build_report(job, quality, chosen.rules, results, command, strict=strict)
-            with tempfile.TemporaryDirectory(prefix=".jobreport-", dir=folder) as staging:
+            try:
                 failure = _write(
-                    Path(staging),
+                    place.staging,
                     report,
                     rules,
                     formats,
@@ -151,7 +153,10 @@ def make_report(
                     strict=strict,
                     progress=progress,
                 )
-                made = _publish(Path(staging), folder)
+            except OSError as error:
+                told = f"Cannot write into {shown(str(folder), 200)}: {error.strerror}. What was there is unchanged."
+                raise JobReportError(told) from error
+            made = place.publish()
     return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
 
 
@@ -379,7 +384,7 @@ def _write(
     try:
         _write_page(folder, formats, kernel, static=static, progress=progress)
     except Exception as error:
-        if strict:
+        if strict or (isinstance(error, OSError) and error.errno in _NO_ROOM):
             raise
         if isinstance(error, JobReportError):
             return error
@@ -420,49 +425,3 @@ def _imported(*names: str) -> None:
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-
-
-@contextlib.contextmanager
-def _reserved(folder: Path, *, force: bool) -> Iterator[None]:
-    """The folder, made if needed; a failure leaves none that was not there before."""
-    known = shown(str(folder), 200)
-    if not force and any((folder / name).exists() for name in (*FILES.values(), "rules")):
-        raise UsageError(f"{known} already holds a report. Use --force to replace it, or another --out.")
-    new = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except FileExistsError as error:
-        raise UsageError(f"{known} is a file; name a folder with --out.") from error
-    except OSError as error:
-        raise UsageError(
-            f"Cannot write into {known}: {error.strerror}. Name another folder with --out."
-        ) from error
-    try:
-        yield
-    except BaseException:
-        if new:
-            # Fails, rightly, where something was written into it in the meantime.
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
-
-
-def _publish(staging: Path, folder: Path) -> frozenset[Path]:
-    """Move finished files to where they are wanted, each whole; files of an older report go."""
-    (folder / "rules").mkdir(exist_ok=True)
-    new = {path.relative_to(staging) for path in staging.rglob("*") if path.is_file()}
-    for stale in _older(folder) - new:
-        (folder / stale).unlink(missing_ok=True)
-    for name in sorted(new):
-        (staging / name).replace(folder / name)
-    return frozenset(new)
-
-
-def _older(folder: Path) -> set[Path]:
-    """The files of the report that lies in the folder, of any version; none if there is none."""
-    try:
-        names = document.rule_names(folder / FILES["json"])
-    except JobReportError:
-        return set()
-    return {Path(name) for name in FILES.values()} | {Path("rules") / f"{name}.json" for name in names}

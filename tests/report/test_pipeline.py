@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jobreport import cli, notebook, pipeline, readers, sections
-from jobreport.document import Report
+from jobreport import cli, export, notebook, pipeline, readers, sections
+from jobreport.document import Report, to_json
 from jobreport.errors import JobReportError, NothingReadableError, UsageError
+from jobreport.files import FILES
 from jobreport.readers.base import Found, SourceFile
 from jobreport.readers.system_samples import SystemSamples
 from tests.paths import SAMPLES
@@ -146,6 +149,51 @@ def test_force_leaves_files_of_other_makers(tmp_path: Path) -> None:
     pipeline.make_report(SAMPLE, out, formats=["json"], force=True)
 
     assert (out / "rules" / "mine.json").read_text() == (out / "summary.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("formats", [("json",), tuple(FILES)])
+def test_a_full_disk_leaves_the_older_report(
+    formats: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    pipeline.make_report(SAMPLE, out, formats=("json", "md"))
+    before = {path: path.read_bytes() for path in out.rglob("*.*")}
+    last = "report.html" if "html" in formats else "report.json"
+    for writing in ("write_text", "write_bytes"):
+        kept = getattr(Path, writing)
+
+        def full(path: Path, *given: object, kept: Callable[..., int] = kept) -> int:
+            if path.name == last:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            return kept(path, *given)
+
+        monkeypatch.setattr(Path, writing, full)
+    monkeypatch.setattr(notebook, "run_notebook", lambda *_: None)
+    monkeypatch.setattr(notebook, "to_text", str)
+    monkeypatch.setattr(export, "render_html", lambda *_, **__: "")
+
+    with pytest.raises(JobReportError, match=r"out: No space left on device\. What was there is unchanged\."):
+        pipeline.make_report(SAMPLE, out, formats=formats, force=True)
+
+    monkeypatch.undo()
+    assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("inside", ["report", "."])
+def test_a_report_in_the_job_directory_is_no_part_of_the_job(inside: str, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    shutil.copytree(SAMPLE, job)
+    made = [
+        (
+            pipeline.make_report(job, job / inside, formats=("json", "md"), force=True).folder / "report.json"
+        ).read_bytes()
+        for _ in range(2)
+    ]
+    before, after = made
+    assert before == after
+    beside = pipeline.make_report(SAMPLE, tmp_path / "out", formats=("json",)).report
+    assert json.loads(after)["quality"] == json.loads(to_json(beside))["quality"]
 
 
 def test_nothing_readable_leaves_no_folder(tmp_path: Path) -> None:

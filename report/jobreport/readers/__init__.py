@@ -27,7 +27,7 @@ from jobrules.job import Job
 from jobrules.words import count, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from jobreport.engine import Engine
@@ -66,16 +66,18 @@ def read_directory(
     strict: bool = False,
     engine: Engine | None = None,
     progress: Progress | None = None,
+    leave: Collection[str] = (),
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
     ``name`` is the job's, where the directory does not tell it. The ``engine`` reads the files and keeps
-    the tables; without one, that is done here and in memory. A reader that raises costs its own files
+    the tables; without one, that is done here and in memory. ``leave`` are absolute paths that are no part of the
+    job. A reader that raises costs its own files
     and a remark, unless ``strict``. Raises ``NothingReadableError`` where nothing is left to report.
     """
     engine, progress = engine or Here(), progress or Progress()
     tally = Tally()
-    files = listing(directory, tally)
+    files = listing(directory, tally, leave)
     claimed: defaultdict[int, list[SourceFile]] = defaultdict(list)
     unclaimed: list[SourceFile] = []
     results: list[SourceFile] = []

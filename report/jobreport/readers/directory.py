@@ -12,6 +12,8 @@ from jobreport.readers.base import SourceFile
 from jobrules.words import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from jobreport.readers.tally import Tally
 
 #: Folders that every job has; a job is not called so.
@@ -32,11 +34,11 @@ def job_name(directory: Path) -> str:
     return next((_text(name) for name in names if not _GENERIC.fullmatch(name)), "job")
 
 
-def listing(directory: Path, tally: Tally) -> tuple[SourceFile, ...]:
+def listing(directory: Path, tally: Tally, leave: Collection[str] = ()) -> tuple[SourceFile, ...]:
     """All plain files below the directory, sorted by name.
 
     Links are not followed: what they lead to inside is found at its own place, and what lies
-    outside is not part of the job.
+    outside is not part of the job. Files and folders of the absolute paths in ``leave`` are passed over.
     """
     try:
         root = directory.resolve(strict=True)
@@ -52,6 +54,8 @@ def listing(directory: Path, tally: Tally) -> tuple[SourceFile, ...]:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
+                    if entry.path in leave:
+                        continue
                     _sort_in(entry, root, before + _text(entry.name), folders, files, tally)
         except OSError as error:
             reason = f"folder cannot be opened: {error.strerror}"

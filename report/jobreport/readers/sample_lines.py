@@ -10,13 +10,13 @@ import contextlib
 import glob
 import itertools
 import os
-import tempfile
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from jobreport.folders import Scratch
 from jobreport.readers import plain
 from jobreport.readers.sample_rows import ABSENT, LONGEST_LINE, Rows
 
@@ -46,7 +46,7 @@ _QUERY = f"""
 def opened(files: Sequence[SourceFile], tally: Tally, threads: int) -> Iterator[Source]:
     """What reads files of a list."""
     with (
-        tempfile.TemporaryDirectory(prefix="jobreport-") as scratch,
+        Scratch() as scratch,
         duckdb.connect(":memory:", config=_SETTINGS | {"threads": threads}) as connection,
     ):
         yield Source(connection, Path(scratch), files, tally)
