@@ -25,8 +25,19 @@ GRACE_S = 5.0
 def start(out: Path, scratch: Path, option: str) -> subprocess.Popen[bytes]:
     """A run that replaces the report, in a group of processes of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "jobreport.cli", "--job-dir", str(JOB), "--out", str(out)]
-        + ["--force", "--quiet", "--set", option],
+        [
+            sys.executable,
+            "-m",
+            "jobreport.cli",
+            "--job-dir",
+            str(JOB),
+            "--out",
+            str(out),
+            "--force",
+            "--quiet",
+            "--set",
+            option,
+        ],
         env={**os.environ, "TMPDIR": str(scratch)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -69,7 +80,9 @@ def main() -> None:
                 sys.exit("make-report failed")
             usual_s = time.monotonic() - begin
             sets.append(files(out))
-        if sets[0].keys() != sets[1].keys() or any(sets[0][name] == sets[1][name] for name in ("report.html",)):
+        if sets[0].keys() != sets[1].keys() or any(
+            sets[0][name] == sets[1][name] for name in ("report.html",)
+        ):
             sys.exit("the two reports cannot be told apart")
         now = 1
         for number in range(options.kills):

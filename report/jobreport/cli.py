@@ -219,7 +219,8 @@ def main() -> None:
     except OSError as error:
         if "--strict" in sys.argv:
             raise
-        click.echo(f"make-report: Cannot use {error.filename!r}: {error.strerror}.", err=True)
+        place = f"Cannot use {error.filename!r}: " if error.filename else ""
+        click.echo(f"make-report: {place}{error.strerror or error}.", err=True)
         status = 2
     except click.Abort:
         click.echo("make-report: stopped.", err=True)

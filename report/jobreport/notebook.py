@@ -145,6 +145,7 @@ def _cleaned(notebook: NotebookNode) -> NotebookNode:
     injected = [cell for cell in notebook.cells if "injected-parameters" in cell.metadata.get("tags", ())]
     notebook.cells = [cell for cell in notebook.cells if cell not in injected]
     title = None
+    failed = []
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})  # type: ignore[no-untyped-call]
@@ -153,6 +154,9 @@ def _cleaned(notebook: NotebookNode) -> NotebookNode:
         if "parameters" in tags and injected:
             cell.source = injected[-1].source.removeprefix("# Parameters\n").strip()
         for output in cell.outputs:
-            title = output.get("metadata", {}).pop("text/html", {}).get("title", title)
-    notebook.metadata = nbformat.from_dict({**_METADATA, **({"title": title} if title else {})})  # type: ignore[no-untyped-call]
+            facts = output.get("metadata", {}).pop("text/html", {})
+            title = facts.get("title", title)
+            failed += [facts["failed"]] if "failed" in facts else []
+    told = {"title": title, "failed": failed}
+    notebook.metadata = nbformat.from_dict(_METADATA | {name: one for name, one in told.items() if one})  # type: ignore[no-untyped-call]
     return notebook

@@ -382,7 +382,9 @@ def _write(
     if not {"html", "ipynb"} & set(formats):
         return None
     try:
-        _write_page(folder, formats, kernel, static=static, progress=progress)
+        failed = _write_page(folder, formats, kernel, static=static, progress=progress)
+        if failed:
+            raise JobReportError(f"The page was written without {listed(failed)}, which could not be drawn.")
     except Exception as error:
         if strict or (isinstance(error, OSError) and error.errno in _NO_ROOM):
             raise
@@ -396,7 +398,8 @@ def _write(
 
 def _write_page(
     folder: Path, formats: Collection[str], kernel: Kernel | None, *, static: bool, progress: Progress
-) -> None:
+) -> Sequence[str]:
+    """Write the notebook and the page; answers the sections that could not be drawn, in words."""
     # Papermill and nbconvert are slow to import and only needed here.
     from jobreport import notebook  # noqa: PLC0415
 
@@ -418,6 +421,7 @@ def _write_page(
 
         progress.stage("writing the page")
         (folder / "report.html").write_text(export.render_html(executed, static=static), "utf-8")
+    return list(executed.metadata.get("failed", ()))
 
 
 def _imported(*names: str) -> None:

@@ -13,6 +13,7 @@ from jobreport.figures import theme
 from jobreport.figures.embed import document_json
 from jobreport.figures.load import MOST_LINES, Curve, Histograms, frame, load_drawing, load_plot, series
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.balance import MOST_NODES
 from jobrules.boxplot import ALIKE_POINTS
@@ -96,6 +97,7 @@ class Other(Struct, frozen=True, kw_only=True):
     distance: str
 
 
+@guarded
 def balance(report: Report) -> Fragment:
     """Histograms, a matrix of distances a node, and how both were judged."""
     found = report.balance

@@ -12,6 +12,7 @@ from jobreport.figures.batch import METRICS, batch_drawing, batch_plot
 from jobreport.figures.box_plot import LOOP, WHOLE
 from jobreport.figures.embed import document_json
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.boxplot import ALIKE_POINTS
 from jobrules.job import Metric
@@ -57,6 +58,7 @@ class Row(Struct, frozen=True, kw_only=True):
     limit: str
 
 
+@guarded
 def batch_size(report: Report) -> Fragment:
     """Box plots a node, and the table of all boxes."""
     card = next((card for card in report.rules if card.name == "BatchSize"), None)

@@ -20,6 +20,7 @@ from jobreport.figures.bottlenecks import (
 from jobreport.figures.embed import document_json
 from jobreport.figures.time_line import boundaries
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.overall_framework_metrics import STEP
 from jobrules.result import Status
@@ -154,11 +155,13 @@ class CoreTable(Struct, frozen=True, kw_only=True):
     note: str
 
 
+@guarded
 def cpu_bottlenecks(report: Report) -> Fragment:
     """Moments in which a GPU idled while a core was full."""
     return _bottlenecks(report, "cpu")
 
 
+@guarded
 def io_bottlenecks(report: Report) -> Fragment:
     """Moments in which a GPU idled while a core waited for storage."""
     return _bottlenecks(report, "io")

@@ -27,6 +27,7 @@ from jobreport.figures.heat_map import (
 )
 from jobreport.figures.theme import SERIES
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, heading
 from jobrules.boxplot import ALIKE_POINTS
 from jobrules.job import Metric
@@ -65,6 +66,7 @@ class Pick(Struct, frozen=True, kw_only=True):
     name: str
 
 
+@guarded
 def devices(report: Report) -> Fragment:
     """The heat map of all devices, single ones as lines, and the table per device."""
     place = heading("devices", report)

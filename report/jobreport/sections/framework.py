@@ -13,6 +13,7 @@ from jobreport.figures.framework import MOST_RANKED, Pair, Rank, Stack, of_slice
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.framework_time import BACKWARD, ENOUGH_EVENTS, OUTSIDE
 from jobrules.loading import FETCH, PIPELINE, SET_UP
@@ -58,6 +59,7 @@ class Figure(Struct, frozen=True, kw_only=True):
         return f"live-framework-{self.name}"
 
 
+@guarded
 def framework(report: Report) -> Fragment:
     """Figures of shares, the largest first; operators by the time that is their own; the tables behind them."""
     time = report.framework

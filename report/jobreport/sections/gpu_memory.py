@@ -11,6 +11,7 @@ from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.memory import NodeMemory, memory_drawing, memory_plot, shared_range
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, heading
 from jobrules.memory_use import LEAK_HOURS
 
@@ -62,6 +63,7 @@ class RiseRow(Struct, frozen=True, kw_only=True):
     values: tuple[str, ...]
 
 
+@guarded
 def gpu_memory(report: Report) -> Fragment:
     """Time lines of the memory of the GPUs that rise most or are fullest, and a table of all."""
     found = report.memory

@@ -12,6 +12,7 @@ from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
 from jobreport.figures.embed import document_json
 from jobreport.figures.still import still_boxes
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.boxplot import ALIKE_POINTS
 from jobrules.job import Metric
@@ -45,6 +46,7 @@ class Row(Struct, frozen=True, kw_only=True):
     shares: tuple[str, ...]
 
 
+@guarded
 def gpu_use(report: Report) -> Fragment:
     """Box plots per GPU and the table per device."""
     boxes = [box for box in report.boxes if box.metric == Metric.GPU_USE]

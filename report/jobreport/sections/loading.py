@@ -22,6 +22,7 @@ from jobreport.figures.loading import (
     work_plot,
 )
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.data_loading import ADEQUATE, LOG_FROM, TOO_FEW, TOO_MANY
 from jobrules.dataloader import Dataloader
@@ -65,6 +66,7 @@ class Row(Struct, frozen=True, kw_only=True):
     word: str = ""
 
 
+@guarded
 def loading(report: Report) -> Fragment:
     """Loaders against cores, fetch times, and how many loaders were at work when."""
     found = report.loading

@@ -13,6 +13,7 @@ from jobreport.figures.moments import FILLS, SERIES, Panels, panels, readable
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.job import SECOND_US
 
@@ -71,6 +72,7 @@ class View(Struct, frozen=True, kw_only=True):
         return {name: plot for name, plot in found.items() if plot is not None}
 
 
+@guarded
 def moments(report: Report) -> Fragment:
     """Samples above events, at moments worth a close look."""
     views = [_view(moment) for moment in report.moments]

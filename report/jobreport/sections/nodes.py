@@ -24,6 +24,7 @@ from jobreport.figures.time_line import (
     unmeasured,
 )
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import has_time_lines, heading
 from jobrules.boxplot import ALIKE_POINTS
 from jobrules.result import Severity
@@ -98,6 +99,7 @@ class Ranking(Struct, frozen=True, kw_only=True):
     summary: str
 
 
+@guarded
 def nodes(report: Report) -> Fragment:
     """Time lines of at most four nodes; of more, a ranked table and the time lines of the oddest."""
     place = heading("nodes")

@@ -9,6 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.job import SECOND_US
 from jobrules.rounding import apportion
@@ -50,6 +51,7 @@ class View(Struct, frozen=True, kw_only=True):
     counted: bool
 
 
+@guarded
 def profiles(report: Report) -> Fragment:
     """A table of functions by self time for each profile, the first three open."""
     several = len({one.node for one in report.profiles}) > 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, heading
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ MOST_GAPS = 50
 MOST_REMARKS = 50
 
 
+@guarded
 def quality(report: Report) -> Fragment:
     """What was read, skipped and missing; what the words mean; how to make the report again."""
     gaps = sorted(report.course.gaps, key=lambda gap: gap.start_us - gap.end_us)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import ANCHORS, heading
 from jobreport.sections.verdict import SIGNS
 from jobrules.result import Severity, Status
@@ -46,6 +47,7 @@ class Card(Struct, frozen=True, kw_only=True):
     when: tuple[str, ...]
 
 
+@guarded
 def rules(report: Report) -> Fragment:
     """Cards by severity, then errors, then what was not evaluated, then what passed."""
     judging = [card for card in report.rules if card.judges]

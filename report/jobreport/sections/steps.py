@@ -14,6 +14,7 @@ from jobreport.figures import steps as figures
 from jobreport.figures.embed import document_json
 from jobreport.formats import NBSP
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.step_outlier import StepOutlier
 from jobrules.step_parts import BETWEEN, FEWEST_OUTLIERS, IN_STEP, LOADING, UNACCOUNTED
@@ -62,6 +63,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     key: tuple[tuple[str, str, str], ...] = ()
 
 
+@guarded
 def steps(report: Report) -> Fragment:
     """A table per worker and phase, and what the durations look like together."""
     times = report.steps

@@ -13,6 +13,7 @@ from jobreport.figures.pie import COLOURS, pie
 from jobreport.figures.scales import time_ticks
 from jobreport.figures.still import Stretch, still_ring, stretch
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, heading
 from jobrules.job import SECOND_US
 from jobrules.result import Severity
@@ -48,6 +49,7 @@ class Lane(Struct, frozen=True, kw_only=True):
     gaps: tuple[Stretch, ...]
 
 
+@guarded
 def summary(report: Report) -> Fragment:
     """When the job ran, and in which phases."""
     job, course = report.job, report.course

@@ -11,6 +11,7 @@ from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
 from jobrules.job import Metric
 from jobrules.result import Status
@@ -58,6 +59,7 @@ class Spread(Struct, frozen=True, kw_only=True):
     bar: tuple[float, float, float] | None
 
 
+@guarded
 def utilisation(report: Report) -> Fragment:
     """A sentence for every kind of node, then the table."""
     facts = {node.name: node for node in report.job.nodes}

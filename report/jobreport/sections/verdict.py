@@ -11,6 +11,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import ANCHORS
 from jobrules.result import Severity, Status
 from jobrules.verdict import by_reason
@@ -61,6 +62,7 @@ class Segment(Struct, frozen=True, kw_only=True):
     link: str | None
 
 
+@guarded
 def verdict(report: Report) -> Fragment:
     """How much of the device time was used, why not more, what to try, what was not checked."""
     use = report.verdict.use
@@ -94,6 +96,7 @@ def verdict(report: Report) -> Fragment:
     return Fragment(name="verdict", html=html)
 
 
+@guarded
 def findings(report: Report) -> Fragment:
     """Everything worth telling, worst first, each with a link to its evidence."""
     use = report.verdict.use
