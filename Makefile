@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 AXE := tests/browser/node_modules/axe-core/axe.min.js
 JOB ?= sample_data/healthy-8gpu
 
-.PHONY: demo test format docs golden samples bench clean
+.PHONY: demo test format docs golden samples bench fuzz kills audit clean
 
 demo: $(VENV)/installed
 	@$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB)) --force
@@ -34,6 +34,22 @@ bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks --store
 	$(BIN)/python benchmarks/static_figures.py
 
+# The short ones of these run in make test. FUZZ is how long each reader is fuzzed, in seconds; JOBS, KILLS how many.
+FUZZ ?= 900
+JOBS ?= 10000
+KILLS ?= 200
+
+fuzz: $(VENV)/installed-fuzz
+	$(BIN)/python -m fuzz.jobs --jobs $(JOBS) --pages 100
+	$(BIN)/python -m fuzz.targets --all --seconds $(FUZZ)
+
+kills: $(VENV)/installed
+	$(BIN)/python -m fuzz.kills --kills $(KILLS)
+
+# Known holes in what is installed, where the index of them can be asked.
+audit: $(VENV)/audit/bin/pip-audit
+	$(VENV)/audit/bin/python .ci/audit.py constraints.txt
+
 clean:
 	rm -rf $(VENV) reports dist
 
@@ -49,6 +65,14 @@ $(VENV)/installed-dev: $(VENV)/installed
 $(VENV)/installed-bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@touch $@
+
+$(VENV)/installed-fuzz: $(VENV)/installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
+	@touch $@
+
+$(VENV)/audit/bin/pip-audit:
+	@$(PYTHON) -m venv $(VENV)/audit
+	@$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 
 # axe-core for the browser tests; where it cannot be had, the test that needs it is skipped and says so.
 $(AXE): tests/browser/package.json

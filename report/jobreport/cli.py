@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from jobreport.progress import Progress
 
 _SEVERITIES = ("warning", "critical")
+#: What a terminal obeys, or writes the other way round.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def _formats(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
@@ -97,6 +101,12 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     help="Files to write; the JSON is always written.",
 )
 @click.option("--static", is_flag=True, help="A page without scripts: smaller, figures as drawings only.")
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Put stand-ins in the place of the names of job, nodes, files, and of what your own programs name; "
+    "times, numbers and the frameworks' names stay.",
+)
 @click.option("--list-rules", is_flag=True, help="List the rules and exit.")
 @click.option(
     "--explain", metavar="RULE", help="Say what a rule checks, why, what to do, its parameters; exit."
@@ -125,6 +135,7 @@ def command(
     rule_files: tuple[Path, ...],
     formats: tuple[str, ...],
     static: bool,
+    redact: bool,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -166,13 +177,15 @@ def command(
             static=static,
             force=force,
             strict=strict,
+            redact=redact,
             engine=engine,
             progress=_progress(quiet=quiet),
             kernel=running,
         )
     if not quiet:
         click.echo("\n".join(summary.terminal(outcome.report)), err=True)
-    click.echo(str(outcome.main_file))
+    path = str(outcome.main_file)
+    click.echo(_escaped(path) if sys.stdout and sys.stdout.isatty() else path)
     if outcome.failure:
         raise outcome.failure
     worst = summary.worst_severity(outcome.report)
@@ -200,6 +213,15 @@ def _progress(*, quiet: bool) -> Progress:
     return progress.Lines(lambda line: click.echo(line, err=True))
 
 
+def _escaped(text: str) -> str:
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _tell(text: str) -> None:
+    """Say what may hold any name on standard error."""
+    click.echo(_escaped(text), err=True)
+
+
 def _stopped(*_: object) -> None:
     """As with Ctrl-C: whatever is half made is taken away."""
     raise KeyboardInterrupt
@@ -211,16 +233,18 @@ def main() -> None:
     try:
         status = command.main(standalone_mode=False)
     except JobReportError as error:
-        click.echo(f"make-report: {error}", err=True)
+        _tell(f"make-report: {error}")
         status = error.exit_status
     except click.ClickException as error:
-        error.show()
+        told = io.StringIO()
+        error.show(told)
+        _tell(told.getvalue().rstrip())
         status = error.exit_code
     except OSError as error:
         if "--strict" in sys.argv:
             raise
         place = f"Cannot use {error.filename!r}: " if error.filename else ""
-        click.echo(f"make-report: {place}{error.strerror or error}.", err=True)
+        _tell(f"make-report: {place}{error.strerror or error}.")
         status = 2
     except click.Abort:
         click.echo("make-report: stopped.", err=True)
@@ -228,8 +252,8 @@ def main() -> None:
     except Exception as error:
         if "--strict" in sys.argv:
             raise
-        told = f"make-report: internal error, {type(error).__name__}: {error}"
-        click.echo(f"{told}\nThis is a defect of jobreport; --strict shows where.", err=True)
+        _tell(f"make-report: internal error, {type(error).__name__}: {error}")
+        _tell("This is a defect of jobreport; --strict shows where.")
         status = 1
     sys.exit(status)
 

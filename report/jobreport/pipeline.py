@@ -21,6 +21,7 @@ from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.engine import Here
 from jobreport.errors import JobReportError
 from jobreport.files import FILES
+from jobreport.identity import OPTION
 from jobreport.progress import Progress, advance, telling
 from jobreport.quality import Remark
 from jobreport.settings import load
@@ -101,6 +102,7 @@ def make_report(
     static: bool = False,
     force: bool = False,
     strict: bool = False,
+    redact: bool = False,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
@@ -108,7 +110,8 @@ def make_report(
     """Read a job directory (or an archive of one) and write its report into a folder.
 
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json``
-    is always written. ``static`` leaves the scripts out of the page. ``engine`` reads and judges; without
+    is always written. ``static`` leaves the scripts out of the page. ``redact`` puts stand-ins in the place of
+    names (``jobreport.standins``). ``engine`` reads and judges; without
     one that is done in this process. ``progress`` hears how far it has come. ``kernel`` runs the notebook, as one of
     ``jobreport.kernel.started()``; without one it is started when needed.
 
@@ -117,13 +120,14 @@ def make_report(
     """
     # DuckDB is not needed for --help.
     from jobreport.readers import job_name, read_directory  # noqa: PLC0415
+    from jobreport.standins import JOB, redacted  # noqa: PLC0415 - as the readers
 
     chosen, progress = settings or load(), progress or Progress()
     with contextlib.ExitStack() as stack:
         stack.enter_context(telling(progress))
         engine = engine or stack.enter_context(Here())
         source = stack.enter_context(archive.unpacked(job_dir))
-        name = source.name or job_name(source.directory)
+        name = JOB if redact else source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         with publish.place(folder, force=force) as place:
             reading = read_directory(
@@ -132,7 +136,10 @@ def make_report(
             quality = reading.quality
             unusable = [Remark(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed]
             quality = replace(quality, remarks=(*quality.remarks, *source.remarks, *unusable))
-            given = archive.printable(job_dir.name) if source.name else name
+            given = archive.printable(job_dir.name) if source.name and not redact else name
+            if redact:
+                reading, quality = redacted(reading, quality)
+                chosen = replace(chosen, options=(*chosen.options, OPTION))
             if reading.vendor:
                 progress.stage("no samples: taking the vendor's rule results")
                 report, rules = _of_vendor(name, reading.vendor, quality, chosen, given, strict=strict)

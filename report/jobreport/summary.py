@@ -22,14 +22,12 @@ MOST_CHARACTERS = 10_000
 MOST_REASONS, MOST_RULES = 4, 4
 #: Code in our texts, in one or two backticks; narrow, so that nothing else from data escapes escaping.
 _CODE = re.compile(r"(?<!`)(`{1,2})(?! )([\w .,:;=()/*+-]+)(?<! )\1(?!`)")
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!])")
+#: The colon of ``https://`` and the dot of ``www.`` too: trackers make links of bare addresses.
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 
 
 def escape(text: str) -> str:
-    """Text as Markdown that shows it unchanged: no emphasis, image, tag or mention.
-
-    A bare address stays one; many trackers link those.
-    """
+    """Text as Markdown that shows it unchanged: no emphasis, formula, image, link, tag or mention."""
     return _MARKUP.sub(r"\\\1", text)
 
 

@@ -41,6 +41,7 @@ SOURCES = {
     "moments": ("moments",),
     "profiles": ("profiles",),
     "quality": ("quality", "rules", "course", "verdict", "job"),
+    "identity": ("job", "profiles", "quality"),
 }
 #: Where sections print numbers besides the cells of tables: values of lists, amounts; and besides captions: headlines.
 PLACES = {"verdict": ("dd",), "findings": ("b", "span")}

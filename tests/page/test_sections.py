@@ -40,6 +40,7 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
     sections.moments,
     sections.profiles,
     sections.quality,
+    sections.identity,
 )
 
 

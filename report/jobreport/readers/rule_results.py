@@ -51,6 +51,7 @@ _LARGEST = 64 << 20
 _RUN = re.compile(r"(?:^|/)ProfilerReport-([0-9]{1,18})(?=/)")
 #: Seconds of a year up to 9999.
 _TIME = re.compile(r"[0-9]{1,11}(\.[0-9]{1,12})?")
+_MOST_PARAMETERS = 100
 _KEYS = ("RuleTriggered", "Violations", "Datapoints", "Details", "RuleParameters")
 #: No job lasts longer.
 LONGEST_S = 366 * 86400
@@ -240,7 +241,7 @@ def read(files: Sequence[SourceFile]) -> RuleResults:
             reason = f"of another run than the newest, ProfilerReport-{newest}"
             tally.add("skipped", "files", reason, count=len(documents), file=first)
     chosen = runs.get(newest, {})
-    return _decoded(tuple(chosen[name] for name in NAMES if name in chosen), tally)
+    return decoded(tuple(chosen[name] for name in NAMES if name in chosen), tally)
 
 
 def _document(file: SourceFile, tally: Tally) -> RuleDocument | None:
@@ -249,16 +250,21 @@ def _document(file: SourceFile, tally: Tally) -> RuleDocument | None:
         tally.add("skipped", "files", "not the result of a rule that is known", file=file.name)
         return None
     try:
-        raw = _result(_text(file.path))
+        raw, not_finite = _result(_text(file.path))
     except ValueError as error:
         tally.add("skipped", "files", str(error), file=file.name)
         return None
+    tally.add("dropped", "values", "value is NaN or infinite", count=not_finite, file=file.name)
     counters = {}
     for key in _KEYS[:3]:
         counters[key] = _converted(raw.get(key), _Count, tally, file.name)
     written = raw.get("RuleParameters")
-    lines = written.split("\n")[:100] if isinstance(written, str) else []
-    named = (line.partition(":") for line in lines)
+    lines = written.split("\n") if isinstance(written, str) else []
+    left = len(lines[_MOST_PARAMETERS:])
+    tally.add(
+        "skipped", "lines", f"parameters behind the first {_MOST_PARAMETERS}", count=left, file=file.name
+    )
+    named = (line.partition(":") for line in lines[:_MOST_PARAMETERS])
     return RuleDocument(
         rule=rule,
         file=file.name,
@@ -286,32 +292,37 @@ def _text(path: Path) -> bytes:
     return b"".join(parts)
 
 
-def _result(text: bytes) -> dict[str, Any]:
-    """A rule result as JSON; what JSON does not have, as NaN, is none. ``ValueError`` says what it is instead."""
+def _result(text: bytes) -> tuple[dict[str, Any], int]:
+    """A rule result as JSON, and how many values were NaN or infinite and are none, as JSON has none.
+
+    ``ValueError`` says what it is instead.
+    """
+    not_finite: list[float] = []
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         try:
-            value = _clean(json.loads(text))
+            value = _clean(json.loads(text), not_finite)
         except (ValueError, RecursionError) as error:
             raise ValueError("not a complete JSON document") from error
     if not isinstance(value, dict) or not any(key in value for key in _KEYS):
         raise ValueError("JSON, but not a rule result")
     if "Status" in value and "Origin" not in value:
         raise ValueError("a rule result that jobreport wrote itself")
-    return value
+    return value, len(not_finite)
 
 
-def _clean(value: Any) -> Any:
-    """What Python reads and JSON does not have: NaN, infinity, halves of characters."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+def _clean(value: Any, not_finite: list[float]) -> Any:
+    """Without what Python reads and JSON does not have: NaN and infinity, which are noted, halves of characters."""
+    if isinstance(value, float) and not math.isfinite(value):
+        not_finite.append(value)
+        return None
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, list):
-        return [_clean(one) for one in value]
+        return [_clean(one, not_finite) for one in value]
     if isinstance(value, dict):
-        return {_clean(key): _clean(one) for key, one in value.items()}
+        return {_clean(key, not_finite): _clean(one, not_finite) for key, one in value.items()}
     return value
 
 
@@ -355,7 +366,8 @@ def _mapping(value: Any, tally: Tally, file: str) -> Mapping[str, Any]:
     return {}
 
 
-def _decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
+def decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
+    """What the documents say; what is of a wrong type is counted."""
     details = {d.rule: _mapping(d.raw.get("Details"), tally, d.file) for d in documents}
     files = {d.rule: d.file for d in documents}
 
@@ -454,9 +466,10 @@ def _pairs(
 
 def _bottlenecks(details: Mapping[str, Any], tally: Tally, file: str) -> Bottlenecks:
     """Times as keys: in ``bottlenecks``, in files of 2020 beside ``low_gpu_utilization``."""
-    held = details.get("bottlenecks", details)
-    keys = [key for key in _mapping(held, tally, file) if _TIME.fullmatch(key)]
-    times = [seconds for seconds in map(float, keys) if seconds > 0]
+    held = _mapping(details.get("bottlenecks", details), tally, file)
+    times = [seconds for key in held if _TIME.fullmatch(key) and (seconds := float(key)) > 0]
+    if held is not details:
+        tally.add("dropped", "values", "bottleneck without a time", count=len(held) - len(times), file=file)
     return Bottlenecks(
         low=_converted(details.get("low_gpu_utilization"), _Count, tally, file),
         count=len(times),

@@ -15,6 +15,7 @@ from jobreport.sections.framework import framework
 from jobreport.sections.gpu_memory import gpu_memory
 from jobreport.sections.gpu_use import gpu_use
 from jobreport.sections.head import contents, head
+from jobreport.sections.identity import identity
 from jobreport.sections.jupyter import live_figures, style
 from jobreport.sections.loading import loading
 from jobreport.sections.moments import moments
@@ -42,6 +43,7 @@ __all__ = [
     "gpu_memory",
     "gpu_use",
     "head",
+    "identity",
     "io_bottlenecks",
     "live_figures",
     "loading",

@@ -15,6 +15,9 @@ from jobreport import assets, formats
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Classes of what a cell shows. A notebook sets formulas in all HTML but where MathJax, version 3 or 2, is told to stay out;
+#: a name between dollar signs is none.
+_ROOT = "jr mathjax_ignore tex2jax_ignore"
 _CODE = re.compile(r"(`{1,2})([^`]+)\1")
 
 
@@ -73,5 +76,5 @@ def _environment() -> Environment:
         "share": formats.share,
         "place": place,
     }
-    environment.globals |= {"nbsp": formats.NBSP}
+    environment.globals |= {"nbsp": formats.NBSP, "root": _ROOT}
     return environment

@@ -30,6 +30,7 @@ SECTIONS = (
     ("moments", "Chosen moments"),
     ("profiles", "Python profiles"),
     ("quality", "Method and data quality"),
+    ("identity", "What identifies someone"),
 )
 #: The analysis that fills a section, where it has another name (see ``pipeline``).
 ANALYSES = {"cpu-bottlenecks": "stalls", "io-bottlenecks": "stalls", "gpu-memory": "memory"}

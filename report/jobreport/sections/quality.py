@@ -36,7 +36,6 @@ def quality(report: Report) -> Fragment:
         with_day=formats.spans_days(report.job.start_us, report.job.end_us),
         parameters=[(card, card.parameters) for card in report.rules if card.parameters],
         definitions=_definitions(report),
-        identifiers=_identifiers(report),
     )
     return Fragment(name="quality", html=html)
 
@@ -46,15 +45,6 @@ def _told(remark: Remark) -> str:
     unit = remark.unit[:-1] if remark.count == 1 and remark.unit.endswith("s") else remark.unit
     where = f" (first: {formats.shown(remark.example, 120)})" if remark.example else ""
     return f"{formats.number(remark.count, 0)}{formats.NBSP}{unit} {remark.action}: {remark.reason}{where}"
-
-
-def _identifiers(report: Report) -> str:
-    nodes = len(report.job.nodes)
-    names = f"the job and of {formats.count(nodes, 'node')}" if nodes else "the job"
-    return (
-        f"The file holds the names of {names}, and the paths in this section, relative to the job directory; "
-        "no account, no path of the machine that made it, no key. Names may still tell more than they should."
-    )
 
 
 def _definitions(report: Report) -> list[tuple[str, str]]:
