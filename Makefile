@@ -74,7 +74,7 @@ $(VENV)/audit/bin/pip-audit:
 	@$(PYTHON) -m venv $(VENV)/audit
 	@$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 
-# axe-core for the browser tests; where it cannot be had, the test that needs it is skipped and says so.
+# axe-core and the HTML checker for the browser tests; where they cannot be had, what needs them is skipped and says so.
 $(AXE): tests/browser/package.json
 	@npm install --prefix tests/browser --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel error \
-		|| echo "axe-core could not be installed: its test will be skipped."
+		|| echo "axe-core and the HTML checker could not be installed: their tests will be skipped."

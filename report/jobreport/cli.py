@@ -160,6 +160,8 @@ def command(
 
     # Threads for matrices, of which there are none here, would be started with numpy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Processes that are started must not find modules in the working directory.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     from jobreport import kernel  # noqa: PLC0415 - nor a process
 
     with contextlib.ExitStack() as stack:

@@ -39,10 +39,16 @@ class Cluster:
     def __init__(self, address: str) -> None:
         try:
             import distributed  # noqa: PLC0415 - an extra
+            from distributed.comm.addressing import (  # noqa: PLC0415
+                get_address_host_port,
+                normalize_address,
+            )
         except ImportError as error:
             raise UsageError("--dask needs the extra: pip install 'jobreport[dask]'.") from error
         connect: Any = distributed.Client
         try:
+            # A client that finds this out by itself waits a minute when it is deleted, and complains.
+            get_address_host_port(normalize_address(address))
             self._client = connect(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
             raise UsageError(

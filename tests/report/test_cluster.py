@@ -136,6 +136,12 @@ def test_an_address_where_nobody_answers_is_told(monkeypatch: pytest.MonkeyPatch
         Cluster("tcp://127.0.0.1:9")
 
 
+@pytest.mark.parametrize("address", ["nonsense", "", "foo://x", "tcp://x:y"])
+def test_an_address_that_is_none_is_told(address: str) -> None:
+    with pytest.raises(UsageError, match="No Dask scheduler answers at"):
+        Cluster(address)
+
+
 def test_workers_of_another_version_are_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobreport.cluster.__version__", "0.0.0")
     with pytest.raises(UsageError, match=r"Workers have jobreport .*, here is 0\.0\.0"):
