@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import errno
+import gzip
 import lzma
+import math
 import os
+import stat
 import tarfile
 import zipfile
 import zlib
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from msgspec import Struct
 
 from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.folders import Scratch
 from jobreport.quality import Remark
-from jobrules.words import shown
+from jobrules.words import count, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from io import BufferedIOBase, BufferedReader
 
-#: Unpacking stops here: no profile of a job is that large in an archive.
+    #: Opens a member; none where it has no content.
+    Source = Callable[[], IO[bytes] | None]
+
+#: Unpacking stops here: no profile of a job is that large in an archive, or has as many files.
 MOST_BYTES = 50 * 2**30
+MOST_MEMBERS = 1_000_000
+#: Folders in one another; more could not be removed again.
+MOST_FOLDERS = 100
+#: Bytes that a tar file may say of one member besides its content, as a long name; tarfile keeps them in memory.
+_MOST_HEAD = 1 << 20
 SUFFIXES = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar", ".zip")
+_LINK = "link or device in the archive"
+#: Of the flags of a member of a zip file.
+_ENCRYPTED = 0x1
+#: How a compressed tar file begins, and what reads it.
+_COMPRESSED: dict[bytes, Callable[[BufferedReader], BufferedIOBase]] = {
+    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ": lzma.LZMAFile,
+}
 #: What a damaged archive raises, whichever library finds the damage.
 _DAMAGE = (
     OSError,
     EOFError,
     ValueError,
     RuntimeError,
+    MemoryError,
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
@@ -62,20 +85,31 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
     with Scratch() as folder:
         extraction = _Extraction(Path(folder))
         try:
-            with zipfile.ZipFile(job) if suffix == ".zip" else tarfile.open(job) as archive:
-                for name, source in _members(archive):
-                    extraction.take(name, source)
+            for number, (name, source) in enumerate(_zipped(job) if suffix == ".zip" else _taped(job)):
+                if number >= MOST_MEMBERS:
+                    extraction.remark(
+                        f"past the limit of {count(MOST_MEMBERS, 'file')}, and all that follow", name
+                    )
+                    break
+                extraction.take(name, source)
         except _LimitError:
             pass
         except _DAMAGE as error:
             if not extraction.files:
-                raise NothingReadableError(f"Cannot unpack {shown(str(job), 200)}: {error}.") from error
+                raise NothingReadableError(
+                    f"Cannot unpack {shown(str(job), 200)}: {_reason(error)}."
+                ) from error
             extraction.remark("the archive is cut short or damaged; what comes before is in use", job.name)
         yield Unpacked(
             directory=Path(folder),
             name=printable(job.name[: -len(suffix)]) or "job",
             remarks=tuple(extraction.remarks.values()),
         )
+
+
+def _reason(error: Exception) -> str:
+    """What a library says of a damaged archive, which may be several lines, in its first words."""
+    return shown(str(error).partition(":\n")[0], 200)
 
 
 def printable(name: str) -> str:
@@ -96,16 +130,19 @@ class _Extraction:
         self._folder = folder
         self._left = MOST_BYTES
 
-    def take(self, name: str, source: Callable[[], IO[bytes] | None] | None) -> None:
-        """Write one member; ``source`` opens it and is none for links and devices."""
+    def take(self, name: str, source: Source | str) -> None:
+        """Write one member; ``source`` opens it, or says why it is left behind."""
         path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or not path.parts:
+        target = self._folder.joinpath(*path.parts)
+        if not path.parts or ".." in path.parts or not target.is_relative_to(self._folder):
             self.remark("the path leaves the archive", name)
-        elif source is None:
-            self.remark("link or device in the archive", name)
+        elif isinstance(source, str):
+            self.remark(source, name)
+        elif len(path.parts) > MOST_FOLDERS:
+            self.remark(f"more than {MOST_FOLDERS} folders in one another", name)
         else:
             try:
-                self._write(self._folder.joinpath(*path.parts), source(), name)
+                self._write(target, source(), name)
             except _DAMAGE as error:
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                     told = (
@@ -129,6 +166,8 @@ class _Extraction:
         if source is None:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_file():
+            self.remark("another file of the archive has the same name and comes later", name)
         with source, target.open("wb") as sink:
             self.files += 1
             while block := source.read(1 << 20):
@@ -141,14 +180,45 @@ class _Extraction:
                 sink.write(block)
 
 
-def _members(
-    archive: tarfile.TarFile | zipfile.ZipFile,
-) -> Iterator[tuple[str, Callable[[], IO[bytes] | None] | None]]:
-    if isinstance(archive, zipfile.ZipFile):
+def _zipped(job: Path) -> Iterator[tuple[str, Source | str]]:
+    with zipfile.ZipFile(job) as archive:
         for info in archive.infolist():
-            if not info.is_dir():
+            if stat.S_ISLNK(info.external_attr >> 16):
+                yield info.filename, _LINK
+            elif info.flag_bits & _ENCRYPTED:
+                yield info.filename, "encrypted in the archive"
+            elif not info.filename.endswith("/"):  # is_dir() cannot tell of a member without a name
                 yield info.filename, partial(archive.open, info)
-    else:
-        for member in archive:
-            if not member.isdir():
-                yield member.name, partial(archive.extractfile, member) if member.isfile() else None
+
+
+def _taped(job: Path) -> Iterator[tuple[str, Source | str]]:
+    with job.open("rb") as packed:
+        bounded = _Bounded(_unzipped(packed))
+        with tarfile.open(fileobj=cast("IO[bytes]", bounded), mode="r:") as archive:
+            while (member := archive.next()) is not None:
+                bounded.left = math.inf
+                if not member.isdir():
+                    yield member.name, partial(archive.extractfile, member) if member.isfile() else _LINK
+                bounded.left = _MOST_HEAD
+                archive.members.clear()  # type: ignore[attr-defined]  # it would remember all
+
+
+def _unzipped(packed: BufferedReader) -> BufferedIOBase:
+    head = packed.read(6)
+    packed.seek(0)
+    return next((opened(packed) for magic, opened in _COMPRESSED.items() if head.startswith(magic)), packed)
+
+
+class _Bounded:
+    """A file of which tarfile reads no more than ``left`` bytes."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self.left: float = _MOST_HEAD
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self._read = file.read
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        if self.left < 0:
+            raise tarfile.ReadError("what it says of a file is too long")
+        return self._read(size)

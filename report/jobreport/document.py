@@ -39,6 +39,7 @@ from jobrules.result import (
 from jobrules.rule import parameter_fields, written
 from jobrules.stalls import Stalls
 from jobrules.step_times import StepTimes
+from jobrules.words import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,9 +203,9 @@ def load(path: Path) -> Report:
         report = from_json(path.read_bytes())
     except OSError as error:
         raise NothingReadableError(f"Cannot read {path}: {error.strerror}.") from error
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise NothingReadableError(
-            f"{path} is not a report of this version of jobreport (schema {SCHEMA_VERSION}): {error}"
+            f"{path} is not a report of this version of jobreport (schema {SCHEMA_VERSION}): {shown(str(error), 200)}"
         ) from error
     if report.schema_version != SCHEMA_VERSION:
         raise NothingReadableError(
@@ -226,7 +227,7 @@ def rule_names(path: Path) -> list[str]:
     """The rules of a report file of any version; ``NothingReadableError`` where it is none."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_Rules)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NothingReadableError(f"{path} is no report.") from error
     return [one.name for one in found.rules if one.name.isidentifier()]
 

@@ -28,7 +28,8 @@ class SourceQuality(Struct, frozen=True, kw_only=True):
     source: str
     #: Files that gave at least one row.
     files: int
-    #: Rows (samples, events) in use.
+    #: Rows (samples, events) in use. With those that the remarks count as skipped or dropped they are all rows of
+    #: the files: lines that are not blank, values in the list of a trace; the begin and the end of an event are one.
     rows: int
     remarks: tuple[Remark, ...] = ()
 

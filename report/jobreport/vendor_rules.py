@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _NO_FILE = "the vendor's results hold no file of this rule"
 _NO_COUNTERS = "the vendor's result lacks its counters"
 _NO_GPU = f"no {Metric.GPU_USE.label} samples"
+#: No threshold is higher; one that is NaN, infinite or negative is none either.
+_HIGHEST_LIMIT = 1e15
 #: Bins of 2 % from 0 to 98, and GPUs of a node that are compared at most.
 _BINS, _MOST_COMPARED = 49, 64
 #: Steps and seconds that the vendor waits for; it prints neither.
@@ -120,9 +122,9 @@ class _Counted(Struct, frozen=True):
         return Status.TRIGGERED if self.triggered else Status.PASSED
 
     def limit(self, name: str, default: float) -> float:
-        """A threshold by its name; the vendor's default where the result does not say it."""
+        """A threshold by its name; the vendor's default where the result says none that can be."""
         value = typed(self.found.parameters.get(name, ""))
-        return value if isinstance(value, int | float) else default
+        return value if isinstance(value, int | float) and 0 <= value <= _HIGHEST_LIMIT else default
 
     def waits(self, more_than: float) -> str:
         """Why the vendor gave no answer: too few samples; empty where there are enough."""
@@ -258,7 +260,7 @@ def _bottleneck(what: str, *ids: str) -> Callable[[_Counted, RuleResults], Readi
         found = results.bottlenecks[counted.found.rule]
         hits = counted.found.violations if counted.found.violations is not None else found.count
         limit = counted.limit("threshold", 50)
-        if not 0 <= hits <= counted.datapoints:
+        if not 0 <= hits <= counted.datapoints or not counted.datapoints:
             return _not_evaluated("its counters contradict each other")
         part = hits / counted.datapoints
         headline = f"A GPU idled while {what}: {number(hits)} of {count(counted.datapoints, 'snapshot')}"

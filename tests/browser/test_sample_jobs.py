@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
-from jobreport import pipeline
-from tests.browser.visit import AXE, PIXELS, RANGES, VISIBLE, Visit, needs_axe, needs_browser
+from jobreport import export, pipeline
+from tests.browser.visit import (
+    AXE,
+    PIXELS,
+    RANGES,
+    VISIBLE,
+    Visit,
+    html_faults,
+    needs_axe,
+    needs_browser,
+    needs_checker,
+)
 from tests.paths import SAMPLES
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """The file of the page of a sample job, which is made once."""
+
+    @cache
+    def page_of(sample: Path) -> Path:
+        folder = tmp_path_factory.mktemp(sample.name)
+        pipeline.make_report(sample, folder / "out")
+        return folder / "out" / "report.html"
+
+    return page_of
+
+
 @pytest.fixture(scope="module", params=SAMPLES, ids=lambda path: path.name)
-def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a sample job's page; beside it lies the page without scripts, as ``static.html``."""
-    folder = tmp_path_factory.mktemp(request.param.name)
-    pipeline.make_report(request.param, folder / "out")
-    return folder / "out" / "report.html"
+def page(request: pytest.FixtureRequest, made: Callable[[Path], Path]) -> Path:
+    """The file of a sample job's page."""
+    return made(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -172,3 +195,13 @@ def test_axe_finds_no_barrier(look: str, browser: Any, page: Path) -> None:
     opened.context.close()
 
     assert found == []
+
+
+@needs_checker
+def test_the_html_is_sound(made: Callable[[Path], Path], tmp_path: Path) -> None:
+    pages = [made(sample) for sample in SAMPLES]
+    for number, page in enumerate(pages):
+        notebook = nbformat.read(page.with_suffix(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
+        (tmp_path / f"{number}.html").write_text(export.render_html(notebook, static=True), "utf-8")
+
+    assert html_faults(*pages, *sorted(tmp_path.iterdir())) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +44,17 @@ PIXELS = """() => {
 
 #: Of elements, those that a reader sees.
 VISIBLE = "els => els.filter((e) => e.checkVisibility({visibilityProperty: true})).map((e) => e.id)"
-AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+_MODULES = Path(__file__).parent / "node_modules"
+AXE = _MODULES / "axe-core" / "axe.min.js"
+CHECKER = _MODULES / "vnu-jar" / "build" / "dist" / "vnu.jar"
+JAVA = shutil.which("java")
 
 needs_axe = pytest.mark.skipif(
     not AXE.is_file(), reason="axe-core is not installed: npm install in tests/browser"
+)
+needs_checker = pytest.mark.skipif(
+    JAVA is None or not CHECKER.is_file(),
+    reason="no java on PATH, or the Nu Html Checker is not installed: npm install in tests/browser",
 )
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH"
@@ -65,7 +74,11 @@ class Visit:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._listen)
+        self._opened()
         self.page.goto(path.as_uri())
+
+    def _opened(self) -> None:
+        """What else is to be done before the page is read."""
 
     def _listen(self, message: Any) -> None:
         if message.type in ("error", "warning"):
@@ -74,3 +87,28 @@ class Visit:
     def live(self) -> Visit:
         self.page.wait_for_selector(LIVE, state="attached", timeout=20_000)
         return self
+
+
+#: What the Nu Html Checker says that is not so, and of what: SVG 2 has the property, the policy does not govern data, which
+#: no browser runs, and names that are not in one form of Unicode are shown as they are.
+_NOT_SO = (
+    ("CSS: “vector-effect”: Property “vector-effect” doesn't exist.", ""),
+    ("Inline script violates Content Security Policy", '<script type="application/json"'),
+    ("Text run is not in Unicode Normalization Form C.", ""),
+)
+
+
+def html_faults(*pages: Path) -> list[str]:
+    """What the Nu Html Checker says of the files, errors and warnings."""
+    # It lives for a few seconds, in which a better compiler does not pay.
+    java = (str(JAVA), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss8m", "-jar", str(CHECKER))
+    command = [*java, "--format", "json", "--stdout", "--exit-zero-always"]
+    told = subprocess.run([*command, *map(str, pages)], capture_output=True, check=True).stdout
+    return [
+        f"{message['url']}: {message['message']} {message.get('extract', '')}"
+        for message in json.loads(told)["messages"]
+        if not any(
+            message["message"].startswith(words) and about in message.get("extract", "")
+            for words, about in _NOT_SO
+        )
+    ]

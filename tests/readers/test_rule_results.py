@@ -121,6 +121,15 @@ def test_bottlenecks_are_read_in_both_layouts(tmp_path: Path, layout: str) -> No
     )
 
 
+def test_a_bottleneck_without_a_time_is_counted(tmp_path: Path) -> None:
+    times: dict[str, object] = {"1736889979.5": {}, "NaN": {}, "-1": {}, "0": {}}
+
+    results = read(tmp_path, {"CPUBottleneck.json": result({"bottlenecks": times})})
+
+    assert results.bottlenecks["CPUBottleneck"].count == 1
+    assert reasons(results)["bottleneck without a time"].count == 3
+
+
 def test_a_wrong_type_costs_itself_and_is_counted(tmp_path: Path) -> None:
     good = {"increase": 5.5, "gpu_max": 39}
     bad = {"increase": {"deep": {"er": []}}, "gpu_max": 39}
@@ -181,10 +190,12 @@ def test_a_gpu_is_known_whatever_is_said_of_it(tmp_path: Path) -> None:
 def test_a_hundred_parameters_are_read_at_most(tmp_path: Path) -> None:
     told = result(RuleParameters="\n".join(f"p{i}:{i}" for i in range(150)))
 
-    found = read(tmp_path, {"StepOutlier.json": told})["StepOutlier"]
+    results = read(tmp_path, {"StepOutlier.json": told})
+    found = results["StepOutlier"]
 
     assert found is not None
     assert found.parameters == {f"p{i}": str(i) for i in range(100)}
+    assert reasons(results)["parameters behind the first 100"].count == 50
 
 
 @pytest.mark.parametrize("details", [None, [], "x", 3, {"a": None}, {"a": {"b": None}}, {"step_details": 1}])
@@ -252,6 +263,7 @@ def test_numbers_that_json_does_not_have_are_none(tmp_path: Path) -> None:
 
     assert list(results.phases.values()) == [5]
     assert json.dumps(results.documents[0].raw, allow_nan=False)
+    assert reasons(results)["value is NaN or infinite"].count == 2
 
 
 def test_a_byte_order_mark_and_compression_are_undone(tmp_path: Path) -> None:

@@ -1,23 +1,20 @@
-"""Sound files read by arrays, against DuckDB, which reads everything, and numbers against ``float``."""
+"""Sound files read by arrays, against the reader of single lines, which reads everything, and numbers against ``float``."""
 
 from __future__ import annotations
 
 import gzip
-import io
 import itertools
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobreport.readers import decimals, texts
+from jobreport.readers import decimals, plain, sample_lines, texts
 from jobreport.readers.base import SourceFile
 from jobreport.readers.sample_rows import Rows
-from jobreport.readers.sample_scan import scan
 from jobreport.readers.sample_text import SoundFiles
 from jobreport.readers.tally import Tally
 from tests.paths import CORPUS, needs_corpus
@@ -91,13 +88,13 @@ def sound(draw: st.DrawFn) -> bytes:
 
 @settings(deadline=None)
 @given(sound())
-def test_sound_files_are_read_as_duckdb_reads_them(text: bytes) -> None:
+def test_sound_files_are_read_as_single_lines_are(text: bytes) -> None:
     assert is_taken_and_equal(text)
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.data())
-def test_a_damaged_file_is_left_to_duckdb_or_read_as_duckdb_reads_it(data: st.DataObject) -> None:
+def test_a_damaged_file_is_left_alone_or_read_as_single_lines_are(data: st.DataObject) -> None:
     text = data.draw(sound())
     for _ in range(data.draw(st.integers(1, 2))):
         place = data.draw(st.integers(0, len(text)))
@@ -134,8 +131,6 @@ def test_many_sensors_in_a_small_table_are_not_mixed_up(monkeypatch: pytest.Monk
         LINE * 2 + b"\n",
         LINE + b"}\n",
         LINE + b"," * 7 + b"}\n",
-        b"\xef\xbb\xbf" + LINE,
-        gzip.compress(LINE),
         LINE.replace(b"\n", b"\r\n"),
         b"[" + LINE[:-1] + b"]\n",
         b"[1," + LINE[:-1] + b"]\n",
@@ -151,17 +146,17 @@ def test_many_sensors_in_a_small_table_are_not_mixed_up(monkeypatch: pytest.Monk
         LINE.replace(b"gpu0", b"gpu" * 500),
         LINE.replace(b"gpu0", b"gpu\\u0030"),
         LINE.replace(b'"Type":"gpu",', b'"Type":"gpu","Type":"gpu",'),
-        LINE.replace(b"gpu0", b"g" * (132 - len(LINE))) * (1 + (4 << 20) // 128),
+        LINE.replace(b"1741080180.002395", b"17410801800.002395"),
     ],
 )
-def test_unusual_files_are_left_to_duckdb(tmp_path: Path, text: bytes) -> None:
+def test_unusual_files_are_left_alone(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "samples.json"
     path.write_bytes(text)
 
     assert SoundFiles().rows(0, path) is None
 
 
-def test_a_file_that_cannot_be_read_is_left_to_duckdb(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
     assert SoundFiles().rows(0, tmp_path / "missing") is None
     assert SoundFiles().rows(0, tmp_path) is None
 
@@ -173,16 +168,42 @@ def test_a_file_that_comes_in_pieces_is_read_to_its_end(
     path.write_bytes(LINE * 1000)
     whole = SoundFiles().rows(0, path)
 
-    class Slow(io.FileIO):
-        def readinto(self, buffer: Any) -> int:
-            return super().readinto(memoryview(buffer)[: 400 * len(LINE)]) or 0
-
-    monkeypatch.setattr(Path, "open", lambda self, *_, **__: Slow(self))
+    monkeypatch.setattr(plain, "_CHUNK", 400 * len(LINE) + 7)
     pieces = SoundFiles().rows(0, path)
 
     assert pieces
     assert whole
     assert len(pieces[0].values) == len(whole[0].values) == 1000
+
+
+@pytest.mark.parametrize("length", [128, 131])
+@pytest.mark.parametrize("fault", [b"", b"x"])
+def test_a_large_file_is_read_part_by_part(tmp_path: Path, length: int, fault: bytes) -> None:
+    path = tmp_path / "samples.json"
+    line = LINE.replace(b"gpu0", b"g" * (length + 4 - len(LINE)))
+    count = 2 * (4 << 20) // length + 3
+    text = b"".join(line.replace(b"94.00", b"%.2f" % (10 + i % 90)) for i in range(count))
+    path.write_bytes(text[: len(text) // 2] + fault + text[len(text) // 2 :])
+
+    rows = SoundFiles().rows(7, path)
+
+    if fault:
+        assert rows is None
+    else:
+        assert rows is not None
+        assert np.concatenate([row.values for row in rows]).tolist() == [10 + i % 90 for i in range(count)]
+        assert {row[:5] for row in rows} == {(7, *by_lines(path)[0][1:5])}
+
+
+def test_a_compressed_file_is_read_as_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "samples.json.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + LINE * 10)[:-1])
+    assert SoundFiles().rows(0, path) is None
+
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + LINE * 10))
+    rows = SoundFiles().rows(0, path)
+    assert rows is not None
+    assert by_sensor(rows) == by_sensor(by_lines(path))
 
 
 def test_a_file_is_read_the_same_behind_a_larger_one(tmp_path: Path) -> None:
@@ -194,20 +215,20 @@ def test_a_file_is_read_the_same_behind_a_larger_one(tmp_path: Path) -> None:
         if text.endswith(b"\n"):
             assert rows is not None
             assert [row.file for row in rows] == [number]
-            assert by_sensor(rows) == by_sensor(by_duckdb(path))
+            assert by_sensor(rows) == by_sensor(by_lines(path))
         else:
             assert rows is None
 
 
 @needs_corpus
-def test_nearly_all_real_files_are_sound_and_read_as_duckdb_reads_them() -> None:
+def test_nearly_all_real_files_are_sound_and_read_as_single_lines_are() -> None:
     paths = sorted(CORPUS.glob("sagemaker/**/incremental/*/*.json"))
     files = SoundFiles()
     taken = 0
     for path in paths:
         rows = files.rows(0, path)
         if rows is not None:
-            assert by_sensor(rows) == by_sensor(by_duckdb(path)), path
+            assert by_sensor(rows) == by_sensor(by_lines(path)), path
             taken += 1
 
     assert taken >= 0.95 * len(paths) > 0
@@ -259,22 +280,20 @@ def parsed(numbers: list[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def is_taken_and_equal(text: bytes) -> bool:
-    """Whether a file with that text is read, and if so, as DuckDB reads it."""
+    """Whether a file with that text is read, and if so, as single lines are."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "samples.json"
         path.write_bytes(text)
         rows = FILES.rows(0, path)
         if rows is not None:
-            assert by_sensor(rows) == by_sensor(by_duckdb(path)), text
+            assert by_sensor(rows) == by_sensor(by_lines(path)), text
         return rows is not None
 
 
-def by_duckdb(path: Path) -> list[Rows]:
-    """The rows as DuckDB finds them, if need be in a repaired copy."""
+def by_lines(path: Path) -> list[Rows]:
+    """The rows as the reader of single lines finds them."""
     file = SourceFile(name=path.name, place=str(path), size=path.stat().st_size)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SoundFiles, "rows", lambda *_: None)
-        return [Rows(*row) for rows, _ in scan([file], Tally()) for row in rows]
+    return sample_lines.rows(0, file, Tally())
 
 
 def by_sensor(rows: list[Rows]) -> Found:

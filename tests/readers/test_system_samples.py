@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from jobreport.errors import NothingReadableError
 from jobreport.quality import Quality
-from jobreport.readers import faults, read_job, sample_lines, sample_scan
+from jobreport.readers import read_job, sample_scan
 from jobreport.readers.base import SourceFile
-from jobreport.readers.tally import Tally
 from jobrules.job import Metric
 from tests.readers.samples import (
     FILE,
@@ -282,19 +281,6 @@ def test_values_that_are_not_finite_are_dropped(tmp_path: Path, value: object) -
     )
 
 
-def test_reasons_are_sought_in_bounded_work_and_counts_stay_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(faults, "_BUDGET_BYTES", 10)
-    files = {f"{HOUR}/170000010{i}.algo-1.json": [sample(i, at=T0 + i), "?", "?"] for i in range(5)}
-
-    _, quality = read(tmp_path, files)
-
-    assert {r.reason: (r.count, r.example) for r in remarks(quality).values()} == {
-        "not a complete sample": (10, FILE)
-    }
-
-
 def test_percentages_are_clamped_and_rates_may_not_be_negative(tmp_path: Path) -> None:
     lines = [
         *(sample(v, at=T0 + i) for i, v in enumerate([-19.61, 101, 0, 100, -0.0])),
@@ -397,11 +383,12 @@ def test_of_a_compressed_file_cut_short_the_first_part_is_used(tmp_path: Path) -
     lines = [sample(rng.random(), at=T0 + i) for i in range(5000)]
     whole = gzip.compress("\n".join(lines).encode())
 
-    job, quality = read(tmp_path, {f"{FILE}.gz": whole[: len(whole) // 2], FILE: [sample(1, node="other")]})
+    others = [sample(1, node="other"), sample(2, node="other", at=T0 + 1)]
+    job, quality = read(tmp_path, {f"{FILE}.gz": whole[: len(whole) // 2], FILE: others})
 
     n = len(values(job))
     assert 2000 < n < 3000
-    assert tables(job) == slow_tables([*lines[:n], sample(1, node="other")])
+    assert tables(job) == slow_tables([*lines[:n], *others])
     reason = "compressed data is cut short or damaged; what comes before is in use"
     assert remarks(quality)[reason].example == f"{FILE}.gz"
     assert remarks(quality)["not complete JSON"].example == f"{FILE}.gz:{n + 1}"
@@ -533,7 +520,7 @@ def counts(quality: Quality) -> list[tuple[str, int]]:
     return sorted((reason, r.count) for reason, r in remarks(quality).items() if reason != "empty")
 
 
-def test_many_threads_and_batches_give_the_same_as_one(
+def test_both_ways_of_reading_and_many_batches_give_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(2)
@@ -545,10 +532,9 @@ def test_many_threads_and_batches_give_the_same_as_one(
     write(tmp_path, {**files, "big.json": lines})
     expected = slow_tables(lines)
 
-    for threads, batch in ((0, 1 << 30), (0, 100_000), (1, 1 << 30), (8, 1 << 30), (8, 100_000)):
-        if threads:
+    for by_lines, batch in ((False, 1 << 30), (False, 100_000), (True, 1 << 30), (True, 100_000)):
+        if by_lines:
             monkeypatch.setattr("jobreport.readers.sample_text.SoundFiles.rows", lambda *_: None)
-        monkeypatch.setattr(sample_scan, "_threads", max(1, threads))
         monkeypatch.setattr(sample_scan, "_BATCH_BYTES", batch)
         job, quality = read_job(tmp_path)
         assert tables(job) == expected
@@ -574,22 +560,6 @@ def test_rates_that_no_machine_reaches_are_corrected(tmp_path: Path) -> None:
     job, _ = read(tmp_path, {FILE: [line]})
 
     assert job.panels[0].values.tolist() == [[1e15]]
-
-
-def test_ctrl_c_within_duckdb_is_no_failed_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted:
-        def execute(self, *_: object) -> None:
-            raise RuntimeError("Query interrupted")
-
-    write(tmp_path, {FILE: [sample(1), "{"]})
-    source = sample_lines.Source(
-        Interrupted(),  # type: ignore[arg-type]
-        tmp_path,
-        [SourceFile(name=FILE, place=str(tmp_path / FILE))],
-        Tally(),
-    )
-    with pytest.raises(KeyboardInterrupt):
-        source.rows([0])
 
 
 def test_a_file_that_vanishes_while_the_folder_is_listed_costs_itself(

@@ -24,7 +24,8 @@ from jobreport.readers.tally import Tally
 from jobreport.readers.texts import UnsoundError
 from jobreport.readers.trace_columns import Columns, FileOfRows, WholeNumbers, add_blocks
 from jobreport.readers.trace_files import Origin
-from jobreport.readers.trace_rows import Row, scan
+from jobreport.readers.trace_row import Row
+from jobreport.readers.trace_rows import scan
 from jobreport.readers.trace_text import SoundTraces
 from jobrules.job import Events, EventSource, Steps
 from jobrules.loading import SET_UP
@@ -33,7 +34,7 @@ from tests.readers.events import base, lane, read, text, write
 
 SOUND = SoundTraces()
 ORIGIN = Origin(node="algo-1", worker="0", source=EventSource.PYTHON)
-NUMBERS = ("file", "start", "duration", "base", "step", "pid", "thread", "rows")
+NUMBERS = ("file", "start", "duration", "base", "step", "pid", "thread")
 
 EVENT = (
     '{"name": "ResNet", "pid": 2, "ph": "X", "ts": 41819, "dur": 15, "args": {"pid": 53, "step_num": "82"}}'

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -139,3 +141,154 @@ def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(JobReportError, match="no room"), archive.unpacked(tmp_path / "job.zip"):
         pass
+
+
+def taped(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def files_of(found: archive.Unpacked) -> dict[str, bytes]:
+    inside = found.directory
+    return {p.relative_to(inside).as_posix(): p.read_bytes() for p in inside.rglob("*") if p.is_file()}
+
+
+def remarks_of(found: archive.Unpacked) -> dict[str, int]:
+    return {remark.reason: remark.count for remark in found.remarks}
+
+
+def test_links_and_devices_of_any_kind_are_left_behind(tmp_path: Path) -> None:
+    kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
+    odd = [tarfile.TarInfo(f"odd{i}") for i in range(len(kinds))]
+    for info, kind in zip(odd, kinds, strict=True):
+        info.type, info.linkname = kind, "../secret"
+    with zipfile.ZipFile(tmp_path / "job.zip", "w") as zip_:
+        link = zipfile.ZipInfo("link.json")
+        link.external_attr = 0o120777 << 16
+        zip_.writestr(link, "../secret")
+        zip_.writestr("a.json", LINE)
+    (tmp_path / "secret").write_text("secret")
+
+    for packed, links in (
+        (taped(tmp_path / "job.tgz", *((info, b"") for info in odd)), 5),
+        (tmp_path / "job.zip", 1),
+    ):
+        with archive.unpacked(packed) as found:
+            assert remarks_of(found) == {"link or device in the archive": links}
+            assert set(files_of(found)) <= {"a.json"}
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_what_a_tar_file_says_of_a_file_does_not_fill_the_memory(tmp_path: Path, kind: bytes) -> None:
+    # A megabyte of zeros is a kilobyte when packed, and tarfile reads what it is told to at once.
+    head = tarfile.TarInfo("x")
+    head.type, head.size = kind, 64 << 20
+    data = head.tobuf(tarfile.USTAR_FORMAT) + b"\0" * head.size
+    (tmp_path / "job.tar.gz").write_bytes(gzip.compress(data, 1))
+
+    tracemalloc.start()
+    with pytest.raises(NothingReadableError, match="too long"), archive.unpacked(tmp_path / "job.tar.gz"):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 8 << 20
+
+
+def test_no_more_members_than_the_limit_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 3)
+    packed = taped(tmp_path / "job.tar.gz", *((tarfile.TarInfo(str(i)), b"x") for i in range(9)))
+
+    with archive.unpacked(packed) as found:
+        assert sorted(files_of(found)) == ["0", "1", "2"]
+        assert remarks_of(found) == {"past the limit of 3\u00a0files, and all that follow": 1}
+
+
+def test_folders_in_one_another_without_end_cost_their_file(tmp_path: Path) -> None:
+    deep = "d/" * 950 + "f"
+    packed = taped(tmp_path / "job.tar.gz", (tarfile.TarInfo(deep), LINE), (tarfile.TarInfo("a.json"), LINE))
+
+    with archive.unpacked(packed) as found:
+        assert files_of(found) == {"a.json": LINE}
+        assert remarks_of(found) == {"more than 100 folders in one another": 1}
+
+
+def test_odd_names_stay_inside_and_are_told_as_text(tmp_path: Path) -> None:
+    names = (
+        "\x1b[31m/\u202ea.json",
+        "..\\..\\b.json",
+        "n" * 300,
+        "a/./b.json",
+        "a//c.json",
+        "~/d.json",
+        "C:\\e.json",
+        "a/../f",
+    )
+    packed = taped(tmp_path / "job.tar.gz", *((tarfile.TarInfo(name), name.encode()) for name in names))
+
+    with archive.unpacked(packed) as found:
+        assert set(files_of(found)) == {
+            "\x1b[31m/\u202ea.json",
+            "a/b.json",
+            "a/c.json",
+            "~/d.json",
+            "C:/e.json",
+        }
+        assert remarks_of(found) == {
+            "the path leaves the archive": 2,
+            "damaged in the archive, or in the way of another file": 1,
+        }
+
+
+def test_of_files_with_one_name_the_last_is_read_and_the_others_are_counted(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "job.zip", "w") as zip_:
+        zip_.writestr("a.json", "one")
+        for text in ("two", "three"):
+            with pytest.warns(UserWarning, match="Duplicate"):
+                zip_.writestr("a.json", text)
+    tape = taped(
+        tmp_path / "job.tgz", *((tarfile.TarInfo("a.json"), text) for text in (b"one", b"two", b"three"))
+    )
+
+    for packed in (tmp_path / "job.zip", tape):
+        with archive.unpacked(packed) as found:
+            assert files_of(found) == {"a.json": b"three"}
+            assert remarks_of(found) == {"another file of the archive has the same name and comes later": 2}
+
+
+def test_an_encrypted_file_is_left_behind_and_told(tmp_path: Path) -> None:
+    packed = tmp_path / "job.zip"
+    with zipfile.ZipFile(packed, "w") as zip_:
+        zip_.writestr("secret.json", LINE)
+        zip_.writestr("a.json", LINE)
+    data = bytearray(packed.read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    data[6] |= 1
+    packed.write_bytes(data)
+
+    with archive.unpacked(packed) as found:
+        assert files_of(found) == {"a.json": LINE}
+        assert remarks_of(found) == {"encrypted in the archive": 1}
+
+
+def test_a_sparse_file_counts_with_what_it_becomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_BYTES", 1 << 20)
+    info = tarfile.TarInfo("sparse")
+    info.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": str(1 << 40), "GNU.sparse.name": "sparse"}
+    info.size = 1
+    (tmp_path / "job.tar").write_bytes(info.tobuf(tarfile.PAX_FORMAT) + b"x" + b"\0" * 2047)
+
+    with archive.unpacked(tmp_path / "job.tar") as found:
+        assert sum(map(len, files_of(found).values())) <= 1 << 20
+        assert "past the limit" in found.remarks[0].reason
+
+
+def test_an_archive_in_an_archive_is_not_opened(tmp_path: Path) -> None:
+    inner = taped(tmp_path / "inner.tar.gz", (tarfile.TarInfo("1700000040.algo-1.json"), LINE)).read_bytes()
+    packed = taped(tmp_path / "job.tar.gz", (tarfile.TarInfo("inner.tar.gz"), inner))
+
+    with pytest.raises(NothingReadableError, match="holds nothing that a report can be made from"):
+        pipeline.make_report(packed, tmp_path / "out", formats=["json"])

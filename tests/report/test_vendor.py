@@ -393,6 +393,19 @@ def test_counters_that_contradict_each_other_are_no_answer(tmp_path: Path) -> No
     assert card(report, "IOBottleneck").reason == "its counters contradict each other"
 
 
+@pytest.mark.parametrize("limit", ["-5", "nan", "inf", "1e300"])
+def test_a_threshold_that_cannot_be_and_no_data_points_are_survived(tmp_path: Path, limit: str) -> None:
+    told = result(
+        {"low_gpu_utilization": 3}, RuleTriggered=3, RuleParameters=f"patience:{limit}\nthreshold:{limit}"
+    )
+    gpus = result({"algo-1": {"gpu0": {"gpu_max": 5}}}, RuleTriggered=3, RuleParameters=f"patience:{limit}")
+
+    report = built(tmp_path, IOBottleneck=told, LowGPUUtilization=gpus)
+
+    assert card(report, "IOBottleneck").reason == "its counters contradict each other"
+    assert card(report, "LowGPUUtilization").status != Status.ERROR
+
+
 def test_growing_memory_is_only_for_information(tmp_path: Path) -> None:
     details = {"algo-1": {"gpu0": {"increase": 5.3, "gpu_max": 39}}, "last_timestamp": int(START * SECOND)}
 

@@ -127,7 +127,7 @@ def session_span(session: Mapping[str, Any]) -> tuple[int, int] | None:
 def of_tree(root: object, faults: Counter[str]) -> dict[Key, Spent]:
     """Sum the frames of each function; one that calls itself counts once towards its total.
 
-    The time of a frame that cannot be used stays with its caller.
+    The time of a frame that cannot be used stays with its caller; those below it are not used either.
     """
     spent: defaultdict[Key, Spent] = defaultdict(Spent)
     entered: defaultdict[Key, int] = defaultdict(int)
@@ -157,8 +157,10 @@ def _frames(values: object, faults: Counter[str]) -> list[tuple[Key, Mapping[str
     for value in values if isinstance(values, list) else ():
         if not isinstance(value, dict) or not _is_text(name := value.get("function")):
             faults["no function in it"] += 1
+            _count_below(value, faults)
         elif not _is_time(value.get("time")):
             faults[_NO_TIME] += 1
+            _count_below(value, faults)
         elif name != _OWN_TIME or value.get("children"):
             path = next(
                 (p for p in (value.get("file_path"), value.get("file_path_short")) if isinstance(p, str)), ""
@@ -166,3 +168,14 @@ def _frames(values: object, faults: Counter[str]) -> list[tuple[Key, Mapping[str
             line = value.get("line_no")
             frames.append(((path, line if _is_line(line) else 0, name), value))
     return frames
+
+
+def _count_below(value: object, faults: Counter[str]) -> None:
+    """Count the frames below one that cannot be used."""
+    left = [value]
+    while left:
+        one = left.pop()
+        below = one.get("children") if isinstance(one, dict) else None
+        if isinstance(below, list):
+            left += below
+            faults["below a frame that cannot be used"] += len(below)

@@ -1,138 +1,140 @@
-"""Lines of JSON with one sample each, into arrays: all that this package asks of DuckDB.
-
-DuckDB decides what a line holds; where it gives up on a whole file, the file is repaired into a
-temporary copy and read again.
-"""
+"""Samples of any file, line by line; a line that is no sample is told with the reason and its place."""
 
 from __future__ import annotations
 
-import contextlib
-import glob
-import itertools
-import os
-from operator import attrgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import json
+from array import array
+from math import inf, isfinite
+from typing import TYPE_CHECKING, TypeAlias
 
-import duckdb
+import msgspec
+import numpy as np
 
-from jobreport.folders import Scratch
 from jobreport.readers import plain
-from jobreport.readers.sample_rows import ABSENT, LONGEST_LINE, Rows
+from jobreport.readers.faults import EARLIEST_S, LATEST_S
+from jobreport.readers.sample_rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
 
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "temp_directory": "",
-}
-_QUERY = f"""
-    select file_index, NodeId, Type, Dimension, Name,
-           list(coalesce(Timestamp, 'nan')), list(coalesce(Value, {ABSENT!r}))
-    from read_json($files, format = 'newline_delimited', ignore_errors = true, hive_partitioning = false,
-                   columns = {{
-                       NodeId: 'VARCHAR', Type: 'VARCHAR', Dimension: 'VARCHAR', Name: 'VARCHAR',
-                       Timestamp: 'DOUBLE', Value: 'DOUBLE'}})
-    group by all
-"""  # noqa: S608 - made of constants
+#: Bytes of the longest line that is looked at. What a parser makes of a hostile one takes some 25 times the memory.
+LONGEST_LINE = 4 << 20
+
+_NOT_FINITE = "value is NaN or infinite"
+
+#: Node, type, dimension and name.
+_Sensor: TypeAlias = tuple[str | None, str, str | None, str | None]
 
 
-@contextlib.contextmanager
-def opened(files: Sequence[SourceFile], tally: Tally, threads: int) -> Iterator[Source]:
-    """What reads files of a list."""
-    with (
-        Scratch() as scratch,
-        duckdb.connect(":memory:", config=_SETTINGS | {"threads": threads}) as connection,
-    ):
-        yield Source(connection, Path(scratch), files, tally)
+class _Sample(msgspec.Struct, gc=False):
+    """A line as the agent writes it."""
+
+    Type: str
+    Value: float
+    Timestamp: float
+    NodeId: str | None = None
+    Dimension: str | None = None
+    Name: str | None = None
 
 
-class Source:
-    """A DuckDB connection with the ways round what it refuses to read; files go by their numbers in the list."""
-
-    def __init__(
-        self, connection: duckdb.DuckDBPyConnection, scratch: Path, files: Sequence[SourceFile], tally: Tally
-    ) -> None:
-        self._connection = connection
-        self._scratch = scratch
-        self._files = files
-        self._tally = tally
-
-    def rows(self, batch: list[int]) -> list[Rows]:
-        """The rows of some files, in their order, repaired where needed.
-
-        Every line but the blank ones is a row. A line that is no JSON object is one without a type.
-        """
-        path = {number: self._files[number].path for number in batch}
-        repair = {number for number in batch if not _is_nameable(path[number])}
-        try:
-            rows = self._query([(number, path[number]) for number in batch if number not in repair])
-        except duckdb.Error:
-            # One unreadable file fails the query for all.
-            if len(batch) > 1:
-                return list(itertools.chain.from_iterable(self.rows([number]) for number in batch))
-            return self._repaired(batch[0])
-        # A line that is no JSON may come of a byte order mark or of compressed data that is cut short.
-        no_json = {row.file for row in rows if row.type is None}
-        repair |= {number for number in no_json if plain.is_wrapped(path[number])}
-        if repair:
-            rows = [row for row in rows if row.file not in repair]
-            rows += itertools.chain.from_iterable(self._repaired(number) for number in sorted(repair))
-        rows.sort(key=attrgetter("file"))
-        return rows
-
-    def _query(self, files: list[tuple[int, Path]]) -> list[Rows]:
-        if not files:
-            return []
-        names = [glob.escape(str(path)) for _, path in files]
-        try:
-            table = self._connection.execute(_QUERY, {"files": names}).fetchnumpy()
-        except (RuntimeError, duckdb.InterruptException) as error:
-            # So DuckDB passes Ctrl-C on.
-            if "interrupted" in str(error).lower():
-                raise KeyboardInterrupt from error
-            raise
-        columns: list[list[Any]] = [column.tolist() for column in table.values()]
-        numbers = [files[position][0] for position in columns[0]]
-        return list(map(Rows, numbers, *columns[1:]))
-
-    def _repaired(self, number: int) -> list[Rows]:
-        """Read a plain copy of what can be read of the file."""
-        name, path = self._files[number].name, self._files[number].path
-        # A name of its own, because DuckDB may keep in mind what it read under a name.
-        copy = self._scratch / f"{number}.json"
-        try:
-            with copy.open("wb") as target:
-                for i, line in enumerate(plain.lines(path, LONGEST_LINE), start=1):
-                    if line is None:
-                        self._tally.add("skipped", "lines", "too long for a sample", file=name, line=i)
-                    else:
-                        target.write(line + b"\n")
-        except plain.DamagedError:
-            reason = "compressed data is cut short or damaged; what comes before is in use"
-            self._tally.add("skipped", "files", reason, file=name)
-        except OSError as error:
-            self._tally.add("skipped", "files", f"cannot be read: {error.strerror}", file=name)
-            return []
-        try:
-            return self._query([(number, copy)])
-        except duckdb.Error:
-            self._tally.add("skipped", "files", "cannot be read as lines of JSON", file=name)
-            return []
-        finally:
-            copy.unlink()
+_decode = msgspec.json.Decoder(_Sample).decode
 
 
-def _is_nameable(path: Path) -> bool:
-    """Whether DuckDB can be given the path: it wants UTF-8, and has no escape for a backslash."""
-    text = str(path)
+class _NoSampleError(Exception):
+    """The reason is its text; empty for a blank line."""
+
+
+def rows(number: int, file: SourceFile, tally: Tally) -> list[Rows]:
+    """The samples of a file, which has that number; all else in it goes to the tally.
+
+    Each line that is not blank is a row: a sample, or counted as skipped or dropped.
+    """
+    sensors: dict[_Sensor, tuple[array[float], array[float]]] = {}
+    #: How often each reason was met, and where first.
+    faults: dict[str, tuple[int, int]] = {}
+    damage = ""
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return os.sep == "\\" or "\\" not in text
+        for place, line in enumerate(plain.lines(file.path, LONGEST_LINE), start=1):
+            if line == b"":
+                continue
+            try:
+                sensor, seconds, value = _usual(line) or _unusual(line)
+            except _NoSampleError as error:
+                count, first = faults.get(str(error), (0, place))
+                faults[str(error)] = count + 1, first
+                continue
+            known = sensors.get(sensor)
+            if known is None:
+                known = sensors[sensor] = array("d"), array("d")
+            known[0].append(seconds)
+            known[1].append(value)
+    except plain.DamagedError:
+        damage = "compressed data is cut short or damaged; what comes before is in use"
+    except OSError as error:
+        damage = f"cannot be read: {error.strerror}"
+    faults.pop("", None)
+    for reason, (count, first) in faults.items():
+        action, unit = ("dropped", "samples") if reason == _NOT_FINITE else ("skipped", "lines")
+        tally.add(action, unit, reason, count=count, file=file.name, line=first)
+    if damage or not (sensors or faults):
+        tally.add("skipped", "files", damage or "empty", file=file.name)
+    return [
+        Rows(number, *sensor, np.frombuffer(seconds), np.frombuffer(values))
+        for sensor, (seconds, values) in sensors.items()
+    ]
+
+
+def _usual(line: bytes | None) -> tuple[_Sensor, float, float] | None:
+    """Sensor, seconds and value of a sample as most are written, or none."""
+    # What is not ASCII may be no text at all, which the quick parser does not see in keys that it passes over.
+    if line is None or not line.isascii():
+        return None
+    try:
+        one = _decode(line)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if not (EARLIEST_S <= one.Timestamp <= LATEST_S and isfinite(one.Value)):
+        return None
+    return (one.NodeId, one.Type, one.Dimension, one.Name), one.Timestamp, one.Value
+
+
+def _unusual(line: bytes | None) -> tuple[_Sensor, float, float]:
+    """Sensor, seconds and value of any sample. Raises ``_NoSampleError`` where there is none."""
+    if line is None:
+        raise _NoSampleError("too long for a sample")
+    if not line.strip(b" \t\r"):
+        raise _NoSampleError
+    try:
+        sample = json.loads(line.decode())
+    except UnicodeDecodeError:
+        raise _NoSampleError("not UTF-8 text") from None
+    except (ValueError, RecursionError):
+        raise _NoSampleError("not complete JSON") from None
+    if not isinstance(sample, dict):
+        raise _NoSampleError("not a JSON object")
+    for key in ("Type", "Timestamp", "Value"):
+        if sample.get(key) is None:
+            raise _NoSampleError(f"key {key!r} without a value" if key in sample else f"no key {key!r}")
+    seconds, value = (_number(key, sample[key]) for key in ("Timestamp", "Value"))
+    if not EARLIEST_S <= seconds <= LATEST_S:
+        raise _NoSampleError("'Timestamp' is not a time in seconds between 1990 and 2100")
+    if not isfinite(value):
+        raise _NoSampleError(_NOT_FINITE)
+    node, dimension, name = (_text(sample.get(key)) for key in ("NodeId", "Dimension", "Name"))
+    return (node, _text(sample["Type"]) or "", dimension, name), seconds, value
+
+
+def _number(key: str, value: object) -> float:
+    try:
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            return float(value)
+    except OverflowError:
+        return inf
+    except ValueError:
+        pass
+    raise _NoSampleError(f"{key!r} is not a number")
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

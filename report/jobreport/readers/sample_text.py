@@ -1,8 +1,8 @@
-"""Samples of sound files, by arrays over their bytes: the rows that DuckDB finds, at half the CPU time.
+"""Samples of sound files, by arrays over their bytes: what a JSON parser finds, much sooner.
 
 All lines of a sound file are one text but for names and numbers: the same keys in the same order and
-spacing, plain ASCII, decimals with a point, the same text behind the second number. What is not surely so
-is left to DuckDB.
+spacing, plain ASCII, decimals with a point, the same text behind the second number, times that samples may
+have. What is not surely so is left to be read line by line.
 
 The text is cut into *records*, each from the end of a line's second number to that of the next line's::
 
@@ -25,17 +25,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobreport.readers import decimals
+from jobreport.readers import decimals, plain
+from jobreport.readers.faults import EARLIEST_S, LATEST_S
 from jobreport.readers.sample_rows import Rows
 from jobreport.readers.texts import EqualTexts, UnsoundError, texts, windows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from jobreport.readers.texts import Bytes
     from jobrules.job import IntArray
 
-#: Bytes: of the largest file, and the longest line.
+#: Bytes: of the text that is looked at together, and the longest line.
 _LARGEST, _LONGEST_LINE = 4 << 20, 1024
 #: Room on both sides of a file's text, because windows may begin in front of it and end behind it.
 _MARGIN = 1024
@@ -54,15 +56,27 @@ class SoundFiles:
         self._is_cut = np.empty((2, len(self._text)), bool)
 
     def rows(self, number: int, path: Path) -> list[Rows] | None:
-        """The rows of a file, or none if it is not sound, empty, larger than 4 MiB or cannot be read."""
-        try:
-            size, space = 0, self._text[_MARGIN:-_MARGIN].data
-            with path.open("rb", buffering=0) as file:
-                while part := file.readinto(space[size:]):
-                    size += part
-            return self._rows(number, size) if size < _LARGEST and sys.byteorder == "little" else None
-        except (OSError, UnsoundError):
+        """The rows of a file, or none if it is not sound, empty or cannot be read."""
+        if sys.byteorder != "little":
             return None
+        try:
+            return [row for size in self._blocks(path) for row in self._rows(number, size)]
+        except (OSError, plain.DamagedError, UnsoundError):
+            return None
+
+    def _blocks(self, path: Path) -> Iterator[int]:
+        """Put one part of the text after the other in place, each of whole lines, and say how many bytes it has."""
+        space, size, is_whole = self._text[_MARGIN:-_MARGIN].data, 0, True
+        for chunk in plain.chunks(path):
+            if size + len(chunk) > _LARGEST:
+                last = space[max(0, size - _LONGEST_LINE) : size].tobytes().rpartition(b"\n")[2]
+                yield size - len(last)
+                space[: len(last)] = last
+                size, is_whole = len(last), False
+            space[size : size + len(chunk)] = chunk
+            size += len(chunk)
+        if size or is_whole:
+            yield size
 
     def _rows(self, number: int, size: int) -> list[Rows]:
         text = self._text[: _MARGIN + size + _MARGIN]
@@ -114,6 +128,8 @@ class SoundFiles:
         # Sixteen bits are what numpy sorts fastest.
         order = np.argsort(group.astype(np.uint16), kind="stable")
         values, seconds = (one[order], other[order]) if value_first else (other[order], one[order])
+        if not EARLIEST_S <= seconds.min() <= seconds.max() <= LATEST_S:
+            raise UnsoundError
         bounds = [0, *np.bincount(group).cumsum().tolist()]
         return [
             Rows(number, *sensor, seconds[a:b], values[a:b])

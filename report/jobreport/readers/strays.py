@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jobrules.job import SECOND_US, BoolArray, IntArray
+from jobrules.snapshots import anchors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from jobrules.snapshots import Series
+
 #: No job pauses this long.
 FAR_US = 30 * 24 * 3600 * SECOND_US
+#: Ten of the longest intervals at which machines are sampled.
+LONE_US = 600 * SECOND_US
 #: A group of records is kept if it holds at least this share of all.
 KEPT_SHARE = 0.01
 
@@ -59,3 +64,32 @@ def within(time_us: IntArray, spans: Sequence[tuple[int, int]]) -> BoolArray:
     """Which times lie in one of the spans."""
     inside = [(time_us >= first) & (time_us <= last) for first, last in spans]
     return np.asarray(np.logical_or.reduce(inside))
+
+
+def lone_spans(series: Sequence[Series]) -> list[tuple[int, int]]:
+    """First and last time of samples of a machine that lie alone: ten minutes or more from all its others.
+
+    A sampler reads all sensors in turn, before and after a pause too, while damage to a digit moves one of them. So
+    samples lie alone only when they are no more than half as many as are usual at one moment.
+    """
+    of_array: dict[int, tuple[IntArray, int]] = {}
+    for one in series:
+        of_array[id(one.time_us)] = one.time_us, of_array.get(id(one.time_us), (one.time_us, 0))[1] + 1
+    if not _has_pause([times for times, _ in of_array.values()]):
+        return []
+    times = np.concatenate([times for times, _ in of_array.values()])
+    counts = np.concatenate([np.full(len(times), many) for times, many in of_array.values()])
+    order = np.argsort(times, kind="stable")
+    times, counts = times[order], counts[order]
+    usual = np.median(np.add.reduceat(counts, np.searchsorted(times, anchors(times))))
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(times) > LONE_US) + 1))
+    ends = np.append(starts[1:], len(times)) - 1
+    lone = np.add.reduceat(counts, starts) <= usual / 2
+    return list(zip(times[starts[lone]].tolist(), times[ends[lone]].tolist(), strict=True))
+
+
+def _has_pause(times: Sequence[IntArray]) -> bool:
+    """Whether there may be ten minutes without a sample; most jobs have none, and this is soon seen."""
+    return any(
+        max(ends) - min(ends) > LONE_US for ends in ([t[0] for t in times], [t[-1] for t in times])
+    ) or any((np.diff(t) > LONE_US).any() for t in times)

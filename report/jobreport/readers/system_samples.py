@@ -12,15 +12,15 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.quality import SourceQuality
 from jobreport.readers import plain
 from jobreport.readers.base import Found
-from jobreport.readers.faults import EARLIEST_S, LATEST_S, Faults, explain
-from jobreport.readers.sample_rows import ABSENT
 from jobreport.readers.sample_scan import scan
 from jobreport.readers.sensors import is_name, sensor
+from jobreport.readers.strays import lone_spans, within
 from jobreport.readers.tally import Tally
 from jobreport.readers.timeline import Timeline
 from jobrules.job import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
@@ -49,12 +49,20 @@ _HIGHEST_RATE = 1e15
 #: How remarks on unknown sensors begin, and that on those without one of their own. A group of files names some.
 UNKNOWN, OTHER_UNKNOWN = "unknown sensor ", "other unknown sensors"
 _NAMED_UNKNOWNS = 100
+#: Samples of a machine or a device beside which one that has a single sample, and so a single metric, is damage.
+_MANY = 100
+_ODD_NAME = "only sample of its machine or device, where others have many; the name is damaged"
+#: Between the folder of a job and its samples, as they are usually kept.
+_FOLDERS = "/system/incremental/"
+_SEVERAL = "samples in the folders of several jobs, joined to one"
+_LONE = "ten minutes or more from all other samples of the machine, and few; the time is damaged"
 
 
 class SystemSamples:
     """Reads system samples.
 
-    Blank lines are neither samples nor faults and are not counted.
+    Each line that is not blank is a row: a sample in use, or counted under the reason why it is not. Of compressed
+    data that is damaged, what can be unpacked in front of the damage is the text.
     """
 
     source = "system samples"
@@ -109,23 +117,17 @@ class _Reading:
         self.tally = Tally()
         self._parts: defaultdict[str, defaultdict[tuple[Metric, str], list[Part]]]
         self._parts = defaultdict(lambda: defaultdict(list))
-        self._faults: defaultdict[SourceFile, Faults] = defaultdict(Faults)
         self._unknown: Counter[str] = Counter()
         self._unknown_in: dict[str, str] = {}
-        #: Numbers of the files that have any row, and of those that gave a sample.
-        self._seen: set[int] = set()
+        #: Numbers of the files that gave a sample.
         self._used: set[int] = set()
 
     def take(self, rows: list[Rows]) -> None:
         """Take over the samples of some files, which come in their order."""
         groups: defaultdict[tuple[str, str, str, str], list[Rows]] = defaultdict(list)
-        self._seen.update(row.file for row in rows)
         for row in rows:
-            if row.type is None:
-                self._faults[self.files[row.file]].lines += len(row.values)
-            else:
-                key = (row.node or _host(self.files[row.file]), row.type, row.dimension or "", row.name or "")
-                groups[key].append(row)
+            key = (row.node or _host(self.files[row.file]), row.type, row.dimension or "", row.name or "")
+            groups[key].append(row)
         clock = _Clock()
         for (node, *names), group in sorted(groups.items(), key=lambda item: item[0]):
             if not is_name(node):
@@ -133,23 +135,19 @@ class _Reading:
             elif (known := sensor(*names)) is None:
                 self._drop_unknown(" ".join(filter(None, names)), group)
             else:
-                good, seconds, values = self._without_faults(group)
-                if good:
-                    self._used.update(row.file for row in good)
-                    self._note_first_outside(known[0], values, good)
-                    self._parts[node][known].append((clock.microseconds(seconds), values))
+                seconds, values = _joined(group)
+                self._used.update(row.file for row in group)
+                self._note_first_outside(known[0], values, group)
+                self._parts[node][known].append((clock.microseconds(seconds), values))
 
     def found(self) -> Found:
         """The panels of all samples taken, and what was left out."""
-        for number, file in enumerate(self.files):
-            if number not in self._seen and not self.tally.mentions(file.name):
-                self.tally.add("skipped", "files", "empty", file=file.name)
-        explain(self._faults, self.tally)
         self._tell_unknown()
+        self._tell_folders()
         panels: list[Panel] = []
         samples = 0
-        for node in natural_sorted(set(self._parts)):
-            series = self._series(self._parts.pop(node))
+        for node in self._nodes():
+            series = self._without_lone(self._of_known_devices(self._series(self._parts.pop(node))))
             made = node_panels(node, series)
             samples += sum(len(one.values) for one in series) - made.surplus
             panels += made.panels
@@ -159,6 +157,30 @@ class _Reading:
             source=SystemSamples.source, files=len(self._used), rows=samples, remarks=self.tally.remarks()
         )
         return Found(quality=quality, panels=tuple(panels), finished=False if panels else None)
+
+    def _nodes(self) -> tuple[str, ...]:
+        """The machines, without those that a single sample names, and no file, where another one has many."""
+        many = {
+            node: sum(len(v) for p in parts.values() for _, v in p) for node, parts in self._parts.items()
+        }
+        named = set(map(_host, self.files))
+        if max(many.values(), default=0) >= _MANY:
+            for node, samples in many.items():
+                if samples == 1 and node not in named:
+                    del self._parts[node]
+                    self.tally.add("dropped", "samples", _ODD_NAME)
+        return natural_sorted(set(self._parts))
+
+    def _of_known_devices(self, series: list[Series]) -> list[Series]:
+        """The series of a machine without devices that a single sample names, where others of the metric have many."""
+        many: Counter[str] = Counter()
+        most: Counter[Metric] = Counter()
+        for one in series:
+            many[one.device] += len(one.values)
+            most[one.metric] = max(most[one.metric], len(one.values))
+        kept = [one for one in series if many[one.device] > 1 or most[one.metric] < _MANY]
+        self.tally.add("dropped", "samples", _ODD_NAME, count=len(series) - len(kept))
+        return kept
 
     def _series(self, parts: dict[tuple[Metric, str], list[Part]]) -> list[Series]:
         series: list[Series] = []
@@ -180,21 +202,19 @@ class _Reading:
             series.append(Series(metric=metric, device=device, time_us=time_us, values=values))
         return series
 
-    def _without_faults(self, group: list[Rows]) -> tuple[list[Rows], FloatArray, FloatArray]:
-        """The group without what is no sample, which is counted; with all its seconds and values."""
-        seconds, values = _joined(group)
-        if _is_sound(seconds, values):
-            return group, seconds, values
-        good = []
-        for row in group:
-            absent = (row.values == ABSENT) | ~((row.seconds >= EARLIEST_S) & (row.seconds <= LATEST_S))
-            sound = ~absent & np.isfinite(row.values)
-            fault = self._faults[self.files[row.file]]
-            fault.lines += int(np.count_nonzero(absent))
-            fault.not_finite += int(np.count_nonzero(~absent & ~sound))
-            if sound.any():
-                good.append(row._replace(seconds=row.seconds[sound], values=row.values[sound]))
-        return good, *_joined(good)
+    def _without_lone(self, series: list[Series]) -> list[Series]:
+        """The series of a machine without samples that lie far from all its others."""
+        spans = lone_spans(series)
+        kept = []
+        for one in series:
+            stay = ~within(one.time_us, spans) if spans else None
+            if stay is None or stay.all():
+                kept.append(one)
+                continue
+            self.tally.add("dropped", "samples", _LONE, count=int(np.count_nonzero(~stay)))
+            if stay.any():
+                kept.append(replace(one, time_us=one.time_us[stay], values=one.values[stay]))
+        return kept
 
     def _note_first_outside(self, metric: Metric, values: FloatArray, group: list[Rows]) -> None:
         """Remember the first file with a value to correct; how many there are is counted without repetitions."""
@@ -206,15 +226,13 @@ class _Reading:
             )
 
     def _drop(self, reason: str, group: list[Rows]) -> None:
-        good, *_ = self._without_faults(group)
-        for row in good:
+        for row in group:
             name = self.files[row.file].name
             self.tally.add("dropped", "samples", reason, count=len(row.values), file=name)
 
     def _drop_unknown(self, sensor_name: str, group: list[Rows]) -> None:
         label = shown(sensor_name)
-        good, *_ = self._without_faults(group)
-        for row in good:
+        for row in group:
             self._unknown[label] += len(row.values)
             name = self.files[row.file].name
             self._unknown_in[label] = min(self._unknown_in.get(label, name), name)
@@ -224,6 +242,18 @@ class _Reading:
         for i, (label, count) in enumerate(ordered):
             reason = f"{UNKNOWN}{label}" if i < _NAMED_UNKNOWNS else OTHER_UNKNOWN
             self.tally.add("dropped", "samples", reason, count=count, file=self._unknown_in[label])
+
+    def _tell_folders(self) -> None:
+        """Say which machines two jobs may have in common: they are read as one."""
+        folders: defaultdict[str, dict[str, SourceFile]] = defaultdict(dict)
+        for file in self.files:
+            folder, is_there, _ = f"/{file.name}".partition(_FOLDERS)
+            if is_there:
+                folders[_host(file)].setdefault(folder, file)
+        for found in folders.values():
+            if len(found) > 1:
+                second = sorted(found.values())[1]
+                self.tally.add("corrected", "machines", _SEVERAL, file=second.name)
 
 
 class _Clock:
@@ -243,21 +273,9 @@ class _Clock:
 
 def _joined(group: list[Rows]) -> tuple[FloatArray, FloatArray]:
     """Seconds and values of all rows."""
-    if not group:
-        return np.empty(0), np.empty(0)
     values = np.concatenate([row.values for row in group])
     values += 0.0  # makes -0.0 the same as 0.0
     return np.concatenate([row.seconds for row in group]), values
-
-
-def _is_sound(seconds: FloatArray, values: FloatArray) -> bool:
-    """Whether all are samples; NaN fails every comparison."""
-    return bool(
-        seconds.min() >= EARLIEST_S
-        and seconds.max() <= LATEST_S
-        and values.min() > ABSENT
-        and values.max() < np.inf
-    )
 
 
 def _bounds(metric: Metric) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobreport.readers.faults import EARLIEST_S, LATEST_S
-from jobreport.readers.trace_rows import Args, Row
+from jobreport.readers.trace_row import Args, Row
 from jobrules.job import SECOND_US, Lane
 from jobrules.loading import SET_UP
 
@@ -117,8 +117,7 @@ class Columns:
 
 #: Columns. ``file``, ``lane`` and ``name`` are positions, -1 for no name; ``start`` and ``duration`` are
 #: microseconds, NaN for no start; ``base`` is what a start counts from, in microseconds since the epoch;
-#: ``step``, ``pid`` and ``thread`` are what ``is_number`` says, or none; ``rows`` is the number of rows that
-#: an event takes in its file, 1, or 2 for one of a begin and an end.
+#: ``step``, ``pid`` and ``thread`` are what ``is_number`` says, or none.
 _TYPES = {
     "file": "i",
     "lane": "i",
@@ -129,7 +128,6 @@ _TYPES = {
     "step": "q",
     "pid": "q",
     "thread": "q",
-    "rows": "b",
 }
 
 
@@ -196,7 +194,6 @@ class FileOfRows:
         kept: list[Row] = []
         lanes: list[int] = []
         bases = bytearray()
-        pairs: list[int] = []
         left_out: Counter[str | None] = Counter()
         lane_of, behind = self._lane_of, 0
         others = [at for at, row in enumerate(rows) if row.ph != "X"]
@@ -220,7 +217,6 @@ class FileOfRows:
                 open_ones = self._begun.get((row.pid, row.tid))
                 if open_ones:
                     first, lane, first_base = open_ones.pop()
-                    pairs.append(len(kept))
                     kept.append(_paired(first, row, _base_for(row.ts, self.base_us) - first_base))
                     lanes.append(lane)
                     bases += struct.pack("q", first_base)
@@ -231,7 +227,7 @@ class FileOfRows:
         for ph, count in left_out.items():
             default = "of a kind that is not read" if ph else _NO_KIND
             self._skip(_WITHOUT_DURATION.get(ph or "", default), count)
-        self._keep(kept, lanes, bases, pairs)
+        self._keep(kept, lanes, bases)
 
     def close(self) -> None:
         """Count what has not ended."""
@@ -274,7 +270,7 @@ class FileOfRows:
             self._lanes[phase] = code
         return self._lanes[phase]
 
-    def _keep(self, kept: list[Row], lanes: list[int], bases: bytearray, pairs: list[int]) -> None:
+    def _keep(self, kept: list[Row], lanes: list[int], bases: bytearray) -> None:
         count = len(kept)
         columns, names, number = self._columns, self._columns.names, self._numbers.of
         mine = self._lanes.get(SET_UP)
@@ -283,9 +279,6 @@ class FileOfRows:
             columns.set_ups |= {
                 at + i: kept[i].args or _NO_ARGS for i, lane in enumerate(lanes) if lane == mine
             }
-        rows = bytearray(b"\1") * count
-        for i in pairs:
-            rows[i] = 2
         args = [row.args or _NO_ARGS for row in kept]
         none = struct.pack("q", NO_NUMBER) * count
         columns.add(
@@ -304,7 +297,6 @@ class FileOfRows:
                 number([one.tid for one in args]),
             )
             or none,
-            rows=rows,
         )
         if names.shortened:
             self._tally.add("corrected", "names", _TOO_LONG, count=names.shortened, file=self._file.name)
@@ -352,7 +344,6 @@ def add_blocks(files: Sequence[FileOfRows], blocks: Iterable[Block], columns: Co
             step=block.step,
             pid=np.array([whole_number(one.pid) for one in args], np.int64)[block.example],
             thread=np.array(threads, np.int64)[block.example],
-            rows=1,
         )
 
 

@@ -1,53 +1,25 @@
 """The rows of a trace file: a JSON array of them, or an object that holds one as ``traceEvents``.
 
-A sound file is decoded in small blocks, which end where a row does. What cannot be decoded so is taken
-apart row by row, or line by line, and costs only itself.
+A sound file is decoded in small blocks, which end where a row does. What cannot be decoded so is left to
+``trace_damage``.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from jobreport.readers import plain
+from jobreport.readers.trace_damage import damaged_rows
+from jobreport.readers.trace_row import DECODER, Row, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
-
-#: What a row may name a process or a thread with; both are looked up.
-Scalar = int | float | str | None
-
-
-class Args(msgspec.Struct, gc=False):
-    """The arguments of a row that are of use, of any type."""
-
-    pid: Any = None
-    step_num: Any = None
-    thread_id: Any = None
-    tid: Any = None
-    name: Any = None
-    start_time_since_epoch_in_micros: Any = None
-    num_workers: Any = None
-    pin_memory: Any = None
-
-
-class Row(msgspec.Struct, gc=False):
-    """A row of a trace; absent and null are the same."""
-
-    name: str | None = None
-    pid: Scalar = None
-    ph: str | None = None
-    ts: float | None = None
-    dur: float | None = 0.0
-    args: Args | None = None
-    tid: Scalar = None
 
 
 class _Trace(msgspec.Struct):
@@ -58,7 +30,6 @@ class _RawTrace(msgspec.Struct):
     traceEvents: list[msgspec.Raw]  # noqa: N815 - the name in the file
 
 
-_ROW = msgspec.json.Decoder(Row)
 _ROWS = msgspec.json.Decoder(list[Row])
 _RAW_ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 _TRACE = msgspec.json.Decoder(_Trace)
@@ -72,27 +43,12 @@ _DAMAGED_BLOCK = 16 << 20
 _LARGEST = 256 << 20
 _BLANKS = b" \t\r\n"
 _BLANKS_AND_COMMAS = _BLANKS + b","
-_AROUND_ROW = _BLANKS_AND_COMMAS + b"[]"
 #: Between two rows, one a line.
 _SEAM = b"},\n{"
 #: How the first row of an array begins; parts end where another row begins so.
 _FIRST_KEY = re.compile(rb'\s*\[\s*(\{\s*"[^"\\]{1,40}")')
-_NEXT_ROW = re.compile(r"\}\s*,\s*(?=\{)")
-_ROW_SEAM = re.compile(rb"\}\s*,\s*(?=\{)")
-_ROW_ON_LINE = re.compile(rb"\n\s*\{")
-#: No row is longer; where a text was cut, its last row is looked for in so much of it.
-_TAIL = 1 << 20
-_GAP = re.compile(r"[\s,]*")
-_ROWS_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
-#: Times that reading goes on behind damage in a text without lines; each may cost a look at all of it.
-_MOST_DAMAGES = 100
-_MOST_DIGITS = 400
+_ROWS_BEGIN = re.compile(rb'"traceEvents"[ \t\r\n]*+:[ \t\r\n]*+\[')
 
-NO_OBJECT = "not a JSON object"
-_NO_JSON = "not complete JSON"
-_NOT_READ = "behind the last damaged place that is read past; not read"
-_NO_TEXT = "not UTF-8 text"
-_TOO_DEEP = "nested too deeply"
 _DAMAGED = "compressed data is cut short or damaged; what comes before is in use"
 _NO_END = "has no end: cut short, or still being written; the complete rows are in use"
 _GROWING = "still being written; the complete rows are in use"
@@ -124,10 +80,10 @@ def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[l
             elif is_object:
                 rows = _of_object(text, file, tally, lines, cut=cut)
             else:
-                ends = text[-64:].rstrip(_BLANKS).endswith(b"]")
-                if last and not cut and (growing or not ends):
+                is_open = last and (cut or not text[-64:].rstrip(_BLANKS).endswith(b"]"))
+                if last and not cut and (growing or is_open):
                     tally.add("corrected", "files", _GROWING if growing else _NO_END, file=file.name)
-                rows = _of_array(text if ends or not last else _uncut(text), file, tally, lines)
+                rows = _of_array(text, file, tally, lines, is_open=is_open)
             if rows:
                 yield rows
     except OSError as error:
@@ -175,7 +131,7 @@ def _blocks(file: SourceFile, tally: Tally) -> Iterator[_Block]:
         cut = True
     text = b"".join(parts)
     text = head + text.removeprefix(b",") if head else text
-    if text and not text.isspace():
+    if text.strip(_BLANKS):
         yield _Block(text, lines, last=True, cut=cut, is_object=is_object if seams else _is_object(text))
 
 
@@ -185,7 +141,7 @@ def _head(text: bytes) -> bytes:
     if begin is None:
         return b""
     try:
-        value = _DECODER.decode((text[: begin.end()] + b"]}").decode())
+        value = DECODER.decode((text[: begin.end()] + b"]}").decode())
     except (ValueError, RecursionError):
         return b""
     # Anything else that is called so lies deeper, and is none of the object's own values.
@@ -214,29 +170,12 @@ def _sound(text: bytes, file: SourceFile, tally: Tally) -> list[Row] | None:
         return None
 
 
-def _uncut(text: bytes) -> bytes:
-    """An array that has no end, without the row in which it was cut."""
-    begin = max(0, len(text) - _TAIL)
-    at = max((seam.end() for seam in _ROW_SEAM.finditer(text, begin)), default=0)
-    if begin and not at:
-        return text
-    core = text[at:].strip(_AROUND_ROW)
-    if not core.startswith(b"{") or _ROW_ON_LINE.search(core):  # more than one row, or none
-        return text
-    try:
-        _DECODER.raw_decode(core.decode("utf-8", "replace"))
-    except ValueError:
-        return text[:at]
-    except RecursionError:
-        pass
-    return text
-
-
 def _is_object(text: bytes) -> bool:
-    return text[:1] != b"[" and text.lstrip(_BLANKS).startswith(b"{")
+    first = text.lstrip(_BLANKS)[:1]
+    return first == b"{" or (first != b"[" and _ROWS_BEGIN.search(text) is not None)
 
 
-def _of_array(text: bytes, file: SourceFile, tally: Tally, lines: int) -> list[Row]:
+def _of_array(text: bytes, file: SourceFile, tally: Tally, lines: int, *, is_open: bool) -> list[Row]:
     """Rows of an array, or of a part of one: its brackets and its last comma may be missing."""
     if text.startswith(b"["):
         try:
@@ -252,169 +191,45 @@ def _of_array(text: bytes, file: SourceFile, tally: Tally, lines: int) -> list[R
     try:
         raw = _RAW_ROWS.decode(whole)
     except (ValueError, RecursionError):
-        return _of_damaged(text, file, tally, lines)
+        return damaged_rows(text, file, tally, lines, is_open=is_open)
     return _one_by_one(raw, file, tally)
 
 
-def _of_object(text: bytes, file: SourceFile, tally: Tally, lines: int, *, cut: bool) -> list[Row]:  # noqa: PLR0911 - a list of layouts
-    try:
-        return _TRACE.decode(text).traceEvents
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return _one_by_one(_RAW_TRACE.decode(text).traceEvents, file, tally)
-    except (ValueError, RecursionError):
-        pass
-    if begin := _ROWS_BEGIN.search(text):
-        if not cut and not text[-64:].rstrip(_BLANKS).endswith(b"}"):
-            tally.add("corrected", "files", _CUT_OBJECT, file=file.name)
+def _of_object(text: bytes, file: SourceFile, tally: Tally, lines: int, *, cut: bool) -> list[Row]:
+    # A key that stands there twice is read as the last by some and as both by none; it is no sound object.
+    if text.count(b'"traceEvents"') < 2:
         try:
-            return _ROWS.decode(b"[" + _uncut(text[begin.end() :]).strip(_BLANKS_AND_COMMAS) + b"]")
+            return _TRACE.decode(text).traceEvents
         except (ValueError, RecursionError):
-            lines += text.count(b"\n", 0, begin.end())
-            return _in_turn(text[begin.end() :].decode("utf-8", "replace"), 0, file, tally, lines)
-    row = _loose(text)
-    if isinstance(row, Row):  # well-formed, and not a trace
-        if row.ph:
-            return [row]
+            pass
+        try:
+            return _one_by_one(_RAW_TRACE.decode(text).traceEvents, file, tally)
+        except (ValueError, RecursionError):
+            pass
+    is_open = cut or not text[-64:].rstrip(_BLANKS).endswith(b"}")
+    if begin := _ROWS_BEGIN.search(text):
+        if not cut and (is_open or not _head(text)):
+            tally.add("corrected", "files", _CUT_OBJECT, file=file.name)
+        return damaged_rows(text, file, tally, lines, at=begin.end(), is_object=True, is_open=is_open)
+    row = row_of(text)
+    if not isinstance(row, Row) or row.ph:
+        return damaged_rows(text, file, tally, lines, is_open=is_open)
+    # Well-formed, and not a trace, or the key of its list is damaged.
+    if b'"ph"' not in text:
         tally.add("skipped", "files", "has no list 'traceEvents'", file=file.name)
         return []
-    return _of_damaged(text, file, tally, 0)
+    return damaged_rows(text, file, tally, lines, at=text.index(b"{") + 1, is_object=True, is_open=is_open)
 
 
 def _one_by_one(raw: list[msgspec.Raw], file: SourceFile, tally: Tally) -> list[Row]:
     """Rows of well-formed JSON of which some have values of an unexpected type."""
     rows = []
     for one in raw:
-        row = _row(bytes(one))
-        if isinstance(row, str):
+        text = bytes(one)
+        if text.startswith(b"["):
+            rows += damaged_rows(text, file, tally, None, is_open=False)
+        elif isinstance(row := row_of(text), str):
             tally.add("skipped", "rows", row, file=file.name)
         else:
             rows.append(row)
     return rows
-
-
-def _of_damaged(text: bytes, file: SourceFile, tally: Tally, lines: int) -> list[Row]:
-    """Rows of what is not JSON as a whole: a line each, or else one behind the other."""
-    rows: list[Row | tuple[int, bytes]] = []
-    faults: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for number, line in enumerate(text.split(b"\n"), start=lines + 1):
-        core = line.strip(_AROUND_ROW)
-        if not core:
-            continue
-        row = _row(core) if core.startswith(b"{") else _NO_JSON
-        if not isinstance(row, str):
-            rows.append(row)
-        elif core.startswith(b"{") and _ROW_SEAM.search(core):
-            rows.append((number, core))
-        else:
-            faults[row][0] += 1
-            faults[row][1] = faults[row][1] or number
-    if not any(isinstance(row, Row) and row.ph for row in rows):
-        return _in_turn(text.decode("utf-8", "replace"), 0, file, tally, lines)
-    for reason, (count, first) in faults.items():
-        tally.add("skipped", "rows", reason, count=count, file=file.name, line=first)
-    found: list[Row] = []
-    for one in rows:
-        if isinstance(one, Row):
-            found.append(one)
-        else:  # several on a line
-            number, core = one
-            found += _in_turn(core.decode("utf-8", "replace"), 0, file, tally, number - 1)
-    return found
-
-
-def _in_turn(text: str, at: int, file: SourceFile, tally: Tally, lines: int = 0) -> list[Row]:
-    """Rows of a text that does not have one a line, from a place within the array on."""
-    rows: list[Row] = []
-    damages = 0
-    while True:
-        at = _gap(text, at)
-        if at >= len(text) or text[at] == "]":
-            return rows
-        if text[at] == "[" and not rows:
-            at += 1
-            continue
-        try:
-            value, at = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            if damages == _MOST_DAMAGES:
-                left = 1 + sum(1 for _ in _NEXT_ROW.finditer(text, at))
-                tally.add("skipped", "rows", _NOT_READ, count=left, file=file.name)
-                return rows
-            reason = _TOO_DEEP if isinstance(error, RecursionError) else _NO_JSON
-            tally.add("skipped", "rows", reason, file=file.name, line=lines + text.count("\n", 0, at) + 1)
-            damages += 1
-            following = _NEXT_ROW.search(text, at)
-            if following is None:
-                return rows
-            at = following.end()
-            continue
-        if isinstance(value, dict):
-            rows.append(_as_row(value))
-        else:
-            tally.add("skipped", "rows", NO_OBJECT, file=file.name)
-
-
-def _gap(text: str, at: int) -> int:
-    match = _GAP.match(text, at)
-    return match.end() if match else at
-
-
-# One row
-
-
-def _row(text: bytes) -> Row | str:
-    """A row, or what is wrong with it."""
-    try:
-        return _ROW.decode(text)
-    except (ValueError, RecursionError):
-        return _loose(text)
-
-
-def _loose(text: bytes) -> Row | str:
-    """A row whose values may have any type, or what is wrong with it."""
-    try:
-        value = _DECODER.decode(text.decode())
-    except UnicodeDecodeError:
-        return _NO_TEXT
-    except RecursionError:
-        return _TOO_DEEP
-    except ValueError:
-        return _NO_JSON
-    return _as_row(value) if isinstance(value, dict) else NO_OBJECT
-
-
-def _integer(digits: str) -> float:
-    """A number too long to be one is infinite; Python refuses to convert it."""
-    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
-
-
-#: Knows NaN and Infinity, which Python writes and JSON does not have.
-_DECODER = json.JSONDecoder(parse_int=_integer)
-
-
-def _as_row(value: dict[str, Any]) -> Row:
-    args = value.get("args")
-    known = Args(**{key: args.get(key) for key in Args.__struct_fields__}) if isinstance(args, dict) else None
-    name, ph = value.get("name"), value.get("ph")
-    return Row(
-        name=name if isinstance(name, str) else None,
-        ph=ph if isinstance(ph, str) else None,
-        pid=_scalar(value.get("pid")),
-        tid=_scalar(value.get("tid")),
-        ts=_time(value.get("ts")),
-        dur=_time(value.get("dur")),
-        args=known,
-    )
-
-
-def _scalar(value: object) -> Scalar:
-    return value if isinstance(value, int | float | str) and not isinstance(value, bool) else None
-
-
-def _time(value: object) -> float | None:
-    """A number as it is; infinite for what is there and is none."""
-    if value is None or (type(value) in (int, float) and value == value):  # noqa: PLR0124 - NaN is no number
-        return value  # type: ignore[return-value]
-    return float("inf")

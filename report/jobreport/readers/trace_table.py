@@ -86,7 +86,7 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
     spans = [(EARLIEST_US, LATEST_US)]
     dated = (events["start_us"] >= EARLIEST_US) & (events["end_us"] <= LATEST_US)
     if not dated.any():
-        count, file = int(events["rows"].sum()), files[int(events["file"].min())]
+        count, file = len(events["file"]), files[int(events["file"].min())]
         tally.add("corrected", "rows", _RELATIVE, count=count, file=file)
         spans = [(0, LATEST_US)]
     else:
@@ -170,10 +170,10 @@ def _keep(events: _Table, rows: BoolArray | IntArray) -> None:
 def _tell(
     events: _Table, rows: BoolArray, action: str, reason: str, files: Sequence[str], tally: Tally
 ) -> None:
-    """Count the rows of some events."""
+    """Count some events; a begin and its end count as one row."""
     if rows.any():
         first = min(files[file] for file in np.unique(events["file"][rows]).tolist())
-        tally.add(action, "rows", reason, count=int(events["rows"][rows].sum()), file=first)
+        tally.add(action, "rows", reason, count=int(np.count_nonzero(rows)), file=first)
 
 
 def _drop(events: _Table, rows: BoolArray, reason: str, files: Sequence[str], tally: Tally) -> None:

@@ -29,7 +29,7 @@ import numpy as np
 from jobreport.readers.decimals import integers
 from jobreport.readers.texts import EqualTexts, UnsoundError, texts, windows
 from jobreport.readers.trace_columns import time_base, whole_number
-from jobreport.readers.trace_rows import Args, Row
+from jobreport.readers.trace_row import Args, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

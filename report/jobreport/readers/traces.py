@@ -89,7 +89,7 @@ class Traces:
         """Read all events; the order of the files does not matter."""
         tally = Tally()
         # Those that are dated by a step of the others come behind them.
-        chosen = sorted(_chosen(sorted(files), tally), key=lambda one: one[1].step >= 0)
+        chosen = sorted(usable(sorted(files), tally), key=lambda one: one[1].step >= 0)
         columns, numbers = Columns(), WholeNumbers()
         sound = SoundTraces()
         starts: dict[int, int] | None = None
@@ -120,7 +120,7 @@ class Traces:
         )
 
 
-def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile, Origin]]:
+def usable(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile, Origin]]:
     """The files that are read, with what is known of them."""
     notes: defaultdict[str, list[Metadata]] = defaultdict(list)
     traces: list[tuple[SourceFile, Origin]] = []
@@ -133,7 +133,7 @@ def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile,
             traces.append((file, where))
     unused = {note.file for here in notes.values() for note in here}
     has_sources = any(not where.merged for _, where in traces)
-    chosen = []
+    found = []
     for file, where in traces:
         if where.merged and has_sources:
             tally.add("skipped", "files", "made of the other traces", file=file.name)
@@ -146,14 +146,14 @@ def _chosen(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile,
             if told.doubt:
                 tally.add("corrected", "files", told.doubt, file=file.name)
         if is_name(told.node):
-            chosen.append((file, told))
+            found.append((file, told))
         else:
             reason = "machine name is too long or cannot be printed"
             tally.add("skipped", "files", reason, file=file.name)
     reason = "tells the time of a trace that is not there"
     for file in unused:
         tally.add("skipped", "files", reason, file=file.name)
-    return chosen
+    return found
 
 
 def _in_blocks(chosen: Sequence[tuple[SourceFile, Origin]]) -> Iterator[list[_Numbered]]:

@@ -1,0 +1,1 @@
+"""Damaged jobs by the thousand, and what must hold for each: for ``make fuzz``, and in short for the tests."""

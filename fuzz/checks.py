@@ -1,0 +1,551 @@
+"""What must hold for each reader, whatever bytes it is given: the functions that ``fuzz.targets`` calls.
+
+A check takes the bytes of a file, or of several, and raises for what must not be. Each has seeds, sound files that
+are damaged, and regressions in ``fuzz/corpus``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import marshal
+import math
+import re
+import shutil
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
+
+import msgspec
+import numpy as np
+
+from fuzz import sample_rows_reference
+from fuzz.bases import bases
+from fuzz.mutations import applied, steps
+from fuzz.sample_rows_reference import unpacked
+from fuzz.trace_rows_reference import Event, Expected
+from jobreport import archive, document, vendor
+from jobreport.errors import NothingReadableError
+from jobreport.quality import Quality, Remark
+from jobreport.readers import marshalled, rule_results, trace_rows, traces
+from jobreport.readers.base import Found, Reader, SourceFile
+from jobreport.readers.function_times import UnusableError, of_tree, pyinstrument_session
+from jobreport.readers.profiler_config import ProfilerConfig
+from jobreport.readers.python_profiles import PythonProfiles
+from jobreport.readers.sample_text import SoundFiles
+from jobreport.readers.system_samples import SystemSamples
+from jobreport.readers.traces import Traces
+from jobrules import RULES
+from jobrules.words import NBSP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from jobrules.job import Events
+
+CORPUS = Path(__file__).parent / "corpus"
+#: Seconds of processor time that a check may take, and bytes of the longest input.
+MOST_S = 20.0
+LONGEST = 1 << 13
+#: Bytes of a line-oriented seed: enough for each kind of row.
+_SEED = 2500
+
+_SAMPLES = "system/incremental/2023111422/1700000040.algo-1.json"
+_TRACE = "framework/pevents/2023111422/1700000060000000_33-algo-1_pythontimeline.json"
+_STEP = "framework/tensorflow/detailed_profiling/2023111422/5"
+#: Names that the traces of one input have, by its first byte; between files stands ``_NEXT``.
+_TRACES = (
+    (_TRACE, _TRACE.replace("33", "34"), f"copy/{_TRACE}"),
+    (_TRACE.replace("python", "horovod_").replace("horovod_timeline", "horovod_timeline"), _TRACE),
+    ("horovod_timeline_raw.json", "job_merged_timeline.json"),
+    ("job_merged_timeline.json", "b_merged_timeline.json"),
+    (_TRACE, f"{_STEP}/plugins/profile/x/algo-1.trace.json.gz"),
+    (f"{_STEP}/plugins/profile/2023_11_14_22_13_20/algo-1.trace.json", _TRACE + ".gz"),
+    (_TRACE.replace("python", "model_"), _TRACE.replace("33", "7").replace("python", "smdataparallel_")),
+    ("framework/1700000060000000_33-algo-1_other.json", "framework/33-algo-1_pythontimeline.tmp"),
+)
+_NEXT = b"\0next file\0"
+_PROFILE = (
+    "framework/pytorch/{0}/33-algo-1/train-9-stepstart-1700000123456789.0_train-9-stepend-1700000124000001.5"
+)
+_LIMIT = 1 << 20
+
+
+class Target(NamedTuple):
+    """A reader under test."""
+
+    check: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+
+
+def inputs(name: str) -> list[bytes]:
+    """The seeds of a target and the regressions of it."""
+    return [*TARGETS[name].seeds(), *(path.read_bytes() for path in sorted((CORPUS / name).glob("*")))]
+
+
+def damaged(name: str, numbers: Iterable[int]) -> Iterator[bytes]:
+    """Inputs for a target: its seeds, and as many with damage as there are numbers, the same for the same number."""
+    seeds = inputs(name)
+    yield from seeds
+    for number in numbers:
+        data = seeds[number % len(seeds)]
+        for step in steps(number):
+            data = next(iter(applied({"file": data}, step).values()), b"")
+        yield data[:LONGEST]
+
+
+def check(name: str, data: bytes) -> None:
+    """Check one input, and that it takes no longer than it may."""
+    begin = time.process_time()
+    TARGETS[name].check(data)
+    took = time.process_time() - begin
+    assert took < MOST_S, f"{took:.0f} s"
+
+
+# What they share
+
+
+@cache
+def _folder() -> Path:
+    """A folder in memory where there is one."""
+    memory = Path("/dev/shm")  # noqa: S108 - a folder below it is made for this process alone
+    keeper = tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if memory.is_dir() else None)
+    _KEPT.append(keeper)
+    return Path(keeper.name)
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _written(files: Mapping[str, bytes]) -> list[SourceFile]:
+    """The files of a job, written; those of the one before are gone."""
+    shutil.rmtree(_folder() / "job", ignore_errors=True)
+    found = []
+    for name, content in files.items():
+        path = _folder() / "job" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        found.append(SourceFile(name=name, place=str(path), size=len(content)))
+    return found
+
+
+def _read(reader: Reader, files: Sequence[SourceFile]) -> Found:
+    return reader.read([file for file in files if reader.knows(file) or reader.claims(file)])
+
+
+def _told(value: object) -> Any:
+    """A value as something that can be compared, NaN too."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, msgspec.Struct):
+        return [_told(getattr(value, name)) for name in value.__struct_fields__]
+    if isinstance(value, tuple | list):
+        return [_told(one) for one in value]
+    return getattr(value, "__dict__", None) or repr(value)
+
+
+def _count(remarks: Sequence[Remark], *units: str) -> int:
+    return sum(one.count for one in remarks if one.unit in units and one.action in ("skipped", "dropped"))
+
+
+def _assert_printable(texts: Sequence[str]) -> None:
+    for one in texts:
+        assert one.replace(NBSP, " ").isprintable(), one
+
+
+# Samples
+
+
+def _check_samples(data: bytes) -> None:
+    files = _written({_SAMPLES: data})
+    found = _read(SystemSamples(), files)
+    with mock.patch.object(SoundFiles, "rows", return_value=None):
+        by_lines = _read(SystemSamples(), files)
+    assert _told(found) == _told(by_lines)
+    expected = sample_rows_reference.rows({_SAMPLES: data})
+    assert found.quality.rows == expected.kept, (found.quality, expected)
+    left_out = _count(found.quality.remarks, "lines", "samples")
+    assert found.quality.rows + left_out == expected.rows, (found.quality, expected)
+
+
+# Traces
+
+
+def _check_trace(data: bytes) -> None:
+    _check_files({_TRACE: data})
+
+
+def _check_traces(data: bytes) -> None:
+    names = _TRACES[data[0] % len(_TRACES) if data else 0]
+    parts = data[1:].split(_NEXT)
+    files = dict(zip(names, parts, strict=False))
+    _check_files(
+        {
+            name: gzip.compress(text, 1, mtime=0) if name.endswith(".gz") else text
+            for name, text in files.items()
+        }
+    )
+
+
+def _check_files(files: Mapping[str, bytes]) -> None:
+    reader = Traces()
+    written = _written(files)
+    mine = [file for file in written if reader.knows(file) or reader.claims(file)]
+    found = reader.read(mine)
+    with mock.patch.object(traces, "_MOST_MISSES", 0):
+        assert _told(found) == _told(reader.read(mine)), "arrays and parser differ"
+    with mock.patch.object(trace_rows, "_BLOCK", 64), mock.patch.object(traces, "_MOST_MISSES", 0):
+        in_blocks = reader.read(mine)
+    assert _told(found.events) == _told(in_blocks.events), "small blocks and large ones differ"
+    expected = Expected({file.name: files[file.name] for file in mine})
+    for one in (found, in_blocks):
+        left_out = _count(one.quality.remarks, "rows")
+        assert Counter(_rows_of(one.events)) == expected.events, (one.quality, expected.events)
+        assert one.quality.rows == expected.events.total()
+        assert one.quality.rows + left_out == expected.rows, (one.quality, expected.rows)
+
+
+def _rows_of(events: Events) -> Iterator[Event]:
+    for at in range(len(events)):
+        lane = events.lanes[events.lane[at]]
+        yield (
+            lane.node,
+            lane.worker,
+            lane.phase,
+            str(lane.source),
+            events.names[events.name[at]],
+            int(events.start_us[at]),
+            int(events.end_us[at]),
+            int(events.step[at]),
+            int(events.pid[at]),
+            int(events.thread[at]),
+        )
+
+
+# Profiles of Python code
+
+
+def _check_cprofile(data: bytes) -> None:
+    found = _profiles(f"{_PROFILE.format('cprofile')}/python_stats", data)
+    for profile in found.profiles:
+        entries = marshalled.loads(_unwrapped(data))
+        assert isinstance(entries, list)
+        assert profile.count + _count(found.quality.remarks, "functions") == len(entries)
+
+
+def _check_pyinstrument(data: bytes) -> None:
+    found = _profiles(f"{_PROFILE.format('pyinstrument')}/python_stats.json", data)
+    try:
+        session = pyinstrument_session(_unwrapped(data))
+    except UnusableError:
+        assert not found.profiles
+        return
+    faults: Counter[str] = Counter()
+    spent = of_tree(session["root_frame"], faults)
+    frames, usable = _frames(session["root_frame"])
+    assert usable + faults.total() == frames, faults
+    assert all(math.isfinite(one.self_s) and one.self_s >= 0 for one in spent.values())
+
+
+def _profiles(name: str, data: bytes) -> Found:
+    found = _read(PythonProfiles(), _written({name: data}))
+    assert len(found.profiles) + _count(found.quality.remarks, "files") == 1
+    for profile in found.profiles:
+        assert 0 <= profile.self_s < math.inf
+        assert profile.start_us <= profile.end_us
+        _assert_printable([text for one in profile.functions for text in (one.file, one.name)])
+        msgspec.json.encode(profile)
+    return found
+
+
+def _unwrapped(data: bytes) -> bytes:
+    return unpacked(data).removeprefix(b"\xef\xbb\xbf")
+
+
+def _frames(root: object) -> tuple[int, int]:
+    """How many frames a tree has, and how many of them can be used."""
+    frames = usable = 0
+    left: list[tuple[object, bool]] = [(root, True)]
+    while left:
+        one, is_above = left.pop()
+        below = one.get("children") if isinstance(one, dict) else None
+        name, took = (one.get("function"), one.get("time")) if isinstance(one, dict) else (None, None)
+        is_time = isinstance(took, int | float) and not isinstance(took, bool) and 0 <= took <= 3_471_292_800
+        sound = is_above and isinstance(name, str) and len(name) <= 4096 and is_time
+        # What is told as ``[self]`` is the time of the function above.
+        if not (sound and name == "[self]" and not below):
+            frames += 1
+            usable += sound
+        left += [(child, sound) for child in (below if isinstance(below, list) else ())]
+    return frames, usable
+
+
+# What stands around the job
+
+
+def _check_config(data: bytes) -> None:
+    found = _read(ProfilerConfig(), _written({"profilerconfig.json": data}))
+    assert found.quality.files + _count(found.quality.remarks, "files") == 1
+    _assert_printable(found.recorded)
+
+
+def _check_rule_results(data: bytes) -> None:
+    """One result, alone or, by its first byte, among sound ones of all other rules."""
+    first = data[0] if data else 0
+    name = rule_results.NAMES[(first & 127) % len(rule_results.NAMES)]
+    documents = {rule_results.NAMES[one[0]]: one[1:] for one in _of_rule_results()} if first & 128 else {}
+    files = _written(
+        {f"profiler-reports/{one}.json": text for one, text in (documents | {name: data[1:]}).items()}
+    )
+    results = rule_results.read(files)
+    assert len(results.documents) + _count(results.quality.remarks, "files") == len(files)
+    if results.documents:
+        report = vendor.build(
+            "job", results, Quality(), [rule() for rule in RULES], "make-report", strict=True
+        )
+        report = document.from_json(document.to_json(report))
+        assert document.from_json(document.to_json(report)) == report
+        for text in vendor.documents(report, results).values():
+            json.loads(text)
+
+
+def _check_archive(suffix: str) -> Callable[[bytes], None]:
+    def check(data: bytes) -> None:
+        (file,) = _written({f"a{suffix}": data})
+        inside = file.path.parent / "inside"
+        inside.mkdir()
+        with (
+            mock.patch.object(archive, "MOST_BYTES", _LIMIT),
+            mock.patch.object(tempfile, "tempdir", str(inside)),
+        ):
+            try:
+                with archive.unpacked(file.path) as job:
+                    _check_unpacked(job, inside)
+            except NothingReadableError as error:
+                _assert_printable([str(error)])
+        assert not list(inside.iterdir())
+        assert [path.name for path in file.path.parent.iterdir() if path != inside] == [file.path.name]
+
+    return check
+
+
+def _check_unpacked(job: archive.Unpacked, inside: Path) -> None:
+    """Whether all that was unpacked are plain files and folders below the one for it, and not too large."""
+    assert [path.name for path in inside.iterdir()] == [job.directory.name]
+    found = list(job.directory.rglob("*"))
+    assert all(not path.is_symlink() and (path.is_dir() or path.is_file()) for path in found)
+    assert sum(path.stat().st_size for path in found if path.is_file()) <= _LIMIT
+    _assert_printable([remark.example or "" for remark in job.remarks])
+
+
+def _check_report(data: bytes) -> None:
+    (file,) = _written({"report.json": data})
+    try:
+        report = document.load(file.path)
+    except NothingReadableError as error:
+        _assert_printable([str(error)])
+        return
+    written = document.to_json(report)
+    assert document.to_json(document.from_json(written)) == written
+
+
+# Seeds
+
+
+def _of_jobs(part: str) -> list[bytes]:
+    """How the first file with such a part in its path begins in each base, once for those that are written alike."""
+    found: dict[bytes, bytes] = {}
+    for kind in ("sample", "made"):
+        for job in bases().get(kind, {}).values():
+            name = next((name for name in sorted(job) if part in name), None)
+            if name:
+                text = unpacked(job[name])[:_SEED]
+                found.setdefault(re.sub(rb"[0-9.]+", b"0", text[:1000]), text[: text.rfind(b"\n")])
+    return list(found.values())
+
+
+def _of_samples() -> list[bytes]:
+    texts = _of_jobs("incremental")
+    return [*texts, gzip.compress(texts[0], mtime=0)]
+
+
+def _of_traces() -> list[bytes]:
+    texts = [text.removesuffix(b",") + b"\n]\n" for text in _of_jobs("timeline.json")]
+    rows = json.loads(texts[0])[:20]
+    return [
+        *texts,
+        json.dumps(rows).encode(),
+        json.dumps(rows, indent=1).encode(),
+        json.dumps({"displayTimeUnit": "ns", "traceEvents": rows, "other": {"a": [1]}}).encode(),
+        gzip.compress(texts[0], mtime=0),
+    ]
+
+
+def _of_several_traces() -> list[bytes]:
+    texts = [text[:2000] for text in _of_traces()]
+    pairs = [
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "gradient"}},
+        {"ph": "B", "pid": 1, "ts": 5, "name": "ALLREDUCE"},
+        {"ph": "X", "pid": 1, "ts": 6, "dur": 7, "name": "3"},
+        {"ph": "E", "pid": 1, "ts": 9},
+        {"ph": "i", "pid": 1, "ts": 9, "name": "CYCLE_START", "s": "g"},
+    ]
+    texts.append(json.dumps(pairs).encode())
+    return [
+        bytes([first]) + _NEXT.join((texts[first % len(texts)], texts[-1], texts[0]))
+        for first in range(len(_TRACES))
+    ]
+
+
+def _of_cprofile() -> list[bytes]:
+    few = {
+        ("a.py", 1, "f"): (2, 3, 0.5, 1.5, {("b.py", 2, "g"): (1, 1, 0.1, 0.2)}),
+        ("~", 0, "<built-in method x>"): (1, 1, 0.0, 0.0, {}),
+    }
+    many: dict[Any, Any] = {
+        (f"m{i % 3}.py", i, f"f{i}"): (1, 1 << i, 0.25 * i, 0.5 * i, {}) for i in range(20)
+    }
+    return [marshal.dumps(value, version) for value in (few, many) for version in (0, 2, 4)]
+
+
+def _of_pyinstrument() -> list[bytes]:
+    def frame(name: str, took: float, *children: object) -> dict[str, object]:
+        return {"function": name, "file_path": "a.py", "line_no": 3, "time": took, "children": list(children)}
+
+    leaf = frame("g", 0.5, frame("[self]", 0.25))
+    session = {"start_time": 1_700_000_000.5, "duration": 2.5, "root_frame": frame("f", 2.0, leaf, leaf)}
+    return [json.dumps(session, indent=indent).encode() for indent in (None, 1)]
+
+
+def _of_config() -> list[bytes]:
+    settings = {
+        "DetailedProfilingConfig": '{"StartStep": 5, "NumSteps": 3, }',
+        "PythonProfilingConfig": "{'StartStep': '9', 'ProfilerName': 'cprofile', 'cProfileTimer': 'total_time'}",
+        "DataloaderProfilingConfig": {"MetricsRegex": ".*", "StartTimeInSecSinceEpoch": 1_700_000_000},
+    }
+    config = {"ProfilingIntervalInMilliseconds": 500, "ProfilingParameters": settings}
+    return [
+        json.dumps(one).encode() for one in (config, {"ProfilerConfig": config}, {"DisableProfiler": True})
+    ]
+
+
+@cache
+def _of_rule_results() -> list[bytes]:
+    gpu = {
+        "gpu_max": 99.5,
+        "gpu_95": 80,
+        "gpu_5": 1,
+        "p25": 1,
+        "p50": 2,
+        "p75": 3,
+        "p95": 4,
+        "upper": 5,
+        "lower": 0,
+    }
+    use = {"algo-1": {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}}
+    series = {
+        "step_stats": {"mean": 0.5, "p50": 0.4, "max": 9},
+        "number_of_outliers": 3,
+        "phase": "TRAIN",
+        "step_numbers": ["1"],
+    }
+    details: dict[str, object] = {
+        "CPUBottleneck": {"bottlenecks": {"1700000000.5": "x"}, "low_gpu_utilization": 12},
+        "IOBottleneck": {"1700000000.5": "x", "low_gpu_utilization": 12},
+        "LowGPUUtilization": {"algo-1": {"gpu0": gpu}, "last_timestamp": 1_700_000_000_000_000},
+        "StepOutlier": {"step_details": {"33-algo-1": series}},
+        "GPUMemoryIncrease": {"algo-1": {"gpu0": {"increase": 5.5, "gpu_max": 90}}},
+        "BatchSize": {"algo-1": {"gpu0": {}, "cpu": {}}},
+        "MaxInitializationTime": {"job_start": 1.7e9, "job_end": 1.7e9 + 600, "step_num": {"first": 17 * 10**14, "last": 17 * 10**14 + 9}},
+        "LoadBalancing": {"algo-1": {"workloads": {"gpu0": [1] * 49}}},
+        "Dataloader": {"cores": 4, "dataloaders": 3, "num_workers": 2, "pin_memory": True},
+        "OverallSystemUsage": {"GPU": use, "Network": use},
+        "OverallFrameworkMetrics": {"phase": {"TRAIN": 99.5}},
+    }  # fmt: skip
+    return [
+        bytes([number])
+        + json.dumps(
+            {
+                "RuleTriggered": 3,
+                "Violations": 4,
+                "Datapoints": 100,
+                "RuleParameters": "threshold:70\npatience:5",
+                "Details": details[name],
+            }
+        ).encode()
+        for number, name in enumerate(rule_results.NAMES)
+    ]
+
+
+def _of_rule_results_alone_and_together() -> list[bytes]:
+    alone = _of_rule_results()
+    return [*alone, *(bytes([one[0] | 128]) + one[1:] for one in alone)]
+
+
+_MEMBERS = {"job/a.json": b"one\n", "job/b/c.json": b"two\n" * 50}
+
+
+def _of_tar() -> list[bytes]:
+    found = []
+    for mode in ("w", "w:gz"):
+        sink = io.BytesIO()
+        with tarfile.open(fileobj=sink, mode=mode) as archived:
+            for name, content in _MEMBERS.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                archived.addfile(info, io.BytesIO(content))
+            for name, target, kind in (
+                ("l", "../../out", tarfile.SYMTYPE),
+                ("../up", "job/a.json", tarfile.LNKTYPE),
+            ):
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = kind, target
+                archived.addfile(info)
+        found.append(sink.getvalue())
+    return found
+
+
+def _of_zip() -> list[bytes]:
+    found = []
+    for packed in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        sink = io.BytesIO()
+        with zipfile.ZipFile(sink, "w", packed) as archived:
+            for name, content in _MEMBERS.items():
+                archived.writestr(zipfile.ZipInfo(name), content, packed)
+            archived.writestr(zipfile.ZipInfo("../../out"), b"out")
+        found.append(sink.getvalue())
+    return found
+
+
+def _of_reports() -> list[bytes]:
+    """Reports of rule results, which are small."""
+    found = []
+    for data in _of_rule_results()[2::8]:
+        name = rule_results.NAMES[data[0]]
+        results = rule_results.read(_written({f"profiler-reports/{name}.json": data[1:]}))
+        chosen = [rule() for rule in RULES if rule.__name__ == name]
+        report = vendor.build("job", results, Quality(), chosen, "make-report")
+        # Without the blanks a report of one rule is as long as an input may be.
+        found.append(msgspec.json.encode(report))
+    return found
+
+
+TARGETS = {
+    "samples": Target(_check_samples, _of_samples),
+    "trace": Target(_check_trace, _of_traces),
+    "traces": Target(_check_traces, _of_several_traces),
+    "cprofile": Target(_check_cprofile, _of_cprofile),
+    "pyinstrument": Target(_check_pyinstrument, _of_pyinstrument),
+    "config": Target(_check_config, _of_config),
+    "rule-results": Target(_check_rule_results, _of_rule_results_alone_and_together),
+    "tar": Target(_check_archive(".tar"), _of_tar),
+    "zip": Target(_check_archive(".zip"), _of_zip),
+    "report": Target(_check_report, _of_reports),
+}

@@ -1,0 +1,316 @@
+"""Damaged jobs through reading and rules, and some through the page: ``python -m fuzz.jobs --help``.
+
+A job has one of two outcomes: a report without a failure, or the refusal of a directory that holds nothing readable.
+Every row is in use or counted as left out, and none is lost that a careful reader would have kept:
+``fuzz.sample_rows_reference`` and ``fuzz.trace_rows_reference`` count them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+import unicodedata
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from fuzz import sample_rows_reference, trace_rows_reference
+from fuzz.bases import base
+from fuzz.mutations import applied, steps
+from jobreport import pipeline
+from jobreport.errors import NothingReadableError
+from jobreport.readers import READERS
+from jobreport.readers.directory import is_end_marker, listing
+from jobreport.readers.rule_results import claims
+from jobreport.readers.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from multiprocessing.connection import Connection
+
+    from fuzz.mutations import Job
+    from fuzz.sample_rows_reference import Rows
+    from jobreport.quality import Quality
+
+ALLOWED = {"report", "page", "refused"}
+#: Seconds that a job may take, with its page.
+_LIMIT_S = 60.0
+#: Bytes of address space of a process.
+_MEMORY = 8 << 30
+#: Jobs of one process, so that what it keeps does not add up.
+_JOBS_OF_PROCESS = 500
+#: Seconds that the search for a smaller job with the same fault may take.
+_MINIMISE_S = 30.0
+#: Seconds between lines of progress.
+_TELL_S = 10.0
+
+#: Of the sources whose rows are checked: what a row is called in remarks, and who counts them again.
+_REFERENCES: dict[str, tuple[set[str], Callable[[Mapping[str, bytes]], Rows]]] = {
+    "system samples": ({"lines", "samples"}, sample_rows_reference.rows),
+    "traces": ({"rows", "events"}, trace_rows_reference.rows),
+}
+
+
+class Outcome(NamedTuple):
+    """What became of a job."""
+
+    #: ``report``, ``page`` (a report with its page) or ``refused``; or in a few words what went wrong, the same for jobs with the same fault.
+    what: str
+    #: What went wrong, at length.
+    fault: str = ""
+
+
+class Found(NamedTuple):
+    """The outcome of a numbered job."""
+
+    seed: int
+    outcome: Outcome
+
+
+def job_of(seed: int) -> tuple[str, Job, list[int]]:
+    """The name of the base, the base, and the damage to do to it."""
+    name, job = base(Random(f"base {seed}"))
+    return name, job, steps(seed)
+
+
+def damaged(job: Job, damage: Sequence[int]) -> Job:
+    """The job with all of the damage."""
+    for step in damage:
+        job = applied(job, step)
+    return job
+
+
+def outcome(job: Mapping[str, bytes], *, page: bool = False) -> Outcome:
+    """Make the job's report in a folder of its own, and look at what came out."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
+        job_dir, out = Path(scratch, "job"), Path(scratch, "out")
+        write(job, job_dir)
+        try:
+            made = pipeline.make_report(job_dir, out, formats=("html",) if page else ("md",))
+            json.loads((out / "report.json").read_bytes(), parse_constant=_refuse)
+        except NothingReadableError as error:
+            if any(unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for one in str(error)):
+                return Outcome("message with control characters", repr(str(error)))
+            return _miscounted(job, job_dir, None) or Outcome("refused")
+        except Exception as error:  # noqa: BLE001 - any is a finding
+            return Outcome(_place(error), traceback.format_exc())
+        if made.failure:
+            return Outcome(str(made.failure), "\n".join(map(str, made.report.quality.remarks)))
+        return _miscounted(job, job_dir, made.report.quality) or Outcome("page" if page else "report")
+
+
+def write(job: Mapping[str, bytes], folder: Path) -> None:
+    """Write the files of a job below a folder."""
+    folder.mkdir(parents=True)
+    for name, content in job.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} in report.json")
+
+
+def _place(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
+
+
+def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None) -> Outcome | None:
+    """Rows that are neither in use nor counted, and rows that should be in use; without a report all are lost."""
+    sources = {one.source: one for one in quality.sources} if quality else {}
+    for name, files in _by_reader(job, job_dir).items():
+        if name not in _REFERENCES:
+            continue
+        units, count = _REFERENCES[name]
+        rows, kept = count(files)
+        source = sources.get(name)
+        used = source.rows if source else 0
+        remarks = source.remarks if source else ()
+        lost = [one for one in remarks if one.unit in units and one.action != "corrected"]
+        out = sum(one.count for one in lost)
+        # Which events lie too far from the samples is not to be seen in the traces alone.
+        far = sum(one.count for one in lost if one.unit == "events" and "30 days" in one.reason)
+        told = f"{name}: {rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(
+            map(str, remarks)
+        )
+        if quality and used + out != rows:
+            return Outcome(f"rows of {name} that are not accounted for", told)
+        if not used <= kept <= used + far:
+            return Outcome(f"other {name} in use than a careful reader keeps", told)
+    return None
+
+
+def _by_reader(job: Mapping[str, bytes], job_dir: Path) -> dict[str, Job]:
+    """The files of each source."""
+    found: defaultdict[str, Job] = defaultdict(dict)
+    for file in listing(job_dir, Tally()):
+        if is_end_marker(file) or claims(file):
+            continue
+        reader = next((one for one in READERS if one.knows(file)), None)
+        reader = reader or next((one for one in READERS if one.claims(file)), None)
+        if reader:
+            found[reader.source][file.name] = job[file.name]
+    return found
+
+
+# Many jobs
+
+
+def run(seeds: Sequence[int], *, pages: int, processes: int, folder: Path) -> Iterator[Found]:
+    """The outcome of each job as it comes; so many of them get a page. Faults are written below the folder."""
+    with_page = set(seeds[:: max(1, len(seeds) // pages)][:pages]) if pages else set()
+    found: Queue[Found | None] = Queue()
+    with ThreadPoolExecutor(processes) as pool:
+        chunks = [seeds[at : at + _JOBS_OF_PROCESS] for at in range(0, len(seeds), _JOBS_OF_PROCESS)]
+        watching = [pool.submit(_in_processes, chunk, with_page, folder, found) for chunk in chunks]
+        for done in watching:
+            done.add_done_callback(lambda _: found.put(None))
+        left = len(watching)
+        while left:
+            if one := found.get():
+                yield one
+            else:
+                left -= 1
+        for done in watching:
+            done.result()
+
+
+def _in_processes(
+    seeds: Sequence[int], with_page: set[int], folder: Path, found: Queue[Found | None]
+) -> None:
+    """One process for all of them; another one when it dies, or takes too long and is ended."""
+    context = multiprocessing.get_context("spawn")
+    left = list(seeds)
+    while left:
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(left, with_page, folder, there), daemon=True)
+        process.start()
+        there.close()
+        told = ""
+        while left and not told:
+            try:
+                if here.poll(_LIMIT_S + _MINIMISE_S):
+                    found.put(here.recv())
+                    del left[0]
+                else:
+                    told = f"took longer than {_LIMIT_S + _MINIMISE_S:g} s"
+            except (EOFError, OSError):
+                told = "the process died"
+        process.kill()
+        process.join()
+        if left:
+            _, job, damage = job_of(left[0])
+            found.put(_written(Found(left.pop(0), Outcome(told)), damaged(job, damage), folder))
+
+
+def _work(seeds: Sequence[int], with_page: set[int], folder: Path, pipe: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    known: set[str] = set()
+    for seed in seeds:
+        _, job, damage = job_of(seed)
+        begin = time.monotonic()
+        found = outcome(damaged(job, damage), page=seed in with_page)
+        if time.monotonic() - begin > _LIMIT_S:
+            found = Outcome(f"took longer than {_LIMIT_S:g} s")
+        one = Found(seed, found)
+        if found.what not in ALLOWED:
+            small = damaged(job, damage) if found.what in known else smaller(job, damage, found.what)
+            known.add(found.what)
+            _written(one, small, folder)
+        pipe.send(one)
+
+
+def smaller(job: Job, damage: Sequence[int], what: str) -> Job:
+    """A smaller job with the same fault, as far as it is quickly found: without damage, files and lines."""
+    end = time.monotonic() + _MINIMISE_S
+
+    def is_same(other: Job) -> bool:
+        return time.monotonic() < end and outcome(other).what == what
+
+    for step in damage:
+        less = [one for one in damage if one != step]
+        if is_same(damaged(job, less)):
+            damage = less
+    job = damaged(job, damage)
+    for name in sorted(job):
+        without = {other: content for other, content in job.items() if other != name}
+        if is_same(without):
+            job = without
+    for name in sorted(job):
+        lines = job[name].splitlines(keepends=True)
+        part = len(lines) // 2
+        while part:
+            for at in range(0, len(lines), part):
+                fewer = lines[:at] + lines[at + part :]
+                if is_same(job | {name: b"".join(fewer)}):
+                    lines = fewer
+            part //= 2
+        job = job | {name: b"".join(lines)}
+    return job
+
+
+def _written(found: Found, job: Job, folder: Path) -> Found:
+    place = folder / str(found.seed)
+    shutil.rmtree(place, ignore_errors=True)
+    write(job, place / "job")
+    name, _, damage = job_of(found.seed)
+    (place / "fault.txt").write_text(
+        f"{found.outcome.what}\nbase: {name}; damage: {damage}\n\n{found.outcome.fault}\n", "utf-8"
+    )
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 1 where anything was found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz.jobs",
+        description="Damage jobs and make their reports. Each outcome must be a report or a refusal.",
+    )
+    parser.add_argument("--jobs", type=int, default=10_000, help="how many (default: %(default)s)")
+    parser.add_argument(
+        "--pages",
+        type=int,
+        default=100,
+        help="of them with the page, where they are not refused (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="number of the first job (default: %(default)s)")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="at a time (default: one a core)"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("build", "fuzz"),
+        help="where faults are written (default: %(default)s)",
+    )
+    options = parser.parse_args(argv)
+    seeds = range(options.seed, options.seed + options.jobs)
+    outcomes: Counter[str] = Counter()
+    told = time.monotonic()
+    for one in run(seeds, pages=options.pages, processes=options.processes, folder=options.folder):
+        outcomes[one.outcome.what] += 1
+        if one.outcome.what not in ALLOWED:
+            print(f"job {one.seed}: {one.outcome.what}, see {options.folder / str(one.seed)}", flush=True)
+        if time.monotonic() - told > _TELL_S:
+            told = time.monotonic()
+            print(f"{outcomes.total()} of {options.jobs} jobs", flush=True)
+    for what, many in outcomes.most_common():
+        print(f"{many:6} {what}")
+    return 0 if set(outcomes) <= ALLOWED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

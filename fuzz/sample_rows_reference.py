@@ -1,0 +1,165 @@
+"""How many system samples stand in files, and how many of them are kept, by a reader that is slow and easy to check.
+
+A *row* is a line that is not blank: JSON or not, sample or not. Of compressed text, it is what can be
+unpacked in front of the damage. A row is *kept* when it is a sample of a sensor that we know, with a finite
+value and a time between 1990 and 2100, unless it is
+
+* the only sample of a machine or of a device, where others have many: its name is damaged;
+* one of few that lie ten minutes from all others of the machine, or 30 days from nearly all of the job;
+* not the first of its device in 20 ms, or the same as another.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+import zlib
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobreport.readers.sensors import is_name, sensor
+from jobrules.job import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HOST = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
+_LONGEST_LINE = 4 << 20
+_MOMENT_US, _LONE_US = 20_000, 600_000_000
+_MANY = 100
+_FAR_US = 30 * 24 * 3600 * 1_000_000
+
+
+class Rows(NamedTuple):
+    """What a careful reader finds in files."""
+
+    #: Rows in the files.
+    rows: int
+    #: Those that must be in use.
+    kept: int
+
+
+class _Sample(NamedTuple):
+    node: str
+    time_us: int
+    metric: Metric
+    device: str
+    value: float
+
+
+def rows(files: Mapping[str, bytes]) -> Rows:
+    """Of all files of system samples of a job, by their paths."""
+    many = 0
+    found: list[_Sample] = []
+    for name, content in files.items():
+        for line in unpacked(content).removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+            if line.strip(b" \t\r"):
+                many += 1
+                one = _sample(line, name)
+                if one:
+                    found.append(one)
+    named = {_host(name) for name in files}
+    of_node = Counter(one.node for one in found)
+    if max(of_node.values(), default=0) >= _MANY:
+        found = [one for one in found if of_node[one.node] > 1 or one.node in named]
+    return Rows(many, _kept(set(found)))
+
+
+def unpacked(content: bytes) -> bytes:
+    """The text of a file, and of one whose compressed data is damaged what stands in front of the damage."""
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    text = b""
+    while content:
+        unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            text += unzip.copy().decompress(content)
+            unzip.decompress(content)
+        except zlib.error:
+            # A byte at a time: what makes a call fail costs all that the call has unpacked.
+            for at in range(len(content)):
+                try:
+                    text += unzip.decompress(content[at : at + 1])
+                except zlib.error:
+                    return text
+        content = unzip.unused_data.lstrip(b"\0")
+    return text
+
+
+def _sample(line: bytes, file: str) -> _Sample | None:
+    try:
+        row = json.loads(line.decode())
+        seconds, value = _number(row["Timestamp"]), _number(row["Value"])
+        names = [_text(row.get(key)) for key in ("Type", "Dimension", "Name")]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
+        return None
+    if row.get("Type") is None or not 631_152_000 <= seconds <= 4_102_444_800 or not math.isfinite(value):
+        return None
+    node = _text(row.get("NodeId")) or _host(file)
+    known = sensor(*names)
+    if known is None or not is_name(node) or len(line) > _LONGEST_LINE:
+        return None
+    return _Sample(node, round(seconds * 1e6), *known, value)
+
+
+def _host(file: str) -> str:
+    match = _HOST.fullmatch(file.rpartition("/")[2])
+    return match["host"] if match else "node"
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | float | int):
+        raise TypeError
+    return float(value)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _kept(found: set[_Sample]) -> int:
+    """How many samples are in use: of a device's samples at one moment the first is, and there the smallest."""
+    by_node: defaultdict[str, list[_Sample]] = defaultdict(list)
+    for one in sorted(found, key=lambda one: (one.time_us, one.value)):
+        by_node[one.node].append(one)
+    used: list[int] = []
+    for every in by_node.values():
+        of_device = Counter(one.device for one in every)
+        most = Counter[Metric]()
+        for (metric, _), count in Counter((one.metric, one.device) for one in every).items():
+            most[metric] = max(most[metric], count)
+        samples = [one for one in every if of_device[one.device] > 1 or most[one.metric] < _MANY]
+        moments: list[list[_Sample]] = []
+        for one in samples:
+            if not moments or one.time_us - moments[-1][0].time_us > _MOMENT_US:
+                moments.append([])
+            moments[-1].append(one)
+        for moment in _without_lone(moments):
+            used += {(one.metric, one.device): one.time_us for one in reversed(moment)}.values()
+    near = _near(Counter(used))
+    return sum(first <= time <= last for time in used for first, last in near)
+
+
+def _without_lone(moments: list[list[_Sample]]) -> list[list[_Sample]]:
+    """Without those that lie alone, ten minutes from all others, with half of what is usual or less."""
+    usual = statistics.median(map(len, moments))
+    runs: list[list[list[_Sample]]] = []
+    for moment in moments:
+        if not runs or moment[0].time_us - runs[-1][-1][-1].time_us > _LONE_US:
+            runs.append([])
+        runs[-1].append(moment)
+    return [moment for run in runs if sum(map(len, run)) > usual / 2 for moment in run]
+
+
+def _near(times: Counter[int]) -> list[tuple[int, int]]:
+    """First and last time of samples without a pause of 30 days, where they are a hundredth of all or more."""
+    spans: list[tuple[int, int, int]] = []
+    for time, many in sorted(times.items()):
+        if spans and time - spans[-1][1] <= _FAR_US:
+            first, _, before = spans.pop()
+            spans.append((first, time, before + many))
+        else:
+            spans.append((time, time, many))
+    return [(first, last) for first, last, many in spans if many >= 0.01 * times.total()]

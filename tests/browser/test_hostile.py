@@ -1,0 +1,200 @@
+"""The page of a job whose every name was chosen to break it, in a browser without a network."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from fuzz.hostile import MARK, NAMES, in_path, job, write
+from jobreport import export, pipeline
+from jobrules.words import shown
+from tests.browser.visit import Visit, html_faults, needs_browser, needs_checker
+
+pytestmark = [pytest.mark.browser, needs_browser]
+
+#: Runs before anything of the page: notes whatever a script of the data would do, and any use of storage.
+WATCH = """(() => {
+  const seen = window.jrSeen = [];
+  const note = (what) => function (...given) { seen.push(what + " " + given.map(String).join(" ").slice(0, 200)); };
+  Object.defineProperty(window, "MARK", { set: note("a name ran"), get: () => undefined, configurable: false });
+  for (const name of ["alert", "confirm", "prompt", "open", "print", "fetch", "WebSocket", "EventSource",
+                      "XMLHttpRequest", "Worker", "SharedWorker", "postMessage"]) window[name] = note(name);
+  Navigator.prototype.sendBeacon = note("sendBeacon");
+  Document.prototype.write = note("write");
+  for (const name of ["getItem", "setItem", "removeItem", "key"]) Storage.prototype[name] = note("storage " + name);
+  for (const name of ["localStorage", "sessionStorage", "indexedDB", "caches", "cookieStore"]) {
+    Object.defineProperty(window, name, { get: note(name) });
+  }
+  Object.defineProperty(Document.prototype, "cookie", { get: note("cookie"), set: note("cookie") });
+  document.addEventListener("securitypolicyviolation", (event) =>
+    seen.push(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+})()""".replace("MARK", MARK)
+
+#: What names could have made of elements, wherever they stand, shadow trees included, and of models of Bokeh.
+STRANGE = """() => {
+  const found = [];
+  const walk = (root) => {
+    for (const one of root.querySelectorAll("*")) {
+      const name = one.localName;
+      if (/^(img|iframe|object|embed|form|base|audio|video|textarea|math|template)$/.test(name)) found.push(name);
+      for (const { name: key, value } of one.attributes) {
+        if (key.startsWith("on")) found.push(`${name} ${key}`);
+        if (/^(href|src|action|xlink:href)$/.test(key) && !/^(#|data:,)/.test(value)) found.push(`${key} ${value}`);
+      }
+      if (one.shadowRoot !== null) walk(one.shadowRoot);
+    }
+  };
+  walk(document);
+  for (const shown of window.Bokeh?.documents ?? []) {
+    for (const model of shown.all_models) {
+      if (/TeX|MathML|MathText|CustomJS$|OpenURL/.test(model.type)) found.push(model.type);
+    }
+  }
+  return found;
+}"""
+
+#: The texts of all boxes beside the pointer.
+TOLD = """async () => {
+  await new Promise(requestAnimationFrame);
+  const found = [];
+  const walk = (root) => {
+    for (const one of root.querySelectorAll("*")) {
+      if (one.matches(".bk-Tooltip")) {
+        found.push([...one.shadowRoot.children].filter((part) => part.localName === "div").map((part) => part.textContent).join(" "));
+      }
+      if (one.shadowRoot !== null) walk(one.shadowRoot);
+    }
+  };
+  walk(document);
+  return found.filter((text) => text.trim() !== "");
+}"""
+
+
+#: Figures that are hovered over: all but those over time, whose boxes hold numbers only.
+USED = ".live:not([id^='live-node'], [id*='-course'], [id$='-samples'], [id$='-time'])"
+#: Where a figure is, once it can be seen.
+PLACE = """(live) => {
+  live.scrollIntoView({ block: "center", behavior: "instant" });
+  const { left, top, width, height } = live.getBoundingClientRect();
+  return [left, top, width, height];
+}"""
+
+
+class Watched(Visit):
+    """A visit that listens to all that a hostile name could bring about, and uses everything there is to use."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.events: list[str] = []
+        super().__init__(browser, path)
+
+    def _opened(self) -> None:
+        self.context.add_init_script(WATCH)
+        for kind in ("dialog", "popup", "download", "worker", "websocket", "frameattached", "crash"):
+            self.page.on(kind, lambda _, kind=kind: self.events.append(kind))
+
+    def used(self) -> list[str]:
+        """Every figure hovered over and zoomed, every switch, list and fold used; the texts beside the pointer."""
+        page = self.page
+        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        page.wait_for_timeout(300)
+        told: set[str] = set()
+        for live in page.locator(USED).element_handles():
+            left, top, width, height = live.evaluate(PLACE)
+            for x, y in ((0.03, 0.45), (0.3, 0.3)):
+                page.mouse.move(left + 112 + x * (width - 124), top + y * height)
+                told.update(page.evaluate(TOLD))
+        for zoomed in ("live-node0-cpu-utilization", "live-devices-map"):
+            left, top, width, height = page.locator(f"#{zoomed}").evaluate(PLACE)
+            page.mouse.move(left + width / 2, top + height / 2)
+            page.mouse.down()
+            page.mouse.move(left + width - 30, top + height / 2)
+            page.mouse.up()
+        page.mouse.move(0, 0)
+        page.evaluate("document.querySelectorAll('.key button, .hint button').forEach((b) => b.click())")
+        for chosen in page.locator("select").all():
+            chosen.select_option(index=1)
+        return sorted(told)
+
+    def faults(self) -> list[str]:
+        """Whatever happened that should not have."""
+        others = [url for url in self.requests if url != self.page.url]
+        return [
+            *self.events,
+            *self.complaints,
+            *others,
+            *self.page.evaluate("jrSeen"),
+            *self.page.evaluate(STRANGE),
+        ]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("hostile")
+    directory = folder / in_path(NAMES["end of script"])
+    write(directory, job(list(NAMES.values())))
+    pipeline.make_report(directory, folder / "out")
+    yield folder / "out" / "report.html"
+    shutil.rmtree(folder)
+
+
+def test_no_name_is_more_than_text(browser: Any, page: Path) -> None:
+    opened = Watched(browser, page)
+    opened.live()
+    told = opened.used()
+    text = opened.page.locator("body").inner_text()
+    opened.page.emulate_media(media="print")
+    paper = opened.page.pdf(prefer_css_page_size=True)
+    found = opened.faults()
+    opened.context.close()
+
+    assert found == []
+    assert paper.startswith(b"%PDF")
+    plain = " ".join(text.split())
+    assert [kind for kind, name in NAMES.items() if " ".join(shown(name[:14]).split()) not in plain] == []
+    assert len(told) > 10
+    assert any("<script>" in box for box in told)
+    assert any("onerror" in box for box in told)
+
+
+def test_the_watch_sees_what_it_is_for(browser: Any, page: Path, tmp_path: Path) -> None:
+    head = "".join(re.findall("<meta [^>]*>", page.read_text("utf-8")))
+    free = "".join(re.findall("<meta charset[^>]*>", head))
+    found = []
+    for number, text in enumerate(
+        (f"{head}{NAMES['markup']}", f"{free}{NAMES['markup']}", f"{free}{NAMES['script']}")
+    ):
+        file = tmp_path / f"{number}.html"
+        file.write_text(text, "utf-8")
+        opened = Watched(browser, file)
+        found.append(opened.faults())
+        opened.context.close()
+
+    assert any(fault.startswith("policy: script-src-attr") for fault in found[0])
+    assert "a name ran 1" in found[1]
+    assert "img onerror" in found[1]
+    assert "a name ran 1" in found[2]
+
+
+@needs_checker
+def test_the_html_is_sound(page: Path, tmp_path: Path) -> None:
+    notebook = nbformat.read(page.with_suffix(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
+    still = export.render_html(notebook, static=True)
+    head = still[: still.index("<style>")] + "</head><body><main></main></body></html>"
+    for name, text in (
+        ("still", still),
+        ("unsound", head.replace("<main>", "<main><p><div></p>", 1)),
+        ("forbidden", head.replace("</body>", "<script>1</script></body>")),
+    ):
+        (tmp_path / f"{name}.html").write_text(text, "utf-8")
+
+    found = html_faults(page, *sorted(tmp_path.iterdir()))
+
+    assert [fault for fault in found if "unsound.html" not in fault and "forbidden.html" not in fault] == []
+    assert any("No “p” element in scope" in fault for fault in found)
+    assert any("Inline script violates" in fault for fault in found)

@@ -1,0 +1,112 @@
+"""A short run of what ``make fuzz`` runs for long: the regressions, and some hundred damaged files for each reader."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuzz import checks
+from fuzz.checks import TARGETS
+from jobreport.readers import trace_damage, trace_row
+from jobreport.readers.trace_row import Row
+from tests.paths import ROOT
+
+#: Inputs that are damaged for each target; the dearest ones get fewer.
+MANY = {"samples": 40}
+
+#: Modules that make what they read run, or crash the interpreter; what makes code of a text; and who may call it.
+FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "code", "runpy"}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "unsafe_load"}
+ALLOWED = {
+    # What this run has written itself, in a folder that it made for itself.
+    ("report/jobreport/engine.py", "pickle"),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_files_of_each_reader_are_survived_and_accounted_for(name: str) -> None:
+    for data in checks.damaged(name, range(MANY.get(name, 100))):
+        checks.check(name, data)
+
+
+def test_a_row_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = trace_row.row_on_line
+    monkeypatch.setattr(
+        trace_damage,
+        "row_on_line",
+        lambda line: Row(ph="X") if (row := rows(line)) and row.ph == "X" else row,
+    )
+    damaged = checks.inputs("trace")[0].replace(b'"ph": "M"', b'"ph": M', 1)
+
+    with pytest.raises(AssertionError):
+        checks.check("trace", damaged)
+
+
+def test_each_regression_belongs_to_a_target() -> None:
+    assert {path.name for path in checks.CORPUS.iterdir()} <= set(TARGETS)
+    assert all(path.stat().st_size <= 4096 for path in checks.CORPUS.glob("*/*"))
+
+
+def test_without_atheris_the_command_does_numbered_damage(tmp_path: Path) -> None:
+    (tmp_path / "atheris.py").write_text("raise ImportError")
+    command = [sys.executable, "-m", "fuzz.targets", "config", "--seconds=0", f"--out={tmp_path}"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "atheris is not installed" in done.stdout
+    assert "nothing found" in done.stdout
+
+
+def test_nothing_of_a_job_is_unpickled_or_run() -> None:
+    sources = [*(ROOT / "report").rglob("*.py"), *(ROOT / "rules").rglob("*.py")]
+    found = {
+        (path.relative_to(ROOT).as_posix(), name) for path in sources for name in _dangers(path.read_text())
+    }
+
+    assert len(sources) > 50
+    assert found == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import marshal",
+        "from pickle import loads",
+        "import a, cloudpickle as b",
+        "def f(x):\n    return eval(x)",
+        "builtins.exec(x)",
+        "import importlib\nimportlib.import_module('pickle')",
+        "numpy.load(x, allow_pickle=True)",
+    ],
+)
+def test_each_way_to_run_data_is_seen(source: str) -> None:
+    assert _dangers(source)
+
+
+def _dangers(source: str) -> set[str]:
+    """What a module uses that could run what it reads."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names} & FORBIDDEN_MODULES
+        elif isinstance(node, ast.ImportFrom):
+            found |= {(node.module or "").partition(".")[0]} & FORBIDDEN_MODULES
+        elif isinstance(node, ast.Call):
+            called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            # A regular expression is compiled too, and is no code.
+            is_re = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "re"
+            found |= {called} & FORBIDDEN_CALLS if not is_re else set()
+            found |= {
+                str(one.value) for one in node.args if isinstance(one, ast.Constant)
+            } & FORBIDDEN_MODULES
+            found |= {"allow_pickle" for one in node.keywords if one.arg == "allow_pickle"}
+    return found
