@@ -19,7 +19,7 @@ import zlib
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobreport.readers.sensors import is_name, sensor
+from jobreport.readers.sensors import as_name, sensor
 from jobrules.job import Metric
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ def _sample(line: bytes, file: str) -> _Sample | None:
         return None
     node = _text(row.get("NodeId")) or _host(file)
     known = sensor(*names)
-    if known is None or not is_name(node) or len(line) > _LONGEST_LINE:
+    if known is None or len(line) > _LONGEST_LINE:
         return None
-    return _Sample(node, round(seconds * 1e6), *known, value)
+    return _Sample(as_name(node), round(seconds * 1e6), *known, value)
 
 
 def _host(file: str) -> str:

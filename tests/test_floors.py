@@ -92,7 +92,6 @@ HOMES = {
     "papermill": ("jobreport.notebook",),
     "nbconvert": ("jobreport.export",),
     "jinja2": ("jobreport.sections", "jobreport.export"),
-    "duckdb": ("jobreport.readers",),
     "click": ("jobreport.cli",),
     "distributed": ("jobreport.cluster",),
     "tqdm": ("jobreport.progress",),

@@ -200,9 +200,8 @@ def _engine(dask: str | None) -> AbstractContextManager[Engine]:
 
         return Cluster(dask)
     from jobreport.engine import Local  # noqa: PLC0415 - not for --help
-    from jobreport.readers.sample_scan import share_cores  # noqa: PLC0415 - as above
 
-    return Local(share_cores)
+    return Local()
 
 
 def _progress(*, quiet: bool) -> Progress:

@@ -143,9 +143,7 @@ class Local:
     All together take about 1 GB at most, as far as the tables of one node fit into that.
     """
 
-    def __init__(self, share_cores: Callable[[int], None]) -> None:
-        """``share_cores`` is called once in each of several processes, with their number."""
-        self._share_cores = share_cores
+    def __init__(self) -> None:
         self._chosen: Here | Cores | None = None
         self._open = contextlib.ExitStack()
 
@@ -176,7 +174,7 @@ class Local:
         if many > 1:
             # Some machines have no semaphores, which processes need.
             with contextlib.suppress(OSError, ImportError):
-                return Cores(many, partial(self._share_cores, many))
+                return Cores(many)
         return Here()
 
     def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
@@ -200,10 +198,9 @@ def _processes(needs: Sequence[float]) -> int:
 class Cores:
     """In several processes; everything lies on disk. Raises ``JobReportError`` where one of them is killed."""
 
-    def __init__(self, processes: int, initializer: Callable[[], None] | None = None) -> None:
-        """``initializer`` is called once in each process."""
+    def __init__(self, processes: int) -> None:
         self._folder = Scratch()
-        self._pool = ProcessPoolExecutor(processes, initializer=partial(_begin, initializer, os.getpid()))
+        self._pool = ProcessPoolExecutor(processes, initializer=partial(_begin, os.getpid()))
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
@@ -256,15 +253,13 @@ def _told_if_killed() -> Iterator[None]:
         ) from error
 
 
-def _begin(initializer: Callable[[], None] | None, parent: int) -> None:
+def _begin(parent: int) -> None:
     # A copy of the process that started this one would go on telling of its progress.
     progress.silence()
     # Ctrl-C goes to all processes: this one ends without a word, the first one says what there is to say.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
-    if initializer:
-        initializer()
 
 
 def _follow(parent: int) -> None:

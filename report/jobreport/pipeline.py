@@ -118,7 +118,7 @@ def make_report(
     Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
     the folder already holds a report and ``force`` is not set.
     """
-    # DuckDB is not needed for --help.
+    # The readers are not needed for --help.
     from jobreport.readers import job_name, read_directory  # noqa: PLC0415
     from jobreport.standins import JOB, redacted  # noqa: PLC0415 - as the readers
 

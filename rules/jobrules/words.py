@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 NBSP = "\u00a0"
 THIN = "\u202f"
+
+_MOST_MARKS = 4
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -80,7 +83,17 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 
 
 def shown(text: str, most: int = 80) -> str:
-    """Text from data, fit for a sentence: one line, control characters escaped, cut in the middle."""
+    """Text from data, fit for a sentence: one line, control characters escaped, cut in the middle.
+
+    So are marks on one letter that are more than any script puts there: they would cover the lines around.
+    """
     if len(text) > most:
         text = f"{text[: most * 2 // 3]}…{text[len(text) - most // 3 + 1 :]}"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    if text.isascii() and text.isprintable():
+        return text
+    told, marks = [], 0
+    for c in text:
+        marks = marks + 1 if unicodedata.category(c) in ("Mn", "Me") else 0
+        seen = c.isprintable() and marks <= _MOST_MARKS
+        told.append(c if seen else c.encode("unicode_escape").decode())
+    return "".join(told)

@@ -46,7 +46,6 @@ MODULES = (
         "numpy",
         "msgspec",
         "click",
-        "duckdb",
         "tqdm",
         "bokeh",
         "jinja2",

@@ -159,10 +159,7 @@ def test_pyinstrument_may_say_itself_when_it_ran(tmp_path: Path) -> None:
             "nothing says when it was recorded",
         ),
         ("1700000124000001_1700000123456789/python_stats", "ends before it begins"),
-        (
-            FOLDER.replace("33-algo-1", "3-new\nline") + "/python_stats",
-            "machine name is too long or cannot be printed",
-        ),
+        (FOLDER.replace("33-algo-1", "3-new\nline") + "/python_stats", None),
     ],
 )
 def test_a_profile_without_a_time_is_skipped_with_a_reason(

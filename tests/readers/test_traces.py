@@ -1181,8 +1181,13 @@ def test_half_a_character_becomes_an_escape(tmp_path: Path) -> None:
     assert [event[4] for event in rows_of(found.events)] == ["\\ud800", "op"]
 
 
-def test_a_node_that_cannot_be_printed_costs_its_file(tmp_path: Path) -> None:
-    found = read(tmp_path, {FILE.replace("algo-1", "al\ngo"): text(SOUND), FILE: text(SOUND)})
+def test_a_node_that_cannot_be_printed_is_told_with_escapes(tmp_path: Path) -> None:
+    odd = [FILE.replace("algo-1", name) for name in ("al\ngo", "al\rgo", "n" * 200)]
+    found = read(tmp_path, {name: text(SOUND) for name in (*odd, FILE)})
 
-    assert len(found.events) == 6
-    assert remarks(found) == [("skipped", 1, "files", "machine name is too long or cannot be printed")]
+    assert len(found.events) == 24
+    assert remarks(found) == []
+    nodes = {lane.node for lane in found.events.lanes}
+    assert len(nodes) == 4
+    assert {"algo-1", "n" * 200} < nodes
+    assert all(node.isprintable() for node in nodes)

@@ -196,7 +196,7 @@ def test_help_and_version_import_nothing_heavy(option: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
     )
 
-    assert not {"numpy", "bokeh", "duckdb", "papermill", "nbconvert"} & set(done.stdout.split())
+    assert not {"numpy", "bokeh", "papermill", "nbconvert"} & set(done.stdout.split())
 
 
 def test_an_empty_name_is_refused(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def test_little_is_read_here_and_much_in_as_many_processes_as_memory_allows(
 
 
 def test_local_answers_without_anything_to_keep() -> None:
-    with Local(print) as engine:
+    with Local() as engine:
         assert engine.ask(operator.itemgetter(0), []) == []
 
 

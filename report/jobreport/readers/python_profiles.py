@@ -26,7 +26,7 @@ from jobreport.readers.function_times import (
     pyinstrument_session,
     session_span,
 )
-from jobreport.readers.sensors import is_name
+from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
 from jobreport.readers.workers import node_and_worker
 from jobrules.job import SECOND_US, Function, Profile, natural_key
@@ -128,8 +128,6 @@ def _kind(file: SourceFile) -> str:
 
 def _profile(file: SourceFile, tally: Tally) -> Profile:
     stretch = _stretch(file.name)
-    if not is_name(stretch.node):
-        raise UnusableError("machine name is too long or cannot be printed")
     data = _content(file)
     faults: Counter[str] = Counter()
     span_us = stretch.span_us
@@ -147,7 +145,7 @@ def _profile(file: SourceFile, tally: Tally) -> Profile:
         tally.add("dropped", unit, reason, count=times, file=file.name)
     order = heapq.nsmallest(_MOST_FUNCTIONS, spent, key=lambda key: (-spent[key].self_s, key))
     return Profile(
-        node=stretch.node,
+        node=as_name(stretch.node),
         worker=stretch.worker,
         profiler=profiler,
         start_us=span_us[0],

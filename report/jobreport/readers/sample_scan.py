@@ -19,10 +19,6 @@ _BATCH_BYTES = 256 << 20
 _BATCH_FILES = 4096
 
 
-def share_cores(processes: int) -> None:
-    """This is one of several processes that read at the same time."""
-
-
 def scan(files: Sequence[SourceFile], tally: Tally) -> Iterator[tuple[list[Rows], int]]:
     """Read the files, some at a time; rows come in the order of the files, with the bytes that they took.
 

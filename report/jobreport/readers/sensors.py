@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from jobrules.job import Metric
+from jobrules.words import shown
 
 #: Device names of metrics of the whole node.
 _MEMORY, _NETWORK, _DISK = "memory", "network", "disk"
@@ -35,9 +38,15 @@ def sensor(type_: str, dimension: str, name: str) -> tuple[Metric, str] | None:
     metric = _DEVICES.get((type_, dimension))
     if metric is None:
         return _WHOLE_NODE.get((type_, dimension, name))
-    return (metric, name or type_) if is_name(name or type_) else None
+    return metric, as_name(name or type_)
 
 
-def is_name(name: str) -> bool:
-    """Whether a machine or a device may be called so: one short line that can be printed."""
-    return 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+def as_name(text: str) -> str:
+    """What a machine or a device is called: the text, if that is a short line that can be printed.
+
+    Else it is escaped and cut, with a mark that keeps it apart from others that look alike then.
+    """
+    if len(text) <= _LONGEST_NAME and text.isprintable():
+        return text
+    mark = hashlib.blake2s(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{shown(text)} ({mark})"

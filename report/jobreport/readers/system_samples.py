@@ -19,7 +19,7 @@ from jobreport.quality import SourceQuality
 from jobreport.readers import plain
 from jobreport.readers.base import Found
 from jobreport.readers.sample_scan import scan
-from jobreport.readers.sensors import is_name, sensor
+from jobreport.readers.sensors import as_name, sensor
 from jobreport.readers.strays import lone_spans, within
 from jobreport.readers.tally import Tally
 from jobreport.readers.timeline import Timeline
@@ -126,13 +126,16 @@ class _Reading:
         """Take over the samples of some files, which come in their order."""
         groups: defaultdict[tuple[str, str, str, str], list[Rows]] = defaultdict(list)
         for row in rows:
-            key = (row.node or _host(self.files[row.file]), row.type, row.dimension or "", row.name or "")
+            key = (
+                as_name(row.node or _host(self.files[row.file])),
+                row.type,
+                row.dimension or "",
+                row.name or "",
+            )
             groups[key].append(row)
         clock = _Clock()
         for (node, *names), group in sorted(groups.items(), key=lambda item: item[0]):
-            if not is_name(node):
-                self._drop("machine name is too long or cannot be printed", group)
-            elif (known := sensor(*names)) is None:
+            if (known := sensor(*names)) is None:
                 self._drop_unknown(" ".join(filter(None, names)), group)
             else:
                 seconds, values = _joined(group)
@@ -224,11 +227,6 @@ class _Reading:
             self.tally.add(
                 "corrected", "samples", _outside(metric), count=0, file=self.files[first.file].name
             )
-
-    def _drop(self, reason: str, group: list[Rows]) -> None:
-        for row in group:
-            name = self.files[row.file].name
-            self.tally.add("dropped", "samples", reason, count=len(row.values), file=name)
 
     def _drop_unknown(self, sensor_name: str, group: list[Rows]) -> None:
         label = shown(sensor_name)

@@ -11,11 +11,12 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.quality import SourceQuality
 from jobreport.readers.base import Found
-from jobreport.readers.sensors import is_name
+from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
 from jobreport.readers.texts import UnsoundError
 from jobreport.readers.trace_columns import Columns, FileOfRows, WholeNumbers, add_blocks
@@ -145,11 +146,8 @@ def usable(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile, 
                 unused.discard(used.file)
             if told.doubt:
                 tally.add("corrected", "files", told.doubt, file=file.name)
-        if is_name(told.node):
-            found.append((file, told))
-        else:
-            reason = "machine name is too long or cannot be printed"
-            tally.add("skipped", "files", reason, file=file.name)
+        node = as_name(told.node)
+        found.append((file, told if node == told.node else replace(told, node=node)))
     reason = "tells the time of a trace that is not there"
     for file in unused:
         tally.add("skipped", "files", reason, file=file.name)
