@@ -282,7 +282,8 @@ def test_traps_in_the_surroundings_change_no_byte(clean: Made, job_dir: Path, tm
         folder.mkdir()
     environment = _set_traps(home, cwd, sprung)
     # They would work: a Python that has the working directory on its path falls for them.
-    subprocess.run([sys.executable, "-c", "import jobreport"], cwd=cwd, check=False)
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-c", "import jobreport"], cwd=cwd, env=plain, check=False)
     assert [trap.name for trap in sprung.iterdir()] == ["jobreport.py"]
     (sprung / "jobreport.py").unlink()
 
