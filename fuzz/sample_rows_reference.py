@@ -4,13 +4,14 @@ A *row* is a line that is not blank: JSON or not, sample or not. Of compressed t
 unpacked in front of the damage. A row is *kept* when it is a sample of a sensor that we know, with a finite
 value and a time between 1990 and 2100, unless it is
 
-* the only sample of a machine or of a device, where others have many: its name is damaged;
-* one of few that lie ten minutes from all others of the machine, or 30 days from nearly all of the job;
+* one of two at most that lie far from all others of a machine with many sensors: ten minutes, and ten times the
+  usual distance of its moments; or 30 days from nearly all of the job;
 * not the first of its device in 20 ms, or the same as another.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -20,15 +21,16 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobreport.readers.sensors import as_name, sensor
-from jobrules.job import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobrules.job import Metric
+
 _HOST = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
 _LONGEST_LINE = 4 << 20
 _MOMENT_US, _LONE_US = 20_000, 600_000_000
-_MANY = 100
+_MANY_SENSORS = 8
 _FAR_US = 30 * 24 * 3600 * 1_000_000
 
 
@@ -60,10 +62,6 @@ def rows(files: Mapping[str, bytes]) -> Rows:
                 one = _sample(line, name)
                 if one:
                     found.append(one)
-    named = {_host(name) for name in files}
-    of_node = Counter(one.node for one in found)
-    if max(of_node.values(), default=0) >= _MANY:
-        found = [one for one in found if of_node[one.node] > 1 or one.node in named]
     return Rows(many, _kept(set(found)))
 
 
@@ -126,13 +124,8 @@ def _kept(found: set[_Sample]) -> int:
         by_node[one.node].append(one)
     used: list[int] = []
     for every in by_node.values():
-        of_device = Counter(one.device for one in every)
-        most = Counter[Metric]()
-        for (metric, _), count in Counter((one.metric, one.device) for one in every).items():
-            most[metric] = max(most[metric], count)
-        samples = [one for one in every if of_device[one.device] > 1 or most[one.metric] < _MANY]
         moments: list[list[_Sample]] = []
-        for one in samples:
+        for one in every:
             if not moments or one.time_us - moments[-1][0].time_us > _MOMENT_US:
                 moments.append([])
             moments[-1].append(one)
@@ -143,14 +136,17 @@ def _kept(found: set[_Sample]) -> int:
 
 
 def _without_lone(moments: list[list[_Sample]]) -> list[list[_Sample]]:
-    """Without those that lie alone, ten minutes from all others, with half of what is usual or less."""
-    usual = statistics.median(map(len, moments))
+    """Without those that lie alone and far from all others."""
+    if len(moments) < 2 or statistics.median(map(len, moments)) < _MANY_SENSORS:
+        return moments
+    starts = [moment[0].time_us for moment in moments]
+    far_us = max(_LONE_US, 10 * statistics.median(b - a for a, b in itertools.pairwise(starts)))
     runs: list[list[list[_Sample]]] = []
     for moment in moments:
-        if not runs or moment[0].time_us - runs[-1][-1][-1].time_us > _LONE_US:
+        if not runs or moment[0].time_us - runs[-1][-1][-1].time_us > far_us:
             runs.append([])
         runs[-1].append(moment)
-    return [moment for run in runs if sum(map(len, run)) > usual / 2 for moment in run]
+    return [moment for run in runs if sum(map(len, run)) > 2 for moment in run]
 
 
 def _near(times: Counter[int]) -> list[tuple[int, int]]:

@@ -20,8 +20,9 @@ try:
 except ImportError:  # Windows: nothing is locked there, and nothing swept
     fcntl = None  # type: ignore[assignment]
 
-PREFIX = "jobreport-"
-_OURS = re.compile(rf"\.?{PREFIX}[a-z0-9_]{{8}}")
+#: No user would call a folder so: what is called so may be removed.
+TEMPORARY, STAGING = "jobreport-temporary-", ".jobreport-unfinished-"
+_OURS = re.compile(rf"(?:{re.escape(TEMPORARY)}[a-z0-9_]{{8}}|{re.escape(STAGING)}[0-9a-f]{{16}})")
 #: A folder that was made just now may not be locked yet.
 _MADE_JUST_NOW_S = 60.0
 
@@ -32,7 +33,7 @@ class Scratch(tempfile.TemporaryDirectory[str]):
     def __init__(self) -> None:
         """Make and lock the folder; ``OSError`` where that is not possible."""
         sweep(tempfile.gettempdir())
-        super().__init__(prefix=PREFIX)
+        super().__init__(prefix=TEMPORARY)
         self._lock = contextlib.ExitStack()
         self._lock.enter_context(locked(Path(self.name)))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from jobreport import document
 from jobreport.errors import JobReportError, UsageError
 from jobreport.files import FILES
-from jobreport.folders import PREFIX, locked, sweep
+from jobreport.folders import STAGING, locked, sweep
 from jobrules.words import shown
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _staging(folder: Path) -> Iterator[Path]:
 def _made(parent: Path) -> Iterator[Path]:
     """A new folder that may become the report's: tempfile's are for one user alone."""
     sweep(str(parent))
-    made = parent / f".{PREFIX}{secrets.token_hex(4)}"
+    made = parent / f"{STAGING}{secrets.token_hex(8)}"
     made.mkdir()
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, made, ignore_errors=True)

@@ -243,15 +243,17 @@ def test_a_kill_at_any_moment_leaves_a_whole_report(tmp_path: Path, monkeypatch:
 @posix
 def test_what_a_living_run_needs_is_not_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_MADE_JUST_NOW_S", -1.0)
-    # A folder of nearly that name is a user's own.
-    (tmp_path / ".jobreport-notes").mkdir()
+    # Folders of nearly that name are a user's own.
+    own = [tmp_path / name for name in (".jobreport-notes", "jobreport-20241121", "jobreport-temporary-files")]
+    for folder in own:
+        folder.mkdir()
     with publish.place(tmp_path / "one", force=False) as one:
         write(one.staging, "1")
         folders.sweep.cache_clear()
         put(tmp_path / "other", "2")
         one.publish()
     assert found(tmp_path / "one") == whole("1")
-    assert (tmp_path / ".jobreport-notes").is_dir()
+    assert all(folder.is_dir() for folder in own)
 
 
 @posix
@@ -260,7 +262,7 @@ def test_temporary_folders_of_the_dead_go_and_those_of_the_living_stay(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(folders, "_MADE_JUST_NOW_S", -1.0)
-    dead, link = tmp_path / "jobreport-abcd_123", tmp_path / "jobreport-linklink"
+    dead, link = tmp_path / "jobreport-temporary-abcd_123", tmp_path / "jobreport-temporary-linklink"
     dead.mkdir()
     (dead / "table").write_text("")
     link.symlink_to(tmp_path)

@@ -86,7 +86,7 @@ def _sort_in(
             size = entry.stat().st_size
         except OSError:  # it has just gone; whoever reads it will say so
             size = 0
-        files.append(SourceFile(name=name, place=str(Path(entry.path)), size=size))
+        files.append(SourceFile(name=name, place=entry.path, size=size))
     else:
         tally.add("skipped", "files", "neither file nor folder", file=name)
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FAR_US = 30 * 24 * 3600 * SECOND_US
 #: Ten of the longest intervals at which machines are sampled.
 LONE_US = 600 * SECOND_US
+#: So many samples at a moment are many, so many alone are few, and so many times the usual distance is far.
+MANY_SENSORS, _FEW_SAMPLES, _USUAL_TIMES = 8, 2, 10
 #: A group of records is kept if it holds at least this share of all.
 KEPT_SHARE = 0.01
 
@@ -62,15 +64,19 @@ def spans_of_job(times: Sequence[IntArray]) -> list[tuple[int, int]] | None:
 
 def within(time_us: IntArray, spans: Sequence[tuple[int, int]]) -> BoolArray:
     """Which times lie in one of the spans."""
-    inside = [(time_us >= first) & (time_us <= last) for first, last in spans]
-    return np.asarray(np.logical_or.reduce(inside))
+    first, last = np.array(sorted(spans), np.int64).reshape(-1, 2).T
+    span = np.searchsorted(first, time_us, "right") - 1
+    if not len(first):
+        return np.zeros(len(time_us), np.bool_)
+    return np.asarray((span >= 0) & (time_us <= np.maximum.accumulate(last)[span]))
 
 
 def lone_spans(series: Sequence[Series]) -> list[tuple[int, int]]:
-    """First and last time of samples of a machine that lie alone: ten minutes or more from all its others.
+    """First and last time of one or two samples of a machine that lie far from all its others.
 
-    A sampler reads all sensors in turn, before and after a pause too, while damage to a digit moves one of them. So
-    samples lie alone only when they are no more than half as many as are usual at one moment.
+    Far is ten minutes, and ten times as far as its moments usually lie apart. A sampler reads all sensors in turn,
+    before and after a pause too, while damage to a digit moves one of them: only where many are read at a moment
+    does one alone tell of damage.
     """
     of_array: dict[int, tuple[IntArray, int]] = {}
     for one in series:
@@ -81,10 +87,14 @@ def lone_spans(series: Sequence[Series]) -> list[tuple[int, int]]:
     counts = np.concatenate([np.full(len(times), many) for times, many in of_array.values()])
     order = np.argsort(times, kind="stable")
     times, counts = times[order], counts[order]
-    usual = np.median(np.add.reduceat(counts, np.searchsorted(times, anchors(times))))
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(times) > LONE_US) + 1))
+    moments = anchors(times)
+    usual = np.median(np.add.reduceat(counts, np.searchsorted(times, moments)))
+    if usual < MANY_SENSORS:
+        return []
+    far_us = max(LONE_US, _USUAL_TIMES * float(np.median(np.diff(moments))))
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(times) > far_us) + 1))
     ends = np.append(starts[1:], len(times)) - 1
-    lone = np.add.reduceat(counts, starts) <= usual / 2
+    lone = np.add.reduceat(counts, starts) <= _FEW_SAMPLES
     return list(zip(times[starts[lone]].tolist(), times[ends[lone]].tolist(), strict=True))
 
 

@@ -49,13 +49,10 @@ _HIGHEST_RATE = 1e15
 #: How remarks on unknown sensors begin, and that on those without one of their own. A group of files names some.
 UNKNOWN, OTHER_UNKNOWN = "unknown sensor ", "other unknown sensors"
 _NAMED_UNKNOWNS = 100
-#: Samples of a machine or a device beside which one that has a single sample, and so a single metric, is damage.
-_MANY = 100
-_ODD_NAME = "only sample of its machine or device, where others have many; the name is damaged"
 #: Between the folder of a job and its samples, as they are usually kept.
 _FOLDERS = "/system/incremental/"
 _SEVERAL = "samples in the folders of several jobs, joined to one"
-_LONE = "ten minutes or more from all other samples of the machine, and few; the time is damaged"
+_LONE = "alone and far from all other samples of its machine: the time may be damaged"
 
 
 class SystemSamples:
@@ -149,8 +146,8 @@ class _Reading:
         self._tell_folders()
         panels: list[Panel] = []
         samples = 0
-        for node in self._nodes():
-            series = self._without_lone(self._of_known_devices(self._series(self._parts.pop(node))))
+        for node in natural_sorted(set(self._parts)):
+            series = self._without_lone(self._series(self._parts.pop(node)))
             made = node_panels(node, series)
             samples += sum(len(one.values) for one in series) - made.surplus
             panels += made.panels
@@ -160,30 +157,6 @@ class _Reading:
             source=SystemSamples.source, files=len(self._used), rows=samples, remarks=self.tally.remarks()
         )
         return Found(quality=quality, panels=tuple(panels), finished=False if panels else None)
-
-    def _nodes(self) -> tuple[str, ...]:
-        """The machines, without those that a single sample names, and no file, where another one has many."""
-        many = {
-            node: sum(len(v) for p in parts.values() for _, v in p) for node, parts in self._parts.items()
-        }
-        named = set(map(_host, self.files))
-        if max(many.values(), default=0) >= _MANY:
-            for node, samples in many.items():
-                if samples == 1 and node not in named:
-                    del self._parts[node]
-                    self.tally.add("dropped", "samples", _ODD_NAME)
-        return natural_sorted(set(self._parts))
-
-    def _of_known_devices(self, series: list[Series]) -> list[Series]:
-        """The series of a machine without devices that a single sample names, where others of the metric have many."""
-        many: Counter[str] = Counter()
-        most: Counter[Metric] = Counter()
-        for one in series:
-            many[one.device] += len(one.values)
-            most[one.metric] = max(most[one.metric], len(one.values))
-        kept = [one for one in series if many[one.device] > 1 or most[one.metric] < _MANY]
-        self.tally.add("dropped", "samples", _ODD_NAME, count=len(series) - len(kept))
-        return kept
 
     def _series(self, parts: dict[tuple[Metric, str], list[Part]]) -> list[Series]:
         series: list[Series] = []
