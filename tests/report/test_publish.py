@@ -244,7 +244,9 @@ def test_a_kill_at_any_moment_leaves_a_whole_report(tmp_path: Path, monkeypatch:
 def test_what_a_living_run_needs_is_not_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_MADE_JUST_NOW_S", -1.0)
     # Folders of nearly that name are a user's own.
-    own = [tmp_path / name for name in (".jobreport-notes", "jobreport-20241121", "jobreport-temporary-files")]
+    own = [
+        tmp_path / name for name in (".jobreport-notes", "jobreport-20241121", "jobreport-temporary-files")
+    ]
     for folder in own:
         folder.mkdir()
     with publish.place(tmp_path / "one", force=False) as one:
