@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
 # A test that takes long on a busy machine is not wrong.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True)
+def _modules_are_found() -> None:
+    # The command sets it for the processes that it starts, also where a test calls it in this one.
+    os.environ.pop("PYTHONSAFEPATH", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
