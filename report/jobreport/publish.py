@@ -69,11 +69,11 @@ class Place:
 
     def _swapped(self) -> bool:
         """Whether the staging folder has taken the place of one that holds nothing but the older report."""
-        if self.staging.parent == self._folder or _inside(Path.cwd(), self._folder):
-            return False  # a shell would stay behind in a folder that is gone
+        if self.staging.parent == self._folder or _is_within(self._folder):
+            return False
         rules = self._folder / "rules"
         found = {*self._folder.iterdir(), *(rules.iterdir() if rules.is_dir() else ())} - {rules}
-        if found - {self._folder / name for name in self._replaced()}:
+        if found - {self._folder / name for name in self._replaced()} or any(map(Path.is_dir, found)):
             return False
         try:
             _alike(self._folder, self.staging)
@@ -85,6 +85,9 @@ class Place:
     def _moved(self, new: set[Path]) -> None:
         """Every file by itself; an older report's that have no successor go."""
         older = self._replaced()
+        if taken := [name for name in sorted(new | older) if (self._folder / name).is_dir()]:
+            place = shown(str(self._folder / taken[0]), 200)
+            raise UsageError(f"{place} is a folder, in the place of a file of the report. Use another --out.")
         (self._folder / "rules").mkdir(exist_ok=True)
         for name in sorted(new):
             (self.staging / name).replace(self._folder / name)
@@ -201,5 +204,10 @@ def _there(folder: Path) -> str:
     return f"{shown(str(folder), 200)} already holds a report. Use --force to replace it, or another --out."
 
 
-def _inside(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents
+def _is_within(folder: Path) -> bool:
+    """Whether this process was started in the folder: a shell would stay behind in one that is gone."""
+    try:
+        here = Path.cwd()
+    except OSError:  # that is what has become of it
+        return False
+    return here == folder or folder in here.parents

@@ -114,6 +114,17 @@ def test_a_shell_in_the_folder_stays_where_it_is(tmp_path: Path, monkeypatch: py
     assert Path.cwd().samefile(tmp_path / "out")
 
 
+def test_a_folder_that_is_called_like_a_file_stays(tmp_path: Path) -> None:
+    put(tmp_path / "out", "1")
+    (tmp_path / "out" / "summary.md").unlink()
+    (tmp_path / "out" / "summary.md").mkdir()
+    (tmp_path / "out" / "summary.md" / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"summary\.md is a folder"):
+        put(tmp_path / "out", "2")
+    kept = {name: text for name, text in whole("1").items() if name != "summary.md"}
+    assert found(tmp_path / "out") == kept | {"summary.md/mine.txt": "mine"}
+
+
 @posix
 def test_a_link_to_the_folder_stays_one(tmp_path: Path) -> None:
     put(tmp_path / "out", "1")

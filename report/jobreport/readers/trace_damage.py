@@ -32,6 +32,8 @@ _WINDOW = 1 << 12
 #: How often each character of a text may be looked at in vain, and a short text at more. Damage takes one or two
 #: looks, lists in lists that never end as many as may be nested.
 _MOST_LOOKS, _SHORT = 10, 100_000
+#: What a look costs at least, in characters.
+_LOOK = 256
 #: Characters that are looked at where values nest too deeply.
 _DEEP = 10_000
 _NOT_READ = "behind more damage than is read past; not read"
@@ -133,7 +135,7 @@ class _Damaged:
                 self._reason = TOO_DEEP
                 return None
             except json.JSONDecodeError as error:
-                self._looks -= error.pos
+                self._looks -= max(error.pos, _LOOK)
                 if len(window) < size or not _is_cut(window, error):
                     self._reason = NO_JSON
                     return None
