@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 #: The option that replaces names; it stands in the command of a report that was made with it.
 OPTION = "--redact"
 
-#: What is told by its form alone; the first that matches a piece of text takes it.
+#: What is told by its form alone, with bounds that keep the search quick in any text; the first that matches a piece of text takes it.
 FORMS = {
     "ARN": r"arn:[a-z-]+:[^\s\"',]+",
-    "Storage address": r"\b(?:s3a?|gs|abfss?|wasbs?|hdfs)://[^\s\"',]+|\b[\w.-]+\.s3[\w.-]*\.amazonaws\.com[^\s\"',]*",
-    "E-mail address": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}",
+    "Storage address": r"\b(?:s3a?|gs|abfss?|wasbs?|hdfs)://[^\s\"',]+|(?<![\w.-])[\w.-]{1,255}\.s3[\w.-]{0,63}\.amazonaws\.com[^\s\"',]*",
+    "E-mail address": r"(?<![\w.+-])[\w.+-]{1,255}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[A-Za-z]{2,24}",
     "Path with a user name": r"(?:/home|/Users|/fsx/home|/mnt/home)/[^/\s\"',]+|[A-Za-z]:\\Users\\[^\\\s\"',]+",
-    "IP address": r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|\bip-\d{1,3}(?:-\d{1,3}){3}\b"
+    "IP address": r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<!\d)\d{1,3}(?:-\d{1,3}){3}(?!\d)"
     r"|(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}(?![\w:])",
     "Serial number": r"\b(?:GPU-|MIG-)?[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b"
     r"|\bi-[0-9a-f]{8,17}\b|\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b|(?<!\d)\d{13}(?!\d)",
     "Access key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-    "Account number": r"(?<!\d)\d{12}(?!\d)",
+    "Account number": r"(?<!\d)(?:\d{12}|\d{4}-\d{4}-\d{4})(?!\d)",
 }
 _ACCOUNT = re.compile(FORMS["Account number"])
 _FORM = re.compile("|".join(f"(?P<f{i}>{form})" for i, form in enumerate(FORMS.values())))

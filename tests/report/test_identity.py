@@ -6,8 +6,10 @@ import hashlib
 import json
 import marshal
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -426,6 +428,8 @@ def test_names_of_frameworks_are_no_ones_own(name: str) -> None:
         "aten::conv\u202e",
         "418273645091",
         "10.0.0.1",
+        "step 4182-7364-5091",
+        "gpu-10-37-214-9",
         "step " * 99,
     ],
 )
@@ -455,3 +459,12 @@ def test_every_form_of_an_address_is_found(tmp_path: Path) -> None:
         assert found[kind].where == ("job",)
         assert found["Job name"].names == (SAMPLES[0].name,)
         assert ("Account number" in found) == (ACCOUNT in form)
+
+
+@pytest.mark.parametrize("hostile", [".s3" * 2000, "a" * 20_000, "a." * 5000 + "@", "1-" * 10_000])
+def test_forms_are_sought_in_a_time_that_follows_the_text(hostile: str) -> None:
+    begin = time.process_time()
+    is_common(hostile)
+    for form in FORMS.values():
+        list(re.finditer(form, hostile))
+    assert time.process_time() - begin < 1
