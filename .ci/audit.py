@@ -25,7 +25,7 @@ def asked(requirements: str, seconds: float) -> dict[str, Any] | None:
         found = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and isinstance(found.get("dependencies"), list) else None
 
 
 def told(answer: dict[str, Any] | None) -> tuple[list[str], int]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     #: Opens a member; none where it has no content.
     Source = Callable[[], IO[bytes] | None]
 
+#: A read that meets damage gives nothing of what stands before it.
+_READ = 1 << 14
 #: Unpacking stops here: no profile of a job is that large in an archive, or has as many files.
 MOST_BYTES = 50 * 2**30
 MOST_MEMBERS = 1_000_000
@@ -170,7 +172,7 @@ class _Extraction:
             self.remark("another file of the archive has the same name and comes later", name)
         with source, target.open("wb") as sink:
             self.files += 1
-            while block := source.read(1 << 20):
+            while block := source.read(_READ):
                 self._left -= len(block)
                 if self._left < 0:
                     self.remark(
