@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 
 #: A read that meets damage gives nothing of what stands before it.
 _READ = 1 << 14
-#: Unpacking stops here: no profile of a job is that large in an archive, or has as many files.
-MOST_BYTES = 50 * 2**30
+#: Unpacking stops here: no profile of a job is that large in an archive, or has as many files. What is allowed
+#: grows with the archive up to there, so that a few kilobytes do not take minutes.
+MOST_BYTES = 50 << 30
 MOST_MEMBERS = 1_000_000
+_BYTES, _BYTES_A_BYTE = 1 << 30, 1000
+_MEMBERS, _BYTES_A_MEMBER = 50_000, 16
 #: Folders in one another; more could not be removed again.
 MOST_FOLDERS = 100
 #: Bytes that a tar file may say of one member besides its content, as a long name; tarfile keeps them in memory.
@@ -85,23 +88,23 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
         yield Unpacked(directory=job)
         return
     with Scratch() as folder:
-        extraction = _Extraction(Path(folder))
+        extraction = _Extraction(Path(folder), job.stat().st_size)
         try:
-            for number, (name, source) in enumerate(_zipped(job) if suffix == ".zip" else _taped(job)):
-                if number >= MOST_MEMBERS:
-                    extraction.remark(
-                        f"past the limit of {count(MOST_MEMBERS, 'file')}, and all that follow", name
-                    )
-                    break
+            for name, source in _zipped(job) if suffix == ".zip" else _taped(job, extraction.spend):
                 extraction.take(name, source)
-        except _LimitError:
-            pass
+        except _LimitError as limit:
+            extraction.remark(f"past the limit of {limit}, and all that follow", extraction.name)
         except _DAMAGE as error:
             if not extraction.files:
                 raise NothingReadableError(
                     f"Cannot unpack {shown(str(job), 200)}: {_reason(error)}."
                 ) from error
             extraction.remark("the archive is cut short or damaged; what comes before is in use", job.name)
+        if not extraction.files and extraction.remarks:
+            why = next(iter(extraction.remarks.values()))
+            raise NothingReadableError(
+                f"Nothing of {shown(str(job), 200)} can be unpacked: {why.reason} ({why.example})."
+            )
         yield Unpacked(
             directory=Path(folder),
             name=printable(job.name[: -len(suffix)]) or "job",
@@ -120,20 +123,30 @@ def printable(name: str) -> str:
 
 
 class _LimitError(Exception):
-    """The limit of unpacked bytes is reached."""
+    """No more is unpacked; the limit in words."""
 
 
 class _Extraction:
     """Writes regular files below a folder and remarks on everything else."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, size: int) -> None:
+        """``size`` is that of the archive in bytes."""
         self.files = 0
         self.remarks: dict[str, Remark] = {}
+        #: Of the member at hand.
+        self.name = ""
         self._folder = folder
-        self._left = MOST_BYTES
+        self._bytes = self._most_bytes = min(MOST_BYTES, _BYTES + _BYTES_A_BYTE * size)
+        self._members = self._most_members = min(MOST_MEMBERS, _MEMBERS + size // _BYTES_A_MEMBER)
 
-    def take(self, name: str, source: Source | str) -> None:
-        """Write one member; ``source`` opens it, or says why it is left behind."""
+    def take(self, name: str, source: Source | str | None) -> None:
+        """Write one member; ``source`` opens it, or says why it is left behind. A folder has none."""
+        self.name = name
+        self._members -= 1
+        if self._members < 0:
+            raise _LimitError(count(self._most_members, "file"))
+        if source is None:
+            return
         path = PurePosixPath(name.replace("\\", "/"))
         target = self._folder.joinpath(*path.parts)
         if not path.parts or ".." in path.parts or not target.is_relative_to(self._folder):
@@ -152,6 +165,12 @@ class _Extraction:
                     )
                     raise JobReportError(told) from error
                 self.remark("damaged in the archive, or in the way of another file", name)
+
+    def spend(self, size: int) -> None:
+        """Count bytes that are unpacked, or passed over."""
+        self._bytes -= size
+        if self._bytes < 0:
+            raise _LimitError(f"{self._most_bytes / 2**30:,.0f} GiB unpacked")
 
     def remark(self, reason: str, name: str) -> None:
         """Count a member that was left behind, wholly or in part."""
@@ -173,34 +192,33 @@ class _Extraction:
         with source, target.open("wb") as sink:
             self.files += 1
             while block := source.read(_READ):
-                self._left -= len(block)
-                if self._left < 0:
-                    self.remark(
-                        f"past the limit of {MOST_BYTES >> 30} GiB unpacked, and all that follow", name
-                    )
-                    raise _LimitError
+                self.spend(len(block))
                 sink.write(block)
 
 
-def _zipped(job: Path) -> Iterator[tuple[str, Source | str]]:
+def _zipped(job: Path) -> Iterator[tuple[str, Source | str | None]]:
     with zipfile.ZipFile(job) as archive:
         for info in archive.infolist():
             if stat.S_ISLNK(info.external_attr >> 16):
                 yield info.filename, _LINK
             elif info.flag_bits & _ENCRYPTED:
                 yield info.filename, "encrypted in the archive"
-            elif not info.filename.endswith("/"):  # is_dir() cannot tell of a member without a name
+            elif info.filename.endswith("/"):  # is_dir() cannot tell of a member without a name
+                yield info.filename, None
+            else:
                 yield info.filename, partial(archive.open, info)
 
 
-def _taped(job: Path) -> Iterator[tuple[str, Source | str]]:
+def _taped(job: Path, spend: Callable[[int], None]) -> Iterator[tuple[str, Source | str | None]]:
     with job.open("rb") as packed:
-        bounded = _Bounded(_unzipped(packed))
+        bounded = _Bounded(_unzipped(packed), spend)
         with tarfile.open(fileobj=cast("IO[bytes]", bounded), mode="r:") as archive:
             while (member := archive.next()) is not None:
                 bounded.left = math.inf
-                if not member.isdir():
-                    yield member.name, partial(archive.extractfile, member) if member.isfile() else _LINK
+                if member.isfile():
+                    yield member.name, partial(archive.extractfile, member)
+                else:
+                    yield member.name, None if member.isdir() else _LINK
                 bounded.left = _MOST_HEAD
                 archive.members.clear()  # type: ignore[attr-defined]  # it would remember all
 
@@ -212,12 +230,17 @@ def _unzipped(packed: BufferedReader) -> BufferedIOBase:
 
 
 class _Bounded:
-    """A file of which tarfile reads no more than ``left`` bytes."""
+    """A file of which tarfile reads no more than ``left`` bytes, and passes over no more than it may spend."""
 
-    def __init__(self, file: BufferedIOBase) -> None:
+    def __init__(self, file: BufferedIOBase, spend: Callable[[int], None]) -> None:
         self.left: float = _MOST_HEAD
-        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
-        self._read = file.read
+        self.tell, self.seekable = file.tell, file.seekable
+        self._read, self._seek, self._spend = file.read, file.seek, spend
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_SET:
+            self._spend(max(0, offset - self.tell()))
+        return self._seek(offset, whence)
 
     def read(self, size: int) -> bytes:
         self.left -= size

@@ -61,13 +61,13 @@ def _remove_dead(folder: os.DirEntry[str]) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Keep a folder locked; without ``wait``, ``OSError`` where somebody else does.
+def locked(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
+    """Keep a folder locked, which is opened for that; without ``wait``, ``OSError`` where somebody else does.
 
     Where the file system knows no locks it is not locked.
     """
     if fcntl is None:
-        yield
+        yield None
         return
     opened = os.open(folder, os.O_RDONLY)
     try:
@@ -76,6 +76,6 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
                 fcntl.flock(opened, fcntl.LOCK_EX)
         else:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        yield opened
     finally:
         os.close(opened)

@@ -32,9 +32,10 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 class Place:
     """Where a report is to appear, and where its files are written until then."""
 
-    def __init__(self, folder: Path, staging: Path, *, force: bool) -> None:
-        """``staging`` lies beside the folder, or in it."""
+    def __init__(self, folder: Path, staging: Path, lock: contextlib.ExitStack, *, force: bool) -> None:
+        """``staging`` lies beside the folder, or in it; ``lock`` keeps it locked."""
         self.staging = staging
+        self._lock = lock
         self._folder = folder
         self._force = force
 
@@ -49,42 +50,42 @@ class Place:
 
         Returns their paths, relative to the folder. Raises ``UsageError`` where another run was faster.
         """
+        # Once it is the report's folder, others may want to replace it.
+        with self._lock:
+            return frozenset(self._published())
+
+    def _published(self) -> set[Path]:
         new = {path.relative_to(self.staging) for path in self.staging.rglob("*") if path.is_file()}
         if not self._folder.exists():
             with contextlib.suppress(OSError):  # another run is faster
                 self.staging.rename(self._folder)
-                return frozenset(new)
-        with _uninterrupted():
-            if not self._swapped():
-                with locked(self._folder):  # the files of two runs must not mix
-                    self._moved(new)
-        return frozenset(new)
+                return new
+        with _uninterrupted(), _held(self._folder):
+            older = _older(self._folder)
+            if older and not self._force:
+                raise UsageError(_there(self._folder))
+            if not self._swapped(older):
+                self._moved(new, older)
+        return new
 
-    def _replaced(self) -> set[Path]:
-        """The files of the report that is replaced."""
-        older = _older(self._folder)
-        if older and not self._force:
-            raise UsageError(_there(self._folder))
-        return older
-
-    def _swapped(self) -> bool:
+    def _swapped(self, older: set[Path]) -> bool:
         """Whether the staging folder has taken the place of one that holds nothing but the older report."""
         if self.staging.parent == self._folder or _is_within(self._folder):
             return False
-        rules = self._folder / "rules"
-        found = {*self._folder.iterdir(), *(rules.iterdir() if rules.is_dir() else ())} - {rules}
-        if found - {self._folder / name for name in self._replaced()} or any(map(Path.is_dir, found)):
+        if _holds_others(self._folder, older):
             return False
         try:
             _alike(self._folder, self.staging)
             _exchange(self._folder, self.staging)
+            if _holds_others(self.staging, older):  # somebody's file came in the meantime
+                _exchange(self._folder, self.staging)
+                return False
         except OSError:
             return False
         return True
 
-    def _moved(self, new: set[Path]) -> None:
+    def _moved(self, new: set[Path], older: set[Path]) -> None:
         """Every file by itself; an older report's that have no successor go."""
-        older = self._replaced()
         if taken := [name for name in sorted(new | older) if (self._folder / name).is_dir()]:
             place = shown(str(self._folder / taken[0]), 200)
             raise UsageError(f"{place} is a folder, in the place of a file of the report. Use another --out.")
@@ -113,12 +114,12 @@ def place(folder: Path, *, force: bool) -> Iterator[Place]:
                     raise UsageError(_there(folder))
                 missing = [parent for parent in real.parents if not parent.exists()]
                 real.parent.mkdir(parents=True, exist_ok=True)
-                staging = stack.enter_context(_staging(real))
+                staging, lock = stack.enter_context(_staging(real))
             except OSError as error:
                 raise UsageError(
                     f"Cannot write into {shown(str(folder), 200)}: {error.strerror}. Name another folder with --out."
                 ) from error
-            yield Place(real, staging, force=force)
+            yield Place(real, staging, lock, force=force)
             done = True
     finally:
         for parent in () if done else missing:
@@ -127,8 +128,11 @@ def place(folder: Path, *, force: bool) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
-    """An empty folder beside another one, or in it where that must be; removed at the end, if still there."""
+def _staging(folder: Path) -> Iterator[tuple[Path, contextlib.ExitStack]]:
+    """An empty folder beside another one, or in it where that must be, and what keeps it locked.
+
+    It is removed at the end, if still there.
+    """
     with contextlib.ExitStack() as stack:
         try:
             if os.path.ismount(folder):
@@ -142,15 +146,16 @@ def _staging(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _made(parent: Path) -> Iterator[Path]:
+def _made(parent: Path) -> Iterator[tuple[Path, contextlib.ExitStack]]:
     """A new folder that may become the report's: tempfile's are for one user alone."""
     sweep(str(parent))
     made = parent / f"{STAGING}{secrets.token_hex(8)}"
     made.mkdir()
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, made, ignore_errors=True)
-        stack.enter_context(locked(made))
-        yield made
+        lock = stack.enter_context(contextlib.ExitStack())
+        lock.enter_context(locked(made))
+        yield made, lock
 
 
 @contextlib.contextmanager
@@ -171,6 +176,26 @@ def _uninterrupted() -> Iterator[None]:
             signal.signal(one, handler or signal.SIG_DFL)
         for number in came:
             signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep other runs from changing a folder: the files of two must not mix.
+
+    The one that was locked may be another by then, where a run before this one has swapped it.
+    """
+    while True:
+        with locked(folder) as opened:
+            if opened is None or os.path.samestat(os.fstat(opened), folder.stat()):
+                yield
+                return
+
+
+def _holds_others(folder: Path, report: set[Path]) -> bool:
+    """Whether there is anything in a folder but the files of a report."""
+    rules = folder / "rules"
+    found = {*folder.iterdir(), *(rules.iterdir() if rules.is_dir() else ())} - {rules}
+    return bool(found - {folder / name for name in report}) or any(map(Path.is_dir, found))
 
 
 def _alike(old: Path, new: Path) -> None:

@@ -168,6 +168,53 @@ def test_two_runs_that_may_replace_do_not_mix(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def _writing(out: Path, name: str, by_file: bool, until: float) -> None:
+    if by_file:
+        os.path.ismount = os.path.exists
+    while time.monotonic() < until:
+        put(out, name, rules=(name,))
+
+
+@linux
+def test_runs_that_swap_and_runs_that_go_file_by_file_do_not_mix(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    put(out, "A", rules=("A",))
+    fork = multiprocessing.get_context("fork")
+    until = time.monotonic() + 1
+    runs = [
+        fork.Process(target=_writing, args=(out, name, by_file, until))
+        for name, by_file in (("A", False), ("B", True), ("A", True), ("B", False))
+    ]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+        assert run.exitcode == 0
+    texts = found(out)
+    (name,) = set(texts.values())
+    assert set(texts) == {
+        "report.html",
+        "report.ipynb",
+        "summary.md",
+        "report.json",
+        f"rules/{name}.json",
+    }
+
+
+@linux
+def test_a_file_that_comes_in_the_last_moment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange = publish._exchange
+
+    def late(one: Path, other: Path) -> None:
+        (tmp_path / "out" / "mine.txt").write_text("mine")
+        exchange(one, other)
+
+    put(tmp_path / "out", "1")
+    monkeypatch.setattr(publish, "_exchange", late)
+    put(tmp_path / "out", "2")
+    assert found(tmp_path / "out") == whole("2") | {"mine.txt": "mine"}
+
+
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOSYS])
 def test_where_folders_cannot_be_swapped_files_are_replaced(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
