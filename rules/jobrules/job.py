@@ -52,6 +52,21 @@ class Metric(StrEnum):
     DISK_READ = "disk_read"
     DISK_WRITE = "disk_write"
     DISK_OPERATIONS = "disk_operations"
+    #: Memory that is in use and there is; ``GPU_MEMORY`` is the share of time that it was read or written.
+    GPU_MEMORY_USED = "gpu_memory_used"
+    GPU_MEMORY_TOTAL = "gpu_memory_total"
+    GPU_POWER = "gpu_power"
+    GPU_POWER_LIMIT = "gpu_power_limit"
+    GPU_TEMPERATURE = "gpu_temperature"
+    #: Of the processors that compute.
+    GPU_CLOCK = "gpu_clock"
+    #: Why it is low, 100 while the reason holds: heat, the power limit, the hardware for another reason.
+    GPU_THERMAL_SLOWDOWN = "gpu_thermal_slowdown"
+    GPU_POWER_CAP = "gpu_power_cap"
+    GPU_HARDWARE_SLOWDOWN = "gpu_hardware_slowdown"
+    #: Memory errors since a moment before the job.
+    GPU_ECC_CORRECTED = "gpu_ecc_corrected"
+    GPU_ECC_UNCORRECTED = "gpu_ecc_uncorrected"
 
     @property
     def label(self) -> str:
@@ -60,7 +75,7 @@ class Metric(StrEnum):
 
     @property
     def unit(self) -> str:
-        """``%`` (of one device, 0 to 100), ``B/s`` or ``1/s``."""
+        """``%`` (of one device, 0 to 100), ``B/s``, ``1/s``, ``B``, ``W``, ``°C``, ``MHz``; empty for a count."""
         return _UNITS.get(self, "%")
 
 
@@ -77,6 +92,17 @@ _LABELS = {
     Metric.DISK_READ: "Disk read",
     Metric.DISK_WRITE: "Disk write",
     Metric.DISK_OPERATIONS: "Disk operations",
+    Metric.GPU_MEMORY_USED: "GPU memory used",
+    Metric.GPU_MEMORY_TOTAL: "GPU memory total",
+    Metric.GPU_POWER: "GPU power",
+    Metric.GPU_POWER_LIMIT: "GPU power limit",
+    Metric.GPU_TEMPERATURE: "GPU temperature",
+    Metric.GPU_CLOCK: "GPU clock",
+    Metric.GPU_THERMAL_SLOWDOWN: "Thermal slowdown",
+    Metric.GPU_POWER_CAP: "Held by the power limit",
+    Metric.GPU_HARDWARE_SLOWDOWN: "Hardware slowdown",
+    Metric.GPU_ECC_CORRECTED: "Corrected memory errors",
+    Metric.GPU_ECC_UNCORRECTED: "Uncorrected memory errors",
 }
 _UNITS = {
     Metric.NETWORK_RECEIVE: "B/s",
@@ -86,6 +112,14 @@ _UNITS = {
     Metric.DISK_READ: "B/s",
     Metric.DISK_WRITE: "B/s",
     Metric.DISK_OPERATIONS: "1/s",
+    Metric.GPU_MEMORY_USED: "B",
+    Metric.GPU_MEMORY_TOTAL: "B",
+    Metric.GPU_POWER: "W",
+    Metric.GPU_POWER_LIMIT: "W",
+    Metric.GPU_TEMPERATURE: "°C",
+    Metric.GPU_CLOCK: "MHz",
+    Metric.GPU_ECC_CORRECTED: "",
+    Metric.GPU_ECC_UNCORRECTED: "",
 }
 
 

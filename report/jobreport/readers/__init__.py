@@ -17,6 +17,7 @@ from jobreport.progress import Progress
 from jobreport.quality import Quality, Remark
 from jobreport.readers import rule_results
 from jobreport.readers.directory import is_end_marker, job_name, listing
+from jobreport.readers.nvidia_smi import NvidiaSmi
 from jobreport.readers.pieces import nodes_of, packed, read_groups, sources_of, stopped, without_strays
 from jobreport.readers.profiler_config import ProfilerConfig
 from jobreport.readers.python_profiles import PythonProfiles
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
 #: Asked in this order. Where two have the same metric of the same node, the first one's is used.
-READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig(), Traces())
+READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig(), Traces(), NvidiaSmi())
 
 
 class Reading(Struct, frozen=True, kw_only=True, eq=False):

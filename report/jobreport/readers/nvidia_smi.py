@@ -1,0 +1,241 @@
+"""Logs of ``nvidia-smi``: a loop of ``--query-gpu=… --format=csv``, ``dmon`` or ``pmon``, in one file or many.
+
+Known by a line that names their columns, whatever the file is called. A row is what a log says of one GPU at one
+moment.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobreport import progress
+from jobreport.quality import SourceQuality
+from jobreport.readers import plain
+from jobreport.readers.base import Found
+from jobreport.readers.sensors import as_name
+from jobreport.readers.smi_hosts import Log, hosts_of
+from jobreport.readers.smi_table import Rows, rows_of
+from jobreport.readers.smi_text import Left, decoded, has_header, tables
+from jobreport.readers.smi_times import LOCAL, RELATIVE, in_zone, unwrapped
+from jobreport.readers.tally import Tally
+from jobrules.job import SECOND_US, Metric, natural_sorted
+from jobrules.snapshots import TOLERANCE_US, Series, anchors, node_panels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import tzinfo
+
+    from jobreport.readers.base import SourceFile
+    from jobrules.job import BoolArray, IntArray, Panel
+
+_SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
+#: Bytes of a file in which a line must name the columns.
+_BEGINNING = 1 << 16
+#: A machine has fewer GPUs; more are damage or malice.
+_MOST_GPUS = 1024
+#: GPUs that are told apart by the order of their rows are asked within this time of one another.
+_IN_TURN_US = 100_000
+#: Rows of one moment lie no farther apart than half the usual interval, and than this.
+_WIDEST_US = SECOND_US
+_GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[_-]?([0-9]{1,2})(?![0-9a-z])", re.IGNORECASE)
+
+_LOCAL = "no time zone in the log: its times are taken as {zone} (--timezone)"
+_RELATIVE = "no dates in the log: its times count from its start"
+_IN_TURN = "no GPU is named: they are told apart by the order of the rows"
+_MIXED = "times of another kind than those before in the file"
+_AGAIN = "exact repetition of another row"
+_SECOND = "second row of a GPU at the same time; one is in use"
+
+
+class NvidiaSmi:
+    """Reads logs of ``nvidia-smi``.
+
+    Each line that is not blank and names no columns is a row: in use, or counted under the reason why it is not.
+    """
+
+    source = "nvidia-smi logs"
+    looks_for = "nvidia-smi logs (--query-gpu as CSV with a line that names the columns, dmon, pmon)"
+    memory = 8.0
+
+    def __init__(self, zone: tzinfo = UTC) -> None:
+        """``zone`` is that of times that name none."""
+        self._zone = zone
+
+    def knows(self, file: SourceFile) -> bool:
+        """No: such a log may be called anything."""
+        return False
+
+    def claims(self, file: SourceFile) -> bool:
+        """By a line near the beginning that names its columns."""
+        stem, dot, suffix = file.own_name.lower().removesuffix(".gz").rpartition(".")
+        return (f".{suffix}" if dot and stem else "") in _SUFFIXES and _begins_with_header(file)
+
+    def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
+        """All together: only what is in them tells which are of one machine."""
+        return {"": list(files)} if files else {}
+
+    def read(self, files: Sequence[SourceFile]) -> Found:
+        """Read all rows into panels; the order of the files does not matter."""
+        tally = Tally()
+        logs: list[Log] = []
+        for file in sorted(files):
+            logs += _logs(file, self._zone, tally)
+            progress.advance(file.size)
+        panels, rows = _panels(logs, tally)
+        quality = SourceQuality(
+            source=self.source,
+            files=len({log.file.name for log in logs}),
+            rows=rows,
+            remarks=tally.remarks(),
+        )
+        return Found(quality=quality, panels=panels)
+
+
+def _begins_with_header(file: SourceFile) -> bool:
+    data = b""
+    try:
+        for chunk in plain.chunks(file.path):
+            data += chunk
+            if len(data) >= _BEGINNING:
+                break
+    except plain.DamagedError:
+        pass
+    except OSError:
+        return False
+    return has_header(decoded(data[:_BEGINNING]))
+
+
+def _text(file: SourceFile, tally: Tally) -> str:
+    found: list[bytes] = []
+    try:
+        found.extend(plain.chunks(file.path))
+    except plain.DamagedError:
+        reason = "compressed data is cut short or damaged; what comes before is in use"
+        tally.add("skipped", "files", reason, file=file.name)
+    except OSError as error:
+        tally.add("skipped", "files", f"cannot be read: {error.strerror}", file=file.name)
+    return decoded(b"".join(found))
+
+
+def _logs(file: SourceFile, zone: tzinfo, tally: Tally) -> list[Log]:
+    """What a file says, for each machine that it names, or as one log if it names none."""
+    read: list[Rows] = []
+    for part in tables(_text(file, tally)):
+        if isinstance(part, Left):
+            tally.add("skipped", "rows", part.reason, count=part.count, file=file.name, line=part.line)
+        elif rows := rows_of(part, file.name, tally):
+            read.append(rows)
+    same = [one for one in read if one.kind == read[0].kind]
+    if others := [one for one in read if one.kind != read[0].kind]:
+        tally.add("skipped", "rows", _MIXED, count=sum(len(one.time_us) for one in others), file=file.name)
+    if not same:
+        return []
+    rows = Rows.joined(same)
+    if rows.kind == LOCAL:
+        tally.add("corrected", "files", _LOCAL.format(zone=zone), file=file.name)
+    elif rows.kind == RELATIVE:
+        tally.add("corrected", "files", _RELATIVE, file=file.name)
+    time_us = unwrapped(rows.time_us) if rows.kind == RELATIVE else rows.time_us
+    if rows.kind == LOCAL:
+        time_us = in_zone(time_us, zone)
+    gpus, gpu = rows.gpus, rows.gpu
+    if (gpu < 0).any():
+        gpus, gpu = _in_turn(file, time_us, tally)
+    logs = []
+    for number, host in enumerate(rows.hosts or ("",)):
+        mine = rows.host == number if rows.hosts else np.ones(len(gpu), np.bool_)
+        log = Log(
+            file=file, host=host, uuids=rows.uuids, gpus=gpus, gpu=gpu, time_us=time_us, values=rows.values
+        )
+        logs.append(log if mine.all() else log.where(mine))
+    return logs
+
+
+def _in_turn(file: SourceFile, time_us: IntArray, tally: Tally) -> tuple[tuple[str, ...], IntArray]:
+    """GPUs of rows that name none: numbered within each moment, in their order."""
+    order = np.argsort(time_us, kind="stable")
+    starts = anchors(time_us[order], _IN_TURN_US)
+    moment = np.searchsorted(starts, time_us[order], side="right") - 1
+    first = np.searchsorted(moment, moment)
+    gpu = np.empty(len(order), np.int64)
+    gpu[order] = np.arange(len(order)) - first
+    most = int(gpu.max()) + 1
+    usual = int(np.median(np.bincount(moment)))
+    if most == 1 or usual == 1:
+        number = int(match[1]) if (match := _GPU_IN_NAME.search(file.own_name)) else 0
+        return (f"gpu{number}",), np.zeros(len(order), np.int64)
+    tally.add("corrected", "files", _IN_TURN, file=file.name)
+    return tuple(f"gpu{i}" for i in range(most)), gpu
+
+
+def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:
+    """The panels of all machines, and how many rows are in them."""
+    of_host: dict[str, list[Log]] = {}
+    for log, host in zip(logs, hosts_of(logs), strict=True):
+        of_host.setdefault(host, []).append(log)
+    panels: list[Panel] = []
+    rows = 0
+    for host in natural_sorted(set(of_host)):
+        series: list[Series] = []
+        intervals: list[float] = []
+        names = natural_sorted({gpu for log in of_host[host] for gpu in log.gpus})
+        for name in names:
+            gpu = _sorted([log.of_gpu(name) for log in of_host[host] if name in log.gpus])
+            keep = _once(gpu, tally)
+            gpu = gpu.where(keep)
+            if name in names[_MOST_GPUS:]:
+                reason = f"more than {_MOST_GPUS} GPUs of one machine"
+                tally.add("dropped", "rows", reason, count=len(gpu.time_us))
+                continue
+            rows += len(gpu.time_us)
+            if len(gpu.time_us) > 1:
+                intervals.append(float(np.median(np.diff(gpu.time_us))))
+            series += _series(name, gpu)
+        usual_us = float(np.median(intervals)) if intervals else 0.0
+        tolerance_us = int(min(max(usual_us / 2, TOLERANCE_US), _WIDEST_US))
+        made = node_panels(as_name(host), series, tolerance_us)
+        reason = "second value of a GPU in the same snapshot; one is in use"
+        tally.add("dropped", "values", reason, count=made.surplus)
+        panels += made.panels
+    return tuple(panels), rows
+
+
+def _sorted(logs: Sequence[Log]) -> Log:
+    """The rows of one GPU from several files, in the order of time."""
+    metrics = natural_sorted({metric for log in logs for metric in log.values})
+    time_us = np.concatenate([log.time_us for log in logs])
+    order = np.argsort(time_us, kind="stable")
+    values = {
+        Metric(metric): np.concatenate(
+            [log.values.get(Metric(metric), np.full(len(log.time_us), np.nan)) for log in logs]
+        )[order]
+        for metric in metrics
+    }
+    return replace(logs[0], time_us=time_us[order], gpu=np.zeros(len(order), np.int64), values=values)
+
+
+def _once(gpu: Log, tally: Tally) -> BoolArray:
+    """Which rows of a GPU, in the order of time, are the first at their time; the others are counted."""
+    again = np.diff(gpu.time_us, prepend=gpu.time_us[0] - 1) == 0
+    if again.any():
+        alike = again.copy()
+        for values in gpu.values.values():
+            before = np.roll(values, 1)
+            alike &= (values == before) | (np.isnan(values) & np.isnan(before))
+        tally.add("dropped", "rows", _AGAIN, count=int(np.count_nonzero(alike)))
+        tally.add("dropped", "rows", _SECOND, count=int(np.count_nonzero(again & ~alike)))
+    return np.asarray(~again)
+
+
+def _series(name: str, gpu: Log) -> Iterable[Series]:
+    for metric, values in gpu.values.items():
+        told = ~np.isnan(values)
+        if told.all():
+            yield Series(metric=metric, device=name, time_us=gpu.time_us, values=values)
+        elif told.any():
+            yield Series(metric=metric, device=name, time_us=gpu.time_us[told], values=values[told])

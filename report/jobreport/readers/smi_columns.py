@@ -1,0 +1,207 @@
+"""What the columns of an nvidia-smi log mean, by the names that the tool and those who wrap it give them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobrules.job import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: What a column says of its row besides a metric.
+TIME, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS = (
+    "time",
+    "date",
+    "elapsed",
+    "index",
+    "uuid",
+    "bus",
+    "name",
+    "host",
+    "process",
+)
+
+MIB, GIB = float(1 << 20), float(1 << 30)
+
+
+class Column(Struct, frozen=True, kw_only=True):
+    """One column of a log."""
+
+    #: One of the words above; empty for a metric.
+    says: str = ""
+    metric: Metric | None = None
+    #: What a bare number is multiplied with; a unit in the cell goes before.
+    factor: float = 1.0
+    #: Bits of a mask that make the metric 100 %; 0 for what is no mask.
+    bits: int = 0
+    #: Of columns with the same metric the one with the lowest is used.
+    rank: int = 0
+
+
+#: Bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons).
+THERMAL_BITS = 0x20 | 0x40
+POWER_CAP_BITS = 0x4
+#: Slowdown by the hardware without a thermal reason: the power brake, or a reason it does not tell.
+HARDWARE_BITS = 0x8 | 0x80
+
+_WORD = re.compile(r"[a-z]+|[0-9]+")
+_UNIT = re.compile(r"\[([^\]]*)\]|\(([^)]*)\)")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
+_UTILISATION_WORDS = {"util", "utilization", "utilisation", "usage", "load", "busy"}
+#: Units of the engine beside the compute cores that have a use of their own.
+_OTHER_ENGINES = {"enc", "encoder", "dec", "decoder", "jpg", "jpeg", "ofa"}
+FACTORS = {
+    "b": 1.0,
+    "bytes": 1.0,
+    "kib": 1024.0,
+    "kb": 1024.0,
+    "mib": MIB,
+    "mb": MIB,  # what wraps the tool writes MB for its MiB
+    "gib": GIB,
+    "gb": GIB,
+    "mw": 1e-3,
+    "w": 1.0,
+    "kw": 1e3,
+    "mhz": 1.0,
+    "ghz": 1e3,
+}
+_SAYS = {
+    "timestamp": TIME,
+    "datetime": TIME,
+    "time": TIME,
+    "ts": TIME,
+    "date": DATE,
+    "index": INDEX,
+    "idx": INDEX,
+    "gpu": INDEX,
+    "gpu index": INDEX,
+    "gpu id": INDEX,
+    "gpu idx": INDEX,
+    "device": INDEX,
+    "device id": INDEX,
+    "uuid": UUID,
+    "gpu uuid": UUID,
+    "pci bus id": BUS,
+    "gpu bus id": BUS,
+    "pci bus": BUS,
+    "bus id": BUS,
+    "name": NAME,
+    "gpu name": NAME,
+    "host": HOST,
+    "hostname": HOST,
+    "node": HOST,
+    "pid": PROCESS,
+}
+
+
+def column(name: str) -> Column | None:
+    """What a column of this name says; none for one that is of no use here."""
+    units = [unit.lower() for pair in _UNIT.findall(name) for unit in pair if unit]
+    words = _WORD.findall(_CAMEL.sub(" ", _UNIT.sub("", name)).lower())
+    plain = " ".join(words)
+    if plain in _SAYS:
+        return Column(says=_SAYS[plain])
+    if "elapsed" in words:
+        return Column(says=ELAPSED, factor=1e-3 if "ms" in (*words, *units) else 1.0)
+    if words[:1] in (["timestamp"], ["time"]) and not _UTILISATION_WORDS & {*words}:
+        return Column(says=TIME)
+    return next((found for read in _METRICS if (found := read(words, units))), None)
+
+
+def _use(words: Sequence[str], _: Sequence[str]) -> Column | None:
+    there = {*words}
+    if there & _OTHER_ENGINES:
+        return None
+    if there & _UTILISATION_WORDS or words == ["sm"]:
+        memory = there & _MEMORY_WORDS
+        return Column(metric=Metric.GPU_MEMORY if memory else Metric.GPU_USE)
+    return Column(metric=Metric.GPU_MEMORY) if words == ["mem"] else None
+
+
+def _memory(words: Sequence[str], units: Sequence[str]) -> Column | None:
+    there = {*words}
+    if not there & _MEMORY_WORDS or there & {"bar", "bar1", "protected", "temp", "temperature", "clock"}:
+        return None
+    factor = next((FACTORS[unit] for unit in (*units, *words) if unit in FACTORS), MIB)
+    if "used" in there:
+        return Column(metric=Metric.GPU_MEMORY_USED, factor=factor)
+    return Column(metric=Metric.GPU_MEMORY_TOTAL, factor=factor) if "total" in there else None
+
+
+def _temperature(words: Sequence[str], _: Sequence[str]) -> Column | None:
+    there = {*words}
+    if not there & {"temp", "temperature", "gtemp"} or there & (_MEMORY_WORDS | {"limit", "tlimit"}):
+        return None
+    return Column(metric=Metric.GPU_TEMPERATURE)
+
+
+def _power(words: Sequence[str], units: Sequence[str]) -> Column | None:
+    there = {*words}
+    if not there & {"power", "pwr"} or there & {"state", "management", "min", "max", "default", "reasons"}:
+        return None
+    factor = next((FACTORS[unit] for unit in (*units, *words) if unit in ("w", "mw", "kw")), 1.0)
+    if "limit" in there or "cap" in there:
+        return Column(metric=Metric.GPU_POWER_LIMIT, factor=factor, rank="enforced" not in there)
+    # The average of a second is nearer to what was drawn between two samples than a moment is.
+    rank = 2 if "instant" in there else 0 if "average" in there else 1
+    return Column(metric=Metric.GPU_POWER, factor=factor, rank=rank)
+
+
+def _clock(words: Sequence[str], units: Sequence[str]) -> Column | None:
+    there = {*words}
+    if words == ["pclk"]:
+        return Column(metric=Metric.GPU_CLOCK)
+    if not there & {"clocks", "clock", "clk"} or there & {
+        "max",
+        "mem",
+        "memory",
+        "video",
+        "reasons",
+        "applications",
+    }:
+        return None
+    factor = 1e3 if "ghz" in (*words, *units) else 1.0
+    return Column(metric=Metric.GPU_CLOCK, factor=factor, rank="sm" not in there)
+
+
+def _throttle(words: Sequence[str], _: Sequence[str]) -> Column | None:
+    there = {*words}
+    if not there & {"reasons", "throttle", "throttling"} or there & {"counters", "supported"}:
+        return None
+    if "thermal" in there:
+        # Those of hardware and software are one metric, and either is enough.
+        return Column(metric=Metric.GPU_THERMAL_SLOWDOWN, bits=1)
+    if "cap" in there:
+        return Column(metric=Metric.GPU_POWER_CAP, bits=1)
+    if "brake" in there or {"hw", "slowdown"} <= there:
+        return Column(metric=Metric.GPU_HARDWARE_SLOWDOWN, bits=1)
+    return Column(says=MASK) if "active" in there or len(there) <= 3 else None
+
+
+def _ecc(words: Sequence[str], _: Sequence[str]) -> Column | None:
+    there = {*words}
+    if "ecc" not in there or not there & {"corrected", "uncorrected"} or "mode" in there:
+        return None
+    # Volatile counts begin with the driver, so with the job or before; a total goes before its parts.
+    rank = 2 * ("volatile" not in there) + ("total" not in there)
+    metric = Metric.GPU_ECC_UNCORRECTED if "uncorrected" in there else Metric.GPU_ECC_CORRECTED
+    return Column(metric=metric, rank=rank)
+
+
+#: The mask of all reasons.
+MASK = "mask"
+_METRICS: tuple[Callable[[Sequence[str], Sequence[str]], Column | None], ...] = (
+    _throttle,
+    _ecc,
+    _temperature,
+    _power,
+    _clock,
+    _use,
+    _memory,
+)

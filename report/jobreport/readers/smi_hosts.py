@@ -1,0 +1,141 @@
+"""Which nvidia-smi logs are of one machine.
+
+A log seldom names its machine. Two are of one where they say so, where they tell of a GPU with the same UUID, where
+one is the other at an earlier moment, or where their names differ by nothing but dates and GPUs. Logs that tell
+different things of a GPU of the same number at the same time are of several.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.readers.base import SourceFile
+    from jobrules.job import BoolArray, FloatArray, IntArray, Metric
+
+#: The machine of logs that name none.
+_NAMELESS = "node"
+_WORDS = re.compile(r"[^A-Za-z0-9]+")
+#: What the name of a log is made of besides its machine's.
+_USUAL = re.compile(
+    r"csv|tsv|txt|log|logs|out|gz|dmon|pmon|nvidia|smi|nvidiasmi|gpu|gpus|cuda|usage|util|utilization|stats|"
+    r"metrics|monitor|monitoring|trace|data|[0-9]+|(gpu|cuda)[0-9]+|[0-9]+gpus?|[0-9]{8}T[0-9]+Z?",
+    re.IGNORECASE,
+)
+
+
+class Log(Struct, frozen=True, kw_only=True, eq=False):
+    """The rows of one file, or those of one machine in it."""
+
+    file: SourceFile
+    #: The machine that it names; empty if it names none.
+    host: str
+    uuids: frozenset[str]
+    #: Names of GPUs, and (n,) a position among them.
+    gpus: tuple[str, ...]
+    gpu: IntArray
+    #: (n,) in the order of the file.
+    time_us: IntArray
+    #: (n,) each, NaN where there is no value.
+    values: dict[Metric, FloatArray]
+
+    def where(self, rows: BoolArray) -> Log:
+        """The rows that a mask chooses, with the GPUs that they are of."""
+        gpu = self.gpu[rows]
+        there = np.unique(gpu)
+        return replace(
+            self,
+            gpus=tuple(self.gpus[i] for i in there.tolist()),
+            gpu=np.searchsorted(there, gpu),
+            time_us=self.time_us[rows],
+            values={metric: values[rows] for metric, values in self.values.items()},
+        )
+
+    def of_gpu(self, name: str) -> Log:
+        """The rows of one GPU."""
+        return self.where(self.gpu == self.gpus.index(name))
+
+
+def hosts_of(logs: Sequence[Log]) -> list[str]:
+    """The machine of each log."""
+    group = list(range(len(logs)))
+
+    def join(one: int, other: int) -> None:
+        old, new = group[other], group[one]
+        group[:] = [new if g == old else g for g in group]
+
+    by_key: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, log in enumerate(logs):
+        by_key["host", log.host].append(i) if log.host else by_key["name", _key(log.file)].append(i)
+    for (kind, _), members in by_key.items():
+        for place, i in enumerate(members):
+            for other in members[:place]:
+                if kind == "host" or not _contradict(logs[other], logs[i]):
+                    join(other, i)
+                    break
+    for i, log in enumerate(logs):
+        for other in range(i):
+            if group[other] != group[i] and (log.uuids & logs[other].uuids or _repeats(logs[other], log)):
+                join(other, i)
+    return _names(logs, group)
+
+
+def _names(logs: Sequence[Log], group: Sequence[int]) -> list[str]:
+    """A name for each group: what its logs say, or what of their names is their own."""
+    firsts = sorted(set(group))
+    if len(firsts) == 1 and not logs[firsts[0]].host:
+        return [_NAMELESS] * len(logs)
+    found: dict[int, str] = {}
+    for one in firsts:
+        log = next((logs[i] for i, g in enumerate(group) if g == one and logs[i].host), logs[one])
+        name = log.host or _key(log.file) or log.file.name.rpartition(".")[0] or log.file.name
+        while name in found.values():
+            name = log.file.name if name != log.file.name else f"{name}'"
+        found[one] = name
+    return [found[g] for g in group]
+
+
+def _key(file: SourceFile) -> str:
+    """The words of a file's path that may be those of a machine."""
+    return "-".join(word for word in _WORDS.split(file.name) if word and not _USUAL.fullmatch(word))
+
+
+def _shared(one: Log, other: Log) -> list[tuple[Log, Log]]:
+    """The rows of GPUs of the same name in both logs."""
+    return [(one.of_gpu(name), other.of_gpu(name)) for name in one.gpus if name in other.gpus]
+
+
+def _equal(one: Log, other: Log) -> tuple[int, int]:
+    """How many rows of a GPU are at the same time in both, and how many of these tell the same."""
+    times, mine, others = np.intersect1d(one.time_us, other.time_us, return_indices=True)
+    alike = np.ones(len(times), np.bool_)
+    for metric in one.values.keys() & other.values.keys():
+        a, b = one.values[metric][mine], other.values[metric][others]
+        alike &= (a == b) | np.isnan(a) | np.isnan(b)
+    return len(times), int(np.count_nonzero(alike))
+
+
+def _contradict(one: Log, other: Log) -> bool:
+    """Whether they cannot be of the same machine: they overlap in time and tell different things of a GPU."""
+    for a, b in _shared(one, other):
+        overlap = min(a.time_us.max(), b.time_us.max()) - max(a.time_us.min(), b.time_us.min())
+        if overlap > 0:
+            same, alike = _equal(a, b)
+            if not same or alike < same:
+                return True
+    return False
+
+
+def _repeats(one: Log, other: Log) -> bool:
+    """Whether one is the other at an earlier moment, or a part of it."""
+    found = [_equal(a, b) for a, b in _shared(one, other)]
+    same, alike = sum(n for n, _ in found), sum(n for _, n in found)
+    return alike == same >= min(len(one.time_us), len(other.time_us)) / 2 > 0

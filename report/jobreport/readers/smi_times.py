@@ -1,0 +1,154 @@
+"""When the rows of an nvidia-smi log were written: dates with a zone, without one, or seconds since a start."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.job import SECOND_US, IntArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.job import BoolArray
+
+#: 1990 and 2100: what lies outside is no date of a job.
+_EARLIEST_S, _LATEST_S = 631_152_000, 4_102_444_800
+#: No job runs longer than this, in seconds since its start.
+_LONGEST_S = 10 * 365 * 86400
+#: Seconds, milli-, micro- and nanoseconds since the epoch.
+_EPOCH_UNITS = (1, 10**3, 10**6, 10**9)
+_DAY_US = 86400 * SECOND_US
+_DATE = re.compile(
+    r"(\d{4})[-/.]?(\d{2})[-/.]?(\d{2})[T _]*(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?\s*(Z|UTC|[-+]\d{2}:?\d{2})?"
+)
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?")
+_OFFSET = re.compile(r"([-+])(\d{2}):?(\d{2})")
+#: Where a clock was put back, times go back by about an hour.
+_BACK_US = 30 * 60 * SECOND_US
+
+#: What the times of a log are.
+ZONED, LOCAL, RELATIVE = "zoned", "local", "relative"
+
+
+class Times(Struct, kw_only=True, eq=False):
+    """When each row of a table was written."""
+
+    #: (n,) microseconds since the epoch; those of ``LOCAL`` times as if they were UTC, and of ``RELATIVE`` ones
+    #: since the start.
+    time_us: IntArray
+    #: (n,) whether the row has a time.
+    there: BoolArray
+    #: ``ZONED``, ``LOCAL`` or ``RELATIVE``.
+    kind: str
+
+
+class _Moment(Struct):
+    us: int
+    kind: str
+
+
+def times_of(texts: Sequence[str], *, elapsed: bool, factor: float = 1.0) -> Times:
+    """From the cells of a column; ``elapsed`` if its name says that they count from a start."""
+    known = {text: _moment(text.strip(), elapsed=elapsed, factor=factor) for text in set(texts)}
+    kinds = {one.kind for one in known.values() if one}
+    kind = next((k for k in (LOCAL, RELATIVE, ZONED) if k in kinds), ZONED)
+    # One kind a table: a time of another cannot stand beside these.
+    us = {text: one.us if one and one.kind == kind else -1 for text, one in known.items()}
+    time_us = np.fromiter(map(us.__getitem__, texts), np.int64, len(texts))
+    return Times(time_us=time_us, there=time_us >= 0, kind=kind)
+
+
+def in_zone(times: Times, zone: tzinfo) -> Times:
+    """Local times of a zone as UTC. An hour that the clock shows twice is the later one where times went back."""
+    if times.kind != LOCAL:
+        return times
+    rows = np.flatnonzero(times.there)
+    local = times.time_us[rows]
+    hours, of_hour = np.unique(local // (3600 * SECOND_US), return_inverse=True)
+    first, second = (
+        np.array([_offset_us(hour, zone, fold) for hour in hours.tolist()], np.int64)[of_hour]
+        for fold in (0, 1)
+    )
+    later = np.zeros(len(local), np.bool_)
+    if (twice := first > second).any():
+        back = np.cumsum(np.diff(local, prepend=local[:1]) < -_BACK_US) > 0
+        later = twice & back
+    moved = times.time_us.copy()
+    moved[rows] = local - np.where(later, second, first)
+    return Times(time_us=moved, there=times.there, kind=ZONED)
+
+
+def zone_of(name: str) -> tzinfo:
+    """The zone of a name (``Europe/Berlin``) or an offset (``+02:00``); ``ValueError`` for what is none."""
+    if name.upper() in ("Z", "UTC"):
+        return UTC
+    if match := _OFFSET.fullmatch(name):
+        offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
+        return timezone(offset if match[1] == "+" else -offset)
+    try:
+        return ZoneInfo(name)
+    except (LookupError, OSError, ValueError) as error:
+        raise ValueError(name) from error
+
+
+def _offset_us(hour: int, zone: tzinfo, fold: int) -> int:
+    at = datetime.fromtimestamp(hour * 3600, UTC).replace(tzinfo=zone, fold=fold)
+    offset = at.utcoffset() or timedelta()
+    return round(offset.total_seconds()) * SECOND_US
+
+
+def _moment(text: str, *, elapsed: bool, factor: float) -> _Moment | None:
+    try:
+        return _number(float(text), elapsed=elapsed, factor=factor)
+    except ValueError:
+        pass
+    if match := _DATE.fullmatch(text):
+        return _date(match)
+    if match := _CLOCK.fullmatch(text):
+        hours, minutes, seconds = (int(match[i]) for i in (1, 2, 3))
+        if hours < 24 and minutes < 60 and seconds < 61:
+            return _Moment(
+                (hours * 3600 + minutes * 60 + seconds) * SECOND_US + _fraction(match[4]), RELATIVE
+            )
+    return None
+
+
+def _number(value: float, *, elapsed: bool, factor: float) -> _Moment | None:
+    if not elapsed:
+        for unit in _EPOCH_UNITS:
+            if _EARLIEST_S * unit <= value <= _LATEST_S * unit:
+                return _Moment(round(value * SECOND_US / unit), ZONED)
+    seconds = value * factor
+    return _Moment(round(seconds * SECOND_US), RELATIVE) if 0 <= seconds <= _LONGEST_S else None
+
+
+def _date(match: re.Match[str]) -> _Moment | None:
+    try:
+        at = datetime(*(int(match[i]) for i in range(1, 7)), tzinfo=UTC)  # type: ignore[misc,arg-type]
+    except ValueError:
+        return None
+    us = int(at.timestamp()) * SECOND_US + _fraction(match[7])
+    if not _EARLIEST_S * SECOND_US <= us <= _LATEST_S * SECOND_US:
+        return None
+    zone = match[8]
+    if zone is None:
+        return _Moment(us, LOCAL)
+    if offset := _OFFSET.fullmatch(zone):
+        away = (int(offset[2]) * 60 + int(offset[3])) * 60 * SECOND_US
+        us += -away if offset[1] == "+" else away
+    return _Moment(us, ZONED)
+
+
+def _fraction(digits: str | None) -> int:
+    return int(f"{digits or '':0<6}"[:6])
+
+
+def unwrapped(time_us: IntArray) -> IntArray:
+    """Times of a day in the order of their rows, a day later wherever they go back: midnight has passed."""
+    return time_us + _DAY_US * np.cumsum(np.diff(time_us, prepend=time_us[:1]) < -_DAY_US // 2)
