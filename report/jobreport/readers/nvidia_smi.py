@@ -66,7 +66,7 @@ class NvidiaSmi:
         """``zone`` is that of times that name none."""
         self._zone = zone
 
-    def knows(self, file: SourceFile) -> bool:
+    def knows(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
         return False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,7 +10,7 @@ from msgspec import Struct
 from jobrules.job import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 #: What a column says of its row besides a metric.
 TIME, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS = (

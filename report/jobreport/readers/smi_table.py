@@ -109,7 +109,7 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     gpus, gpu = _gpus(by_word)
     if says.PROCESS in by_word:
         of_metric = defaultdict(list, {m: of_metric[m] for m in (Metric.GPU_USE,) if m in of_metric})
-    times = _times(table, meant, fields, by_word, gpu)
+    times = _times(table, meant, by_word, gpu)
     if times is None:
         add("skipped", "rows", _NO_TIMES, len(table.rows))
         return None
@@ -117,8 +117,8 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
         add("corrected", "files", _ASSUMED, 1)
     values = _values(meant, fields, of_metric, by_word, add)
     told = np.zeros(len(table.rows), np.bool_)
-    for one in values.values():
-        told |= ~np.isnan(one)
+    for measured in values.values():
+        told |= ~np.isnan(measured)
     add("skipped", "rows", _NO_TIME, int(np.count_nonzero(~times.there)))
     add("skipped", "rows", _NO_VALUE, int(np.count_nonzero(times.there & ~told)))
     keep = times.there & told
@@ -168,7 +168,6 @@ def _named(texts: Sequence[str], rows: int | None = None) -> tuple[tuple[str, ..
 def _times(
     table: Table,
     meant: Sequence[Column | None],
-    fields: Sequence[Sequence[str]],
     by_word: Mapping[str, Sequence[str]],
     gpu: IntArray,
 ) -> Times | None:

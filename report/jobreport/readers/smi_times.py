@@ -64,24 +64,18 @@ def times_of(texts: Sequence[str], *, elapsed: bool, factor: float = 1.0) -> Tim
     return Times(time_us=time_us, there=time_us >= 0, kind=kind)
 
 
-def in_zone(times: Times, zone: tzinfo) -> Times:
-    """Local times of a zone as UTC. An hour that the clock shows twice is the later one where times went back."""
-    if times.kind != LOCAL:
-        return times
-    rows = np.flatnonzero(times.there)
-    local = times.time_us[rows]
-    hours, of_hour = np.unique(local // (3600 * SECOND_US), return_inverse=True)
+def in_zone(local_us: IntArray, zone: tzinfo) -> IntArray:
+    """Local times of a zone in the order of their rows, as UTC.
+
+    An hour that the clock shows twice is the later one where times went back before.
+    """
+    hours, of_hour = np.unique(local_us // (3600 * SECOND_US), return_inverse=True)
     first, second = (
         np.array([_offset_us(hour, zone, fold) for hour in hours.tolist()], np.int64)[of_hour]
         for fold in (0, 1)
     )
-    later = np.zeros(len(local), np.bool_)
-    if (twice := first > second).any():
-        back = np.cumsum(np.diff(local, prepend=local[:1]) < -_BACK_US) > 0
-        later = twice & back
-    moved = times.time_us.copy()
-    moved[rows] = local - np.where(later, second, first)
-    return Times(time_us=moved, there=times.there, kind=ZONED)
+    back = np.maximum.accumulate(np.diff(local_us, prepend=local_us[:1]) < -_BACK_US)
+    return np.asarray(local_us - np.where((first > second) & back, second, first))
 
 
 def zone_of(name: str) -> tzinfo:
