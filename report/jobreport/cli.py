@@ -107,6 +107,11 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     help="Put stand-ins in the place of the names of job, nodes, files, and of what your own programs name; "
     "times, numbers and the frameworks' names stay.",
 )
+@click.option(
+    "--timezone",
+    metavar="ZONE",
+    help="Of times that name none, as Europe/Berlin or +02:00. [default: UTC]",
+)
 @click.option("--list-rules", is_flag=True, help="List the rules and exit.")
 @click.option(
     "--explain", metavar="RULE", help="Say what a rule checks, why, what to do, its parameters; exit."
@@ -136,6 +141,7 @@ def command(
     formats: tuple[str, ...],
     static: bool,
     redact: bool,
+    timezone: str | None,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -180,6 +186,7 @@ def command(
             force=force,
             strict=strict,
             redact=redact,
+            zone=timezone,
             engine=engine,
             progress=_progress(quiet=quiet),
             kernel=running,

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from jobreport import __version__, archive, document, publish, summary
@@ -33,6 +33,7 @@ from jobrules.dataloader import Dataloader
 from jobrules.device_grid import device_grid
 from jobrules.framework_time import framework_time
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
+from jobrules.gpu_states import gpu_states
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import SECOND_US, Metric, span_of
 from jobrules.load_balancing import LoadBalancing
@@ -69,7 +70,7 @@ FRAMEWORK = OverallFrameworkMetrics.__name__
 #: Seconds for the imports beside the notebook to end, where its run was stopped.
 _JOIN_S = 5.0
 #: Analyses besides the rules.
-ANALYSES = 8
+ANALYSES = 9
 #: What is half written then does not take the place of an older report.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 #: Profiles of Python code that the page has room for.
@@ -103,6 +104,7 @@ def make_report(
     force: bool = False,
     strict: bool = False,
     redact: bool = False,
+    zone: str | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
@@ -111,18 +113,22 @@ def make_report(
 
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json``
     is always written. ``static`` leaves the scripts out of the page. ``redact`` puts stand-ins in the place of
-    names (``jobreport.standins``). ``engine`` reads and judges; without
+    names (``jobreport.standins``). ``zone`` is the time zone of times that name none, as ``Europe/Berlin`` or
+    ``+02:00``. ``engine`` reads and judges; without
     one that is done in this process. ``progress`` hears how far it has come. ``kernel`` runs the notebook, as one of
     ``jobreport.kernel.started()``; without one it is started when needed.
 
     Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
-    the folder already holds a report and ``force`` is not set.
+    the folder already holds a report and ``force`` is not set, or the zone is none.
     """
     # The readers are not needed for --help.
     from jobreport.readers import job_name, read_directory  # noqa: PLC0415
+    from jobreport.readers.smi_times import zone_of  # noqa: PLC0415 - as the readers
     from jobreport.standins import JOB, redacted  # noqa: PLC0415 - as the readers
 
     chosen, progress = settings or load(), progress or Progress()
+    if zone is not None:
+        chosen = replace(chosen, options=(*chosen.options, f"--timezone {zone}"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(telling(progress))
         engine = engine or stack.enter_context(Here())
@@ -131,7 +137,13 @@ def make_report(
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         with publish.place(folder, force=force) as place:
             reading = read_directory(
-                source.directory, name=name, strict=strict, engine=engine, progress=progress, leave=place.own
+                source.directory,
+                name=name,
+                strict=strict,
+                engine=engine,
+                progress=progress,
+                leave=place.own,
+                zone=None if zone is None else zone_of(zone),
             )
             quality = reading.quality
             unusable = [Remark(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed]
@@ -283,6 +295,7 @@ def _with_analyses(
         "memory": lambda: memory_use(job, _rule(rules, GPUMemoryIncrease), grid),
         "devices": lambda: device_grid(job, grid, _rule(rules, CPUBottleneck).cpu_threshold),
         "moments": lambda: moments(job, cpu, io),
+        "gpu_states": lambda: gpu_states(job) or UNSET,
     }
     found, remarks = {}, []
     for name, analyse in analyses.items():

@@ -17,6 +17,7 @@ from jobreport.progress import Progress
 from jobreport.quality import Quality, Remark
 from jobreport.readers import rule_results
 from jobreport.readers.directory import is_end_marker, job_name, listing
+from jobreport.readers.joining import joined
 from jobreport.readers.nvidia_smi import NvidiaSmi
 from jobreport.readers.pieces import nodes_of, packed, read_groups, sources_of, stopped, without_strays
 from jobreport.readers.profiler_config import ProfilerConfig
@@ -29,6 +30,7 @@ from jobrules.words import count, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from datetime import tzinfo
     from pathlib import Path
 
     from jobreport.engine import Engine
@@ -68,16 +70,19 @@ def read_directory(
     engine: Engine | None = None,
     progress: Progress | None = None,
     leave: Collection[str] = (),
+    zone: tzinfo | None = None,
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
-    ``name`` is the job's, where the directory does not tell it. The ``engine`` reads the files and keeps
+    ``name`` is the job's, where the directory does not tell it. ``zone`` is that of times that name none; UTC
+    without one. The ``engine`` reads the files and keeps
     the tables; without one, that is done here and in memory. ``leave`` are absolute paths that are no part of the
     job. A reader that raises costs its own files
     and a remark, unless ``strict``. Raises ``NothingReadableError`` where nothing is left to report.
     """
     engine, progress = engine or Here(), progress or Progress()
     tally = Tally()
+    readers = tuple(NvidiaSmi(zone) if isinstance(one, NvidiaSmi) else one for one in READERS)
     files = listing(directory, tally, leave)
     claimed: defaultdict[int, list[SourceFile]] = defaultdict(list)
     unclaimed: list[SourceFile] = []
@@ -90,17 +95,18 @@ def read_directory(
         if rule_results.claims(file):
             results.append(file)
             continue
-        reader = next((i for i, one in enumerate(READERS) if one.knows(file)), None)
+        reader = next((i for i, one in enumerate(readers) if one.knows(file)), None)
         if reader is None:
-            reader = next((i for i, one in enumerate(READERS) if one.claims(file)), None)
+            reader = next((i for i, one in enumerate(readers) if one.claims(file)), None)
         if reader is None:
             unclaimed.append(file)
         else:
             claimed[reader].append(file)
     job_is = name or job_name(directory)
     progress.stage(f"reading {shown(job_is)}", sum(f.size for some in claimed.values() for f in some), "B")
-    groups = [group for i in sorted(claimed) for group in packed(READERS[i], claimed[i])]
-    pieces = without_strays(read_groups(engine, groups, progress, strict=strict), engine)
+    groups = [group for i in sorted(claimed) for group in packed(readers[i], claimed[i])]
+    pieces = joined(read_groups(engine, groups, progress, strict=strict), engine)
+    pieces = without_strays(pieces, engine)
     sources = sources_of(pieces, tally)
     nodes = nodes_of(pieces, engine, tally)
     vendor = _vendor(results, tally, strict=strict) if results else None

@@ -44,7 +44,8 @@ _IN_TURN_US = 100_000
 _WIDEST_US = SECOND_US
 _GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[_-]?([0-9]{1,2})(?![0-9a-z])", re.IGNORECASE)
 
-_LOCAL = "no time zone in the log: its times are taken as {zone} (--timezone)"
+_LOCAL = "no time zone in the log: its times are taken as {zone}"
+_CHOOSE = " (--timezone names another)"
 _RELATIVE = "no dates in the log: its times count from its start"
 _IN_TURN = "no GPU is named: they are told apart by the order of the rows"
 _MIXED = "times of another kind than those before in the file"
@@ -62,8 +63,8 @@ class NvidiaSmi:
     looks_for = "nvidia-smi logs (--query-gpu as CSV with a line that names the columns, dmon, pmon)"
     memory = 8.0
 
-    def __init__(self, zone: tzinfo = UTC) -> None:
-        """``zone`` is that of times that name none."""
+    def __init__(self, zone: tzinfo | None = None) -> None:
+        """``zone`` is that of times that name none; without one they are taken as UTC."""
         self._zone = zone
 
     def knows(self, _: SourceFile, /) -> bool:
@@ -122,7 +123,7 @@ def _text(file: SourceFile, tally: Tally) -> str:
     return decoded(b"".join(found))
 
 
-def _logs(file: SourceFile, zone: tzinfo, tally: Tally) -> list[Log]:
+def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
     """What a file says, for each machine that it names, or as one log if it names none."""
     read: list[Rows] = []
     for part in tables(_text(file, tally)):
@@ -137,12 +138,13 @@ def _logs(file: SourceFile, zone: tzinfo, tally: Tally) -> list[Log]:
         return []
     rows = Rows.joined(same)
     if rows.kind == LOCAL:
-        tally.add("corrected", "files", _LOCAL.format(zone=zone), file=file.name)
+        told = _LOCAL.format(zone=zone or UTC) + ("" if zone else _CHOOSE)
+        tally.add("corrected", "files", told, file=file.name)
     elif rows.kind == RELATIVE:
         tally.add("corrected", "files", _RELATIVE, file=file.name)
     time_us = unwrapped(rows.time_us) if rows.kind == RELATIVE else rows.time_us
     if rows.kind == LOCAL:
-        time_us = in_zone(time_us, zone)
+        time_us = in_zone(time_us, zone or UTC)
     gpus, gpu = rows.gpus, rows.gpu
     if (gpu < 0).any():
         gpus, gpu = _in_turn(file, time_us, tally)

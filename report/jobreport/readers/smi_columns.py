@@ -96,6 +96,21 @@ _SAYS = {
     "hostname": HOST,
     "node": HOST,
     "pid": PROCESS,
+    "epoch": TIME,
+    "unix time": TIME,
+    "unix timestamp": TIME,
+}
+
+#: Columns of ``dmon`` and ``pmon`` that have names of their own.
+_DMON = {
+    "sm": Column(metric=Metric.GPU_USE),
+    "mem": Column(metric=Metric.GPU_MEMORY),
+    "fb": Column(metric=Metric.GPU_MEMORY_USED, factor=MIB),
+    "pclk": Column(metric=Metric.GPU_CLOCK),
+    "pviol": Column(metric=Metric.GPU_POWER_CAP),
+    "tviol": Column(metric=Metric.GPU_THERMAL_SLOWDOWN, bits=1),
+    "sbecc": Column(metric=Metric.GPU_ECC_CORRECTED),
+    "dbecc": Column(metric=Metric.GPU_ECC_UNCORRECTED),
 }
 
 
@@ -106,6 +121,10 @@ def column(name: str) -> Column | None:
     plain = " ".join(words)
     if plain in _SAYS:
         return Column(says=_SAYS[plain])
+    if plain in _DMON:
+        return _DMON[plain]
+    if "module" in words:  # of more than the GPU
+        return None
     if "elapsed" in words:
         return Column(says=ELAPSED, factor=1e-3 if "ms" in (*words, *units) else 1.0)
     if words[:1] in (["timestamp"], ["time"]) and not _UTILISATION_WORDS & {*words}:
@@ -117,10 +136,12 @@ def _use(words: Sequence[str], _: Sequence[str]) -> Column | None:
     there = {*words}
     if there & _OTHER_ENGINES:
         return None
-    if there & _UTILISATION_WORDS or words == ["sm"]:
-        memory = there & _MEMORY_WORDS
-        return Column(metric=Metric.GPU_MEMORY if memory else Metric.GPU_USE)
-    return Column(metric=Metric.GPU_MEMORY) if words == ["mem"] else None
+    if not there & _UTILISATION_WORDS:
+        return None
+    if not there & _MEMORY_WORDS:
+        return Column(metric=Metric.GPU_USE)
+    # "Memory usage" is that of its bytes or of its time, and only the tool's own word for it is certain.
+    return None if there & {"usage", "load", "busy"} else Column(metric=Metric.GPU_MEMORY)
 
 
 def _memory(words: Sequence[str], units: Sequence[str]) -> Column | None:
@@ -128,7 +149,8 @@ def _memory(words: Sequence[str], units: Sequence[str]) -> Column | None:
     if not there & _MEMORY_WORDS or there & {"bar", "bar1", "protected", "temp", "temperature", "clock"}:
         return None
     factor = next((FACTORS[unit] for unit in (*units, *words) if unit in FACTORS), MIB)
-    if "used" in there:
+    in_bytes = any(FACTORS.get(unit, 0.0) >= 1024 for unit in (*units, *words))
+    if "used" in there or ("usage" in there and in_bytes):
         return Column(metric=Metric.GPU_MEMORY_USED, factor=factor)
     return Column(metric=Metric.GPU_MEMORY_TOTAL, factor=factor) if "total" in there else None
 
@@ -146,7 +168,7 @@ def _power(words: Sequence[str], units: Sequence[str]) -> Column | None:
         return None
     factor = next((FACTORS[unit] for unit in (*units, *words) if unit in ("w", "mw", "kw")), 1.0)
     if "limit" in there or "cap" in there:
-        return Column(metric=Metric.GPU_POWER_LIMIT, factor=factor, rank="enforced" not in there)
+        return Column(metric=Metric.GPU_POWER_LIMIT, factor=factor, rank=int("enforced" not in there))
     # The average of a second is nearer to what was drawn between two samples than a moment is.
     rank = 2 if "instant" in there else 0 if "average" in there else 1
     return Column(metric=Metric.GPU_POWER, factor=factor, rank=rank)
@@ -154,8 +176,6 @@ def _power(words: Sequence[str], units: Sequence[str]) -> Column | None:
 
 def _clock(words: Sequence[str], units: Sequence[str]) -> Column | None:
     there = {*words}
-    if words == ["pclk"]:
-        return Column(metric=Metric.GPU_CLOCK)
     if not there & {"clocks", "clock", "clk"} or there & {
         "max",
         "mem",
@@ -166,7 +186,7 @@ def _clock(words: Sequence[str], units: Sequence[str]) -> Column | None:
     }:
         return None
     factor = 1e3 if "ghz" in (*words, *units) else 1.0
-    return Column(metric=Metric.GPU_CLOCK, factor=factor, rank="sm" not in there)
+    return Column(metric=Metric.GPU_CLOCK, factor=factor, rank=int("sm" not in there))
 
 
 def _throttle(words: Sequence[str], _: Sequence[str]) -> Column | None:

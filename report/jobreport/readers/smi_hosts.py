@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 #: The machine of logs that name none.
 _NAMELESS = "node"
-_WORDS = re.compile(r"[^A-Za-z0-9]+")
+#: Words of a path, and the parts of one.
+_WORDS, _PARTS = re.compile(r"[/_.\s]+"), re.compile(r"[^A-Za-z0-9]+")
 #: What the name of a log is made of besides its machine's.
 _USUAL = re.compile(
     r"csv|tsv|txt|log|logs|out|gz|dmon|pmon|nvidia|smi|nvidiasmi|gpu|gpus|cuda|usage|util|utilization|stats|"
-    r"metrics|monitor|monitoring|trace|data|[0-9]+|(gpu|cuda)[0-9]+|[0-9]+gpus?|[0-9]{8}T[0-9]+Z?",
+    r"metrics|monitor|monitoring|trace|data|[0-9]+|(gpu|cuda)[0-9]+|[0-9]+gpus?|[0-9]{8}T[0-9]+Z?|",
     re.IGNORECASE,
 )
 
@@ -89,23 +90,25 @@ def hosts_of(logs: Sequence[Log]) -> list[str]:
 
 
 def _names(logs: Sequence[Log], group: Sequence[int]) -> list[str]:
-    """A name for each group: what its logs say, or what of their names is their own."""
-    firsts = sorted(set(group))
-    if len(firsts) == 1 and not logs[firsts[0]].host:
-        return [_NAMELESS] * len(logs)
+    """A name for each group: what its logs say, or, where there are several, what of their names is their own."""
     found: dict[int, str] = {}
-    for one in firsts:
-        log = next((logs[i] for i, g in enumerate(group) if g == one and logs[i].host), logs[one])
-        name = log.host or _key(log.file) or log.file.name.rpartition(".")[0] or log.file.name
-        while name in found.values():
-            name = log.file.name if name != log.file.name else f"{name}'"
-        found[one] = name
-    return [found[g] for g in group]
+    groups = sorted(set(group))
+    for one in groups:
+        mine = [log for log, number in zip(logs, group, strict=True) if number == one]
+        keys = [_NAMELESS] if len(groups) == 1 else [_key(log.file) for log in mine]
+        name = next(filter(None, [*(log.host for log in mine), *keys]), _stem(mine[0]))
+        found[one] = _stem(mine[0]) if name in found.values() else name
+    return [found[number] for number in group]
+
+
+def _stem(log: Log) -> str:
+    return log.file.name.rpartition(".")[0] or log.file.name
 
 
 def _key(file: SourceFile) -> str:
-    """The words of a file's path that may be those of a machine."""
-    return "-".join(word for word in _WORDS.split(file.name) if word and not _USUAL.fullmatch(word))
+    """The words of a file's path that may be those of a machine; empty if there are none."""
+    words = _WORDS.split(file.name)
+    return "_".join(w for w in words if not all(_USUAL.fullmatch(part) for part in _PARTS.split(w)))
 
 
 def _shared(one: Log, other: Log) -> list[tuple[Log, Log]]:

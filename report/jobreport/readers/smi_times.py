@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from msgspec import Struct
 
+from jobreport.errors import UsageError
 from jobrules.job import SECOND_US, IntArray
+from jobrules.words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +31,8 @@ _DATE = re.compile(
 )
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?")
 _OFFSET = re.compile(r"([-+])(\d{2}):?(\d{2})")
-#: Where a clock was put back, times go back by about an hour.
-_BACK_US = 30 * 60 * SECOND_US
+#: Where a clock was put back, times go back by an hour or half of one, and a zone's changes are at full quarters.
+_BACK_US, _QUARTER_S = 10 * 60 * SECOND_US, 900
 
 #: What the times of a log are.
 ZONED, LOCAL, RELATIVE = "zoned", "local", "relative"
@@ -69,9 +71,9 @@ def in_zone(local_us: IntArray, zone: tzinfo) -> IntArray:
 
     An hour that the clock shows twice is the later one where times went back before.
     """
-    hours, of_hour = np.unique(local_us // (3600 * SECOND_US), return_inverse=True)
+    quarters, of_quarter = np.unique(local_us // (_QUARTER_S * SECOND_US), return_inverse=True)
     first, second = (
-        np.array([_offset_us(hour, zone, fold) for hour in hours.tolist()], np.int64)[of_hour]
+        np.array([_offset_us(one, zone, fold) for one in quarters.tolist()], np.int64)[of_quarter]
         for fold in (0, 1)
     )
     back = np.maximum.accumulate(np.diff(local_us, prepend=local_us[:1]) < -_BACK_US)
@@ -79,20 +81,21 @@ def in_zone(local_us: IntArray, zone: tzinfo) -> IntArray:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The zone of a name (``Europe/Berlin``) or an offset (``+02:00``); ``ValueError`` for what is none."""
+    """The zone of a name (``Europe/Berlin``) or an offset (``+02:00``). Raises ``UsageError`` for what is none."""
     if name.upper() in ("Z", "UTC"):
         return UTC
-    if match := _OFFSET.fullmatch(name):
-        offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
-        return timezone(offset if match[1] == "+" else -offset)
     try:
+        if match := _OFFSET.fullmatch(name):
+            offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
+            return timezone(offset if match[1] == "+" else -offset)
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError) as error:
-        raise ValueError(name) from error
+        told = f"{shown(name)} is no time zone; give one as Europe/Berlin or +02:00 with --timezone."
+        raise UsageError(told) from error
 
 
-def _offset_us(hour: int, zone: tzinfo, fold: int) -> int:
-    at = datetime.fromtimestamp(hour * 3600, UTC).replace(tzinfo=zone, fold=fold)
+def _offset_us(quarter: int, zone: tzinfo, fold: int) -> int:
+    at = datetime.fromtimestamp(quarter * _QUARTER_S, UTC).replace(tzinfo=zone, fold=fold)
     offset = at.utcoffset() or timedelta()
     return round(offset.total_seconds()) * SECOND_US
 

@@ -1,0 +1,146 @@
+"""Logs beside samples: of which machine they are, and how far its clock is apart."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobreport.engine import Cores
+from jobreport.readers import read_directory, read_job
+from jobrules.job import SECOND_US, Metric
+
+START_S = 1_767_441_600
+
+
+def use(node: int, gpu: int) -> np.ndarray:
+    """A quarter of an hour, a value a second: work in stretches of uneven length."""
+    ends = np.cumsum(np.random.default_rng(10 * node + gpu).uniform(5, 60, 60))
+    return np.where(np.searchsorted(ends, np.arange(900)) % 2, 95, 5)
+
+
+def write_samples(folder: Path, *nodes: int) -> None:
+    for node in nodes:
+        rows = [
+            {
+                "Type": "gpu",
+                "Name": f"gpu{gpu}",
+                "Dimension": "GPUUtilization",
+                "Value": float(value),
+                "NodeId": f"algo-{node}",
+                "Timestamp": START_S + second,
+            }
+            for gpu in (0, 1)
+            for second, value in enumerate(use(node, gpu).tolist())
+        ]
+        path = folder / "system" / "incremental" / f"{START_S}.algo-{node}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_log(
+    folder: Path,
+    node: int,
+    *,
+    later_s: float = 0.0,
+    name: str = "gpu.csv",
+    flat: bool = False,
+    dated: bool = True,
+) -> None:
+    folder.mkdir(exist_ok=True)
+    lines = [
+        "timestamp, index, utilization.gpu [%], power.draw [W]"
+        if dated
+        else "elapsed_sec,index,gpu_util,power_w"
+    ]
+    for second in range(0, 900, 2):
+        at = datetime.fromtimestamp(START_S + second + later_s, UTC)
+        when = f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03d}" if dated else f"{second:.2f}"
+        lines += [f"{when}, {gpu}, {100 if flat else use(node, gpu)[second]} %, 300.00 W" for gpu in (0, 1)]
+    (folder / name).write_text("\n".join(lines) + "\n")
+
+
+def told(folder: Path) -> tuple[tuple[str, ...], list[str]]:
+    job, quality = read_job(folder)
+    return job.nodes, [r.reason for s in quality.sources for r in s.remarks if r.unit == "logs"]
+
+
+@pytest.mark.parametrize("later_s", [0.0, 3.25, -40.0, 7200.5, -19800.0])
+def test_a_log_becomes_part_of_its_machine(tmp_path: Path, later_s: float) -> None:
+    write_samples(tmp_path, 1, 2)
+    write_log(tmp_path, 2, later_s=later_s)
+    job, quality = read_job(tmp_path)
+    assert job.nodes == ("algo-1", "algo-2")
+    power = job.panel("algo-2", Metric.GPU_POWER)
+    assert power
+    assert job.panel("algo-1", Metric.GPU_POWER) is None
+    assert abs(int(power.time_us[0]) - START_S * SECOND_US) <= SECOND_US
+    (reason,) = (r.reason for s in quality.sources for r in s.remarks if r.unit == "logs")
+    assert ("behind" if later_s < 0 else "ahead") in reason or later_s == 0
+    assert "\u00b1 1.0" in reason
+    # Its use of GPUs is known already.
+    gpu = job.panel("algo-2", Metric.GPU_USE)
+    assert gpu
+    assert len(gpu.time_us) == 900
+    assert [(r.count, r.unit) for r in quality.remarks] == [(900, "samples")]
+
+
+def test_logs_of_two_machines_find_theirs(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1, 2)
+    write_log(tmp_path / "x", 2)
+    write_log(tmp_path / "y", 1)
+    nodes, reasons = told(tmp_path)
+    assert nodes == ("algo-1", "algo-2")
+    assert sum("joined to the samples of its machine by the use" in one for one in reasons) >= 1
+
+
+def test_a_log_without_dates_gets_them(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1)
+    write_log(tmp_path, 1, dated=False)
+    job, _ = read_job(tmp_path)
+    power = job.panel("algo-1", Metric.GPU_POWER)
+    assert power
+    assert abs(int(power.time_us[0]) - START_S * SECOND_US) <= SECOND_US
+
+
+def test_a_log_of_another_machine_stays_apart(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1)
+    write_log(tmp_path, 3)
+    nodes, (reason,) = told(tmp_path)
+    assert nodes == ("algo-1", "node")
+    assert reason.startswith("a machine of its own")
+    assert "not alike" in reason
+
+
+def test_a_log_that_fits_two_machines_stays_apart(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1)
+    copy = tmp_path / "system" / "incremental" / f"{START_S}.algo-2.json"
+    copy.write_text((copy.parent / f"{START_S}.algo-1.json").read_text().replace("algo-1", "algo-2"))
+    write_log(tmp_path, 1)
+    nodes, (reason,) = told(tmp_path)
+    assert nodes == ("algo-1", "algo-2", "node")
+    assert "2 machines" in reason
+
+
+def test_a_log_that_names_the_machine_is_of_it(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1)
+    write_log(tmp_path / "algo-1", 1, flat=True)
+    write_log(tmp_path / "algo-2", 2)
+    nodes, reasons = told(tmp_path)
+    assert nodes == ("algo-1", "algo-2")
+    assert any("by its name" in one and "varies too little" in one for one in reasons)
+
+
+def test_where_the_tables_lie_does_not_matter(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1, 2)
+    write_log(tmp_path, 2, later_s=3600)
+    expected, quality = read_job(tmp_path)
+    with Cores(2) as engine:
+        reading = read_directory(tmp_path, engine=engine)
+        assert reading.quality == quality
+        assert [(p.node, p.metric, p.values.tobytes()) for p in reading.job.panels] == [
+            (p.node, p.metric, p.values.tobytes()) for p in expected.panels
+        ]

@@ -1,0 +1,132 @@
+"""What columns of nvidia-smi logs mean: the tool's own names, old and new, and those of scripts around it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobreport.readers.smi_columns import MIB, column
+from jobrules.job import Metric
+
+SAYS = {
+    "timestamp": "time",
+    "Time": "time",
+    "time_s": "time",
+    "unix_time": "time",
+    "Date": "date",
+    "elapsed_sec": "elapsed",
+    "index": "index",
+    "gpu": "index",
+    "gpu_index": "index",
+    "GPU ID": "index",
+    "uuid": "uuid",
+    "gpu_uuid": "uuid",
+    "pci.bus_id": "bus",
+    "name": "name",
+    "hostname": "host",
+    "pid": "process",
+    "clocks_event_reasons.active": "mask",
+    "clocks_throttle_reasons.active": "mask",
+}
+METRICS = {
+    "utilization.gpu [%]": Metric.GPU_USE,
+    "utilization_gpu_percent": Metric.GPU_USE,
+    "gpu_util_pct": Metric.GPU_USE,
+    "GPU Utilization (%)": Metric.GPU_USE,
+    "sm": Metric.GPU_USE,
+    "utilization.memory [%]": Metric.GPU_MEMORY,
+    "mem": Metric.GPU_MEMORY,
+    "memory.used [MiB]": Metric.GPU_MEMORY_USED,
+    "mem_used_mb": Metric.GPU_MEMORY_USED,
+    "Memory Usage (MiB)": Metric.GPU_MEMORY_USED,
+    "fb": Metric.GPU_MEMORY_USED,
+    "memory.total [MiB]": Metric.GPU_MEMORY_TOTAL,
+    "power.draw [W]": Metric.GPU_POWER,
+    "power_W": Metric.GPU_POWER,
+    "pwr": Metric.GPU_POWER,
+    "power.limit [W]": Metric.GPU_POWER_LIMIT,
+    "enforced.power.limit [W]": Metric.GPU_POWER_LIMIT,
+    "temperature.gpu": Metric.GPU_TEMPERATURE,
+    "temp_c": Metric.GPU_TEMPERATURE,
+    "gtemp": Metric.GPU_TEMPERATURE,
+    "clocks.sm [MHz]": Metric.GPU_CLOCK,
+    "clocks.current.graphics [MHz]": Metric.GPU_CLOCK,
+    "pclk": Metric.GPU_CLOCK,
+    "clocks_event_reasons.hw_thermal_slowdown": Metric.GPU_THERMAL_SLOWDOWN,
+    "clocks_throttle_reasons.sw_thermal_slowdown": Metric.GPU_THERMAL_SLOWDOWN,
+    "clocks_event_reasons.sw_power_cap": Metric.GPU_POWER_CAP,
+    "clocks_event_reasons.hw_slowdown": Metric.GPU_HARDWARE_SLOWDOWN,
+    "clocks_event_reasons.hw_power_brake_slowdown": Metric.GPU_HARDWARE_SLOWDOWN,
+    "ecc.errors.corrected.volatile.total": Metric.GPU_ECC_CORRECTED,
+    "ecc.errors.uncorrected.aggregate.total": Metric.GPU_ECC_UNCORRECTED,
+}
+#: What would be mistaken for one of these by a careless reader.
+NEITHER = (
+    "temperature.memory",
+    "temperature.gpu.tlimit",
+    "mtemp",
+    "utilization.encoder [%]",
+    "utilization.decoder [%]",
+    "power.max_limit [W]",
+    "power.default_limit [W]",
+    "power.management",
+    "module.power.draw.average [W]",
+    "clocks.mem [MHz]",
+    "clocks.max.sm [MHz]",
+    "clocks.applications.graphics [MHz]",
+    "clocks_event_reasons.supported",
+    "clocks_event_reasons.gpu_idle",
+    "clocks_event_reasons.sync_boost",
+    "clocks_event_reasons_counters.sw_power_cap [us]",
+    "memory.reserved [MiB]",
+    "memory.free [MiB]",
+    "protected_memory.used [MiB]",
+    "Memory Usage (%)",
+    "ecc.mode.current",
+    "retired_pages.pending",
+    "fan.speed [%]",
+    "pstate",
+    "loss",
+    "",
+    "\x00",
+)
+
+
+@pytest.mark.parametrize(("name", "says"), SAYS.items())
+def test_what_a_column_says_of_its_row(name: str, says: str) -> None:
+    found = column(name)
+    assert found
+    assert (found.says, found.metric) == (says, None)
+
+
+@pytest.mark.parametrize(("name", "metric"), METRICS.items())
+def test_what_a_column_measures(name: str, metric: Metric) -> None:
+    found = column(name)
+    assert found
+    assert (found.says, found.metric) == ("", metric)
+    assert found.factor == (MIB if metric.unit == "B" else 1.0)
+
+
+@pytest.mark.parametrize("name", NEITHER)
+def test_what_is_something_else_is_not_mistaken(name: str) -> None:
+    assert column(name) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "best"),
+    [
+        (("power.draw [W]", "power.draw.instant [W]", "power.draw.average [W]"), "power.draw.average [W]"),
+        (("power.limit [W]", "enforced.power.limit [W]"), "enforced.power.limit [W]"),
+        (("clocks.gr [MHz]", "clocks.sm [MHz]"), "clocks.sm [MHz]"),
+        (
+            (
+                "ecc.errors.uncorrected.aggregate.total",
+                "ecc.errors.uncorrected.volatile.dram",
+                "ecc.errors.uncorrected.volatile.total",
+            ),
+            "ecc.errors.uncorrected.volatile.total",
+        ),
+    ],
+)
+def test_of_several_columns_of_one_metric_the_best_is_used(names: tuple[str, ...], best: str) -> None:
+    ranks = {name: found.rank for name in names if (found := column(name))}
+    assert min(ranks, key=ranks.__getitem__) == best

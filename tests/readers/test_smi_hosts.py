@@ -1,0 +1,94 @@
+"""Which nvidia-smi logs are of one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobreport.readers import read_job
+
+HEADER = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
+
+
+def log(
+    gpus: tuple[int, ...] = (0, 1), *, seed: int = 0, first: int = 0, rows: int = 30, header: str = HEADER
+) -> str:
+    """A row a second and GPU; the seed chooses what is measured."""
+    return header + "".join(
+        f"2026/01/03 15:{(first + i) // 60:02d}:{(first + i) % 60:02d}.000, {gpu}, {(7 * i + 13 * gpu + 29 * seed) % 101} %, 100.00 W\n"
+        for i in range(rows)
+        for gpu in gpus
+    )
+
+
+def with_column(text: str, name: str, values: dict[str, str]) -> str:
+    head, *lines = text.splitlines()
+    return "\n".join([f"{head}, {name}", *(f"{line}, {values[line.split(', ')[1]]}" for line in lines), ""])
+
+
+@pytest.mark.parametrize(
+    ("files", "nodes", "gpus", "rows"),
+    [
+        pytest.param({"gpu.csv": log()}, ("node",), 2, 60, id="one"),
+        pytest.param({"gpu0.csv": log((0,)), "gpu1.csv": log((1,))}, ("node",), 2, 60, id="a file a GPU"),
+        pytest.param(
+            {"a/gpu.csv": log(), "b/gpu.csv": log(seed=1)}, ("a", "b"), 4, 120, id="a folder a machine"
+        ),
+        pytest.param(
+            {"gpu_log_node-01.csv": log(), "gpu_log_node-02.csv": log(seed=1)},
+            ("node-01", "node-02"),
+            4,
+            120,
+            id="a file a machine",
+        ),
+        pytest.param(
+            {"smi_20260103.csv": log(), "smi_20260104.csv": log(first=30)},
+            ("node",),
+            2,
+            120,
+            id="one after the other",
+        ),
+        pytest.param(
+            {"smi_1.csv": log(), "smi_2.csv": log(seed=1)},
+            ("smi_1", "smi_2"),
+            4,
+            120,
+            id="told apart by what they say",
+        ),
+        pytest.param(
+            {"early.csv": log(rows=10), "late.csv": log()}, ("node",), 2, 60, id="a log and its copy"
+        ),
+        pytest.param(
+            {
+                "a.csv": with_column(log((0,)), "uuid", {"0": "GPU-1"}),
+                "b.csv": with_column(log((0,), first=500), "uuid", {"0": "GPU-1"}),
+            },
+            ("node",),
+            1,
+            60,
+            id="the same GPU",
+        ),
+        pytest.param(
+            {"all.csv": with_column(log(), "hostname", {"0": "one", "1": "other"})},
+            ("one", "other"),
+            2,
+            60,
+            id="machines in a file",
+        ),
+    ],
+)
+def test_machines(
+    tmp_path: Path, files: dict[str, str], nodes: tuple[str, ...], gpus: int, rows: int
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    job, quality = read_job(tmp_path)
+
+    assert job.nodes == nodes
+    assert job.gpu_count == gpus
+    assert quality.sources[0].rows == rows
+    written = sum(text.count("\n") - 1 for text in files.values())
+    assert rows + sum(r.count for r in quality.sources[0].remarks if r.unit == "rows") == written
