@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobreport.readers.base import SourceFile
     from jobrules.job import BoolArray, FloatArray, IntArray, Metric
@@ -67,26 +67,64 @@ class Log(Struct, frozen=True, kw_only=True, eq=False):
 
 def hosts_of(logs: Sequence[Log]) -> list[str]:
     """The machine of each log."""
-    group = list(range(len(logs)))
-
-    def join(one: int, other: int) -> None:
-        old, new = group[other], group[one]
-        group[:] = [new if g == old else g for g in group]
-
-    by_key: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    group = _Groups(len(logs))
+    by_word: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for i, log in enumerate(logs):
-        by_key["host", log.host].append(i) if log.host else by_key["name", _key(log.file)].append(i)
-    for (kind, _), members in by_key.items():
-        for place, i in enumerate(members):
-            for other in members[:place]:
-                if kind == "host" or not _contradict(logs[other], logs[i]):
-                    join(other, i)
-                    break
+        for uuid in log.uuids:
+            by_word["uuid", uuid].append(i)
+        if log.host:
+            by_word["host", log.host].append(i)
+    for first, *others in by_word.values():
+        for i in others:
+            group.join(first, i)
+    apart: defaultdict[int, set[int]] = defaultdict(set)
+    for one, other in _at_once(logs):
+        if _repeats(logs[one], logs[other]):
+            group.join(one, other)
+        elif _contradict(logs[one], logs[other]):
+            apart[other].add(one)
+    by_key: defaultdict[str, list[int]] = defaultdict(list)
     for i, log in enumerate(logs):
-        for other in range(i):
-            if group[other] != group[i] and (log.uuids & logs[other].uuids or _repeats(logs[other], log)):
-                join(other, i)
-    return _names(logs, group)
+        if not log.host:
+            by_key[_key(log.file)].append(i)
+    for members in by_key.values():
+        # The logs of each machine of that name so far.
+        machines: list[set[int]] = []
+        for i in members:
+            mine = next((m for m in machines if apart[i].isdisjoint(m)), None)
+            if mine is None:
+                machines.append({i})
+            else:
+                group.join(min(mine), i)
+                mine.add(i)
+    return _names(logs, [group.of(i) for i in range(len(logs))])
+
+
+class _Groups:
+    """What belongs together, as it turns out."""
+
+    def __init__(self, count: int) -> None:
+        self._first = list(range(count))
+
+    def of(self, one: int) -> int:
+        """The lowest number of the group."""
+        while self._first[one] != one:
+            self._first[one] = one = self._first[self._first[one]]
+        return one
+
+    def join(self, one: int, other: int) -> None:
+        one, other = sorted((self.of(one), self.of(other)))
+        self._first[other] = one
+
+
+def _at_once(logs: Sequence[Log]) -> Iterator[tuple[int, int]]:
+    """The pairs of logs that overlap in time, the lower number first."""
+    spans = [(int(log.time_us.min()), int(log.time_us.max()), i) for i, log in enumerate(logs)]
+    open_: list[tuple[int, int]] = []
+    for start, end, i in sorted(spans):
+        open_ = [(last, other) for last, other in open_ if last > start]
+        yield from ((min(i, other), max(i, other)) for _, other in open_)
+        open_.append((end, i))
 
 
 def _names(logs: Sequence[Log], group: Sequence[int]) -> list[str]:
