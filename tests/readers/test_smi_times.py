@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jobreport.errors import UsageError
+from jobreport.readers.smi_text import Texts
 from jobreport.readers.smi_times import LOCAL, RELATIVE, ZONED, in_zone, times_of, unwrapped, zone_of
 from jobrules.job import SECOND_US
 
@@ -36,7 +37,7 @@ def us(text: str) -> int:
     ],
 )
 def test_a_time_and_its_kind(text: str, time_us: int, kind: str) -> None:
-    found = times_of([text], elapsed=False)
+    found = times_of(Texts.of([text]), elapsed=False)
     assert (found.kind, bool(found.there[0])) == (kind, True)
     assert abs(int(found.time_us[0]) - time_us) <= (1024 if len(text) == 19 and text.isdigit() else 0)
 
@@ -57,17 +58,17 @@ def test_a_time_and_its_kind(text: str, time_us: int, kind: str) -> None:
     ],
 )
 def test_what_is_no_time(text: str) -> None:
-    assert not times_of([text], elapsed=False).there[0]
+    assert not times_of(Texts.of([text]), elapsed=False).there[0]
 
 
 def test_seconds_since_the_start_may_be_as_large_as_a_date() -> None:
-    found = times_of(["0.08", "0.34"], elapsed=True)
+    found = times_of(Texts.of(["0.08", "0.34"]), elapsed=True)
     assert (found.kind, found.time_us.tolist()) == (RELATIVE, [80_000, 340_000])
-    assert times_of(["1500"], elapsed=True, factor=1e-3).time_us.tolist() == [1_500_000]
+    assert times_of(Texts.of(["1500"]), elapsed=True, factor=1e-3).time_us.tolist() == [1_500_000]
 
 
 def test_of_two_kinds_in_a_table_one_is_used() -> None:
-    found = times_of(["2026/01/03 15:36:53", "1746556388", "x"], elapsed=False)
+    found = times_of(Texts.of(["2026/01/03 15:36:53", "1746556388", "x"]), elapsed=False)
     assert (found.kind, found.there.tolist()) == (LOCAL, [True, False, False])
 
 

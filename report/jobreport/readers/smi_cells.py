@@ -13,7 +13,7 @@ from jobreport.readers.smi_columns import FACTORS
 from jobrules.job import FloatArray, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from jobreport.readers.smi_text import Texts
 
 #: How the tool says that it has no value.
 _NOT_TOLD = {
@@ -35,6 +35,8 @@ _NOT_TOLD = {
     "gpu requires reset",
     "requested functionality has been deprecated",
 }
+#: What may be amiss with a cell.
+_KINDS = ("not_told", "damaged", "outside")
 _YES, _NO = {"active", "yes", "true"}, {"not active", "no", "false"}
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)")
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
@@ -63,17 +65,14 @@ class Cells(Struct, kw_only=True, eq=False):
     outside: int
 
 
-def cells(texts: Sequence[str], metric: Metric, factor: float, bits: int) -> Cells:
-    """From the cells of a column of a metric; those with the same text are read once."""
-    known = {text: _value(text, metric, factor, bits) for text in set(texts)}
-    values = np.fromiter((known[text][0] for text in texts), np.float64, len(texts))
-    kinds = {text: kind for text, (_, kind) in known.items() if kind}
-    counts = dict.fromkeys(("not_told", "damaged", "outside"), 0)
-    if kinds:
-        for text in texts:
-            if kind := kinds.get(text):
-                counts[kind] += 1
-    return Cells(values=values, **counts)
+def cells(texts: Texts, metric: Metric, factor: float, bits: int) -> Cells:
+    """From the cells of a column of a metric."""
+    read = [_value(text, metric, factor, bits) for text in texts.distinct]
+    counts = np.bincount(texts.code, minlength=len(read))
+    amiss = {
+        kind: int(sum(n for n, (_, k) in zip(counts, read, strict=True) if k == kind)) for kind in _KINDS
+    }
+    return Cells(values=np.array([value for value, _ in read])[texts.code], **amiss)
 
 
 def _value(text: str, metric: Metric, factor: float, bits: int) -> tuple[float, str]:

@@ -50,7 +50,7 @@ HARDWARE_BITS = 0x8 | 0x80
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")
 _UNIT = re.compile(r"\[([^\]]*)\]|\(([^)]*)\)")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CAMEL = re.compile(r"(?<=[a-z])(?<![KMG]i)(?=[A-Z])")
 _MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
 _UTILISATION_WORDS = {"util", "utilization", "utilisation", "usage", "load", "busy"}
 #: Units of the engine beside the compute cores that have a use of their own.

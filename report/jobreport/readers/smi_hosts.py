@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jobreport.readers.base import SourceFile
     from jobrules.job import BoolArray, FloatArray, IntArray, Metric
@@ -70,10 +70,8 @@ def hosts_of(logs: Sequence[Log]) -> list[str]:
     group = _Groups(len(logs))
     by_word: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for i, log in enumerate(logs):
-        for uuid in log.uuids:
-            by_word["uuid", uuid].append(i)
-        if log.host:
-            by_word["host", log.host].append(i)
+        for word in (*(("uuid", uuid) for uuid in log.uuids), *([("host", log.host)] if log.host else ())):
+            by_word[word].append(i)
     for first, *others in by_word.values():
         for i in others:
             group.join(first, i)
@@ -83,6 +81,12 @@ def hosts_of(logs: Sequence[Log]) -> list[str]:
             group.join(one, other)
         elif _contradict(logs[one], logs[other]):
             apart[other].add(one)
+    _join_by_name(logs, group, apart)
+    return _names(logs, [group.of(i) for i in range(len(logs))])
+
+
+def _join_by_name(logs: Sequence[Log], group: _Groups, apart: Mapping[int, set[int]]) -> None:
+    """Join what is called alike, unless it is known to be ``apart``."""
     by_key: defaultdict[str, list[int]] = defaultdict(list)
     for i, log in enumerate(logs):
         if not log.host:
@@ -91,13 +95,12 @@ def hosts_of(logs: Sequence[Log]) -> list[str]:
         # The logs of each machine of that name so far.
         machines: list[set[int]] = []
         for i in members:
-            mine = next((m for m in machines if apart[i].isdisjoint(m)), None)
+            mine = next((m for m in machines if apart.get(i, set()).isdisjoint(m)), None)
             if mine is None:
                 machines.append({i})
             else:
                 group.join(min(mine), i)
                 mine.add(i)
-    return _names(logs, [group.of(i) for i in range(len(logs))])
 
 
 class _Groups:

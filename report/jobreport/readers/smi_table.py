@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from jobreport.readers import smi_columns as says
 from jobreport.readers.sensors import as_name
 from jobreport.readers.smi_cells import cells
 from jobreport.readers.smi_columns import column
+from jobreport.readers.smi_text import Texts
 from jobreport.readers.smi_times import RELATIVE, Times, times_of
 from jobrules.job import SECOND_US, FloatArray, IntArray, Metric
 
@@ -93,124 +94,124 @@ def _merged(parts: Sequence[tuple[tuple[str, ...], IntArray]]) -> tuple[tuple[st
 
 def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     """The rows of a table that have a time and a value; none without any."""
-    meant = [column(name) for name in table.names]
-    fields = list(zip(*table.rows, strict=True))
-    by_word: dict[str, Sequence[str]] = {}
-    of_metric: defaultdict[Metric, list[tuple[int, int]]] = defaultdict(list)
-    for i, one in enumerate(meant):
-        if one and one.says:
-            by_word.setdefault(one.says, fields[i])
-        elif one and one.metric:
-            of_metric[one.metric].append((one.rank, i))
+    rows = len(table.columns[0].code)
+    named = zip(table.names, table.columns, strict=True)
+    meant = [(one, texts) for name, texts in named if (one := column(name))]
+    of_processes = any(one.says == says.PROCESS for one, _ in meant)
+    said: dict[str, tuple[Column, Texts]] = {}
+    measured: defaultdict[Metric, list[tuple[Column, Texts]]] = defaultdict(list)
+    for one, texts in meant:
+        if one.metric is None:
+            said.setdefault(one.says, (one, texts))
+        elif one.metric is Metric.GPU_USE or not of_processes:
+            measured[one.metric].append((one, texts))
 
     def add(action: str, unit: str, reason: str, count: int) -> None:
         tally.add(action, unit, reason, count=count, file=file, line=table.line)
 
-    gpus, gpu = _gpus(by_word)
-    if says.PROCESS in by_word:
-        of_metric = defaultdict(list, {m: of_metric[m] for m in (Metric.GPU_USE,) if m in of_metric})
-    times = _times(table, meant, by_word, gpu)
-    if times is None:
-        add("skipped", "rows", _NO_TIMES, len(table.rows))
+    def told(word: str) -> Texts | None:
+        return said[word][1] if word in said else None
+
+    gpus, gpu = _gpus(told(says.INDEX), told(says.UUID) or told(says.BUS), rows)
+    times = _times(said)
+    if times is None and not table.marked:
+        add("skipped", "rows", _NO_TIMES, rows)
         return None
-    if table.marked and says.TIME not in by_word:
+    if times is None:
         add("corrected", "files", _ASSUMED, 1)
-    values = _values(meant, fields, of_metric, by_word, add)
-    told = np.zeros(len(table.rows), np.bool_)
-    for measured in values.values():
-        told |= ~np.isnan(measured)
+        times = _assumed(gpu, told(says.PROCESS))
+    values = _values(measured, told(says.MASK), add)
+    any_value = np.zeros(rows, np.bool_)
+    for measure in values.values():
+        any_value |= ~np.isnan(measure)
     add("skipped", "rows", _NO_TIME, int(np.count_nonzero(~times.there)))
-    add("skipped", "rows", _NO_VALUE, int(np.count_nonzero(times.there & ~told)))
-    keep = times.there & told
+    add("skipped", "rows", _NO_VALUE, int(np.count_nonzero(times.there & ~any_value)))
+    keep = times.there & any_value
     if not keep.any():
         return None
-    hosts, host = _named([as_name(text.strip()) for text in by_word.get(says.HOST, ())], len(keep))
-    rows = Rows(
+    hosts, host = _named(told(says.HOST), as_name, rows)
+    uuids = told(says.UUID)
+    found = Rows(
         time_us=times.time_us[keep],
         kind=times.kind,
         gpus=gpus,
         gpu=gpu[keep],
         hosts=hosts,
         host=host[keep],
-        uuids=frozenset(text.strip() for text in set(by_word.get(says.UUID, ())) if text.strip()),
-        values={metric: one[keep] for metric, one in values.items() if not np.isnan(one[keep]).all()},
+        uuids=frozenset(filter(None, (text.strip() for text in uuids.distinct))) if uuids else frozenset(),
+        values={metric: v[keep] for metric, v in values.items() if not np.isnan(v[keep]).all()},
     )
-    return _summed(rows, add) if says.PROCESS in by_word else rows
+    return _summed(found, add) if of_processes else found
 
 
-def _gpus(by_word: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], IntArray]:
+def _gpus(index: Texts | None, other: Texts | None, rows: int) -> tuple[tuple[str, ...], IntArray]:
     """Which GPU each row is of: by its number, else by what identifies it; -1 where neither is told."""
-    if says.INDEX in by_word:
-        return _named([_gpu_name(text.strip()) for text in by_word[says.INDEX]])
-    texts = next((by_word[word] for word in (says.UUID, says.BUS) if word in by_word), None)
-    if texts is None:
-        rows = len(next(iter(by_word.values()), ()))
-        return (), np.full(rows, -1)
-    ordered, code = _named([text.strip() for text in texts])
-    return tuple(f"gpu{i}" for i in range(len(ordered))), code
+    if index:
+        return _named(index, _gpu_name, rows)
+    names, code = _named(other, str, rows)
+    return tuple(f"gpu{i}" for i in range(len(names))), code
 
 
 def _gpu_name(text: str) -> str:
     match = _NUMBERED.fullmatch(text)
-    return f"gpu{int(match[1])}" if match else as_name(text) if text else ""
+    return f"gpu{int(match[1])}" if match else as_name(text)
 
 
-def _named(texts: Sequence[str], rows: int | None = None) -> tuple[tuple[str, ...], IntArray]:
-    """Each text once, and the position of every row among them; -1 for an empty one."""
-    if not texts:
-        return (), np.full(rows or 0, -1)
-    place = {text: i for i, text in enumerate(sorted(set(texts) - {""}))} | {"": -1}
-    return tuple(text for text in place if text), np.fromiter(
-        map(place.__getitem__, texts), np.int64, len(texts)
-    )
+def _named(texts: Texts | None, called: Callable[[str], str], rows: int) -> tuple[tuple[str, ...], IntArray]:
+    """Each name once, and the position of every row among them; -1 for an empty one."""
+    if texts is None:
+        return (), np.full(rows, -1)
+    names = [called(plain) if (plain := text.strip()) else "" for text in texts.distinct]
+    place = {name: i for i, name in enumerate(sorted(set(names) - {""}))}
+    return tuple(place), np.array([place.get(name, -1) for name in names], np.int64)[texts.code]
 
 
-def _times(
-    table: Table,
-    meant: Sequence[Column | None],
-    by_word: Mapping[str, Sequence[str]],
-    gpu: IntArray,
-) -> Times | None:
+def _times(said: Mapping[str, tuple[Column, Texts]]) -> Times | None:
     """When the rows were written; none where nothing tells."""
-    if says.TIME in by_word:
-        texts = by_word[says.TIME]
-        if says.DATE in by_word:
-            texts = [f"{d.strip()} {t.strip()}" for d, t in zip(by_word[says.DATE], texts, strict=True)]
+    if says.TIME in said:
+        _, texts = said[says.TIME]
+        if says.DATE in said:
+            _, dates = said[says.DATE]
+            pairs, code = np.unique(dates.code * len(texts.distinct) + texts.code, return_inverse=True)
+            days, clocks = np.divmod(pairs, len(texts.distinct))
+            both = zip(days.tolist(), clocks.tolist(), strict=True)
+            texts = Texts(
+                distinct=[f"{dates.distinct[d].strip()} {texts.distinct[t].strip()}" for d, t in both],
+                code=code,
+            )
         return times_of(texts, elapsed=False)
-    if says.ELAPSED in by_word:
-        factor = next(one.factor for one in meant if one and one.says == says.ELAPSED)
-        return times_of(by_word[says.ELAPSED], elapsed=True, factor=factor)
-    if not table.marked:
-        return None
-    # A moment ends where one of its rows comes again.
-    keys = [*zip(gpu.tolist(), by_word.get(says.PROCESS, ()) or [""] * len(gpu), strict=True)]
-    seen: Counter[tuple[int, str]] = Counter()
-    earlier = np.empty(len(keys), np.int64)
-    for i, key in enumerate(keys):
-        earlier[i] = seen[key]
-        seen[key] += 1
+    if says.ELAPSED in said:
+        one, texts = said[says.ELAPSED]
+        return times_of(texts, elapsed=True, factor=one.factor)
+    return None
+
+
+def _assumed(gpu: IntArray, process: Texts | None) -> Times:
+    """A second from one moment to the next, which begins where a row of the one before comes again."""
+    keys = np.stack([gpu, process.code if process else np.zeros_like(gpu)])
+    _, of = np.unique(keys, axis=1, return_inverse=True)
+    order = np.argsort(of.ravel(), kind="stable")
+    first = np.searchsorted(of.ravel()[order], of.ravel()[order])
+    earlier = np.empty(len(gpu), np.int64)
+    earlier[order] = np.arange(len(gpu)) - first
     time_us = np.maximum.accumulate(earlier) * SECOND_US
-    return Times(time_us=time_us, there=np.ones(len(time_us), np.bool_), kind=RELATIVE)
+    return Times(time_us=time_us, there=np.ones(len(gpu), np.bool_), kind=RELATIVE)
 
 
 def _values(
-    meant: Sequence[Column | None],
-    fields: Sequence[Sequence[str]],
-    of_metric: Mapping[Metric, Sequence[tuple[int, int]]],
-    by_word: Mapping[str, Sequence[str]],
+    measured: Mapping[Metric, Sequence[tuple[Column, Texts]]],
+    mask: Texts | None,
     add: Callable[[str, str, str, int], None],
 ) -> dict[Metric, FloatArray]:
     """(n,) of each metric, NaN where there is no value."""
-    wanted: list[tuple[Metric, Sequence[str], float, int]] = []
-    for metric, columns in of_metric.items():
-        best = min(columns)
-        for rank, i in columns:
-            one = meant[i]
-            # Of several reasons that are one metric any is enough.
-            if one and ((rank, i) == best or one.bits):
-                wanted.append((metric, fields[i], one.factor, one.bits))
-    if says.MASK in by_word:
-        wanted += [(metric, by_word[says.MASK], 1.0, bits) for metric, bits in _MASKS.items()]
+    wanted: list[tuple[Metric, Texts, float, int]] = []
+    for metric, columns in measured.items():
+        best = min(columns, key=lambda found: found[0].rank)
+        # Of several reasons that are one metric any is enough.
+        used = [found for found in columns if found is best or found[0].bits]
+        wanted += [(metric, texts, one.factor, one.bits) for one, texts in used]
+    if mask:
+        wanted += [(metric, mask, 1.0, bits) for metric, bits in _MASKS.items()]
     found: dict[Metric, FloatArray] = {}
     for metric, texts, factor, bits in wanted:
         read = cells(texts, metric, factor, bits)

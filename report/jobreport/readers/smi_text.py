@@ -7,10 +7,13 @@ the last row may be half there.
 from __future__ import annotations
 
 import codecs
+import csv
+import io
 import itertools
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct
 
 from jobreport.readers.smi_columns import MASK, column
@@ -18,10 +21,12 @@ from jobreport.readers.smi_columns import MASK, column
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from jobrules.job import IntArray
+
 #: Names of columns that are read of one line; a log has some dozens.
 MOST_COLUMNS = 256
-#: Rows that are taken apart together: their fields are many small objects.
-_TOGETHER = 1 << 15
+#: Rows that are taken apart together.
+_TOGETHER = 1 << 17
 #: A field in quotes, which may hold the separator and the end of a line; a longer one is damage.
 _QUOTED = re.compile(r'"([^"]{0,200})"')
 _BREAK = re.compile(r"[,;\t\n]")
@@ -36,15 +41,32 @@ _ENCODINGS = (
 )
 
 
-class Table(Struct, frozen=True, kw_only=True):
-    """Rows under one header."""
+class Texts(Struct, frozen=True, kw_only=True, eq=False):
+    """The cells of a column; most texts come many times."""
+
+    #: Each text once.
+    distinct: list[str]
+    #: (n,) position of each cell's text among them.
+    code: IntArray
+
+    @classmethod
+    def of(cls, cells: Sequence[str]) -> Texts:
+        """From the cells."""
+        place = {text: i for i, text in enumerate(dict.fromkeys(cells))}
+        return cls(
+            distinct=list(place), code=np.fromiter(map(place.__getitem__, cells), np.int64, len(cells))
+        )
+
+
+class Table(Struct, frozen=True, kw_only=True, eq=False):
+    """Rows under one header; at least one."""
 
     #: Names of the columns as written.
     names: tuple[str, ...]
     #: Number of the header's line, from 1.
     line: int
-    #: Each with as many fields as there are names; at least one.
-    rows: list[list[str]]
+    #: One for each name, all of the same length.
+    columns: list[Texts]
     #: Whether the header is one of ``dmon`` or ``pmon``.
     marked: bool
 
@@ -78,35 +100,36 @@ def has_header(text: str) -> bool:
 
 
 def tables(text: str) -> Iterator[Table | Left]:
-    """All rows of a log, some thousands at a time, and what is left out of each stretch."""
+    """All rows of a log, and what is left out.
+
+    Rows under one header are one table, or several where they are very many; those of ``dmon`` and ``pmon``, which
+    may tell no times, stay together.
+    """
     lines = text.split("\n")
     if lines.pop().strip():
         yield Left(reason=CUT, count=1, line=len(lines) + 1)
     # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
-    heads = [i for i, line in enumerate(lines) if not line[:1].isdigit() and _named(line)]
-    yield from _left(NO_HEADER, [i for i in range(heads[0] if heads else len(lines)) if lines[i].strip()])
-    held: list[list[str]] = []
-    for place, (head, stop) in enumerate(itertools.pairwise([*heads, len(lines)])):
-        names, separator = _named(lines[head]) or ((), None)
+    heads = {i: named for i, line in enumerate(lines) if not line[:1].isdigit() and (named := _named(line))}
+    places = [*heads, len(lines)]
+    yield from _left(NO_HEADER, [i for i in range(places[0]) if lines[i].strip()])
+    held: list[str] = []
+    for head, stop in itertools.pairwise(places):
+        names, separator = heads[head]
         marked = lines[head].startswith(_MARK)
-        next_names = _named(lines[stop]) if stop < len(lines) else None
-        for start in range(head + 1, stop, _TOGETHER):
-            numbers = range(start, min(start + _TOGETHER, stop))
-            rows = [_fields(lines[i], separator, len(names)) for i in numbers]
-            odd = [
-                i
-                for i, row in zip(numbers, rows, strict=True)
-                if len(row) != len(names) and lines[i].strip() and not (marked and lines[i].startswith(_MARK))
-            ]
-            yield from _left(OTHER, odd)
-            held += [r for r in rows if len(r) == len(names) and not (marked and r[0].startswith(_MARK))]
-            # dmon names its columns every few rows, and where it tells no times they must stay together.
-            if held and len(held) >= _TOGETHER and not marked:
-                yield Table(names=names, line=heads[place] + 1, rows=held, marked=marked)
+        odd: list[int] = []
+        for i in range(head + 1, stop):
+            row = _row(lines[i], separator, len(names))
+            if row:
+                held.append(row)
+            elif lines[i].strip() and not (marked and lines[i].startswith(_MARK)):
+                odd.append(i)
+            # dmon names its columns every few rows.
+            again = i == stop - 1 and stop < len(lines) and heads[stop][0] == names
+            if held and ((i == stop - 1 and not again) or (len(held) == _TOGETHER and not marked)):
+                columns = _columns(held, separator, len(names))
+                yield Table(names=names, line=head + 1, columns=columns, marked=marked)
                 held = []
-        if held and (next_names is None or next_names[0] != names):
-            yield Table(names=names, line=heads[place] + 1, rows=held, marked=marked)
-            held = []
+        yield from _left(OTHER, odd)
 
 
 def _left(reason: str, lines: Sequence[int]) -> Iterator[Left]:
@@ -114,12 +137,37 @@ def _left(reason: str, lines: Sequence[int]) -> Iterator[Left]:
         yield Left(reason=reason, count=len(lines), line=lines[0] + 1)
 
 
-def _fields(line: str, separator: str | None, most: int) -> list[str]:
-    """The fields of a line; the last of what ``pmon`` writes is a command with blanks."""
+def _row(line: str, separator: str | None, fields: int) -> str:
+    """The line if it has so many fields, else nothing."""
     if separator is None:
-        return line.split(None, most - 1)
-    fields = line.split(separator)
-    return fields[:-1] if len(fields) == most + 1 and not fields[-1].strip() else fields
+        # The last of what pmon writes is a command with blanks.
+        return line if not line.startswith(_MARK) and len(line.split(None, fields - 1)) == fields else ""
+    more = line.count(separator) - fields + 1
+    if more == 1 and line.rstrip().endswith(separator):
+        return line.rstrip()[:-1]
+    return "" if more else line
+
+
+def _columns(rows: Sequence[str], separator: str | None, fields: int) -> list[Texts]:
+    if separator is None:
+        return [Texts.of(cells) for cells in zip(*(row.split(None, fields - 1) for row in rows), strict=True)]
+    import pandas as pd  # noqa: PLC0415 - takes a third of a second, which other jobs need not wait for
+
+    frame = pd.read_csv(
+        io.StringIO("\n".join(rows)),
+        sep=separator,
+        header=None,
+        dtype="category",
+        quoting=csv.QUOTE_NONE,
+        na_filter=False,
+        index_col=False,
+        skip_blank_lines=False,
+    )
+    # Categories that are all numbers are numbers.
+    return [
+        Texts(distinct=[*map(str, cells.cat.categories)], code=cells.cat.codes.to_numpy().astype(np.int64))
+        for _, cells in frame.items()
+    ]
 
 
 def _unquoted(match: re.Match[str]) -> str:

@@ -15,8 +15,7 @@ from jobrules.job import SECOND_US, IntArray
 from jobrules.words import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from jobreport.readers.smi_text import Texts
     from jobrules.job import BoolArray
 
 #: 1990 and 2100: what lies outside is no date of a job.
@@ -55,14 +54,13 @@ class _Moment(Struct):
     kind: str
 
 
-def times_of(texts: Sequence[str], *, elapsed: bool, factor: float = 1.0) -> Times:
+def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
     """From the cells of a column; ``elapsed`` if its name says that they count from a start."""
-    known = {text: _moment(text.strip(), elapsed=elapsed, factor=factor) for text in set(texts)}
-    kinds = {one.kind for one in known.values() if one}
+    moments = [_moment(text.strip(), elapsed=elapsed, factor=factor) for text in texts.distinct]
+    kinds = {one.kind for one in moments if one}
     kind = next((k for k in (LOCAL, RELATIVE, ZONED) if k in kinds), ZONED)
     # One kind a table: a time of another cannot stand beside these.
-    us = {text: one.us if one and one.kind == kind else -1 for text, one in known.items()}
-    time_us = np.fromiter(map(us.__getitem__, texts), np.int64, len(texts))
+    time_us = np.array([one.us if one and one.kind == kind else -1 for one in moments], np.int64)[texts.code]
     return Times(time_us=time_us, there=time_us >= 0, kind=kind)
 
 
