@@ -71,6 +71,8 @@ class Reader(Protocol):
     looks_for: str
     #: Bytes of memory that it takes for a byte of text, while it reads.
     memory: float
+    #: What a row of its files is: ``samples``, each a row of its own, or ``rows`` of a GPU's samples at a moment.
+    rows: str
 
     def knows(self, file: SourceFile) -> bool:
         """Whether the file belongs to this reader by its name alone."""

@@ -19,7 +19,7 @@ from jobreport.readers import plain
 from jobreport.readers.base import Found
 from jobreport.readers.sensors import as_name
 from jobreport.readers.smi_hosts import Log, hosts_of
-from jobreport.readers.smi_table import Rows, rows_of
+from jobreport.readers.smi_table import UNNUMBERED, Rows, rows_of
 from jobreport.readers.smi_text import Left, decoded, has_header, tables
 from jobreport.readers.smi_times import LOCAL, RELATIVE, in_zone, unwrapped
 from jobreport.readers.tally import Tally
@@ -61,7 +61,8 @@ class NvidiaSmi:
 
     source = "nvidia-smi logs"
     looks_for = "nvidia-smi logs (--query-gpu as CSV with a line that names the columns, dmon, pmon)"
-    memory = 8.0
+    memory = 6.0
+    rows = "rows"
 
     def __init__(self, zone: tzinfo | None = None) -> None:
         """``zone`` is that of times that name none; without one they are taken as UTC."""
@@ -149,10 +150,12 @@ def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
     if (gpu < 0).any():
         gpus, gpu = _in_turn(file, time_us, tally)
     logs = []
+    # Those of a file are not told apart by machine, and a machine with a name needs none.
+    uuids = rows.uuids if len(rows.hosts) < 2 else frozenset[str]()
     for number, host in enumerate(rows.hosts or ("",)):
         mine = rows.host == number if rows.hosts else np.ones(len(gpu), np.bool_)
         log = Log(
-            file=file, host=host, uuids=rows.uuids, gpus=gpus, gpu=gpu, time_us=time_us, values=rows.values
+            file=file, host=host, uuids=uuids, gpus=gpus, gpu=gpu, time_us=time_us, values=rows.values
         )
         logs.append(log if mine.all() else log.where(mine))
     return logs
@@ -185,9 +188,10 @@ def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:
     for host in natural_sorted(set(of_host)):
         series: list[Series] = []
         intervals: list[float] = []
-        names = natural_sorted({gpu for log in of_host[host] for gpu in log.gpus})
+        mine = _numbered(of_host[host])
+        names = natural_sorted({gpu for log in mine for gpu in log.gpus})
         for name in names:
-            gpu = _sorted([log.of_gpu(name) for log in of_host[host] if name in log.gpus])
+            gpu = _sorted([log.of_gpu(name) for log in mine if name in log.gpus])
             keep = _once(gpu, tally)
             gpu = gpu.where(keep)
             if name in names[_MOST_GPUS:]:
@@ -205,6 +209,22 @@ def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:
         tally.add("dropped", "values", reason, count=made.surplus)
         panels += made.panels
     return tuple(panels), rows
+
+
+def _numbered(logs: Sequence[Log]) -> Sequence[Log]:
+    """The logs of one machine, each GPU with a number: that in the name of its file, or as its rows come in turn."""
+    taken = {name for log in logs for name in log.gpus}
+    found: dict[str, str] = {}
+    for log in sorted(logs, key=lambda log: (int(log.time_us[0]), log.file)):
+        gpus, first = np.unique(log.gpu, return_index=True)
+        in_turn = [log.gpus[i] for i in gpus[np.argsort(first)].tolist()]
+        match = _GPU_IN_NAME.search(log.file.own_name) if len(in_turn) == 1 else None
+        for name in in_turn:
+            if name.startswith(UNNUMBERED) and name not in found:
+                numbers = (*([int(match[1])] if match else ()), *range(len(taken)))
+                found[name] = next(gpu for i in numbers if (gpu := f"gpu{i}") not in taken)
+                taken.add(found[name])
+    return [replace(log, gpus=tuple(found.get(name, name) for name in log.gpus)) for log in logs]
 
 
 def _sorted(logs: Sequence[Log]) -> Log:

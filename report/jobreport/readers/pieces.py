@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jobreport.engine import Engine, Handle, Made
     from jobreport.readers.base import Reader, SourceFile
     from jobreport.readers.strays import Cluster
-    from jobrules.job import PartFacts, Profile
+    from jobrules.job import IntArray, Panel, PartFacts, Profile
 
 _Span = tuple[int, int]
 
@@ -274,16 +274,17 @@ def _without(
     told = piece.told
     if all(_inside(one.samples_us, samples) and _inside(one.events_us, events) for one in told.facts):
         return piece
+    unit = piece.group.reader.rows
     made = engine.keep(
         _restricted,
-        [Task(handles=[handle], given=(samples, events)) for handle in piece.handles],
+        [Task(handles=[handle], given=(samples, events, unit)) for handle in piece.handles],
         lambda _: None,
     )
     tally = Tally()
     tally.take(told.quality.remarks)
     rows = told.quality.rows
     for _, (_, lost_samples, lost_events) in made:
-        tally.add("dropped", "samples", _FAR_SAMPLES, count=lost_samples)
+        tally.add("dropped", unit, _FAR_SAMPLES, count=lost_samples)
         tally.add("dropped", "events", reason, count=lost_events)
         rows -= lost_samples + lost_events
     return replace(
@@ -301,11 +302,13 @@ def _inside(span: _Span | None, spans: Sequence[_Span] | None) -> bool:
     return span is None or spans is None or any(first <= span[0] and span[1] <= last for first, last in spans)
 
 
-def _restricted(things: Sequence[Job], samples: list[_Span] | None, events: list[_Span] | None) -> Made:
+def _restricted(
+    things: Sequence[Job], samples: list[_Span] | None, events: list[_Span] | None, unit: str
+) -> Made:
     """A machine's tables without what lies outside; none where nothing is left."""
     (job,) = things
     panels, table, steps = job.panels, job.events, job.steps
-    before = sum(int(np.count_nonzero(~np.isnan(panel.values))) for panel in panels)
+    before = _rows(panels, unit)
     if samples is not None:
         panels = tuple(one for p in panels if (one := p.where(in_spans(p.time_us, samples))))
     if events is not None:
@@ -314,9 +317,20 @@ def _restricted(things: Sequence[Job], samples: list[_Span] | None, events: list
         loaders = tuple(one for one in table.loaders if _inside((one.start_us, one.start_us), events))
         table, steps = replace(table, loaders=loaders), steps.where(in_loop)
     left = Job(name="", panels=panels, steps=steps, events=table)
-    after = sum(int(np.count_nonzero(~np.isnan(panel.values))) for panel in panels)
+    after = _rows(panels, unit)
     facts = left.facts if panels or len(table) else ()
     return (
         list(left.parts) if facts else [],
         (facts, before - after, len(job.events) - len(table)),
     )
+
+
+def _rows(panels: Sequence[Panel], unit: str) -> int:
+    """How many rows of files the panels hold: each sample is one, or those of a device at a moment are."""
+    if unit == "samples":
+        return sum(int(np.count_nonzero(~np.isnan(panel.values))) for panel in panels)
+    moments: defaultdict[str, list[IntArray]] = defaultdict(list)
+    for panel in panels:
+        for i, device in enumerate(panel.devices):
+            moments[device].append(panel.snapshot[~np.isnan(panel.values[:, i])])
+    return sum(len(np.unique(np.concatenate(some))) for some in moments.values())

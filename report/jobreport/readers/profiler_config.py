@@ -66,6 +66,7 @@ class ProfilerConfig:
     source = "profiler configuration"
     looks_for = ""
     memory = 0.0
+    rows = "samples"
 
     def knows(self, file: SourceFile) -> bool:
         """By ``profilerconfig.json`` at the name's end."""

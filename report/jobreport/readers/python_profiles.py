@@ -64,6 +64,7 @@ class PythonProfiles:
     source = "Python profiles"
     looks_for = ""
     memory = 0.0
+    rows = "samples"
 
     def knows(self, file: SourceFile) -> bool:
         """By the name and the folder."""

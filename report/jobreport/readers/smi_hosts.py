@@ -15,6 +15,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobreport.readers.smi_table import UNNUMBERED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -168,8 +170,15 @@ def _equal(one: Log, other: Log) -> tuple[int, int]:
 
 
 def _contradict(one: Log, other: Log) -> bool:
-    """Whether they cannot be of the same machine: they overlap in time and tell different things of a GPU."""
-    for a, b in _shared(one, other):
+    """Whether they cannot be of the same machine: they overlap in time and tell different things of a GPU.
+
+    Nor can two that tell of several GPUs each, by UUID or bus, and of none that is in both.
+    """
+    shared = _shared(one, other)
+    every = (*one.gpus, *other.gpus)
+    if min(len(one.gpus), len(other.gpus)) > 1 and not shared and all(g.startswith(UNNUMBERED) for g in every):
+        return True
+    for a, b in shared:
         overlap = min(a.time_us.max(), b.time_us.max()) - max(a.time_us.min(), b.time_us.min())
         if overlap > 0:
             same, alike = _equal(a, b)

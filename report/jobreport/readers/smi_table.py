@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from jobreport.readers.smi_text import Table
     from jobreport.readers.tally import Tally
 
+#: Begins the name of a GPU of which no number is told, but a UUID or a bus; all logs of a machine tell which it is.
+UNNUMBERED = "with "
 _NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?([0-9]{1,4})", re.IGNORECASE)
 _MASKS = {
     Metric.GPU_THERMAL_SLOWDOWN: says.THERMAL_BITS,
@@ -40,6 +42,7 @@ _DAMAGED = "no number that a GPU can have"
 _OUTSIDE = "percentage outside 0 to 100, set to the nearer bound"
 _ASSUMED = "no times in the log: a second from row to row, which is what the tool does unless told otherwise"
 _SUMMED = "use of each GPU is the sum over its processes"
+_ADDED = "another process of the same GPU at the same moment, added to the first"
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False):
@@ -145,11 +148,10 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
 
 
 def _gpus(index: Texts | None, other: Texts | None, rows: int) -> tuple[tuple[str, ...], IntArray]:
-    """Which GPU each row is of: by its number, else by what identifies it; -1 where neither is told."""
+    """Which GPU each row is of: its number, else ``UNNUMBERED`` what identifies it; -1 where neither is told."""
     if index:
         return _named(index, _gpu_name, rows)
-    names, code = _named(other, str, rows)
-    return tuple(f"gpu{i}" for i in range(len(names))), code
+    return _named(other, UNNUMBERED.__add__, rows)
 
 
 def _gpu_name(text: str) -> str:
@@ -225,9 +227,10 @@ def _values(
 
 def _summed(rows: Rows, add: Callable[[str, str, str, int], None]) -> Rows:
     """Of the rows of processes, one for each GPU and moment."""
-    add("corrected", "rows", _SUMMED, len(rows.time_us))
+    add("corrected", "files", _SUMMED, 1)
     keys = np.stack([rows.time_us, rows.gpu, rows.host])
     _, first, of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    add("dropped", "rows", _ADDED, len(rows.time_us) - len(first))
     values = {
         metric: np.minimum(np.bincount(of.ravel(), weights=np.nan_to_num(one)), 100.0)
         for metric, one in rows.values.items()

@@ -65,6 +65,7 @@ class SystemSamples:
     source = "system samples"
     looks_for = "system samples (system/incremental/…/<time>.<host>.json, also as .gz)"
     memory = 0.2
+    rows = "samples"
 
     def knows(self, file: SourceFile) -> bool:
         """By ``<time>.<host>.json``."""
