@@ -10,10 +10,12 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
-from generator.writer import write_job
+from generator.smi_log import DIALECTS
+from generator.writer import LOG, LogSpec, write_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SAMPLES", "main"]
 
-INTERVALS_MS = (100, 200, 500, 1000, 5000, 60000)
+INTERVALS_MS = (100, 200, 500, 1000, 2000, 5000, 60000)
 
 #: The committed sample directories and the options that make them.
 SAMPLES: dict[str, tuple[str, ...]] = {
@@ -41,6 +43,12 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "--gzip",
     ),
     "cpu-only": ("--scenario=cpu", "--seed=13", "--start=2025-03-06T20:05:33.310Z", "--gzip"),
+    "throttled-4gpu": (
+        "--scenario=throttled",
+        "--seed=15",
+        "--start=2025-03-08T16:02:11.420Z",
+        "--duration=40m",
+    ),
 }
 DEFAULT_START = "2025-03-04T09:21:17.500Z"
 UNIT_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -78,10 +86,18 @@ def count(least: int) -> Callable[[str], int]:
     return read
 
 
+def seconds_us(text: str) -> int:
+    """Read seconds, which may be below zero."""
+    match = re.fullmatch(r"[-+]?\d{1,6}(?:\.\d{1,6})?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; try 2.5 or -40")
+    return round(float(text) * 1e6)
+
+
 def machine(scenario: Scenario) -> str:
     """Describe what a scenario is typically run on."""
     nodes = f"{scenario.nodes} nodes of " if scenario.nodes > 1 else ""
-    traced = ", with steps" if scenario.steps else ""
+    traced = ", with steps" if scenario.steps else ", as an nvidia-smi log" if scenario.logged else ""
     gpus = {0: "no GPU", 1: "1 GPU"}.get(scenario.gpus, f"{scenario.gpus} GPUs")
     return f"{nodes}{gpus}, {scenario.cores} cores, {scenario.duration_s / 60:g} min{traced}"
 
@@ -91,10 +107,12 @@ def build_parser() -> argparse.ArgumentParser:
     scenarios = "\n".join(
         f"  {name:14} {one.summary}\n  {'':14} ({machine(one)})" for name, one in SCENARIOS.items()
     )
+    dialects = "\n".join(f"  {name:14} {one.summary}" for name, one in DIALECTS.items())
     parser = argparse.ArgumentParser(
         prog="generate.py",
         description="Write the job directory of an imaginary training job.",
         epilog=f"scenarios, with the machine and duration they take unless told otherwise:\n{scenarios}\n\n"
+        f"dialects of nvidia-smi logs:\n{dialects}\n\n"
         "example:\n  python sample_data/generate.py --scenario healthy --duration 2h --out /tmp/job",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -123,8 +141,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--interval",
         type=int,
         choices=INTERVALS_MS,
-        default=500,
-        help="milliseconds between samples (default: %(default)s)",
+        help="milliseconds between samples (default: the scenario's)",
     )
     parser.add_argument(
         "--seed",
@@ -140,8 +157,30 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="TIME",
         help="first sample, in UTC (default: %(default)s)",
     )
+    parser.add_argument(
+        "--form",
+        choices=("samples", "nvidia-smi", "both"),
+        help="SageMaker samples, a log of nvidia-smi, or both of the same moments (default: the scenario's)",
+    )
+    parser.add_argument(
+        "--dialect", choices=DIALECTS, default="csv", help="how logs are written (default: %(default)s)"
+    )
+    parser.add_argument("--log-each-gpu", action="store_true", help="a log for each GPU, not for each node")
+    parser.add_argument(
+        "--log-ahead",
+        type=seconds_us,
+        default=0,
+        metavar="SECONDS",
+        help="how far the clock of logs is ahead of that of samples (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--log-zone",
+        default="UTC",
+        metavar="NAME",
+        help="zone of the times in logs that name none, as Europe/Berlin (default: %(default)s)",
+    )
     parser.add_argument("--no-steps", action="store_true", help="samples only, no trace of the training loop")
-    parser.add_argument("--gzip", action="store_true", help="write samples and traces as .json.gz")
+    parser.add_argument("--gzip", action="store_true", help="compress every file, as .gz")
     parser.add_argument(
         "--samples",
         action="store_true",
@@ -165,9 +204,37 @@ def spec_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> J
         gpus=gpus,
         cores=options.cores or scenario.cores,
         duration_us=options.duration or round(scenario.duration_s * 1e6),
-        interval_us=1000 * options.interval,
+        interval_us=1000 * (options.interval or scenario.interval_ms),
         start_us=options.start,
         seed=options.seed,
+        # The tool tells milliseconds.
+        resolution_us=1 if form_from(options) == "samples" else 1000,
+    )
+
+
+def form_from(options: argparse.Namespace) -> str:
+    """What to write, unless told the scenario's."""
+    return options.form or ("nvidia-smi" if SCENARIOS[options.scenario].logged else "samples")
+
+
+def log_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> LogSpec | None:
+    """What logs to write, if any."""
+    if form_from(options) == "samples":
+        for name in ("dialect", "log_each_gpu", "log_ahead", "log_zone"):
+            if getattr(options, name) != parser.get_default(name):
+                parser.error(f"--{name.replace('_', '-')} is for logs: add --form nvidia-smi or --form both")
+        return None
+    if not SCENARIOS[options.scenario].gpus:
+        parser.error(f"scenario {options.scenario} has no GPU, so nvidia-smi has nothing to tell")
+    try:
+        ZoneInfo(options.log_zone)
+    except (LookupError, OSError, ValueError):
+        parser.error(f"{options.log_zone!r} is no time zone; try Europe/Berlin")
+    return LogSpec(
+        dialect=DIALECTS[options.dialect],
+        each_gpu=options.log_each_gpu,
+        ahead_us=options.log_ahead,
+        zone=options.log_zone,
     )
 
 
@@ -186,15 +253,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             jobs[root / name] = parser.parse_args(arguments)
             for part in ("system", "framework"):
                 shutil.rmtree(root / name / part, ignore_errors=True)
+            for stale in (root / name).glob(f"{LOG}*"):
+                stale.unlink()
     elif options.out is None:
         parser.error("say where to write the job: --out DIR")
     else:
         jobs[options.out] = options
 
     for job_dir, job_options in jobs.items():
+        spec, log = spec_from(parser, job_options), log_from(parser, job_options)
         begin_s = time.perf_counter()
         try:
-            written = write_job(spec_from(parser, job_options), job_dir, gzipped=job_options.gzip)
+            written = write_job(
+                spec,
+                job_dir,
+                gzipped=job_options.gzip,
+                samples=form_from(job_options) != "nvidia-smi",
+                log=log,
+            )
         except OSError as error:
             print(f"generate.py: {error}", file=sys.stderr)
             return 1

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SAMPLES = sorted(path.parent for path in (ROOT / "sample_data").glob("*/system"))
+#: Those with samples as SageMaker stores them, and all, logs of nvidia-smi among them.
+SYSTEM_SAMPLES = sorted(path.parent for path in (ROOT / "sample_data").glob("*/system"))
+SAMPLES = sorted({*SYSTEM_SAMPLES, *(path.parent for path in (ROOT / "sample_data").glob("*/nvidia-smi*"))})
 
 #: Files of real jobs; they are not part of the repository.
 CORPUS = Path(os.environ.get("JOBREPORT_CORPUS", ROOT.parent / "shared" / "corpus"))

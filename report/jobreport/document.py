@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from jobreport.errors import NothingReadableError
@@ -19,6 +19,7 @@ from jobreport.quality import Quality
 from jobrules.balance import Balance
 from jobrules.data_loading import DataLoading
 from jobrules.device_grid import DeviceGrid
+from jobrules.gpu_states import GPUState
 from jobrules.job import Profile
 from jobrules.memory_use import MemoryUse
 from jobrules.moments import Moment
@@ -167,6 +168,8 @@ class Report(Struct, frozen=True, kw_only=True):
     #: The nodes beside one another; none for a report of the vendor's results.
     nodes: Nodes | None = None
     origin: Origin = Origin.SAMPLES
+    #: Power, temperature, clock and memory in use of each GPU; left out where none of these was sampled.
+    gpu_states: tuple[GPUState, ...] | UnsetType = UNSET
 
 
 def to_json(report: Report) -> bytes:

@@ -14,7 +14,7 @@ from jobreport.errors import JobReportError
 from jobreport.figures.live import DATA, bokeh_script, figures_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from nbformat import NotebookNode
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
 #: What only a script needs besides the figures' data: the places they are drawn in, hints on how to use them.
 _FOR_SCRIPTS = re.compile(r'<div class="live" id="[^"]*"></div>|<p class="hint"[^>]*>.*?</p>\n?', re.DOTALL)
+#: The beginning of a section without data, with its anchor; one that could not be made is none of them.
+_EMPTY = re.compile(r'<section class="[^"]* fold empty" id="([^"]+)"')
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
@@ -52,12 +54,20 @@ def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
     return {
         "title": notebook.metadata.get("title", "Training job report"),
         "head": head,
-        "pieces": list(pieces.values()),
+        "pieces": _empty_last(pieces.values()),
         "symbols": assets.text("page/symbols.html").strip(),
         "style": "".join(assets.text(name) for name in _STYLES),
         "scripts": scripts,
         "policy": policy(scripts),
     }
+
+
+def _empty_last(pieces: Iterable[str]) -> list[str]:
+    """Sections without data fold away: behind all others, and paler in the contents. They keep their numbers."""
+    ordered = sorted(pieces, key=lambda html: bool(_EMPTY.match(html)))
+    anchors = [found[1] for html in ordered if (found := _EMPTY.match(html))]
+    paler = re.compile(rf'<li>(?=<a href="#(?:{"|".join(anchors)})">)')
+    return [paler.sub('<li class="m">', html) if html.startswith("<nav") else html for html in ordered]
 
 
 def _pieces(notebook: NotebookNode) -> Iterator[tuple[str, str]]:

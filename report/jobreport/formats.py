@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from jobrules.words import NBSP, THIN, between, clock, count, duration, listed, percent, share, shown, utc
+from jobrules.words import (
+    NBSP,
+    THIN,
+    between,
+    clock,
+    count,
+    dated,
+    duration,
+    elapsed,
+    listed,
+    percent,
+    share,
+    shown,
+    utc,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,10 +38,12 @@ __all__ = [
     "column_time",
     "count",
     "date_time",
+    "dated",
     "day",
     "duration",
     "known",
     "listed",
+    "moment",
     "number",
     "percent",
     "plain_number",
@@ -39,10 +55,13 @@ __all__ = [
     "spans_days",
     "spread",
     "time_scale",
+    "times",
     "use_figures",
 ]
 
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
+#: Of memory, which is sold and told in powers of two.
+_BYTES = ((1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B"))
 
 
 def number(value: float, digits: int = 1) -> str:
@@ -100,11 +119,10 @@ class Scale(Struct, frozen=True, kw_only=True):
 
 
 def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
-    """The unit for a row of values: bytes per second get a prefix for the largest, others stay."""
-    if unit != "B/s":
-        return Scale(factor=1.0, unit=unit)
+    """The unit for a row of values: bytes and bytes per second get a prefix for the largest, others stay."""
     largest = max(values, default=0.0)
-    return next((Scale(factor=f, unit=u) for f, u in _RATES if largest >= f), Scale(factor=1.0, unit=unit))
+    scales = {"B/s": _RATES, "B": _BYTES}.get(unit, ())
+    return next((Scale(factor=f, unit=u) for f, u in scales if largest >= f), Scale(factor=1.0, unit=unit))
 
 
 def seconds(value: float) -> str:
@@ -153,13 +171,28 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
 
 
 def column_time(us: int, *, with_day: bool) -> str:
-    """``08:26:31``, or ``2026-11-14 08:26:31`` in a job of several days; for columns whose head says UTC."""
+    """``08:26:31``, or ``2026-11-14 08:26:31`` in a job of several days; for columns whose head says UTC.
+
+    Hours, minutes and seconds from the start where there are no dates.
+    """
+    if not dated(us):
+        return elapsed(us)
     return f"{utc(us):%Y-%m-%d %H:%M:%S}" if with_day else f"{utc(us):%H:%M:%S}"
 
 
 def date_time(us: int) -> str:
     """``2026-11-14 08:14:07 UTC``."""
-    return f"{utc(us):%Y-%m-%d %H:%M:%S}{NBSP}UTC"
+    return f"{utc(us):%Y-%m-%d %H:%M:%S}{NBSP}UTC" if dated(us) else clock(us)
+
+
+def moment(us: int, *, with_day: bool) -> str:
+    """``column_time`` in a sentence: ``08:26:31 UTC``, ``00:12:24 after the start``."""
+    return f"{column_time(us, with_day=with_day)}{NBSP}UTC" if dated(us) else clock(us)
+
+
+def times(us: int) -> str:
+    """What a caption says of the times in its figure, by one of them."""
+    return "Times are UTC." if dated(us) else "Times count from the start of the log."
 
 
 def day(us: int) -> str:
@@ -169,4 +202,4 @@ def day(us: int) -> str:
 
 def spans_days(start_us: int, end_us: int) -> bool:
     """Whether a time of day alone would not say when something was."""
-    return day(start_us) != day(end_us)
+    return dated(end_us) and day(start_us) != day(end_us)

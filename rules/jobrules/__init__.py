@@ -3,30 +3,50 @@
 from jobrules.batch_size import BatchSize
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.dataloader import Dataloader
+from jobrules.ecc_errors import ECCErrors
+from jobrules.energy import Energy
+from jobrules.gpu_memory_full import GPUMemoryFull
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
+from jobrules.gpu_memory_leak import GPUMemoryLeak
+from jobrules.idle_gaps import IdleGaps
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
 from jobrules.low_gpu_utilization import LowGPUUtilization
+from jobrules.low_mean_use import LowMeanUse
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.overall_system_usage import OverallSystemUsage
+from jobrules.power_cap import PowerCap
 from jobrules.rule import Rule
+from jobrules.slow_clock import SlowClock
 from jobrules.step_outlier import StepOutlier
+from jobrules.thermal_throttling import ThermalThrottling
+from jobrules.unused_gpu import UnusedGPU
 
 __all__ = [
     "RULES",
     "BatchSize",
     "CPUBottleneck",
     "Dataloader",
+    "ECCErrors",
+    "Energy",
+    "GPUMemoryFull",
     "GPUMemoryIncrease",
+    "GPUMemoryLeak",
     "IOBottleneck",
+    "IdleGaps",
     "LoadBalancing",
     "LowGPUUtilization",
+    "LowMeanUse",
     "MaxInitializationTime",
     "OverallFrameworkMetrics",
     "OverallSystemUsage",
+    "PowerCap",
     "Rule",
+    "SlowClock",
     "StepOutlier",
+    "ThermalThrottling",
+    "UnusedGPU",
 ]
 
 #: Every rule, in the order of the report.
@@ -42,4 +62,14 @@ RULES: tuple[type[Rule], ...] = (
     OverallSystemUsage,
     Dataloader,
     OverallFrameworkMetrics,
+    UnusedGPU,
+    IdleGaps,
+    LowMeanUse,
+    GPUMemoryFull,
+    GPUMemoryLeak,
+    ThermalThrottling,
+    PowerCap,
+    SlowClock,
+    ECCErrors,
+    Energy,
 )

@@ -13,7 +13,9 @@ these that claims it, as far as the ones before left any:
 7. the snapshot's share inside steps that are outliers (StepOutlier);
 8. by how much this GPU was used less than the one of its node with the highest mean (LoadBalancing);
 9. as long as training processes fetched data, on average over them (Dataloader, too few loaders);
-10. the GPU was at work while CPU, GPU and GPU memory were all little used (BatchSize).
+10. the GPU was at work while CPU, GPU and GPU memory were all little used (BatchSize);
+11. all GPUs of the node idled at once (IdleGaps). That names the time and not why it was lost, so it counts
+    as unexplained.
 
 Rules that did not trigger claim nothing, nor do others on GPUs that their finding does not tell of.
 What is left is unexplained. That two things happened at once does not show that one caused the other:
@@ -32,6 +34,7 @@ from jobrules.batch_size import BatchSize
 from jobrules.clocks import Clocks
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.dataloader import Dataloader
+from jobrules.idle_gaps import Gaps, IdleGaps
 from jobrules.intervals import union
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import SECOND_US, Metric, span_of
@@ -73,6 +76,7 @@ _ORDER: tuple[type[Rule], ...] = (
     LoadBalancing,
     Dataloader,
     BatchSize,
+    IdleGaps,
 )
 
 
@@ -176,6 +180,9 @@ def _cause(job: Job, rule: Rule, result: RuleResult, ends: Ends | None) -> Cause
         counts = f"Samples below {IDLE_PERCENT:g}\u00a0% are not counted: then a GPU waits."
         small = partial(_small_batch, rule, result.runs, Windows.of(job))
         return Cause(key=key, label="Lost: CPU, GPU and memory little used", claim=small, counts=counts)
+    if isinstance(rule, IdleGaps):
+        between = partial(_between_work, rule.least_samples, named)
+        return Cause(key=key, label="Unexplained: all GPUs of the node idle at once", claim=between)
     return _waiting(job, key, rule, result, ends) if isinstance(rule, Dataloader) else None
 
 
@@ -369,6 +376,14 @@ def _small_batch(
         return np.where(inside & (samples.values >= IDLE_PERCENT), samples.weight_us, 0.0)
 
     return claim
+
+
+def _between_work(least: int, named: frozenset[str], part: Job, panel: Panel, _: FloatArray) -> Claim | None:
+    """The gaps in which no GPU of a node works, of the nodes in violation."""
+    if named.isdisjoint(f"{panel.node}/{device}" for device in panel.devices):
+        return None
+    inside = Gaps.of(part, panel, least).inside(len(panel.time_us))
+    return lambda samples: np.where(inside[samples.rows], samples.weight_us, 0.0)
 
 
 def _memory_us(part: Job, samples: Samples) -> list[IntArray]:

@@ -105,7 +105,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
 
     node: str
     label: str
-    #: ``%`` or ``B/s``.
+    #: ``%``, ``B`` or ``B/s``.
     unit: str
     #: Snapshots; none where the source does not say it, as everything below with a default.
     n: int | None = None
@@ -118,8 +118,9 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     mean: float | None = None
 
 
-#: Parts of the lost time that no cause is known of: below 10 % of a device, and above.
-REST = ("idle", "partly")
+#: Parts of the lost time that no cause is known of: while all GPUs of a node idled at once (IdleGaps), else
+#: below 10 % of a device, and above.
+REST = ("idle-gaps", "idle", "partly")
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -257,7 +258,8 @@ class TimeLine(Struct, frozen=True, kw_only=True):
     unit: str
     devices: int
     mean: tuple[float | None, ...]
-    #: Lowest and highest sample of any device in the column.
+    #: Lowest and highest sample of any device in the column; of what either holds or not, as a slowdown, the lowest
+    #: and highest mean of a device.
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
     #: Mean of the samples, where they are known, else of the columns; lowest and highest sample; none without any.

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from msgspec import Struct
 
+from jobrules.job import SECOND_US
 from jobrules.result import Finding, RuleResult, Severity, Status
-from jobrules.words import count, shown
+from jobrules.words import count, duration, shown
 from jobrules.words import number as in_digits
 
 if TYPE_CHECKING:
@@ -151,6 +152,13 @@ def lacks(job: Job, needs: Sequence[Metric]) -> str | None:
 def too_few(most: int, more_than: int) -> str:
     """Why a rule that waits for more than so many samples gave no answer: "only 612 of 1 001 samples"."""
     return f"only {in_digits(most)} of {count(more_than + 1, 'sample')}"
+
+
+def too_short(lasted_us: float, wanted_min: float, what: str) -> str:
+    """Why a rule that waits for so many minutes gave no answer: "only 9 min of 15 min measured"."""
+    # Rounded down: 14 min 59.9 s are not 15 min.
+    lasted_us -= lasted_us % SECOND_US
+    return f"only {duration(lasted_us)} of {duration(wanted_min * 60 * SECOND_US)} {what}"
 
 
 def severity_of(part: float) -> Severity:

@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from jobrules.job import Panel
+
 #: More columns than a figure has pixels tell nothing.
 MOST_COLUMNS = 600
 #: Column widths that a reader can name, in seconds.
 _WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
+#: 100 while the reason holds and 0 else: of these a column shows the share of time, and no single sample.
+_REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
+#: Whole numbers of these are what a figure can show; of the others, tenths.
+_WHOLE = ("B", "B/s", "MHz")
 _DRAWN = (
     Metric.GPU_USE,
     Metric.CPU_USE,
@@ -30,6 +36,13 @@ _DRAWN = (
     Metric.MEMORY,
     Metric.NETWORK_RECEIVE,
     Metric.NETWORK_TRANSMIT,
+    Metric.GPU_MEMORY_USED,
+    Metric.GPU_MEMORY_TOTAL,
+    Metric.GPU_POWER,
+    Metric.GPU_POWER_LIMIT,
+    Metric.GPU_TEMPERATURE,
+    Metric.GPU_CLOCK,
+    *_REASONS,
 )
 
 
@@ -61,8 +74,9 @@ def _lines(part: Job, grid: Columns, wanted: Collection[str]) -> Iterator[TimeLi
         if len(panel.devices) > 1:
             low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
         mean, low, high = reduce(grid, panel.time_us, panel.mean, low, high)
-        # Tenths of a percent and whole bytes are what a figure can show.
-        digits = 1 if metric.unit == "%" else 0
+        if metric in _REASONS:
+            low, high = _of_devices(grid, panel)
+        digits = 0 if metric.unit in _WHOLE else 1
         yield time_line(
             node=node,
             key=metric,
@@ -119,6 +133,16 @@ def reduce(
     places = Places.of(grid, time_us)
     lowest, highest = np.minimum.reduceat(low, places.first), np.maximum.reduceat(high, places.first)
     return places.means(mean), places.held(lowest), places.held(highest)
+
+
+def _of_devices(grid: Columns, panel: Panel) -> tuple[FloatArray, FloatArray]:
+    """(columns,) the lowest and the highest mean that a device has in each column; NaN as in ``reduce``."""
+    places = Places.of(grid, panel.time_us)
+    there = ~np.isnan(panel.values)
+    sums = np.add.reduceat(np.where(there, panel.values, 0.0), places.first, axis=0)
+    counts = np.add.reduceat(there, places.first, axis=0, dtype=np.int64)
+    means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    return places.held(np.fmin.reduce(means, axis=1)), places.held(np.fmax.reduce(means, axis=1))
 
 
 class Places(Struct, frozen=True, kw_only=True, eq=False):

@@ -296,9 +296,19 @@ def usage_rows(job: Job) -> tuple[UsageRow, ...]:
     return tuple(job.gathered(_usage_rows))
 
 
+_LISTED = (
+    Metric.GPU_USE,
+    Metric.CPU_USE,
+    Metric.IO_WAIT,
+    Metric.MEMORY,
+    Metric.GPU_MEMORY,
+    Metric.GPU_MEMORY_USED,
+)
+
+
 def _usage_rows(part: Job) -> Iterator[UsageRow]:
     (node,) = part.nodes
-    for metric in (Metric.GPU_USE, Metric.CPU_USE, Metric.IO_WAIT, Metric.MEMORY, Metric.GPU_MEMORY):
+    for metric in _LISTED:
         panel = part.panel(node, metric)
         if panel is None:
             continue

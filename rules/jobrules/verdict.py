@@ -12,11 +12,14 @@ from jobrules.batch_size import BatchSize
 from jobrules.causes import BEFORE_STEP, END, NEVER, START, Ends, causes_of, loop_us
 from jobrules.clocks import Clocks, offsets
 from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.idle_gaps import IdleGaps
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import SECOND_US, Metric, natural_sorted
 from jobrules.low_gpu_utilization import LowGPUUtilization
+from jobrules.low_mean_use import LowMeanUse
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.result import REST, Finding, Severity, Status, Unanswered, Verdict
+from jobrules.unused_gpu import UnusedGPU
 from jobrules.usage import in_parts, spent_per_device, time_use
 from jobrules.words import between, clock, count, duration, listed, percent
 
@@ -103,37 +106,17 @@ def _explained(
     ends = Ends.of(job)
     causes = causes_of(job, judging, ends)
     spent = spent_per_device(job, causes=causes)
-    # Low use is what the causes explain: of a rule of a user's own it is a finding as any other.
-    low = next((f for rule, r in judging if isinstance(rule, LowGPUUtilization) for f in r.findings), None)
     start = next(
         (f for rule, r in judging if isinstance(rule, MaxInitializationTime) for f in r.findings), None
     )
-    # That an unused GPU is also little used is no news.
-    unused = [one for one in spent if not one.worked]
-    names = {one.name for one in unused}
-    of_unused = [
-        finding
-        for rule, result in judging
-        if isinstance(rule, LowGPUUtilization | BatchSize)
-        for finding in result.findings
-        if finding.devices and set(finding.devices) <= names
-    ]
-    rest = [f for f in found if f not in of_unused]
-    if unused:
-        rest.append(_never_used(job, unused, len(spent), tuple(rule for f in of_unused for rule in f.rules)))
+    low, rest = _little_used(_unused_once(job, judging, spent), judging)
     if ends and ends.recorded_late:
         rest = [_recorded_late(f, ends) if f is start else f for f in rest]
         start = None
     if ends:
         rest += _start_and_end(spent, ends, started=start is not None)
-    by_part = {f.key: f for f in reversed(rest)}
-    opening = start or by_part.get("late-first-work")
-    if opening:
-        by_part |= dict.fromkeys(_STARTS, opening)
-    if "idle-end" in by_part:
-        by_part[END] = by_part["idle-end"]
-    low = low if low in rest else None
-    counts = {cause.key: cause for cause in causes}
+    by_part = _by_part(rest, start)
+    counts = {cause.key: cause for cause in causes if cause.key not in REST}
     alone = False
     if low:
         cause = _main_cause(low, spent, {key: f for key, f in by_part.items() if key in counts})
@@ -143,9 +126,23 @@ def _explained(
         rest = [own if f is of else f for f in rest if f is not low or alone]
         by_part = {key: own if f is of else f for key, f in by_part.items()}
         low = own
+    gaps = next(((f, r) for rule, r in judging if isinstance(rule, IdleGaps) for f in r.findings), None)
+    unexplained: tuple[str, ...] = REST
+    if gaps:
+        told = {key: f for key, f in by_part.items() if key in counts}
+        home = _home(*gaps, spent, told, low if alone else None)
+        if home is None:
+            unexplained = tuple(key for key in REST if key != gaps[0].key)
+        else:
+            # With a cause the gaps are no more than a fact; with low use they are what is known of it.
+            own = _with_gaps(home, gaps[0], at_length=alone and home is low)
+            spent = spent if alone and home is low else tuple(map(_without_gaps, spent))
+            rest = [own if f is home else f for f in rest if f is not gaps[0]]
+            by_part = {key: own if f is home else f for key, f in by_part.items() if f is not gaps[0]}
+            low = own if home is low else low
     if low and alone:
-        spent = _apart_from(spent, low)
-        by_part |= dict.fromkeys(REST, low)
+        spent = _apart_from(spent, low, unexplained)
+        by_part |= dict.fromkeys(unexplained, low)
     use = in_parts(job, "GPU", spent, _labels(causes, spent))
     if use is None:
         return None, rest, 0.0
@@ -160,20 +157,82 @@ def _explained(
     return use, findings, sum((one.unmeasured for one in spent), 0.0)
 
 
+def _by_part(found: Sequence[Finding], start: Finding | None) -> dict[str, Finding]:
+    """What tells of each part of the bar; ``start`` is what a rule says of the start."""
+    by_part = {f.key: f for f in reversed(found)}
+    opening = start or by_part.get("late-first-work")
+    if opening:
+        by_part |= dict.fromkeys(_STARTS, opening)
+    if "idle-end" in by_part:
+        by_part[END] = by_part["idle-end"]
+    return by_part
+
+
+def _unused_once(
+    job: Job, judging: Sequence[tuple[Rule, RuleResult]], spent: Sequence[Spent]
+) -> list[Finding]:
+    """All findings of rules, where those on GPUs that never worked are one: that they are little used is no news."""
+    found = [finding for _, result in judging for finding in result.findings]
+    unused = [one for one in spent if not one.worked]
+    if not unused:
+        return found
+    names = {one.name for one in unused}
+    theirs = [
+        finding
+        for kind in (UnusedGPU, LowGPUUtilization | LowMeanUse | BatchSize)
+        for rule, result in judging
+        if isinstance(rule, kind)
+        for finding in result.findings
+        if finding.devices and set(finding.devices) <= names
+    ]
+    rules = tuple(rule for finding in theirs for rule in finding.rules)
+    return [*(f for f in found if f not in theirs), _never_used(job, unused, len(spent), rules)]
+
+
+def _little_used(
+    found: Sequence[Finding], judging: Sequence[tuple[Rule, RuleResult]]
+) -> tuple[Finding | None, list[Finding]]:
+    """What several rules say of little use as one finding, and all findings with it in their place.
+
+    It is what the causes explain: what a rule of a user's own says is a finding as any other. The one of most
+    GPUs leads, but for the mean of all.
+    """
+    kinds = (UnusedGPU, LowGPUUtilization, LowMeanUse)
+    told = [
+        next(f for f in result.findings if f in found)
+        for kind in kinds
+        for rule, result in judging
+        if isinstance(rule, kind) and any(f in found for f in result.findings)
+    ]
+    if len(told) < 2:
+        return next(iter(told), None), list(found)
+    told.sort(key=lambda f: (f.rules == (LowMeanUse.__name__,), -len(f.devices)))
+    first, *others = told
+    low = replace(
+        first,
+        severity=min((f.severity for f in told), key=_ORDER.index),
+        evidence=" ".join([first.evidence, *(f"{f.title}." for f in others)]),
+        rules=tuple(rule for f in told for rule in f.rules),
+        devices=natural_sorted({device for f in told for device in f.devices}),
+    )
+    return low, [low if f == first else f for f in found if f not in others]
+
+
 def _main_cause(low: Finding, spent: Sequence[Spent], told: dict[str, Finding]) -> Finding | None:
     """The cause of most of the loss of the GPUs of low use; none where more of it has no cause.
 
-    A slow start or end says nothing of the time between them, so it counts for next to nothing.
-    ``told`` are the findings by the key of what they explain.
+    A slow start or end says nothing of the time between them, so it counts for next to nothing where windows
+    in between were judged. ``told`` are the findings by the key of what they explain.
     """
     mine = [one for one in spent if one.name in low.devices]
-    edge = WORTH_TELLING_PERCENT / 100 * sum(one.total for one in mine)
+    windows = LowGPUUtilization.__name__ in low.rules
+    edge = (WORTH_TELLING_PERCENT / 100 if windows else 1.0) * sum(one.total for one in mine)
     lost: dict[str, float] = {}
     for key, finding in told.items():
         us = lost.get(finding.key, 0.0) + sum(one.lost.get(key, 0.0) for one in mine)
         lost[finding.key] = min(us, edge) if finding.key in _EDGES else us
     key = max(lost, key=lost.__getitem__, default="")
-    rest = sum(one.lost[part] for part in REST for one in mine)
+    rest = sum(one.lost.get(part, 0.0) for part in REST for one in mine)
     return next(f for f in told.values() if f.key == key) if lost.get(key, 0.0) > rest else None
 
 
@@ -197,16 +256,47 @@ def _nearly(low: Finding, judging: Sequence[tuple[Rule, RuleResult]]) -> Finding
 
 def _bursts(low: Finding, judging: Sequence[tuple[Rule, RuleResult]]) -> bool:
     """Whether most windows in violation of low use fluctuated."""
-    details = next(r.details for _, r in judging if low in r.findings)
+    details: dict[str, int] = {}
+    if LowGPUUtilization.__name__ in low.rules:
+        details = next(r.details for rule, r in judging if isinstance(rule, LowGPUUtilization))
     return bool(details.get("fluctuating", 0) > details.get("low", 0))
 
 
-def _apart_from(spent: Sequence[Spent], low: Finding) -> tuple[Spent, ...]:
+def _home(
+    gaps: Finding, result: RuleResult, spent: Sequence[Spent], told: dict[str, Finding], low: Finding | None
+) -> Finding | None:
+    """The finding that times without work of any GPU are told with; none where they are one of their own.
+
+    Where causes claimed more than half of these times it is the largest cause in between; else low use
+    of the same GPUs that has no cause.
+    """
+    mine = [one for one in spent if one.worked and one.name in gaps.devices]
+    whole_us = sum(result.details[one.node]["idle_s"] for one in mine) * SECOND_US
+    lost = {key: sum(one.lost.get(key, 0.0) for one in mine) for key in told if told[key].key not in _EDGES}
+    left_us = sum(one.lost.get(gaps.key, 0.0) for one in mine)
+    key = max(lost, key=lost.__getitem__, default="")
+    if lost.get(key) and left_us < whole_us / 2:
+        return told[key]
+    return low if low and not set(gaps.devices).isdisjoint(low.devices) else None
+
+
+def _with_gaps(home: Finding, gaps: Finding, *, at_length: bool) -> Finding:
+    more = f"{gaps.title}. {gaps.evidence}" if at_length else f"{gaps.title}."
+    return replace(home, evidence=f"{home.evidence} {more}", rules=home.rules + gaps.rules)
+
+
+def _without_gaps(one: Spent) -> Spent:
+    """With what is left of the times without work of any GPU as plain idle time."""
+    lost = {key: us for key, us in one.lost.items() if key != "idle-gaps"}
+    return replace(one, lost=lost | {"idle": lost["idle"] + one.lost.get("idle-gaps", 0.0)})
+
+
+def _apart_from(spent: Sequence[Spent], low: Finding, unexplained: Sequence[str]) -> tuple[Spent, ...]:
     """What GPUs lost that are not of low use, without a cause, as a part of its own."""
     result = []
     for one in spent:
-        rest = sum(one.lost[key] for key in REST)
-        lost = {key: us for key, us in one.lost.items() if key not in REST} | {_OTHERS: rest}
+        rest = sum(one.lost.get(key, 0.0) for key in unexplained)
+        lost = {key: us for key, us in one.lost.items() if key not in unexplained} | {_OTHERS: rest}
         result.append(one if one.name in low.devices else replace(one, lost=lost))
     return tuple(result)
 
@@ -215,7 +305,7 @@ def _labels(causes: Sequence[Cause], spent: Sequence[Spent]) -> dict[str, str]:
     """Names of the lost parts in the order of the bar: causes, the largest first, then what has none."""
     sums = {cause.key: sum(one.lost.get(cause.key, 0.0) for one in spent) for cause in causes}
     names = {cause.key: cause.label for cause in causes}
-    labels = {key: names[key] for key in sorted(sums, key=sums.__getitem__, reverse=True)}
+    labels = {key: names[key] for key in sorted(sums, key=lambda key: (key in REST, -sums[key]))}
     return labels | {
         "idle": "Unexplained: idle, under 10\u00a0%",
         "partly": "Unexplained: partly used",
@@ -254,7 +344,8 @@ def _with_amount(
 
 def _joined(low: Finding, cause: Finding, bursts: bool) -> Finding:
     """Low use and its cause as one finding: the fact is the cause's."""
-    edge = cause.key in _EDGES
+    # Of the whole job the start is a part.
+    edge = cause.key in _EDGES and low.rules == (LowGPUUtilization.__name__,)
     # Between bursts a GPU waits for something, and a larger batch alone would not end that.
     waits = bursts and cause.key == "batch-size"
     return replace(

@@ -17,6 +17,9 @@ THIN = "\u202f"
 
 _MOST_MARKS = 4
 
+#: No job ran in 1970: a time of that year counts from the start of a log that names no dates.
+_FIRST_DATED_US = 365 * 86400 * SECOND_US
+
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -55,13 +58,29 @@ def duration(us: float) -> str:
     return f"{amount}{NBSP}{name}" + (f" {rest}{NBSP}{part_name}" if rest else "")
 
 
+def dated(us: int) -> bool:
+    """Whether a time is one of the calendar; else it counts from the start of a log that names no dates."""
+    return us >= _FIRST_DATED_US
+
+
+def elapsed(us: int) -> str:
+    """``00:12:24``, hours, minutes and seconds of a time that counts from the start; ``49:00:00`` after two days."""
+    minutes, seconds = divmod(us // SECOND_US, 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
+
+
 def clock(us: int) -> str:
-    """``08:26:31 UTC``."""
-    return f"{utc(us):%H:%M:%S}{NBSP}UTC"
+    """``08:26:31 UTC``; ``00:12:24 after the start`` where there are no dates."""
+    return f"{utc(us):%H:%M:%S}{NBSP}UTC" if dated(us) else f"{elapsed(us)} after the start"
 
 
 def between(start_us: int, end_us: int) -> str:
-    """``2026-11-14 08:26:31 to 11:22:49 UTC``, with the second date where it differs."""
+    """``2026-11-14 08:26:31 to 11:22:49 UTC``, with the second date where it differs.
+
+    ``00:00:00 to 00:12:24 after the start`` where there are no dates.
+    """
+    if not dated(start_us):
+        return f"{elapsed(start_us)} to {clock(end_us)}"
     start, end = utc(start_us), utc(end_us)
     until = f"{end:%H:%M:%S}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
     return f"{start:%Y-%m-%d %H:%M:%S} to {until}{NBSP}UTC"

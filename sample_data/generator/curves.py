@@ -61,6 +61,17 @@ class Curves:
     disk: FloatArray
     #: Columns: received and sent bytes/s of the training container, the same two of the platform.
     network: FloatArray
+    #: Memory of the GPU that is taken, in percent; none where it follows from ``gpu_memory``, which is how busy
+    #: the memory is.
+    gpu_memory_taken: FloatArray | None = None
+    #: How much hotter a watt makes the GPU than in a well cooled machine, and shares of the highest clock and of
+    #: the usual power limit that it is allowed.
+    heat: FloatArray | float = 1.0
+    clock: FloatArray | float = 1.0
+    power_limit: FloatArray | float = 1.0
+    #: Memory errors of the GPU so far that were corrected, and that could not be.
+    corrected: FloatArray | float = 0.0
+    uncorrected: FloatArray | float = 0.0
 
 
 def ramp(time_s: FloatArray, start_s: float, end_s: float) -> FloatArray:

@@ -29,6 +29,9 @@ class Scenario:
     gpus: int
     cores: int
     duration_s: float
+    #: What it is made for shows in a log of nvidia-smi only, so it is written as one unless told otherwise.
+    logged: bool = False
+    interval_ms: int = 500
     #: From when to when, in seconds since the start, no sample is taken.
     pauses_s: tuple[tuple[float, float], ...] = ()
     #: How far the clock of every node but the first is ahead.
@@ -49,6 +52,8 @@ class JobSpec:
     interval_us: int
     start_us: int
     seed: int
+    #: Samples are taken at whole multiples of this.
+    resolution_us: int = 1
 
     def clock_us(self, node: int) -> int:
         """What the clock of a node shows at the start of the job."""

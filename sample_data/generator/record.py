@@ -13,9 +13,10 @@ from generator.sensors import Family, families, measure
 
 if TYPE_CHECKING:
     from generator.arrays import BoolArray, FloatArray, IntArray
+    from generator.curves import Curves
     from generator.job import JobSpec
 
-__all__ = ["Samples", "minutes_us", "record"]
+__all__ = ["Samples", "Ticks", "minutes_us", "record"]
 
 MINUTE_US = 60_000_000
 #: No sample is taken later than this after its tick; readers join samples up to 20 ms apart.
@@ -41,41 +42,65 @@ def minutes_us(spec: JobSpec) -> range:
     return range(first, last, MINUTE_US)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ticks:
+    """When one node is sampled and what it does then."""
+
+    curves: Curves
+    #: What the sensors show, family by family: rows are ticks.
+    values: tuple[FloatArray, ...]
+    tick: IntArray
+    #: A column per family.
+    timestamp_us: IntArray
+
+    @classmethod
+    def within(cls, spec: JobSpec, node: int, since_us: int, length_us: int) -> Ticks:
+        """Every tick that may have a sample in a stretch, given by the node's clock."""
+        noise = Noise(spec.seed, node)
+        # Nodes share the interval but are not in step; the first one defines the start of the job.
+        phase_us = int(noise.constant("phase", 1)[0, 0] * spec.interval_us) if node > 1 else 0
+        clock_us = spec.clock_us(node)
+        tick = ticks_near(spec, since_us - clock_us, length_us, phase_us)
+        nominal_us = tick * spec.interval_us + phase_us
+        moment = Moment(
+            time_s=nominal_us / 1e6,
+            tick=tick,
+            duration_s=spec.duration_us / 1e6,
+            nodes=spec.nodes,
+            gpus=spec.gpus,
+            cores=spec.cores,
+            noise=noise,
+        )
+        curves = spec.scenario.curves(moment)
+        timestamp_us = (clock_us + nominal_us)[:, None] + delays_us(noise, tick)
+        return cls(
+            curves=curves,
+            values=measure(moment, curves, spec.interval_us),
+            tick=tick,
+            timestamp_us=timestamp_us - timestamp_us % spec.resolution_us,
+        )
+
+
 def record(spec: JobSpec, minute_us: int, node: int) -> tuple[Samples, ...]:
     """Sample one node during one minute; all families have the same ticks."""
-    noise = Noise(spec.seed, node)
-    # Nodes share the interval but are not in step; the first one defines the start of the job.
-    phase_us = int(noise.constant("phase", 1)[0, 0] * spec.interval_us) if node > 1 else 0
-    clock_us = spec.clock_us(node)
-    tick = ticks_near(spec, minute_us - clock_us, phase_us)
-    nominal_us = tick * spec.interval_us + phase_us
-    moment = Moment(
-        time_s=nominal_us / 1e6,
-        tick=tick,
-        duration_s=spec.duration_us / 1e6,
-        nodes=spec.nodes,
-        gpus=spec.gpus,
-        cores=spec.cores,
-        noise=noise,
-    )
-    values = measure(moment, spec.scenario.curves(moment), spec.interval_us)
-    timestamps_us = (clock_us + nominal_us)[:, None] + delays_us(noise, tick)
-    in_minute = (timestamps_us >= minute_us) & (timestamps_us < minute_us + MINUTE_US)
+    found = Ticks.within(spec, node, minute_us, MINUTE_US)
+    stamps = found.timestamp_us
+    in_minute = (stamps >= minute_us) & (stamps < minute_us + MINUTE_US)
     return tuple(
         Samples(
             family=family,
-            values=values[k],
-            timestamp_us=timestamps_us[:, k],
-            present=in_minute[:, k] & (family.gauge | (tick > 0)),
+            values=found.values[k],
+            timestamp_us=stamps[:, k],
+            present=in_minute[:, k] & (family.gauge | (found.tick > 0)),
         )
         for k, family in enumerate(families(spec.gpus, spec.cores))
     )
 
 
-def ticks_near(spec: JobSpec, since_us: int, phase_us: int) -> IntArray:
-    """Number the ticks whose samples may fall into the minute that begins so long after the job."""
+def ticks_near(spec: JobSpec, since_us: int, length_us: int, phase_us: int) -> IntArray:
+    """Number the ticks whose samples may fall into a stretch that begins so long after the job."""
     first = max(0, (since_us - phase_us - MAX_DELAY_US) // spec.interval_us)
-    last = (since_us - phase_us + MINUTE_US) // spec.interval_us
+    last = (since_us - phase_us + length_us) // spec.interval_us
     tick = np.arange(first, last + 1, dtype=np.int64)
     time_us = tick * spec.interval_us
     sampled = time_us < spec.duration_us

@@ -1,4 +1,4 @@
-"""Writes the job directory: its folders, a file per minute and node or process, and the marks of its end."""
+"""Writes the job directory: samples in a file per minute and node, traces per process, logs of nvidia-smi."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from generator.events import trace_files
 from generator.record import minutes_us, record
+from generator.smi_log import DIALECTS, log_files
 from generator.system_metrics import format_minute
 
 if TYPE_CHECKING:
@@ -18,8 +19,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from generator.job import JobSpec
+    from generator.smi_log import Dialect
 
-__all__ = ["Written", "write_job"]
+__all__ = ["LogSpec", "Written", "write_job"]
+
+#: How the names of logs begin.
+LOG = "nvidia-smi"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSpec:
+    """What logs of nvidia-smi to write."""
+
+    dialect: Dialect = DIALECTS["csv"]
+    #: A file for each GPU instead of each node.
+    each_gpu: bool = False
+    #: How far the clock of the logs is ahead of that of the samples.
+    ahead_us: int = 0
+    #: Name of the zone of times that name none.
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +49,49 @@ class Written:
     size_bytes: int
 
 
-def write_job(spec: JobSpec, job_dir: Path, *, gzipped: bool) -> Written:
-    """Write the job directory and return what was written."""
-    for part in (system := job_dir / "system", framework := job_dir / "framework"):
-        if part.exists():
-            raise FileExistsError(f"{part} exists already: name a folder without a job in it, or remove it.")
+def write_job(
+    spec: JobSpec, job_dir: Path, *, gzipped: bool, samples: bool | None = None, log: LogSpec | None = None
+) -> Written:
+    """Write the job directory and return what was written.
+
+    With neither ``samples`` nor ``log`` asked for, what the scenario is meant to be written as.
+    """
+    if samples is None:
+        samples = log is None and not spec.scenario.logged
+        log = log or (None if samples else LogSpec())
+    present = [part for part in (job_dir / "system", job_dir / "framework") if part.exists()]
+    for part in (*present, *job_dir.glob(f"{LOG}*")):
+        raise FileExistsError(f"{part} exists already: name a folder without a job in it, or remove it.")
     lines = files = size_bytes = 0
-    for path, text in chain(
-        ((system / "incremental" / name, text) for name, text in minute_files(spec)),
-        ((framework / "pevents" / name, text) for name, text in trace_files(spec)),
-    ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = text.encode("ascii")
-        if gzipped:
-            content = compress(content)
-        path.with_name(path.name + (".gz" if gzipped else "")).write_bytes(content)
-        lines += text.count("\n")
+    for path, content in chain(sample_files(spec) if samples else (), logs(spec, log) if log else ()):
+        target = job_dir / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        stored = compress(content) if gzipped else content
+        target.with_name(target.name + (".gz" if gzipped else "")).write_bytes(stored)
+        lines += content.count(b"\n")
         files += 1
-        size_bytes += len(content)
-    for part in (system, framework) if spec.steps else (system,):
-        part.mkdir(parents=True, exist_ok=True)
-        (part / "training_job_end.ts").touch()
+        size_bytes += len(stored)
+    if samples:
+        for folder in ("system", "framework") if spec.steps else ("system",):
+            (job_dir / folder).mkdir(parents=True, exist_ok=True)
+            (job_dir / folder / "training_job_end.ts").touch()
     return Written(lines=lines, files=files, size_bytes=size_bytes)
+
+
+def sample_files(spec: JobSpec) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of every file of samples and traces."""
+    for name, text in minute_files(spec):
+        yield f"system/incremental/{name}", text.encode("ascii")
+    for name, text in trace_files(spec):
+        yield f"framework/pevents/{name}", text.encode("ascii")
+
+
+def logs(spec: JobSpec, log: LogSpec) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of every log of nvidia-smi."""
+    for name, content in log_files(
+        spec, log.dialect, each_gpu=log.each_gpu, ahead_us=log.ahead_us, zone=log.zone
+    ):
+        yield f"{LOG}{name}", content
 
 
 def minute_files(spec: JobSpec) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,10 @@ from jobreport.document import Report
 from jobrules.words import THIN, duration, utc
 from tests.page.html import Cells
 from tests.page.test_sections import CALLS
-from tests.paths import SAMPLES
+from tests.paths import ROOT, SAMPLES
+
+#: The samples, and one that is no more than a log.
+EVERY = (*SAMPLES, ROOT / "sample_data" / "throttled-4gpu")
 
 #: The top-level fields of report.json that a section may take its numbers from.
 SOURCES = {
@@ -35,11 +38,12 @@ SOURCES = {
     "batch-size": ("boxes", "rules"),
     "cpu-bottlenecks": ("stalls", "columns"),
     "io-bottlenecks": ("stalls", "columns"),
-    "gpu-memory": ("memory", "columns"),
+    "gpu-memory": ("memory", "columns", "gpu_states", "course"),
     "nodes": ("timelines", "nodes", "job", "columns", "course"),
     "devices": ("devices", "boxes", "job", "rules"),
     "moments": ("moments",),
     "profiles": ("profiles",),
+    "power": ("gpu_states", "timelines", "columns", "course"),
     "quality": ("quality", "rules", "course", "verdict", "job"),
     "identity": ("job", "profiles", "quality"),
 }
@@ -64,8 +68,8 @@ FIXED = (
     r"above 90\s%",
     r"(?:to|below) 90\s%",
 )
-#: What a printed number may have been divided by or multiplied with: percent, ms, µs, kB, MB, GB, minutes, hours.
-FACTORS = (1, 100, 1e3, 1e6, 1e-3, 1e-6, 1e-9, 1 / 60, 1 / 3600)
+#: What a printed number may have been divided by or multiplied with: percent, ms, µs, kB, MB, GB, minutes, hours, MiB, GiB.
+FACTORS = (1, 100, 1e3, 1e6, 1e-3, 1e-6, 1e-9, 1 / 60, 1 / 3600, 2**-20, 2**-30)
 #: A longer list holds the columns of a figure, among which nearly every percentage is found: no cell is of it.
 COLUMNS = 100
 #: A longer cell holds a sentence.
@@ -164,7 +168,7 @@ def captions(report: Report, section: str) -> list[str]:
 
 
 @pytest.mark.parametrize("section", SOURCES)
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("sample", EVERY, ids=lambda path: path.name)
 def test_the_numbers_of_a_section_are_in_the_json(sample: Path, section: str) -> None:
     report, found = made(sample)
     printed = Printed.of(found, section, COLUMNS)
@@ -173,7 +177,7 @@ def test_the_numbers_of_a_section_are_in_the_json(sample: Path, section: str) ->
 
 
 @pytest.mark.parametrize("section", SOURCES)
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("sample", EVERY, ids=lambda path: path.name)
 def test_the_numbers_of_captions_are_in_the_json(sample: Path, section: str) -> None:
     report, found = made(sample)
     printed = Printed.of(found, section)
@@ -248,9 +252,11 @@ def test_numbers_and_times_are_told_apart(text: str, strange: list[str]) -> None
 
 
 def test_every_section_has_its_sources() -> None:
-    report, found = made(SAMPLES[0])
+    report, _ = made(SAMPLES[0])
     names = {call(report).name for call in CALLS} - {"head", "contents", "rules"}
 
     assert names == set(SOURCES)
     assert sections.__all__
-    assert {name for names in SOURCES.values() for name in names} <= set(found)
+    # What no sample of a job has is left out of its JSON.
+    known = {name for sample in EVERY for name in made(sample)[1]}
+    assert {name for names in SOURCES.values() for name in names} <= known

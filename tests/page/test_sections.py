@@ -39,6 +39,7 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
     sections.devices,
     sections.moments,
     sections.profiles,
+    sections.power,
     sections.quality,
     sections.identity,
 )

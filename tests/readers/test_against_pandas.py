@@ -12,7 +12,7 @@ import pytest
 
 from jobreport.readers import read_job
 from jobrules.job import Metric
-from tests.paths import SAMPLES
+from tests.paths import SYSTEM_SAMPLES
 
 NAMES = {
     Metric.GPU_USE: ("gpu", "GPUUtilization"),
@@ -22,7 +22,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("sample", SYSTEM_SAMPLES, ids=lambda path: path.name)
 def test_counts_times_and_means_are_those_that_pandas_finds(sample: Path) -> None:
     lines = [
         line
@@ -50,7 +50,7 @@ def test_counts_times_and_means_are_those_that_pandas_finds(sample: Path) -> Non
                 assert panel.series(column)[1].max() == values.max()
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("sample", SYSTEM_SAMPLES, ids=lambda path: path.name)
 def test_steps_are_those_that_pandas_finds(sample: Path) -> None:
     rows = []
     for path in sample.rglob("*_pythontimeline.json.gz"):

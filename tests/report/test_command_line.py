@@ -91,7 +91,7 @@ def test_thresholds_reach_the_rule_and_the_command_in_the_report(tmp_path: Path)
         ((), "Say which job to report"),
         (("--job-dri", "x"), "--job-dir"),
         (("--job-dir", "x", "--formats", "pdf"), "choose from html, ipynb, json, md"),
-        (("--explain", "LowGPUUsage"), "Did you mean LowGPUUtilization?"),
+        (("--explain", "LowGPUUtilisation"), "Did you mean LowGPUUtilization?"),
         (("--job-dir", "x", "--select", "Batchsizes"), "Did you mean BatchSize?"),
     ],
 )

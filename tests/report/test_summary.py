@@ -33,7 +33,7 @@ def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
     assert "**Critical, main cause: CPU, GPU and GPU memory are all little used" in text
     assert "GPU use was low in 100.0" in text
     assert "*Try:*" in text
-    assert "Not checked, 5 of 9\u00a0rules:\n- no step events: StepOutlier, MaxInitializationTime\n" in text
+    assert "Not checked, 12 of 18\u00a0rules:\n- no step events: StepOutlier, MaxInitializationTime\n" in text
 
 
 def test_what_was_not_checked_is_told_by_the_reason_in_four_lines_at_most() -> None:

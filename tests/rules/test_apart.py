@@ -23,12 +23,17 @@ from jobreport.readers import read_job
 from jobrules import RULES, Rule
 from jobrules.batch_size import BatchSize
 from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.gpu_memory_full import GPUMemoryFull
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
+from jobrules.gpu_memory_leak import GPUMemoryLeak
+from jobrules.idle_gaps import IdleGaps
 from jobrules.job import SECOND_US, Events, Job, Metric, natural_key
 from jobrules.load_balancing import LoadBalancing
 from jobrules.low_gpu_utilization import LowGPUUtilization
+from jobrules.low_mean_use import LowMeanUse
 from jobrules.rule import run_rules
 from jobrules.step_outlier import StepOutlier
+from jobrules.unused_gpu import UnusedGPU
 from tests.apart import Apart
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
@@ -80,6 +85,8 @@ def odd_job(seed: int) -> Job:
             (Metric.GPU_USE, gpus, "gpu"),
             (Metric.GPU_MEMORY, gpus if i % 2 else 0, "gpu"),
             (Metric.CPU_USE, i % 3 * 2, "cpu"),
+            (Metric.GPU_MEMORY_USED, gpus if i % 2 else 0, "gpu"),
+            (Metric.GPU_MEMORY_TOTAL, gpus if i % 2 else 0, "gpu"),
         ):
             if many:
                 values = np.round(
@@ -121,6 +128,11 @@ EAGER = (
     GPUMemoryIncrease(increase=0.0, patience=1, window=2),
     LoadBalancing(threshold=0.0, patience=1),
     StepOutlier(stddev=0.5, n_outliers=0),
+    UnusedGPU(threshold=100.0, patience=0.0),
+    IdleGaps(threshold=0.0, patience=0.0, least_samples=1),
+    LowMeanUse(threshold=100.0, patience=0.0),
+    GPUMemoryFull(threshold=10.0, patience=0.1),
+    GPUMemoryLeak(threshold=0.0, patience=1.0),
 )
 
 

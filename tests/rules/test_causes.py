@@ -14,6 +14,7 @@ from jobrules import (
     BatchSize,
     CPUBottleneck,
     Dataloader,
+    IdleGaps,
     IOBottleneck,
     LoadBalancing,
     LowGPUUtilization,
@@ -42,6 +43,7 @@ EAGER: tuple[Rule, ...] = (
     Dataloader(),
     BatchSize(window=6, patience=8, gpu_threshold_p95=80, cpu_threshold_p95=95, gpu_memory_threshold_p95=90),
     MaxInitializationTime(threshold=2),
+    IdleGaps(patience=1),
 )
 INTERVAL_S = 20
 KEYS = {
@@ -51,6 +53,7 @@ KEYS = {
     "LoadBalancing": "load-balancing",
     "Dataloader": "dataloader",
     "BatchSize": "batch-size",
+    "IdleGaps": "idle-gaps",
 }
 
 EDGES = ("gpu-never-used", "before-first-step", "idle-before", "idle-after")
@@ -211,7 +214,7 @@ class Account:
         weights = held(panel.time_us[rows], *span).weight_us.tolist()
         grid = held(panel.time_us, *span).weight_us.tolist()
         values = [float(panel.values[i, column]) for i in rows]
-        batch = self.small_batch(panel, column, rows)
+        batch, gaps = self.small_batch(panel, column, rows), self.gap_rows(panel)
         lost: dict[str, float] = {}
         for position, (row, weight, value) in enumerate(zip(rows, weights, values, strict=True)):
             left = weight * (1 - value / 100)
@@ -227,6 +230,7 @@ class Account:
                 ("load-balancing", weight * self.below(panel, column, row, value)),
                 ("dataloader", self.fetching(panel, row, grid[row])),
                 ("batch-size", weight if position in batch else 0),
+                ("idle-gaps", weight if row in gaps else 0),
                 ("idle" if value < 10 else "partly", weight),
             ):
                 taken = min(left, most)
@@ -285,6 +289,33 @@ class Account:
             if events.lanes[lane].node == panel.node:
                 spans.setdefault(events.lanes[lane].worker, []).append((a, b))
         return sum(overlap(start, start + int(weight), one) for one in spans.values()) / len(spans)
+
+    def gap_rows(self, panel: Panel) -> set[int]:
+        """Rows at which no GPU of the node works, two at least in a row, between its first and last work."""
+        found = self.told.get("IdleGaps")
+        if not found or f"{panel.node}/{panel.devices[0]}" not in found[1].findings[0].devices:
+            return set()
+        times, columns = panel.time_us.tolist(), panel.values.T.tolist()
+        own = [[t for t, v in zip(times, column, strict=True) if v == v] for column in columns]
+        apart = max(float(np.median(np.diff(one))) for one in own if len(one) > 1)
+        if not np.isnan(panel.values).any():
+            apart = int(apart)
+        first_us = (self.job.loop_us(panel.node) or (0, 0))[0]
+        last: dict[int, tuple[int, float]] = {}
+        work = []
+        for i, time_us in enumerate(times):
+            for k, column in enumerate(columns):
+                if column[i] == column[i]:
+                    last[k] = (time_us, column[i])
+            fresh = [v for t, v in last.values() if time_us - t <= max(60 * SECOND_US, 10 * apart)]
+            if max(fresh) >= 10 and time_us >= first_us:
+                work.append(i)
+        return {
+            row
+            for a, b in itertools.pairwise(work)
+            if b - a > 2 and times[b] - times[a] > 2.5 * apart
+            for row in range(a + 1, b)
+        }
 
     def small_batch(self, panel: Panel, column: int, rows: list[int]) -> set[int]:
         """Positions of samples in windows in violation, by the trailing six samples of each."""

@@ -23,6 +23,8 @@ KEYS = {"Type", "Name", "Dimension", "Value", "NodeId", "Timestamp"}
 PERCENTAGES = {"cpu", "gpu", "memory"}
 WINDOW = 500
 PATIENCE = 1000
+#: The committed jobs with samples; the others are logs.
+SAMPLED = [name for name in generate.SAMPLES if (SAMPLE_DATA / name / "system").is_dir()]
 
 
 def content_of(job_dir: Path) -> dict[str, bytes]:
@@ -71,7 +73,7 @@ def read(job_dir: Path) -> ReadJob:
 
 @pytest.fixture(scope="module")
 def committed() -> dict[str, ReadJob]:
-    return {name: read(SAMPLE_DATA / name) for name in generate.SAMPLES}
+    return {name: read(SAMPLE_DATA / name) for name in SAMPLED}
 
 
 # --- Reproducible ----------------------------------------------------------------------------------
@@ -137,6 +139,8 @@ def test_committed_samples_are_what_the_generator_writes_today(tmp_path: Path) -
     stale = tmp_path / "cpu-only" / "system" / "incremental" / "1999010100" / "915148800.algo-1.json"
     stale.parent.mkdir(parents=True)
     stale.write_text("{}\n")
+    (tmp_path / "throttled-4gpu").mkdir()
+    (tmp_path / "throttled-4gpu" / "nvidia-smi-gpu0.csv").write_text("timestamp, index\n")
 
     assert generate.main(["--samples", "--out", str(tmp_path)]) == 0
 
@@ -187,7 +191,7 @@ def test_readme_names_the_commands_that_made_the_samples() -> None:
     assert "python sample_data/generate.py --samples\n" in text
 
 
-@pytest.mark.parametrize("name", generate.SAMPLES)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_every_line_has_the_six_keys_in_the_order_and_style_of_real_files(name: str) -> None:
     for path, text in content_of(SAMPLE_DATA / name / "system" / "incremental").items():
         assert text.endswith(b"}\n"), path
@@ -201,7 +205,7 @@ def test_every_line_has_the_six_keys_in_the_order_and_style_of_real_files(name: 
             assert line == style
 
 
-@pytest.mark.parametrize("name", generate.SAMPLES)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_files_are_named_by_hour_and_minute_and_the_end_is_marked(name: str) -> None:
     system = SAMPLE_DATA / name / "system"
 
@@ -273,7 +277,7 @@ def test_every_sensor_of_the_catalogue_is_there(committed: dict[str, ReadJob]) -
         "cpu-bottleneck-2gpu": (2, 8),
         "cpu-only": (0, 16),
     }
-    assert shape.keys() == committed.keys()
+    assert list(shape) == list(committed) == SAMPLED
     for name, (gpus, cores) in shape.items():
         expected = {
             *(("gpu", f"gpu{k}", d) for k in range(gpus) for d in ("GPUUtilization", "GPUMemoryUtilization")),
@@ -443,6 +447,11 @@ def test_a_folder_with_a_job_is_not_overwritten(tmp_path: Path, capsys: pytest.C
         (["--out", "x", "--start", "noon"], "no time"),
         (["--out", "x", "--interval", "250"], "invalid choice"),
         (["--out", "x", "--nodes", "0"], "at least 1"),
+        (["--out", "x", "--form", "nvidia-smi", "--dialect", "klingon"], "invalid choice"),
+        (["--out", "x", "--form", "both", "--log-ahead", "a while"], "no number of seconds"),
+        (["--out", "x", "--form", "nvidia-smi", "--log-zone", "Mars/Olympus"], "no time zone"),
+        (["--out", "x", "--form", "nvidia-smi", "--scenario", "cpu"], "has no GPU"),
+        (["--out", "x", "--dialect", "dmon"], "--form nvidia-smi"),
         (["--samples", "--seed", "3"], "--samples takes no option"),
     ],
 )

@@ -209,7 +209,7 @@ def course_plots(courses: Sequence[Percents], frame: Frame) -> list[Plot]:
             plot.add_layout(_span(boundary / US_PER_MS, "height", colours["ink2"], [2, 3]))
         if frame.limit is not None:
             plot.add_layout(_span(frame.limit, "width", colours["ink"], [5, 3]))
-        rows = [("Time", "@time{%F %T} UTC"), ("Bottlenecks", f"{quantity(name, '%')} of snapshots")]
+        rows = [("Time", frame.x.told("@time")), ("Bottlenecks", f"{quantity(name, '%')} of snapshots")]
         plot.add_tools(
             hover(rows, [drawn], mode="vline", formatters={"@time": "datetime"}, attachment="horizontal")
         )

@@ -34,7 +34,7 @@ from msgspec import Struct, field
 
 from jobreport.figures import theme
 from jobreport.figures.scales import Tick, ceiling, time_ticks
-from jobreport.formats import NBSP
+from jobreport.formats import NBSP, dated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from bokeh.models.renderers.renderer import DataRenderer
 
 US_PER_MS = 1000
+_DAY_US = 86_400_000_000
 _BOX_WIDTH = 1000
 
 
@@ -61,6 +62,13 @@ class Axis(Struct, frozen=True, kw_only=True):
         """Where values lie, in percent from the start; those outside at its ends, NaN stays."""
         places = 100 * (np.asarray(values, np.float64) - self.start) / (self.end - self.start)
         return np.clip(places, 0, 100)
+
+    def told(self, field: str, style: str = "%F %T") -> str:
+        """A time in a tooltip: ``@time{%F %T} UTC`` for the field ``@time``."""
+        if dated(int(self.end)):
+            return f"{field}{{{style}}} UTC"
+        days = f"day {field}{{%j}}, " if self.end >= _DAY_US else ""
+        return f"{days}{field}{{%T}} after the start"
 
     def live(self, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Values as a live plot wants them."""
@@ -292,7 +300,7 @@ def _x_axis(x: Axis, *, labels: bool, zoom: bool) -> LinearAxis:
         return LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=[])))
     if x.time:
         # A ``DatetimeAxis`` is one with other defaults, which are made though they are replaced.
-        look = theme.axis_look(ticker=time_ticker(x), formatter=time_formatter())
+        look = theme.axis_look(ticker=time_ticker(x), formatter=time_formatter(x))
         return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **look)
     if zoom and not x.names:
         return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **theme.axis_look())
@@ -331,8 +339,8 @@ def hatched(**edges: Any) -> BoxAnnotation:
     return BoxAnnotation(**edges, fill_color=None, line_color=None, level="underlay", **theme.hatch_look())
 
 
-def time_formatter() -> DatetimeTickFormatter:
-    """Times of day at every zoom; the caption says that they are UTC."""
+def time_formatter(x: Axis) -> DatetimeTickFormatter:
+    """Times of day at every zoom; the caption says that they are UTC, or what they count from."""
     exact, minute = "%H:%M:%S", "%H:%M"
     return DatetimeTickFormatter(
         microseconds="%H:%M:%S.%f",
@@ -342,7 +350,7 @@ def time_formatter() -> DatetimeTickFormatter:
         minutes=minute,
         hourmin=minute,
         hours=minute,
-        days="%m-%d",
+        days="%m-%d" if dated(int(x.end)) else "day %j",
         months="%Y-%m",
         years="%Y",
     )

@@ -457,7 +457,7 @@ def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDat
         drawn = plot.add_glyph(source, glyph)
         told = [
             ("Device" if kind == "gpu" else "Core", "@name"),
-            ("Time", "$x{%F %T} UTC"),
+            ("Time", heat.x.told("$x")),
             ("Use in percent", "@image{0}"),
         ]
         plot.add_tools(hover(told, [drawn], formatters={"$x": "datetime"}, name="cells"))
@@ -597,7 +597,7 @@ def live_lines(
         drawn.name = full_name(row, several=heat.nodes > 1) if row else ""
         drawn.tags = [places[id(row)]] if row else []
         drawn.visible = row is not None
-        told = [("Time", "@time{%F %T} UTC"), ("$name", quantity(f"line{i}", "%", 0))]
+        told = [("Time", heat.x.told("@time")), ("$name", quantity(f"line{i}", "%", 0))]
         plot.add_tools(hover(told, [drawn], formatters={"@time": "datetime"}, attachment=_BESIDE[i]))
     _add_phases(plot, heat)
     return plot

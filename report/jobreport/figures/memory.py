@@ -91,7 +91,7 @@ def memory_plot(node: NodeMemory, columns: Columns, course: Course, x_range: Ran
     left, right = (x.live(side)[there] for side in over_columns.edges(columns))
     data: dict[str, Any] = {"left": left, "right": right}
     data |= {n: v[there].astype(np.float32) for n, v in (("low", low), ("high", high), ("mean", mean))}
-    rows = [("From", "@left{%F %T} UTC")]
+    rows = [("From", x.told("@left"))]
     values = [over_columns.numbers(one.mean) for one in node.lines]
     for i, (one, level) in enumerate(zip(node.lines, values, strict=True)):
         data[f"v{i}"] = level[there].astype(np.float32)
@@ -168,7 +168,7 @@ def _triangles(plot: Plot, x: Axis, rises: Sequence[MemoryRise]) -> None:
     drawn = plot.add_glyph(source, glyph)
     rows = [
         ("Rise of", "@gpu"),
-        ("At", "@time{%F %T} UTC"),
+        ("At", x.told("@time")),
         ("From", chart.quantity("before", "%")),
         ("To", chart.quantity("after", "%")),
     ]

@@ -52,7 +52,7 @@ _APART = 12.0
 _INSIDE = 4.0
 _MOST_TICKS = 5
 _COMMA_PX = 10
-_CLOCK = "{%H:%M:%S.%3N}"
+_CLOCK = "%H:%M:%S.%3N"
 _US_PER_MS = 1000
 
 
@@ -140,7 +140,7 @@ def _live_samples(moment: Moment, curves: Sequence[Curve], x: Axis, shared: Rang
             x="time", y="value", line_color=theme.light()[token], line_dash=dashes[token], line_width=1.5
         )
         drawn = plot.add_glyph(source, glyph, name=curve.key)
-        rows = [(curve.label, quantity("value", "%")), ("Time (UTC)", f"@time{_CLOCK}")]
+        rows = [(curve.label, quantity("value", "%")), ("Time", x.told("@time", _CLOCK))]
         plot.add_tools(hover(rows, [drawn], mode="vline", formatters={"@time": "datetime"}))
     return plot
 
@@ -243,7 +243,7 @@ def _live_lanes(moment: Moment, x: Axis, shared: Range1d) -> Plot:
         plot.add_glyph(source, text, name="steps")
     told = [
         ("Name", "@name"),
-        ("Start (UTC)", f"@start{_CLOCK}"),
+        ("Start", x.told("@start", _CLOCK)),
         ("Duration", quantity("ms", "ms", 3)),
         ("Events", "@events{0,0}"),
     ]

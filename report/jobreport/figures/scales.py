@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 
 from msgspec import Struct
+
+from jobrules.words import dated, elapsed, utc
 
 _SECOND_US = 1_000_000
 #: Distances of time ticks that a reader can count in, in seconds.
@@ -53,7 +54,7 @@ def _style(step_us: int, *, several_days: bool) -> str:
 
 
 def _label(us: int, style: str) -> str:
-    text = datetime.fromtimestamp(us // _SECOND_US, UTC).strftime(style)
+    text = utc(us).strftime(style) if dated(us) else elapsed(us)[: None if style == "%H:%M:%S" else -3]
     part = us % _SECOND_US
     return f"{text}.{part:06d}".rstrip("0") if part and style == "%H:%M:%S" else text
 

@@ -145,7 +145,7 @@ def time_line(lines: Sequence[TimeLine], time: SharedTime, scale: Scale, top: fl
     for boundary in boundaries(time.course):
         dots: Any = {"line_color": colours["ink2"], "line_dash": [2, 3], "line_width": 1}
         plot.add_layout(Span(location=boundary / US_PER_MS, dimension="height", **dots))
-    rows = [("Time", "@time{%F %T} UTC")]
+    rows = [("Time", time.axis.told("@time"))]
     for line, mean, low, high in named:
         rows += _told(line, scale.unit, (mean, low, high), several=several)
     plot.add_tools(

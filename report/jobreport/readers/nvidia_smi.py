@@ -154,9 +154,7 @@ def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
     uuids = rows.uuids if len(rows.hosts) < 2 else frozenset[str]()
     for number, host in enumerate(rows.hosts or ("",)):
         mine = rows.host == number if rows.hosts else np.ones(len(gpu), np.bool_)
-        log = Log(
-            file=file, host=host, uuids=uuids, gpus=gpus, gpu=gpu, time_us=time_us, values=rows.values
-        )
+        log = Log(file=file, host=host, uuids=uuids, gpus=gpus, gpu=gpu, time_us=time_us, values=rows.values)
         logs.append(log if mine.all() else log.where(mine))
     return logs
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jobreport.readers.smi_text import Texts
 
 #: How the tool says that it has no value.
-_NOT_TOLD = {
+NOT_TOLD = {
     "",
     "-",
     "n/a",
@@ -79,7 +79,7 @@ def _value(text: str, metric: Metric, factor: float, bits: int) -> tuple[float, 
     """A number and, if something is amiss, what."""
     plain = text.strip().strip("[]").strip()
     lower = plain.lower()
-    if lower in _NOT_TOLD:
+    if lower in NOT_TOLD:
         return math.nan, "not_told"
     if bits:
         return _reason(lower, bits)

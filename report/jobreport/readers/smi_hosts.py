@@ -176,7 +176,11 @@ def _contradict(one: Log, other: Log) -> bool:
     """
     shared = _shared(one, other)
     every = (*one.gpus, *other.gpus)
-    if min(len(one.gpus), len(other.gpus)) > 1 and not shared and all(g.startswith(UNNUMBERED) for g in every):
+    if (
+        min(len(one.gpus), len(other.gpus)) > 1
+        and not shared
+        and all(g.startswith(UNNUMBERED) for g in every)
+    ):
         return True
     for a, b in shared:
         overlap = min(a.time_us.max(), b.time_us.max()) - max(a.time_us.min(), b.time_us.min())

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from jobreport.readers import smi_columns as says
 from jobreport.readers.sensors import as_name
-from jobreport.readers.smi_cells import cells
+from jobreport.readers.smi_cells import NOT_TOLD, cells
 from jobreport.readers.smi_columns import column
 from jobreport.readers.smi_text import Texts
 from jobreport.readers.smi_times import RELATIVE, Times, times_of
@@ -35,6 +35,7 @@ _MASKS = {
 }
 
 _NO_TIME = "no time that can be read"
+_NO_GPU = "the GPU is not told, as it is in other rows"
 _NO_TIMES = "no column of times"
 _NO_VALUE = "no value that is read"
 _NOT_TOLD = "the tool had no value, as [N/A]"
@@ -124,12 +125,15 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
         add("corrected", "files", _ASSUMED, 1)
         times = _assumed(gpu, told(says.PROCESS))
     values = _values(measured, told(says.MASK), add)
+    # In a table that tells which GPU, a row that does not is damaged.
+    nameless = (gpu < 0) & (gpu >= 0).any()
     any_value = np.zeros(rows, np.bool_)
     for measure in values.values():
         any_value |= ~np.isnan(measure)
     add("skipped", "rows", _NO_TIME, int(np.count_nonzero(~times.there)))
     add("skipped", "rows", _NO_VALUE, int(np.count_nonzero(times.there & ~any_value)))
-    keep = times.there & any_value
+    add("skipped", "rows", _NO_GPU, int(np.count_nonzero(times.there & any_value & nameless)))
+    keep = times.there & any_value & ~nameless
     if not keep.any():
         return None
     hosts, host = _named(told(says.HOST), as_name, rows)
@@ -155,6 +159,8 @@ def _gpus(index: Texts | None, other: Texts | None, rows: int) -> tuple[tuple[st
 
 
 def _gpu_name(text: str) -> str:
+    if text.strip("[]").lower() in NOT_TOLD:
+        return ""
     match = _NUMBERED.fullmatch(text)
     return f"gpu{int(match[1])}" if match else as_name(text)
 

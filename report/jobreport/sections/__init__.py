@@ -20,6 +20,7 @@ from jobreport.sections.jupyter import live_figures, style
 from jobreport.sections.loading import loading
 from jobreport.sections.moments import moments
 from jobreport.sections.nodes import nodes
+from jobreport.sections.power import power
 from jobreport.sections.profiles import profiles
 from jobreport.sections.quality import quality
 from jobreport.sections.rules import rules
@@ -50,6 +51,7 @@ __all__ = [
     "moments",
     "nodes",
     "open_report",
+    "power",
     "profiles",
     "quality",
     "rules",

@@ -78,7 +78,7 @@ def batch_size(report: Report) -> Fragment:
     told = boxes if len(boxes) <= MOST_ROWS else [box for found in nodes.values() for box in found]
     html = render(
         "batch_size",
-        heading=heading("batch-size"),
+        heading=heading("batch-size", report),
         lead=_lead(card) if boxes else "",
         caption=_caption([b for b in boxes if b.basis == WHOLE], limits),
         cut=cut,

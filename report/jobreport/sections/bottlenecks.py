@@ -187,7 +187,7 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
     )
     html = render(
         "bottlenecks",
-        heading=heading(name),
+        heading=heading(name, report),
         key=name,
         found=found,
         title=words.title,
@@ -426,7 +426,7 @@ def _strips(
         caption=f"{_finding(courses, titles, limit, with_day=with_day)}.",
         read=(
             "Orange: share of the snapshots of a column that are bottlenecks, in percent; "
-            f"{'; '.join([f'a column is {width}', *marks])}. Times are UTC."
+            f"{'; '.join([f'a column is {width}', *marks])}. {formats.times(columns.start_us)}"
         ),
         strips=tuple(drawn),
         stretch=formats.duration(found.stretch * columns.width_us),

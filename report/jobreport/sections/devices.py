@@ -200,7 +200,7 @@ def _read(report: Report, heat: HeatMap) -> str:
     phases = _phases(report)
     if phases:
         told.append(f"Dotted: {phases}.")
-    return f"{' '.join(told)} Times are UTC."
+    return f"{' '.join(told)} {formats.times(report.job.end_us)}"
 
 
 def _lines_caption(heat: HeatMap, chosen: Sequence[Row]) -> str:

@@ -73,6 +73,7 @@ def _environment() -> Environment:
         "code": code,
         "plain_number": formats.plain_number,
         "column_time": formats.column_time,
+        "moment": formats.moment,
         "share": formats.share,
         "place": place,
     }

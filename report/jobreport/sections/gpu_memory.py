@@ -12,7 +12,9 @@ from jobreport.figures.embed import document_json
 from jobreport.figures.memory import NodeMemory, memory_drawing, memory_plot, shared_range
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.guarded import guarded
-from jobreport.sections.outline import covers_time, heading
+from jobreport.sections.outline import covers_time, has_time_lines, heading
+from jobreport.sections.time_lines import Block, TimeLines, tells_apart
+from jobrules.job import Metric
 from jobrules.memory_use import LEAK_HOURS
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
+    from jobrules.gpu_states import GPUState
     from jobrules.memory_use import GPUMemory, MemoryRise, MemoryUse, Trend
 
 #: A longer table is folded away.
@@ -35,7 +38,7 @@ ROOMY, EMPTY = 50.0, 5.0
 SWING = 50.0
 
 
-class Block(Struct, frozen=True, kw_only=True):
+class NodeBlock(Struct, frozen=True, kw_only=True):
     """A node's drawing."""
 
     id: str
@@ -66,10 +69,12 @@ class RiseRow(Struct, frozen=True, kw_only=True):
 @guarded
 def gpu_memory(report: Report) -> Fragment:
     """Time lines of the memory of the GPUs that rise most or are fullest, and a table of all."""
-    found = report.memory
-    place = heading("gpu-memory", report)
-    if found is None:
-        html = render("gpu_memory", heading=place, rows=(), why_none=_why_none(report))
+    found, place, in_use = report.memory, heading("gpu-memory", report), _in_use(report)
+    if found is None or _only_busy(report):
+        why = _why_none(report)
+        html = render(
+            "gpu_memory", heading=place, in_use=in_use, rows=(), note=_BUSY if found else "", why_none=why
+        )
         return Fragment(name="gpu-memory", html=html)
     blocks, figures = _draw(report, found) if covers_time(report) else ([], {})
     days = formats.spans_days(report.job.start_us, report.job.end_us)
@@ -77,6 +82,7 @@ def gpu_memory(report: Report) -> Fragment:
     html = render(
         "gpu_memory",
         heading=place,
+        in_use=in_use,
         caption=_caption(found, several=several),
         rule=_rule(found),
         told=_sentences(found, several=several),
@@ -100,15 +106,84 @@ def gpu_memory(report: Report) -> Fragment:
     return Fragment(name="gpu-memory", html=html)
 
 
+#: What GPU memory utilisation is; where its lines are.
+_BUSY = (
+    "GPU memory utilisation is another measure: the share of the time in which memory was read or written. "
+    "Its lines are drawn under Nodes."
+)
+
+
+class InUse(Struct, frozen=True, kw_only=True):
+    """Memory in use, in bytes, where a source tells it."""
+
+    caption: str
+    blocks: list[Block]
+    lines: TimeLines
+    figures: str
+    heads: tuple[str, ...]
+    rows: list[tuple[str, str, tuple[str, ...]]]
+    folded: bool
+    several: bool
+
+
+def _only_busy(report: Report) -> bool:
+    """Whether the percentages of GPU memory tell how busy it was, and not how full."""
+    return tells_apart(report) and "system samples" not in report.job.sources
+
+
+def _in_use(report: Report) -> InUse | None:
+    states = [state for state in report.gpu_states or () if state.memory_max is not None]
+    if not states:
+        return None
+    lines = TimeLines.of(report, (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL))
+    blocks, figures = lines.draw("live-memory-in-use") if has_time_lines(report) else ([], {})
+    several = len({state.node for state in states}) > 1
+    scale = formats.rate_scale((state.memory_total or state.memory_max or 0.0 for state in states), "B")
+    return InUse(
+        caption=_most_in_use(states, scale, several=several),
+        blocks=blocks,
+        lines=lines,
+        figures=document_json("memory-in-use", figures) if figures else "",
+        heads=(*(f"{head} ({scale.unit})" for head in ("Mean", "Highest", "In all")), "Highest (%)"),
+        rows=[(state.node, state.device, _bytes(state, scale)) for state in states],
+        folded=len(states) > MOST_OPEN_ROWS,
+        several=several,
+    )
+
+
+def _bytes(state: GPUState, scale: formats.Scale) -> tuple[str, ...]:
+    values = (state.memory_mean, state.memory_max, state.memory_total)
+    printed = (formats.known(None if v is None else v / scale.factor) for v in values)
+    return (*printed, formats.known(state.memory_percent))
+
+
+def _most_in_use(states: Sequence[GPUState], scale: formats.Scale, *, several: bool) -> str:
+    fullest = max(states, key=lambda state: (state.memory_percent or 0.0, state.memory_max or 0.0))
+    used = f"{formats.number((fullest.memory_max or 0.0) / scale.factor)}{formats.NBSP}{scale.unit}"
+    part = (
+        f", {formats.percent(fullest.memory_percent)} of its memory"
+        if fullest.memory_percent is not None
+        else ""
+    )
+    name = _name(fullest, several=several)
+    if len({_bytes(state, scale)[1:] for state in states}) == 1 < len(states):
+        return f"The {formats.count(len(states), 'GPU')} are alike: at most {used} in use on each{part}."
+    if len(states) == 1:
+        return f"At most {used} of memory were in use on {name}{part}."
+    return f"{name} is the fullest of {formats.count(len(states), 'GPU')}: at most {used} in use{part}."
+
+
 def _why_none(report: Report) -> str:
     if report.origin is Origin.VENDOR:
         return "Rule results hold no samples of GPU memory, so there is nothing to draw over time."
+    if report.memory is not None:
+        return f"How much GPU memory was in use was not recorded. {_BUSY}"
     if not any(node.gpus for node in report.job.nodes):
         return "No GPU was sampled."
     return "GPU memory was not sampled."
 
 
-def _name(gpu: GPUMemory | MemoryRise, *, several: bool) -> str:
+def _name(gpu: GPUMemory | MemoryRise | GPUState, *, several: bool) -> str:
     device = formats.shown(gpu.device, 24)
     return f"{formats.shown(gpu.node, 40)} {device}" if several else device
 
@@ -204,7 +279,7 @@ def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
     return told
 
 
-def _draw(report: Report, found: MemoryUse) -> tuple[list[Block], dict[str, Plot]]:
+def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, Plot]]:
     blocks, figures = [], {}
     x_range = shared_range(found.columns)
     # Lines of the same GPUs on every node have one key, which switches them all.
@@ -231,7 +306,7 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[Block], dict[str, Plot
             f"{formats.count(len(node.rises), 'rise')}."
         )
         blocks.append(
-            Block(
+            NodeBlock(
                 id=element,
                 title=f"{formats.shown(band.node, 60)}, GPU memory, %",
                 label=label,

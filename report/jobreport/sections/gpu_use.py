@@ -59,7 +59,7 @@ def gpu_use(report: Report) -> Fragment:
     told = loop if len(boxes) > MOST_ROWS and len(loop) == len(whole) else boxes
     html = render(
         "gpu_use",
-        heading=heading("gpu-use"),
+        heading=heading("gpu-use", report),
         caption=_caption(whole),
         lead=_lead(whole),
         judged=_judged(report),

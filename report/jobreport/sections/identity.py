@@ -21,7 +21,7 @@ def identity(report: Report) -> Fragment:
     """Names and addresses in the report, folded away; a line where there is none."""
     html = render(
         "identity",
-        heading=heading("identity"),
+        heading=heading("identity", report),
         found=identifiers(report),
         redacted=is_redacted(report),
         most_names=MOST_NAMES,

@@ -224,7 +224,9 @@ def _reading(moment: Moment) -> str:
     when = (
         formats.date_time(moment.start_us) if same_second else formats.between(moment.start_us, moment.end_us)
     )
-    told = [f"{'At' if same_second else 'From'} {when.removesuffix(f'{formats.NBSP}UTC')}. Times are UTC."]
+    told = [
+        f"{'At' if same_second else 'From'} {when.removesuffix(f'{formats.NBSP}UTC')}. {formats.times(moment.end_us)}"
+    ]
     if sampled:
         most = max(one.samples for one in sampled)
         told.append(

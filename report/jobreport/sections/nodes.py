@@ -12,65 +12,23 @@ from jobreport.document import Origin
 from jobreport.figures import over_columns
 from jobreport.figures.chart import upward
 from jobreport.figures.embed import document_json
-from jobreport.figures.time_line import (
-    MOST_COLUMNS,
-    axis_of,
-    shared_time,
-    size_of,
-    stroke_shape,
-    time_drawing,
-    time_line,
-    top_of,
-    unmeasured,
-)
+from jobreport.figures.time_line import axis_of, stroke_shape
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import has_time_lines, heading
+from jobreport.sections.time_lines import POWER, TimeLines
 from jobrules.boxplot import ALIKE_POINTS
 from jobrules.result import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bokeh.models import Plot
-
     from jobreport.document import Report
-    from jobreport.figures.chart import Drawing
     from jobrules.node_ranks import NodeRank, Nodes, Use
-    from jobrules.result import Columns, TimeLine
+    from jobrules.result import Columns
 
 #: Odd nodes in the open table; more are in the folded one.
 MOST_ODD = 12
-#: Two lines that share a plot.
-NETWORK = ("network_receive", "network_transmit")
-
-
-class Panel(Struct, frozen=True, kw_only=True, weakref=True):
-    """A metric of a node over time, or two that share a plot."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
-
-
-class Block(Struct, frozen=True, kw_only=True):
-    """A node with its panels."""
-
-    name: str
-    panels: tuple[Panel, ...]
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A line of the table of what is drawn."""
-
-    node: str
-    label: str
-    unit: str
-    mean: str
-    low: str
-    high: str
-    missing: str
 
 
 class RankRow(Struct, frozen=True, kw_only=True):
@@ -102,12 +60,13 @@ class Ranking(Struct, frozen=True, kw_only=True):
 @guarded
 def nodes(report: Report) -> Fragment:
     """Time lines of at most four nodes; of more, a ranked table and the time lines of the oddest."""
-    place = heading("nodes")
+    place = heading("nodes", report)
     if not has_time_lines(report):
         html = render("nodes", heading=place, blocks=(), figures="", reason=_reason(report))
         return Fragment(name="nodes", html=html)
-    names = _drawn(report)
-    blocks, figures = _draw(report, names)
+    lines = TimeLines.of(report, {line.key for line in report.timelines} - set(POWER))
+    names = list(lines.names)
+    blocks, figures = lines.draw("live-node")
     html = render(
         "nodes",
         heading=place,
@@ -115,112 +74,15 @@ def nodes(report: Report) -> Fragment:
         blocks=blocks,
         caption=_caption(report, names),
         note=_note(report, names),
-        marks=_marks(report, names),
-        column=_column(report.columns, names),
-        key=_key(report, names),
-        rows=[_row(line) for name in names for line in _lines(report, name)],
+        marks=lines.marks,
+        column=lines.column,
+        key=lines.key,
+        rows=lines.rows(),
         figures=document_json("nodes", figures),
         several=len(names) > 1,
-        reason="",
+        reason=_reason(report),
     )
     return Fragment(name="nodes", html=html)
-
-
-def _drawn(report: Report) -> list[str]:
-    names = report.nodes.drawn if report.nodes else [node.name for node in report.job.nodes]
-    return [name for name in names if _lines(report, name)]
-
-
-def _lines(report: Report, node: str) -> list[TimeLine]:
-    return [line for line in report.timelines if line.node == node and any(v is not None for v in line.mean)]
-
-
-def _panels(report: Report, node: str) -> list[list[TimeLine]]:
-    """The lines of a node by plot: received and sent share one."""
-    by_plot: dict[str, list[TimeLine]] = {}
-    for line in _lines(report, node):
-        by_plot.setdefault("network" if line.key in NETWORK else line.key, []).append(line)
-    return list(by_plot.values())
-
-
-def _most(names: Sequence[str]) -> int:
-    """Columns of the plots and of their drawings."""
-    return MOST_COLUMNS[len(names) > 1]
-
-
-def _column(columns: Columns, names: Sequence[str]) -> str:
-    """The width of a column."""
-    return formats.duration(size_of(columns, _most(names)) * columns.width_us)
-
-
-def _draw(report: Report, names: list[str]) -> tuple[list[Block], dict[str, Plot]]:
-    most = _most(names)
-    time = shared_time(report.columns, report.course, most)
-    blocks, figures = [], {}
-    for i, name in enumerate(names):
-        plots = _panels(report, name)
-        panels = []
-        for lines in plots:
-            keys = {line.key for line in lines}
-            alike = [other for n in names for other in _lines(report, n) if other.key in keys]
-            scale = formats.rate_scale((v for o in alike for v in o.high if v is not None), lines[0].unit)
-            top, last = top_of(alike, scale), lines is plots[-1]
-            element = f"live-node{i}-{lines[0].key.replace('_', '-')}"
-            figures[element] = time_line(lines, time, scale, top, labels=last)
-            panels.append(
-                Panel(
-                    id=element,
-                    title=_title(lines, scale.unit),
-                    label="; ".join(_label(line, scale) for line in lines),
-                    drawing=time_drawing(
-                        lines, report.columns, report.course, scale, top, labels=last, most=most
-                    ),
-                )
-            )
-        blocks.append(Block(name=formats.shown(name, 60), panels=tuple(panels)))
-    return blocks, figures
-
-
-def _title(lines: Sequence[TimeLine], unit: str) -> str:
-    if len(lines) > 1:
-        return f"Network, received and sent, {unit}"
-    line = lines[0]
-    if line.devices < 2:
-        return f"{line.label}, {unit}"
-    what = "GPU" if line.key.startswith("gpu") else "core"
-    return f"{line.label}, {unit} (line: mean of {formats.count(line.devices, what)})"
-
-
-def _key(report: Report, names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """What the two lines of the network are, where both are drawn."""
-    if not any(len(lines) > 1 for name in names for lines in _panels(report, name)):
-        return []
-    return [("s1", "network received, solid", NETWORK[0]), ("s2", "network sent, dashed", NETWORK[1])]
-
-
-def _label(line: TimeLine, scale: formats.Scale) -> str:
-    row = _summary(line, scale)
-    return f"{line.label} over time: mean {row[0]}, from {row[1]} to {row[2]} {scale.unit}"
-
-
-def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
-    values = (line.average, line.lowest, line.highest)
-    mean, low, high = (formats.known(None if v is None else v / scale.factor) for v in values)
-    return mean, low, high
-
-
-def _row(line: TimeLine) -> Row:
-    scale = formats.rate_scale((v for v in line.high if v is not None), line.unit)
-    mean, low, high = _summary(line, scale)
-    return Row(
-        node=formats.shown(line.node, 40),
-        label=line.label,
-        unit=scale.unit,
-        mean=mean,
-        low=low,
-        high=high,
-        missing=formats.percent(line.missing_percent),
-    )
 
 
 def _reason(report: Report) -> str:
@@ -282,27 +144,6 @@ def _by_phase(use: Use, basis: str) -> str:
         return ""
     parts = [f"{formats.percent(mean)} {where}" for mean, where in told]
     return f": {', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _marks(report: Report, names: list[str]) -> list[str]:
-    """What the marks mean that this figure has."""
-    told = ["line: mean", "band: lowest to highest sample of any device, so that every peak is there"]
-    if len(report.course.phases) > 1:
-        kind = "step" if report.course.basis == "steps" else "GPU work"
-        ends = [
-            f"{_BOUNDARIES[p.key]} {kind} {formats.clock(p.start_us)}"
-            for p in report.course.phases[1:]
-            if p.key in _BOUNDARIES
-        ]
-        told.append(f"dotted: {' and '.join(ends)}")
-    size = size_of(report.columns, _most(names))
-    plots = (lines for name in names for lines in _panels(report, name))
-    if any(unmeasured(lines, report.columns, report.course, size) for lines in plots):
-        told.append("hatched: not measured")
-    return told
-
-
-_BOUNDARIES = {"loop": "first", "after": "last"}
 
 
 def _note(report: Report, names: list[str]) -> str:

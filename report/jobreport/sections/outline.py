@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from jobreport import formats
 from jobreport.document import Origin
 
 if TYPE_CHECKING:
@@ -29,11 +30,17 @@ SECTIONS = (
     ("devices", "Devices over time"),
     ("moments", "Chosen moments"),
     ("profiles", "Python profiles"),
+    ("power", "Power, temperature and clocks"),
     ("quality", "Method and data quality"),
     ("identity", "What identifies someone"),
 )
 #: The analysis that fills a section, where it has another name (see ``pipeline``).
-ANALYSES = {"cpu-bottlenecks": "stalls", "io-bottlenecks": "stalls", "gpu-memory": "memory"}
+ANALYSES = {
+    "cpu-bottlenecks": "stalls",
+    "io-bottlenecks": "stalls",
+    "gpu-memory": "memory",
+    "power": "gpu_states",
+}
 #: Anchors that a link may lead to.
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
 
@@ -46,6 +53,8 @@ class Heading(Struct, kw_only=True):
     title: str
     #: Why an analysis of ours gave no answer; empty if it did not fail.
     stopped: str = ""
+    #: The end of the job, which tells whether its times are of the calendar; needed where there are any.
+    end_us: int = 0
     _figures: int = 0
     _tables: int = 0
 
@@ -59,6 +68,16 @@ class Heading(Struct, kw_only=True):
         self._tables += 1
         return f"Table\u00a0{self.number}.{self._tables}."
 
+    @property
+    def zone(self) -> str:
+        """What the head of a column of times says."""
+        return "UTC" if formats.dated(self.end_us) else "from the start"
+
+    @property
+    def times(self) -> str:
+        """What a caption says of the times in its figure."""
+        return formats.times(self.end_us)
+
 
 def heading(anchor: str, report: Report | None = None) -> Heading:
     """The heading of a section, by its anchor; with the report also whether its analysis failed."""
@@ -67,7 +86,8 @@ def heading(anchor: str, report: Report | None = None) -> Heading:
             failed = [r.reason for r in report.quality.remarks if r.action == "failed"] if report else []
             mine = f"the analysis of {ANALYSES.get(anchor, anchor)} stopped"
             stopped = next((f"{r[:1].upper()}{r[1:]}." for r in failed if r.startswith(mine)), "")
-            return Heading(anchor=anchor, number=number, title=title, stopped=stopped)
+            end_us = report.job.end_us if report else 0
+            return Heading(anchor=anchor, number=number, title=title, stopped=stopped, end_us=end_us)
     raise KeyError(anchor)
 
 

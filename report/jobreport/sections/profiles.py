@@ -57,7 +57,7 @@ def profiles(report: Report) -> Fragment:
     several = len({one.node for one in report.profiles}) > 1
     html = render(
         "profiles",
-        heading=heading("profiles"),
+        heading=heading("profiles", report),
         views=[_view(one, several=several) for one in report.profiles],
         left=report.profiles_left,
         most_open=MOST_OPEN,

@@ -26,7 +26,7 @@ def quality(report: Report) -> Fragment:
     gaps = sorted(report.course.gaps, key=lambda gap: gap.start_us - gap.end_us)
     html = render(
         "quality",
-        heading=heading("quality"),
+        heading=heading("quality", report),
         covers=covers_time(report) and report.origin is Origin.SAMPLES,
         report=report,
         remarks=_told,

@@ -54,7 +54,7 @@ def rules(report: Report) -> Fragment:
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
     html = render(
         "rules",
-        heading=heading("rules"),
+        heading=heading("rules", report),
         lead=_lead(report, judging),
         cards=[_card(report, card) for card in ranked],
         summaries=[card for card in report.rules if not card.judges],
@@ -92,8 +92,8 @@ def _when(card: RuleCard, *, with_day: bool) -> tuple[str, ...]:
     """``08:26:31``, ``11:22:49 UTC``; with dates in a job of several days."""
     if card.first_us is None or card.last_us is None:
         return ()
-    first, last = (formats.column_time(us, with_day=with_day) for us in (card.first_us, card.last_us))
-    return first, f"{last}{formats.NBSP}UTC"
+    first = formats.column_time(card.first_us, with_day=with_day)
+    return first, formats.moment(card.last_us, with_day=with_day)
 
 
 def _missing(card: RuleCard) -> str:

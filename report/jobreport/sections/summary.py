@@ -62,7 +62,7 @@ def summary(report: Report) -> Fragment:
     kinds = _kinds(report)
     html = render(
         "summary",
-        heading=heading("summary"),
+        heading=heading("summary", report),
         job=job,
         course=course,
         basis=_basis(report),

@@ -13,6 +13,7 @@ from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
+from jobreport.sections.time_lines import name_of
 from jobrules.job import Metric
 from jobrules.result import Status
 
@@ -74,11 +75,11 @@ def utilisation(report: Report) -> Fragment:
     told = _sentences(by_node, _unused(report), report) + _of_measured(report, by_node)
     html = render(
         "utilisation",
-        heading=heading("utilisation"),
+        heading=heading("utilisation", report),
         sentences=told + _covered(measured, by_node) if many else told,
-        spreads=_spreads(by_node) if many else (),
-        groups=_groups(opened, by_node, facts, measured),
-        folded=_groups(folded[:MOST_FOLDED], by_node, facts, measured),
+        spreads=_spreads(by_node, report) if many else (),
+        groups=_groups(opened, by_node, facts, report),
+        folded=_groups(folded[:MOST_FOLDED], by_node, facts, report),
         left_out=len(folded[MOST_FOLDED:]),
         nodes=len(by_node),
         snapshots=_snapshots(report),
@@ -91,12 +92,13 @@ def _groups(
     names: list[str],
     by_node: dict[str, list[UsageRow]],
     facts: dict[str, NodeFacts],
-    measured: dict[str, float],
+    report: Report,
 ) -> list[Group]:
+    measured = _measured(report)
     return [
         Group(
             title=_title(name, facts.get(name), measured.get(name)),
-            rows=tuple(_row(row) for row in by_node[name]),
+            rows=tuple(_row(row, report) for row in by_node[name]),
         )
         for name in names
     ]
@@ -151,19 +153,22 @@ def _of_measured(report: Report, by_node: dict[str, list[UsageRow]]) -> list[str
 _LABELS = {"Network": "Network, received and sent"}
 
 
-def _spreads(by_node: dict[str, list[UsageRow]]) -> list[Spread]:
+def _spreads(by_node: dict[str, list[UsageRow]], report: Report) -> list[Spread]:
     """Every metric in the order of the first node that has it."""
     labels = dict.fromkeys(row.label for rows in by_node.values() for row in rows)
-    return [_spread([r for rows in by_node.values() for r in rows if r.label == label]) for label in labels]
+    return [
+        _spread([r for rows in by_node.values() for r in rows if r.label == label], report)
+        for label in labels
+    ]
 
 
-def _spread(rows: list[UsageRow]) -> Spread:
+def _spread(rows: list[UsageRow], report: Report) -> Spread:
     p50, p95 = (_ends([getattr(row, q) for row in rows]) for q in ("p50", "p95"))
     scale = formats.rate_scale((p95[2],), rows[0].unit)
     first, second = (tuple(formats.number(v / scale.factor) for v in ends) for ends in (p50, p95))
     low, middle, high = (round(v, 1) for v in p50)
     return Spread(
-        label=_LABELS.get(rows[0].label, rows[0].label),
+        label=name_of(_LABELS.get(rows[0].label, rows[0].label), report),
         unit=scale.unit,
         p50=first,
         p95=second,
@@ -175,11 +180,11 @@ def _ends(values: list[float]) -> tuple[float, float, float]:
     return min(values), median(values), max(values)
 
 
-def _row(row: UsageRow) -> Row:
+def _row(row: UsageRow, report: Report) -> Row:
     scale = formats.rate_scale((row.max,), row.unit)
     found = [getattr(row, q) for q in QUANTITIES]
     return Row(
-        label=_LABELS.get(row.label, row.label),
+        label=name_of(_LABELS.get(row.label, row.label), report),
         unit=scale.unit,
         values=tuple(formats.known(None if v is None else v / scale.factor) for v in found),
         bar=(round(row.min, 1), round(row.p50, 1), round(row.p95, 1)) if row.unit == "%" else None,

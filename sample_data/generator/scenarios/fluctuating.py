@@ -58,7 +58,8 @@ def curves(moment: Moment) -> Curves:
 SCENARIO = Scenario(
     summary="GPUs see-saw between short bursts and waiting for data; sampling pauses once",
     curves=curves,
-    triggers=("LowGPUUtilization", "BatchSize"),
+    triggers=("LowGPUUtilization", "BatchSize", "LowMeanUse"),
+    also=("IdleGaps",),
     gpus=1,
     cores=8,
     duration_s=20 * 60,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from generator.curves import Curves, Moment, ramp
 from generator.job import Scenario
 from generator.scenarios import healthy
@@ -16,7 +18,8 @@ def curves(moment: Moment) -> Curves:
     usual = healthy.curves(moment)
     at_s = 0.7 * moment.duration_s
     more = 14.0 * ramp(moment.time_s, at_s, at_s + 1.0)
-    return replace(usual, gpu_memory=0.8 * usual.gpu_memory + more)
+    busy = 0.8 * usual.gpu_memory + more
+    return replace(usual, gpu_memory=busy, gpu_memory_taken=np.clip(busy, 0.0, 100.0))
 
 
 SCENARIO = Scenario(

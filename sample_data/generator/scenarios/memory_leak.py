@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from generator.curves import Curves, Moment, ramp
 from generator.job import Scenario
 from generator.scenarios import healthy
@@ -15,7 +17,8 @@ def curves(moment: Moment) -> Curves:
     """Fill 30 points of the GPU memory from the first step to the end; no two seconds differ much."""
     usual = healthy.curves(moment)
     grown = 30.0 * ramp(moment.time_s, healthy.STEPS.start_s, moment.duration_s)
-    return replace(usual, gpu_memory=0.6 * usual.gpu_memory + grown)
+    busy = 0.6 * usual.gpu_memory + grown
+    return replace(usual, gpu_memory=busy, gpu_memory_taken=np.clip(busy, 0.0, 100.0))
 
 
 SCENARIO = Scenario(

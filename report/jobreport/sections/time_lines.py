@@ -1,0 +1,244 @@
+"""Time lines as the sections show them: a plot a metric, node beside node on the same scales, and a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.figures.time_line import (
+    MOST_COLUMNS,
+    shared_time,
+    size_of,
+    time_drawing,
+    time_line,
+    top_of,
+    unmeasured,
+)
+from jobrules.job import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from bokeh.models import Plot
+
+    from jobreport.document import Report
+    from jobreport.figures.chart import Drawing
+    from jobrules.result import TimeLine
+
+#: Why a clock is low: percent of the time.
+REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
+#: What the section on power, temperature and clocks draws.
+POWER = (
+    Metric.GPU_POWER,
+    Metric.GPU_POWER_LIMIT,
+    Metric.GPU_TEMPERATURE,
+    Metric.GPU_CLOCK,
+    *REASONS,
+)
+#: Metrics that share a plot: its title, and what the solid and the dashed line are.
+PAIRS: dict[tuple[str, str], tuple[str, str, str]] = {
+    (Metric.NETWORK_RECEIVE, Metric.NETWORK_TRANSMIT): (
+        "Network, received and sent",
+        "network received",
+        "network sent",
+    ),
+    (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL): (
+        "GPU memory, in use and in all",
+        "GPU memory in use",
+        "GPU memory in all",
+    ),
+    (Metric.GPU_POWER, Metric.GPU_POWER_LIMIT): ("GPU power and its limit", "power", "power limit"),
+}
+_PAIR_OF: dict[str, tuple[str, str]] = {key: pair for pair in PAIRS for key in pair}
+_BOUNDARIES = {"loop": "first", "after": "last"}
+
+
+class Panel(Struct, frozen=True, kw_only=True, weakref=True):
+    """A metric of a node over time, or two that share a plot."""
+
+    id: str
+    title: str
+    label: str
+    drawing: Drawing
+
+
+class Block(Struct, frozen=True, kw_only=True):
+    """A node with its panels."""
+
+    name: str
+    panels: tuple[Panel, ...]
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A line of the table of what is drawn."""
+
+    node: str
+    label: str
+    unit: str
+    mean: str
+    low: str
+    high: str
+    missing: str
+
+
+class TimeLines(Struct, frozen=True, kw_only=True):
+    """Some metrics of a report over time."""
+
+    report: Report
+    keys: Collection[str]
+    #: The nodes that are drawn.
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, report: Report, keys: Collection[str]) -> TimeLines:
+        """On the nodes that the report draws."""
+        drawn = report.nodes.drawn if report.nodes else [node.name for node in report.job.nodes]
+        found = cls(report=report, keys=keys, names=drawn)
+        return cls(report=report, keys=keys, names=[name for name in drawn if found.of_node(name)])
+
+    def of_node(self, node: str) -> list[TimeLine]:
+        """The lines of a node that were measured at any time."""
+        return [
+            line
+            for line in self.report.timelines
+            if line.node == node and line.key in self.keys and any(v is not None for v in line.mean)
+        ]
+
+    def plots(self, node: str) -> list[list[TimeLine]]:
+        """The lines of a node by plot: two that belong together share one."""
+        by_plot: dict[object, list[TimeLine]] = {}
+        for line in self.of_node(node):
+            by_plot.setdefault(_PAIR_OF.get(line.key, line.key), []).append(line)
+        return list(by_plot.values())
+
+    @property
+    def most(self) -> int:
+        """Columns of the plots and of their drawings."""
+        return MOST_COLUMNS[len(self.names) > 1]
+
+    @property
+    def column(self) -> str:
+        """The width of a column."""
+        columns = self.report.columns
+        return formats.duration(size_of(columns, self.most) * columns.width_us)
+
+    @property
+    def hatched(self) -> bool:
+        """Whether any plot has a time that was not measured."""
+        columns, course = self.report.columns, self.report.course
+        size = size_of(columns, self.most)
+        plots = (lines for name in self.names for lines in self.plots(name))
+        return any(unmeasured(lines, columns, course, size) for lines in plots)
+
+    @property
+    def key(self) -> list[tuple[str, str, str]]:
+        """What the two lines of a plot are, of each pair that is drawn."""
+        told: list[tuple[str, str, str]] = []
+        keys = {tuple(line.key for line in p) for name in self.names for p in self.plots(name) if len(p) > 1}
+        for pair, (_, solid, dashed) in PAIRS.items():
+            if pair in keys:
+                told += [("s1", f"{solid}, solid", pair[0]), ("s2", f"{dashed}, dashed", pair[1])]
+        return told
+
+    @property
+    def marks(self) -> list[str]:
+        """What the marks mean that are drawn."""
+        course = self.report.course
+        told = ["line: mean", "band: lowest to highest sample of any device, so that every peak is there"]
+        if any(line.key in REASONS for name in self.names for line in self.of_node(name)):
+            told[1] += "; of slowdowns, lowest to highest share of a GPU"
+        if len(course.phases) > 1:
+            kind = "step" if course.basis == "steps" else "GPU work"
+            ends = [
+                f"{_BOUNDARIES[p.key]} {kind} {formats.clock(p.start_us)}"
+                for p in course.phases[1:]
+                if p.key in _BOUNDARIES
+            ]
+            told.append(f"dotted: {' and '.join(ends)}")
+        if self.hatched:
+            told.append("hatched: not measured")
+        return told
+
+    def rows(self) -> list[Row]:
+        """The table of all lines."""
+        return [_row(line, self.report) for name in self.names for line in self.of_node(name)]
+
+    def draw(self, prefix: str) -> tuple[list[Block], dict[str, Plot]]:
+        """A block for each node and the live figures by the ids of their places, which begin with the prefix."""
+        report, most = self.report, self.most
+        time = shared_time(report.columns, report.course, most)
+        blocks, figures = [], {}
+        for i, name in enumerate(self.names):
+            plots = self.plots(name)
+            panels = []
+            for lines in plots:
+                keys = {line.key for line in lines}
+                alike = [other for n in self.names for other in self.of_node(n) if other.key in keys]
+                scale = formats.rate_scale((v for o in alike for v in o.high if v is not None), lines[0].unit)
+                top, last = top_of(alike, scale), lines is plots[-1]
+                element = f"{prefix}{i}-{lines[0].key.replace('_', '-')}"
+                figures[element] = time_line(lines, time, scale, top, labels=last)
+                panels.append(
+                    Panel(
+                        id=element,
+                        title=_title(lines, scale.unit, report),
+                        label="; ".join(_label(line, scale, report) for line in lines),
+                        drawing=time_drawing(
+                            lines, report.columns, report.course, scale, top, labels=last, most=most
+                        ),
+                    )
+                )
+            blocks.append(Block(name=formats.shown(name, 60), panels=tuple(panels)))
+        return blocks, figures
+
+
+def name_of(label: str, report: Report) -> str:
+    """A metric's name on the page, by its label in the report.
+
+    Where a log tells memory in use from the time that memory was busy, the second has its whole name.
+    """
+    return "GPU memory utilisation" if label == Metric.GPU_MEMORY.label and tells_apart(report) else label
+
+
+def tells_apart(report: Report) -> bool:
+    """Whether a source tells GPU memory in use from GPU memory utilisation."""
+    return "nvidia-smi logs" in report.job.sources
+
+
+def _title(lines: Sequence[TimeLine], unit: str, report: Report) -> str:
+    line = lines[0]
+    title = name_of(line.label, report) if len(lines) < 2 else PAIRS[_PAIR_OF[line.key]][0]
+    if line.key in REASONS:
+        title += ", share of the time"
+    if line.devices < 2:
+        return f"{title}, {unit}"
+    what = "GPU" if line.key.startswith("gpu") else "core"
+    means = f"line{'s' if len(lines) > 1 else ''}: mean of"
+    return f"{title}, {unit} ({means} {formats.count(line.devices, what)})"
+
+
+def _label(line: TimeLine, scale: formats.Scale, report: Report) -> str:
+    mean, low, high = _summary(line, scale)
+    return f"{name_of(line.label, report)} over time: mean {mean}, from {low} to {high} {scale.unit}"
+
+
+def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
+    values = (line.average, line.lowest, line.highest)
+    mean, low, high = (formats.known(None if v is None else v / scale.factor) for v in values)
+    return mean, low, high
+
+
+def _row(line: TimeLine, report: Report) -> Row:
+    scale = formats.rate_scale((v for v in line.high if v is not None), line.unit)
+    mean, low, high = _summary(line, scale)
+    return Row(
+        node=formats.shown(line.node, 40),
+        label=name_of(line.label, report),
+        unit=scale.unit,
+        mean=mean,
+        low=low,
+        high=high,
+        missing=formats.percent(line.missing_percent),
+    )

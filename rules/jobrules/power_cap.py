@@ -1,0 +1,143 @@
+"""PowerCap: a GPU's power limit holds its clock back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+
+from jobrules.clocks import Clocks
+from jobrules.gpu_log import Spell, by_node, facts_of, finding_of, gpus, several
+from jobrules.job import SECOND_US, Metric
+from jobrules.result import Severity
+from jobrules.rule import Rule, percent
+from jobrules.words import count, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobrules.job import Job
+    from jobrules.result import Finding, RuleResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerCap(Rule):
+    """The power limit holds a GPU back.
+
+    What it checks
+        The share of each GPU's measured time in which the driver names the power limit as the reason
+        for the clock: triggers above ``threshold``. Where no reasons were sampled, the time in which it
+        drew ``near`` of its limit or more, which is called that. A warning where the clock then was
+        below ``clock`` of what it was while the GPU worked freely, else for information.
+
+    Why it matters
+        A GPU at its limit is often one that is fully used, which is what it was bought for. Where its
+        clock falls, it computes less than it could.
+
+    What to do
+        Where the clock fell, compare the limit with that of the model and of the other GPUs: someone may
+        have lowered it. Smaller number formats and fewer memory accesses draw less for the same work.
+        Where it did not fall, there is nothing to do.
+    """
+
+    title: ClassVar[str] = "The power limit holds a GPU back"
+    section: ClassVar[str] = "power"
+
+    # Ours, as the others; tests/rules/test_power_cap.py checks them. Eight GPUs of a real log were near their limit
+    # for 30 % of the time; one that draws nine tenths of it, give or take three percent, for 1 %.
+    threshold: float = percent(10.0, "share of a GPU's time in which it is at its power limit")
+    # At the limit the draw of these eight swings from 97.5 to 99.2 % of it: judged by 98 % they seem to differ.
+    near: float = percent(97.0, "a draw of this much of the limit is near it")
+    clock: float = percent(90.0, "a clock below this much of the one in free work has fallen")
+
+    def check(self, job: Job) -> RuleResult:
+        """Counts are of GPUs."""
+        if not job.has(Metric.GPU_POWER_CAP) and not (
+            job.has(Metric.GPU_POWER) and job.has(Metric.GPU_POWER_LIMIT)
+        ):
+            known = job.has(Metric.GPU_POWER)
+            lack = "power was sampled, but neither its limit nor why clocks were low"
+            return self.not_evaluated(lack if known else f"no {Metric.GPU_POWER.label} samples")
+        found = job.gathered(_capped, Clocks.of(job), self.near)
+        if not any(gpu.at_limit.covered_us for gpu in found):
+            return self.not_evaluated("no GPU's power and its limit were sampled together over time")
+        capped = [gpu for gpu in found if 100 * gpu.at_limit.share > self.threshold]
+        details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
+        facts = facts_of(
+            [gpu.at_limit for gpu in found], {gpu.at_limit.name for gpu in capped}, self.threshold
+        )
+        facts |= {"details": details}
+        if not capped:
+            most = facts["measure"].value
+            told = f"GPUs were at their power limit for {most:.2f}\u00a0% of the time of any at most"
+            return self.passed(told if most else "No GPU was at its power limit", **facts)
+        return self.triggered(self._finding(capped, found), **facts)
+
+    def _finding(self, capped: Sequence[_Capped], found: Sequence[_Capped]) -> Finding:
+        fell = [gpu for gpu in capped if gpu.fell(self.clock)]
+        clocks = [
+            f"{gpu.at_limit.called} {gpu.clocks[0]:.0f}\u00a0MHz then, {gpu.clocks[1]:.0f}\u00a0MHz in other work"
+            for gpu in fell or capped
+            if gpu.clocks
+        ]
+        state = "held by the power limit" if all(gpu.named for gpu in capped) else "near the power limit"
+        part = share(max(gpu.at_limit.share for gpu in capped))
+        one = len(capped) == 1
+        title = f"{count(len(capped), 'GPU')} {'was' if one else 'were'} {state}"
+        title += f" for {part} of {'its time' if one else 'the time of the worst'}"
+        return finding_of(
+            self,
+            title + (", and the clock fell" if fell else ""),
+            [gpu.at_limit for gpu in capped],
+            [gpu.at_limit for gpu in found],
+            [f"median clock: {several(clocks)}" if clocks else "whether the clock fell is not known"],
+            severity=Severity.WARNING if fell else Severity.INFO,
+        )
+
+
+class _Capped(Struct, frozen=True, kw_only=True):
+    """One GPU and its power limit."""
+
+    node: str
+    device: str
+    #: When it was at the limit, and whether the driver says so; else its draw was near it.
+    at_limit: Spell
+    named: bool
+    #: Median clock at the limit and in other work, in MHz; none where that cannot be told.
+    clocks: tuple[float, float] | None
+
+    def fell(self, limit: float) -> bool:
+        """Whether the clock at the power limit was below so many percent of that in other work."""
+        return self.clocks is not None and self.clocks[0] < limit / 100 * self.clocks[1]
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """For the JSON."""
+        return {
+            "basis": "reason" if self.named else "draw near the limit",
+            "seconds": round(self.at_limit.us / SECOND_US, 1),
+            "percent": round(100 * self.at_limit.share, 2),
+            "longest": self.at_limit.longest_us,
+            "clocks": self.clocks,
+        }
+
+
+def _capped(part: Job, clocks: Clocks, near: float) -> Iterator[_Capped]:
+    for gpu in gpus(part, clocks, Metric.GPU_POWER_CAP, Metric.GPU_POWER):
+        time_us, values = gpu.series(Metric.GPU_POWER_CAP)
+        holds = values > 0
+        named = len(time_us) > 0
+        if not named:
+            time_us, values = gpu.series(Metric.GPU_POWER)
+            limit = gpu.at(Metric.GPU_POWER_LIMIT, time_us)
+            known = limit > 0  # not NaN
+            time_us, holds = time_us[known], values[known] >= near / 100 * limit[known]
+        if len(time_us):
+            yield _Capped(
+                node=gpu.node,
+                device=gpu.device,
+                at_limit=Spell.of(gpu, time_us, holds),
+                named=named,
+                clocks=gpu.clocks(time_us, holds),
+            )

@@ -1,0 +1,161 @@
+"""ThermalThrottling: heat, or the hardware for another reason, slows a GPU down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobrules.clocks import Clocks
+from jobrules.gpu_log import Spell, by_node, facts_of, finding_of, gpus
+from jobrules.job import SECOND_US, Metric
+from jobrules.result import Severity
+from jobrules.rule import Rule, percent
+from jobrules.words import count, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobrules.job import Job
+    from jobrules.result import Finding, RuleResult
+
+BRAKE_ADVICE = (
+    "Ask who runs the machine to look at power supply, cables and power brake: apart from heat they are what "
+    "makes the hardware halve a GPU's clock."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThermalThrottling(Rule):
+    """Heat slows a GPU down.
+
+    What it checks
+        The share of each GPU's measured time in which the driver names heat as the reason for a lower
+        clock: triggers above ``threshold``, and on any moment at which the hardware steps in for heat.
+        A slowdown by the hardware that does not name heat, as by the power brake, is told apart, above
+        the same limit. A temperature alone is no reason: without the reasons the rule is not evaluated.
+
+    Why it matters
+        Where GPUs train together, all wait for the slowest one. Heat also wears the hardware.
+
+    What to do
+        Look at fans, air flow, dust and the air that comes in. Run the job on another machine to see
+        whether the slowdown stays behind. Until then a lower power limit costs less than heat does.
+    """
+
+    title: ClassVar[str] = "Heat slows a GPU down"
+    section: ClassVar[str] = "power"
+
+    # Ours. A changing clock reports a slowdown by the hardware for a moment, which few samples meet: with one
+    # change of clock every ten seconds of work it was 0.1 % of the time. Heat lasts for minutes.
+    threshold: float = percent(1.0, "share of a GPU's time in which heat slows it")
+
+    def check(self, job: Job) -> RuleResult:
+        """Counts are of GPUs."""
+        if not (job.has(Metric.GPU_THERMAL_SLOWDOWN) or job.has(Metric.GPU_HARDWARE_SLOWDOWN)):
+            known = job.has(Metric.GPU_TEMPERATURE)
+            lack = "temperatures were sampled, but not why clocks were low"
+            return self.not_evaluated(lack if known else f"no {Metric.GPU_THERMAL_SLOWDOWN.label} samples")
+        found = job.gathered(_slowed, Clocks.of(job))
+        if not any(gpu.heat.covered_us for gpu in found):
+            return self.not_evaluated("the samples cover no time")
+        hot = [gpu for gpu in found if gpu.by_hardware or 100 * gpu.heat.share > self.threshold]
+        braked = [gpu for gpu in found if 100 * gpu.brake.share > self.threshold]
+        hits = {gpu.heat.name for gpu in (*hot, *braked)}
+        details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
+        facts = facts_of([gpu.most for gpu in found], hits, self.threshold) | {"details": details}
+        if not hits:
+            most = facts["measure"].value
+            told = f"Slowdowns took {most:.2f}\u00a0% of the time of any GPU at most"
+            return self.passed(told if most else "No GPU was slowed by heat or the hardware", **facts)
+        findings = [tell(told, found) for tell, told in ((self._heat, hot), (self._brake, braked)) if told]
+        return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
+
+    def _heat(self, hot: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
+        worst = max(hot, key=lambda gpu: gpu.heat.share)
+        by_hardware = sum(gpu.by_hardware for gpu in hot)
+        warmest = max((gpu.hottest for gpu in hot if gpu.hottest is not None), default=None)
+        clauses = [
+            f"by the hardware itself on {count(by_hardware, 'GPU')}" if by_hardware else "",
+            f"up to {warmest:.0f}\u00a0°C" if warmest is not None else "",
+            worst.clock,
+        ]
+        part = worst.heat.share
+        severity = Severity.CRITICAL if part >= 0.5 else Severity.WARNING
+        whose = "its time" if len(hot) == 1 else "the time of the worst"
+        title = f"Heat slowed {count(len(hot), 'GPU')} for {share(part)} of {whose}"
+        spells, every = [gpu.heat for gpu in hot], [gpu.heat for gpu in found]
+        return finding_of(self, title, spells, every, clauses, severity=severity)
+
+    def _brake(self, braked: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
+        part = max(gpu.brake.share for gpu in braked)
+        whose = "its time" if len(braked) == 1 else "the time of the worst"
+        title = f"The hardware slowed {count(len(braked), 'GPU')} for {share(part)} of {whose} and did not name heat"
+        spells, every = [gpu.brake for gpu in braked], [gpu.brake for gpu in found]
+        return finding_of(self, title, spells, every, (), key="hardware-slowdown", advice=BRAKE_ADVICE)
+
+
+class _Slowed(Struct, frozen=True, kw_only=True):
+    """What slowed one GPU."""
+
+    node: str
+    device: str
+    #: Heat, and the hardware where heat is not named.
+    heat: Spell
+    brake: Spell
+    #: Whether heat and hardware slowed it at once, at any moment.
+    by_hardware: bool
+    #: Degrees Celsius; none where no temperature was sampled while heat slowed it.
+    hottest: float | None
+    #: Median clock while heat slowed it and else, in MHz; none where that cannot be told.
+    clocks: tuple[float, float] | None
+
+    @property
+    def most(self) -> Spell:
+        """The one that took more time."""
+        return max(self.heat, self.brake, key=lambda spell: spell.us)
+
+    @property
+    def clock(self) -> str:
+        """A clause on its clock; empty where that is not known."""
+        told = self.clocks
+        return (
+            f"median clock of the worst {told[0]:.0f}\u00a0MHz then, {told[1]:.0f}\u00a0MHz else"
+            if told
+            else ""
+        )
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """For the JSON."""
+        return {
+            "heat_s": round(self.heat.us / SECOND_US, 1),
+            "heat_percent": round(100 * self.heat.share, 2),
+            "hardware_not_heat_s": round(self.brake.us / SECOND_US, 1),
+            "by_hardware": self.by_hardware,
+            "longest": self.heat.longest_us,
+            "hottest": self.hottest,
+            "clocks": self.clocks,
+        }
+
+
+def _slowed(part: Job, clocks: Clocks) -> Iterator[_Slowed]:
+    reasons = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN)
+    for gpu in gpus(part, clocks, *reasons):
+        time_us = next(times for metric in reasons if len(times := gpu.series(metric)[0]))
+        # NaN > 0 is false: what was not sampled slows nobody.
+        heat, hardware = (gpu.at(metric, time_us) > 0 for metric in reasons)
+        warm = gpu.at(Metric.GPU_TEMPERATURE, time_us)[heat]
+        warm = warm[~np.isnan(warm)]
+        yield _Slowed(
+            node=gpu.node,
+            device=gpu.device,
+            heat=Spell.of(gpu, time_us, heat),
+            brake=Spell.of(gpu, time_us, hardware & ~heat),
+            by_hardware=Spell.of(gpu, time_us, heat & hardware).us > 0,
+            hottest=float(warm.max()) if len(warm) else None,
+            clocks=gpu.clocks(time_us, heat),
+        )

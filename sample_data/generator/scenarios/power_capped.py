@@ -1,0 +1,31 @@
+"""A job in a machine whose GPUs may draw less than they could."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from generator.job import Scenario
+from generator.scenarios import healthy
+
+if TYPE_CHECKING:
+    from generator.curves import Curves, Moment
+
+__all__ = ["SCENARIO", "curves"]
+
+
+def curves(moment: Moment) -> Curves:
+    """Limit all GPUs to 260 W, which holds their clocks at about four fifths of the highest."""
+    return replace(healthy.curves(moment), power_limit=0.65)
+
+
+SCENARIO = Scenario(
+    summary="a low power limit holds the clocks of all GPUs down",
+    curves=curves,
+    triggers=("PowerCap",),
+    logged=True,
+    interval_ms=2000,
+    gpus=4,
+    cores=8,
+    duration_s=60 * 60,
+)

@@ -1,0 +1,282 @@
+"""A generated job as an nvidia-smi log in every dialect: the reader finds what the generator measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from generator.hardware import POWER_CAP, THERMAL, TOTAL_MIB, Gauges, gauges
+from generator.job import JobSpec
+from generator.scenarios import SCENARIOS
+from generator.smi_log import DIALECTS, MESSAGES
+from generator.writer import LogSpec, write_job
+
+from jobreport.engine import Here
+from jobreport.quality import SourceQuality
+from jobreport.readers import read_directory, read_job
+from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
+
+MIB = float(1 << 20)
+START_US = 1_741_080_077_500_000
+GPUS = 3
+SCRIPT = {
+    Metric.GPU_USE,
+    Metric.GPU_MEMORY_USED,
+    Metric.GPU_MEMORY_TOTAL,
+    Metric.GPU_TEMPERATURE,
+    Metric.GPU_POWER,
+}
+#: What a dialect tells where it is not everything.
+TOLD = {
+    **dict.fromkeys(("iso", "epoch", "elapsed"), SCRIPT),
+    **dict.fromkeys(
+        ("dmon", "dmon-no-times"),
+        (SCRIPT | {Metric.GPU_MEMORY, Metric.GPU_CLOCK}) - {Metric.GPU_MEMORY_TOTAL},
+    ),
+    "pmon": {Metric.GPU_USE},
+}
+
+
+def spec_of(scenario: str = "throttled", **changed: int) -> JobSpec:
+    given = {
+        "nodes": 1,
+        "gpus": GPUS,
+        "cores": 2,
+        "duration_us": 400 * SECOND_US,
+        "interval_us": 2 * SECOND_US,
+        "start_us": START_US,
+        "seed": 1,
+        "resolution_us": 1000,
+    }
+    return JobSpec(scenario=SCENARIOS[scenario], steps=None, **{**given, **changed})
+
+
+@cache
+def measured(node: int = 1, nodes: int = 1) -> Gauges:
+    """What the generator measured, before it wrote anything."""
+    return gauges(spec_of(nodes=nodes), node)
+
+
+def arrays(seen: Gauges) -> dict[Metric, FloatArray]:
+    """All of it in the units of a job: rows are moments, columns are GPUs."""
+    return {
+        Metric.GPU_USE: seen.use,
+        Metric.GPU_MEMORY: seen.memory_use,
+        Metric.GPU_MEMORY_USED: seen.memory_mib * MIB,
+        Metric.GPU_MEMORY_TOTAL: np.full_like(seen.use, TOTAL_MIB * MIB),
+        Metric.GPU_POWER: seen.power_w,
+        Metric.GPU_POWER_LIMIT: seen.limit_w,
+        Metric.GPU_TEMPERATURE: seen.temperature_c,
+        Metric.GPU_CLOCK: seen.clock_mhz,
+        Metric.GPU_THERMAL_SLOWDOWN: 100.0 * (seen.reasons & THERMAL > 0),
+        Metric.GPU_POWER_CAP: 100.0 * (seen.reasons & POWER_CAP > 0),
+        Metric.GPU_HARDWARE_SLOWDOWN: np.zeros_like(seen.use),
+        Metric.GPU_ECC_CORRECTED: seen.corrected.astype(float),
+        Metric.GPU_ECC_UNCORRECTED: seen.uncorrected.astype(float),
+    }
+
+
+def times_us(dialect: str, seen: Gauges) -> IntArray:
+    """When its rows were written, as exactly as a dialect tells it."""
+    if dialect in ("dmon", "pmon"):
+        return seen.timestamp_us - seen.timestamp_us % SECOND_US
+    if dialect == "elapsed":
+        return np.asarray(seen.timestamp_us - seen.timestamp_us[0])
+    if dialect == "dmon-no-times":
+        return np.arange(len(seen.timestamp_us), dtype=np.int64) * SECOND_US
+    return seen.timestamp_us
+
+
+def told(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
+    """What stands in a log of a dialect; NaN where it has no number."""
+    found = {m: values.copy() for m, values in arrays(seen).items() if m in TOLD.get(dialect, set(Metric))}
+    if dialect.startswith("dmon"):
+        found[Metric.GPU_POWER] = np.round(found[Metric.GPU_POWER])
+    if dialect == "pmon":
+        found[Metric.GPU_USE][found[Metric.GPU_USE] == 0.0] = np.nan
+    if dialect == "noisy":
+        for values in found.values():
+            values[-1, -1] = np.nan
+    return found
+
+
+def same(job: Job, node: str, dialect: str, seen: Gauges) -> None:
+    """Compare all panels of a node with what the generator measured."""
+    expected, time_us = told(dialect, seen), times_us(dialect, seen)
+    panels = {panel.metric: panel for panel in job.panels if panel.node == node}
+    assert panels.keys() == expected.keys()
+    for metric, panel in panels.items():
+        values = expected[metric]
+        rows = ~np.isnan(values).all(axis=1)
+        assert panel.devices == tuple(f"gpu{k}" for k in range(GPUS)), metric
+        assert np.array_equal(panel.time_us, time_us[rows]), metric
+        assert np.array_equal(panel.values, values[rows], equal_nan=True), metric
+
+
+def source(quality: object) -> SourceQuality:
+    (found,) = quality.sources  # type: ignore[attr-defined]
+    assert isinstance(found, SourceQuality)
+    return found
+
+
+def lost(found: SourceQuality) -> int:
+    """Rows that were counted as not in use."""
+    return sum(r.count for r in found.remarks if r.unit == "rows" and r.action in ("skipped", "dropped"))
+
+
+def test_the_job_has_something_to_find() -> None:
+    seen = arrays(measured())
+
+    assert 0 < seen[Metric.GPU_THERMAL_SLOWDOWN].mean() < 50
+    assert len(np.unique(seen[Metric.GPU_CLOCK])) > 10
+    assert all(len(np.unique(seen[m][:, 0])) > 2 for m in (Metric.GPU_USE, Metric.GPU_MEMORY_USED))
+
+
+CASES = [
+    *((name, False, False) for name in DIALECTS),
+    *((name, True, False) for name in ("csv", "uuid", "elapsed", "dmon", "pmon", "powershell")),
+    *((name, False, True) for name in ("csv", "powershell")),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "each_gpu", "gzipped"),
+    CASES,
+    ids=["-".join([n, "gpu" * e, "gzip" * g]).rstrip("-") for n, e, g in CASES],
+)
+def test_every_dialect_gives_what_was_measured(
+    dialect: str, each_gpu: bool, gzipped: bool, tmp_path: Path
+) -> None:
+    log = LogSpec(dialect=DIALECTS[dialect], each_gpu=each_gpu)
+    files = write_job(spec_of(), tmp_path, gzipped=gzipped, log=log).files
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert files == (GPUS if each_gpu else 1)
+    assert job.nodes == ("node",)
+    same(job, "node", dialect, measured())
+    found = source(quality)
+    assert found.files == files
+    idle = np.count_nonzero(measured().use == 0) if dialect == "pmon" else 0
+    assert found.rows + idle + (dialect == "noisy") == measured().use.size
+    if dialect != "noisy":
+        assert lost(found) == idle
+
+
+@pytest.mark.parametrize("dialect", ["csv", "uuid", "iso", "dmon"])
+def test_a_file_a_host_gives_each_host_what_was_measured_there(dialect: str, tmp_path: Path) -> None:
+    write_job(spec_of(nodes=2), tmp_path, gzipped=False, log=LogSpec(dialect=DIALECTS[dialect]))
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert len(job.nodes) == 2
+    for node, name in enumerate(job.nodes, 1):
+        assert f"algo-{node}" in name
+        same(job, name, dialect, measured(node, nodes=2))
+    assert lost(source(quality)) == 0
+
+
+def test_messages_and_headers_among_the_rows_are_counted_and_cost_nothing(tmp_path: Path) -> None:
+    write_job(spec_of(), tmp_path, gzipped=False, log=LogSpec(dialect=DIALECTS["noisy"]))
+    lines = (tmp_path / "nvidia-smi.csv").read_text().splitlines()
+
+    found = source(read_job(tmp_path, strict=True)[1])
+
+    headers = sum(line.startswith("timestamp,") for line in lines)
+    messages = sum(line in MESSAGES for line in lines)
+    rows = sum(line.startswith("2025/") for line in lines)
+    assert headers > 1
+    assert messages > 3
+    assert "" in lines
+    assert headers + messages + rows + lines.count("") == len(lines)
+    assert found.rows == rows - 1
+    assert found.rows + lost(found) == rows + messages
+
+
+def test_times_of_a_zone_are_read_as_that_zone_s_where_the_clock_is_put_back(tmp_path: Path) -> None:
+    # 2025-10-26 00:57:20 UTC, three minutes before the clocks of Berlin were put back.
+    spec = spec_of(start_us=1_761_440_240 * SECOND_US)
+    write_job(spec, tmp_path, gzipped=False, log=LogSpec(zone="Europe/Berlin"))
+
+    job = read_directory(tmp_path, zone=ZoneInfo("Europe/Berlin"), engine=Here(), strict=True).job
+    unzoned = read_directory(tmp_path, engine=Here(), strict=True).job
+
+    same(job, "node", "csv", gauges(spec, 1))
+    first, last = spec.start_us, int(gauges(spec, 1).timestamp_us[-1])
+    assert unzoned.samples_us is not None
+    # Read as UTC an hour is there twice.
+    assert unzoned.samples_us[1] - unzoned.samples_us[0] > last - first
+
+
+def test_a_log_may_be_ahead_of_the_samples_beside_it(tmp_path: Path) -> None:
+    ahead_us = 40 * SECOND_US
+    spec = spec_of()
+    write_job(spec, tmp_path / "samples", gzipped=False, samples=True)
+    write_job(spec, tmp_path / "log", gzipped=False, log=LogSpec(ahead_us=ahead_us))
+
+    samples, log = (read_job(tmp_path / name, strict=True)[0] for name in ("samples", "log"))
+
+    for metric in (Metric.GPU_USE, Metric.GPU_MEMORY):
+        (a,), (b,) = samples.panels_of(metric), log.panels_of(metric)
+        assert np.array_equal(a.time_us + ahead_us, b.time_us)
+        assert np.array_equal(a.values, b.values)
+
+
+def lines_of(hosts: Sequence[str] = "", gpus: int = 2, *, uuids: str = "") -> list[str]:
+    """Thirty moments of some GPUs, whose use tells which is which."""
+    return [
+        f"2026/01/03 15:00:{second:02}.000, {host}{uuids}{gpu}, {20 * gpu + second % 10 + 5 * host.startswith('b')} %"
+        for second in range(30)
+        for host in [f"{one}, " for one in hosts] or [""]
+        for gpu in range(gpus)
+    ]
+
+
+def uses(folder: Path) -> dict[str, list[int]]:
+    """The lowest use of each GPU, by machine."""
+    job, _ = read_job(folder, strict=True)
+    return {panel.node: np.nanmin(panel.values, axis=0).tolist() for panel in job.panels_of(Metric.GPU_USE)}
+
+
+def test_hosts_of_one_file_stay_apart_though_it_tells_uuids(tmp_path: Path) -> None:
+    lines = [f"{line}, GPU-{line.split(', ')[1]}{line.split(', ')[2]}" for line in lines_of("ab")]
+    text = "\n".join(["timestamp, hostname, index, utilization.gpu [%], uuid", *lines, ""])
+    (tmp_path / "gpu.csv").write_text(text)
+
+    assert uses(tmp_path) == {"a": [0, 20], "b": [5, 25]}
+
+
+def test_gpus_told_by_uuid_have_the_numbers_of_their_turn_and_keep_them(tmp_path: Path) -> None:
+    # From the top of the alphabet down, and the first is lost on the way.
+    lines = [
+        line.replace("GPU-0", "GPU-zz").replace("GPU-1", "GPU-mm").replace("GPU-2", "GPU-aa")
+        for line in lines_of(gpus=3, uuids="GPU-")
+    ]
+    header = "timestamp, uuid, utilization.gpu [%]"
+    other = "timestamp, uuid, utilization.gpu [%], power.draw [W]"
+    late = [f"{line}, 100.00 W" for line in lines[45:] if "GPU-zz" not in line]
+    (tmp_path / "gpu.csv").write_text("\n".join([header, *lines[:45], other, *late, ""]))
+
+    assert uses(tmp_path) == {"node": [0, 20, 40]}
+
+
+def test_files_of_hosts_whose_gpus_have_uuids_only_stay_apart(tmp_path: Path) -> None:
+    for name in ("smi_1", "smi_2"):
+        lines = lines_of(gpus=2, uuids=f"GPU-{name}-")
+        text = "\n".join(["timestamp, uuid, utilization.gpu [%]", *lines, ""])
+        (tmp_path / f"{name}.csv").write_text(text)
+
+    assert uses(tmp_path) == {"smi_1": [0, 20], "smi_2": [0, 20]}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_names_survive_every_encoding(encoding: str, tmp_path: Path) -> None:
+    lines = ["timestamp, hostname, index, utilization.gpu [%]", *lines_of(["köln"]), ""]
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    (tmp_path / "gpu.csv").write_bytes((mark + "\r\n".join(lines)).encode(encoding))
+
+    assert uses(tmp_path) == {"köln": [0, 20]}

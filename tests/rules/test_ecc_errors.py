@@ -1,0 +1,84 @@
+"""ECCErrors: growth during the job, what was there before, and counters that were reset."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from jobrules.ecc_errors import ECCErrors
+from jobrules.job import SECOND_US, Job, Metric
+from jobrules.result import RuleResult, Severity, Status
+from jobrules.rule import run_rules
+from tests.jobs import START_US, Values, make_job, make_panel
+
+
+def checked(job: Job) -> RuleResult:
+    (found,) = run_rules([ECCErrors()], job, strict=True)
+    return found
+
+
+def logged(corrected: Values | None = None, uncorrected: Values | None = None) -> Job:
+    given = ((Metric.GPU_ECC_CORRECTED, corrected), (Metric.GPU_ECC_UNCORRECTED, uncorrected))
+    return make_job(
+        extra=[make_panel(metric, values, interval_s=60.0) for metric, values in given if values is not None]
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_errors_and_resets_are_those_of_a_plain_loop(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = np.cumsum(rng.choice([0, 0, 0, 1, 2], (40, 2)), axis=0).astype(float)
+    table[20:, 1] -= table[20, 1]  # the second one is reset
+    table[3:6, 0] = np.nan
+
+    found = checked(logged(table))
+
+    for g in range(2):
+        values = [v for v in table[:, g].tolist() if v == v]
+        errors = resets = 0
+        for before, after in pairwise(values):
+            resets += after < before
+            errors += after if after < before else after - before
+        told = found.details["algo-1"][f"gpu{g}"]["corrected"]
+        assert told == {"errors": errors, "before": values[0], "resets": resets}
+
+
+def test_an_uncorrected_error_is_critical_and_told_before_corrected_ones() -> None:
+    found = checked(logged([0] * 10 + [4] * 50, [0] * 30 + [1] * 30))
+
+    first, second = found.findings
+    assert (first.key, first.severity) == ("ecc-errors", Severity.CRITICAL)
+    assert first.title == "1\u00a0uncorrected memory error on 1\u00a0GPU"
+    assert (first.start_us, first.end_us) == (START_US + 29 * 60 * SECOND_US, START_US + 30 * 60 * SECOND_US)
+    assert (second.key, second.severity) == ("corrected-memory-errors", Severity.INFO)
+    assert "algo-1 gpu0 4, 4.07 an hour" in second.evidence
+    assert (found.violations, found.evaluated) == (1, 1)
+
+
+def test_what_was_counted_before_the_job_is_told_and_no_violation() -> None:
+    found = checked(logged([[7, 5]] * 10, [[0, 0]] * 10))
+
+    assert found.status is Status.PASSED
+    assert found.headline == "No memory error during the job; 12\u00a0corrected ones before it"
+
+
+def test_a_counter_that_falls_was_reset_and_counts_from_0() -> None:
+    assert checked(logged([9, 9, 0, 0])).status is Status.PASSED
+    found = checked(logged([9, 9, 0, 2]))
+    assert found.findings[0].title == "2\u00a0corrected memory errors on 1\u00a0GPU"
+    assert "counters were reset 1\u00a0time" in found.findings[0].evidence
+
+
+def test_one_sample_says_nothing_of_growth() -> None:
+    found = checked(logged([3]))
+
+    assert (found.status, found.reason) == (Status.NOT_EVALUATED, "only 1 of 2\u00a0samples")
+
+
+def test_a_kind_that_was_not_counted_is_said_to_be() -> None:
+    assert (
+        checked(logged([0, 0])).headline
+        == "No memory error during the job; uncorrected ones were not counted"
+    )

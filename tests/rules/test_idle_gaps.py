@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrules import CPUBottleneck, IdleGaps, LowGPUUtilization
+from jobrules.job import SECOND_US, Job, Metric
+from jobrules.phases import course
+from jobrules.result import Severity, Status, Verdict
+from jobrules.rule import Rule, run_rules
+from jobrules.verdict import judge
+from tests.apart import Apart
+from tests.jobs import START_US, make_job, make_panel, make_steps
+
+EAGER = IdleGaps(patience=0, threshold=0)
+
+
+def verdict_of(job: Job, *rules: Rule) -> Verdict:
+    return judge(job, rules, run_rules(rules, job, strict=True), course(job))
+
+
+def with_gaps(every: int, long: int, n: int = 1000, busy: float = 95.0) -> list[float]:
+    """So many idle samples at the end of every so many."""
+    return [busy if i % every < every - long else 1.0 for i in range(n)]
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([0.0, 9.9, 10.0, 95.0]), min_size=2, max_size=2), min_size=2, max_size=60
+    ),
+    st.integers(1, 4),
+)
+def test_gaps_are_those_of_a_plain_loop(rows: list[list[float]], least: int) -> None:
+    result = IdleGaps(patience=0, threshold=0, least_samples=least).check(make_job(gpu=rows, interval_s=1))
+
+    work = [i for i, row in enumerate(rows) if max(row) >= 10]
+    found, run = [], 0
+    for i in range(work[0], work[-1] + 1) if work else ():
+        if max(rows[i]) < 10:
+            run += 1
+            continue
+        if run >= least:
+            found.append(run)
+        run = 0
+    if found:
+        details = result.details["algo-1"]
+        assert (details["gaps"], details["idle_s"], details["longest_s"]) == (
+            len(found),
+            sum(found),
+            max(found),
+        )
+        assert details["work_s"] == work[-1] - work[0]
+        assert details["longest_start"] == START_US + SECOND_US * next(
+            i
+            for i in range(work[0], len(rows))
+            if [max(row) < 10 for row in rows[i : i + max(found)]] == [True] * max(found)
+        )
+    else:
+        assert result.status is not Status.TRIGGERED
+
+
+@pytest.mark.parametrize(("long", "told"), [(1, False), (4, False), (6, True)])
+def test_it_triggers_above_a_twentieth_of_the_time(long: int, told: bool) -> None:
+    result = IdleGaps().check(make_job(gpu=with_gaps(100, long), interval_s=1))
+
+    assert (result.status is Status.TRIGGERED) is told
+
+
+def test_start_and_end_are_no_gaps() -> None:
+    gpu = [0.0] * 900 + [95.0] * 700 + [0.0] * 900
+    result = IdleGaps().check(make_job(gpu=gpu, interval_s=1))
+
+    assert (result.status, result.measure.value if result.measure else None) == (Status.PASSED, 0.0)
+
+
+def test_a_moment_of_work_before_the_first_step_belongs_to_the_start_up() -> None:
+    gpu = [0.0] * 100 + [50.0] + [0.0] * 600 + [95.0] * 900
+    steps = make_steps([(701.0 + i, 701.9 + i) for i in range(890)])
+
+    with_steps = verdict_of(make_job(gpu=gpu, interval_s=1, steps=steps), IdleGaps())
+    without = verdict_of(make_job(gpu=gpu, interval_s=1), IdleGaps())
+
+    assert [f.key for f in with_steps.findings] == ["late-first-work"]
+    assert "idle-gaps" in {f.key for f in without.findings}
+
+
+def test_one_busy_gpu_of_the_node_ends_a_gap_and_other_nodes_do_not() -> None:
+    idle, busy = with_gaps(20, 5), [95.0] * 1000
+    beside = make_job(gpu=np.column_stack((idle, busy)), interval_s=1)
+    apart = make_job(gpu=idle, interval_s=1, extra=make_job(gpu=busy, interval_s=1, node="algo-2").panels)
+
+    assert IdleGaps().check(beside).status is Status.PASSED
+    result = IdleGaps().check(apart)
+    assert result.findings[0].devices == ("algo-1/gpu0",)
+    assert result.findings[0].title == "The GPU of algo-1 idled for 24.6\u00a0% of the time"
+
+
+def test_gpus_that_are_sampled_in_turn_are_joined_by_time() -> None:
+    """Two files: each row holds one of the GPUs only, one of which idles all the time."""
+    n = 1200
+    values = np.full((n, 2), np.nan)
+    values[::2, 0] = 95.0
+    values[1::2, 1] = 0.0
+    steady = make_panel(Metric.GPU_USE, values, interval_s=1)
+    assert (
+        IdleGaps().check(make_job(extra=[steady])).measure
+        == IdleGaps().check(make_job(gpu=[95.0] * n, interval_s=1)).measure
+    )
+
+    # The other stops being sampled: what it did last does not hold for ever.
+    values[200::2, 0] = np.where(np.arange(200, n, 2) % 100 < 20, 95.0, 0.0)
+    values[1:600:2, 1] = 95.0
+    values[601::2, 1] = np.nan
+    rows = ~np.isnan(values).all(axis=1)
+    times = START_US + np.arange(n)[rows] * SECOND_US
+    result = IdleGaps().check(make_job(extra=[make_panel(Metric.GPU_USE, values[rows], time_us=times)]))
+    assert result.status is Status.TRIGGERED
+    assert result.first_us is not None
+    assert 600 <= (result.first_us - START_US) / SECOND_US <= 720
+
+
+def test_time_that_was_not_measured_is_no_gap() -> None:
+    seconds = np.arange(1400) + np.where(np.arange(1400) >= 700, 900, 0)
+    gpu = np.full(1400, 95.0)
+    gpu[699] = gpu[700] = 0.0  # on both sides of the pause
+    panel = make_panel(Metric.GPU_USE, gpu, time_us=START_US + seconds * SECOND_US)
+
+    result = EAGER.check(make_job(extra=[panel]))
+    assert result.details["algo-1"]["idle_s"] == 2.0
+    assert IdleGaps().check(make_job(extra=[panel])).status is Status.PASSED
+
+
+def test_regular_gaps_are_perhaps_checkpoints_and_the_resolution_is_told() -> None:
+    rng = np.random.default_rng(1)
+    irregular = np.full(2000, 95.0)
+    for at in rng.choice(np.arange(10, 1900, 30), 12, replace=False):
+        irregular[at : at + 12] = 1.0
+    regular, odd, often = (
+        IdleGaps().check(make_job(gpu=gpu, interval_s=1)).findings[0].evidence
+        for gpu in (with_gaps(120, 12, 2000), irregular, with_gaps(10, 3))
+    )
+
+    assert "The long ones come every 2\u00a0min: perhaps checkpoints or evaluation (inferred)." in regular
+    assert "inferred" not in odd
+    assert "inferred" not in often
+    assert "Samples are 1\u00a0s apart: gaps of less than 2\u00a0samples are not seen." in regular
+
+
+def test_alone_it_has_its_own_part_of_the_bar_and_is_no_cause() -> None:
+    verdict = verdict_of(make_job(gpu=with_gaps(100, 10), interval_s=1), IdleGaps(), LowGPUUtilization())
+
+    (finding,) = verdict.findings
+    assert (finding.key, finding.severity) == ("idle-gaps", Severity.WARNING)
+    assert verdict.use is not None
+    (part,) = (part for part in verdict.use.parts if part.finding == "idle-gaps")
+    assert part.label == "Unexplained: all GPUs of the node idle at once"
+    assert finding.share == pytest.approx(90 / 999 * 0.99, abs=0.0006)
+    assert finding.share == pytest.approx(part.percent / 100)
+    assert not verdict.has_cause
+
+
+def test_with_low_use_it_is_one_finding() -> None:
+    rules = (LowGPUUtilization(window=50, patience=60), IdleGaps())
+    verdict = verdict_of(make_job(gpu=with_gaps(20, 12), interval_s=1), *rules)
+
+    (finding,) = verdict.findings
+    assert finding.rules == ("LowGPUUtilization", "IdleGaps")
+    assert "49\u00a0gaps between first and last work" in finding.evidence
+    assert verdict.use is not None
+    assert {p.finding for p in verdict.use.parts if p.role == "lost" and p.key != "idle-after"} == {
+        finding.key
+    }
+
+
+def test_gaps_that_a_cause_claims_are_told_with_it() -> None:
+    gpu = with_gaps(20, 12)
+    cpu = [99.0 if value < 10 else 20.0 for value in gpu]
+    verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, interval_s=1), CPUBottleneck(patience=60), IdleGaps())
+
+    (finding,) = verdict.findings
+    assert finding.rules == ("CPUBottleneck", "IdleGaps")
+    assert finding.evidence.endswith("The GPU idled for 59.6\u00a0% of the time.")
+    assert verdict.use is not None
+    assert "idle-gaps" not in {part.key for part in verdict.use.parts}
+
+
+def test_low_use_of_another_node_does_not_take_the_gaps() -> None:
+    low = make_job(gpu=[40.0] * 1000, interval_s=1, node="algo-2")
+    job = make_job(gpu=with_gaps(100, 10), interval_s=1, extra=low.panels)
+    rules = (LowGPUUtilization(window=50, patience=60, threshold_p5=0), IdleGaps())
+    verdict = verdict_of(job, *rules)
+
+    assert {f.rules for f in verdict.findings} == {("LowGPUUtilization",), ("IdleGaps",)}
+    assert verdict == verdict_of(Apart(job), *rules)
+    assert verdict.use is not None
+    linked = {part.key: part.finding for part in verdict.use.parts if part.finding}
+    assert (linked["idle-gaps"], linked["partly"]) == ("idle-gaps", "low-gpu-utilization")
+
+
+def test_a_node_without_much_work_is_not_judged() -> None:
+    short = IdleGaps().check(make_job(gpu=[95.0] * 300, interval_s=1))
+    none = IdleGaps().check(make_job(gpu=[9.0] * 3000, interval_s=1))
+
+    assert short.reason == "only 4\u00a0min 59\u00a0s of 10\u00a0min of work"
+    assert none.reason == "no GPU at work, used by 10\u00a0% or more"

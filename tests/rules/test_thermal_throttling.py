@@ -1,0 +1,157 @@
+"""ThermalThrottling against a plain loop over its definition, and what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrules.job import SECOND_US, Job, Metric
+from jobrules.result import RuleResult, Severity, Status
+from jobrules.rule import run_rules
+from jobrules.thermal_throttling import ThermalThrottling
+from tests.jobs import START_US, Values, make_job, make_panel
+
+HEAT, HARDWARE = Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN
+
+
+def checked(job: Job, rule: ThermalThrottling | None = None) -> RuleResult:
+    (found,) = run_rules([rule or ThermalThrottling()], job, strict=True)
+    return found
+
+
+def logged(heat: Values, hardware: Values | None = None, **more: Values) -> Job:
+    panels = [make_panel(HEAT, heat, interval_s=1.0)]
+    if hardware is not None:
+        panels.append(make_panel(HARDWARE, hardware, interval_s=1.0))
+    panels += [make_panel(Metric(name), values, interval_s=1.0) for name, values in more.items()]
+    return make_job(extra=panels)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_and_answers_are_those_of_a_plain_loop(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, limit = 60, float(rng.choice([1, 10, 30]))
+    times = START_US + np.cumsum(rng.integers(1, 5, n)) * SECOND_US
+    heat, hardware = (rng.choice([0.0, 100.0], (n, 3), p=(0.9, 0.1)) for _ in range(2))
+    hardware[:, 0] = 0.0
+    heat[:, 1] = 0.0
+    heat[5:9, 2] = np.nan
+    panels = [
+        make_panel(metric, values, time_us=times) for metric, values in ((HEAT, heat), (HARDWARE, hardware))
+    ]
+
+    found = checked(make_job(extra=panels), ThermalThrottling(threshold=limit))
+
+    hits = set()
+    for g in range(3):
+        rows = [i for i in range(n) if not np.isnan(heat[i, g])]
+        ends = [*(int(times[i]) for i in rows[1:]), int(times[-1])]
+        hot = brake = whole = 0
+        both = False
+        for i, end in zip(rows, ends, strict=True):
+            lasted = end - int(times[i])
+            whole += lasted
+            hot += lasted if heat[i, g] else 0
+            brake += lasted if hardware[i, g] and not heat[i, g] else 0
+            both = both or bool(lasted and heat[i, g] and hardware[i, g])
+        told = found.details["algo-1"][f"gpu{g}"]
+        assert told["heat_percent"] == round(100 * hot / whole, 2)
+        assert told["hardware_not_heat_s"] == round(brake / 1e6, 1)
+        assert told["by_hardware"] == both
+        if both or 100 * hot / whole > limit or 100 * brake / whole > limit:
+            hits.add(f"algo-1/gpu{g}")
+    assert {one.name for one in found.devices if one.status is Status.TRIGGERED} == hits
+    assert (found.status is Status.TRIGGERED) == bool(hits)
+    assert {name for finding in found.findings for name in finding.devices} == hits
+
+
+def test_one_hot_gpu_is_told_with_its_time_temperature_and_clock() -> None:
+    hot = (np.arange(1000) >= 600) & (np.arange(1000) < 800)
+    table = np.zeros((1000, 2))
+    table[hot, 1] = 100
+    warm = np.full((1000, 2), 70.0)
+    warm[hot, 1] = 91.0
+    clock = np.full((1000, 2), 1980.0)
+    clock[hot, 1] = 1200.0
+
+    found = checked(logged(table, gpu_temperature=warm, gpu_clock=clock))
+
+    (told,) = found.findings
+    assert told.title == "Heat slowed 1\u00a0GPU for 20.0\u00a0% of its time"
+    assert told.devices == ("algo-1/gpu1",)
+    assert told.severity is Severity.WARNING
+    assert (told.start_us, told.end_us) == (START_US + 600 * SECOND_US, START_US + 800 * SECOND_US)
+    for words in ("3\u00a0min 20\u00a0s", "91\u00a0°C", "1200\u00a0MHz then, 1980\u00a0MHz else"):
+        assert words in told.evidence
+    assert told.share == pytest.approx(0.1, abs=1e-3)
+    assert (found.evaluated, found.violating) == (2, 1)
+
+
+def test_short_slowdowns_pass_and_say_so() -> None:
+    found = checked(logged([100.0] * 9 + [0.0] * 992))
+
+    assert found.status is Status.PASSED
+    assert found.headline == "Slowdowns took 0.90\u00a0% of the time of any GPU at most"
+    assert checked(logged([0.0] * 9)).headline == "No GPU was slowed by heat or the hardware"
+
+
+def test_the_hardware_stepping_in_for_heat_triggers_at_any_moment() -> None:
+    moment = [100.0] + [0.0] * 1000
+
+    assert checked(logged(moment, [0.0] * 1001)).status is Status.PASSED
+    found = checked(logged(moment, moment))
+    assert found.status is Status.TRIGGERED
+    assert "by the hardware itself" in found.findings[0].evidence
+
+
+def test_what_holds_at_the_last_sample_alone_took_no_time() -> None:
+    last = [0.0] * 9 + [100.0]
+
+    assert checked(logged(last, last)).status is Status.PASSED
+
+
+def test_a_power_brake_is_no_heat() -> None:
+    braked = [100.0] * 50 + [0.0] * 950
+
+    (told,) = checked(logged([0.0] * 1000, braked)).findings
+
+    assert told.key == "hardware-slowdown"
+    assert told.title == "The hardware slowed 1\u00a0GPU for 5.0\u00a0% of its time and did not name heat"
+    assert "power supply" in told.advice
+
+
+def test_heat_and_brake_are_two_findings_and_count_a_gpu_once() -> None:
+    heat = [100.0] * 100 + [0.0] * 900
+
+    found = checked(logged(heat, heat[::-1]))
+
+    assert [told.key for told in found.findings] == ["thermal-throttling", "hardware-slowdown"]
+    assert (found.violations, found.violating, found.evaluated) == (1, 1, 1)
+
+
+def test_heat_in_half_of_the_time_is_critical() -> None:
+    assert checked(logged([100.0, 0.0] * 50)).findings[0].severity is Severity.CRITICAL
+
+
+def test_a_temperature_alone_is_not_judged() -> None:
+    found = checked(make_job(extra=[make_panel(Metric.GPU_TEMPERATURE, [95.0] * 100)]))
+
+    assert found.status is Status.NOT_EVALUATED
+    assert found.reason == "temperatures were sampled, but not why clocks were low"
+
+
+def test_the_limit_lies_above_what_changing_clocks_report_and_below_what_heat_does() -> None:
+    """The check of the threshold, which is ours.
+
+    A change of the clock reports a slowdown by the hardware for some 10 ms. With a change every ten seconds,
+    samples a second apart meet 0.1 % of them on average; that a healthy hour is told is then rare. A GPU
+    that is too hot is slowed for minutes: even one minute of an hour is 1.7 %.
+    """
+    rng = np.random.default_rng(7)
+    none, hour = np.zeros((3600, 64)), 3600
+    blips = 100.0 * (rng.random((hour, 64)) < 0.1 * 0.01)
+    minute = np.zeros(hour)
+    minute[1000:1060] = 100.0
+
+    assert checked(logged(none, blips)).status is Status.PASSED
+    assert checked(logged(minute)).status is Status.TRIGGERED

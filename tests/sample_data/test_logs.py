@@ -1,0 +1,195 @@
+"""Generated nvidia-smi logs: what they hold is plausible, and the same options give the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import generate
+import numpy as np
+import pytest
+from generator.hardware import POWER_CAP, THERMAL, TOP_MHZ, TOTAL_MIB, Gauges, gauges
+from generator.job import JobSpec
+from generator.scenarios import SCENARIOS
+from generator.smi_log import DIALECTS
+
+SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
+SEEDS = (1, 2, 3)
+
+
+@cache
+def seen(name: str, seed: int = 1) -> Gauges:
+    scenario = SCENARIOS[name]
+    spec = JobSpec(
+        scenario=scenario,
+        steps=None,
+        nodes=1,
+        gpus=scenario.gpus,
+        cores=1,
+        duration_us=round(scenario.duration_s * 1e6),
+        interval_us=10_000_000,
+        start_us=1_741_080_077_500_000,
+        seed=seed,
+    )
+    return gauges(spec, 1)
+
+
+# --- Options and bytes -----------------------------------------------------------------------------
+
+
+def test_same_options_give_same_bytes_whatever_the_hash_seed_and_the_zone(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        command = [sys.executable, str(SAMPLE_DATA / "generate.py"), "--scenario=throttled", "--duration=100"]
+        command += ["--nodes=2", "--form=both", "--dialect=noisy", "--log-ahead=-2.5", "--out", name]
+        zone = {"PYTHONHASHSEED": "4711", "TZ": "Asia/Tokyo"} if name == "b" else {"PYTHONHASHSEED": "0"}
+        subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, **zone}, capture_output=True)
+
+    first, second = (
+        {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*") if p.is_file()}
+        for name in ("a", "b")
+    )
+    assert {path.name for path in first} >= {"nvidia-smi-algo-1.csv", "nvidia-smi-algo-2.csv"}
+    assert any(path.parts[0] == "system" for path in first)
+    assert first == second
+
+
+def test_another_seed_gives_another_log(tmp_path: Path) -> None:
+    logs = []
+    for seed in ("1", "2"):
+        out = tmp_path / seed
+        options = ["--scenario=throttled", "--duration=100", f"--seed={seed}", f"--out={out}"]
+        assert generate.main(options) == 0
+        logs.append((out / "nvidia-smi.csv").read_bytes())
+
+    assert logs[0] != logs[1]
+
+
+def test_a_folder_with_a_log_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--scenario=throttled", "--duration=20", f"--out={tmp_path}"]
+    assert generate.main(options) == 0
+    before = (tmp_path / "nvidia-smi.csv").read_bytes()
+
+    assert generate.main([*options, "--seed=5"]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert (tmp_path / "nvidia-smi.csv").read_bytes() == before
+
+
+def test_both_forms_carry_the_same_values_at_the_same_milliseconds(tmp_path: Path) -> None:
+    options = ["--scenario=throttled", "--duration=5m", "--form=both", "--dialect=epoch", f"--out={tmp_path}"]
+    assert generate.main(options) == 0
+
+    samples = {
+        (m[3], m[1]): float(m[2])
+        for path in tmp_path.rglob("*.json")
+        for m in re.finditer(
+            r'"Name":"gpu(\d)","Dimension":"GPUUtilization","Value":([\d.]+),.*"Timestamp":(\d+\.\d{3})000\}',
+            path.read_text(),
+        )
+    }
+    rows = list(csv.DictReader((tmp_path / "nvidia-smi.csv").read_text().splitlines()))
+    log = {(row["timestamp"], row["gpu_index"]): float(row["utilization_gpu_percent"]) for row in rows}
+
+    assert len(log) == 4 * 150
+    assert log == samples
+
+
+def test_the_readme_lists_the_dialects() -> None:
+    text = (SAMPLE_DATA / "README.md").read_text(encoding="utf-8")
+
+    table = "".join(f"| `{name}` | {one.summary} |\n" for name, one in DIALECTS.items())
+    assert f"|---|---|\n{table}\n" in text
+
+
+# --- What the machine does -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, one in SCENARIOS.items() if one.logged])
+def test_power_temperature_and_clock_stay_in_their_ranges(name: str) -> None:
+    one = seen(name)
+
+    assert one.power_w.min() > 50
+    assert (one.power_w <= one.limit_w + 0.02 * one.limit_w).all()
+    assert 28 < one.temperature_c.min() < one.temperature_c.max() < 95
+    assert one.clock_mhz.min() == 210
+    assert one.clock_mhz.max() == TOP_MHZ
+    assert not (one.clock_mhz % 15).any()
+    assert one.memory_mib.min() < 10
+    assert one.memory_mib.max() < TOTAL_MIB
+    assert (np.diff(one.timestamp_us) > 9_900_000).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_busy_gpu_draws_power_and_grows_warm_and_keeps_its_memory(seed: int) -> None:
+    one = seen("slow-clock", seed)
+    idle, busy = one.use[:, 0] == 0, one.use[:, 0] > 90
+
+    assert 0.02 < idle.mean() < 0.1
+    assert busy.mean() > 0.9
+    assert one.power_w[busy, 0].min() > 4 * one.power_w[idle, 0].max()
+    assert 50 < np.median(one.temperature_c[busy, 0]) < 75
+    # It takes minutes to grow warm and begins at once.
+    first = int(np.argmax(busy))
+    assert 0 < one.temperature_c[first + 2, 0] - one.temperature_c[first - 1, 0] < 20
+    settled = one.memory_mib[first + 3 :]
+    assert (settled == settled[0]).all()
+    assert settled.min() > 0.6 * TOTAL_MIB
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_clock_of_a_hot_gpu_falls_and_its_use_does_not(seed: int) -> None:
+    one = seen("throttled", seed)
+    hot = one.reasons & THERMAL > 0
+
+    assert not hot[:, [0, 1, 3]].any()
+    assert 0.5 < hot[:, 2].mean() < 0.7
+    late = one.use[:, 2] > 90
+    late[: len(late) // 2] = False
+    assert one.clock_mhz[late, 2].max() < 0.85 * TOP_MHZ
+    assert (one.clock_mhz[late][:, [0, 1, 3]] == TOP_MHZ).all()
+    assert one.power_w[late, 2].max() < one.power_w[late][:, [0, 1, 3]].min()
+    assert one.temperature_c[:, 2].max() >= 85 > one.temperature_c[:, [0, 1, 3]].max() + 10
+    assert abs(one.use[late, 2].mean() - one.use[late, 0].mean()) < 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_other_scenarios_differ_in_what_they_are_made_for(seed: int) -> None:
+    idle, leaking, lopsided = (seen(name, seed) for name in ("idle-gpu", "leaking", "lopsided"))
+    slow, capped, errors = (seen(name, seed) for name in ("slow-clock", "power-capped", "memory-errors"))
+    full, gaps = seen("memory-full", seed), seen("idle-gaps", seed)
+
+    assert idle.use[:, -1].max() == 0
+    assert idle.memory_mib[:, -1].max() < 10
+    assert idle.use[:, :-1].mean() > 85
+    half = len(leaking.use) // 2
+    grown = leaking.memory_mib[-1] - leaking.memory_mib[half]
+    assert (grown > 0.1 * TOTAL_MIB).all()
+    assert (np.diff(leaking.memory_mib, axis=0) >= 0).all()
+    assert leaking.memory_mib.max() < 0.85 * TOTAL_MIB
+    assert 0.7 < lopsided.use[:, -1].mean() / lopsided.use[:, 0].mean() < 0.8
+    busy = slow.use[:, 0] > 50
+    assert slow.clock_mhz[busy, 1].max() < 0.75 * np.median(slow.clock_mhz[busy, 0])
+    assert ((capped.reasons & POWER_CAP) > 0).mean() > 0.9
+    assert 0.7 * TOP_MHZ < np.median(capped.clock_mhz) < 0.9 * TOP_MHZ
+    assert errors.corrected[0, 0] == 2
+    assert errors.corrected[-1, 0] > 20
+    assert errors.uncorrected[-1].tolist() == [1, 0, 0, 0]
+    assert full.memory_mib[-1].min() > 0.95 * TOTAL_MIB
+    assert 0.1 < (gaps.use == 0).mean() < 0.25
+
+
+def test_the_committed_log_shows_what_it_is_for() -> None:
+    path = SAMPLE_DATA / "throttled-4gpu" / "nvidia-smi.csv"
+    rows = list(csv.DictReader(path.read_text().splitlines(), skipinitialspace=True))
+
+    assert len(rows) == 4 * 1200
+    assert {row["index"] for row in rows} == {"0", "1", "2", "3"}
+    assert len({row["uuid"] for row in rows}) == 4
+    hot = [row for row in rows if int(row["clocks_event_reasons.active"], 16) & THERMAL]
+    assert {row["index"] for row in hot} == {"2"}
+    assert min(int(row["clocks.current.sm [MHz]"].removesuffix(" MHz")) for row in hot) < 1000
+    assert path.stat().st_size < 1_000_000
