@@ -7,6 +7,8 @@ value and a time between 1990 and 2100, unless it is
 * one of two at most that lie far from all others of a machine with many sensors: ten minutes, and ten times the
   usual distance of its moments; or 30 days from nearly all of the job;
 * not the first of its device in 20 ms, or the same as another.
+
+Nothing here is taken from the reader.
 """
 
 from __future__ import annotations
@@ -20,18 +22,31 @@ import zlib
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobreport.readers.sensors import as_name, sensor
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from jobrules.job import Metric
 
 _HOST = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
 _LONGEST_LINE = 4 << 20
 _MOMENT_US, _LONE_US = 20_000, 600_000_000
 _MANY_SENSORS = 8
 _FAR_US = 30 * 24 * 3600 * 1_000_000
+#: Type and dimension of sensors that measure a device each; type, dimension and name of those of a whole machine.
+_OF_DEVICES = {
+    ("cpu", "CPUUtilization"),
+    ("cpu", "I/OWaitPercentage"),
+    ("gpu", "GPUUtilization"),
+    ("gpu", "GPUMemoryUtilization"),
+}
+_OF_MACHINES = {
+    ("memory", "", "MemoryUsedPercent"),
+    ("network", "Algorithm", "ReceiveBytesPerSecond"),
+    ("network", "Algorithm", "TransmitBytesPerSecond"),
+    ("network", "Platform", "ReceiveBytesPerSecond"),
+    ("network", "Platform", "TransmitBytesPerSecond"),
+    ("i/o", "", "IOPS"),
+    ("i/o", "", "ReadThroughputInBytesPerSecond"),
+    ("i/o", "", "WriteThroughputInBytesPerSecond"),
+}
 
 
 class Rows(NamedTuple):
@@ -46,8 +61,8 @@ class Rows(NamedTuple):
 class _Sample(NamedTuple):
     node: str
     time_us: int
-    metric: Metric
-    device: str
+    #: Type and dimension with a device, or type, dimension and name.
+    sensor: tuple[str, str, str]
     value: float
 
 
@@ -96,10 +111,18 @@ def _sample(line: bytes, file: str) -> _Sample | None:
     if row.get("Type") is None or not 631_152_000 <= seconds <= 4_102_444_800 or not math.isfinite(value):
         return None
     node = _text(row.get("NodeId")) or _host(file)
-    known = sensor(*names)
+    known = _sensor(*names)
     if known is None or len(line) > _LONGEST_LINE:
         return None
-    return _Sample(as_name(node), round(seconds * 1e6), *known, value)
+    return _Sample(node, round(seconds * 1e6), known, value)
+
+
+def _sensor(kind: str, dimension: str, name: str) -> tuple[str, str, str] | None:
+    if (kind, dimension) in _OF_DEVICES:
+        return kind, dimension, name or kind
+    # Memory needs no name.
+    known = kind, dimension, name or ("MemoryUsedPercent" if kind == "memory" else "")
+    return known if known in _OF_MACHINES else None
 
 
 def _host(file: str) -> str:
@@ -130,7 +153,7 @@ def _kept(found: set[_Sample]) -> int:
                 moments.append([])
             moments[-1].append(one)
         for moment in _without_lone(moments):
-            used += {(one.metric, one.device): one.time_us for one in reversed(moment)}.values()
+            used += {one.sensor: one.time_us for one in reversed(moment)}.values()
     near = _near(Counter(used))
     return sum(first <= time <= last for time in used for first, last in near)
 
