@@ -1168,9 +1168,9 @@ def test_an_array_is_read_in_parts_however_its_rows_are_parted(
 def test_nonsense_of_any_length_costs_no_more_than_its_length(tmp_path: Path, start: str, part: str) -> None:
     begin = time.process_time()
 
-    read(tmp_path, {FILE: start + part * 300_000})
+    read(tmp_path, {FILE: start + part * 100_000})
 
-    assert time.process_time() - begin < 10
+    assert time.process_time() - begin < 4
 
 
 def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
