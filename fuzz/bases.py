@@ -29,9 +29,11 @@ _START_US = 1_741_080_077_500_000
 @cache
 def bases() -> dict[str, dict[str, Job]]:
     """All bases by kind and name. There are real ones only where their files are found."""
+    made = {name: _made(name) for name in SCENARIOS}
     found = {
         "sample": {path.name: _cut(path) for path in SAMPLES},
-        "made": {name: _made(name) for name in SCENARIOS},
+        "made": made,
+        "nameless": {name: _nameless(job) for name, job in made.items()},
         "real": {path.parents[1].name: _cut(path.parents[1]) for path in CORPUS.glob("sagemaker/*/*/system")},
         "rules": {path.parent.name: _cut(path) for path in CORPUS.glob("sagemaker/*/vendor-rules")},
         "fixture": {path.name: _cut(path) for path in CORPUS.glob("sagemaker-fixtures/*/")},
@@ -85,6 +87,15 @@ def _made(name: str) -> Job:
     system = ((f"system/incremental/{path}", text) for path, text in minute_files(spec))
     traces = ((f"framework/pevents/{path}", text) for path, text in trace_files(spec))
     return _files(system) | _files(traces) | {"system/training_job_end.ts": b""}
+
+
+def _nameless(job: Job) -> Job:
+    """The same in files of which only the first rows tell what they hold."""
+    renamed: Job = {}
+    for name, content in job.items():
+        own = name.rpartition("/")[2].replace("_pythontimeline", "_mine")
+        renamed[f"samples-{len(renamed)}.json" if "/incremental/" in name else own] = content
+    return renamed
 
 
 def _files(found: Iterable[tuple[str, str]]) -> Job:

@@ -20,6 +20,7 @@ import zipfile
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
@@ -34,7 +35,7 @@ from fuzz.trace_rows_reference import Event, Expected
 from jobreport import archive, document, vendor
 from jobreport.errors import NothingReadableError
 from jobreport.quality import Quality, Remark
-from jobreport.readers import marshalled, rule_results, trace_rows, traces
+from jobreport.readers import marshalled, plain, rule_results, trace_rows, traces
 from jobreport.readers.base import Found, Reader, SourceFile
 from jobreport.readers.function_times import UnusableError, of_tree, pyinstrument_session
 from jobreport.readers.profiler_config import ProfilerConfig
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
     from jobrules.job import Events
 
 CORPUS = Path(__file__).parent / "corpus"
-#: Seconds of processor time that a check may take, and bytes of the longest input.
-MOST_S = 20.0
+#: Seconds of processor time that a check may take, seconds after which it is ended, and bytes of the longest input.
+MOST_S, TIMEOUT_S = 20.0, 30
 LONGEST = 1 << 13
 #: Bytes of a line-oriented seed: enough for each kind of row.
 _SEED = 2500
@@ -201,7 +202,10 @@ def _check_files(files: Mapping[str, bytes]) -> None:
     found = reader.read(mine)
     with mock.patch.object(traces, "_MOST_MISSES", 0):
         assert _told(found) == _told(reader.read(mine)), "arrays and parser differ"
-    with mock.patch.object(trace_rows, "_BLOCK", 64), mock.patch.object(traces, "_MOST_MISSES", 0):
+    with (
+        mock.patch.multiple(trace_rows, _BLOCK=64, _DAMAGED_BLOCK=64, plain=_SMALL),
+        mock.patch.object(traces, "_MOST_MISSES", 0),
+    ):
         in_blocks = reader.read(mine)
     assert _told(found.events) == _told(in_blocks.events), "small blocks and large ones differ"
     expected = Expected({file.name: files[file.name] for file in mine})
@@ -210,6 +214,16 @@ def _check_files(files: Mapping[str, bytes]) -> None:
         assert Counter(_rows_of(one.events)) == expected.events, (one.quality, expected.events)
         assert one.quality.rows == expected.events.total()
         assert one.quality.rows + left_out == expected.rows, (one.quality, expected.rows)
+
+
+def _in_pieces(path: Path) -> Iterator[bytes]:
+    """The text in small pieces; whole where only all of it may tell that it holds an object."""
+    for chunk in plain.chunks(path):
+        size = 100 if chunk.lstrip(b" \t\r\n")[:1] in (b"[", b"{") else 1 << 20
+        yield from (chunk[at : at + size] for at in range(0, len(chunk), size))
+
+
+_SMALL = SimpleNamespace(chunks=_in_pieces, DamagedError=plain.DamagedError)
 
 
 def _rows_of(events: Events) -> Iterator[Event]:

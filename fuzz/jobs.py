@@ -11,6 +11,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import resource
 import shutil
 import sys
@@ -60,6 +61,8 @@ _REFERENCES: dict[str, tuple[set[str], Callable[[Mapping[str, bytes]], Rows]]] =
     "system samples": ({"lines", "samples"}, sample_rows_reference.rows),
     "traces": ({"rows", "events"}, trace_rows_reference.rows),
 }
+#: Files of samples may be called anything that ends so.
+_MAY_BE_SAMPLES = re.compile(r"^(?!.*\.pt\.trace\.json).*\.jsonl?(\.gz)?$", re.DOTALL)
 
 
 class Outcome(NamedTuple):
@@ -154,16 +157,34 @@ def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None
 
 
 def _by_reader(job: Mapping[str, bytes], job_dir: Path) -> dict[str, Job]:
-    """The files of each source."""
+    """The files of each source.
+
+    Where a name tells nothing, a file is of the source that would keep half of its rows or more; only of those
+    of which none would, the readers are asked.
+    """
     found: defaultdict[str, Job] = defaultdict(dict)
     for file in listing(job_dir, Tally()):
         if is_end_marker(file) or claims(file):
             continue
-        reader = next((one for one in READERS if one.knows(file)), None)
-        reader = reader or next((one for one in READERS if one.claims(file)), None)
-        if reader:
-            found[reader.source][file.name] = job[file.name]
+        source = next((one.source for one in READERS if one.knows(file)), None)
+        source = source or _by_rows(file.name, job[file.name])
+        source = source or next((one.source for one in READERS if one.claims(file)), None)
+        if source:
+            found[source][file.name] = job[file.name]
     return found
+
+
+def _by_rows(name: str, content: bytes) -> str | None:
+    """The source whose careful reader would keep half of the rows or more."""
+    for source, (_, count) in _REFERENCES.items():
+        found = count({name: content})
+        if (
+            found.rows
+            and 2 * found.kept >= found.rows
+            and (source == "traces" or _MAY_BE_SAMPLES.search(name))
+        ):
+            return source
+    return None
 
 
 # Many jobs

@@ -6,7 +6,10 @@ value and a time between 1990 and 2100, unless it is
 
 * one of two at most that lie far from all others of a machine with many sensors: ten minutes, and ten times the
   usual distance of its moments; or 30 days from nearly all of the job;
+* the only one of its device, where another device of its metric lacks one between two others;
 * not the first of its device in 20 ms, or the same as another.
+
+Nothing here is taken from the reader.
 """
 
 from __future__ import annotations
@@ -20,18 +23,32 @@ import zlib
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobreport.readers.sensors import as_name, sensor
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from jobrules.job import Metric
 
 _HOST = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
 _LONGEST_LINE = 4 << 20
 _MOMENT_US, _LONE_US = 20_000, 600_000_000
 _MANY_SENSORS = 8
+_READ_OFTEN = 10
 _FAR_US = 30 * 24 * 3600 * 1_000_000
+#: Type and dimension of sensors that measure a device each; type, dimension and name of those of a whole machine.
+_OF_DEVICES = {
+    ("cpu", "CPUUtilization"),
+    ("cpu", "I/OWaitPercentage"),
+    ("gpu", "GPUUtilization"),
+    ("gpu", "GPUMemoryUtilization"),
+}
+_OF_MACHINES = {
+    ("memory", "", "MemoryUsedPercent"),
+    ("network", "Algorithm", "ReceiveBytesPerSecond"),
+    ("network", "Algorithm", "TransmitBytesPerSecond"),
+    ("network", "Platform", "ReceiveBytesPerSecond"),
+    ("network", "Platform", "TransmitBytesPerSecond"),
+    ("i/o", "", "IOPS"),
+    ("i/o", "", "ReadThroughputInBytesPerSecond"),
+    ("i/o", "", "WriteThroughputInBytesPerSecond"),
+}
 
 
 class Rows(NamedTuple):
@@ -46,8 +63,8 @@ class Rows(NamedTuple):
 class _Sample(NamedTuple):
     node: str
     time_us: int
-    metric: Metric
-    device: str
+    #: Type and dimension with a device, or type, dimension and name.
+    sensor: tuple[str, str, str]
     value: float
 
 
@@ -96,10 +113,18 @@ def _sample(line: bytes, file: str) -> _Sample | None:
     if row.get("Type") is None or not 631_152_000 <= seconds <= 4_102_444_800 or not math.isfinite(value):
         return None
     node = _text(row.get("NodeId")) or _host(file)
-    known = sensor(*names)
+    known = _sensor(*names)
     if known is None or len(line) > _LONGEST_LINE:
         return None
-    return _Sample(as_name(node), round(seconds * 1e6), *known, value)
+    return _Sample(node, round(seconds * 1e6), known, value)
+
+
+def _sensor(kind: str, dimension: str, name: str) -> tuple[str, str, str] | None:
+    if (kind, dimension) in _OF_DEVICES:
+        return kind, dimension, name or kind
+    # Memory needs no name.
+    known = kind, dimension, name or ("MemoryUsedPercent" if kind == "memory" else "")
+    return known if known in _OF_MACHINES else None
 
 
 def _host(file: str) -> str:
@@ -124,15 +149,43 @@ def _kept(found: set[_Sample]) -> int:
         by_node[one.node].append(one)
     used: list[int] = []
     for every in by_node.values():
-        moments: list[list[_Sample]] = []
-        for one in every:
-            if not moments or one.time_us - moments[-1][0].time_us > _MOMENT_US:
-                moments.append([])
-            moments[-1].append(one)
-        for moment in _without_lone(moments):
-            used += {(one.metric, one.device): one.time_us for one in reversed(moment)}.values()
+        together = [one for moment in _without_lone(_moments(every)) for one in moment]
+        for moment in _moments(_without_misnamed(together)):
+            used += {one.sensor: one.time_us for one in reversed(moment)}.values()
     near = _near(Counter(used))
     return sum(first <= time <= last for time in used for first, last in near)
+
+
+def _moments(samples: list[_Sample]) -> list[list[_Sample]]:
+    """Samples by the moments at which they were taken."""
+    moments: list[list[_Sample]] = []
+    for one in samples:
+        if not moments or one.time_us - moments[-1][0].time_us > _MOMENT_US:
+            moments.append([])
+        moments[-1].append(one)
+    return moments
+
+
+def _without_misnamed(samples: list[_Sample]) -> list[_Sample]:
+    """Without the only sample of a device where another device of its metric has a gap of one sample."""
+    times: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for one in samples:
+        times[one.sensor].append(one.time_us)
+    gaps: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for (kind, dimension, _), own in times.items():
+        if (kind, dimension) in _OF_DEVICES and len(own) >= _READ_OFTEN:
+            usual = statistics.median(b - a for a, b in itertools.pairwise(own))
+            gaps[kind, dimension] += [
+                (a + usual / 2, b - usual / 2)
+                for a, b in itertools.pairwise(own)
+                if usual < b - a < 2.5 * usual
+            ]
+    return [
+        one
+        for one in samples
+        if len(times[one.sensor]) > 1
+        or not any(first < one.time_us < last for first, last in gaps[one.sensor[0], one.sensor[1]])
+    ]
 
 
 def _without_lone(moments: list[list[_Sample]]) -> list[list[_Sample]]:

@@ -7,6 +7,7 @@ atheris is not installed, numbered damage is done to the seeds instead, and that
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import hashlib
 import itertools
 import os
@@ -24,12 +25,14 @@ try:
 except ImportError:
     atheris = None
 
-#: Seconds of one input, and MiB of memory.
-_TIMEOUT_S, _MEMORY_MB = 30, 4096
+#: MiB of memory.
+_MEMORY_MB = 4096
 #: What libFuzzer writes: at its end, and now and then.
 _DONE = re.compile(r"^Done ([0-9]+) runs in ([0-9]+) second", re.MULTILINE)
 _SO_FAR = re.compile(r"^#([0-9]+)", re.MULTILINE)
 _FOUND = re.compile(r"=+ Uncaught Python exception: =+\n(.*)", re.DOTALL)
+#: Where an input is kept while it is checked without atheris.
+_RUNNING = "{}-running"
 
 
 class Outcome(NamedTuple):
@@ -87,6 +90,9 @@ def _outcome(name: str, seconds: int, seed: int, out: Path) -> Outcome:
     executions = int(end[1]) if end else max((int(number) for number in _SO_FAR.findall(told)), default=0)
     if not done.returncode:
         return Outcome(name, executions, "")
+    running = out / _RUNNING.format(name)
+    if running.exists():
+        running.rename(out / f"{name}-crash-{hashlib.sha256(running.read_bytes()).hexdigest()[:16]}")
     found = _FOUND.search(told + done.stdout)
     return Outcome(name, executions, found[1] if found else (told + done.stdout)[-3000:])
 
@@ -114,7 +120,7 @@ def _fuzz(name: str, folder: Path, *, seconds: int, seed: int, out: Path) -> Non
             f"-max_total_time={seconds}",
             f"-max_len={checks.LONGEST}",
             f"-seed={seed}",
-            f"-timeout={_TIMEOUT_S}",
+            f"-timeout={checks.TIMEOUT_S}",
             f"-rss_limit_mb={_MEMORY_MB}",
             f"-artifact_prefix={out}/{name}-",
             str(folder),
@@ -130,16 +136,19 @@ def _damage(name: str, *, seconds: int, seed: int, out: Path) -> NoReturn:
     from fuzz import checks  # noqa: PLC0415 - as where they are instrumented
 
     begin, runs = time.monotonic(), 0
+    # Before each check, because after some there is no more of this process.
+    running = out / _RUNNING.format(name)
     for data in checks.damaged(name, itertools.count(seed << 32)):
         runs += 1
-        try:
-            checks.check(name, data)
-        except BaseException:
-            (out / f"{name}-crash-{hashlib.sha256(data).hexdigest()[:16]}").write_bytes(data)
+        if runs.bit_count() == 1:
             print(f"#{runs}", file=sys.stderr)
-            raise
+        running.write_bytes(data)
+        faulthandler.dump_traceback_later(checks.TIMEOUT_S, exit=True)
+        checks.check(name, data)
+        faulthandler.cancel_dump_traceback_later()
         if time.monotonic() - begin > seconds:
             break
+    running.unlink()
     print(f"Done {runs} runs in {seconds} second(s)", file=sys.stderr)
     sys.exit(0)
 

@@ -2,13 +2,17 @@
 
 A *row* is a value in the list of a trace, sound or not, other than a list, in whose place stands what it holds.
 Rows of metadata are not counted, and a begin and its end count as one. Of a text that is not JSON, the rows
-are found by looking for them: ``values`` says how. What the names of files tell is
-taken from the reader under test.
+are found by looking for them: ``values`` says how.
+
+One thing is taken from the reader under test, ``usable``: which files are read, and what their names and the
+folders around them tell of machine, worker, source and time. ``tests/readers/test_traces.py`` holds that by names
+and folders written by hand.
 """
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import math
 import re
@@ -104,9 +108,10 @@ def _searched(text: str, at: int, *, is_object: bool, is_open: bool) -> list[obj
     """The rows of a text that is not JSON, from a place on.
 
     Values stand one behind the other. Where none can be read, all is damage up to the next object that can
-    be, has a ``ph``, and does not stand behind a colon. Damage is one row, and one more for each place
-    in it where a row seems to begin: a ``{`` behind a line break or a comma. The last of
-    these is none where the text has no end and it begins with ``{``: it is the one in which it was cut.
+    be, has a ``ph``, and does not stand behind a colon. Damage is cut where rows seem to begin: at ``{`` behind a
+    line break or a comma and in front of a key that rows have. A piece is as many rows as it has keys ``ph``, and
+    at least one. The last row is none where the text has no end and the last piece begins with ``{``: it is the
+    one in which it was cut.
     """
     found: list[object] = []
     while True:
@@ -122,9 +127,11 @@ def _searched(text: str, at: int, *, is_object: bool, is_open: bool) -> list[obj
         value, end = _value(text, at)
         if value is DAMAGED:
             end = next((i for i in range(at + 1, len(text)) if _is_row(text, i)), len(text))
-            begins = [at] + [i for i in range(at + 1, end) if _seems_to_begin(text, i)]
-            is_cut = is_open and end == len(text) and text[begins[-1]] == "{"
-            found += [DAMAGED] * (len(begins) - is_cut)
+            begins = [at, *(i for i in range(at + 1, end) if _seems_to_begin(text, i)), end]
+            pieces = [text[a:b] for a, b in itertools.pairwise(begins)]
+            is_cut = is_open and end == len(text) and pieces[-1].startswith("{")
+            counts = [max(1, len(re.findall(r'"ph"[ \t\r\n]*:', piece))) for piece in pieces]
+            found += [DAMAGED] * (sum(counts) - is_cut)
         else:
             found.append(DAMAGED if _is_no_text(value, text[at:end]) else value)
         at = end
@@ -157,7 +164,8 @@ def _is_row(text: str, at: int) -> bool:
 
 
 def _seems_to_begin(text: str, at: int) -> bool:
-    if text[at] != "{":
+    key = re.compile(r'\{[ \t\r\n]*"([a-z]+)"').match(text, at)
+    if not key or key[1] not in ("name", "ph", "cat", "pid", "tid", "ts", "dur", "args"):
         return False
     before = text[:at].rstrip(_BLANKS + ",")
     return any(one in text[len(before) : at] for one in "\n,")

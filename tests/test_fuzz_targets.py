@@ -52,18 +52,41 @@ def test_each_regression_belongs_to_a_target() -> None:
     assert all(path.stat().st_size <= 4096 for path in checks.CORPUS.glob("*/*"))
 
 
-def test_without_atheris_the_command_does_numbered_damage(tmp_path: Path) -> None:
-    (tmp_path / "atheris.py").write_text("raise ImportError")
-    command = [sys.executable, "-m", "fuzz.targets", "config", "--seconds=0", f"--out={tmp_path}"]
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-
-    done = subprocess.run(
+def _without_atheris(folder: Path, setup: str = "") -> subprocess.CompletedProcess[str]:
+    """The command, where importing atheris does something else and fails."""
+    (folder / "atheris.py").write_text(f"{setup}\nraise ImportError")
+    command = [sys.executable, "-m", "fuzz.targets", "config", "--seconds=0", f"--out={folder / 'out'}"]
+    path = os.pathsep.join([str(folder), *sys.path])
+    return subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
+
+
+def test_without_atheris_the_command_does_numbered_damage(tmp_path: Path) -> None:
+    done = _without_atheris(tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "atheris is not installed" in done.stdout
     assert "nothing found" in done.stdout
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_an_input_that_hangs_is_a_finding(tmp_path: Path) -> None:
+    done = _without_atheris(
+        tmp_path,
+        """
+import time
+from fuzz import checks
+checks.TIMEOUT_S = 0.1
+checks.TARGETS["config"] = checks.Target(lambda data: time.sleep(60), lambda: [b"hangs"])
+""",
+    )
+
+    assert done.returncode == 1
+    assert "1 executions in 0 s, a finding" in done.stdout
+    assert "Timeout (0:00:00.100000)!" in done.stdout
+    (kept,) = (tmp_path / "out").glob("config-crash-*")
+    assert kept.read_bytes().startswith(b"hangs")
 
 
 def test_nothing_of_a_job_is_unpickled_or_run() -> None:

@@ -93,6 +93,21 @@ def test_a_refused_job_with_a_sample_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
+    ("source", "look"),
+    [
+        ("system samples", "system_samples._begins_with_samples"),
+        ("traces", "trace_files._begins_with_row"),
+    ],
+)
+def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch, source: str, look: str) -> None:
+    job = {name: b"?" + content for name, content in bases()["nameless"]["step-outliers"].items()}
+    assert jobs.outcome(job).what == "report"
+
+    monkeypatch.setattr(f"jobreport.readers.{look}", lambda _: False)
+    assert jobs.outcome(job).what == f"rows of {source} that are not accounted for"
+
+
+@pytest.mark.parametrize(
     ("place", "told"),
     [
         ("jobreport.readers.system_samples.node_panels", "the reader of system samples stopped"),

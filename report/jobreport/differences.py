@@ -215,7 +215,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         (
             "LB-5",
             "GPUs of different nodes are meant to be compared by their place in a list.",
-            "`node_distances` compares the nodes' mean distributions.",
+            "`node_distances` compares the nodes' mean distributions, of 1,000 nodes at most.",
         ),
         (
             "J-2",

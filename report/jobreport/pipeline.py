@@ -21,7 +21,6 @@ from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.engine import Here
 from jobreport.errors import JobReportError
 from jobreport.files import FILES
-from jobreport.identity import OPTION
 from jobreport.progress import Progress, advance, telling
 from jobreport.quality import Remark
 from jobreport.settings import load
@@ -150,8 +149,7 @@ def make_report(
             quality = replace(quality, remarks=(*quality.remarks, *source.remarks, *unusable))
             given = archive.printable(job_dir.name) if source.name and not redact else name
             if redact:
-                reading, quality = redacted(reading, quality)
-                chosen = replace(chosen, options=(*chosen.options, OPTION))
+                reading, quality, chosen = redacted(reading, quality, chosen)
             if reading.vendor:
                 progress.stage("no samples: taking the vendor's rule results")
                 report, rules = _of_vendor(name, reading.vendor, quality, chosen, given, strict=strict)

@@ -3,7 +3,8 @@
 Rules, sections and messages never see the names, so that none of them can tell one. Stand-ins are numbers in the
 natural order of the names: nothing leads back from them, and the same job has the same ones every time. What the
 frameworks name themselves stays (``identity.is_common``), and so do times, numbers, and what was typed on the
-command line: rules and thresholds.
+command line: rules and thresholds. The phase that StepOutlier is to look at is a name too, and gets a stand-in that
+the same phases end with.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport.identity import is_common
+from jobreport.identity import OPTION, is_common
 from jobreport.parts import JobOfParts
 from jobreport.quality import Quality
 from jobreport.readers.rule_results import decoded
+from jobreport.readers.sensors import as_name
 from jobreport.readers.system_samples import OTHER_UNKNOWN, UNKNOWN
 from jobreport.readers.tally import Tally
 from jobrules.job import EventSource, Job, natural_sorted
+from jobrules.step_outlier import StepOutlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from jobreport.quality import Remark, SourceQuality
     from jobreport.readers import Reading
     from jobreport.readers.rule_results import RuleResults
+    from jobreport.settings import Settings
     from jobrules.job import Events, Function, Lane, Panel, PartFacts, Profile, Steps
 
 #: What the job itself is called, from the moment it is read.
@@ -41,6 +45,8 @@ _HEADS = ("Forward", "Backward", "IteratorGetNext")
 _ANY_CASE, _INSIDE = ("cpu", "gpu"), ("Step", "GetNext", "Prefetch", "SingleProcess")
 #: Devices and workers stand in the order of their names, so that all of them change or none.
 _TOGETHER = ("device", "worker")
+#: What the phases end with that StepOutlier is to look at. No name that is kept does.
+_CHOSEN = "chosen"
 #: Packages whose files and functions are no one's own.
 _LIBRARIES = frozenset(
     re.findall(
@@ -87,14 +93,23 @@ class StandIns(Struct, frozen=True, kw_only=True):
     """What is said instead of each name, by kind and name."""
 
     names: dict[tuple[str, str], str]
+    #: The phase that StepOutlier is to look at, if any.
+    mode: str | None = None
 
     @classmethod
-    def of(cls, names: Iterable[tuple[str, str]]) -> StandIns:
-        """For names of kinds: node, device, worker, phase, tensor, iterator, operator, file, function."""
+    def of(cls, names: Iterable[tuple[str, str]], mode: str | None = None) -> StandIns:
+        """For names of kinds: node, device, worker, phase, tensor, iterator, operator, file, function.
+
+        And for what was given as ``StepOutlier.mode``.
+        """
         kinds: dict[str, set[str]] = {}
         for kind, name in names:
             kinds.setdefault(kind, set()).add(name)
         made: dict[tuple[str, str], str] = {}
+        given = seen = StepOutlier(mode=mode)
+        kept = (name for name in kinds.get("phase", ()) if is_common(name))
+        if mode and not is_common(mode) and not any(map(given.looks_at, kept)):
+            seen = StepOutlier(mode=_CHOSEN)
         for kind in sorted(kinds):  # iterators come before operators, which may begin with one
             every = natural_sorted(kinds[kind])
             own = tuple(name for name in every if not _stays(kind, name))
@@ -104,8 +119,13 @@ class StandIns(Struct, frozen=True, kw_only=True):
             numbers = itertools.count(1)
             for name in own:
                 told = (_stand_in(kind, name, number, made) for number in numbers)
+                if kind == "phase" and mode:
+                    is_seen = given.looks_at(name)
+                    told = (f"{one} {seen.mode}" if is_seen else one for one in told)
+                    # "phase-1" would be picked by a mode "1".
+                    told = (one for one in told if seen.looks_at(one) == is_seen)
                 made[kind, name] = next(one for one in told if one not in taken)
-        return cls(names=made)
+        return cls(names=made, mode=seen.mode)
 
     def __call__(self, kind: str, name: str) -> str:
         """The stand-in of a name; the name itself where it has none."""
@@ -147,6 +167,16 @@ class StandIns(Struct, frozen=True, kw_only=True):
         """What became of the files, without their names."""
         sources = tuple(replace(one, remarks=self._remarks(one.remarks)) for one in told.sources)
         return Quality(sources=sources, remarks=self._remarks(told.remarks))
+
+    def settings(self, chosen: Settings) -> Settings:
+        """The settings of the report that is made with stand-ins."""
+        before = f"--set {StepOutlier.__name__}.mode="
+        options = (f"{before}{self.mode}" if one.startswith(before) else one for one in chosen.options)
+        rules = (
+            dataclasses.replace(one, mode=self.mode) if isinstance(one, StepOutlier) else one
+            for one in chosen.rules
+        )
+        return replace(chosen, rules=tuple(rules), options=(*options, OPTION))
 
     def source(self, told: SourceQuality) -> SourceQuality:
         """The same of one kind of files."""
@@ -236,11 +266,13 @@ class _Redacted(JobOfParts):
         return tuple(map(self.__dict__["_stand_ins"].job, job.parts))
 
 
-def redacted(reading: Reading, quality: Quality) -> tuple[Reading, Quality]:
-    """What was read, and what became of its files, with stand-ins in the place of all names."""
+def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Reading, Quality, Settings]:
+    """What was read, what became of its files, and the settings, with stand-ins in the place of all names."""
+    mode = next((rule.mode for rule in chosen.rules if isinstance(rule, StepOutlier)), None)
     if reading.vendor:
         stand_ins = StandIns.of(("node", node) for node in _nodes_of(reading.vendor))
-        return replace(reading, vendor=_results(reading.vendor, stand_ins)), stand_ins.quality(quality)
+        told = replace(reading, vendor=_results(reading.vendor, stand_ins))
+        return told, stand_ins.quality(quality), stand_ins.settings(chosen)
     job = reading.job
     names = {one for found in job.each(_names_of) for one in found}
     for profile in job.profiles:
@@ -248,8 +280,9 @@ def redacted(reading: Reading, quality: Quality) -> tuple[Reading, Quality]:
         for function in profile.functions:
             if _library(function) is None:
                 names |= {("file", function.file), ("function", function.name)}
-    stand_ins = StandIns.of(names)
-    return replace(reading, job=_Redacted(job, stand_ins)), stand_ins.quality(quality)
+    stand_ins = StandIns.of(names, mode)
+    told = replace(reading, job=_Redacted(job, stand_ins))
+    return told, stand_ins.quality(quality), stand_ins.settings(chosen)
 
 
 def _asked(part: Job, stand_ins: StandIns, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -314,13 +347,13 @@ def _results(found: RuleResults, stand_ins: StandIns) -> RuleResults:
     """The vendor's results, read again from documents without names."""
     texts = {text for one in found.documents for text in (*_texts(one.raw), *_texts(one.parameters))}
     nodes = {node: told for (_, node), told in stand_ins.names.items()}
-    known = dict(nodes)
+    known = {text: nodes[as_name(text)] for text in texts if as_name(text) in nodes}
     taken = set(texts)
     numbers = itertools.count(1)
-    for text in natural_sorted({one for one in texts if one not in nodes and not _is_plain(one)}):
+    for text in natural_sorted({one for one in texts if one not in known and not _is_plain(one)}):
         node, _, process = text.rpartition("-")
-        if node in nodes and _is_process(process):
-            known[text] = f"{nodes[node]}-{process}"
+        if as_name(node) in nodes and _is_process(process):
+            known[text] = f"{nodes[as_name(node)]}-{process}"
         else:
             known[text] = next(one for number in numbers if (one := f"name-{number}") not in taken)
     documents = []
@@ -339,7 +372,7 @@ def _nodes_of(found: RuleResults) -> set[str]:
         node for some in found.usage.values() for node in some
     }
     workers = (worker.rpartition("-") for worker in found.steps)
-    return nodes | {node for node, _, process in workers if node and _is_process(process)}
+    return nodes | {as_name(node) for node, _, process in workers if node and _is_process(process)}
 
 
 def _is_process(text: str) -> bool:

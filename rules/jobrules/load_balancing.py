@@ -26,6 +26,8 @@ BINS = 50
 #: Samples of the training loop, nine a bin, that make a histogram worth comparing: alike GPUs lie up to
 #: 0.29 apart with 200 samples and below 0.2 with 500 (eight GPUs of a healthy job, twelve seeds).
 LEAST_IN_LOOP = 9 * BINS
+#: Nodes that are compared with one another: they have half a million pairs, which is 25 MB of JSON.
+MOST_NODES = 1000
 #: Distance of two histograms that share no bin.
 MOST = float(np.sqrt(np.log(2)))
 #: Why a GPU is not compared though it has samples enough.
@@ -127,6 +129,8 @@ class LoadBalancing(Rule):
                 others = slice(one + 1, gpus)
                 compared = ready[:, one : one + 1] & ready[:, others]
                 compared &= new[part, one : one + 1] | new[part, others]
+                if not compared.any():
+                    continue
                 over = compared & (distance(shares[:, one : one + 1], shares[:, others]) > self.threshold)
                 judged[one, others] += compared.sum(axis=0)
                 hits[one, others] += over.sum(axis=0)
@@ -302,18 +306,20 @@ def _details(nodes: Sequence[_Node]) -> dict[str, Any]:
         for node in nodes
         if node.histogram.any()
     }
+    names = list(usual) if len(usual) <= MOST_NODES else []
+    place = {name: i for i, name in enumerate(names)}
+    shares = np.array([usual[name] for name in names]).reshape(-1, BINS)
     details: dict[str, Any] = {}
-    for i, node in enumerate(nodes):
+    for node in nodes:
         block: dict[str, Any] = {
             "workloads": dict(zip(node.devices, node.histogram.tolist(), strict=True)),
             "distances": node.distances,
             "basis": node.basis,
         }
-        others = [other.name for other in nodes[i + 1 :] if other.name in usual]
-        if node.name in usual and others:
-            block["node_distances"] = {
-                other: float(distance(usual[node.name], usual[other])) for other in others
-            }
+        others = slice(place.get(node.name, len(names)) + 1, None)
+        if names[others]:
+            far = distance(usual[node.name], shares[others]).tolist()
+            block["node_distances"] = dict(zip(names[others], far, strict=True))
         details[node.name] = block
     return details
 

@@ -8,6 +8,7 @@ to that snapshot; any other starts the next.
 from __future__ import annotations
 
 from collections import defaultdict
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: How far the sensors of one moment are apart in system samples.
 TOLERANCE_US = 20_000
+#: Cells of a panel for each sample in it, at most. So many devices may each have moments of their own.
+MOST_CELLS = 256
 
 
 class Series(Struct, frozen=True, kw_only=True, eq=False):
@@ -40,6 +43,8 @@ class NodePanels(Struct, frozen=True, kw_only=True, eq=False):
     panels: tuple[Panel, ...]
     #: Samples left out because their device already had one in the same snapshot; the first one stays.
     surplus: int
+    #: Samples left out with their devices, because the panel would have been nearly empty.
+    sparse: int
 
 
 def anchors(time_us: IntArray, tolerance_us: int = TOLERANCE_US) -> IntArray:
@@ -65,7 +70,7 @@ def anchors(time_us: IntArray, tolerance_us: int = TOLERANCE_US) -> IntArray:
 def node_panels(node: str, series: Sequence[Series], tolerance_us: int = TOLERANCE_US) -> NodePanels:
     """The panels of one node, their snapshots numbered over the samples of all its series."""
     if not series:
-        return NodePanels(panels=(), surplus=0)
+        return NodePanels(panels=(), surplus=0, sparse=0)
     times = _shared(one.time_us for one in series)
     distinct = {id(t): t for t in times}
     # A stable sort is quick with what is a few ascending runs.
@@ -77,8 +82,14 @@ def node_panels(node: str, series: Sequence[Series], tolerance_us: int = TOLERAN
         column = _Column(one.device, time_us, numbers[id(time_us)], one.values)
         surplus += column.surplus
         by_metric[one.metric].append(column)
-    panels = tuple(_panel(node, metric, by_metric[metric]) for metric in Metric if metric in by_metric)
-    return NodePanels(panels=panels, surplus=surplus)
+    sparse = 0
+    panels = []
+    for metric in Metric:
+        if columns := by_metric[metric]:
+            kept = _fitting(columns)
+            sparse += _samples(columns) - _samples(kept)
+            panels.append(_panel(node, metric, kept))
+    return NodePanels(panels=tuple(panels), surplus=surplus, sparse=sparse)
 
 
 class _Column:
@@ -92,6 +103,26 @@ class _Column:
         self.rows_key = id(time_us)
         keep = first if self.surplus else slice(None)
         self.time_us, self.snapshot, self.values = time_us[keep], snapshot[keep], values[keep]
+
+
+def _samples(columns: list[_Column]) -> int:
+    return sum(len(column.values) for column in columns)
+
+
+def _fitting(columns: list[_Column]) -> list[_Column]:
+    """All columns; of a panel that would be nearly empty the ``MOST_CELLS`` with most samples, the first of equals.
+
+    A panel grows with devices times moments: a small file of thousands of names, each at moments of its own, would
+    take all memory there is. No sampler leaves one.
+    """
+    if len(columns) <= MOST_CELLS:
+        return columns
+    taken = np.zeros(1 + max(int(column.snapshot[-1]) for column in columns), np.bool_)
+    for column in columns:
+        taken[column.snapshot] = True
+    if int(np.count_nonzero(taken)) * len(columns) <= MOST_CELLS * _samples(columns):
+        return columns
+    return sorted(columns, key=lambda column: (-len(column.values), natural_key(column.device)))[:MOST_CELLS]
 
 
 def _panel(node: str, metric: Metric, columns: list[_Column]) -> Panel:
@@ -121,12 +152,11 @@ def _panel(node: str, metric: Metric, columns: list[_Column]) -> Panel:
 
 def _shared(arrays: Iterable[IntArray]) -> list[IntArray]:
     """The same arrays, with one object for those that are equal."""
-    known: defaultdict[tuple[int, int, int], list[IntArray]] = defaultdict(list)
     result = []
+    known: dict[bytes, IntArray] = {}
+    same: dict[int, IntArray] = {}
     for array in arrays:
-        alike = known[len(array), int(array[0]), int(array[-1])]
-        same = next((a for a in alike if a is array or np.array_equal(a, array)), None)
-        if same is None:
-            alike.append(array)
-        result.append(array if same is None else same)
+        if id(array) not in same:
+            same[id(array)] = known.setdefault(blake2b(array.tobytes()).digest(), array)
+        result.append(same[id(array)])
     return result

@@ -68,6 +68,10 @@ class StepOutlier(Rule):
     n_outliers: int = parameter(10, "outliers that are tolerated", unit="steps")
     stddev: float = parameter(3.0, "an outlier is this many standard deviations above the mean")
 
+    def looks_at(self, phase: str) -> bool:
+        """Whether steps of this phase are judged."""
+        return self.mode is None or (STEP + phase).endswith(self.mode)
+
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts (window, series), ``violations`` the outliers among all steps in the end."""
         grid = Windows.of(job)
@@ -121,7 +125,7 @@ class StepOutlier(Rule):
         return [
             self._series(part.steps, names, rows, grid)
             for names, rows in series_of(part.steps).items()
-            if self.mode is None or (STEP + names[2]).endswith(self.mode)
+            if self.looks_at(names[2])
         ]
 
     def _series(self, steps: Steps, names: tuple[str, ...], rows: IntArray, grid: Windows) -> _Series:

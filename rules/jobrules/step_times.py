@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from jobrules.counted import Counted
 from jobrules.job import SECOND_US
-from jobrules.overall_framework_metrics import STEP
 from jobrules.result import Columns
 from jobrules.rows import by_code
 from jobrules.step_outlier import PATIENCE, limits_of
@@ -317,7 +316,7 @@ def _of_node(part: Job, rule: StepOutlier) -> _Node:
 def _series(one: Series, times: Counted, rule: StepOutlier) -> _Series:
     lasted, n = one.lasted_us, len(one)
     median, p95, p99 = times.quantiles(0.5, 0.95, 0.99)
-    judged = n > PATIENCE and (rule.mode is None or (STEP + one.phase).endswith(rule.mode))
+    judged = n > PATIENCE and rule.looks_at(one.phase)
     limit_us = int(limits_of(lasted, np.array([n]), rule.stddev)[0]) if judged else None
     mean, std = float(lasted.mean()), float(lasted.std())
     row = StepRow(

@@ -35,6 +35,14 @@ def visit(browser: Any, gpu_file: Path) -> Iterator[Visit]:
     opened.context.close()
 
 
+@pytest.fixture(scope="module")
+def narrow(browser: Any, gpu_file: Path) -> Iterator[Visit]:
+    """A reader with the screen of a telephone."""
+    opened = Visit(browser, gpu_file, viewport={"width": 400, "height": 900}).live()
+    yield opened
+    opened.context.close()
+
+
 def colour(text: str) -> int:
     return int(text.removeprefix("#"), 16)
 
@@ -61,19 +69,17 @@ def test_every_figure_is_drawn(visit: Visit) -> None:
     assert [name for name, colours in drawn.items() if used not in colours and len(colours) < 3] == []
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("screen", ["visit", "narrow"])
 def test_figures_cover_their_static_drawings_without_moving_the_page(
-    width: int, browser: Any, gpu_file: Path
+    screen: str, browser: Any, gpu_file: Path, request: pytest.FixtureRequest
 ) -> None:
-    size = {"width": width, "height": 900}
-    still = Visit(browser, gpu_file, java_script_enabled=False, viewport=size)
-    live = Visit(browser, gpu_file, viewport=size).live()
+    live: Visit = request.getfixturevalue(screen)
+    still = Visit(browser, gpu_file, java_script_enabled=False, viewport=live.page.viewport_size)
 
     places = "els => els.map((e) => [e.id, Math.round(e.getBoundingClientRect().top + scrollY)])"
     before = still.page.locator("section, figure").evaluate_all(places)
     after = live.page.locator("section, figure").evaluate_all(places)
     still.context.close()
-    live.context.close()
 
     assert [b for b, a in zip(before, after, strict=True) if abs(b[1] - a[1]) > 8] == []
 
@@ -152,14 +158,12 @@ def test_a_reader_of_dark_pages_never_sees_light_figures(browser: Any, gpu_file:
     assert dark in drawn["live-phases"]
 
 
-def test_a_narrow_screen_needs_no_sideways_scrolling(
-    browser: Any, gpu_file: Path, hostile_file: Path
-) -> None:
-    for path in (gpu_file, hostile_file):
-        opened = Visit(browser, path, viewport={"width": 400, "height": 800}).live()
-        width = opened.page.evaluate("document.documentElement.scrollWidth")
-        opened.context.close()
-        assert width == 400
+def test_a_narrow_screen_needs_no_sideways_scrolling(browser: Any, narrow: Visit, hostile_file: Path) -> None:
+    hostile = Visit(browser, hostile_file, viewport={"width": 400, "height": 900}).live()
+    widths = [opened.page.evaluate("document.documentElement.scrollWidth") for opened in (narrow, hostile)]
+    hostile.context.close()
+
+    assert widths == [400, 400]
 
 
 def test_it_reads_without_scripts(browser: Any, gpu_file: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from nbformat import NotebookNode
 
 from jobreport import document, export, notebook, pipeline, sections
 from jobreport.errors import JobReportError
@@ -19,11 +20,14 @@ def undrawable() -> document.Report:
     return replace(report, timelines=tuple(replace(line, mean=line.mean[:1]) for line in report.timelines))
 
 
-def test_the_section_says_why_and_the_others_stand(tmp_path: Path) -> None:
-    (tmp_path / "report.json").write_bytes(document.to_json(undrawable()))
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> NotebookNode:
+    path = tmp_path_factory.mktemp("undrawable") / "report.json"
+    path.write_bytes(document.to_json(undrawable()))
+    return notebook.run_notebook(path)
 
-    executed = notebook.run_notebook(tmp_path / "report.json")
 
+def test_the_section_says_why_and_the_others_stand(executed: NotebookNode) -> None:
     (failed,) = executed.metadata["failed"]
     assert failed.startswith("Nodes (ValueError: ")
     html = export.render_html(executed)
@@ -32,8 +36,10 @@ def test_the_section_says_why_and_the_others_stand(tmp_path: Path) -> None:
     assert sections.devices(undrawable()).html in html
 
 
-def test_the_command_tells_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "build_report", lambda *_, **__: undrawable())
+def test_the_command_tells_of_it(
+    executed: NotebookNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook, "run_notebook", lambda *_: executed)
 
     outcome = pipeline.make_report(SAMPLES[0], tmp_path / "out")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode
 
-from jobreport import assets, document, export, notebook
+from jobreport import assets, document, notebook
 from jobreport.errors import JobReportError
 from tests.page import examples
 from tests.paths import ROOT
@@ -23,17 +23,6 @@ def test_it_is_small(gpu_notebook: NotebookNode) -> None:
     assert len(text.encode()) <= 350_000
     assert "jr-figures" not in text
     assert text.count("plot still") > 20
-
-
-def test_two_runs_give_the_same_bytes(gpu_notebook: NotebookNode, tmp_path: Path) -> None:
-    path = tmp_path / "elsewhere" / "report.json"
-    path.parent.mkdir()
-    path.write_bytes(document.to_json(examples.gpu_job()))
-
-    again = notebook.run_notebook(path)
-
-    assert notebook.to_text(again) == notebook.to_text(gpu_notebook)
-    assert export.render_html(again) == export.render_html(gpu_notebook)
 
 
 def test_it_tells_nothing_of_the_machine(gpu_notebook: NotebookNode, gpu_folder: Path) -> None:

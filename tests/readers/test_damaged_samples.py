@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from jobreport.readers import plain, read_job, sample_lines
 from jobreport.readers.sample_text import SoundFiles
 from jobrules.job import Metric
+from tests.readers.events import BASE_US, x
 from tests.readers.samples import (
     FILE,
     HOUR,
@@ -39,6 +42,33 @@ def ticks(count: int, at: float = T0, gpus: int = 2, node: str = "algo-1") -> li
         for gpu in range(gpus)
         for dimension in ("GPUUtilization", "GPUMemoryUtilization")
     ]
+
+
+# Files whose names tell nothing
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["?", sample()[1:], '{"Type": "gpu", "Value": ', "\0" * 5000, "[" * 5000, '{"version": 1}', "\n\n\0"],
+)
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("name", ["samples.json", "samples.jsonl.gz"])
+def test_a_damaged_first_line_costs_itself_alone(tmp_path: Path, first: str, end: str, name: str) -> None:
+    text = f"{first}\n{sample(10)}{end}".encode()
+
+    job, quality = read(tmp_path, {name: gzip.compress(text) if name.endswith("gz") else text})
+
+    assert values(job) == [[10.0]]
+    assert [(one.count, one.unit) for one in remarks(quality).values()] == [(1, "lines")]
+
+
+def test_a_trace_of_a_name_that_tells_little_stays_one_behind_a_sample(tmp_path: Path) -> None:
+    rows = "".join(json.dumps(x(ts=BASE_US + i)) + ",\n" for i in range(3))
+
+    job, quality = read(tmp_path, {"1700000060000000_33-algo-1_mine.json": f"{sample()}\n{rows}"})
+
+    assert job.event_count == 3
+    assert [one.source for one in quality.sources] == ["traces"]
 
 
 # Compressed files
@@ -308,3 +338,33 @@ def test_every_sensor_may_be_damaged_in_any_way_and_is_counted(tmp_path: Path) -
     assert quality.sources[0].rows + left_out == len(lines)
     assert tables(job) == slow_tables(lines)
     assert job.panel("algo-1", Metric.MEMORY) is not None
+
+
+def test_a_sample_under_a_damaged_name_makes_no_device(tmp_path: Path) -> None:
+    names = [["gpu0", "gpu1x" if i == 20 else "gpu1"] for i in range(40)]
+    lines = [sample(50, name=name, at=T0 + i) for i, both in enumerate(names) for name in both]
+
+    job, quality = read(tmp_path, {FILE: lines})
+
+    assert job.panels[0].devices == ("gpu0", "gpu1")
+    assert quality.sources[0].rows == 79
+    reason = "the only one of its device, where another device lacks one: the name may be damaged"
+    assert remarks(quality)[reason].count == 1
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param([range(40), range(40), [39]], id="comes at the end"),
+        pytest.param([range(40), range(40), [20]], id="was read once"),
+        pytest.param([range(40), range(0, 40, 4), [20]], id="beside one that is read more seldom"),
+        pytest.param([range(40), range(30), [35]], id="after another's end"),
+        pytest.param([[*range(20), *range(30, 40)], [20]], id="at the edge of a pause"),
+    ],
+)
+def test_a_device_that_was_read_once_stays(tmp_path: Path, times: list[Sequence[int]]) -> None:
+    lines = [sample(50, name=f"gpu{i}", at=T0 + at) for i, some in enumerate(times) for at in some]
+
+    job, _ = read(tmp_path, {FILE: lines})
+
+    assert len(job.panels[0].devices) == len(times)

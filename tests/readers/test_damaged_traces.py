@@ -13,7 +13,7 @@ import pytest
 
 from fuzz.mutations import applied, steps
 from fuzz.trace_rows_reference import DAMAGED, Expected, rows, values
-from jobreport.readers import trace_damage, trace_rows, traces
+from jobreport.readers import plain, trace_damage, trace_rows, traces
 from tests.readers.events import FILE, Row, base, lane, lost_rows, read, remarks, rows_of, text, x
 
 COUNT = 9
@@ -85,6 +85,29 @@ def test_damage_of_neighbours_costs_as_many_rows(tmp_path: Path, layout: str) ->
 
     assert found.events.names == ("e0", "e1", "e2", "e6", "e8")
     assert remarks(found) == [("skipped", 4, "rows", "not complete JSON")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_stands_in_a_damaged_row_is_no_row_of_its_own(tmp_path: Path, layout: str) -> None:
+    lists = {"k": [{"a": 1}, {"b": {"c": 2}}, {"d": 3}]}
+    content = LAYOUTS[layout]([*ROWS, *[x(f"n{i}", i, args=lists) for i in range(3)], x("last", 9)])
+    for i in range(3):
+        content = content.replace(f'"n{i}"', f'"n{i}')
+
+    found = read(tmp_path, {FILE: content})
+
+    assert "last" in found.events.names
+    assert remarks(found) == [("skipped", 3, "rows", "not complete JSON")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_neighbours_without_their_braces_are_rows(tmp_path: Path, layout: str) -> None:
+    content = LAYOUTS[layout](ROWS)
+    for i in (4, 5, 6):
+        begin = content.rindex("{", 0, content.index(f'"e{i}"'))
+        content = content[:begin] + content[begin + 1 :]
+
+    assert remarks(read(tmp_path, {FILE: content})) == [("skipped", 3, "rows", "not complete JSON")]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -203,6 +226,40 @@ def test_reading_past_damage_has_an_end_that_is_told(tmp_path: Path, monkeypatch
     assert len(found.events) + lost_rows(found) == COUNT + 40
 
 
+def test_rows_are_counted_alike_in_blocks_of_any_size(tmp_path: Path) -> None:
+    lost = json.dumps(x("lost", 1)).replace('"ph": "X"', '"ph')
+    inner = {"k": [x(f"in{i}", i) for i in range(4)]}
+    content = "[" + ", ".join(
+        [json.dumps(base()), *[json.dumps(x("e", 1, args=inner)), lost, f'"ts": 1, {lost}', lost] * 4] * 2
+    )
+
+    whole = read(tmp_path, {FILE: content})
+    for size in range(150, 900, 50):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(trace_rows, "_BLOCK", size)
+            patch.setattr(trace_rows, "_DAMAGED_BLOCK", size)
+            patch.setattr(plain, "_CHUNK", size)
+            found = read(tmp_path, {FILE: content})
+
+        assert rows_of(found.events) == rows_of(whole.events), size
+        assert remarks(found) == remarks(whole), size
+
+
+def test_damage_that_may_have_an_end_far_behind_hides_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_rows, "_BLOCK", 256)
+    monkeypatch.setattr(trace_rows, "_DAMAGED_BLOCK", 256)
+    monkeypatch.setattr(trace_rows, "_LARGEST", 2048)
+    monkeypatch.setattr(plain, "_CHUNK", 256)
+    cut = '{"name": "cut", "ph": "X", "ts": 1, "args": {"k": [0'
+
+    found = read(tmp_path, {FILE: text([*ROWS, cut, *[x(f"f{i}", i) for i in range(100)]])})
+
+    assert len(found.events) == COUNT + 100
+    assert remarks(found) == [("skipped", 1, "rows", "not complete JSON")]
+
+
 def test_mutated_traces_are_read_as_a_careful_reader_reads_them(tmp_path: Path) -> None:
     """With rows in small blocks, and without arrays."""
     contents = [make(ROWS).encode() for make in LAYOUTS.values()]
@@ -213,7 +270,8 @@ def test_mutated_traces_are_read_as_a_careful_reader_reads_them(tmp_path: Path) 
         files = {name: files[name] for name in files if name.endswith("_pythontimeline.json")}
         (tmp_path / str(seed)).mkdir()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(trace_rows, "_BLOCK", Random(seed).choice([64, 1 << 17]))
+            for name in ("_BLOCK", "_DAMAGED_BLOCK"):
+                patch.setattr(trace_rows, name, Random(seed).choice([64, 1 << 17]))
             patch.setattr(traces, "_MOST_MISSES", seed % 2 * 8)
             found = read(tmp_path / str(seed), files)
 
@@ -230,7 +288,9 @@ def test_mutated_traces_are_read_as_a_careful_reader_reads_them(tmp_path: Path) 
     [
         (b'[{"ph":"X"}]', [{"ph": "X"}]),
         (b'{"traceEvents":[{"a":1},[2,[]]],"b":[{"ph":"X"}]}', [{"a": 1}, 2]),
-        (b'[{"ph":"X"},\n{"ph":X},\n{"a":1},\n{"ph":"B"}]', [{"ph": "X"}, DAMAGED, DAMAGED, {"ph": "B"}]),
+        (b'[{"ph":"X"},\n{"ph":X},\n{"ts":1},\n{"ph":"B"}]', [{"ph": "X"}, DAMAGED, DAMAGED, {"ph": "B"}]),
+        (b'[{"ph":X,"args":[{"a":1},{"b":1},\n{"c":1}]},{"ph":"B"}]', [DAMAGED, {"ph": "B"}]),
+        (b'[{"ph":X},"ph":"X"},{"ph":"B"}]', [DAMAGED, DAMAGED, {"ph": "B"}]),
         (b'[{"ph":"X"},{"ph":"B"', [{"ph": "X"}]),
         (b'[{"ph":"X"},{"ph":"B",}]', [{"ph": "X"}, DAMAGED]),
         (b'{"a":{"ph":"X"}, "b":', []),

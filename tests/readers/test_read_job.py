@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from jobreport.errors import NothingReadableError
+from jobreport.quality import Remark, SourceQuality
 from jobreport.readers import READERS, pieces, read_job
 from jobreport.readers.base import SourceFile
-from jobreport.readers.system_samples import SystemSamples
+from jobreport.readers.system_samples import UNKNOWN, SystemSamples
 from jobreport.readers.tally import Tally
 from tests import scenario_d1
 from tests.readers import events
@@ -320,6 +322,24 @@ def test_the_most_frequent_unknown_sensors_of_all_machines_are_named(
 
     counts = {reason.split()[-1]: one.count for reason, one in remarks(quality).items()}
     assert counts == {"zz": 6, "sensors": 6} | dict.fromkeys((f"s{i}" for i in range(7)), 3)
+
+
+def test_thousands_of_unknown_sensors_take_linear_time() -> None:
+    def piece(machines: str) -> pieces.Piece:
+        told = tuple(
+            Remark(action="dropped", count=1, unit="samples", reason=f"{UNKNOWN}{machines}-{i}")
+            for i in range(100)
+        )
+        quality = SourceQuality(source="system samples", files=1, rows=1, remarks=told)
+        group = pieces.Group(reader=SystemSamples(), files=[])
+        return pieces.Piece(group=group, told=pieces.Told(quality=quality), handles=[])
+
+    start = time.process_time()
+    (source,) = pieces.sources_of([piece(f"m{i}") for i in range(100)], Tally())
+
+    assert (source.files, source.rows, len(source.remarks)) == (100, 100, pieces.NAMED_UNKNOWNS + 1)
+    assert sum(one.count for one in source.remarks) == 100 * 100
+    assert time.process_time() - start < 1
 
 
 def test_small_machines_are_read_together_and_large_ones_alone() -> None:

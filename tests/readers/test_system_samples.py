@@ -108,6 +108,9 @@ def test_a_file_name_that_is_not_utf8_is_read_and_shown_with_escapes(tmp_path: P
         ("deep.json", "[" * 100_000),
         ("bytes.json", b"\xff\xfe\x00"),
         ("1700000100.algo-1.csv", sample()),
+        ("a-line-each.json", f"[\n{sample()},\n{sample()},\n{sample()}\n]"),
+        ("others.jsonl", '{"Type": "x"}\n' * 9 + sample()),
+        ("cut.jsonl.gz", gzip.compress(b"?\n" * 9, mtime=0)[:-9]),
     ],
 )
 def test_files_of_other_kinds_are_left_alone(tmp_path: Path, name: str, content: str | bytes) -> None:
@@ -375,10 +378,35 @@ def test_a_line_too_long_for_a_sample_costs_itself(tmp_path: Path) -> None:
 def test_more_devices_than_a_machine_has_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobreport.readers.system_samples._MOST_DEVICES", 2)
 
-    job, quality = read(tmp_path, {FILE: [sample(i, name=f"gpu{i}") for i in range(5)]})
+    lines = [sample(i, kind="cpu", dimension="CPUUtilization", name=f"cpu{i}") for i in range(5)]
+    job, quality = read(tmp_path, {FILE: lines})
 
-    assert job.panels[0].devices == ("gpu0", "gpu1")
+    assert job.panels[0].devices == ("cpu0", "cpu1")
     assert remarks(quality)["more than 2 devices of one machine"].count == 3
+
+
+def test_a_machine_has_fewer_gpus_than_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobreport.readers.system_samples._MOST_GPUS", 2)
+    kinds = [("gpu", "GPUUtilization"), ("gpu", "GPUMemoryUtilization"), ("cpu", "CPUUtilization")]
+    lines = [sample(1, kind=k, dimension=d, name=f"d{i}") for k, d in kinds for i in range(5)]
+
+    job, quality = read(tmp_path, {FILE: lines})
+
+    assert [len(panel.devices) for panel in job.panels] == [2, 2, 5]
+    assert remarks(quality)["more than 2 devices of one machine"].count == 6
+
+
+def test_a_panel_that_would_be_nearly_empty_keeps_the_devices_with_most_samples(tmp_path: Path) -> None:
+    sound = [sample(10, name="gpu0", at=T0 + i) for i in range(50)]
+    lone = [sample(10, name=f"gpu{1 + i}", at=T0 + i + 0.5) for i in range(400)]
+
+    job, quality = read(tmp_path, {FILE: [*lone, *sound]})
+
+    kept = sum(int(np.isfinite(panel.values).sum()) for panel in job.panels)
+    reason = "nearly each at a moment of its own; the 256 devices of a machine with most samples are in use"
+    assert len(job.panels[0].devices) == 256
+    assert kept == quality.sources[0].rows == 50 + 255
+    assert remarks(quality)[reason].count == 400 - 255
 
 
 def test_of_a_compressed_file_cut_short_the_first_part_is_used(tmp_path: Path) -> None:

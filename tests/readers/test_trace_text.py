@@ -117,7 +117,7 @@ def test_sound_files_are_read_as_the_parser_reads_them(files: list[bytes]) -> No
     assert is_taken_and_equal(*files)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_damaged_file_is_left_to_the_parser_or_read_as_it_reads_it(data: st.DataObject) -> None:
     files = data.draw(jobs())

@@ -56,7 +56,7 @@ def expected(job: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return report(job, tmp_path_factory.mktemp("here"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two workers, each a process."""
     with distributed.LocalCluster(
@@ -94,27 +94,6 @@ def killing_after(engine: Cluster, method: str, kill: Callable[[], None]) -> Non
     setattr(engine, method, first)
 
 
-def test_a_cluster_gives_the_same_bytes_also_when_workers_are_killed(
-    cluster: Any, job: Path, expected: bytes, tmp_path: Path
-) -> None:
-    killed: list[int] = []
-
-    def kill() -> None:
-        worker = next(iter(cluster.workers.values()))
-        killed.append(worker.pid)
-        os.kill(worker.pid, signal.SIGKILL)
-
-    with Cluster(cluster.scheduler_address) as engine:
-        assert report(job, tmp_path / "0", engine) == expected
-        # What the worker has read is lost, and read again.
-        killing_after(engine, "keep", kill)
-        assert report(job, tmp_path / "1", engine) == expected
-        # In the middle of the rules.
-        killing_after(engine, "ask", kill)
-        assert report(job, tmp_path / "2", engine) == expected
-    assert len(set(killed)) == 2
-
-
 def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) -> None:
     with Cluster(cluster.scheduler_address) as engine:
         groups = [replace(group, machine=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
@@ -146,3 +125,24 @@ def test_workers_of_another_version_are_told(cluster: Any, monkeypatch: pytest.M
     monkeypatch.setattr("jobreport.cluster.__version__", "0.0.0")
     with pytest.raises(UsageError, match=r"Workers have jobreport .*, here is 0\.0\.0"):
         Cluster(cluster.scheduler_address)
+
+
+def test_a_cluster_gives_the_same_bytes_also_when_workers_are_killed(
+    cluster: Any, job: Path, expected: bytes, tmp_path: Path
+) -> None:
+    killed: list[int] = []
+
+    def kill() -> None:
+        worker = next(iter(cluster.workers.values()))
+        killed.append(worker.pid)
+        os.kill(worker.pid, signal.SIGKILL)
+
+    with Cluster(cluster.scheduler_address) as engine:
+        assert report(job, tmp_path / "0", engine) == expected
+        # What the worker has read is lost, and read again.
+        killing_after(engine, "keep", kill)
+        assert report(job, tmp_path / "1", engine) == expected
+        # In the middle of the rules.
+        killing_after(engine, "ask", kill)
+        assert report(job, tmp_path / "2", engine) == expected
+    assert len(set(killed)) == 2

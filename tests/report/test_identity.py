@@ -22,8 +22,10 @@ from jobreport.identity import FORMS, identifiers, is_common
 from jobreport.quality import Quality, Remark, SourceQuality
 from jobreport.readers import Reading
 from jobreport.readers.python_profiles import PythonProfiles
+from jobreport.settings import Settings, load
 from jobreport.standins import StandIns, redacted
 from jobrules.job import Function, Job, Profile
+from jobrules.step_outlier import StepOutlier
 from tests.copies import replace
 from tests.paths import CORPUS, SAMPLES, needs_corpus
 from tests.readers.events import base, lane, text, x
@@ -205,10 +207,12 @@ def same_but_for_texts(one: Any, other: Any, path: str = "") -> None:
         assert one == other, path
 
 
-def compare(directory: Path, out: Path) -> tuple[str, str]:
+def compare(directory: Path, out: Path, settings: Settings | None = None) -> tuple[str, str]:
     """Make both reports, hold their numbers against each other, and give ``report.json`` of both."""
     for redact in (False, True):
-        pipeline.make_report(directory, out / str(redact), formats=["json", "md"], redact=redact)
+        pipeline.make_report(
+            directory, out / str(redact), settings=settings, formats=["json", "md"], redact=redact
+        )
     plain, changed = read_all(out / "False"), read_all(out / "True")
     assert plain.keys() == changed.keys()
     for name, told in plain.items():
@@ -266,6 +270,54 @@ def test_results_of_the_vendor_are_told_without_names(tmp_path: Path) -> None:
     assert named <= {kind for one in kept.values() for kind in leaks(one)}
     assert "node-1-27" in written["rules/StepOutlier.json"]
     assert json.loads(written["rules/StepOutlier.json"])["RuleParameters"].startswith("threshold:50\nname-")
+
+
+def test_nodes_of_the_vendor_are_numbers_however_long_their_names(tmp_path: Path) -> None:
+    node = MARKS["host"] + "x" * 1000
+    use = {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}
+    details = {
+        "OverallSystemUsage": {"GPU": {node: use}},
+        "StepOutlier": {"step_details": {f"{node}-27": {}}},
+    }
+    write(tmp_path, {f"{rule}.json": json.dumps({"Details": told}) for rule, told in details.items()})
+
+    pipeline.make_report(tmp_path, tmp_path / "out", formats=["json"], redact=True)
+
+    written = read_all(tmp_path / "out")
+    assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
+    assert '"node-1"' in written["rules/OverallSystemUsage.json"]
+    assert '"node-1-27"' in written["rules/StepOutlier.json"]
+
+
+@pytest.mark.parametrize("mode", [f"Keys.{MARKS['step']}", MARKS["step"][3:], "TRAIN", MARKS["value"]])
+def test_steps_of_a_phase_are_chosen_by_its_stand_in(mode: str, tmp_path: Path) -> None:
+    directory = tmp_path / MARKS["job"]
+    write(directory, files() | {f"{MARKS['folder']}/{T0}.{host}.json": "" for host in HOSTS})
+    settings = load(assignments=[f"StepOutlier.mode={mode}", "StepOutlier.n_outliers=0"])
+
+    plain, changed = map(json.loads, compare(directory, tmp_path, settings))
+
+    assert leaks(json.dumps(changed)) == {}
+    (card,), (told,) = ([one for one in r["rules"] if one["name"] == "StepOutlier"] for r in (plain, changed))
+    assert card["datapoints"] == told["datapoints"] == (0 if mode == MARKS["value"] else 120)
+    seen = mode if mode == "TRAIN" else "chosen"
+    assert f"--set StepOutlier.mode={seen}" in changed["command"]
+    assert {one["name"]: one["value"] for one in told["parameters"]}["mode"] == seen
+
+
+@pytest.mark.parametrize(
+    "mode", ["1", "2", "phase-1", "RAIN", "e", "2 chosen", "TRAIN", "Acme", "Keys.Acme", "-"]
+)
+def test_a_stand_in_ends_with_the_chosen_phase_where_its_name_does(mode: str) -> None:
+    names = ["TRAIN", "EVAL", "Acme", "Acme1", "AcmeTRAIN", "phase-1", "acmE-", "the", "2 chosen", "mine"]
+
+    stand_ins = StandIns.of([("phase", name) for name in names], mode)
+
+    before, behind = StepOutlier(mode=mode), StepOutlier(mode=stand_ins.mode)
+    seen = [before.looks_at(name) for name in names]
+    assert [behind.looks_at(stand_ins("phase", name)) for name in names] == seen
+    assert len({stand_ins("phase", name) for name in names}) == len(names)
+    assert stand_ins("phase", "TRAIN") == "TRAIN"
 
 
 @pytest.mark.parametrize("directory", SAMPLES[:2], ids=lambda one: one.name)
@@ -399,7 +451,7 @@ def test_libraries_stay_and_the_users_own_code_does_not(
     )  # fmt: skip
     reading = Reading(job=Job(name="acme", profiles=(profile,)), quality=Quality())
 
-    (changed,) = redacted(reading, reading.quality)[0].job.profiles
+    (changed,) = redacted(reading, reading.quality, load())[0].job.profiles
 
     assert (changed.functions[0].file, changed.functions[0].name) == told
     assert (changed.begin, changed.end) == ("step 1", "end of the profile")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -116,6 +117,24 @@ def card(report: Report, rule: str) -> RuleCard:
 
 def finding(report: Report, key: str) -> Finding:
     return next(one for one in report.verdict.findings if one.key == key)
+
+
+def test_names_without_end_are_cut_and_kept_apart(tmp_path: Path) -> None:
+    ends = [f"x{middle}{'x' * 100_000}" for middle in "ab"]
+    use = {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}
+    gpus = {node: dict.fromkeys(ends, USE) for node in ends}
+
+    report = built(
+        tmp_path,
+        LowGPUUtilization=result(gpus, Datapoints=1200, RuleTriggered=2),
+        OverallSystemUsage=result({"GPU": dict.fromkeys(ends, use)}),
+        StepOutlier=result({"step_details": {one: {"phase": one, "step_stats": {}} for one in ends}}),
+        OverallFrameworkMetrics=result({"phase": dict.fromkeys(ends, 50.0)}),
+    )
+
+    assert [(node.gpus, len(node.name) < 100) for node in report.job.nodes] == [(2, True)] * 2
+    assert len({(box.node, box.device) for box in report.boxes}) == 4
+    assert "x" * 200 not in msgspec.json.encode(report).decode()
 
 
 def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> None:

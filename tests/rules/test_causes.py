@@ -350,7 +350,7 @@ class Account:
         return {i for i in found if panel.values[rows[i], column] >= 10}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_lost_moment_goes_to_the_cause_that_a_plain_account_finds(seed: int) -> None:
     job = random_job(seed)

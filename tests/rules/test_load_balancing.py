@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers import read_job
-from jobrules import histograms
+from jobrules import histograms, load_balancing
 from jobrules.histograms import distance, growing, normalised
-from jobrules.job import SECOND_US, Job, Metric
+from jobrules.job import SECOND_US, FloatArray, Job, Metric
 from jobrules.load_balancing import LoadBalancing
 from jobrules.result import Severity, Status
 from tests import scenario_d1
@@ -219,6 +219,49 @@ def test_gpus_of_different_nodes_are_not_a_pair_but_nodes_are_compared() -> None
     assert result.headline == "The GPUs of a node are used alike, distance 0.00 at most"
     assert result.details["algo-1"]["node_distances"] == {"algo-2": pytest.approx(0.832555, abs=1e-6)}
     assert "node_distances" not in result.details["algo-2"]
+
+
+def test_a_node_is_compared_with_all_that_come_after_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def counted(p: FloatArray, q: FloatArray) -> FloatArray:
+        nonlocal calls
+        calls += 1
+        return distance(p, q)
+
+    monkeypatch.setattr(load_balancing, "distance", counted)
+    rng = np.random.default_rng(1)
+    nodes = [f"algo-{i}" for i in range(40)]
+    panels = [make_panel(Metric.GPU_USE, rng.uniform(0, 100, 9), node=node, interval_s=30) for node in nodes]
+
+    details = SMALL.check(Job(name="job", panels=tuple(panels))).details
+
+    shares = {node: normalised(np.array(one["workloads"]["gpu0"])) for node, one in details.items()}
+    found = {
+        (one, other): far
+        for one, row in details.items()
+        for other, far in row.get("node_distances", {}).items()
+    }
+    # Not a digit differs from what one pair after the other gives.
+    assert found == {
+        pair: float(distance(*(shares[node] for node in pair))) for pair in combinations(shares, 2)
+    }
+    assert calls < 2 * len(nodes)
+
+
+def test_nodes_are_compared_up_to_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    panels = tuple(
+        make_panel(Metric.GPU_USE, [10.0 * i] * 20, node=f"algo-{i}", interval_s=30) for i in range(3)
+    )
+    job = Job(name="job", panels=panels)
+
+    monkeypatch.setattr(load_balancing, "MOST_NODES", 3)
+    assert len(SMALL.check(job).details["algo-0"]["node_distances"]) == 2
+
+    monkeypatch.setattr(load_balancing, "MOST_NODES", 2)
+    details = SMALL.check(job).details
+    assert [sum(one["workloads"]["gpu0"]) for one in details.values()] == [20, 20, 20]
+    assert not any("node_distances" in one for one in details.values())
 
 
 def test_in_the_distance_of_nodes_every_gpu_counts_the_same() -> None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.job import Metric
-from jobrules.snapshots import Series, anchors, node_panels
+from jobrules.snapshots import MOST_CELLS, Series, anchors, node_panels
 
 
 def walked(times: list[int], tolerance: int) -> list[int]:
@@ -19,7 +21,7 @@ def walked(times: list[int], tolerance: int) -> list[int]:
 
 
 def series(
-    times: list[int] | np.ndarray,
+    times: Sequence[int] | np.ndarray,
     values: list[float],
     *,
     metric: Metric = Metric.GPU_USE,
@@ -103,6 +105,66 @@ def test_other_sources_have_other_tolerances() -> None:
 
 def test_a_node_without_series_has_no_panels() -> None:
     assert node_panels("n", []).panels == ()
+
+
+SECOND = 1_000_000
+
+
+def late(devices: int, many: int) -> list[range]:
+    """Times of devices that each come half a second later, at moments that all share."""
+    return [range(i * SECOND // 2, many * SECOND // 2, SECOND // 2) for i in range(devices)]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param(
+            [range(0, 3600 * SECOND, s * SECOND) for s in (1, 60)], id="two sensors of unlike periods"
+        ),
+        pytest.param(late(600, 700), id="devices that come late"),
+        pytest.param([range(0, 1000 * SECOND, SECOND)] * 90 + [[0]] * 600, id="most have one sample"),
+        pytest.param(
+            [range(i * SECOND, 5_000 * SECOND, 1000 * SECOND) for i in range(MOST_CELLS)],
+            id="each has its own moments",
+        ),
+        pytest.param(
+            [range(i * 2 * SECOND // 700, 20 * SECOND, 2 * SECOND) for i in range(700)], id="read in turn"
+        ),
+    ],
+)
+def test_no_sampler_leaves_so_few_samples_that_one_is_left_out(times: list[Sequence[int]]) -> None:
+    given_series = [series(ts, [1.0] * len(ts), device=f"cpu{i}") for i, ts in enumerate(times)]
+
+    made = node_panels("n", given_series)
+
+    assert np.count_nonzero(~np.isnan(made.panels[0].values)) == sum(map(len, times))
+    assert made.sparse == made.surplus == 0
+
+
+def test_many_devices_at_moments_of_their_own_do_not_fill_memory() -> None:
+    often = [range(0, 90 * SECOND, SECOND // 2)] * 3
+    lone = [[(1000 + i) * SECOND, (50_000 + i) * SECOND] for i in range(2000)]
+    times: list[Sequence[int]] = [*lone[:1500], *often, *lone[1500:]]
+    given_series = [series(ts, [1.0] * len(ts), device=f"cpu{i}") for i, ts in enumerate(times)]
+
+    made = node_panels("n", given_series)
+
+    (panel,) = made.panels
+    kept = int(np.count_nonzero(~np.isnan(panel.values)))
+    # Those with most samples, and of the others the first.
+    assert panel.devices == tuple(f"cpu{i}" for i in (*range(MOST_CELLS - 3), 1500, 1501, 1502))
+    assert panel.values.size <= MOST_CELLS * kept
+    assert kept + made.sparse == sum(map(len, times))
+
+
+def test_devices_whose_times_begin_and_end_alike_take_linear_time() -> None:
+    given_series = [series([0, 100 + i, 2000], [1, 2, 3], device=f"cpu{i}") for i in range(1800)]
+
+    start = time.process_time()
+    made = node_panels("n", given_series)
+
+    assert len(made.panels[0].devices) == 1800
+    assert time.process_time() - start < 1
 
 
 CLOCK = st.integers(0, 40).map(lambda i: i * 7_000)

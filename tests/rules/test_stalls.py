@@ -139,7 +139,7 @@ def reference(job: Job, grid: Columns) -> dict[str, Any] | None:
     return told if told["nodes"] else None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(jobs())
 def test_everything_agrees_with_the_definition(job: Job) -> None:
     grid = columns(job)

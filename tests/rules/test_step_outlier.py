@@ -399,7 +399,7 @@ def outliers_among(values: list[int], stddev: float) -> int:
     return sum(values.count(one) for one in set(values) if is_outlier(one, values, stddev))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(RUNS, st.sampled_from([3.0, 1.0, 0.5, 0.0]), st.integers(0, 12))
 def test_counts_agree_with_the_definition(
     runs: list[tuple[str, str, float, int, float]], stddev: float, n_outliers: int

@@ -160,6 +160,7 @@ def _read(_: Sequence[Job], reader: Reader, files: Sequence[SourceFile], strict:
 def sources_of(pieces: Sequence[Piece], tally: Tally) -> list[SourceQuality]:
     """What became of the files of each reader; a reader that stopped is counted in ``tally``."""
     found: dict[str, SourceQuality] = {}
+    remarks: defaultdict[str, Tally] = defaultdict(Tally)
     for piece in pieces:
         one = piece.told.quality
         failed = [remark for remark in one.remarks if remark.action == "failed"]
@@ -167,23 +168,20 @@ def sources_of(pieces: Sequence[Piece], tally: Tally) -> list[SourceQuality]:
         if failed and not one.rows:
             continue
         known = found.get(one.source)
-        if known is None:
-            found[one.source] = one
-        else:
-            remarks = Tally()
-            remarks.take((*known.remarks, *one.remarks))
-            found[one.source] = replace(
-                known, files=known.files + one.files, rows=known.rows + one.rows, remarks=remarks.remarks()
-            )
-    return [replace(one, remarks=_few(one.remarks)) for one in found.values()]
+        found[one.source] = (
+            replace(known, files=known.files + one.files, rows=known.rows + one.rows) if known else one
+        )
+        remarks[one.source].take(one.remarks)
+    return [replace(one, remarks=_few(remarks[source].remarks())) for source, one in found.items()]
 
 
 def _few(remarks: Sequence[Remark]) -> tuple[Remark, ...]:
     """With the most frequent unknown sensors by name, and the others as one."""
     named = [one for one in remarks if one.reason.startswith(UNKNOWN)]
+    others = set(named[NAMED_UNKNOWNS:])
     tally = Tally()
-    tally.take(one for one in remarks if one not in named[NAMED_UNKNOWNS:])
-    tally.take(replace(one, reason=OTHER_UNKNOWN) for one in named[NAMED_UNKNOWNS:])
+    tally.take(one for one in remarks if one not in others)
+    tally.take(replace(one, reason=OTHER_UNKNOWN) for one in others)
     return tally.remarks()
 
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from jobreport.quality import SourceQuality
 from jobreport.readers.plain import DamagedError, chunks
+from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
 from jobrules.job import SECOND_US
 from jobrules.words import shown
@@ -453,7 +454,7 @@ def decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
 def _pairs(
     details: Mapping[str, Any], inner: str | None, tally: Tally, file: str
 ) -> Iterator[tuple[str, str, Any]]:
-    """``{a: {b: value}}``, or ``{a: {inner: {b: value}}}``, as rows."""
+    """``{a: {b: value}}``, or ``{a: {inner: {b: value}}}``, as rows; the names as those of samples are."""
     for outer, held in details.items():
         if outer == "last_timestamp":
             continue
@@ -461,7 +462,7 @@ def _pairs(
         if inner is not None:
             entries = _mapping(entries.get(inner), tally, file)
         for name, value in entries.items():
-            yield outer, name, value
+            yield as_name(outer), as_name(name), value
 
 
 def _bottlenecks(details: Mapping[str, Any], tally: Tally, file: str) -> Bottlenecks:

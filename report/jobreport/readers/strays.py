@@ -20,6 +20,8 @@ FAR_US = 30 * 24 * 3600 * SECOND_US
 LONE_US = 600 * SECOND_US
 #: So many samples at a moment are many, so many alone are few, and so many times the usual distance is far.
 MANY_SENSORS, _FEW_SAMPLES, _USUAL_TIMES = 8, 2, 10
+#: Samples of a device that say at what interval it is read.
+_ENOUGH = 10
 #: A group of records is kept if it holds at least this share of all.
 KEPT_SHARE = 0.01
 
@@ -96,6 +98,32 @@ def lone_spans(series: Sequence[Series]) -> list[tuple[int, int]]:
     ends = np.append(starts[1:], len(times)) - 1
     lone = np.add.reduceat(counts, starts) <= _FEW_SAMPLES
     return list(zip(times[starts[lone]].tolist(), times[ends[lone]].tolist(), strict=True))
+
+
+def misnamed(series: Sequence[Series]) -> list[Series]:
+    """Those of one sample, taken just when another device of the metric lacks one.
+
+    Damage to a name moves a sample from one device to another; a device that was really read once leaves no gap.
+    """
+    lone = [one for one in series if len(one.time_us) == 1]
+    found: list[Series] = []
+    for metric in {one.metric for one in lone}:
+        of_metric = [one for one in lone if one.metric is metric]
+        moments = np.concatenate([one.time_us for one in of_metric])
+        gone = np.zeros(len(moments), np.bool_)
+        for other in series:
+            if other.metric is metric and len(other.time_us) >= _ENOUGH:
+                gone |= _lacks(other.time_us, moments)
+        found += [one for one, is_gone in zip(of_metric, gone.tolist(), strict=True) if is_gone]
+    return found
+
+
+def _lacks(time_us: IntArray, moments: IntArray) -> BoolArray:
+    """At which moments a device lacks its sample, and that one alone: a longer gap is a pause."""
+    after = np.searchsorted(time_us, moments).clip(1, len(time_us) - 1)
+    before_us, after_us = moments - time_us[after - 1], time_us[after] - moments
+    usual = float(np.median(np.diff(time_us)))
+    return np.asarray((np.minimum(before_us, after_us) > usual / 2) & (before_us + after_us < 2.5 * usual))
 
 
 def _has_pause(times: Sequence[IntArray]) -> bool:

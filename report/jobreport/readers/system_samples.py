@@ -1,16 +1,16 @@
 """System samples: what a profiling agent measured on each machine, one JSON object a line.
 
 ``system/incremental/<hour>/<time>.<host>.json``, one file for each machine and minute. Files are
-known by their names wherever they lie, or by their first line; nothing else in the path counts.
+known by their names wherever they lie, or by their first lines; nothing else in the path counts.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -20,11 +20,11 @@ from jobreport.readers import plain
 from jobreport.readers.base import Found
 from jobreport.readers.sample_scan import scan
 from jobreport.readers.sensors import as_name, sensor
-from jobreport.readers.strays import lone_spans, within
+from jobreport.readers.strays import lone_spans, misnamed, within
 from jobreport.readers.tally import Tally
 from jobreport.readers.timeline import Timeline
 from jobrules.job import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
-from jobrules.snapshots import Series, node_panels
+from jobrules.snapshots import MOST_CELLS, Series, node_panels
 from jobrules.words import shown
 
 if TYPE_CHECKING:
@@ -39,11 +39,14 @@ _NAME = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
 _NOT_OURS = ".pt.trace.json"
 _SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _KEYS = {"Type", "Value", "Timestamp"}
+#: Bytes in which the first lines stand.
+_HEAD = 1 << 14
 
 #: Machine of samples that name none, in a file that names none.
 _NAMELESS = "node"
-#: A machine has fewer cores; more columns are damage or malice.
-_MOST_DEVICES = 4096
+#: A machine has fewer cores, and fewer GPUs, each pair of which is compared; more columns are damage or malice.
+_MOST_DEVICES, _MOST_GPUS = 4096, 512
+_OF_GPUS = {Metric.GPU_USE, Metric.GPU_MEMORY}
 #: Bytes or operations per second; no machine comes near.
 _HIGHEST_RATE = 1e15
 #: How remarks on unknown sensors begin, and that on those without one of their own. A group of files names some.
@@ -52,6 +55,10 @@ _NAMED_UNKNOWNS = 100
 #: Between the folder of a job and its samples, as they are usually kept.
 _FOLDERS = "/system/incremental/"
 _SEVERAL = "samples in the folders of several jobs, joined to one"
+_SPARSE = (
+    f"nearly each at a moment of its own; the {MOST_CELLS} devices of a machine with most samples are in use"
+)
+_MISNAMED = "the only one of its device, where another device lacks one: the name may be damaged"
 _LONE = "alone and far from all other samples of its machine: the time may be damaged"
 
 
@@ -73,9 +80,9 @@ class SystemSamples:
         return _NOT_OURS not in name and _NAME.fullmatch(name) is not None
 
     def claims(self, file: SourceFile) -> bool:
-        """By a first line that is a sample."""
+        """By its first lines, of which as many or more are samples as are something else; damage is neither."""
         name = file.own_name
-        return name.endswith(_SUFFIXES) and _NOT_OURS not in name and _begins_with_sample(file)
+        return name.endswith(_SUFFIXES) and _NOT_OURS not in name and _begins_with_samples(file)
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """By the machine that the name tells."""
@@ -93,13 +100,25 @@ class SystemSamples:
         return reading.found()
 
 
-def _begins_with_sample(file: SourceFile) -> bool:
+def _begins_with_samples(file: SourceFile) -> bool:
     try:
-        text = next(plain.chunks(file.path)).lstrip()
-        sample = json.loads(text.partition(b"\n")[0])
-    except (OSError, ValueError, RecursionError, plain.DamagedError):
+        head = next(plain.chunks(file.path))[:_HEAD]
+    except (OSError, plain.DamagedError):
         return False
-    return isinstance(sample, dict) and sample.keys() >= _KEYS
+    found = Counter(_is_sample(line) for line in head.split(b"\n") if line.strip())
+    return found[True] > 0 and found[True] >= found[False]
+
+
+def _is_sample(line: bytes) -> bool | None:
+    """Whether a line is a sample or something else, as an object in a list; none where it is not a whole object."""
+    text = line.rstrip(b" \t\r,")
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    return value.keys() >= _KEYS and b"," not in line[len(text) :]
 
 
 def _host(file: SourceFile) -> str:
@@ -149,11 +168,15 @@ class _Reading:
         samples = 0
         for node in natural_sorted(set(self._parts)):
             series = self._without_lone(self._series(self._parts.pop(node)))
+            wrong = misnamed(series)
+            self.tally.add("dropped", "samples", _MISNAMED, count=len(wrong))
+            series = [one for one in series if one not in wrong] if wrong else series
             made = node_panels(node, series)
-            samples += sum(len(one.values) for one in series) - made.surplus
+            samples += sum(len(one.values) for one in series) - made.surplus - made.sparse
             panels += made.panels
             reason = "second value of a device in the same 20 ms; one is in use"
             self.tally.add("dropped", "samples", reason, count=made.surplus)
+            self.tally.add("dropped", "samples", _SPARSE, count=made.sparse)
         quality = SourceQuality(
             source=SystemSamples.source, files=len(self._used), rows=samples, remarks=self.tally.remarks()
         )
@@ -167,8 +190,9 @@ class _Reading:
             time_us, values, repeated = timeline.merged(parts.pop((metric, device)))
             self.tally.add("dropped", "samples", "exact repetition of another sample", count=repeated)
             devices[metric] += 1
-            if devices[metric] > _MOST_DEVICES:
-                reason = f"more than {_MOST_DEVICES} devices of one machine"
+            most = _MOST_GPUS if metric in _OF_GPUS else _MOST_DEVICES
+            if devices[metric] > most:
+                reason = f"more than {most} devices of one machine"
                 self.tally.add("dropped", "samples", reason, count=len(values))
                 continue
             lowest, highest = _bounds(metric)

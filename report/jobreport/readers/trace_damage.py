@@ -1,9 +1,10 @@
 """The rows of a damaged trace: all that a careful reader would find.
 
 Values are read one behind the other; commas and brackets between them are passed over. Where none can be read, text is
-*damaged* up to the next whole object with a ``ph`` that is not the value of a key. Damaged text counts as one row, and
-as one more for each place in it where a row seems to begin: ``{`` behind a line break or a comma. In a text without an
-end, the last of these, if it begins so, is the row in which it was cut; it is not counted but told of the file.
+*damaged* up to the next whole object with a ``ph`` that is not the value of a key. It is cut into pieces where rows seem
+to begin: at ``{`` behind a line break or a comma and in front of a key that rows have. A piece counts as many rows as it
+has keys ``ph``, and at least one. In a text without an end, the last row, if its piece begins with ``{``, is the one in
+which it was cut; it is not counted but told of the file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 #: Between two rows. Runs of blanks are looked at once, from their beginning.
 _GAP = re.compile(r"[ \t\r\n,\[\]]*+")
 _BEGIN = re.compile(r'(?<![ \t\r\n])[ \t\r\n]*+(?=\{[ \t\r\n]*+")')
-_SEAM = re.compile(r"(?<![ \t\r\n,])[ \t\r\n,]++(?=\{)")
+#: By which damaged rows are counted: where they seem to begin, and what kind they are.
+_MARKS = re.compile(
+    r"(?<![ \t\r\n,])[ \t\r]*+[\n,][ \t\r\n,]*+\{"
+    r'(?=[ \t\r\n]*+"(?:name|ph|cat|pid|tid|ts|dur|args)")|"ph"[ \t\r\n]*+:'
+)
 #: Behind the last row of an object.
 _LIST_ENDS = re.compile(r'[ \t\r\n,\[\]]*?\](?=[ \t\r\n]*+(?:,[ \t\r\n]*+"|\}|\Z))')
 _VALUE_ENDS = re.compile(r"[ \t\r\n]*+(?:[,\]]|\Z)")
@@ -56,22 +61,38 @@ def damaged_rows(
     """
     if lines is not None:
         lines += data.count(b"\n", 0, at)
-    return _Damaged(str(memoryview(data)[at:], "utf-8", "surrogateescape"), file, tally, lines).rows(
-        is_object=is_object, is_open=is_open
-    )
+    text = str(memoryview(data)[at:], "utf-8", "surrogateescape")
+    return _Damaged(text, file, tally, lines).rows(is_object=is_object, is_open=is_open)[0]
+
+
+def damaged_part(
+    data: bytes, file: SourceFile, tally: Tally, lines: int, *, goes_on: bool
+) -> tuple[list[Row], int]:
+    """The rows of a part of an array that ends with ``}``, and how many of its bytes were read.
+
+    In a text that ``goes_on`` they are those in front of what the text behind the part may change.
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    rows, end = _Damaged(text, file, tally, lines, goes_on=goes_on).rows(is_object=False, is_open=False)
+    return rows, len(text[:end].encode("utf-8", "surrogateescape"))
 
 
 class _Damaged:
-    def __init__(self, text: str, file: SourceFile, tally: Tally, lines: int | None) -> None:
+    def __init__(
+        self, text: str, file: SourceFile, tally: Tally, lines: int | None, *, goes_on: bool = False
+    ) -> None:
         self._text = text
+        self._goes_on = goes_on
+        #: Whether a value in the damage may be none only because the text ends, and goes on.
+        self._is_cut = False
         self._file = file
         self._tally = tally
         self._lines, self._lines_to = lines, 0
         self._looks = _MOST_LOOKS * (len(text) + _SHORT)
         self._reason = ""
 
-    def rows(self, *, is_object: bool, is_open: bool) -> list[Row]:
-        """All rows."""
+    def rows(self, *, is_object: bool, is_open: bool) -> tuple[list[Row], int]:
+        """All rows, and where what was read ends."""
         text = self._text
         rows: list[Row] = []
         at = 0
@@ -79,21 +100,24 @@ class _Damaged:
             if is_object and (end := _LIST_ENDS.match(text, at)):
                 more = _MORE_ROWS.search(text, end.end())
                 if more is None:
-                    return rows
+                    return rows, len(text)
                 at = more.end()
             at = self._gap(at)
             if at == len(text):
-                return rows
+                return rows, at
+            self._is_cut = False
             found = self._value(at, in_order=True)
             if found is None:
                 begin, reason = at, self._reason
                 at, found = self._next(at)
                 if self._looks < 0:
                     self._skip(_NOT_READ, begin, len(text), is_open=False)
-                    return rows
+                    return rows, len(text)
+                if found is None and self._goes_on:
+                    return rows, begin
                 self._skip(reason, begin, at, is_open=is_open and found is None)
                 if found is None:
-                    return rows
+                    return rows, at
             row, end_at = found
             if isinstance(row, Row):
                 rows.append(row)
@@ -108,11 +132,11 @@ class _Damaged:
     def _next(self, at: int) -> tuple[int, tuple[Row | str, int] | None]:
         """The next row that can be read and says of what kind it is, and where it begins and ends."""
         for before in _BEGIN.finditer(self._text, at + 1):
+            if self._looks < 0 or self._is_cut:
+                break
             begin = before.end()
             if self._text[before.start() - 1] != ":" and (found := self._value(begin, in_order=False)):
                 return begin, found
-            if self._looks < 0:
-                break
         return len(self._text), None
 
     def _value(self, at: int, *, in_order: bool) -> tuple[Row | str, int] | None:
@@ -136,7 +160,9 @@ class _Damaged:
                 return None
             except json.JSONDecodeError as error:
                 self._looks -= max(error.pos, _LOOK)
-                if len(window) < size or not _is_cut(window, error):
+                is_cut = _is_cut(window, error)
+                if len(window) < size or not is_cut:
+                    self._is_cut = self._goes_on and is_cut
                     self._reason = NO_JSON
                     return None
             else:
@@ -154,13 +180,16 @@ class _Damaged:
         return None
 
     def _skip(self, reason: str, begin: int, end: int, *, is_open: bool) -> None:
-        """Count the rows that seem to begin in a damaged text."""
-        count, last = 1, begin
-        for gap in _SEAM.finditer(self._text, begin, end):
-            if begin < gap.end() < end and not {"\n", ","}.isdisjoint(gap[0]):
-                count, last = count + 1, gap.end()
-        # What begins like one is the row in which the text was cut.
-        count -= is_open and self._text[last] == "{"
+        """Count the rows of a damaged text."""
+        text = self._text
+        count = kinds = 0
+        is_row = text[begin] == "{"
+        for mark in _MARKS.finditer(text, begin, end):
+            if mark[0][-1] == "{":
+                count, kinds, is_row = count + max(1, kinds), 0, True
+            else:
+                kinds += 1
+        count += max(1, kinds) - (is_open and is_row)
         if count:
             self._tally.add(
                 "skipped", "rows", reason, count=count, file=self._file.name, line=self._line(begin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -41,6 +42,9 @@ _PROFILER = re.compile(r".+\.trace\.json(?:\.gz)?", re.DOTALL)
 _NOT_OURS = ".pt.trace.json"
 _KEYS_OF_OTHERS = (b'"schemaVersion"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"')
 _HEAD = 1 << 16
+#: Where a row may begin: an object that is not the value of a key. In the first bytes so many are looked at.
+_ROW = re.compile(r'(?<![ \t\r\n:])[ \t\r\n]*+(?=\{[ \t\r\n]*+")')
+_MOST_LOOKS = 256
 
 _METADATA = re.compile(r"(?P<who>.+)_(?P<start>[0-9]{10,17})_(?P<end>[0-9]{10,17})\.metadata", re.DOTALL)
 #: Folders between a trace of the TensorFlow profiler and the folder that has its metadata.
@@ -231,13 +235,20 @@ def _is_of_others(head: bytes) -> bool:
 
 
 def _begins_with_row(file: SourceFile) -> bool:
-    """Whether the file is an object with ``traceEvents``, or an array whose first value has a ``ph``."""
+    """Whether the file is an object with ``traceEvents``, or has a row with a ``ph`` of one letter among its first."""
     head = _head(file)
-    if head.startswith(b"{"):
-        return b'"traceEvents"' in head and not _is_of_others(head)
-    text = head.removeprefix(b"[").lstrip().decode("utf-8", "replace")
+    if _is_of_others(head):
+        return False
+    if head.startswith(b"{") and b'"traceEvents"' in head:
+        return True
+    text = head.decode("utf-8", "replace")
+    return any(_is_row(text, begin.end()) for begin in islice(_ROW.finditer(text), _MOST_LOOKS))
+
+
+def _is_row(text: str, at: int) -> bool:
     try:
-        row, _ = json.JSONDecoder().raw_decode(text)
+        row, _ = json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):
         return False
-    return head.startswith(b"[") and isinstance(row, dict) and "ph" in row
+    kind = row.get("ph")
+    return isinstance(kind, str) and len(kind) == 1 and kind.isalpha()

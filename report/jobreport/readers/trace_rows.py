@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from jobreport.readers import plain
-from jobreport.readers.trace_damage import damaged_rows
+from jobreport.readers.trace_damage import damaged_part, damaged_rows
 from jobreport.readers.trace_row import DECODER, Row, row_of
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ _RAW_TRACE = msgspec.json.Decoder(_RawTrace)
 
 #: Rows of so much text fit in a processor's cache, which makes reading them twice as fast.
 _BLOCK = 1 << 17
-#: Damaged rows are taken apart in blocks of this size.
+#: Damaged rows are taken apart in blocks of this size; damage at the end of one is left to the next.
 _DAMAGED_BLOCK = 16 << 20
-#: A text in which no end of a row is found is decoded as a whole; what it has beyond this is not read.
+#: A text in which no end of a row is found is decoded as a whole; what it has beyond this is not read. Damage that is
+#: longer is taken apart here.
 _LARGEST = 256 << 20
 _BLANKS = b" \t\r\n"
 _BLANKS_AND_COMMAS = _BLANKS + b","
@@ -55,17 +56,14 @@ _GROWING = "still being written; the complete rows are in use"
 _CUT_OBJECT = "not complete JSON; the complete rows are in use"
 
 
-class _Block(NamedTuple):
-    """Text with whole rows, how many lines stand before it, and whether it is the last."""
+class _Last(NamedTuple):
+    """The text of the last rows of an array, or of all of an object, and how many lines stand before it."""
 
     text: bytes
     lines: int
-    last: bool
     #: The file goes on; that is told already.
-    cut: bool = False
-    is_object: bool = False
-    #: Its rows, where it is sound and not the last.
-    rows: list[Row] | None = None
+    cut: bool
+    is_object: bool
 
 
 def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[list[Row]]:
@@ -74,24 +72,26 @@ def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[l
     A file that is ``growing`` is known to be still being written.
     """
     try:
-        for text, lines, last, cut, is_object, sound in _blocks(file, tally):
-            if sound is not None:
-                rows = sound
-            elif is_object:
-                rows = _of_object(text, file, tally, lines, cut=cut)
-            else:
-                is_open = last and (cut or not text[-64:].rstrip(_BLANKS).endswith(b"]"))
-                if last and not cut and (growing or is_open):
-                    tally.add("corrected", "files", _GROWING if growing else _NO_END, file=file.name)
-                rows = _of_array(text, file, tally, lines, is_open=is_open)
+        for block in _blocks(file, tally):
+            rows = block if isinstance(block, list) else _of_last(block, file, tally, growing=growing)
             if rows:
                 yield rows
     except OSError as error:
         tally.add("skipped", "files", f"cannot be read: {error.strerror}", file=file.name)
 
 
-def _blocks(file: SourceFile, tally: Tally) -> Iterator[_Block]:
-    """The text in blocks, of an object only its rows; the last one of an object is an object again.
+def _of_last(last: _Last, file: SourceFile, tally: Tally, *, growing: bool) -> list[Row]:
+    text, lines, cut, is_object = last
+    if is_object:
+        return _of_object(text, file, tally, lines, cut=cut)
+    is_open = cut or not text[-64:].rstrip(_BLANKS).endswith(b"]")
+    if not cut and (growing or is_open):
+        tally.add("corrected", "files", _GROWING if growing else _NO_END, file=file.name)
+    return _of_array(text, file, tally, lines, is_open=is_open)
+
+
+def _blocks(file: SourceFile, tally: Tally) -> Iterator[list[Row] | _Last]:
+    """The rows in blocks, and the text of the last; that of an object is an object again.
 
     An empty file comes in none.
     """
@@ -113,13 +113,16 @@ def _blocks(file: SourceFile, tally: Tally) -> Iterator[_Block]:
                 text = text[len(head) :]
             end = next((at + 1 for seam in seams if (at := text.rfind(seam)) >= 0), 0)
             rows = _sound(text[:end], file, tally) if end else None
-            if rows is not None or (end and size >= _DAMAGED_BLOCK and not is_object):
-                yield _Block(text[:end], lines, last=False, rows=rows)
+            if end and rows is None and size >= _DAMAGED_BLOCK and not is_object:
+                rows, end = damaged_part(text[:end], file, tally, lines, goes_on=size < _LARGEST)
+            if end and rows is not None:
+                yield rows
                 lines += text.count(b"\n", 0, end)
                 parts = [text[end:]]
-                size, limit = len(parts[0]), _BLOCK
+                size = len(parts[0])
+                limit = max(_BLOCK, min(2 * size, _LARGEST))
             elif size < _LARGEST:
-                parts, limit = [text], 2 * size
+                parts, limit = [text], min(2 * size, _LARGEST)
             else:
                 parts = [text]
                 reason = f"larger than {_LARGEST >> 20} MiB and cannot be read in parts; the rest is not read"
@@ -132,7 +135,7 @@ def _blocks(file: SourceFile, tally: Tally) -> Iterator[_Block]:
     text = b"".join(parts)
     text = head + text.removeprefix(b",") if head else text
     if text.strip(_BLANKS):
-        yield _Block(text, lines, last=True, cut=cut, is_object=is_object if seams else _is_object(text))
+        yield _Last(text, lines, cut, is_object if seams else _is_object(text))
 
 
 def _head(text: bytes) -> bytes:

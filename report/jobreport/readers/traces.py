@@ -71,7 +71,7 @@ class Traces:
         return metadata(file) is not None or bool(beside_traces(file))
 
     def claims(self, file: SourceFile) -> bool:
-        """By the name of a trace that may be of something else, and the first row."""
+        """By the name of a trace that may be of something else, and the first rows."""
         return is_trace(file)
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
