@@ -21,6 +21,7 @@ FLOORS = (
         "jobrules.clocks",
         "jobrules.histograms",
         "jobrules.loading",
+        "jobrules.curve_offset",
     ),
     ("jobrules.coverage", "jobrules.gpu_windows", "jobrules.framework"),
     ("jobrules.usage", "jobrules.bottlenecks", "jobrules.gpu_log"),

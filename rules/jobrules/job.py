@@ -60,7 +60,7 @@ class Metric(StrEnum):
     GPU_TEMPERATURE = "gpu_temperature"
     #: Of the processors that compute.
     GPU_CLOCK = "gpu_clock"
-    #: Why it is low, 100 while the reason holds: heat, the power limit, the hardware for another reason.
+    #: Why it is low, 100 while the reason holds: heat, the power limit, the hardware (for heat or another reason).
     GPU_THERMAL_SLOWDOWN = "gpu_thermal_slowdown"
     GPU_POWER_CAP = "gpu_power_cap"
     GPU_HARDWARE_SLOWDOWN = "gpu_hardware_slowdown"

@@ -45,7 +45,7 @@ def judged(name: str, seed: int) -> tuple[dict[str, Status], Verdict]:
         gpus=scenario.gpus,
         cores=scenario.cores,
         duration_us=round(scenario.duration_s * 1e6),
-        interval_us=500_000,
+        interval_us=1000 * scenario.interval_ms,
         start_us=START_US,
         seed=seed,
     )

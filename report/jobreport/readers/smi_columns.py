@@ -45,7 +45,7 @@ class Column(Struct, frozen=True, kw_only=True):
 #: Bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons).
 THERMAL_BITS = 0x20 | 0x40
 POWER_CAP_BITS = 0x4
-#: Slowdown by the hardware without a thermal reason: the power brake, or a reason it does not tell.
+#: Slowdown by the hardware: the power brake, or heat or a reason that it does not tell. With heat both may be set.
 HARDWARE_BITS = 0x8 | 0x80
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")

@@ -107,8 +107,12 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     for one, texts in meant:
         if one.metric is None:
             said.setdefault(one.says, (one, texts))
-        elif one.metric is Metric.GPU_USE or not of_processes:
+        elif not of_processes:
             measured[one.metric].append((one, texts))
+        elif one.metric is Metric.GPU_USE:
+            # A process that does nothing has a dash there.
+            distinct = ["0" if text.strip() == "-" else text for text in texts.distinct]
+            measured[one.metric].append((one, Texts(distinct=distinct, code=texts.code)))
 
     def add(action: str, unit: str, reason: str, count: int) -> None:
         tally.add(action, unit, reason, count=count, file=file, line=table.line)
