@@ -39,8 +39,8 @@ _NAME = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
 _NOT_OURS = ".pt.trace.json"
 _SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _KEYS = {"Type", "Value", "Timestamp"}
-#: Bytes in which the first lines stand.
-_HEAD = 1 << 14
+#: Lines that tell what a file holds.
+_FIRST = 64
 
 #: Machine of samples that name none, in a file that names none.
 _NAMELESS = "node"
@@ -102,10 +102,10 @@ class SystemSamples:
 
 def _begins_with_samples(file: SourceFile) -> bool:
     try:
-        head = next(plain.chunks(file.path))[:_HEAD]
+        head = next(plain.chunks(file.path))
     except (OSError, plain.DamagedError):
         return False
-    found = Counter(_is_sample(line) for line in head.split(b"\n") if line.strip())
+    found = Counter(_is_sample(line) for line in head.split(b"\n", _FIRST)[:_FIRST] if line.strip())
     return found[True] > 0 and found[True] >= found[False]
 
 
