@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from generator.events import trace_files
 from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
-from generator.writer import compress, minute_files
+from generator.smi_log import DIALECTS
+from generator.writer import LogSpec, compress, logs, minute_files
 
 from tests.paths import CORPUS, SAMPLES
 
@@ -33,6 +34,7 @@ def bases() -> dict[str, dict[str, Job]]:
     found = {
         "sample": {path.name: _cut(path) for path in SAMPLES},
         "made": made,
+        "log": {name: _logged(name) for name, one in SCENARIOS.items() if one.logged},
         "nameless": {name: _nameless(job) for name, job in made.items()},
         "real": {path.parents[1].name: _cut(path.parents[1]) for path in CORPUS.glob("sagemaker/*/*/system")},
         "rules": {path.parent.name: _cut(path) for path in CORPUS.glob("sagemaker/*/vendor-rules")},
@@ -87,6 +89,27 @@ def _made(name: str) -> Job:
     system = ((f"system/incremental/{path}", text) for path, text in minute_files(spec))
     traces = ((f"framework/pevents/{path}", text) for path, text in trace_files(spec))
     return _files(system) | _files(traces) | {"system/training_job_end.ts": b""}
+
+
+def _logged(name: str) -> Job:
+    """Two minutes of a scenario as logs of nvidia-smi in one of its dialects, beside samples or alone."""
+    number = list(SCENARIOS).index(name)
+    dialect = list(DIALECTS.values())[number % len(DIALECTS)]
+    spec = JobSpec(
+        scenario=SCENARIOS[name],
+        steps=None,
+        nodes=1 + number % 2,
+        gpus=2,
+        cores=2,
+        duration_us=130_000_000,
+        interval_us=2_000_000,
+        start_us=_START_US,
+        seed=1,
+    )
+    found = dict(logs(spec, LogSpec(dialect=dialect, each_gpu=number % 3 == 0)))
+    if number % 3 == 1:
+        found |= _files((f"system/incremental/{path}", text) for path, text in minute_files(spec))
+    return found
 
 
 def _nameless(job: Job) -> Job:

@@ -26,8 +26,11 @@ from unittest import mock
 
 import msgspec
 import numpy as np
+from generator.job import JobSpec
+from generator.scenarios import SCENARIOS
+from generator.smi_log import DIALECTS, log_files
 
-from fuzz import sample_rows_reference
+from fuzz import sample_rows_reference, smi_rows_reference
 from fuzz.bases import bases
 from fuzz.mutations import applied, steps
 from fuzz.sample_rows_reference import unpacked
@@ -38,6 +41,7 @@ from jobreport.quality import Quality, Remark
 from jobreport.readers import marshalled, plain, rule_results, trace_rows, traces
 from jobreport.readers.base import Found, Reader, SourceFile
 from jobreport.readers.function_times import UnusableError, of_tree, pyinstrument_session
+from jobreport.readers.nvidia_smi import NvidiaSmi
 from jobreport.readers.profiler_config import ProfilerConfig
 from jobreport.readers.python_profiles import PythonProfiles
 from jobreport.readers.sample_text import SoundFiles
@@ -59,6 +63,7 @@ LONGEST = 1 << 13
 _SEED = 2500
 
 _SAMPLES = "system/incremental/2023111422/1700000040.algo-1.json"
+_LOG = "gpu.log"
 _TRACE = "framework/pevents/2023111422/1700000060000000_33-algo-1_pythontimeline.json"
 _STEP = "framework/tensorflow/detailed_profiling/2023111422/5"
 #: Names that the traces of one input have, by its first byte; between files stands ``_NEXT``.
@@ -174,6 +179,29 @@ def _check_samples(data: bytes) -> None:
     assert found.quality.rows == expected.kept, (found.quality, expected)
     left_out = _count(found.quality.remarks, "lines", "samples")
     assert found.quality.rows + left_out == expected.rows, (found.quality, expected)
+
+
+# Logs
+
+
+def _check_log(data: bytes) -> None:
+    files = _written({_LOG: data})
+    found = _read(NvidiaSmi(), files)
+    assert _told(found) == _told(_read(NvidiaSmi(), files))
+    for panel in found.panels:
+        assert (np.diff(panel.time_us) > 0).all()
+        assert (np.diff(panel.snapshot) > 0).all()
+        known = ~np.isnan(panel.values)
+        assert known.any(axis=0).all()
+        assert known.any(axis=1).all()
+        assert (panel.values[known] >= 0).all()
+        assert np.isfinite(panel.values[known]).all()
+    rows = smi_rows_reference.rows(data) if found.quality.files or found.quality.remarks else None
+    if rows is not None:
+        assert found.quality.rows + _count(found.quality.remarks, "rows") == rows, (found.quality, rows)
+    _assert_printable(
+        [*(panel.node for panel in found.panels), *(d for p in found.panels for d in p.devices)]
+    )
 
 
 # Traces
@@ -390,6 +418,21 @@ def _of_samples() -> list[bytes]:
     return [*texts, gzip.compress(texts[0], mtime=0)]
 
 
+def _of_logs() -> list[bytes]:
+    spec = JobSpec(
+        scenario=SCENARIOS["throttled"],
+        steps=None,
+        nodes=1,
+        gpus=2,
+        cores=2,
+        duration_us=16_000_000,
+        interval_us=2_000_000,
+        start_us=1_741_080_077_500_000,
+        seed=1,
+    )
+    return [text for dialect in DIALECTS.values() for _, text in log_files(spec, dialect)]
+
+
 def _of_traces() -> list[bytes]:
     texts = [text.removesuffix(b",") + b"\n]\n" for text in _of_jobs("timeline.json")]
     rows = json.loads(texts[0])[:20]
@@ -553,6 +596,7 @@ def _of_reports() -> list[bytes]:
 
 TARGETS = {
     "samples": Target(_check_samples, _of_samples),
+    "nvidia-smi": Target(_check_log, _of_logs),
     "trace": Target(_check_trace, _of_traces),
     "traces": Target(_check_traces, _of_several_traces),
     "cprofile": Target(_check_cprofile, _of_cprofile),

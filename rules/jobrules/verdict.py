@@ -18,10 +18,7 @@ from jobrules.job import SECOND_US, Metric, natural_sorted
 from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.low_mean_use import LowMeanUse
 from jobrules.max_initialization_time import MaxInitializationTime
-from jobrules.power_cap import PowerCap
 from jobrules.result import REST, Finding, Severity, Status, Unanswered, Verdict
-from jobrules.slow_clock import SlowClock
-from jobrules.thermal_throttling import ThermalThrottling
 from jobrules.unused_gpu import UnusedGPU
 from jobrules.usage import in_parts, spent_per_device, time_use
 from jobrules.words import between, clock, count, duration, listed, percent
@@ -71,7 +68,7 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course
     """Findings of all rules and of the job's course, worst first, and the rules that gave no answer."""
     judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.judges]
     use, told, unmeasured_us = _explained(job, judging)
-    told = _slow_once(told, judging)
+    told = _slow_once(told)
     unmeasured = _unmeasured(job, course, use, unmeasured_us)
     if use and use.device == "GPU" and unmeasured:
         parts = (replace(p, finding=_GAP) if p.role == "unknown" else p for p in use.parts)
@@ -193,23 +190,12 @@ def _unused_once(
     return [*(f for f in found if f not in theirs), _never_used(job, unused, len(spent), rules)]
 
 
-def _slow_once(found: Sequence[Finding], judging: Sequence[tuple[Rule, RuleResult]]) -> list[Finding]:
+def _slow_once(found: Sequence[Finding]) -> list[Finding]:
     """The findings, where a low clock of some GPUs is told with the heat or the power limit that holds them back."""
-
-    def of(kind: type[Rule]) -> Finding | None:
-        return next(
-            (f for rule, r in judging if isinstance(rule, kind) for f in r.findings if f in found), None
-        )
-
-    slow = of(SlowClock)
-    why = next(
-        (
-            f
-            for kind in (ThermalThrottling, PowerCap)
-            if slow and (f := of(kind)) and {*slow.devices} <= {*f.devices}
-        ),
-        None,
-    )
+    known = {f.key: f for f in found}
+    slow = known.get("slow-clock")
+    held_back = [known[key] for key in ("thermal-throttling", "power-cap") if key in known]
+    why = next((f for f in held_back if slow and {*slow.devices} <= {*f.devices}), None)
     if slow is None or why is None:
         return list(found)
     own = replace(

@@ -45,7 +45,7 @@ def test_every_job_gives_a_report_and_keeps_the_vendors_numbers(tmp_path: Path, 
     assert [source.remarks for source in report.quality.sources] == [()]
     assert {card.name for card in report.rules} >= set(NAMES)
     assert "the vendor's" in (tmp_path / "out" / "summary.md").read_text("utf-8")
-    for card in report.rules:
+    for card in (card for card in report.rules if card.name in NAMES):
         before = original(job, card.name)
         after = json.loads((tmp_path / "out" / "rules" / f"{card.name}.json").read_text("utf-8"))
         assert {key: after[key] for key in before} == before
@@ -77,7 +77,7 @@ def test_what_is_known_of_one_job(tmp_path: Path) -> None:
         ("gpu0", 85.0), ("gpu1", 0.0), ("gpu2", 0.0), ("gpu3", 0.0)
     ]  # fmt: skip
     assert [round((p.end_us - p.start_us) / 1e6) for p in report.course.phases] == [115, 419]
-    assert {u.rule: u.reason for u in report.verdict.unanswered} == {
+    assert {u.rule: u.reason for u in report.verdict.unanswered if u.rule in NAMES} == {
         "Dataloader": "no data loader events",
         "LoadBalancing": "the vendor's rule never compares anything; see our own reading",
     }

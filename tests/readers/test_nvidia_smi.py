@@ -96,8 +96,6 @@ def told(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
     found = {m: values.copy() for m, values in arrays(seen).items() if m in TOLD.get(dialect, set(Metric))}
     if dialect.startswith("dmon"):
         found[Metric.GPU_POWER] = np.round(found[Metric.GPU_POWER])
-    if dialect == "pmon":
-        found[Metric.GPU_USE][found[Metric.GPU_USE] == 0.0] = np.nan
     if dialect == "noisy":
         for values in found.values():
             values[-1, -1] = np.nan
@@ -161,10 +159,9 @@ def test_every_dialect_gives_what_was_measured(
     same(job, "node", dialect, measured())
     found = source(quality)
     assert found.files == files
-    idle = np.count_nonzero(measured().use == 0) if dialect == "pmon" else 0
-    assert found.rows + idle + (dialect == "noisy") == measured().use.size
+    assert found.rows + (dialect == "noisy") == measured().use.size
     if dialect != "noisy":
-        assert lost(found) == idle
+        assert lost(found) == 0
 
 
 @pytest.mark.parametrize("dialect", ["csv", "uuid", "iso", "dmon"])

@@ -231,3 +231,10 @@ def test_whatever_is_changed_every_row_is_in_use_or_counted(seed: int, tmp_path:
 
     assert found.rows > 60
     assert found.rows + left(found) == len(lines)
+
+
+def test_a_log_that_ends_with_its_header_keeps_its_rows(tmp_path: Path) -> None:
+    job, found = read(tmp_path, text_of(*rows(0, 20), NAMES))
+
+    assert found.rows == 40
+    assert len(use_of(job)) == 20

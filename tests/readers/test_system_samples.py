@@ -156,7 +156,7 @@ def test_every_sensor_of_the_catalogue_has_its_metric(tmp_path: Path) -> None:
         metric: ((DEVICE.get(kind, f"{kind}3"),), i + 1)
         for i, ((kind, _, _), metric) in enumerate(METRICS.items())
     }
-    assert [p.metric for p in job.panels] == list(Metric)
+    assert [p.metric for p in job.panels] == [metric for metric in Metric if metric in METRICS.values()]
     assert quality.sources[0].rows == len(METRICS)
 
 

@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
-from generator.writer import write_job
+from generator.writer import LogSpec, write_job
 
 from jobreport.readers import read_job
 from jobrules import RULES
 from jobrules.phases import course
-from jobrules.result import Status, Verdict
+from jobrules.result import Severity, Status, Verdict
 from jobrules.rule import run_rules
 from jobrules.verdict import judge
 from tests.paths import ROOT
@@ -35,8 +35,11 @@ PAGE = ROOT / "docs" / "scenarios.md"
 
 
 @cache
-def judged(name: str, seed: int) -> tuple[dict[str, Status], Verdict]:
-    """What each rule says of a scenario's job, on its own machine and with its own duration, and all of them."""
+def judged(name: str, seed: int, *, logged: bool = False) -> tuple[dict[str, Status], Verdict]:
+    """What each rule says of a scenario's job, on its own machine and with its own duration, and all of them.
+
+    Of what is ``logged`` there is nothing but a log of nvidia-smi.
+    """
     scenario = SCENARIOS[name]
     spec = JobSpec(
         scenario=scenario,
@@ -50,7 +53,8 @@ def judged(name: str, seed: int) -> tuple[dict[str, Status], Verdict]:
         seed=seed,
     )
     with TemporaryDirectory() as folder:
-        write_job(spec, Path(folder), gzipped=False)
+        log = LogSpec() if logged else None
+        write_job(spec, Path(folder), gzipped=False, log=log)
         job, _ = read_job(Path(folder), strict=True)
     rules = [rule() for rule in JUDGES]
     results = run_rules(rules, job, strict=True)
@@ -70,6 +74,17 @@ def test_a_scenario_triggers_its_rules_and_no_unrelated_one(name: str, seed: int
 
     assert set(scenario.triggers) <= triggered
     assert triggered <= {*scenario.triggers, *scenario.also}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", ["healthy", "throttled", "idle-gpu", "leaking", "lopsided", "slow-clock"])
+def test_a_log_gives_one_warning_or_none(name: str, seed: int) -> None:
+    verdict = judged(name, seed, logged=True)[1]
+
+    warnings = [f for f in verdict.findings if f.severity is not Severity.INFO]
+
+    assert len(warnings) == len(SCENARIOS[name].triggers)
+    assert all(f.rules[0] in SCENARIOS[name].triggers for f in warnings)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

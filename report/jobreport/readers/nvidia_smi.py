@@ -155,7 +155,7 @@ def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
     for number, host in enumerate(rows.hosts or ("",)):
         mine = rows.host == number if rows.hosts else np.ones(len(gpu), np.bool_)
         log = Log(file=file, host=host, uuids=uuids, gpus=gpus, gpu=gpu, time_us=time_us, values=rows.values)
-        logs.append(log if mine.all() else log.where(mine))
+        logs.append(log.where(mine))
     return logs
 
 

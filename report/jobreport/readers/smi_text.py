@@ -88,7 +88,7 @@ CUT = "the last line has no end: it may be half of a row"
 def decoded(data: bytes) -> str:
     """The text, with a mark in place of what is none, and one kind of line end."""
     mark, encoding = next(((m, e) for m, e in _ENCODINGS if data.startswith(m)), (b"", "utf-8"))
-    text = data[len(mark) :].decode(encoding, "replace").replace("\0", "")
+    text = data[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _QUOTED.sub(_unquoted, text) if '"' in text else text
@@ -111,24 +111,32 @@ def tables(text: str) -> Iterator[Table | Left]:
     # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
     heads = {i: named for i, line in enumerate(lines) if not line[:1].isdigit() and (named := _named(line))}
     places = [*heads, len(lines)]
-    yield from _left(NO_HEADER, [i for i in range(places[0]) if lines[i].strip()])
+    # What dmon says of the units of its columns stands in front of some rows.
+    note = _MARK if heads and lines[places[0]].startswith(_MARK) else "\n"
+    early = [i for i in range(places[0]) if lines[i].strip() and not lines[i].startswith(note)]
+    yield from _left(NO_HEADER, early)
     held: list[str] = []
     for head, stop in itertools.pairwise(places):
         names, separator = heads[head]
         marked = lines[head].startswith(_MARK)
+        # dmon names its columns every few rows.
+        again = stop < len(lines) and heads[stop][0] == names
         odd: list[int] = []
         for i in range(head + 1, stop):
-            row = _row(lines[i], separator, len(names))
-            if row:
+            if row := _row(lines[i], separator, len(names)):
                 held.append(row)
             elif lines[i].strip() and not (marked and lines[i].startswith(_MARK)):
                 odd.append(i)
-            # dmon names its columns every few rows.
-            again = i == stop - 1 and stop < len(lines) and heads[stop][0] == names
-            if held and ((i == stop - 1 and not again) or (len(held) == _TOGETHER and not marked)):
-                columns = _columns(held, separator, len(names))
-                yield Table(names=names, line=head + 1, columns=columns, marked=marked)
+            if len(held) == _TOGETHER and not marked:
+                yield Table(
+                    names=names, line=head + 1, columns=_columns(held, separator, len(names)), marked=marked
+                )
                 held = []
+        if held and not again:
+            yield Table(
+                names=names, line=head + 1, columns=_columns(held, separator, len(names)), marked=marked
+            )
+            held = []
         yield from _left(OTHER, odd)
 
 

@@ -15,8 +15,8 @@ __all__ = ["SCENARIO", "curves"]
 
 
 def curves(moment: Moment) -> Curves:
-    """Limit all GPUs to 260 W, which holds their clocks at about four fifths of the highest."""
-    return replace(healthy.curves(moment), power_limit=0.65)
+    """Limit all GPUs to 200 W, which holds their clocks well below the highest."""
+    return replace(healthy.curves(moment), power_limit=0.5)
 
 
 SCENARIO = Scenario(

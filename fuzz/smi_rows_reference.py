@@ -1,0 +1,50 @@
+"""How many rows stand in a log of nvidia-smi, counted line by line.
+
+A *row* is a line that is not blank, names no columns, and does not begin with ``#``, as what dmon says of its columns;
+a last line without an end is one, whatever it holds.
+What a name of a column means is the reader's word (``smi_columns``, held by ``tests/readers/test_smi_columns.py``).
+"""
+
+from __future__ import annotations
+
+import re
+
+from fuzz.sample_rows_reference import unpacked
+from jobreport.readers.smi_columns import column
+
+_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"\xef\xbb\xbf": "utf-8"}
+_NUMBER = re.compile(r"[-+]?[0-9.]+")
+
+
+def rows(content: bytes) -> int | None:
+    """The rows of a log; none where quotes may join lines, or where lines with # may be rows or not."""
+    text = _text(unpacked(content))
+    if '"' in text:
+        return None
+    marked = {line.startswith("#") for line in text.split("\n")[:-1] if _names_columns(line)}
+    if len(marked) > 1:
+        return None
+    *whole, last = text.split("\n")
+    lines = [line for line in whole if line.strip() and not _names_columns(line)]
+    notes = sum(line.startswith("#") for line in lines) if True in marked else 0
+    return len(lines) - notes + bool(last.strip())
+
+
+def _text(content: bytes) -> str:
+    mark, encoding = next(((m, e) for m, e in _MARKS.items() if content.startswith(m)), (b"", "utf-8"))
+    text = content[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _names_columns(line: str) -> bool:
+    if line[:1].isdigit():
+        return False
+    blanks = line.startswith("#") and not set(",;\t") & set(line)
+    fields = line.lstrip("#").split() if blanks else line.lstrip("#").split(max(",;\t", key=line.count))
+    known = [found for name in fields if (found := column(name.strip()))]
+    return (
+        2 <= len(fields) <= 256
+        and len(known) >= 2
+        and any(one.metric or one.says == "mask" for one in known)
+        and not any(_NUMBER.fullmatch(name.strip()) for name in fields)
+    )
