@@ -12,7 +12,7 @@ import re
 from fuzz.sample_rows_reference import unpacked
 from jobreport.readers.smi_columns import column
 
-_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"\xef\xbb\xbf": "utf-8"}
+_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 
 
@@ -31,6 +31,7 @@ def rows(content: bytes) -> int | None:
 
 
 def _text(content: bytes) -> str:
+    content = content.removeprefix(b"\xef\xbb\xbf")
     mark, encoding = next(((m, e) for m, e in _MARKS.items() if content.startswith(m)), (b"", "utf-8"))
     text = content[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n")
