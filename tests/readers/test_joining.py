@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jobreport.engine import Cores
+from jobreport.pipeline import make_report
 from jobreport.readers import read_directory, read_job
 from jobrules.job import SECOND_US, Metric
 
@@ -144,3 +145,21 @@ def test_where_the_tables_lie_does_not_matter(tmp_path: Path) -> None:
         assert [(p.node, p.metric, p.values.tobytes()) for p in reading.job.panels] == [
             (p.node, p.metric, p.values.tobytes()) for p in expected.panels
         ]
+
+
+def test_snapshots_of_all_tables_of_a_machine_are_numbered_in_the_order_of_time(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1)
+    write_log(tmp_path / "algo-1", 1, later_s=3.25, name="one.csv")
+    write_log(tmp_path / "algo-1", 1, later_s=-7.5, name="other_log_algo-1.csv")
+
+    job, _ = read_job(tmp_path)
+
+    assert job.nodes == ("algo-1",)
+    moments = sorted(
+        {(int(n), int(t)) for p in job.panels for n, t in zip(p.snapshot, p.time_us, strict=True)}
+    )
+    numbers, times = zip(*moments, strict=True)
+    assert list(times) == sorted(times)
+    assert len(set(numbers)) == len(numbers)
+    assert max(numbers) < 900 + 2 * 450
+    assert make_report(tmp_path, tmp_path.with_name("out"), formats=["json"], strict=True).failure is None

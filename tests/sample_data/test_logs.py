@@ -174,7 +174,7 @@ def test_the_other_scenarios_differ_in_what_they_are_made_for(seed: int) -> None
     busy = slow.use[:, 0] > 50
     assert slow.clock_mhz[busy, 1].max() < 0.75 * np.median(slow.clock_mhz[busy, 0])
     assert ((capped.reasons & POWER_CAP) > 0).mean() > 0.9
-    assert 0.7 * TOP_MHZ < np.median(capped.clock_mhz) < 0.9 * TOP_MHZ
+    assert 0.6 * TOP_MHZ < np.median(capped.clock_mhz) < 0.9 * TOP_MHZ
     assert errors.corrected[0, 0] == 2
     assert errors.corrected[-1, 0] > 20
     assert errors.uncorrected[-1].tolist() == [1, 0, 0, 0]

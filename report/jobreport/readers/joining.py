@@ -6,8 +6,10 @@ the use of the same GPUs, and that says which machine and when (``jobrules.curve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 from msgspec.structs import replace
 
 from jobreport.engine import Task
@@ -21,29 +23,58 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.engine import Engine, Handle, Made
+    from jobreport.quality import SourceQuality
     from jobreport.readers.pieces import Piece
-    from jobrules.job import PartFacts
+    from jobrules.job import IntArray, Panel, PartFacts
+
+_Place: TypeAlias = tuple[int, int]
 
 #: A machine is the log's if all others fit worse by this, as correlation.
 _AHEAD = 0.05
-#: Snapshots of a log are none of the samples': their numbers begin here.
-_FIRST_SNAPSHOT = 1 << 40
-
 _APART = "a machine of its own, not joined to any samples"
 _SAME = "joined to the samples of its machine by its name, how far the clocks are apart is not known"
 
 
 def joined(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
     """The pieces, with each log moved to the machine that it is of and to the time of that machine's clock."""
-    machines: dict[str, Handle] = {}
-    for piece in pieces:
-        if not _is_log(piece):
-            for facts, handle in zip(piece.told.facts, piece.handles, strict=True):
-                if _use(facts):
-                    machines.setdefault(facts.node, handle)
-    if not machines:
-        return list(pieces)
-    return [_joined(piece, machines, engine) if _is_log(piece) else piece for piece in pieces]
+    handles = [list(piece.handles) for piece in pieces]
+    facts = [list(piece.told.facts) for piece in pieces]
+    tallies = [Tally() for _ in pieces]
+    #: Where the tables of each machine with samples of its GPUs are: number of the piece, and in it.
+    machines: dict[str, list[_Place]] = {}
+    logs: list[_Place] = []
+    for number, piece in enumerate(pieces):
+        for i, known in enumerate(piece.told.facts):
+            if _is_log(piece):
+                logs.append((number, i))
+            elif known.node in machines or _use(known):
+                machines.setdefault(known.node, []).append((number, i))
+    for number, i in logs if machines else ():
+        first = {node: handles[n][k] for node, ((n, k), *_) in machines.items()}
+        node, later_us, told = _machine(facts[number][i], handles[number][i], first, engine)
+        tallies[number].add("corrected", "logs", told)
+        if node is None:
+            continue
+        places = machines[node]
+        places.append((number, i))
+        mine = [handles[n][k] for n, k in places]
+        tasks = [Task(handles=mine, given=(place, node, later_us)) for place in range(len(mine))]
+        for (n, k), (kept, of) in zip(places, engine.keep(_renumbered, tasks, lambda _: None), strict=True):
+            (handles[n][k],), (facts[n][k],) = kept, of
+    return [
+        replace(
+            piece,
+            told=replace(piece.told, facts=tuple(known), quality=_with(piece.told.quality, tally)),
+            handles=mine,
+        )
+        for piece, mine, known, tally in zip(pieces, handles, facts, tallies, strict=True)
+    ]
+
+
+def _with(quality: SourceQuality, more: Tally) -> SourceQuality:
+    tally = Tally()
+    tally.take((*quality.remarks, *more.remarks()))
+    return replace(quality, remarks=tally.remarks())
 
 
 def _is_log(piece: Piece) -> bool:
@@ -52,21 +83,6 @@ def _is_log(piece: Piece) -> bool:
 
 def _use(facts: PartFacts) -> bool:
     return any(panel.metric == Metric.GPU_USE for panel in facts.panels)
-
-
-def _joined(piece: Piece, machines: dict[str, Handle], engine: Engine) -> Piece:
-    """The log's machines under the names of those that have samples; those that are nobody's stay."""
-    tally = Tally()
-    tally.take(piece.told.quality.remarks)
-    facts, handles = list(piece.told.facts), list(piece.handles)
-    for i, (known, handle) in enumerate(zip(piece.told.facts, piece.handles, strict=True)):
-        node, offset, told = _machine(known, handle, machines, engine)
-        tally.add("corrected", "logs", told)
-        if node is not None:
-            ((new, of),) = engine.keep(_moved, [Task(handles=[handle], given=(node, offset))], lambda _: None)
-            (handles[i],), (facts[i],) = new, of
-    quality = replace(piece.told.quality, remarks=tally.remarks())
-    return replace(piece, told=replace(piece.told, facts=tuple(facts), quality=quality), handles=handles)
 
 
 def _machine(
@@ -109,18 +125,37 @@ def _offset(things: Sequence[Job]) -> CurveOffset | str:
     return curve_offset(curves(samples), curves(log))
 
 
-def _moved(things: Sequence[Job], node: str, later_us: int) -> Made:
-    """The tables of a log as those of a machine, by its clock."""
-    (log,) = things
+def _renumbered(things: Sequence[Job], place: int, node: str, later_us: int) -> Made:
+    """One of a machine's tables, with its snapshots numbered over all of them; the last ones are a log's.
+
+    The log gets the machine's name, and times by its clock.
+    """
+    *others, log = things
+    moved = [_moved(panel, node, later_us) for panel in log.panels]
+    tables = [*(list(one.panels) for one in others), moved]
+    # Of one source, panels share snapshots, each of them with the time of its first sample.
+    moments = [_moments(panels) for panels in tables]
+    every = np.concatenate([time_us for _, time_us in moments])
+    ranks = np.empty(len(every), np.int64)
+    ranks[np.argsort(every, kind="stable")] = np.arange(len(every))
+    start = sum(len(number) for number, _ in moments[:place])
+    numbers, _ = moments[place]
+    mine = ranks[start : start + len(numbers)]
     panels = tuple(
-        replace(
-            panel,
-            node=node,
-            time_us=panel.time_us - later_us,
-            last_us=panel.last_us - later_us,
-            snapshot=panel.snapshot + _FIRST_SNAPSHOT,
-        )
-        for panel in log.panels
+        replace(panel, snapshot=mine[np.searchsorted(numbers, panel.snapshot)]) for panel in tables[place]
     )
-    moved = Job(name="", panels=panels)
-    return list(moved.parts), moved.facts
+    made = dataclasses.replace(things[place], panels=panels)
+    return list(made.parts), made.facts
+
+
+def _moments(panels: Sequence[Panel]) -> tuple[IntArray, IntArray]:
+    """The numbers of all snapshots, ascending, and when each was."""
+    numbers = np.concatenate([panel.snapshot for panel in panels])
+    times = np.concatenate([panel.time_us for panel in panels])
+    order = np.lexsort((times, numbers))
+    first = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    return numbers[order][first], np.maximum.accumulate(times[order][first])
+
+
+def _moved(panel: Panel, node: str, later_us: int) -> Panel:
+    return replace(panel, node=node, time_us=panel.time_us - later_us, last_us=panel.last_us - later_us)
