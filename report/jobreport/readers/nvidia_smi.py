@@ -18,9 +18,10 @@ from jobreport.quality import SourceQuality
 from jobreport.readers import plain
 from jobreport.readers.base import Found
 from jobreport.readers.sensors import as_name
+from jobreport.readers.smi_guess import UNKNOWN
 from jobreport.readers.smi_hosts import Log, hosts_of
 from jobreport.readers.smi_table import UNNUMBERED, Rows, rows_of
-from jobreport.readers.smi_text import Left, decoded, has_header, tables
+from jobreport.readers.smi_text import Left, Table, decoded, is_log, tables
 from jobreport.readers.smi_times import LOCAL, RELATIVE, in_zone, unwrapped
 from jobreport.readers.tally import Tally
 from jobrules.job import SECOND_US, Metric, natural_sorted
@@ -47,6 +48,7 @@ _GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[_-]?([0-9]{1,2})(?![0-9a-z])", re.IGNOR
 _LOCAL = "no time zone in the log: its times are taken as {zone}"
 _CHOOSE = " (--timezone names another)"
 _RELATIVE = "no dates in the log: its times count from its start"
+_GUESSED = "no line names the columns: by their units and order they are {}; others are not read"
 _IN_TURN = "no GPU is named: they are told apart by the order of the rows"
 _MIXED = "times of another kind than those before in the file"
 _AGAIN = "exact repetition of another row"
@@ -60,7 +62,9 @@ class NvidiaSmi:
     """
 
     source = "nvidia-smi logs"
-    looks_for = "nvidia-smi logs (--query-gpu as CSV with a line that names the columns, dmon, pmon)"
+    looks_for = (
+        "nvidia-smi logs (--query-gpu as CSV with a line that names the columns or with units, dmon, pmon)"
+    )
     memory = 6.0
     rows = "rows"
 
@@ -109,7 +113,7 @@ def _begins_with_header(file: SourceFile) -> bool:
         pass
     except OSError:
         return False
-    return has_header(decoded(data[:_BEGINNING]))
+    return is_log(decoded(data[:_BEGINNING]))
 
 
 def _text(file: SourceFile, tally: Tally) -> str:
@@ -128,6 +132,9 @@ def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
     """What a file says, for each machine that it names, or as one log if it names none."""
     read: list[Rows] = []
     for part in tables(_text(file, tally)):
+        if isinstance(part, Table) and not part.line:
+            read_as = ", ".join(name for name in part.names if name != UNKNOWN)
+            tally.add("corrected", "files", _GUESSED.format(read_as), file=file.name)
         if isinstance(part, Left):
             tally.add("skipped", "rows", part.reason, count=part.count, file=file.name, line=part.line)
         elif rows := rows_of(part, file.name, tally):

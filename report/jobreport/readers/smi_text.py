@@ -11,12 +11,14 @@ import csv
 import io
 import itertools
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from jobreport.readers.smi_columns import MASK, column
+from jobreport.readers.smi_guess import guessed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Names of columns that are read of one line; a log has some dozens.
 MOST_COLUMNS = 256
+#: Rows that tell what the columns are where no line does.
+_LOOKED_AT = 1000
 #: Rows that are taken apart together.
 _TOGETHER = 1 << 17
 #: A field in quotes, which may hold the separator and the end of a line; a longer one is damage.
@@ -63,7 +67,7 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
 
     #: Names of the columns as written.
     names: tuple[str, ...]
-    #: Number of the header's line, from 1.
+    #: Number of the header's line, from 1; 0 where there is none and the rows tell what they are (``smi_guess``).
     line: int
     #: One for each name, all of the same length.
     columns: list[Texts]
@@ -94,9 +98,10 @@ def decoded(data: bytes) -> str:
     return _QUOTED.sub(_unquoted, text) if '"' in text else text
 
 
-def has_header(text: str) -> bool:
-    """Whether any line names the columns of such a log."""
-    return any(_named(line) for line in text.split("\n") if not line[:1].isdigit())
+def is_log(text: str) -> bool:
+    """Whether any line names the columns of such a log, or the first rows tell what they are."""
+    lines = text.split("\n")
+    return any(_named(line) for line in lines if not line[:1].isdigit()) or _guessed(lines) is not None
 
 
 def tables(text: str) -> Iterator[Table | Left]:
@@ -111,14 +116,18 @@ def tables(text: str) -> Iterator[Table | Left]:
     # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
     heads = {i: named for i, line in enumerate(lines) if not line[:1].isdigit() and (named := _named(line))}
     places = [*heads, len(lines)]
-    # What dmon says of the units of its columns stands in front of some rows.
-    note = _MARK if heads and lines[places[0]].startswith(_MARK) else "\n"
-    early = [i for i in range(places[0]) if lines[i].strip() and not lines[i].startswith(note)]
-    yield from _left(NO_HEADER, early)
+    if names := _guessed(lines[: places[0]]):
+        heads[-1] = names, _SEPARATORS[0]
+        places.insert(0, -1)
+    else:
+        # What dmon says of the units of its columns stands in front of some rows.
+        note = _MARK if heads and lines[places[0]].startswith(_MARK) else "\n"
+        early = [i for i in range(places[0]) if lines[i].strip() and not lines[i].startswith(note)]
+        yield from _left(NO_HEADER, early)
     held: list[str] = []
     for head, stop in itertools.pairwise(places):
         names, separator = heads[head]
-        marked = lines[head].startswith(_MARK)
+        marked = head >= 0 and lines[head].startswith(_MARK)
         # dmon names its columns every few rows.
         again = stop < len(lines) and heads[stop][0] == names
         odd: list[int] = []
@@ -138,6 +147,13 @@ def tables(text: str) -> Iterator[Table | Left]:
             )
             held = []
         yield from _left(OTHER, odd)
+
+
+def _guessed(lines: Sequence[str]) -> tuple[str, ...] | None:
+    """Names for the columns of rows without a header, from the first of them."""
+    rows = [line.split(_SEPARATORS[0]) for line in lines[:_LOOKED_AT]]
+    fields, _ = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+    return guessed([row for row in rows if len(row) == fields]) if fields > 1 else None
 
 
 def _left(reason: str, lines: Sequence[int]) -> Iterator[Left]:
