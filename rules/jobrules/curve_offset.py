@@ -77,7 +77,9 @@ def curve_offset(one: dict[str, Curve], other: dict[str, Curve]) -> CurveOffset 
 def _width(pairs: Sequence[tuple[Curve, Curve]]) -> int:
     """Width of a cell in microseconds."""
     intervals = [float(np.median(np.diff(t))) for pair in pairs for t, _ in pair if len(t) > 1]
-    longest = max(int(t[-1] - t[0]) for pair in pairs for t, _ in pair)
+    longest = max(
+        max(int(pair[i][0][-1]) for pair in pairs) - min(int(pair[i][0][0]) for pair in pairs) for i in (0, 1)
+    )
     return int(max(_NARROWEST_US, min(max(intervals, default=0), _WIDEST_US), longest / _MOST_CELLS))
 
 

@@ -7,68 +7,99 @@ the use of the same GPUs, and that says which machine and when (``jobrules.curve
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, TypeAlias
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.engine import Task
 from jobreport.readers.nvidia_smi import NvidiaSmi
+from jobreport.readers.strays import KEPT_SHARE
 from jobreport.readers.tally import Tally
+from jobreport.readers.timeline import Timeline
 from jobrules.curve_offset import CurveOffset, curve_offset, curves
-from jobrules.job import SECOND_US, Job, Metric
+from jobrules.job import SECOND_US, Job, Metric, PartFacts
+from jobrules.snapshots import TOLERANCE_US, Series, node_panels
 from jobrules.words import NBSP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.engine import Engine, Handle, Made
+    from jobreport.engine import Engine, Made
     from jobreport.quality import SourceQuality
     from jobreport.readers.pieces import Piece
-    from jobrules.job import IntArray, Panel, PartFacts
+    from jobreport.readers.timeline import Part
+    from jobrules.job import IntArray, Panel
 
-_Place: TypeAlias = tuple[int, int]
 
 #: A machine is the log's if all others fit worse by this, as correlation.
 _AHEAD = 0.05
+#: A hundredth of the samples, or less, that lie so far from the others do not say when a recording was made.
+_FAR_US = 6 * 3600 * SECOND_US
 _APART = "a machine of its own, not joined to any samples"
+_SECOND = "second value of a GPU in the same snapshot, from another log; one is in use"
 _SAME = "joined to the samples of its machine by its name, how far the clocks are apart is not known"
 
 
 def joined(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
-    """The pieces, with each log moved to the machine that it is of and to the time of that machine's clock."""
-    handles = [list(piece.handles) for piece in pieces]
-    facts = [list(piece.told.facts) for piece in pieces]
+    """The pieces, with each log moved to the machine that it is of and to the time of that machine's clock.
+
+    Several logs of one machine become one.
+    """
+    found = [[*map(_Table, piece.told.facts, piece.handles)] for piece in pieces]
     tallies = [Tally() for _ in pieces]
-    #: Where the tables of each machine with samples of its GPUs are: number of the piece, and in it.
-    machines: dict[str, list[_Place]] = {}
-    logs: list[_Place] = []
-    for number, piece in enumerate(pieces):
-        for i, known in enumerate(piece.told.facts):
-            if _is_log(piece):
-                logs.append((number, i))
-            elif known.node in machines or _use(known):
-                machines.setdefault(known.node, []).append((number, i))
-    for number, i in logs if machines else ():
-        first = {node: handles[n][k] for node, ((n, k), *_) in machines.items()}
-        node, later_us, told = _machine(facts[number][i], handles[number][i], first, engine)
-        tallies[number].add("corrected", "logs", told)
-        if node is None:
-            continue
-        places = machines[node]
-        places.append((number, i))
-        mine = [handles[n][k] for n, k in places]
-        tasks = [Task(handles=mine, given=(place, node, later_us)) for place in range(len(mine))]
-        for (n, k), (kept, of) in zip(places, engine.keep(_renumbered, tasks, lambda _: None), strict=True):
-            (handles[n][k],), (facts[n][k],) = kept, of
+    #: Of each machine that has samples; the last one is a log's once one has joined.
+    machines: dict[str, list[_Table]] = {}
+    for piece, tables in zip(pieces, found, strict=True):
+        for table in () if _is_log(piece) else tables:
+            if table.facts.panels:
+                machines.setdefault(table.facts.node, []).append(table)
+    with_log: set[str] = set()
+    for piece, tables, tally in zip(pieces, found, tallies, strict=True):
+        for log in tables if _is_log(piece) and machines else ():
+            node, later_us, told = _machine(log, machines, engine)
+            tally.add("corrected", "logs", told)
+            if node is None:
+                continue
+            mine = machines[node]
+            handles = [one.handle for one in (*mine, log)]
+            logs = 1 + (node in with_log)
+            tasks = [
+                Task(handles=handles, given=(i, logs, node, later_us)) for i in range(len(handles) - logs + 1)
+            ]
+            made = engine.keep(_renumbered, tasks, lambda _: None)
+            if node in with_log:
+                log.gone = True
+            else:
+                with_log.add(node)
+                mine.append(log)
+            for one, ((handle,), ((facts,), surplus)) in zip(mine, made, strict=True):
+                one.handle, one.facts = handle, facts
+                tally.add("dropped", "values", _SECOND, count=surplus)
     return [
         replace(
             piece,
-            told=replace(piece.told, facts=tuple(known), quality=_with(piece.told.quality, tally)),
-            handles=mine,
+            told=replace(
+                piece.told,
+                facts=tuple(table.facts for table in tables if not table.gone),
+                quality=_with(piece.told.quality, tally),
+            ),
+            handles=[table.handle for table in tables if not table.gone],
         )
-        for piece, mine, known, tally in zip(pieces, handles, facts, tallies, strict=True)
+        for piece, tables, tally in zip(pieces, found, tallies, strict=True)
     ]
+
+
+class _Table(Struct):
+    """Where the tables of a machine from one reading are, and what is known of them."""
+
+    facts: PartFacts
+    #: For the engine.
+    handle: Any
+    #: Whether they are part of another one.
+    gone: bool = False
 
 
 def _with(quality: SourceQuality, more: Tally) -> SourceQuality:
@@ -81,38 +112,36 @@ def _is_log(piece: Piece) -> bool:
     return piece.group.reader.source == NvidiaSmi.source
 
 
-def _use(facts: PartFacts) -> bool:
-    return any(panel.metric == Metric.GPU_USE for panel in facts.panels)
+def _use(table: _Table) -> bool:
+    return any(panel.metric == Metric.GPU_USE for panel in table.facts.panels)
 
 
-def _machine(
-    log: PartFacts, handle: Handle, machines: dict[str, Handle], engine: Engine
-) -> tuple[str | None, int, str]:
+def _machine(log: _Table, machines: dict[str, list[_Table]], engine: Engine) -> tuple[str | None, int, str]:
     """Whose samples a log belongs to, by how much its times are later, and what to tell of that."""
-    named = log.node in machines
-    if not _use(log):
-        return (log.node, 0, _SAME) if named else (None, 0, f"{_APART}: it tells no use of GPUs")
-    asked = [log.node] if named else list(machines)
-    found = dict(
-        zip(asked, engine.ask(_offset, [([machines[node], handle], ()) for node in asked]), strict=True)
-    )
+    name = log.facts.node
+    named = name in machines
+    first = {node: table for node, tables in machines.items() if (table := next(filter(_use, tables), None))}
+    asked = [node for node in ([name] if named else first) if node in first and _use(log)]
+    if not asked:
+        reason = "use of GPUs is not told by both"
+        return (name, 0, f"{_SAME}: {reason}") if named else (None, 0, f"{_APART}: {reason}")
+    questions = [([first[node].handle, log.handle], ()) for node in asked]
+    found = dict(zip(asked, engine.ask(_offset, questions), strict=True))
     fits = {node: one for node, one in found.items() if isinstance(one, CurveOffset)}
     if not fits:
-        reason = next(iter(found.values()))
-        if named:
-            return log.node, 0, f"{_SAME}: {reason}"
-        return None, 0, f"{_APART}: {reason}"
+        reason = next(one for one in found.values() if isinstance(one, str))
+        return (name, 0, f"{_SAME}: {reason}") if named else (None, 0, f"{_APART}: {reason}")
     best = max(fits, key=lambda node: fits[node].correlation)
     rivals = [node for node, one in fits.items() if one.correlation > fits[best].correlation - _AHEAD]
     if len(rivals) > 1:
         return None, 0, f"{_APART}: the use of the GPUs of {len(rivals)} machines is as in the log"
-    one = fits[best]
-    apart = "ahead" if one.us > 0 else "behind"
+    fit = fits[best]
+    apart = "ahead" if fit.us > 0 else "behind"
     told = (
-        f"joined to the samples of its machine by the use of its GPUs (correlation {one.correlation:.2f}): its clock "
-        f"is {_seconds(abs(one.us))} {apart}, \u00b1 {_seconds(one.spread_us)}"
+        f"joined to the samples of its machine by the use of its GPUs (correlation {fit.correlation:.2f}): its clock "
+        f"is {_seconds(abs(fit.us))} {apart}, \u00b1 {_seconds(fit.spread_us)}"
     )
-    return best, one.us, told
+    return best, fit.us, told
 
 
 def _seconds(us: int) -> str:
@@ -121,18 +150,30 @@ def _seconds(us: int) -> str:
 
 def _offset(things: Sequence[Job]) -> CurveOffset | str:
     """Of the use of the GPUs in a machine's samples and in a log."""
-    samples, log = (panel for one in things for panel in one.panels_of(Metric.GPU_USE))
+    samples, log = (_together(panel) for one in things for panel in one.panels_of(Metric.GPU_USE))
     return curve_offset(curves(samples), curves(log))
 
 
-def _renumbered(things: Sequence[Job], place: int, node: str, later_us: int) -> Made:
-    """One of a machine's tables, with its snapshots numbered over all of them; the last ones are a log's.
+def _together(panel: Panel) -> Panel:
+    """Without the few samples that lie far from all others: their times may be damaged."""
+    starts = np.flatnonzero(np.diff(panel.time_us, prepend=panel.time_us[0] - _FAR_US - 1) > _FAR_US)
+    sizes = np.diff(starts, append=len(panel.time_us))
+    few = np.repeat(sizes < KEPT_SHARE * len(panel.time_us), sizes)
+    return panel.where(~few) or panel
 
-    The log gets the machine's name, and times by its clock.
+
+def _renumbered(things: Sequence[Job], place: int, logs: int, node: str, later_us: int) -> Made:
+    """One of a machine's tables, with its snapshots numbered over all of them; the last ``logs`` become one.
+
+    The last one gets the machine's name, and times by its clock. Besides the facts it tells how many values of the
+    logs were left out.
     """
-    *others, log = things
-    moved = [_moved(panel, node, later_us) for panel in log.panels]
-    tables = [*(list(one.panels) for one in others), moved]
+    moved = [_moved(panel, node, later_us) for panel in things[-1].panels]
+    known = [panel for one in things[-logs:-1] for panel in one.panels]
+    surplus = 0
+    if known:
+        moved, surplus = _merged(node, [*known, *moved])
+    tables = [*(list(one.panels) for one in things[:-logs]), moved]
     # Of one source, panels share snapshots, each of them with the time of its first sample.
     moments = [_moments(panels) for panels in tables]
     every = np.concatenate([time_us for _, time_us in moments])
@@ -144,8 +185,26 @@ def _renumbered(things: Sequence[Job], place: int, node: str, later_us: int) -> 
     panels = tuple(
         replace(panel, snapshot=mine[np.searchsorted(numbers, panel.snapshot)]) for panel in tables[place]
     )
-    made = dataclasses.replace(things[place], panels=panels)
-    return list(made.parts), made.facts
+    is_log = place == len(tables) - 1
+    made = Job(name="", panels=panels) if is_log else dataclasses.replace(things[place], panels=panels)
+    return list(made.parts), (made.facts, surplus if is_log else 0)
+
+
+def _merged(node: str, panels: Sequence[Panel]) -> tuple[list[Panel], int]:
+    """The samples of several logs as one, and how many of them lie where another is."""
+    parts: defaultdict[tuple[Metric, str], list[Part]] = defaultdict(list)
+    for panel in panels:
+        for i, device in enumerate(panel.devices):
+            parts[panel.metric, device].append(panel.series(i))
+    timeline = Timeline()
+    series, surplus = [], 0
+    for (metric, device), some in parts.items():
+        time_us, values, repeated = timeline.merged(some)
+        surplus += repeated
+        series.append(Series(metric=metric, device=device, time_us=time_us, values=values))
+    tolerance_us = max(TOLERANCE_US, min(panel.interval_us for panel in panels) // 2)
+    made = node_panels(node, series, tolerance_us)
+    return list(made.panels), surplus + made.surplus
 
 
 def _moments(panels: Sequence[Panel]) -> tuple[IntArray, IntArray]:
