@@ -1,7 +1,7 @@
 """How many rows stand in a log of nvidia-smi, counted line by line.
 
 A *row* is a line that is not blank, names no columns, and does not begin with ``#``, as what dmon says of its columns;
-a last line without an end is one, whatever it holds.
+a last line without an end is one, whatever it holds. Lines with columns of several GPUs (``gpu0_util``) are several.
 What a name of a column means is the reader's word (``smi_columns``, held by ``tests/readers/test_smi_columns.py``).
 """
 
@@ -10,16 +10,19 @@ from __future__ import annotations
 import re
 
 from fuzz.sample_rows_reference import unpacked
-from jobreport.readers.smi_columns import column
+from jobreport.readers.smi_columns import columns
 
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 
 
 def rows(content: bytes) -> int | None:
-    """The rows of a log; none where quotes may join lines, or where lines with # may be rows or not."""
+    """The rows of a log; none where quotes may join lines, or where lines may be several rows, or with # none."""
     text = _text(unpacked(content))
     if '"' in text:
+        return None
+    if any(_names_columns(line) and _GPU_IN_NAME.search(line) for line in text.split("\n")):
         return None
     marked = {line.startswith("#") for line in text.split("\n")[:-1] if _names_columns(line)}
     if len(marked) > 1:
@@ -42,7 +45,7 @@ def _names_columns(line: str) -> bool:
         return False
     blanks = line.startswith("#") and not set(",;\t") & set(line)
     fields = line.lstrip("#").split() if blanks else line.lstrip("#").split(max(",;\t", key=line.count))
-    known = [found for name in fields if (found := column(name.strip()))]
+    known = [found for found in columns([name.strip() for name in fields]) if found]
     return (
         2 <= len(fields) <= 256
         and len(known) >= 2

@@ -322,7 +322,7 @@ def _batch_size(counted: _Counted, results: RuleResults) -> Reading:
     return Reading(
         status=Status.TRIGGERED,
         headline=headline,
-        ids=("BS-2", *(["BS-6"] if unused & set(results.small_batch) else [])),
+        ids=("BS-2", "C-18", *(["BS-6"] if unused & set(results.small_batch) else [])),
         finding=counted.finding(
             headline,
             f"{evidence} The time of the last one is not known (BS-2).",
@@ -339,13 +339,11 @@ def _memory(counted: _Counted, results: RuleResults) -> Reading:
     if reason := counted.waits(max(counted.limit("patience", 1000), window + 1)):
         return _not_evaluated(reason)
     if not counted.triggered:
-        headline = "No sample was counted as an increase of GPU memory"
+        headline = "No sample was counted as an increase of GPU memory utilisation"
         return Reading(status=Status.PASSED, headline=headline, ids=("GMI-1",))
-    headline = (
-        f"{count(counted.triggered, 'sample')} {_was(counted.triggered)} counted as an increase of GPU memory"
-    )
+    headline = f"{count(counted.triggered, 'sample')} {_was(counted.triggered)} counted as an increase of GPU memory utilisation"
     told = [
-        f"{named([gpu])} by {one.increase:.1f} points, at most {percent(one.gpu_max)} full"
+        f"{named([gpu])} by {one.increase:.1f} points, at most {percent(one.gpu_max)}"
         for gpu, one in itertools.islice(results.memory.items(), 4)
         if one.increase is not None and one.gpu_max is not None
     ]
@@ -357,7 +355,7 @@ def _memory(counted: _Counted, results: RuleResults) -> Reading:
     return Reading(
         status=Status.TRIGGERED,
         headline=headline,
-        ids=("GMI-1", "GMI-2", "GMI-5"),
+        ids=("GMI-1", "GMI-2", "GMI-5", "C-18"),
         finding=counted.finding(headline, evidence.strip(), Severity.INFO),
     )
 

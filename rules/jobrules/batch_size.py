@@ -26,16 +26,16 @@ class BatchSize(Rule):
 
     What it checks
         Looks at the last ``window`` samples once a minute, after ``patience`` CPU samples of a node:
-        the 95th percentiles of the node's mean CPU use, of a GPU's use and of its memory all lie
-        below their thresholds. A minute without memory samples is judged by the other two; one
-        without CPU or GPU samples is not judged.
+        the 95th percentiles of the node's mean CPU use, of a GPU's use and of its GPU memory utilisation
+        (the share of time in which its memory was read or written) all lie below their thresholds. A minute
+        without samples of the last is judged by the other two; one without CPU or GPU samples is not judged.
 
     Why it matters
-        Nothing limits the speed but the size of the work handed over at a time. Says little about
-        frameworks that reserve all GPU memory from the start.
+        Nothing limits the speed but the size of the work handed over at a time. How full the memory of the GPU is,
+        it does not tell.
 
     What to do
-        Raise the batch size until GPU memory is well filled, and watch that the model still
+        Raise the batch size as far as the memory of the GPU has room for it, and watch that the model still
         converges; or take a smaller machine.
     """
 
@@ -45,7 +45,7 @@ class BatchSize(Rule):
 
     cpu_threshold_p95: float = percent(70.0, "95th percentile of the node's mean CPU use")
     gpu_threshold_p95: float = percent(70.0, "95th percentile of a GPU's use")
-    gpu_memory_threshold_p95: float = percent(70.0, "95th percentile of a GPU's memory use")
+    gpu_memory_threshold_p95: float = percent(70.0, "95th percentile of GPU memory utilisation")
     patience: Amount = samples(1000, "CPU samples of a node that are seen before it is judged")
     window: Amount = samples(500, "samples that are judged together")
 
@@ -74,7 +74,9 @@ class BatchSize(Rule):
         without = judgement.violating - with_memory
         title = self.title if with_memory else "CPU and GPU are little used"
         clause = (
-            f"{count(without, 'window')} judged without GPU memory, which was not sampled" if without else ""
+            f"{count(without, 'window')} judged without GPU memory utilisation, which was not sampled"
+            if without
+            else ""
         )
         finding = judgement.finding(self, title, [clause])
         return judgement.triggered(self, finding, details=details, **facts)

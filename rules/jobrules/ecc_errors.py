@@ -74,13 +74,13 @@ class ECCErrors(Rule):
             return self.not_evaluated(devices[0].reason, **facts)
         if not hits:
             return self.passed(f"No memory error during the job{_before(found)}", **facts)
-        findings = [self._finding(kind, told) for kind, told in grew.items() if told]
+        findings = [self._finding(kind, told, _before(found)) for kind, told in grew.items() if told]
         facts |= {"triggered": len(hits), "violations": len(hits)}
         facts["first_us"] = min(finding.start_us or 0 for finding in findings)
         facts["last_us"] = max(finding.end_us or 0 for finding in findings)
         return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
 
-    def _finding(self, kind: str, told: Sequence[_GPU]) -> Finding:
+    def _finding(self, kind: str, told: Sequence[_GPU], before: str) -> Finding:
         told = sorted(told, key=lambda gpu: -gpu.errors(kind))
         counters = [gpu.counters[kind] for gpu in told]
         start_us, end_us = min(one.first_us for one in counters), max(one.last_us for one in counters)
@@ -98,7 +98,7 @@ class ECCErrors(Rule):
         facts = {"key": "corrected-memory-errors", "advice": CORRECTED_ADVICE} if corrected else {}
         return self.finding(
             f"{count(errors, f'{kind} memory error')} on {count(len(told), 'GPU')}",
-            "; ".join(filter(None, clauses)) + ".",
+            "; ".join(filter(None, clauses)) + before + ".",
             severity=Severity.INFO if corrected else Severity.CRITICAL,
             devices=tuple(gpu.name for gpu in told),
             start_us=start_us,
@@ -184,5 +184,5 @@ def _before(found: Sequence[_GPU]) -> str:
         if not counters:
             clauses.append(f"{kind} ones were not counted")
         elif earlier:
-            clauses.append(f"{count(earlier, f'{kind} one')} before it")
+            clauses.append(f"{count(earlier, f'{kind} one')} before the job")
     return "".join(f"; {clause}" for clause in clauses)

@@ -86,18 +86,20 @@ class Spell(Struct, frozen=True, kw_only=True):
     #: ``node/device``, and how a sentence calls it.
     name: str
     called: str
-    #: Samples, the time that they stand for, and that of those in which it held.
+    #: Samples, the time that they stand for, and how much of that it held.
     samples: int
     covered_us: float
     us: float
-    #: Start and end of all of it and of the longest stretch; none where it never held.
+    #: Start and end of all of it and of the longest stretch of samples in which it held at all; none where it
+    #: never did.
     span_us: tuple[int, int] | None
     longest_us: tuple[int, int] | None
 
     @classmethod
-    def of(cls, gpu: GPU, time_us: IntArray, holds: BoolArray) -> Spell:
-        """From the times of a GPU's samples, and whether it held at each."""
-        weight_us = held(time_us, *gpu.span_us).weight_us
+    def of(cls, gpu: GPU, time_us: IntArray, part: BoolArray | FloatArray) -> Spell:
+        """From the times of a GPU's samples, and whether it held in each, or for which part of it (0 to 1)."""
+        weight_us = held(time_us, *gpu.span_us).weight_us if len(time_us) else np.empty(0)
+        holds = part > 0
         # Rounded up, so that stretches without a pause between them touch.
         found = union(time_us[holds], time_us[holds] + np.ceil(weight_us[holds]).astype(np.int64))
         spans = list(zip(found.start_us.tolist(), found.end_us.tolist(), strict=True))
@@ -106,7 +108,7 @@ class Spell(Struct, frozen=True, kw_only=True):
             called=shown(f"{gpu.node} {gpu.device}", 40),
             samples=len(time_us),
             covered_us=float(weight_us.sum()),
-            us=float(weight_us[holds].sum()),
+            us=float(weight_us @ part),
             span_us=(spans[0][0], spans[-1][1]) if spans else None,
             longest_us=max(spans, key=lambda span: span[1] - span[0], default=None),
         )

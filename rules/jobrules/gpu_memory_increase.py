@@ -1,4 +1,4 @@
-"""GPUMemoryIncrease: GPU memory rises at once."""
+"""GPUMemoryIncrease: GPU memory utilisation rises at once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from jobrules.job import BoolArray, FloatArray, IntArray, Job
 
-#: Memory this full leaves little room for the next rise.
-NEARLY_FULL = 90.0
 #: Rises told for each GPU.
 MOST_EVENTS = 100
 #: GPUs whose rises are told in words.
@@ -34,30 +32,30 @@ _PARTS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class GPUMemoryIncrease(Rule):
-    """The memory use of a GPU rises at once.
+    """The GPU memory utilisation of a GPU rises at once.
 
     What it checks
-        Compares, at every sample of a GPU's memory after the first ``patience``, the mean of the last
-        ``window`` samples with the mean of the ``window`` samples before them: triggers where it rose by
-        more than ``increase`` points. Neighbouring samples in violation are one event, also across a
-        time without samples.
+        GPU memory utilisation is the share of time in which the GPU's memory was read or written. Compares, at
+        every sample of it after the first ``patience``, the mean of the last ``window`` samples with the mean
+        of the ``window`` samples before them: triggers where it rose by more than ``increase`` points.
+        Neighbouring samples in violation are one event, also across a time without samples.
 
     Why it matters
-        A rise towards the full memory ends in an out-of-memory error, and one that comes late in a job
-        costs all the hours before it. Slow growth shows in the trend of the page's section on GPU memory and not here.
+        The work of the GPU changed: it began, or moves more data than before. It does not tell how full the
+        memory is: whether that grows or leaves room, GPUMemoryLeak and GPUMemoryFull say of logs that
+        tell it.
 
     What to do
-        Where the memory is nearly full, lower the batch size or accumulate gradients, and look for what
-        runs at the time of the rise: evaluation, a longer input, a checkpoint. Else see that the rise is
-        wanted: a cache that fills, or tensors that are kept and never freed.
+        See what began at that time: the training after its start-up, an evaluation, a longer input. A change
+        that is wanted needs nothing.
     """
 
-    title: ClassVar[str] = "GPU memory use rises at once"
+    title: ClassVar[str] = "GPU memory utilisation rises at once"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY,)
     section: ClassVar[str] = "gpu-memory"
 
     increase: float = number(
-        5.0, "rise of the mean memory use from one window to the next", unit="points", high=100
+        5.0, "rise of the mean GPU memory utilisation from one window to the next", unit="points", high=100
     )
     patience: Amount = samples(1000, "samples of one GPU that are seen before it is judged")
     window: Amount = samples(10, "samples whose mean is compared with that of as many before them")
@@ -94,7 +92,9 @@ class GPUMemoryIncrease(Rule):
         if not rising:
             missing = len(gpus) - len(judged)
             aside = f"; {count(missing, 'GPU')} not judged for want of samples" if missing else ""
-            headline = f"No GPU's memory rose by more than {self.increase:g} points at once{aside}"
+            headline = (
+                f"GPU memory utilisation rose on no GPU by more than {self.increase:g} points at once{aside}"
+            )
             return self.passed(headline, **facts)
         details: dict[str, Any] = {}
         for gpu in rising:
@@ -157,13 +157,11 @@ class GPUMemoryIncrease(Rule):
     def _finding(self, rising: Sequence[_GPU]) -> Finding:
         worst = [(gpu, gpu.largest_rise) for gpu in rising if gpu.largest_rise]
         largest = max((one for _, one in worst), key=lambda one: one.points)
-        peak = max(gpu.peak for gpu in rising)
-        full = peak >= NEARLY_FULL
-        subject, events = "GPU memory rose", sum(gpu.events for gpu in rising)
+        subject, events = "GPU memory utilisation rose", sum(gpu.events for gpu in rising)
         if len(rising) > 1:
-            subject = f"Memory of {count(len(rising), 'GPU')} rose, at most"
+            subject = f"GPU memory utilisation rose on {count(len(rising), 'GPU')}, at most"
         elif events > 1:
-            subject = f"GPU memory rose {count(events, 'time')}, at most"
+            subject = f"GPU memory utilisation rose {count(events, 'time')}, at most"
         title = f"{subject} by {largest.points:.1f} points within {duration(largest.within_us)}"
         told = [
             f"{shown(f'{gpu.node} {gpu.device}')}: {count(gpu.events, 'rise')}, the largest from "
@@ -174,24 +172,13 @@ class GPUMemoryIncrease(Rule):
         start_us, end_us = min(gpu.first_us for gpu in rising), max(gpu.last_us for gpu in rising)
         where = listed([f"{gpu.node} {gpu.device}" for gpu in rising], _MOST_TOLD)
         return self.finding(
-            f"{title} and reached {in_percent(peak)}" if full else title,
+            title,
             f"{where}, {between(start_us, end_us)}. {'; '.join(told)}.",
-            severity=Severity.WARNING if full else Severity.INFO,
-            advice=_WHEN_FULL if full else _WHEN_NOT,
+            severity=Severity.INFO,
             devices=tuple(gpu.name for gpu in rising),
             start_us=start_us,
             end_us=end_us,
         )
-
-
-_WHEN_FULL = (
-    "The next rise may end in an out-of-memory error: lower the batch size or accumulate gradients, and "
-    "see what ran at that time, as an evaluation with its own batch size or a longer input."
-)
-_WHEN_NOT = (
-    "See that the rise is wanted: a cache or a second model fills memory once; tensors that are kept, as "
-    "losses added up with their graphs, fill it step by step. There is room left, so nothing is urgent."
-)
 
 
 class Rise(Struct, frozen=True, kw_only=True):
@@ -227,7 +214,7 @@ class Compared(Struct, frozen=True, kw_only=True):
 
     #: Number of the first, counted from 1; all after it were compared too.
     first: int
-    #: (m,) how much memory rose, in ``unit`` parts of a point.
+    #: (m,) how much it rose, in ``unit`` parts of a point.
     rise: IntArray
     unit: int
     #: (m,) whether by more than the limit; neighbours are one event.

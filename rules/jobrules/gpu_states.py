@@ -52,7 +52,8 @@ class GPUState(Struct, frozen=True, kw_only=True):
     #: MHz: the median while the GPU was busy, none where it never was; and the highest.
     clock_busy: float | None = None
     clock_max: float | None = None
-    #: Percent of the measured time in which heat, the power limit, the hardware for another reason held the clock.
+    #: Percent of the measured time in which heat, the power limit, the hardware held the clock; the hardware also
+    #: where it did so for heat.
     thermal_percent: float | None = None
     cap_percent: float | None = None
     hardware_percent: float | None = None

@@ -41,6 +41,7 @@ class Metric(StrEnum):
     """A sampled quantity, named for what it is and not for the tool that sampled it."""
 
     GPU_USE = "gpu_utilization"
+    #: The share of time in which the GPU's memory was read or written, not how much of it is in use.
     GPU_MEMORY = "gpu_memory"
     CPU_USE = "cpu_utilization"
     IO_WAIT = "io_wait"
@@ -52,7 +53,7 @@ class Metric(StrEnum):
     DISK_READ = "disk_read"
     DISK_WRITE = "disk_write"
     DISK_OPERATIONS = "disk_operations"
-    #: Memory that is in use and there is; ``GPU_MEMORY`` is the share of time that it was read or written.
+    #: Memory that is in use, and that there is.
     GPU_MEMORY_USED = "gpu_memory_used"
     GPU_MEMORY_TOTAL = "gpu_memory_total"
     GPU_POWER = "gpu_power"
@@ -81,7 +82,7 @@ class Metric(StrEnum):
 
 _LABELS = {
     Metric.GPU_USE: "GPU",
-    Metric.GPU_MEMORY: "GPU memory",
+    Metric.GPU_MEMORY: "GPU memory utilisation",
     Metric.CPU_USE: "CPU",
     Metric.IO_WAIT: "I/O wait",
     Metric.MEMORY: "CPU memory",
@@ -92,7 +93,7 @@ _LABELS = {
     Metric.DISK_READ: "Disk read",
     Metric.DISK_WRITE: "Disk write",
     Metric.DISK_OPERATIONS: "Disk operations",
-    Metric.GPU_MEMORY_USED: "GPU memory used",
+    Metric.GPU_MEMORY_USED: "GPU memory in use",
     Metric.GPU_MEMORY_TOTAL: "GPU memory total",
     Metric.GPU_POWER: "GPU power",
     Metric.GPU_POWER_LIMIT: "GPU power limit",

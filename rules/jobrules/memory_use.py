@@ -1,4 +1,4 @@
-"""GPU memory over time: a line per GPU, the rises that GPUMemoryIncrease saw, and the trend over the loop."""
+"""GPU memory utilisation over time: a line per GPU, the rises that GPUMemoryIncrease saw, and the trend over the loop."""
 
 from __future__ import annotations
 
@@ -34,18 +34,16 @@ LEAST_COLUMNS = 20
 _MOST_TREND_COLUMNS = 200
 #: So many more pairs rise than fall, as a share of all pairs, where growth is called steady.
 STEADY = 0.7
-#: From the middle third of the loop to the last, memory rises by at least this part of the rise before.
+#: From the middle third of the loop to the last, it rises by at least this part of the rise before.
 _LASTING = 0.5
 #: Steady growth by less is within what samples of whole percents show by chance, in points.
 LEAST_POINTS = 2.0
-#: A hint of a leak: at the pace of the loop, the memory would be full within so many hours.
-LEAK_HOURS = 24.0
 
 LOOP, WORK, WHOLE = "training loop", "time from the first to the last GPU work", "whole job"
 
 
 class Trend(Struct, frozen=True, kw_only=True):
-    """How the memory of a GPU grew over the training loop."""
+    """How the GPU memory utilisation of a GPU grew over the training loop."""
 
     #: Theil-Sen slope: the median slope of all pairs of columns.
     points_per_hour: float
@@ -53,17 +51,10 @@ class Trend(Struct, frozen=True, kw_only=True):
     agreement: float
     #: Whether it grew throughout, and not in one jump or at the beginning only.
     steady: bool
-    #: Hours after the loop's end until the memory would be full; none where it does not grow steadily.
-    full_after_h: float | None
-
-    @property
-    def leak(self) -> bool:
-        """Whether it hints at a leak."""
-        return self.full_after_h is not None and self.full_after_h <= LEAK_HOURS
 
 
 class GPUMemory(Struct, frozen=True, kw_only=True):
-    """The memory of a GPU, in percent of it, over all its samples."""
+    """GPU memory utilisation of a GPU, in percent, over all its samples."""
 
     node: str
     device: str
@@ -86,7 +77,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True):
-    """The mean memory use of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
+    """The mean GPU memory utilisation of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
 
     node: str
     device: str
@@ -119,7 +110,7 @@ class MemoryRise(Struct, frozen=True, kw_only=True):
 
 
 class MemoryUse(Struct, frozen=True, kw_only=True):
-    """The memory of every GPU."""
+    """GPU memory utilisation of every GPU: the share of time in which its memory was read or written."""
 
     #: Rise in points from which GPUMemoryIncrease triggers, its window in samples or as ``10s``.
     limit: float
@@ -129,8 +120,8 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
     #: In the job's order; with more than 256, the odd ones first, and how many are left out.
     gpus: tuple[GPUMemory, ...]
     gpus_left_out: int
-    #: Whether all GPUs have nearly the same mean and p95, and none rises at once or hints at a leak: then
-    #: the fullest node is drawn alone, and of more than four GPUs the fullest.
+    #: Whether all GPUs have nearly the same mean and p95, and none rises at once or grows steadily: then
+    #: the node of the highest p95 is drawn alone, and of more than four GPUs that with the highest.
     alike: bool
     #: Those of what is drawn: each is a whole number of the report's; at most 300, of several nodes 150.
     columns: Columns
@@ -143,7 +134,7 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
 
 
 def memory_use(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
-    """The memory of all GPUs; none where it was not sampled."""
+    """GPU memory utilisation of all GPUs; none where it was not sampled."""
     if not job.has(Metric.GPU_MEMORY):
         return None
     work = work_span_us(job)
@@ -270,13 +261,10 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
     lasting = thirds[2] - thirds[1] >= _LASTING * (thirds[1] - thirds[0])
     grown = slope * (hours[-1] - hours[0])
     steady = agreement >= STEADY and lasting and grown >= LEAST_POINTS
-    # The line through the median of the columns, at the last of them.
-    reached = float(np.median(level + slope * (hours[-1] - hours)))
     return Trend(
         points_per_hour=round(slope, 2),
         agreement=round(agreement, 2),
         steady=bool(steady),
-        full_after_h=round(max(0.0, 100 - reached) / slope, 3) if steady else None,
     )
 
 
@@ -290,7 +278,7 @@ def _bundles(values: FloatArray | IntArray) -> FloatArray:
 
 
 def _alike(gpus: Sequence[GPUMemory]) -> bool:
-    if any(gpu.events or (gpu.trend and gpu.trend.leak) for gpu in gpus):
+    if any(gpu.events or (gpu.trend and gpu.trend.steady) for gpu in gpus):
         return False
     levels = [gpu.mean for gpu in gpus], [gpu.p95 for gpu in gpus]
     return all(max(values) - min(values) < ALIKE_POINTS for values in levels)
@@ -302,8 +290,8 @@ def _bundled(grid: Columns, most: int) -> Columns:
 
 
 def _oddness(gpu: GPUMemory) -> tuple[float, bool, float]:
-    """Sorts what rises most first, then hints of a leak, then what is fullest."""
-    return -(gpu.rise or 0.0) if gpu.events else 0.0, not (gpu.trend and gpu.trend.leak), -gpu.p95
+    """Sorts what rises most first, then what grows steadily, then what is highest."""
+    return -(gpu.rise or 0.0) if gpu.events else 0.0, not (gpu.trend and gpu.trend.steady), -gpu.p95
 
 
 def _pictures(

@@ -27,9 +27,10 @@ class PowerCap(Rule):
 
     What it checks
         The share of each GPU's measured time in which the driver names the power limit as the reason
-        for the clock: triggers above ``threshold``. Where no reasons were sampled, the time in which it
-        drew ``near`` of its limit or more, which is called that. A warning where the clock then was
-        below ``clock`` of what it was while the GPU worked freely, else for information.
+        for the clock: triggers above ``threshold``. Where the tool gives a share of each sample's time, as
+        dmon does, that share counts. Where no reasons were sampled, the time in which it drew ``near`` of
+        its limit or more, which is called that. A warning where the clock then was below ``clock`` of what
+        it was while the GPU worked freely, else for information.
 
     Why it matters
         A GPU at its limit is often one that is fully used, which is what it was bought for. Where its
@@ -126,18 +127,18 @@ class _Capped(Struct, frozen=True, kw_only=True):
 def _capped(part: Job, clocks: Clocks, near: float) -> Iterator[_Capped]:
     for gpu in gpus(part, clocks, Metric.GPU_POWER_CAP, Metric.GPU_POWER):
         time_us, values = gpu.series(Metric.GPU_POWER_CAP)
-        holds = values > 0
+        part_held = values / 100
         named = len(time_us) > 0
         if not named:
             time_us, values = gpu.series(Metric.GPU_POWER)
             limit = gpu.at(Metric.GPU_POWER_LIMIT, time_us)
             known = limit > 0  # not NaN
-            time_us, holds = time_us[known], values[known] >= near / 100 * limit[known]
+            time_us, part_held = time_us[known], (values[known] >= near / 100 * limit[known]).astype(float)
         if len(time_us):
             yield _Capped(
                 node=gpu.node,
                 device=gpu.device,
-                at_limit=Spell.of(gpu, time_us, holds),
+                at_limit=Spell.of(gpu, time_us, part_held),
                 named=named,
-                clocks=gpu.clocks(time_us, holds),
+                clocks=gpu.clocks(time_us, part_held >= 0.5),
             )

@@ -12,7 +12,7 @@ from msgspec import Struct
 from jobrules.clocks import Clocks
 from jobrules.gpu_log import BUSY_PERCENT, by_node, gpus, several
 from jobrules.job import Metric
-from jobrules.result import DeviceStatus, Measure
+from jobrules.result import DeviceStatus, Measure, Severity
 from jobrules.rule import Rule, number, percent, too_few
 from jobrules.words import count, shown
 from jobrules.words import percent as in_percent
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from jobrules.job import FloatArray, Job
     from jobrules.result import Finding, RuleResult
 
-#: GPUs are of one kind as long as the next larger memory is not larger by more: what a driver keeps
-#: for itself differs by less, the models that are sold by more.
+#: GPUs are taken for one kind as long as the next larger memory is not larger by more: what a driver keeps
+#: for itself differs by less. So do some models: an A100 of 80 GB has 0.4 % more than an H100.
 _SAME_MEMORY = 1.05
 _NO_PEER = "no other GPU of its kind to compare with"
 
@@ -35,15 +35,18 @@ class SlowClock(Rule):
 
     What it checks
         The median clock of each GPU over the samples at which it was used ``busy`` or more, against
-        the median of the same figure of its peers: the other GPUs of the job with as much memory, as far
-        as that is known. Triggers below ``threshold`` of it. One peer is enough: of two GPUs the slower
-        one is told, though it may be the other that is unusual. Clocks of idle GPUs are left out.
+        the median of the same figure of its peers: the other GPUs of the job with as much memory, give or
+        take 5 %, as far as that is known. Triggers below ``threshold`` of it. Which model a GPU is, is not
+        known: a warning where all its peers have exactly as much memory, else for information. One peer is
+        enough: of two GPUs the slower one is told, though it may be the other that is unusual. Clocks of
+        idle GPUs are left out.
 
     Why it matters
         Where GPUs train together, the slowest one sets the pace of all.
 
     What to do
-        Compare power limit, temperature and set clocks of this GPU with those of the others
+        See that the GPUs are of one model (nvidia-smi -L): another model has another clock. Compare power
+        limit, temperature and set clocks with those of the others
         (nvidia-smi -q -d CLOCK,POWER,PERFORMANCE). A GPU with harder work draws more power and may clock
         lower for that: see that the work is shared out evenly. If it stays behind, take it out.
     """
@@ -61,9 +64,9 @@ class SlowClock(Rule):
         """Counts are of GPUs."""
         found = job.gathered(_clocked, Clocks.of(job), self.busy)
         enough = [gpu for gpu in found if gpu.samples >= self.patience]
-        theirs = {gpu.name: of_peers for gpu, of_peers in zip(enough, _of_peers(enough), strict=True)}
-        compared = [gpu for gpu in enough if theirs[gpu.name] > 0]  # not NaN: it has peers
-        ratios = {gpu.name: 100 * gpu.clock / theirs[gpu.name] for gpu in compared}
+        peers = {gpu.name: its for gpu, its in zip(enough, _peers(enough), strict=True)}
+        compared = [gpu for gpu in enough if peers[gpu.name].clock > 0]  # not NaN: it has peers
+        ratios = {gpu.name: 100 * gpu.clock / peers[gpu.name].clock for gpu in compared}
         slow = {name for name, ratio in ratios.items() if ratio < self.threshold}
         facts: dict[str, Any] = {
             "datapoints": max((gpu.samples for gpu in found), default=0),
@@ -92,7 +95,7 @@ class SlowClock(Rule):
         if not slow:
             told = f"The slowest of {count(len(compared), 'GPU')} had {in_percent(least)} of its peers' clock"
             return self.passed(told, **facts)
-        finding = self._finding([gpu for gpu in compared if gpu.name in slow], theirs, ratios)
+        finding = self._finding([gpu for gpu in compared if gpu.name in slow], peers, ratios)
         return self.triggered(finding, **facts | {"triggered": len(slow), "violations": len(slow)})
 
     def _answer(self, gpu: _Clocked, compared: Collection[str], slow: Collection[str]) -> DeviceStatus:
@@ -101,19 +104,26 @@ class SlowClock(Rule):
         return DeviceStatus.of(gpu.name, reason, int(gpu.name in compared), int(gpu.name in slow))
 
     def _finding(
-        self, slow: Sequence[_Clocked], theirs: Mapping[str, float], ratios: Mapping[str, float]
+        self, slow: Sequence[_Clocked], peers: Mapping[str, _Peers], ratios: Mapping[str, float]
     ) -> Finding:
         slow = sorted(slow, key=lambda gpu: ratios[gpu.name])
         each = [
-            f"{shown(f'{gpu.node} {gpu.device}', 40)} {gpu.clock:.0f}\u00a0MHz, its peers {theirs[gpu.name]:.0f}\u00a0MHz"
+            f"{shown(f'{gpu.node} {gpu.device}', 40)} {gpu.clock:.0f}\u00a0MHz, its peers {peers[gpu.name].clock:.0f}\u00a0MHz"
             + (f" ({gpu.held_back})" if gpu.held_back else "")
             for gpu in slow
         ]
         least = in_percent(ratios[slow[0].name])
         verb = "works" if len(slow) == 1 else "work"
+        alike = all(peers[gpu.name].alike for gpu in slow)
         return self.finding(
             f"{count(len(slow), 'GPU')} {verb} at a lower clock than the peers, {least} of it at the least",
-            f"Median clock at work: {several(each)}.",
+            f"Median clock at work: {several(each)}. "
+            + (
+                "Their memory is the same; their models are not known."
+                if alike
+                else "Whether they are of one model is not known: their memory is not known to be the same."
+            ),
+            severity=Severity.WARNING if alike else Severity.INFO,
             devices=tuple(gpu.name for gpu in slow),
         )
 
@@ -128,7 +138,7 @@ class _Clocked(Struct, frozen=True, kw_only=True):
     clock: float
     #: Bytes of memory; none where that is not known.
     memory: float | None
-    #: Share of these samples in percent at which heat and the power limit held it back; none where not known.
+    #: Share of these samples in percent for which heat and the power limit held it back; none where not known.
     heat: float | None
     capped: float | None
 
@@ -166,18 +176,33 @@ def _clocked(part: Job, clocks: Clocks, busy: float) -> Iterator[_Clocked]:
         )
 
 
-def _share(holds: FloatArray) -> float | None:
-    """How many are above 0, in percent of those that are known; none without any."""
-    known = holds[~np.isnan(holds)]
-    return round(100 * float(np.mean(known > 0)), 1) if len(known) else None
+def _share(part: FloatArray) -> float | None:
+    """Mean of the percentages that are known; none without any."""
+    known = part[~np.isnan(part)]
+    return round(float(np.mean(known)), 1) if len(known) else None
 
 
-def _of_peers(found: Sequence[_Clocked]) -> list[float]:
-    """For each GPU the median clock of its peers, NaN where it has none."""
+class _Peers(Struct, frozen=True, kw_only=True):
+    """The peers of one GPU."""
+
+    #: Their median clock in MHz, NaN without any.
+    clock: float
+    #: Whether all are known to have exactly as much memory as it.
+    alike: bool
+
+
+def _peers(found: Sequence[_Clocked]) -> list[_Peers]:
+    """For each GPU."""
     memory = np.array([gpu.memory or 0.0 for gpu in found])
     order = np.argsort(memory, kind="stable")
     kind = np.empty(len(found), np.int64)
     kind[order] = np.append(0, np.cumsum(memory[order][1:] > _SAME_MEMORY * memory[order][:-1]))[: len(found)]
     clocks, own = np.array([gpu.clock for gpu in found]), np.arange(len(found))
-    peers = [clocks[(kind == kind[i]) & (own != i)] for i in own]
-    return [float(np.median(one)) if len(one) else math.nan for one in peers]
+    theirs = [(kind == kind[i]) & (own != i) for i in own]
+    return [
+        _Peers(
+            clock=float(np.median(clocks[its])) if its.any() else math.nan,
+            alike=bool(memory[i] > 0 and (memory[its] == memory[i]).all()),
+        )
+        for i, its in zip(own, theirs, strict=True)
+    ]

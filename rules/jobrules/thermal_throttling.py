@@ -1,4 +1,4 @@
-"""ThermalThrottling: heat, or the hardware for another reason, slows a GPU down."""
+"""ThermalThrottling: heat, or the hardware where it names no heat, slows a GPU down."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class ThermalThrottling(Rule):
 
     What it checks
         The share of each GPU's measured time in which the driver names heat as the reason for a lower
-        clock: triggers above ``threshold``, and on any moment at which the hardware steps in for heat.
-        A slowdown by the hardware that does not name heat, as by the power brake, is told apart, above
-        the same limit. A temperature alone is no reason: without the reasons the rule is not evaluated.
+        clock: triggers above ``threshold``. A slowdown by the hardware at moments without such a reason, as
+        by the power brake, is told apart, above the same limit. A temperature alone is no reason: without
+        the reasons the rule is not evaluated.
 
     Why it matters
         Where GPUs train together, all wait for the slowest one. Heat also wears the hardware.
@@ -60,9 +60,9 @@ class ThermalThrottling(Rule):
             lack = "temperatures were sampled, but not why clocks were low"
             return self.not_evaluated(lack if known else f"no {Metric.GPU_THERMAL_SLOWDOWN.label} samples")
         found = job.gathered(_slowed, Clocks.of(job))
-        if not any(gpu.heat.covered_us for gpu in found):
+        if not any(gpu.heat.covered_us or gpu.brake.covered_us for gpu in found):
             return self.not_evaluated("the samples cover no time")
-        hot = [gpu for gpu in found if gpu.by_hardware or 100 * gpu.heat.share > self.threshold]
+        hot = [gpu for gpu in found if 100 * gpu.heat.share > self.threshold]
         braked = [gpu for gpu in found if 100 * gpu.brake.share > self.threshold]
         hits = {gpu.heat.name for gpu in (*hot, *braked)}
         details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
@@ -76,10 +76,8 @@ class ThermalThrottling(Rule):
 
     def _heat(self, hot: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
         worst = max(hot, key=lambda gpu: gpu.heat.share)
-        by_hardware = sum(gpu.by_hardware for gpu in hot)
         warmest = max((gpu.hottest for gpu in hot if gpu.hottest is not None), default=None)
         clauses = [
-            f"by the hardware itself on {count(by_hardware, 'GPU')}" if by_hardware else "",
             f"up to {warmest:.0f}\u00a0°C" if warmest is not None else "",
             worst.clock,
         ]
@@ -93,9 +91,12 @@ class ThermalThrottling(Rule):
     def _brake(self, braked: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
         part = max(gpu.brake.share for gpu in braked)
         whose = "its time" if len(braked) == 1 else "the time of the worst"
-        title = f"The hardware slowed {count(len(braked), 'GPU')} for {share(part)} of {whose} and did not name heat"
+        asked = all(gpu.asked for gpu in braked)
+        title = f"The hardware slowed {count(len(braked), 'GPU')} for {share(part)} of {whose}"
+        title += " and did not name heat" if asked else ""
+        unasked = "" if asked else "whether for heat is not known for all of it"
         spells, every = [gpu.brake for gpu in braked], [gpu.brake for gpu in found]
-        return finding_of(self, title, spells, every, (), key="hardware-slowdown", advice=BRAKE_ADVICE)
+        return finding_of(self, title, spells, every, [unasked], key="hardware-slowdown", advice=BRAKE_ADVICE)
 
 
 class _Slowed(Struct, frozen=True, kw_only=True):
@@ -106,8 +107,8 @@ class _Slowed(Struct, frozen=True, kw_only=True):
     #: Heat, and the hardware where heat is not named.
     heat: Spell
     brake: Spell
-    #: Whether heat and hardware slowed it at once, at any moment.
-    by_hardware: bool
+    #: Whether heat as a reason was sampled whenever the hardware slowed it.
+    asked: bool
     #: Degrees Celsius; none where no temperature was sampled while heat slowed it.
     hottest: float | None
     #: Median clock while heat slowed it and else, in MHz; none where that cannot be told.
@@ -115,8 +116,8 @@ class _Slowed(Struct, frozen=True, kw_only=True):
 
     @property
     def most(self) -> Spell:
-        """The one that took more time."""
-        return max(self.heat, self.brake, key=lambda spell: spell.us)
+        """The one that took the larger share of time."""
+        return max(self.heat, self.brake, key=lambda spell: (spell.share, spell.samples))
 
     @property
     def clock(self) -> str:
@@ -135,7 +136,6 @@ class _Slowed(Struct, frozen=True, kw_only=True):
             "heat_s": round(self.heat.us / SECOND_US, 1),
             "heat_percent": round(100 * self.heat.share, 2),
             "hardware_not_heat_s": round(self.brake.us / SECOND_US, 1),
-            "by_hardware": self.by_hardware,
             "longest": self.heat.longest_us,
             "hottest": self.hottest,
             "clocks": self.clocks,
@@ -143,19 +143,21 @@ class _Slowed(Struct, frozen=True, kw_only=True):
 
 
 def _slowed(part: Job, clocks: Clocks) -> Iterator[_Slowed]:
-    reasons = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN)
-    for gpu in gpus(part, clocks, *reasons):
-        time_us = next(times for metric in reasons if len(times := gpu.series(metric)[0]))
-        # NaN > 0 is false: what was not sampled slows nobody.
-        heat, hardware = (gpu.at(metric, time_us) > 0 for metric in reasons)
+    for gpu in gpus(part, clocks, Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN):
+        # A log that is started again may sample the one reason first and the other one later.
+        time_us, values = gpu.series(Metric.GPU_THERMAL_SLOWDOWN)
+        brake_us, hardware = gpu.series(Metric.GPU_HARDWARE_SLOWDOWN)
+        heat, named = values > 0, gpu.at(Metric.GPU_THERMAL_SLOWDOWN, brake_us)
+        # NaN > 0 is false: what was not sampled names nothing.
+        brake = (hardware > 0) & ~(named > 0)
         warm = gpu.at(Metric.GPU_TEMPERATURE, time_us)[heat]
         warm = warm[~np.isnan(warm)]
         yield _Slowed(
             node=gpu.node,
             device=gpu.device,
             heat=Spell.of(gpu, time_us, heat),
-            brake=Spell.of(gpu, time_us, hardware & ~heat),
-            by_hardware=Spell.of(gpu, time_us, heat & hardware).us > 0,
+            brake=Spell.of(gpu, brake_us, brake),
+            asked=not np.isnan(named[brake]).any(),
             hottest=float(warm.max()) if len(warm) else None,
             clocks=gpu.clocks(time_us, heat),
         )

@@ -12,6 +12,7 @@ from jobrules.batch_size import BatchSize
 from jobrules.causes import BEFORE_STEP, END, NEVER, START, Ends, causes_of, loop_us
 from jobrules.clocks import Clocks, offsets
 from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.gpu_memory_full import totals
 from jobrules.idle_gaps import IdleGaps
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.job import SECOND_US, Metric, natural_sorted
@@ -41,10 +42,10 @@ NEVER_USED_ADVICE = (
 )
 START_ADVICE = "Stage or stream the data, use a smaller container image, cache compiled kernels."
 MEMORY_HELD_ADVICE = (
-    "Place work on every GPU: one process for each, and each on a device of its own. The framework sees these "
+    "Place work on every GPU: one process for each, and each on a device of its own. A process sees these "
     "GPUs, as it holds memory on them. Or take a machine without the idle ones."
 )
-#: A GPU with more of its memory in use than this, in percent, is seen by the framework.
+#: A GPU with more of its memory in use than this, in percent, is seen by a process.
 MEMORY_HELD_PERCENT = 5.0
 #: Bottlenecks in this share of the snapshots are told with low use, though the rule's limit is higher.
 NEARLY_PERCENT = 20.0
@@ -393,11 +394,12 @@ def _never_used(job: Job, unused: Sequence[Spent], gpus: int, rules: tuple[str, 
 
 
 def _holds_memory(part: Job, names: frozenset[str]) -> Iterator[bool]:
-    """Of each of some GPUs whose memory was sampled, as ``node/device``, whether it was ever in use."""
-    for panel in part.panels_of(Metric.GPU_MEMORY):
+    """Of each of some GPUs, as ``node/device``, of which it is known, whether its memory was ever in use."""
+    for panel in part.panels_of(Metric.GPU_MEMORY_USED):
+        total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
         for i, device in enumerate(panel.devices):
-            if f"{panel.node}/{device}" in names:
-                yield bool(panel.series(i)[1].max() > MEMORY_HELD_PERCENT)
+            if f"{panel.node}/{device}" in names and device in total:
+                yield bool(100 * panel.series(i)[1].max() > MEMORY_HELD_PERCENT * total[device])
 
 
 def _recorded_late(start: Finding, ends: Ends) -> Finding:

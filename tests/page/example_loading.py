@@ -78,7 +78,7 @@ def data_loading(name: str) -> DataLoading:
 
 
 def gpu_memory(node: str, device: str, **facts: object) -> GPUMemory:
-    """A GPU that rose once and does not leak."""
+    """A GPU that rose once and does not grow."""
     known: dict[str, object] = {
         "samples": 3600,
         "mean": 57.5,
@@ -90,7 +90,7 @@ def gpu_memory(node: str, device: str, **facts: object) -> GPUMemory:
         "rise": 14.0,
         "rise_us": START_US + 600 * SECOND_US,
         "events": 1,
-        "trend": Trend(points_per_hour=-0.4, agreement=0.3, steady=False, full_after_h=None),
+        "trend": Trend(points_per_hour=-0.4, agreement=0.3, steady=False),
     }
     return GPUMemory(node=node, device=device, **(known | facts))  # type: ignore[arg-type]
 

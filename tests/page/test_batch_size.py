@@ -157,9 +157,11 @@ def test_a_rule_that_was_not_selected_has_no_limits() -> None:
 
 
 def test_what_was_not_sampled_is_said() -> None:
-    assert "The CPU was not sampled. GPU memory was not sampled." in text_of(*boxes("n", [50], [], None))
+    assert "The CPU was not sampled. GPU memory utilisation was not sampled." in text_of(
+        *boxes("n", [50], [], None)
+    )
     text = text_of(*boxes("a", [50], [30], 20), *boxes("b", [50], [], 20))
-    assert "GPU memory was not sampled on b." in text
+    assert "GPU memory utilisation was not sampled on b." in text
     assert "CPU was not sampled" not in text
 
 
@@ -170,7 +172,7 @@ def test_the_table_holds_every_box_with_its_limit() -> None:
 
     rows = [cells[i : i + 7] for i in range(0, len(cells), 7)]
     assert len(rows) == 5
-    assert [row[0] for row in rows] == ["CPU", "GPU use", "GPU use", "GPU memory", "GPU memory"]
+    assert [row[0] for row in rows] == ["CPU", "GPU use", "GPU use", *["GPU memory utilisation"] * 2]
     assert [row[-1] for row in rows] == ["60", "70", "70", "80", "80"]
     assert [float(row[-2]) for row in rows] == pytest.approx([23.0, 53.0, 93.0, 33.0, 43.0], abs=0.1)
 

@@ -22,8 +22,8 @@ from tests.page.html import Page
 from tests.page.test_loading import data, drawn_in
 
 EXAMPLE = example_loading.memory_use("algo-1", "gpu0", 600)
-LEAK = Trend(points_per_hour=12.0, agreement=0.97, steady=True, full_after_h=2.5)
-GROWS = Trend(points_per_hour=0.5, agreement=0.97, steady=True, full_after_h=50.0)
+FASTER = Trend(points_per_hour=12.0, agreement=0.97, steady=True)
+GROWS = Trend(points_per_hour=0.5, agreement=0.97, steady=True)
 
 
 def page_of(found: MemoryUse | None, **facts: object) -> Page:
@@ -38,8 +38,10 @@ def with_gpus(*gpus: GPUMemory) -> MemoryUse:
 def test_a_rise_is_told_with_its_moment_and_means() -> None:
     text = page_of(EXAMPLE).text
 
-    assert "Memory rose at once once by 14.0 points" not in text
-    assert "Memory rose once by 14.0 points, from 58.0 % to 72.0 % on gpu0 at 08:10:00 UTC." in text
+    assert (
+        "GPU memory utilisation rose once by 14.0 points, from 58.0 % to 72.0 % on gpu0 at 08:10:00 UTC."
+        in text
+    )
     assert "gpu0 08:10:00 08:10:05 58.0 72.0 14.0" in text
 
 
@@ -64,25 +66,28 @@ def test_the_example_of_a_rise_adds_up(limit: float, window: str, told: str) -> 
     assert told in page_of(replace(EXAMPLE, limit=limit, window=window)).text
 
 
-def test_a_leak_comes_before_rises() -> None:
-    found = replace(EXAMPLE, gpus=(gpu_memory("algo-1", "gpu0", trend=LEAK),))
+def test_growth_is_told_where_nothing_rose() -> None:
+    text = page_of(with_gpus(gpu_memory("n", "a", trend=GROWS), gpu_memory("n", "b", trend=FASTER))).text
 
-    text = page_of(found).text
-
-    assert "Memory grows steadily on gpu0: by 12.0 points an hour over the training loop." in text
-    assert "it would be full about 2 h 30 min after its end: a hint of a leak." in text
-    assert "+12.0 hint of a leak: full about 2 h 30 min after the end" in text
-
-
-def test_growth_that_takes_days_is_no_leak() -> None:
-    text = page_of(with_gpus(gpu_memory("algo-1", "gpu0", trend=GROWS))).text
-
+    told = "GPU memory utilisation grows steadily on 2 GPUs, most on b: by 12.0 points an hour over the training loop."
+    assert told in text
     assert "+0.5 grows steadily" in text
-    assert "full" not in text.partition("Table")[0].replace("fullest", "")
+    assert "+12.0 grows steadily" in text
+
+
+def test_what_is_drawn_is_said_and_nothing_else_is_made_of_it() -> None:
+    growing = gpu_memory("algo-1", "gpu0", trend=FASTER, p95=97.0, loop_p95=20.0, loop_p5=1.0)
+
+    texts = [page_of(found).text for found in (EXAMPLE, with_gpus(growing))]
+
+    for text in texts:
+        assert "the share of time in which the GPU's memory was read or written, not how much" in text
+        for wrong in ("leak", "full", "room", "empty", "larger batch", "memory use "):
+            assert wrong not in text.lower()
 
 
 def test_trends_are_signed_and_none_is_a_dash() -> None:
-    flat = Trend(points_per_hour=-0.04, agreement=0.0, steady=False, full_after_h=None)
+    flat = Trend(points_per_hour=-0.04, agreement=0.0, steady=False)
 
     text = page_of(
         with_gpus(gpu_memory("n", "a"), gpu_memory("n", "b", trend=flat), gpu_memory("n", "c", trend=None))
@@ -98,17 +103,20 @@ def test_trends_are_signed_and_none_is_a_dash() -> None:
     [
         (
             [{"rise": 1.0, "events": 0}],
-            "The GPU's memory did not rise by more than 5 points at once; the p95 of gpu0 is 73.0 %.",
+            "GPU memory utilisation did not rise by more than 5 points at once; the p95 of gpu0 is 73.0 %.",
         ),
         (
             [{"rise": 1.0}, {"rise": 0.0, "p95": 80.0}],
-            "No GPU's memory rose by more than 5 points at once; gpu1 is the fullest with a p95 of 80.0 %.",
+            "GPU memory utilisation rose on no GPU by more than 5 points at once; it is highest on gpu1 with a p95 of 80.0 %.",
         ),
         (
             [{"rise": 1.0}, {"rise": None}],
-            "Of 1 of 2 GPUs with enough samples, none rose by more than 5 points",
+            "GPU memory utilisation rose on none of 1 of 2 GPUs with enough samples by more than 5 points",
         ),
-        ([{"rise": None}], "The p95 of gpu0 is 73.0 %; too few samples to look for rises."),
+        (
+            [{"rise": None}],
+            "GPU memory utilisation has too few samples to look for rises; the p95 of gpu0 is 73.0 %.",
+        ),
     ],
 )
 def test_no_rise_is_told_with_what_was_judged(gpus: list[dict[str, object]], told: str) -> None:
@@ -120,17 +128,23 @@ def test_no_rise_is_told_with_what_was_judged(gpus: list[dict[str, object]], tol
 def test_quantiles_of_the_loop_are_read() -> None:
     gpus = (
         gpu_memory("n", "low", loop_p5=20.0, loop_p95=28.0),
-        gpu_memory("n", "empty", loop_p5=1.0, loop_p95=50.0),
+        gpu_memory("n", "idle", loop_p5=1.0, loop_p95=50.0),
         gpu_memory("n", "swings", loop_p5=5.0, loop_p95=55.5),
-        gpu_memory("n", "full", loop_p5=90.0, loop_p95=95.0),
+        gpu_memory("n", "busy", loop_p5=90.0, loop_p95=95.0),
     )
 
     text = page_of(with_gpus(*gpus)).text
 
-    assert "low: the p95 over the training loop is 28.0 %, so memory leaves room for a larger batch." in text
-    assert "empty: at least 5 % of the samples in the training loop lie under 5 %" in text
-    assert "swings: memory use varies much over the training loop, by 50.5 points from p5 to p95." in text
-    assert "full:" not in text
+    assert (
+        "low: the p95 over the training loop is 28.0 %, so reading and writing memory is hardly what limits the speed."
+        in text
+    )
+    assert "idle: at least 5 % of the samples in the training loop lie under 5 %" in text
+    assert (
+        "swings: GPU memory utilisation varies much over the training loop, by 50.5 points from p5 to p95."
+        in text
+    )
+    assert "busy:" not in text
 
 
 def node(**facts: object) -> figures.NodeMemory:
@@ -192,7 +206,7 @@ def test_more_gpus_than_lines_add_their_mean() -> None:
 
     assert [shape.series for shape in drawing.shapes] == ["n0-band", "n0-mean", "n0-s1", "n0-s2"]
     assert "mean of 8 GPUs" in text
-    assert "Drawn as lines are the four GPUs whose memory rises most or is fullest" in text
+    assert "Drawn as lines are the four GPUs that rise most or are highest" in text
 
 
 def test_nodes_that_are_not_drawn_are_told() -> None:
@@ -203,8 +217,7 @@ def test_nodes_that_are_not_drawn_are_told() -> None:
     page = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=()))
 
     assert (
-        "Drawn are the 4 of 6 nodes whose memory rises most or is fullest; the table holds the others."
-        in page.text
+        "Drawn are the 4 of 6 nodes that rise most or are highest; the table holds the others." in page.text
     )
     assert len([name for name in page.ids if name.startswith("live-gpu-memory")]) == 4
     series = [a["data-series"] for a in page.all("span") if "data-series" in a]
@@ -240,9 +253,9 @@ def test_alike_gpus_are_told_together() -> None:
 def test_what_is_left_out_is_told() -> None:
     text = page_of(replace(EXAMPLE, rises_left_out=1, gpus_left_out=12)).text
 
-    assert "Memory rose 2 times, the most by 14.0 points" in text
+    assert "GPU memory utilisation rose 2 times, the most by 14.0 points" in text
     assert "1 smaller one is left out." in text
-    assert "12 GPUs that rise less and are less full are left out." in text
+    assert "12 GPUs that rise less and are lower are left out." in text
 
 
 def test_every_switch_of_the_key_has_a_series_in_the_figure() -> None:

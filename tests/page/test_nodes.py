@@ -205,7 +205,7 @@ def test_of_many_nodes_the_least_sampled_are_named() -> None:
     [
         ((10, 20), (10, 20), "A smaller machine may do"),
         ((10, 69.9), (60, 70), "the CPU side is the likely limit"),
-        ((70, 90), (10, 20), "GPU use was high: the median snapshot stands at 70.0 %"),
+        ((70, 90), (10, 20), "GPU use was high in most snapshots: their median is 70.0 %"),
         ((69, 90), (10, 20), "the median snapshot stands at 69.0 % for the GPU and 10.0 % for the CPU"),
         (None, (60, 70), "the CPU was well used: its p95 lies at 70.0 %. No GPU was sampled."),
         (None, (60, 69), "the CPU was below 70 % nearly all the time: its p95 lies at 69.0 %"),
@@ -301,7 +301,7 @@ def test_gaps_of_more_nodes_than_rows_are_counted() -> None:
     assert "and on 5 more nodes" in text
 
 
-def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0) -> str:
+def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0, basis: str = "steps") -> str:
     """The caption of the time lines for means of nodes and phases."""
     base = sixteen({})
     assert base.nodes is not None
@@ -315,7 +315,7 @@ def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0) ->
         fall_us=10_000_000 if falls else 0,
     )
     found = replace(base.nodes, drawn=tuple(means), use=use)
-    course = examples.gpu_job().course
+    course = replace(examples.gpu_job().course, basis=basis)
     text = text_of(read(sections.nodes(replace(base, nodes=found, timelines=lines, course=course))))
     return text.partition("Figure 13.1. ")[2].partition(" One column")[0].strip()
 
@@ -323,21 +323,29 @@ def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0) ->
 @pytest.mark.parametrize(
     ("caption", "told"),
     [
-        (used({"a": 60.0}), "Mean GPU use is 60.0 %."),
+        (used({"a": 60.0}), "Mean GPU use of the samples is 60.0 %."),
         (
             used({"a": 60.0}, ("before", 2.0), ("loop", 70.0), ("after", 0.0)),
-            "Mean GPU use is 60.0 %: 2.0 % before the first step, 70.0 % in the training loop and 0.0 % after the last step.",
+            "Mean GPU use of the samples is 60.0 %: 2.0 % before the first step, 70.0 % in the training loop and 0.0 % after the last step.",
         ),
-        (used({"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU use is 60.0 %."),
+        (
+            used({"a": 60.0}, ("loop", 95.6), ("after", 0.2), basis="gpu"),
+            "Mean GPU use of the samples is 60.0 %: 95.6 % from the first to the last GPU work and 0.2 % after the last GPU work.",
+        ),
+        (
+            used({"a": 60.0}, ("before", 2.0), ("loop", 70.0), basis="gpu"),
+            "Mean GPU use of the samples is 60.0 %: 2.0 % before the first GPU work and 70.0 % from there to the last.",
+        ),
+        (used({"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU use of the samples is 60.0 %."),
         (
             used({"a": 60.0}, falls=2),
-            "Mean GPU use is 60.0 %. In the training loop it falls twice under 10 %, for 10 s (median).",
+            "Mean GPU use of the samples is 60.0 %. In the training loop it falls twice under 10 %, for 10 s (median).",
         ),
-        (used({"a": 60.0, "b": 60.04}), "The nodes are alike: mean GPU use is 60.0 % on all."),
-        (used({"a": 60.0, "b": 64.9}), "The nodes are alike: mean GPU use is 60.0 to 64.9 %."),
+        (used({"a": 60.0, "b": 60.04}), "The nodes are alike: mean GPU use of the samples is 60.0 % on all."),
+        (used({"a": 60.0, "b": 64.9}), "The nodes are alike: mean GPU use of the samples is 60.0 to 64.9 %."),
         (
             used({"a": 60.0, "b": 40.0, "c": 50.0}),
-            "Mean GPU use differs between the nodes: 40.0 % on b, 60.0 % on a.",
+            "Mean GPU use of the samples differs between the nodes: 40.0 % on b, 60.0 % on a.",
         ),
     ],
 )

@@ -108,3 +108,29 @@ def test_use_of_all_time_and_of_the_measured_time_stand_together_where_they_diff
     assert [clause in text.replace("\u00a0", " ") for text in texts] == [True, False]
     assert "of what was measured" not in texts[1]
     assert "Network, received and sent" in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("mean", "told"),
+    [
+        (
+            66.7,
+            "GPU use is 3.4 % of all GPU time. The mean of its samples is 66.7 %: they lie closer together at some times",
+        ),
+        (3.6, ""),
+    ],
+)
+def test_the_mean_of_uneven_samples_is_told_apart_from_that_of_the_time(mean: float, told: str) -> None:
+    use = BASE.verdict.use
+    assert use
+    roles = (
+        RoleSum(role="used", hours=1.0, percent=3.4),
+        RoleSum(role="lost", hours=1.0, percent=96.6),
+    )
+    usage = tuple(replace(row, mean=mean) if row.label == "GPU" else row for row in BASE.usage)
+    uneven = replace(BASE, verdict=replace(BASE.verdict, use=replace(use, roles=roles)), usage=usage)
+
+    text = Page.of(sections.utilisation(uneven).html).text.replace("\u00a0", " ")
+
+    assert told in text
+    assert ("of all GPU time" in text) == bool(told)

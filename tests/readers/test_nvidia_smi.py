@@ -270,6 +270,134 @@ def test_files_of_hosts_whose_gpus_have_uuids_only_stay_apart(tmp_path: Path) ->
     assert uses(tmp_path) == {"smi_1": [0, 20], "smi_2": [0, 20]}
 
 
+def read(folder: Path, **texts: str) -> tuple[Job, SourceQuality]:
+    """A job of files by the name before the point."""
+    for name, text in texts.items():
+        (folder / f"{name}.csv").write_text(text)
+    job, quality = read_job(folder, strict=True)
+    return job, source(quality)
+
+
+def test_columns_of_several_gpus_in_a_row_are_rows_of_each(tmp_path: Path) -> None:
+    lines = [f"{1_767_454_613 + i},{i},{i + 50}" for i in range(20)]
+    lines[7] = "never,7,57"
+    lines[9] = "1767454622,9,"
+    text = "\n".join(["unix_time,gpu0_util,gpu3_util", *lines, "a message", ""])
+
+    job, found = read(tmp_path, gpu=text)
+
+    (panel,) = job.panels_of(Metric.GPU_USE)
+    assert panel.devices == ("gpu0", "gpu3")
+    assert np.nanmax(panel.values, axis=0).tolist() == [19, 69]
+    assert found.rows == 37
+    # Of two GPUs in a line without a time, of one without a value, and a line that is none.
+    assert lost(found) == 2 + 1 + 1
+
+
+def test_a_second_column_of_the_same_measure_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    text = "\n".join(["unix_time,util_a,util_b,power.draw,power.draw.average", "1767454613,1,2,3,4", ""])
+
+    job, found = read(tmp_path, gpu=text)
+
+    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_USE)] == [1]
+    (remark,) = [one for one in found.remarks if one.unit == "columns"]
+    assert remark.count == 1
+    assert f"({Metric.GPU_USE.label})" in remark.reason
+
+
+def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
+    names = "epoch,step,loss,gpu_memory_used_mb"
+    dates = [f"{1_746_556_388 + i},{i},0.5,{1000 + i}" for i in range(20)]
+    (tmp_path / "gpu.csv").write_text("\n".join([names, *dates, ""]))
+    rounds = [f"{i // 5},{i},0.5,{1000 + i}" for i in range(20)]
+
+    job, found = read(tmp_path, train="\n".join([names, *rounds, ""]))
+
+    (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
+    assert len(panel.time_us) == 20
+    assert (found.rows, lost(found)) == (20, 20)
+    assert [r.reason for r in found.remarks if r.action == "skipped"] == ["no column of times"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "use"),
+    [
+        ([*["0 - - - - - - -"] * 5, *["0 12 C 50 1 - - python"] * 5], [0] * 5 + [50] * 5),
+        ([*["0 12 C 50 1 - - python"] * 5, *["0 - - - - - - -"] * 5], [50] * 5 + [0] * 5),
+        (
+            ["0 12 C 50 1 - - python", "0 14 C 20 1 - - python"] * 3 + ["0 14 C 20 1 - - python"] * 2,
+            [70] * 3 + [20] * 2,
+        ),
+        (["0 12 C 50 1 - - python"] * 2 + ["0 14 C 20 1 - - python"] * 2, [50, 70, 20]),
+        ([f"{gpu} - - - - - - -" for _ in range(4) for gpu in range(12)], [0] * 4),
+    ],
+    ids=["begins", "ends", "one of two ends", "another one", "twelve GPUs"],
+)
+def test_processes_without_times_that_begin_and_end(rows: list[str], use: list[int], tmp_path: Path) -> None:
+    names = "# gpu pid type sm mem enc dec command\n# Idx # C/G % % % % name\n"
+
+    job, found = read(tmp_path, pmon=names + "\n".join([*rows, ""]))
+
+    (panel,) = job.panels_of(Metric.GPU_USE)
+    assert panel.values[:, 0].tolist() == use
+    assert panel.time_us.tolist() == [i * SECOND_US for i in range(len(use))]
+    assert found.rows + lost(found) == len(rows)
+
+
+def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_path: Path) -> None:
+    use = [f"20260103 15:00:{i:02} 0 {i} 10" for i in range(20)]
+    power = [f"20260103 15:00:{i:02} 0 {300 + i} 60" for i in range(20)]
+
+    job, found = read(
+        tmp_path,
+        dmon_u="\n".join(["#Date Time gpu sm mem", *use, ""]),
+        dmon_p="\n".join(["#Date Time gpu pwr gtemp", *power, power[5], power[6].replace("306", "99"), ""]),
+    )
+
+    told = {metric: job.panel("node", metric) for metric in (Metric.GPU_USE, Metric.GPU_POWER)}
+    values = {metric: panel.values.ravel().tolist() for metric, panel in told.items() if panel}
+    assert values == {Metric.GPU_USE: [*range(20)], Metric.GPU_POWER: [*range(300, 320)]}
+    assert found.rows == 20
+    assert {r.reason.partition(";")[0]: r.count for r in found.remarks if r.action == "dropped"} == {
+        "row that tells more of a GPU at the same time, joined to the first": 20,
+        "repetition of another row": 1,
+        "second row of a GPU at the same time": 1,
+    }
+
+
+def test_identifiers_that_are_not_told_are_none(tmp_path: Path) -> None:
+    names = "timestamp, hostname, uuid, pci.bus_id, utilization.gpu [%]"
+    lines = [
+        f"2026/01/03 15:00:{i:02}.000, N/A, [N/A], 00000000:0{gpu}:00.0, {{}}{gpu}"
+        for i in range(20)
+        for gpu in (1, 2)
+    ]
+    texts = {f"n{n}": "\n".join([names, *lines, ""]).replace("{}", str(n)) for n in (3, 4)}
+
+    job, found = read(tmp_path, **texts)
+
+    assert {p.node: p.values[0].tolist() for p in job.panels_of(Metric.GPU_USE)} == {
+        "n3": [31, 32],
+        "n4": [41, 42],
+    }
+    assert (found.rows, lost(found)) == (80, 0)
+
+
+@pytest.mark.parametrize(("hosts", "nodes"), [("a", {"a": 40}), ("ab", {"a": 20, "b": 20, "gpu": 20})])
+def test_rows_under_a_header_that_tells_no_machine_are_not_lost(
+    hosts: str, nodes: dict[str, int], tmp_path: Path
+) -> None:
+    whens = [f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000" for i in range(40)]
+    named = [f"{when}, {host}, 0, 5 %" for when in whens[:20] for host in hosts]
+    text = ["timestamp, hostname, index, utilization.gpu [%]", *named, f"{whens[0]}, , 0, 5 %"]
+    text += ["timestamp, index, utilization.gpu [%]", *(f"{when}, 0, 5 %" for when in whens[20:]), ""]
+
+    job, found = read(tmp_path, gpu="\n".join(text))
+
+    assert sorted(len(panel.time_us) for panel in job.panels_of(Metric.GPU_USE)) == sorted(nodes.values())
+    assert (found.rows, lost(found)) == (20 * len(hosts) + 20, 1)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
 def test_names_survive_every_encoding(encoding: str, tmp_path: Path) -> None:
     lines = ["timestamp, hostname, index, utilization.gpu [%]", *lines_of(["köln"]), ""]

@@ -194,6 +194,26 @@ def test_a_quote_that_is_never_closed_costs_its_row(tmp_path: Path) -> None:
     assert found.rows >= 399
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"use": '1"0 %'}, {"use": '1"0 %'}),
+        ({"use": '1"0 %'}, {"time": '2026/01/03 "15:00:03.000'}),
+        ({"reasons": '0x0"'}, {"time": '"2026/01/03 15:00:03.000'}),
+        ({"reasons": '"0x0'}, {"time": '"2026/01/03 15:00:03.000'}),
+    ],
+)
+def test_quotes_too_many_in_two_rows_join_no_lines(
+    first: dict[str, str], second: dict[str, str], tmp_path: Path
+) -> None:
+    lines = rows(0, 10)
+    lines[6:8] = row(3, 0, **first), row(3, 1, **second)
+
+    _, found = read(tmp_path, text_of(*lines))
+
+    assert found.rows + left(found) == 20
+
+
 def test_compressed_data_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None:
     packed = gzip.compress(text_of(*rows(0, 400)).encode())
     (tmp_path / "gpu.csv.gz").write_bytes(packed[: len(packed) // 2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobreport.readers.smi_columns import MIB, column
+from jobreport.readers.smi_columns import MIB, column, columns
 from jobrules.job import Metric
 
 SAYS = {
@@ -84,6 +84,14 @@ NEITHER = (
     "ecc.mode.current",
     "retired_pages.pending",
     "fan.speed [%]",
+    "cpu_util",
+    "cpu temp",
+    "cpu_power_w",
+    "disk_usage",
+    "net_usage",
+    "data_load_time",
+    "dataLoadTime",
+    "load_time",
     "pstate",
     "loss",
     "",
@@ -109,6 +117,34 @@ def test_what_a_column_measures(name: str, metric: Metric) -> None:
 @pytest.mark.parametrize("name", NEITHER)
 def test_what_is_something_else_is_not_mistaken(name: str) -> None:
     assert column(name) is None
+
+
+def test_beside_columns_of_the_machine_those_of_the_gpu_have_to_say_so() -> None:
+    names = ("timestamp", "cpu_util", "gpu_util", "memory_used", "temp_c", "gpu_mem_used", "power.draw [W]")
+
+    assert [name for name, found in zip(names, columns(names), strict=True) if found] == [
+        "timestamp",
+        "gpu_util",
+        "gpu_mem_used",
+        "power.draw [W]",
+    ]
+    assert all(columns([name for name in names if name != "cpu_util"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("gpu0_util", 0),
+        ("GPU 11 Utilization (%)", 11),
+        ("mem_used_mb_gpu3", 3),
+        ("utilization.gpu [%]", None),
+        ("temperature.gpu", None),
+    ],
+)
+def test_the_number_of_a_gpu_in_a_name(name: str, number: int | None) -> None:
+    found = column(name)
+    assert found
+    assert found.gpu == number
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from jobreport.readers import read_job
+from jobreport.readers import read_job, smi_hosts
+from jobreport.readers.base import SourceFile
+from jobreport.readers.smi_hosts import Log, hosts_of
+from jobrules.job import Metric
 
 HEADER = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
 
@@ -16,10 +20,16 @@ def log(
 ) -> str:
     """A row a second and GPU; the seed chooses what is measured."""
     return header + "".join(
-        f"2026/01/03 15:{(first + i) // 60:02d}:{(first + i) % 60:02d}.000, {gpu}, {(7 * i + 13 * gpu + 29 * seed) % 101} %, 100.00 W\n"
+        f"2026/01/03 15:{(first + i) // 60:02d}:{(first + i) % 60:02d}.000, {gpu}, {(7 * i + 13 * gpu + 29 * seed) % 101} %, {100 + (i + seed) % 9}.00 W\n"
         for i in range(rows)
         for gpu in gpus
     )
+
+
+def of(text: str, *, column: int, later_ms: int = 0) -> str:
+    """A log of one of the columns only, some milliseconds later."""
+    kept = [[line.split(", ")[i] for i in (0, 1, column)] for line in text.splitlines()]
+    return "\n".join([*map(", ".join, kept), ""]).replace(".000,", f".{later_ms:03d},")
 
 
 def with_column(text: str, name: str, values: dict[str, str]) -> str:
@@ -76,6 +86,56 @@ def with_column(text: str, name: str, values: dict[str, str]) -> str:
             60,
             id="machines in a file",
         ),
+        pytest.param(
+            {"util.csv": of(log(), column=2), "power.csv": of(log(), column=3, later_ms=300)},
+            ("node",),
+            2,
+            120,
+            id="two loops of one machine",
+        ),
+        pytest.param(
+            {"u.csv": of(log(), column=2), "p.csv": of(log(), column=3, later_ms=300)},
+            ("node",),
+            2,
+            120,
+            id="two loops of one machine whatever they are called",
+        ),
+        pytest.param(
+            {
+                f"n{n}_{name}.csv": of(log(seed=n), column=column, later_ms=later_ms)
+                for n in (1, 2)
+                for name, column, later_ms in (("util", 2, 0), ("power", 3, 300))
+            },
+            ("n1", "n2"),
+            4,
+            240,
+            id="two loops of each machine",
+        ),
+        pytest.param(
+            {"gpu.csv": log((0,)), "gpu.log": log((0,), seed=1)},
+            ("gpu", "gpu.log"),
+            2,
+            60,
+            id="the same name but for its end",
+        ),
+        pytest.param(
+            {
+                "gpu.csv": log((0,)),
+                "x.csv": with_column(log((0,), seed=1), "hostname", {"0": "gpu"}),
+                "z.csv": with_column(log((0,), seed=2), "hostname", {"0": "gpu.csv"}),
+            },
+            ("gpu", "gpu 2", "gpu.csv"),
+            3,
+            90,
+            id="machines called as another's log",
+        ),
+        pytest.param(
+            {f"{n}.csv": with_column(log((0,)), "uuid", {"0": f"GPU-{n}"}) for n in (1, 2)},
+            ("1", "2"),
+            2,
+            60,
+            id="GPUs that are not the same say the same",
+        ),
     ],
 )
 def test_machines(
@@ -92,3 +152,24 @@ def test_machines(
     assert quality.sources[0].rows == rows
     written = sum(text.count("\n") - 1 for text in files.values())
     assert rows + sum(r.count for r in quality.sources[0].remarks if r.unit == "rows") == written
+
+
+def test_logs_that_say_whose_they_are_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(_: Log) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(smi_hosts, "_moments", never)
+    for named in (True, False):
+        logs = [
+            Log(
+                file=SourceFile(name=f"{n}.csv", place=""),
+                host=f"n{n}" if named else "",
+                uuids=frozenset() if named else frozenset({f"GPU-{n}"}),
+                gpus=("gpu0",),
+                gpu=np.zeros(9, np.int64),
+                time_us=np.arange(9),
+                values={Metric.GPU_USE: np.full(9, 5.0)},
+            )
+            for n in range(3)
+        ]
+        assert hosts_of(logs) == (["n0", "n1", "n2"] if named else ["0", "1", "2"])

@@ -61,7 +61,16 @@ def test_what_was_counted_before_the_job_is_told_and_no_violation() -> None:
     found = checked(logged([[7, 5]] * 10, [[0, 0]] * 10))
 
     assert found.status is Status.PASSED
-    assert found.headline == "No memory error during the job; 12\u00a0corrected ones before it"
+    assert found.headline == "No memory error during the job; 12\u00a0corrected ones before the job"
+
+
+def test_what_was_counted_before_is_told_beside_new_errors_too() -> None:
+    (told,) = checked(logged([[5, 4]] * 5 + [[7, 4]] * 5, [[3, 0]] * 10)).findings
+
+    assert told.title == "2\u00a0corrected memory errors on 1\u00a0GPU"
+    assert told.evidence.endswith(
+        "; 3\u00a0uncorrected ones before the job; 9\u00a0corrected ones before the job."
+    )
 
 
 def test_a_counter_that_falls_was_reset_and_counts_from_0() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jobreport.readers import read_job
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.job import SECOND_US, Job, Metric
-from jobrules.memory_use import LEAK_HOURS, LOOP, MOST_RISES, WHOLE, WORK, MemoryUse, Trend, memory_use
+from jobrules.memory_use import LOOP, MOST_RISES, WHOLE, WORK, MemoryUse, Trend, memory_use
 from jobrules.timelines import columns
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
@@ -87,22 +87,12 @@ def test_the_trend_is_the_median_of_all_slopes(levels: list[int]) -> None:
     assert found.agreement == pytest.approx(sum(signs) / len(signs), abs=0.0051)
 
 
-def test_steady_growth_is_a_hint_of_a_leak_with_the_hours_left() -> None:
+def test_growth_throughout_is_steady() -> None:
     found = trend_of(np.linspace(40, 60, 7201))
 
     assert found
     assert found.steady
-    assert found.leak
     assert found.points_per_hour == pytest.approx(10, abs=0.01)
-    assert found.full_after_h == pytest.approx(4, abs=0.02)
-
-
-def test_growth_that_would_take_more_than_a_day_is_steady_but_no_leak() -> None:
-    found = trend_of(np.linspace(20, 23, 7201))
-
-    assert found
-    assert found.full_after_h is not None
-    assert (found.steady, found.leak, found.full_after_h > LEAK_HOURS) == (True, False, True)
 
 
 RAMP = np.concatenate((np.linspace(20, 60, 3600), np.full(3600, 60.0)))
@@ -124,11 +114,11 @@ RAMP = np.concatenate((np.linspace(20, 60, 3600), np.full(3600, 60.0)))
     ],
     ids=["flat", "half", "early", "late", "twice", "ramp", "falls", "slight", "noise", "saw"],
 )
-def test_what_does_not_grow_throughout_is_no_leak(values: np.ndarray) -> None:
+def test_what_does_not_grow_throughout_is_not_steady(values: np.ndarray) -> None:
     found = trend_of(values)
 
     assert found
-    assert (found.steady, found.leak, found.full_after_h) == (False, False, None)
+    assert not found.steady
 
 
 @pytest.mark.parametrize(("seconds", "interval_s"), [(590, 1.0), (1000, 60.0)])
@@ -139,16 +129,16 @@ def test_a_short_loop_has_no_trend(seconds: int, interval_s: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "leaks", "rises"), [("memory-leak", 2, 0), ("memory-jump", 0, 2), ("healthy", 0, 0)]
+    ("scenario", "growing", "rises"), [("memory-leak", 2, 0), ("memory-jump", 0, 2), ("healthy", 0, 0)]
 )
-def test_a_leak_is_hinted_at_where_the_scenario_has_one(
-    tmp_path: Path, scenario: str, leaks: int, rises: int
+def test_growth_is_seen_where_the_scenario_has_it(
+    tmp_path: Path, scenario: str, growing: int, rises: int
 ) -> None:
     generate.main([f"--scenario={scenario}", f"--out={tmp_path / 'job'}"])
 
     found = told(read_job(tmp_path / "job")[0])
 
-    assert sum(gpu.trend is not None and gpu.trend.leak for gpu in found.gpus) == leaks
+    assert sum(gpu.trend is not None and gpu.trend.steady for gpu in found.gpus) == growing
     assert len(found.rises) == rises
     assert all(gpu.trend for gpu in found.gpus)
 

@@ -51,6 +51,23 @@ def test_draws_near_the_limit_are_those_of_a_plain_loop(seed: int) -> None:
     assert (found.status is Status.TRIGGERED) == (part > 50)
 
 
+@pytest.mark.parametrize(("part", "status"), [(2.0, Status.PASSED), (60.0, Status.TRIGGERED)])
+def test_a_share_of_each_sample_counts_as_that_share(part: float, status: Status) -> None:
+    """As pviol of dmon, which is no yes or no."""
+    found = checked(logged(gpu_power_cap=np.full(N, part)))
+
+    assert found.status is status
+    assert found.details["algo-1"]["gpu0"]["percent"] == part
+
+
+def test_clocks_are_told_apart_where_the_limit_held_for_half_a_sample() -> None:
+    part, clocks = np.where(CAPPED, 70.0, 5.0), np.where(CAPPED, 1400.0, 1980.0)
+
+    (told,) = checked(logged(gpu_power_cap=part, gpu_clock=clocks)).findings
+
+    assert "1400\u00a0MHz then, 1980\u00a0MHz in other work" in told.evidence
+
+
 def test_a_gpu_at_its_limit_is_told_for_information() -> None:
     found = checked(logged(gpu_power_cap=100.0 * CAPPED))
 

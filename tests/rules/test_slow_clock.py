@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jobrules.job import SECOND_US, FloatArray, Job, Metric
-from jobrules.result import RuleResult, Status
+from jobrules.result import RuleResult, Severity, Status
 from jobrules.rule import run_rules
 from jobrules.slow_clock import SlowClock
 from tests.jobs import START_US, make_job, make_panel
@@ -74,13 +74,14 @@ def test_ratios_are_those_of_a_plain_loop(seed: int) -> None:
 def test_a_slow_gpu_is_told_with_its_clock_and_what_held_it() -> None:
     capped = np.zeros((N, 4))
     capped[:60, 2] = 100.0
+    capped[60:, 2] = 5.0
 
     found = checked(logged(clocks(1980, 1965, 1410, 1980), gpu_power_cap=capped))
 
     (told,) = found.findings
     assert told.title == "1\u00a0GPU works at a lower clock than the peers, 71.2\u00a0% of it at the least"
     assert told.devices == ("algo-1/gpu2",)
-    assert "gpu2 1410\u00a0MHz, its peers 1980\u00a0MHz (power limit 60.0\u00a0% of it)" in told.evidence
+    assert "gpu2 1410\u00a0MHz, its peers 1980\u00a0MHz (power limit 62.0\u00a0% of it)" in told.evidence
     assert (found.evaluated, found.violating) == (4, 1)
 
 
@@ -117,6 +118,23 @@ def test_gpus_of_another_kind_are_no_peers() -> None:
 
     assert found.status is Status.PASSED
     assert found.devices[2].reason == "no other GPU of its kind to compare with"
+
+
+@pytest.mark.parametrize(
+    ("mib", "severity"),
+    [((81920, 81920), Severity.WARNING), ((81559, 81920), Severity.INFO), (None, Severity.INFO)],
+)
+def test_what_may_be_another_model_is_told_for_information(
+    mib: tuple[int, int] | None, severity: Severity
+) -> None:
+    """An H100 of 80 GB has 81 559 MiB and 1980 MHz, an A100 of 80 GB 81 920 MiB and 1410 MHz."""
+    more = {"gpu_memory_total": np.tile(np.array(mib) * 2.0**20, (N, 1))} if mib else {}
+
+    (told,) = checked(logged(clocks(1980, 1410), **more)).findings
+
+    assert told.severity is severity
+    assert ("Whether they are of one model is not known" in told.evidence) == (severity is Severity.INFO)
+    assert "of one model" in told.advice
 
 
 def test_a_clock_of_0_is_slow_and_no_measure_for_others() -> None:

@@ -537,14 +537,33 @@ def test_low_use_tells_what_stayed_just_below_a_limit(full: int, said: bool) -> 
 
 
 def test_a_gpu_that_never_worked_keeps_the_finding_on_its_memory() -> None:
-    memory = np.repeat([4.0, 40.0], 20)
-    grown = make_job(gpu=[0.0] * 40, memory=memory, interval_s=30)
+    grown = make_job(gpu=[0.0] * 40, memory=np.repeat([4.0, 40.0], 20), interval_s=30)
     held = judged_by(grown, LowGPUUtilization(window=4, patience=6), GPUMemoryIncrease(patience=4, window=4))
-    free = judged_by(make_job(gpu=[0.0] * 40, memory=[4.0] * 40, interval_s=30))
 
     assert {f.key for f in held.findings} == {"gpu-never-used", "gpu-memory-increase"}
-    assert told(held, "gpu-never-used").advice.startswith("Place work on every GPU")
-    assert told(free, "gpu-never-used").advice.startswith("Check that the framework sees the GPU")
+    # How long memory was read or written does not tell what it holds.
+    assert told(held, "gpu-never-used").advice.startswith("Check that the framework sees the GPU")
+
+
+@pytest.mark.parametrize(
+    ("held_gib", "placed", "evidence"),
+    [
+        ((40, 40), True, " Memory was in use on all of them."),
+        ((40, 3), False, " Memory was in use on 1\u00a0GPU."),
+        ((4, 3), False, ""),
+    ],
+)
+def test_memory_in_use_shows_that_the_framework_sees_a_gpu_that_never_worked(
+    held_gib: tuple[int, int], placed: bool, evidence: str
+) -> None:
+    used = make_panel(Metric.GPU_MEMORY_USED, [[gib * 2.0**30 for gib in held_gib]] * 40, interval_s=30)
+    total = make_panel(Metric.GPU_MEMORY_TOTAL, [[80 * 2.0**30] * 2] * 40, interval_s=30)
+    job = make_job(gpu=[[0.0, 0.0]] * 40, memory=[[0.0, 0.0]] * 40, interval_s=30, extra=[used, total])
+
+    finding = told(judged_by(job), "gpu-never-used")
+
+    assert finding.advice.startswith("Place work on every GPU" if placed else "Check that the framework sees")
+    assert finding.evidence == f"algo-1 gpu0 and algo-1 gpu1: no sample above 0\u00a0%.{evidence}"
 
 
 def test_a_job_that_spans_no_time_has_no_amounts() -> None:

@@ -26,7 +26,7 @@ _NUMBERED = re.compile(r"gpu(\d{1,3})")
 def group(box: Box) -> tuple[str, str]:
     """A box stands with those of its metric; a GPU is called by its number where its name is ``gpu`` and that."""
     numbered = _NUMBERED.fullmatch(box.device)
-    return Metric(box.metric).label, numbered[1] if numbered else box.device
+    return _short(Metric(box.metric)), numbered[1] if numbered else box.device
 
 
 def batch_plot(boxes: Sequence[Box], limits: Mapping[Metric, float]) -> Plot | None:
@@ -46,4 +46,9 @@ def _ordered(boxes: Sequence[Box]) -> list[Box]:
 
 
 def _by_label(limits: Mapping[Metric, float]) -> dict[str, float]:
-    return {metric.label: limit for metric, limit in limits.items()}
+    return {_short(metric): limit for metric, limit in limits.items()}
+
+
+def _short(metric: Metric) -> str:
+    """The label as far as there is room for it under the boxes."""
+    return metric.label.removesuffix(" utilisation")

@@ -67,7 +67,7 @@ FULL = _STEPS
 #: Where the values of each line stand, so that they cover one another as little as can be.
 _BESIDE = ("left", "right", "above", "below")
 
-GPU, MEMORY, CORE, NODE = "GPU use", "GPU memory", "core use", "mean GPU use"
+GPU, MEMORY, CORE, NODE = "GPU use", Metric.GPU_MEMORY.label, "core use", "mean GPU use"
 
 
 class Row(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""GPU memory of a node over time: GPUs as lines over the band of all, and the rises."""
+"""GPU memory utilisation of a node over time: GPUs as lines over the band of all, and the rises."""
 
 from __future__ import annotations
 

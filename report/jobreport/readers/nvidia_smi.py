@@ -22,37 +22,41 @@ from jobreport.readers.smi_guess import UNKNOWN
 from jobreport.readers.smi_hosts import Log, hosts_of
 from jobreport.readers.smi_table import UNNUMBERED, Rows, rows_of
 from jobreport.readers.smi_text import Left, Table, decoded, is_log, tables
-from jobreport.readers.smi_times import LOCAL, RELATIVE, in_zone, unwrapped
+from jobreport.readers.smi_times import CLOCK, LOCAL, ZONED, continued, in_zone, spread, unwrapped
 from jobreport.readers.tally import Tally
 from jobrules.job import SECOND_US, Metric, natural_sorted
-from jobrules.snapshots import TOLERANCE_US, Series, anchors, node_panels
+from jobrules.snapshots import TOLERANCE_US, Series, node_panels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
-    from jobrules.job import BoolArray, IntArray, Panel
+    from jobrules.job import FloatArray, IntArray, Panel
 
 _SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
 #: Bytes of a file in which a line must name the columns.
 _BEGINNING = 1 << 16
 #: A machine has fewer GPUs; more are damage or malice.
 _MOST_GPUS = 1024
-#: GPUs that are told apart by the order of their rows are asked within this time of one another.
-_IN_TURN_US = 100_000
-#: Rows of one moment lie no farther apart than half the usual interval, and than this.
-_WIDEST_US = SECOND_US
+#: GPUs that are told apart by the order of their rows are asked one after the other within this time, or within half
+#: of the pause after all of them, which one of so many rows has before it at least.
+_IN_TURN_US, _TURN = 100_000, 32
+#: Rows of one moment lie no farther apart than half of nearly every interval, and than this.
+_WIDEST_US, _SHORT = SECOND_US, 0.05
 _GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[_-]?([0-9]{1,2})(?![0-9a-z])", re.IGNORECASE)
 
 _LOCAL = "no time zone in the log: its times are taken as {zone}"
 _CHOOSE = " (--timezone names another)"
 _RELATIVE = "no dates in the log: its times count from its start"
-_GUESSED = "no line names the columns: by their units and order they are {}; others are not read"
+_ANEW = "its times begin anew, as those of another run: they go on where those before ended"
+_SPREAD = "several rows of a GPU in a full second: taken as evenly apart within it"
+_GUESSED = "no line names the columns: by their units and order they are taken as {}; others are not read"
 _IN_TURN = "no GPU is named: they are told apart by the order of the rows"
 _MIXED = "times of another kind than those before in the file"
-_AGAIN = "exact repetition of another row"
+_AGAIN = "repetition of another row"
 _SECOND = "second row of a GPU at the same time; one is in use"
+_JOINED = "row that tells more of a GPU at the same time, joined to the first"
 
 
 class NvidiaSmi:
@@ -145,17 +149,13 @@ def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
     if not same:
         return []
     rows = Rows.joined(same)
-    if rows.kind == LOCAL:
-        told = _LOCAL.format(zone=zone or UTC) + ("" if zone else _CHOOSE)
-        tally.add("corrected", "files", told, file=file.name)
-    elif rows.kind == RELATIVE:
-        tally.add("corrected", "files", _RELATIVE, file=file.name)
-    time_us = unwrapped(rows.time_us) if rows.kind == RELATIVE else rows.time_us
-    if rows.kind == LOCAL:
-        time_us = in_zone(time_us, zone or UTC)
+    full_us = _dated(file, rows, zone, tally)
     gpus, gpu = rows.gpus, rows.gpu
     if (gpu < 0).any():
-        gpus, gpu = _in_turn(file, time_us, tally)
+        gpus, gpu = _in_turn(file, full_us, tally)
+    time_us = spread(full_us, rows.host * (len(gpus) + 1) + gpu)
+    if time_us is not full_us:
+        tally.add("corrected", "files", _SPREAD, file=file.name)
     logs = []
     # Those of a file are not told apart by machine, and a machine with a name needs none.
     uuids = rows.uuids if len(rows.hosts) < 2 else frozenset[str]()
@@ -166,11 +166,30 @@ def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
     return logs
 
 
+def _dated(file: SourceFile, rows: Rows, zone: tzinfo | None, tally: Tally) -> IntArray:
+    """When the rows of a file were written, by their own times and their order."""
+    series = rows.host * (len(rows.gpus) + 1) + rows.gpu
+    if rows.kind == LOCAL:
+        told = _LOCAL.format(zone=zone or UTC) + ("" if zone else _CHOOSE)
+        tally.add("corrected", "files", told, file=file.name)
+        return in_zone(rows.time_us, series, zone or UTC)
+    if rows.kind == ZONED:
+        return rows.time_us
+    tally.add("corrected", "files", _RELATIVE, file=file.name)
+    if rows.kind == CLOCK:
+        return unwrapped(rows.time_us, series)
+    time_us = continued(rows.time_us, series)
+    if time_us is not rows.time_us:
+        tally.add("corrected", "files", _ANEW, file=file.name)
+    return time_us
+
+
 def _in_turn(file: SourceFile, time_us: IntArray, tally: Tally) -> tuple[tuple[str, ...], IntArray]:
     """GPUs of rows that name none: numbered within each moment, in their order."""
     order = np.argsort(time_us, kind="stable")
-    starts = anchors(time_us[order], _IN_TURN_US)
-    moment = np.searchsorted(starts, time_us[order], side="right") - 1
+    gaps = np.diff(time_us[order], prepend=time_us[order[:1]])
+    pause_us = float(np.quantile(gaps, 1 - 1 / _TURN))
+    moment = np.cumsum(gaps > min(max(pause_us, TOLERANCE_US) / 2, _IN_TURN_US))
     first = np.searchsorted(moment, moment)
     gpu = np.empty(len(order), np.int64)
     gpu[order] = np.arange(len(order)) - first
@@ -192,23 +211,21 @@ def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:
     rows = 0
     for host in natural_sorted(set(of_host)):
         series: list[Series] = []
-        intervals: list[float] = []
-        mine = _numbered(of_host[host])
-        names = natural_sorted({gpu for log in mine for gpu in log.gpus})
-        for name in names:
-            gpu = _sorted([log.of_gpu(name) for log in mine if name in log.gpus])
-            keep = _once(gpu, tally)
-            gpu = gpu.where(keep)
-            if name in names[_MOST_GPUS:]:
+        of_gpu: dict[str, list[Log]] = {}
+        for log in _numbered(of_host[host]):
+            for name, own in log.by_gpu().items():
+                of_gpu.setdefault(name, []).append(own)
+        for number, name in enumerate(natural_sorted(set(of_gpu))):
+            gpu = _once(_sorted(of_gpu[name]), tally)
+            if number >= _MOST_GPUS:
                 reason = f"more than {_MOST_GPUS} GPUs of one machine"
                 tally.add("dropped", "rows", reason, count=len(gpu.time_us))
                 continue
             rows += len(gpu.time_us)
-            if len(gpu.time_us) > 1:
-                intervals.append(float(np.median(np.diff(gpu.time_us))))
             series += _series(name, gpu)
-        usual_us = float(np.median(intervals)) if intervals else 0.0
-        tolerance_us = int(min(max(usual_us / 2, TOLERANCE_US), _WIDEST_US))
+        intervals = np.concatenate([np.diff(one.time_us) for one in series])
+        short_us = float(np.quantile(intervals, _SHORT)) if len(intervals) else 0.0
+        tolerance_us = int(min(max(short_us / 2, TOLERANCE_US), _WIDEST_US))
         made = node_panels(as_name(host), series, tolerance_us)
         reason = "second value of a GPU in the same snapshot; one is in use"
         tally.add("dropped", "values", reason, count=made.surplus)
@@ -246,17 +263,28 @@ def _sorted(logs: Sequence[Log]) -> Log:
     return replace(logs[0], time_us=time_us[order], gpu=np.zeros(len(order), np.int64), values=values)
 
 
-def _once(gpu: Log, tally: Tally) -> BoolArray:
-    """Which rows of a GPU, in the order of time, are the first at their time; the others are counted."""
-    again = np.diff(gpu.time_us, prepend=gpu.time_us[0] - 1) == 0
-    if again.any():
-        alike = again.copy()
-        for values in gpu.values.values():
-            before = np.roll(values, 1)
-            alike &= (values == before) | (np.isnan(values) & np.isnan(before))
-        tally.add("dropped", "rows", _AGAIN, count=int(np.count_nonzero(alike)))
-        tally.add("dropped", "rows", _SECOND, count=int(np.count_nonzero(again & ~alike)))
-    return np.asarray(~again)
+def _once(gpu: Log, tally: Tally) -> Log:
+    """One row of a GPU, in the order of time, for each time; what the others tell besides is joined to it.
+
+    The others are counted, those that tell something else apart from those that do not.
+    """
+    first = np.diff(gpu.time_us, prepend=gpu.time_us[0] - 1) != 0
+    if first.all():
+        return gpu
+    rows, starts, of = np.arange(len(first)), np.flatnonzero(first), np.cumsum(first) - 1
+    values: dict[Metric, FloatArray] = {}
+    differs, adds = np.zeros_like(first), np.zeros_like(first)
+    for metric, told in gpu.values.items():
+        there = ~np.isnan(told)
+        # The first row of each time that has a value, or the number of all rows where none has.
+        place = np.minimum.reduceat(np.where(there, rows, len(rows)), starts)
+        values[metric] = np.append(told, np.nan)[place]
+        differs |= there & (told != values[metric][of])
+        adds |= place[of] == rows
+    tally.add("dropped", "rows", _AGAIN, count=int(np.count_nonzero(~first & ~differs & ~adds)))
+    tally.add("dropped", "rows", _SECOND, count=int(np.count_nonzero(differs)))
+    tally.add("dropped", "rows", _JOINED, count=int(np.count_nonzero(~first & ~differs & adds)))
+    return replace(gpu.where(first), values=values)
 
 
 def _series(name: str, gpu: Log) -> Iterable[Series]:

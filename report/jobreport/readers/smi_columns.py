@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.job import Metric
 
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 #: What a column says of its row besides a metric.
-TIME, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS = (
+TIME, EPOCH, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS = (
     "time",
+    "epoch",
     "date",
     "elapsed",
     "index",
@@ -40,6 +42,8 @@ class Column(Struct, frozen=True, kw_only=True):
     bits: int = 0
     #: Of columns with the same metric the one with the lowest is used.
     rank: int = 0
+    #: Number of the GPU that the name tells, as in ``gpu1_util``; None if it tells none.
+    gpu: int | None = None
 
 
 #: Bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons).
@@ -51,6 +55,13 @@ HARDWARE_BITS = 0x8 | 0x80
 _WORD = re.compile(r"[a-z]+|[0-9]+")
 _UNIT = re.compile(r"\[([^\]]*)\]|\(([^)]*)\)")
 _CAMEL = re.compile(r"(?<=[a-z])(?<![KMG]i)(?=[A-Z])")
+_GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[ ._:-]?([0-9]{1,3})(?![0-9])", re.IGNORECASE)
+#: Words for what is not the GPU, and those of them beside which memory, heat and power need not be the GPU's.
+_MACHINE = {"cpu", "cpus", "ram", "swap"}
+_OTHERS = _MACHINE | {
+    *("disk", "io", "ssd", "nvme", "net", "network", "nic", "host", "system", "sys", "ambient"),
+    *("data", "dataset", "loader", "dataloader", "train", "training", "step", "steps", "batch", "model"),
+}
 _MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
 _UTILISATION_WORDS = {"util", "utilization", "utilisation", "usage", "load", "busy"}
 #: Units of the engine beside the compute cores that have a use of their own.
@@ -69,6 +80,13 @@ FACTORS = {
     "kw": 1e3,
     "mhz": 1.0,
     "ghz": 1e3,
+}
+#: Seconds of what times since a start are counted in.
+_SECONDS = {
+    **dict.fromkeys(("us", "usec"), 1e-6),
+    **dict.fromkeys(("ms", "msec", "milliseconds"), 1e-3),
+    **dict.fromkeys(("min", "mins", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hours"), 3600.0),
 }
 _SAYS = {
     "timestamp": TIME,
@@ -96,7 +114,7 @@ _SAYS = {
     "hostname": HOST,
     "node": HOST,
     "pid": PROCESS,
-    "epoch": TIME,
+    "epoch": EPOCH,
     "unix time": TIME,
     "unix timestamp": TIME,
 }
@@ -114,29 +132,50 @@ _DMON = {
 }
 
 
+def columns(names: Sequence[str]) -> list[Column | None]:
+    """What each column of a header says; none for one that is of no use here.
+
+    Beside columns of the machine those of metrics have to name the GPU, or to be the tool's own.
+    """
+    found = [column(name) for name in names]
+    if not any(_MACHINE & {*_words(name)} for name in names):
+        return found
+    return [
+        one if one and (not one.metric or "." in name or {"gpu", "cuda", "vram"} & {*_words(name)}) else None
+        for name, one in zip(names, found, strict=True)
+    ]
+
+
 def column(name: str) -> Column | None:
     """What a column of this name says; none for one that is of no use here."""
     units = [unit.lower() for pair in _UNIT.findall(name) for unit in pair if unit]
-    words = _WORD.findall(_CAMEL.sub(" ", _UNIT.sub("", name)).lower())
+    words = _words(name)
     plain = " ".join(words)
+    seconds = next((_SECONDS[word] for word in (*words, *units) if word in _SECONDS), 1.0)
     if plain in _SAYS:
-        return Column(says=_SAYS[plain])
+        return Column(says=_SAYS[plain], factor=seconds)
     if plain in _DMON:
         return _DMON[plain]
-    if "module" in words:  # of more than the GPU
+    if "module" in words or _OTHERS & {*words}:  # of more than the GPU, or of something else
         return None
     if "elapsed" in words:
-        return Column(says=ELAPSED, factor=1e-3 if "ms" in (*words, *units) else 1.0)
+        return Column(says=ELAPSED, factor=seconds)
     if words[:1] in (["timestamp"], ["time"]) and not _UTILISATION_WORDS & {*words}:
-        return Column(says=TIME)
-    return next((found for read in _METRICS if (found := read(words, units))), None)
+        return Column(says=TIME, factor=seconds)
+    found = next((found for read in _METRICS if (found := read(words, units))), None)
+    number = _GPU_IN_NAME.search(name)
+    return replace(found, gpu=int(number[1])) if found and number else found
+
+
+def _words(name: str) -> list[str]:
+    return _WORD.findall(_CAMEL.sub(" ", _UNIT.sub("", name)).lower())
 
 
 def _use(words: Sequence[str], _: Sequence[str]) -> Column | None:
     there = {*words}
     if there & _OTHER_ENGINES:
         return None
-    if not there & _UTILISATION_WORDS:
+    if not there & _UTILISATION_WORDS or "time" in there:
         return None
     if not there & _MEMORY_WORDS:
         return Column(metric=Metric.GPU_USE)

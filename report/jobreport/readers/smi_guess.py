@@ -1,7 +1,8 @@
-"""What the columns of an nvidia-smi log are that does not name them (``--format=csv,noheader``), as far as is certain.
+"""What the columns of an nvidia-smi log are that does not name them (``--format=csv,noheader``).
 
-The tool writes a unit behind most numbers, times and identifiers in forms of their own, and its users ask for the use of
-the GPU before that of its memory. What that does not tell, as most of what is written without units, is not read.
+Times and identifiers have forms of their own, and the only watts that change are those drawn: that is certain. That one
+percentage is the use of the GPU, and a second one next to it that of its memory, is assumed: a fan has one too. The rest
+is not read, nor is memory, since what is free changes as what is used does.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ _FORMS = (
     (re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"), "pci.bus_id"),
     (re.compile(r"0x[0-9A-Fa-f]{16}"), "clocks_event_reasons.active"),
 )
-_WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) (%|MiB|W)")
+_WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) (%|W)")
 _WHOLE = re.compile(r"[0-9]{1,3}")
 _NONE = re.compile(r"\[.*\]|N/A|")
-#: Columns with a unit, in their order; where there are more of a unit, none of them is certain.
-_OF_UNIT = {"%": ("utilization.gpu", "utilization.memory"), "W": ("power.draw",), "MiB": ("memory.used",)}
+#: Percentages in the order in which the tool tells of them.
+_USES = ("utilization.gpu", "utilization.memory")
+_POWER = "power.draw"
 UNKNOWN = "?"
 
 
 def guessed(rows: Sequence[Sequence[str]]) -> tuple[str, ...] | None:
-    """Names for the columns, as the tool would give them, ``?`` for what is not certain; none if these are no rows.
+    """Names for the columns, as the tool would give them, ``?`` for what nothing tells; none if these are no rows.
 
     There must be a time and something that was measured.
     """
@@ -38,19 +40,28 @@ def guessed(rows: Sequence[Sequence[str]]) -> tuple[str, ...] | None:
         for column in zip(*rows, strict=True)
     ]
     names = [_by_form(cells) for cells in columns]
-    for unit, known in _OF_UNIT.items():
-        found = [i for i, cells in enumerate(columns) if _unit(cells) == unit]
-        if unit != "%":
-            # What there is of memory, and what may be drawn, does not change.
-            found = [i for i in found if len(set(columns[i])) > 1]
-        if len(found) <= len(known):
-            for i, name in zip(found, known, strict=False):
-                names[i] = name
+    for i, name in zip(_uses(columns), _USES, strict=False):
+        names[i] = name
+    # What may be drawn does not change.
+    drawn = [i for i, cells in enumerate(columns) if _unit(cells) == "W" and len(set(cells)) > 1]
+    if len(drawn) == 1:
+        names[drawn[0]] = _POWER
     in_turn = [i for i, cells in enumerate(columns) if names[i] == UNKNOWN and _in_turn(cells)]
     if len(in_turn) == 1:
         names[in_turn[0]] = "index"
-    measured = {name for known in _OF_UNIT.values() for name in known}
-    return tuple(names) if "timestamp" in names and measured & {*names} else None
+    return tuple(names) if "timestamp" in names and {*_USES, _POWER} & {*names} else None
+
+
+def _uses(columns: Sequence[Sequence[str]]) -> list[int]:
+    """Which column may be the use of the GPU, and which that of its memory; none where another reading is as near."""
+    found = [i for i, cells in enumerate(columns) if _unit(cells) == "%"]
+    if not all(columns):  # any of them may be in a column without values
+        return []
+    if len(found) == len(_USES):
+        gpu, memory = (sum(float(cell.split()[0]) for cell in columns[i]) / len(columns[i]) for i in found)
+        # The memory is seldom at work longer than the GPU; a fan may be in front.
+        return found if found[1] == found[0] + 1 and memory <= gpu else []
+    return found if len(found) == 1 else []
 
 
 def _by_form(cells: Sequence[str]) -> str:

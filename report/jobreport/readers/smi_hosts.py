@@ -1,14 +1,17 @@
 """Which nvidia-smi logs are of one machine.
 
 A log seldom names its machine. Two are of one where they say so, where they tell of a GPU with the same UUID, where
-one is the other at an earlier moment, or where their names differ by nothing but dates and GPUs. Logs that tell
-different things of a GPU of the same number at the same time are of several.
+one is the other at an earlier moment, where their names differ by nothing but dates, GPUs and what is measured, or
+where they measure different things of the same GPUs in one folder and no others are there. Logs that tell different
+things of a GPU of the same number at the same time are of several.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import cache
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +33,8 @@ _WORDS, _PARTS = re.compile(r"[/_.\s]+"), re.compile(r"[^A-Za-z0-9]+")
 #: What the name of a log is made of besides its machine's.
 _USUAL = re.compile(
     r"csv|tsv|txt|log|logs|out|gz|dmon|pmon|nvidia|smi|nvidiasmi|gpu|gpus|cuda|usage|util|utilization|stats|"
-    r"metrics|monitor|monitoring|trace|data|[0-9]+|(gpu|cuda)[0-9]+|[0-9]+gpus?|[0-9]{8}T[0-9]+Z?|",
+    r"metrics|monitor|monitoring|trace|data|power|pwr|temp|temperature|mem|memory|clocks?|ecc|"
+    r"[0-9]+|(gpu|cuda)[0-9]+|[0-9]+gpus?|[0-9]{8}T[0-9]+Z?|",
     re.IGNORECASE,
 )
 
@@ -50,8 +54,8 @@ class Log(Struct, frozen=True, kw_only=True, eq=False):
     #: (n,) each, NaN where there is no value.
     values: dict[Metric, FloatArray]
 
-    def where(self, rows: BoolArray) -> Log:
-        """The rows that a mask chooses, with the GPUs that they are of."""
+    def where(self, rows: BoolArray | IntArray) -> Log:
+        """The rows that a mask chooses, or that are at these places, with the GPUs that they are of."""
         gpu = self.gpu[rows]
         there = np.unique(gpu)
         return replace(
@@ -62,9 +66,15 @@ class Log(Struct, frozen=True, kw_only=True, eq=False):
             values={metric: values[rows] for metric, values in self.values.items()},
         )
 
-    def of_gpu(self, name: str) -> Log:
-        """The rows of one GPU."""
-        return self.where(self.gpu == self.gpus.index(name))
+    def rows_by_gpu(self) -> dict[str, IntArray]:
+        """Where the rows of each GPU are, in their order."""
+        order = np.argsort(self.gpu, kind="stable")
+        ends = np.searchsorted(self.gpu[order], np.arange(1, len(self.gpus)))
+        return dict(zip(self.gpus, np.split(order, ends), strict=True))
+
+    def by_gpu(self) -> dict[str, Log]:
+        """The rows of each GPU."""
+        return {name: self.where(rows) for name, rows in self.rows_by_gpu().items()}
 
 
 def hosts_of(logs: Sequence[Log]) -> list[str]:
@@ -77,14 +87,34 @@ def hosts_of(logs: Sequence[Log]) -> list[str]:
     for first, *others in by_word.values():
         for i in others:
             group.join(first, i)
-    apart: defaultdict[int, set[int]] = defaultdict(set)
-    for one, other in _at_once(logs):
-        if _repeats(logs[one], logs[other]):
-            group.join(one, other)
-        elif _contradict(logs[one], logs[other]):
-            apart[other].add(one)
-    _join_by_name(logs, group, apart)
+    _join_by_name(logs, group, _compare(logs, group))
     return _names(logs, [group.of(i) for i in range(len(logs))])
+
+
+def _compare(logs: Sequence[Log], group: _Groups) -> Mapping[int, set[int]]:
+    """Join what the rows say is of one machine, and say which logs they keep apart."""
+    apart: defaultdict[int, set[int]] = defaultdict(set)
+    parts: list[tuple[int, int]] = []
+    moments = cache(lambda i: _moments(logs[i]))
+    for one, other in _at_once(logs):
+        a, b = logs[one], logs[other]
+        # What they say of themselves is enough, and comparing all with all would take long.
+        if group.of(one) == group.of(other) or (a.host and b.host):
+            continue
+        if not (differ := _other_gpus(a, b)) and a.values.keys().isdisjoint(b.values):
+            if not (a.host or b.host) and _folder(a) == _folder(b) and {*a.gpus} & {*b.gpus}:
+                parts.append((one, other))
+            continue
+        alike = None if differ else _alike(moments(one), moments(other))
+        if alike is None:
+            apart[one].add(other)
+            apart[other].add(one)
+        elif alike >= min(len(a.time_us), len(b.time_us)) / 2 > 0:
+            group.join(one, other)
+    for one, other in parts:
+        if not (apart[one] or apart[other]):
+            group.join(one, other)
+    return apart
 
 
 def _join_by_name(logs: Sequence[Log], group: _Groups, apart: Mapping[int, set[int]]) -> None:
@@ -133,14 +163,20 @@ def _at_once(logs: Sequence[Log]) -> Iterator[tuple[int, int]]:
 
 
 def _names(logs: Sequence[Log], group: Sequence[int]) -> list[str]:
-    """A name for each group: what its logs say, or, where there are several, what of their names is their own."""
+    """A name of its own for each group: what its logs say, else what of their names is their own, or all of one."""
+    members: defaultdict[int, list[Log]] = defaultdict(list)
+    for log, number in zip(logs, group, strict=True):
+        members[number].append(log)
     found: dict[int, str] = {}
-    groups = sorted(set(group))
-    for one in groups:
-        mine = [log for log, number in zip(logs, group, strict=True) if number == one]
-        keys = [_NAMELESS] if len(groups) == 1 else [_key(log.file) for log in mine]
-        name = next(filter(None, [*(log.host for log in mine), *keys]), _stem(mine[0]))
-        found[one] = _stem(mine[0]) if name in found.values() else name
+    # What is said goes before what is guessed.
+    for number, mine in sorted(
+        members.items(), key=lambda one: (not any(log.host for log in one[1]), one[0])
+    ):
+        keys = [_NAMELESS] if len(members) == 1 else [_key(log.file) for log in mine]
+        stem, name = _stem(mine[0]), mine[0].file.name
+        told = filter(None, [*(log.host for log in mine), *keys, stem, name])
+        numbered = (f"{stem} {i}" for i in count(2))
+        found[number] = next(one for one in chain(told, numbered) if one not in found.values())
     return [found[number] for number in group]
 
 
@@ -154,45 +190,57 @@ def _key(file: SourceFile) -> str:
     return "_".join(w for w in words if not all(_USUAL.fullmatch(part) for part in _PARTS.split(w)))
 
 
-def _shared(one: Log, other: Log) -> list[tuple[Log, Log]]:
-    """The rows of GPUs of the same name in both logs."""
-    return [(one.of_gpu(name), other.of_gpu(name)) for name in one.gpus if name in other.gpus]
+def _folder(log: Log) -> str:
+    return log.file.name.rpartition("/")[0]
 
 
-def _equal(one: Log, other: Log) -> tuple[int, int]:
-    """How many rows of a GPU are at the same time in both, and how many of these tell the same."""
-    times, mine, others = np.intersect1d(one.time_us, other.time_us, return_indices=True)
-    alike = np.ones(len(times), np.bool_)
-    for metric in one.values.keys() & other.values.keys():
-        a, b = one.values[metric][mine], other.values[metric][others]
-        alike &= (a == b) | np.isnan(a) | np.isnan(b)
-    return len(times), int(np.count_nonzero(alike))
+def _other_gpus(one: Log, other: Log) -> bool:
+    """Whether what identifies their GPUs says that they are of two machines.
 
-
-def _contradict(one: Log, other: Log) -> bool:
-    """Whether they cannot be of the same machine: they overlap in time and tell different things of a GPU.
-
-    Nor can two that tell of several GPUs each, by UUID or bus, and of none that is in both.
+    That is so where GPUs of one number are not the same, and where both tell of several by UUID or bus and of none
+    that is in both.
     """
-    shared = _shared(one, other)
-    every = (*one.gpus, *other.gpus)
-    if (
-        min(len(one.gpus), len(other.gpus)) > 1
-        and not shared
-        and all(g.startswith(UNNUMBERED) for g in every)
-    ):
-        return True
-    for a, b in shared:
-        overlap = min(a.time_us.max(), b.time_us.max()) - max(a.time_us.min(), b.time_us.min())
-        if overlap > 0:
-            same, alike = _equal(a, b)
-            if not same or alike < same:
-                return True
-    return False
+    if {*one.gpus} & {*other.gpus}:
+        return bool(one.uuids and other.uuids) and one.uuids.isdisjoint(other.uuids)
+    several = min(len(one.gpus), len(other.gpus)) > 1
+    return several and all(name.startswith(UNNUMBERED) for name in (*one.gpus, *other.gpus))
 
 
-def _repeats(one: Log, other: Log) -> bool:
-    """Whether one is the other at an earlier moment, or a part of it."""
-    found = [_equal(a, b) for a, b in _shared(one, other)]
-    same, alike = sum(n for n, _ in found), sum(n for _, n in found)
-    return alike == same >= min(len(one.time_us), len(other.time_us)) / 2 > 0
+class _Moments(Struct, frozen=True, eq=False):
+    """What a log says of one of its GPUs."""
+
+    #: (n,) ascending, each once, and the first row of that time in ``values``.
+    time_us: IntArray
+    row: IntArray
+    values: dict[Metric, FloatArray]
+
+
+def _moments(log: Log) -> dict[str, _Moments]:
+    """Those of each GPU."""
+    found = {}
+    for name, rows in log.rows_by_gpu().items():
+        time_us, first = np.unique(log.time_us[rows], return_index=True)
+        found[name] = _Moments(time_us, rows[first], log.values)
+    return found
+
+
+def _alike(one: Mapping[str, _Moments], other: Mapping[str, _Moments]) -> int | None:
+    """How many moments of their GPUs are in both logs and tell the same; none if these are of two machines.
+
+    They are if a moment tells different things, or if they overlap in time without a moment in common.
+    """
+    found = 0
+    for name in one.keys() & other.keys():
+        a, b = one[name], other[name]
+        at = np.minimum(np.searchsorted(b.time_us, a.time_us), len(b.time_us) - 1)
+        same = b.time_us[at] == a.time_us
+        mine, others = a.row[same], b.row[at[same]]
+        for metric in a.values.keys() & b.values.keys():
+            x, y = a.values[metric][mine], b.values[metric][others]
+            if ((x != y) & ~np.isnan(x) & ~np.isnan(y)).any():
+                return None
+        overlap = min(a.time_us[-1], b.time_us[-1]) > max(a.time_us[0], b.time_us[0])
+        if overlap and not len(mine):
+            return None
+        found += len(mine)
+    return found

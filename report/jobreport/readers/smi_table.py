@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from jobreport.readers import smi_columns as says
 from jobreport.readers.sensors import as_name
 from jobreport.readers.smi_cells import NOT_TOLD, cells
-from jobreport.readers.smi_columns import column
+from jobreport.readers.smi_columns import columns
 from jobreport.readers.smi_text import Texts
 from jobreport.readers.smi_times import RELATIVE, Times, times_of
-from jobrules.job import SECOND_US, FloatArray, IntArray, Metric
+from jobrules.job import SECOND_US, FloatArray, IntArray, Metric, natural_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 #: Begins the name of a GPU of which no number is told, but a UUID or a bus; all logs of a machine tell which it is.
 UNNUMBERED = "with "
 _NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?([0-9]{1,4})", re.IGNORECASE)
+_SINCE_1970 = re.compile(r"\s*[0-9]{9}")
 _MASKS = {
     Metric.GPU_THERMAL_SLOWDOWN: says.THERMAL_BITS,
     Metric.GPU_POWER_CAP: says.POWER_CAP_BITS,
@@ -36,12 +37,14 @@ _MASKS = {
 
 _NO_TIME = "no time that can be read"
 _NO_GPU = "the GPU is not told, as it is in other rows"
+_NO_HOST = "the machine is not told, as it is in other rows"
 _NO_TIMES = "no column of times"
 _NO_VALUE = "no value that is read"
 _NOT_TOLD = "the tool had no value, as [N/A]"
 _DAMAGED = "no number that a GPU can have"
 _OUTSIDE = "percentage outside 0 to 100, set to the nearer bound"
 _ASSUMED = "no times in the log: a second from row to row, which is what the tool does unless told otherwise"
+_AS_GOOD = "another column of the same measure ({}); the first is in use"
 _SUMMED = "use of each GPU is the sum over its processes"
 _ADDED = "another process of the same GPU at the same moment, added to the first"
 
@@ -70,6 +73,9 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
             return parts[0]
         gpus, gpu = _merged([(part.gpus, part.gpu) for part in parts])
         hosts, host = _merged([(part.hosts, part.host) for part in parts])
+        if hosts and (host < 0).any():
+            # Under another header of the file no machine is told: it is the only one, or one without a name.
+            hosts, host = (hosts, np.zeros_like(host)) if len(hosts) == 1 else (("", *hosts), host + 1)
         metrics = dict.fromkeys(metric for part in parts for metric in part.values)
         return cls(
             time_us=np.concatenate([part.time_us for part in parts]),
@@ -99,8 +105,13 @@ def _merged(parts: Sequence[tuple[tuple[str, ...], IntArray]]) -> tuple[tuple[st
 def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     """The rows of a table that have a time and a value; none without any."""
     rows = len(table.columns[0].code)
-    named = zip(table.names, table.columns, strict=True)
-    meant = [(one, texts) for name, texts in named if (one := column(name))]
+    named = zip(columns(table.names), table.columns, strict=True)
+    meant = [(one, texts) for one, texts in named if one]
+    numbers = dict.fromkeys(one.gpu for one, _ in meant if one.gpu is not None)
+    if numbers and not table.marked and all(one.says != says.INDEX for one, _ in meant):
+        parts = [_of_gpu(table, number) for number in numbers]
+        read = [found for part in parts if (found := rows_of(part, file, tally))]
+        return Rows.joined(read) if read else None
     of_processes = any(one.says == says.PROCESS for one, _ in meant)
     said: dict[str, tuple[Column, Texts]] = {}
     measured: defaultdict[Metric, list[tuple[Column, Texts]]] = defaultdict(list)
@@ -120,7 +131,8 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     def told(word: str) -> Texts | None:
         return said[word][1] if word in said else None
 
-    gpus, gpu = _gpus(told(says.INDEX), told(says.UUID) or told(says.BUS), rows)
+    uuids = _told(told(says.UUID))
+    gpus, gpu = _gpus(told(says.INDEX), uuids or _told(told(says.BUS)), rows)
     times = _times(said)
     if times is None and not table.marked:
         add("skipped", "rows", _NO_TIMES, rows)
@@ -137,11 +149,13 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     add("skipped", "rows", _NO_TIME, int(np.count_nonzero(~times.there)))
     add("skipped", "rows", _NO_VALUE, int(np.count_nonzero(times.there & ~any_value)))
     add("skipped", "rows", _NO_GPU, int(np.count_nonzero(times.there & any_value & nameless)))
+    hosts, host = _named(_told(told(says.HOST)), as_name, rows)
     keep = times.there & any_value & ~nameless
+    homeless = (host < 0) & (host >= 0).any()
+    add("skipped", "rows", _NO_HOST, int(np.count_nonzero(keep & homeless)))
+    keep &= ~homeless
     if not keep.any():
         return None
-    hosts, host = _named(told(says.HOST), as_name, rows)
-    uuids = told(says.UUID)
     found = Rows(
         time_us=times.time_us[keep],
         kind=times.kind,
@@ -149,10 +163,31 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
         gpu=gpu[keep],
         hosts=hosts,
         host=host[keep],
-        uuids=frozenset(filter(None, (text.strip() for text in uuids.distinct))) if uuids else frozenset(),
+        uuids=frozenset(filter(None, uuids.distinct)) if uuids else frozenset(),
         values={metric: v[keep] for metric, v in values.items() if not np.isnan(v[keep]).all()},
     )
     return _summed(found, add) if of_processes else found
+
+
+def _of_gpu(table: Table, number: int) -> Table:
+    """Of a table with columns of several GPUs in each row, those of one and those of none, and its number."""
+    rows = len(table.columns[0].code)
+    mine = [i for i, one in enumerate(columns(table.names)) if one and one.gpu in (None, number)]
+    return replace(
+        table,
+        names=(*(table.names[i] for i in mine), says.INDEX),
+        columns=[*(table.columns[i] for i in mine), Texts.of([str(number)] * rows)],
+    )
+
+
+def _told(texts: Texts | None) -> Texts | None:
+    """The texts, empty where they say that there is nothing to tell; none if all of them do."""
+    if texts is None:
+        return None
+    distinct = [
+        "" if (one := text.strip()).strip("[]").lower() in NOT_TOLD else one for text in texts.distinct
+    ]
+    return Texts(distinct=distinct, code=texts.code) if any(distinct) else None
 
 
 def _gpus(index: Texts | None, other: Texts | None, rows: int) -> tuple[tuple[str, ...], IntArray]:
@@ -174,14 +209,14 @@ def _named(texts: Texts | None, called: Callable[[str], str], rows: int) -> tupl
     if texts is None:
         return (), np.full(rows, -1)
     names = [called(plain) if (plain := text.strip()) else "" for text in texts.distinct]
-    place = {name: i for i, name in enumerate(sorted(set(names) - {""}))}
+    place = {name: i for i, name in enumerate(natural_sorted(set(names) - {""}))}
     return tuple(place), np.array([place.get(name, -1) for name in names], np.int64)[texts.code]
 
 
 def _times(said: Mapping[str, tuple[Column, Texts]]) -> Times | None:
     """When the rows were written; none where nothing tells."""
     if says.TIME in said:
-        _, texts = said[says.TIME]
+        one, texts = said[says.TIME]
         if says.DATE in said:
             _, dates = said[says.DATE]
             pairs, code = np.unique(dates.code * len(texts.distinct) + texts.code, return_inverse=True)
@@ -191,7 +226,13 @@ def _times(said: Mapping[str, tuple[Column, Texts]]) -> Times | None:
                 distinct=[f"{dates.distinct[d].strip()} {texts.distinct[t].strip()}" for d, t in both],
                 code=code,
             )
-        return times_of(texts, elapsed=False)
+        return times_of(texts, elapsed=False, factor=one.factor)
+    if says.EPOCH in said:
+        _, texts = said[says.EPOCH]
+        # Smaller numbers are those of a training's epochs.
+        since = [text if _SINCE_1970.match(text) else "" for text in texts.distinct]
+        if any(since):
+            return times_of(Texts(distinct=since, code=texts.code), elapsed=False)
     if says.ELAPSED in said:
         one, texts = said[says.ELAPSED]
         return times_of(texts, elapsed=True, factor=one.factor)
@@ -199,14 +240,25 @@ def _times(said: Mapping[str, tuple[Column, Texts]]) -> Times | None:
 
 
 def _assumed(gpu: IntArray, process: Texts | None) -> Times:
-    """A second from one moment to the next, which begins where a row of the one before comes again."""
-    keys = np.stack([gpu, process.code if process else np.zeros_like(gpu)])
-    _, of = np.unique(keys, axis=1, return_inverse=True)
-    order = np.argsort(of.ravel(), kind="stable")
-    first = np.searchsorted(of.ravel()[order], of.ravel()[order])
-    earlier = np.empty(len(gpu), np.int64)
-    earlier[order] = np.arange(len(gpu)) - first
-    time_us = np.maximum.accumulate(earlier) * SECOND_US
+    """A second from one moment to the next, which begins where the GPUs start over.
+
+    That is where the number of the GPU does not rise. The processes of one GPU follow one another: the same one again,
+    or a change from or to none, is another moment.
+    """
+    begins = np.diff(gpu, prepend=gpu[:1] - 1) <= 0
+    if process:
+        idle = [text.strip() == "-" for text in process.distinct]
+        same = np.diff(gpu, prepend=gpu[:1] - 1) == 0
+        here: set[int] = set()
+        before_idle = False
+        for i, (code, same_gpu) in enumerate(zip(process.code.tolist(), same.tolist(), strict=True)):
+            if same_gpu:
+                begins[i] = code in here or idle[code] or before_idle
+            if begins[i] or not same_gpu:
+                here.clear()
+            here.add(code)
+            before_idle = idle[code]
+    time_us = np.cumsum(begins) * SECOND_US
     return Times(time_us=time_us, there=np.ones(len(gpu), np.bool_), kind=RELATIVE)
 
 
@@ -217,10 +269,12 @@ def _values(
 ) -> dict[Metric, FloatArray]:
     """(n,) of each metric, NaN where there is no value."""
     wanted: list[tuple[Metric, Texts, float, int]] = []
-    for metric, columns in measured.items():
-        best = min(columns, key=lambda found: found[0].rank)
+    for metric, candidates in measured.items():
+        best = min(candidates, key=lambda found: found[0].rank)
         # Of several reasons that are one metric any is enough.
-        used = [found for found in columns if found is best or found[0].bits]
+        used = [found for found in candidates if found is best or found[0].bits]
+        as_good = sum(found[0].rank == best[0].rank and not found[0].bits for found in candidates)
+        add("dropped", "columns", _AS_GOOD.format(metric.label), max(as_good - 1, 0))
         wanted += [(metric, texts, one.factor, one.bits) for one, texts in used]
     if mask:
         wanted += [(metric, mask, 1.0, bits) for metric, bits in _MASKS.items()]

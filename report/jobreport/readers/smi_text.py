@@ -12,12 +12,13 @@ import io
 import itertools
 import re
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
-from jobreport.readers.smi_columns import MASK, column
+from jobreport.readers.smi_columns import MASK, columns
 from jobreport.readers.smi_guess import guessed
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def decoded(data: bytes) -> str:
     text = data[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _QUOTED.sub(_unquoted, text) if '"' in text else text
+    return _unquoted(text) if '"' in text else text
 
 
 def is_log(text: str) -> bool:
@@ -194,9 +195,29 @@ def _columns(rows: Sequence[str], separator: str | None, fields: int) -> list[Te
     ]
 
 
-def _unquoted(match: re.Match[str]) -> str:
-    """What is in quotes, of several lines the first."""
-    return _BREAK.sub(" ", match[1].strip().partition("\n")[0])
+def _unquoted(text: str) -> str:
+    """Fields without quotes, of several lines the first.
+
+    Lines are joined only to one with as many fields as another that has no break in quotes: a quote too many costs no
+    row.
+    """
+
+    @cache
+    def whole() -> set[int]:
+        """How many separators lines have that are sound as they are."""
+        return {len(_BREAK.findall(line)) for line in text.split("\n") if line.count('"') % 2 == 0} - {0}
+
+    def plain(match: re.Match[str]) -> str:
+        first, broken, _ = match[1].strip(" ").partition("\n")
+        if broken:
+            line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+            # To the end of the line, or of the text.
+            line += text[match.end() : text.find("\n", match.end()) % (len(text) + 1)]
+            if len(_BREAK.findall(line)) not in whole() or _BREAK.search(match[1].replace("\n", "")):
+                return match[0]
+        return _BREAK.sub(" ", first)
+
+    return _QUOTED.sub(plain, text)
 
 
 def _named(line: str) -> tuple[tuple[str, ...], str | None] | None:
@@ -209,7 +230,7 @@ def _named(line: str) -> tuple[tuple[str, ...], str | None] | None:
         names = [name.strip() for name in line.lstrip(_MARK).split(separator)]
     if not 2 <= len(names) <= MOST_COLUMNS or any(_NUMBER.fullmatch(name) for name in names):
         return None
-    known = [found for name in names if (found := column(name))]
+    known = [found for found in columns(names) if found]
     if len(known) < 2 or not any(one.metric or one.says == MASK for one in known):
         return None
     return tuple(names), separator

@@ -1,4 +1,7 @@
-"""When the rows of an nvidia-smi log were written: dates with a zone, without one, or seconds since a start."""
+"""When the rows of an nvidia-smi log were written: dates with or without a zone, times of a day, or since a start.
+
+What the order of rows tells is looked for in the rows of one GPU of one machine: a log may be sorted by these.
+"""
 
 from __future__ import annotations
 
@@ -34,18 +37,18 @@ _OFFSET = re.compile(r"([-+])(\d{2}):?(\d{2})")
 _BACK_US, _QUARTER_S = 10 * 60 * SECOND_US, 900
 
 #: What the times of a log are.
-ZONED, LOCAL, RELATIVE = "zoned", "local", "relative"
+ZONED, LOCAL, CLOCK, RELATIVE = "zoned", "local", "clock", "relative"
 
 
 class Times(Struct, kw_only=True, eq=False):
     """When each row of a table was written."""
 
-    #: (n,) microseconds since the epoch; those of ``LOCAL`` times as if they were UTC, and of ``RELATIVE`` ones
-    #: since the start.
+    #: (n,) microseconds since the epoch; those of ``LOCAL`` times as if they were UTC, of ``CLOCK`` ones
+    #: since midnight and of ``RELATIVE`` ones since the start.
     time_us: IntArray
     #: (n,) whether the row has a time.
     there: BoolArray
-    #: ``ZONED``, ``LOCAL`` or ``RELATIVE``.
+    #: ``ZONED``, ``LOCAL``, ``CLOCK`` or ``RELATIVE``.
     kind: str
 
 
@@ -58,24 +61,30 @@ def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
     """From the cells of a column; ``elapsed`` if its name says that they count from a start."""
     moments = [_moment(text.strip(), elapsed=elapsed, factor=factor) for text in texts.distinct]
     kinds = {one.kind for one in moments if one}
-    kind = next((k for k in (LOCAL, RELATIVE, ZONED) if k in kinds), ZONED)
+    kind = next((k for k in (LOCAL, CLOCK, RELATIVE, ZONED) if k in kinds), ZONED)
     # One kind a table: a time of another cannot stand beside these.
     time_us = np.array([one.us if one and one.kind == kind else -1 for one in moments], np.int64)[texts.code]
     return Times(time_us=time_us, there=time_us >= 0, kind=kind)
 
 
-def in_zone(local_us: IntArray, zone: tzinfo) -> IntArray:
+def in_zone(local_us: IntArray, series: IntArray, zone: tzinfo) -> IntArray:
     """Local times of a zone in the order of their rows, as UTC.
 
-    An hour that the clock shows twice is the later one where times went back before.
+    An hour that the clock shows twice is the later one where times of the same of ``series`` (n,) went back before.
     """
     quarters, of_quarter = np.unique(local_us // (_QUARTER_S * SECOND_US), return_inverse=True)
     first, second = (
         np.array([_offset_us(one, zone, fold) for one in quarters.tolist()], np.int64)[of_quarter]
         for fold in (0, 1)
     )
-    back = np.maximum.accumulate(np.diff(local_us, prepend=local_us[:1]) < -_BACK_US)
-    return np.asarray(local_us - np.where((first > second) & back, second, first))
+    twice = first > second
+    if twice.any():
+        order, begin = _together(series)
+        back = _count(np.diff(local_us[order], prepend=local_us[order][:1]) < -_BACK_US, begin) > 0
+        again = np.empty(len(order), np.bool_)
+        again[order] = back
+        first = np.where(twice & again, second, first)
+    return np.asarray(local_us - first)
 
 
 def zone_of(name: str) -> tzinfo:
@@ -108,9 +117,7 @@ def _moment(text: str, *, elapsed: bool, factor: float) -> _Moment | None:
     if match := _CLOCK.fullmatch(text):
         hours, minutes, seconds = (int(match[i]) for i in (1, 2, 3))
         if hours < 24 and minutes < 60 and seconds < 61:
-            return _Moment(
-                (hours * 3600 + minutes * 60 + seconds) * SECOND_US + _fraction(match[4]), RELATIVE
-            )
+            return _Moment((hours * 3600 + minutes * 60 + seconds) * SECOND_US + _fraction(match[4]), CLOCK)
     return None
 
 
@@ -144,6 +151,70 @@ def _fraction(digits: str | None) -> int:
     return int(f"{digits or '':0<6}"[:6])
 
 
-def unwrapped(time_us: IntArray) -> IntArray:
-    """Times of a day in the order of their rows, a day later wherever they go back: midnight has passed."""
-    return time_us + _DAY_US * np.cumsum(np.diff(time_us, prepend=time_us[:1]) < -_DAY_US // 2)
+def unwrapped(time_us: IntArray, series: IntArray) -> IntArray:
+    """Times of a day in the order of their rows, a day later wherever those of a series go back: midnight has passed.
+
+    A series that begins earlier in the day than the log does begins after midnight.
+    """
+    order, begin = _together(series)
+    times = time_us[order]
+    days = _count(np.diff(times, prepend=times[:1]) < -_DAY_US // 2, begin)
+    days += times[begin] < time_us[0] - _BACK_US
+    found = np.empty_like(time_us)
+    found[order] = times + _DAY_US * days
+    return found
+
+
+def continued(time_us: IntArray, series: IntArray) -> IntArray:
+    """Times since a start in the order of their rows; the same array if that of no series begins anew.
+
+    Where one does, another run was appended: its times go on where those of the run before ended.
+    """
+    order, begin = _together(series)
+    times = time_us[order]
+    steps = np.diff(times, prepend=times[:1])
+    steps[begin] = 0
+    if not (steps < 0).any():
+        return time_us
+    usual_us = int(np.median(steps[steps > 0])) if (steps > 0).any() else SECOND_US
+    # A single time that is damaged is followed by one that goes back too, but not to the beginning.
+    run = _count((steps < 0) & (times <= times[begin] + 2 * usual_us), begin)
+    ends = np.zeros(int(run.max()) + 1, np.int64)
+    np.maximum.at(ends, run, times + usual_us)
+    if not run.any() or ends.sum(dtype=np.float64) > _LONGEST_S * SECOND_US:
+        return time_us
+    found = np.empty_like(time_us)
+    found[order] = times + (np.cumsum(ends) - ends)[run]
+    return found
+
+
+def spread(time_us: IntArray, series: IntArray) -> IntArray:
+    """Times in the order of their rows, those of a series in the same second evenly within it.
+
+    The same array unless all are full seconds and a series usually has several rows in one: faster than its clock.
+    """
+    if (time_us % SECOND_US).any():
+        return time_us
+    order, begin = _together(series)
+    times = time_us[order]
+    starts = np.flatnonzero((np.diff(times, prepend=times[:1]) != 0) | (begin == np.arange(len(order))))
+    rows = np.diff(starts, append=len(order))
+    if np.median(rows) < 2:
+        return time_us
+    found = np.empty_like(time_us)
+    place = np.arange(len(order)) - np.repeat(starts, rows)
+    found[order] = times + place * SECOND_US // np.repeat(rows, rows)
+    return found
+
+
+def _together(series: IntArray) -> tuple[IntArray, IntArray]:
+    """(n,) an order that brings the rows of each series together, and where there the series of each begins."""
+    order = np.argsort(series, kind="stable")
+    sorted_ = series[order]
+    return order, np.searchsorted(sorted_, sorted_)
+
+
+def _count(flags: BoolArray, begin: IntArray) -> IntArray:
+    """(n,) how many of its series are true up to each, the first of the series aside."""
+    total = np.cumsum(flags)
+    return np.asarray(total - total[begin])

@@ -34,7 +34,7 @@ _PARAMETERS = {
     Metric.GPU_USE: "gpu_threshold_p95",
     Metric.GPU_MEMORY: "gpu_memory_threshold_p95",
 }
-_NAMES = {Metric.CPU_USE: "CPU", Metric.GPU_USE: "GPU use", Metric.GPU_MEMORY: "GPU memory"}
+_NAMES = {Metric.CPU_USE: "CPU", Metric.GPU_USE: "GPU use", Metric.GPU_MEMORY: Metric.GPU_MEMORY.label}
 
 
 class Panel(Struct, frozen=True, kw_only=True, weakref=True):
@@ -226,7 +226,7 @@ def _missing(boxes: list[Box]) -> str:
     """What was not sampled where."""
     nodes = list(dict.fromkeys(box.node for box in boxes))
     told = []
-    for metric, words in ((Metric.CPU_USE, "The CPU was"), (Metric.GPU_MEMORY, "GPU memory was")):
+    for metric, words in ((Metric.CPU_USE, "The CPU was"), (Metric.GPU_MEMORY, "GPU memory utilisation was")):
         without = [n for n in nodes if not any(b.node == n and b.metric == metric for b in boxes)]
         if without:
             where = (
@@ -253,5 +253,5 @@ def _row(box: Box, limits: dict[Metric, float]) -> Row:
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.VENDOR:
-        return "The vendor's results hold no figures of CPU and GPU memory beside those of the GPUs; its count is on the card of the rule."
+        return "The vendor's results hold no figures of CPU and GPU memory utilisation beside those of the GPUs; its count is on the card of the rule."
     return "No GPU was sampled."

@@ -1,4 +1,4 @@
-"""GPU memory over time."""
+"""GPU memory over time: how much is in use, where that is told, and for how much of the time it is busy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from jobreport.figures.memory import NodeMemory, memory_drawing, memory_plot, sh
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, has_time_lines, heading
-from jobreport.sections.time_lines import Block, TimeLines, tells_apart
+from jobreport.sections.time_lines import Block, TimeLines
 from jobrules.job import Metric
-from jobrules.memory_use import LEAK_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +31,8 @@ MOST_OPEN_ROWS = 16
 MOST_OPEN_RISES = 12
 #: GPUs named in a sentence.
 _MOST_NAMES = 4
-#: A p95 below this leaves room for a larger batch; a p5 below that is nearly empty; in percent.
-ROOMY, EMPTY = 50.0, 5.0
+#: With a p95 below this, memory is busy for the smaller part of the time; with a p5 below that, hardly; in percent.
+BUSY, IDLE = 50.0, 5.0
 #: From p5 to p95; more swings, in points.
 SWING = 50.0
 
@@ -68,13 +67,10 @@ class RiseRow(Struct, frozen=True, kw_only=True):
 
 @guarded
 def gpu_memory(report: Report) -> Fragment:
-    """Time lines of the memory of the GPUs that rise most or are fullest, and a table of all."""
+    """Memory in use, then GPU memory utilisation: time lines of the GPUs that rise most or are highest, and a table of all."""
     found, place, in_use = report.memory, heading("gpu-memory", report), _in_use(report)
-    if found is None or _only_busy(report):
-        why = _why_none(report)
-        html = render(
-            "gpu_memory", heading=place, in_use=in_use, rows=(), note=_BUSY if found else "", why_none=why
-        )
+    if found is None:
+        html = render("gpu_memory", heading=place, in_use=in_use, rows=(), why_none=_why_none(report))
         return Fragment(name="gpu-memory", html=html)
     blocks, figures = _draw(report, found) if covers_time(report) else ([], {})
     days = formats.spans_days(report.job.start_us, report.job.end_us)
@@ -97,20 +93,12 @@ def gpu_memory(report: Report) -> Fragment:
         left_out=found.gpus_left_out,
         several=several,
         loop=found.loop,
-        leak_hours=f"{LEAK_HOURS:g}",
         rises=[_rise_row(rise, days=days) for rise in found.rises],
         rises_folded=len(found.rises) > MOST_OPEN_RISES,
         rises_left_out=found.rises_left_out,
         why_none="",
     )
     return Fragment(name="gpu-memory", html=html)
-
-
-#: What GPU memory utilisation is; where its lines are.
-_BUSY = (
-    "GPU memory utilisation is another measure: the share of the time in which memory was read or written. "
-    "Its lines are drawn under Nodes."
-)
 
 
 class InUse(Struct, frozen=True, kw_only=True):
@@ -124,11 +112,6 @@ class InUse(Struct, frozen=True, kw_only=True):
     rows: list[tuple[str, str, tuple[str, ...]]]
     folded: bool
     several: bool
-
-
-def _only_busy(report: Report) -> bool:
-    """Whether the percentages of GPU memory tell how busy it was, and not how full."""
-    return tells_apart(report) and "system samples" not in report.job.sources
 
 
 def _in_use(report: Report) -> InUse | None:
@@ -176,8 +159,6 @@ def _most_in_use(states: Sequence[GPUState], scale: formats.Scale, *, several: b
 def _why_none(report: Report) -> str:
     if report.origin is Origin.VENDOR:
         return "Rule results hold no samples of GPU memory, so there is nothing to draw over time."
-    if report.memory is not None:
-        return f"How much GPU memory was in use was not recorded. {_BUSY}"
     if not any(node.gpus for node in report.job.nodes):
         return "No GPU was sampled."
     return "GPU memory was not sampled."
@@ -193,51 +174,43 @@ def _names(gpus: Sequence[GPUMemory], *, several: bool) -> str:
 
 
 def _caption(found: MemoryUse, *, several: bool) -> str:
-    """Growth before rises, and rises before how full it is."""
-    leaks = [(gpu, gpu.trend) for gpu in found.gpus if gpu.trend and gpu.trend.leak]
-    if leaks:
-        worst, trend = min(leaks, key=lambda pair: pair[1].full_after_h or 0.0)
-        which = (
-            f"on {_name(worst, several=several)}"
-            if len(leaks) == 1
-            else f"on {formats.count(len(leaks), 'GPU')}, soonest full on {_name(worst, several=several)}"
-        )
-        return (
-            f"Memory grows steadily {which}: by {trend.points_per_hour:.1f} points an hour over the "
-            f"{found.loop}. At that pace it would be full {_after(trend)} after its end: a hint of a leak."
-        )
+    """Rises before growth, and growth before how high it is."""
     if found.rises:
         most = max(found.rises, key=lambda one: one.points)
         times = len(found.rises) + found.rises_left_out
         how = "once" if times == 1 else f"{formats.number(times, 0)} times, the most"
         return (
-            f"Memory rose {how} by {most.points:.1f} points, from "
+            f"GPU memory utilisation rose {how} by {most.points:.1f} points, from "
             f"{formats.percent(most.from_percent)} to {formats.percent(most.to_percent)} on "
             f"{_name(most, several=several)} at {formats.clock(most.start_us)}."
         )
-    fullest = max(found.gpus, key=lambda gpu: gpu.p95)
-    full = (
-        f"the p95 of {_name(fullest, several=several)} is {formats.percent(fullest.p95)}"
+    growing = [(gpu, gpu.trend) for gpu in found.gpus if gpu.trend and gpu.trend.steady]
+    if growing:
+        most_of, trend = max(growing, key=lambda pair: pair[1].points_per_hour)
+        which = (
+            f"on {_name(most_of, several=several)}"
+            if len(growing) == 1
+            else f"on {formats.count(len(growing), 'GPU')}, most on {_name(most_of, several=several)}"
+        )
+        return (
+            f"GPU memory utilisation grows steadily {which}: by {trend.points_per_hour:.1f} points an hour over "
+            f"the {found.loop}."
+        )
+    highest = max(found.gpus, key=lambda gpu: gpu.p95)
+    high = (
+        f"the p95 of {_name(highest, several=several)} is {formats.percent(highest.p95)}"
         if len(found.gpus) == 1
-        else f"{_name(fullest, several=several)} is the fullest with a p95 of {formats.percent(fullest.p95)}"
+        else f"it is highest on {_name(highest, several=several)} with a p95 of {formats.percent(highest.p95)}"
     )
     judged = [gpu for gpu in found.gpus if gpu.rise is not None]
     if not judged:
-        return f"{full.replace('the p95', 'The p95', 1) if len(found.gpus) == 1 else full}; too few samples to look for rises."
-    which = "The GPU's memory did not rise" if len(found.gpus) == 1 else "No GPU's memory rose"
+        return f"GPU memory utilisation has too few samples to look for rises; {high}."
+    where = "did not rise" if len(found.gpus) == 1 else "rose on no GPU"
     if len(judged) < len(found.gpus):
-        which = f"Of {len(judged)} of {formats.count(len(found.gpus), 'GPU')} with enough samples, none rose"
-    return f"{which} by more than {found.limit:g} points at once; {full}."
-
-
-def _after(trend: Trend) -> str:
-    """About how long after the loop's end the memory would be full."""
-    seconds = 3600 * (trend.full_after_h or 0.0)
-    return (
-        f"about {formats.duration(round(seconds / 60) * 60_000_000)}"
-        if seconds >= 90
-        else "within 2\u00a0min"
-    )
+        where = (
+            f"rose on none of {len(judged)} of {formats.count(len(found.gpus), 'GPU')} with enough samples"
+        )
+    return f"GPU memory utilisation {where} by more than {found.limit:g} points at once; {high}."
 
 
 def _rule(found: MemoryUse) -> str:
@@ -248,7 +221,7 @@ def _rule(found: MemoryUse) -> str:
     low = 10.0 if found.limit <= 90 else 0.0
     example = f", as from {low:g} to over {low + found.limit:g}{formats.NBSP}%" if found.limit < 100 else ""
     return (
-        f"A rise is told where the mean of {window} lies more than {found.limit:g} points above that of the "
+        f"A rise of GPU memory utilisation is told where the mean of {window} lies more than {found.limit:g} points above that of the "
         f"{window} before{example}."
     )
 
@@ -256,24 +229,24 @@ def _rule(found: MemoryUse) -> str:
 def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
     """What the quantiles over the loop say."""
     told = []
-    roomy = [gpu for gpu in found.gpus if gpu.loop_p95 < ROOMY]
-    if roomy:
-        part = formats.spread(gpu.loop_p95 for gpu in roomy)
+    free = [gpu for gpu in found.gpus if gpu.loop_p95 < BUSY]
+    if free:
+        part = formats.spread(gpu.loop_p95 for gpu in free)
         told.append(
-            f"{_names(roomy, several=several)}: the p95 over the {found.loop} is {part}, so memory leaves room "
-            "for a larger batch."
+            f"{_names(free, several=several)}: the p95 over the {found.loop} is {part}, so reading and writing "
+            "memory is hardly what limits the speed."
         )
-    empty = [gpu for gpu in found.gpus if gpu.loop_p5 < EMPTY <= gpu.loop_p95]
-    if empty:
+    idle = [gpu for gpu in found.gpus if gpu.loop_p5 < IDLE <= gpu.loop_p95]
+    if idle:
         told.append(
-            f"{_names(empty, several=several)}: at least 5{formats.NBSP}% of the samples in the {found.loop} lie "
-            f"under {EMPTY:g}{formats.NBSP}%; the memory was almost empty then."
+            f"{_names(idle, several=several)}: at least 5{formats.NBSP}% of the samples in the {found.loop} lie "
+            f"under {IDLE:g}{formats.NBSP}%; the memory was hardly read or written then."
         )
     swings = [gpu for gpu in found.gpus if gpu.loop_p95 - gpu.loop_p5 > SWING]
     if swings:
         most = max(gpu.loop_p95 - gpu.loop_p5 for gpu in swings)
         told.append(
-            f"{_names(swings, several=several)}: memory use varies much over the {found.loop}, by "
+            f"{_names(swings, several=several)}: GPU memory utilisation varies much over the {found.loop}, by "
             f"{most:.1f} points from p5 to p95{' at most' if len(swings) > 1 else ''}."
         )
     return told
@@ -299,7 +272,7 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
         figures[element] = memory_plot(node, found.columns, report.course, x_range)
         means = [gpu.mean for gpu in found.gpus if gpu.node == band.node]
         label = (
-            f"Memory of {formats.count(band.devices, 'GPU')} of {formats.shown(band.node, 40)} over time: mean "
+            f"GPU memory utilisation of {formats.count(band.devices, 'GPU')} of {formats.shown(band.node, 40)} over time: mean "
             f"{formats.spread(means)}, lowest sample "
             f"{formats.percent(min(v for v in band.low if v is not None))}, highest "
             f"{formats.percent(max(v for v in band.high if v is not None))}, "
@@ -308,7 +281,7 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
         blocks.append(
             NodeBlock(
                 id=element,
-                title=f"{formats.shown(band.node, 60)}, GPU memory, %",
+                title=f"{formats.shown(band.node, 60)}, GPU memory utilisation, %",
                 label=label,
                 drawing=memory_drawing(node, found.columns, report.course),
                 key=_key(node),
@@ -343,11 +316,11 @@ def _note(found: MemoryUse) -> str:
     nodes = len({gpu.node for gpu in found.gpus})
     lines = {band.node: sum(line.node == band.node for line in found.lines) for band in found.bands}
     folded = any(band.devices > lines[band.node] for band in found.bands)
-    which = "whose memory rises most or is fullest"
+    which = "that rise most or are highest"
     if found.alike and (nodes > 1 or folded):
         means, full = (formats.spread(getattr(gpu, name) for gpu in found.gpus) for name in ("mean", "p95"))
         gpus = formats.count(len(found.gpus) + found.gpus_left_out, "GPU")
-        what = "the fullest GPU, the mean and the band" if folded else "the GPUs"
+        what = "the GPU with the highest p95, the mean and the band" if folded else "the GPUs"
         where = (
             f" of {formats.shown(found.bands[0].node, 40)}, one of {nodes}{formats.NBSP}nodes"
             if nodes > 1
@@ -390,8 +363,6 @@ def _signed(value: float) -> str:
 def _reading(trend: Trend | None) -> str:
     if trend is None:
         return "–"
-    if trend.leak:
-        return f"hint of a leak: full {_after(trend)} after the end"
     return "grows steadily" if trend.steady else "no steady growth"
 
 

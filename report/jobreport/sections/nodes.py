@@ -108,7 +108,7 @@ def _caption(report: Report, names: list[str]) -> str:
     if len(drawn) > 1:
         return _between_nodes(label, use.means if use else drawn)
     phases = _by_phase(use, report.course.basis) if use else ""
-    told = f"Mean {label} use is {formats.percent(use.mean if use else drawn[lines[0].node])}{phases}."
+    told = f"Mean {label} use of the samples is {formats.percent(use.mean if use else drawn[lines[0].node])}{phases}."
     if use and use.falls:
         times = {1: "once", 2: "twice"}.get(use.falls, f"{use.falls} times")
         for_ = f"for {formats.duration(use.fall_us)}" + (" (median)" if use.falls > 1 else "")
@@ -120,12 +120,14 @@ def _caption(report: Report, names: list[str]) -> str:
 def _between_nodes(label: str, means: dict[str, float]) -> str:
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
     if formats.percent(means[low]) == formats.percent(means[high]):
-        return f"The nodes are alike: mean {label} use is {formats.percent(means[low])} on all."
+        return (
+            f"The nodes are alike: mean {label} use of the samples is {formats.percent(means[low])} on all."
+        )
     if means[high] - means[low] < ALIKE_POINTS:
-        return f"The nodes are alike: mean {label} use is {formats.spread(means.values())}."
+        return f"The nodes are alike: mean {label} use of the samples is {formats.spread(means.values())}."
     lowest, highest = formats.shown(low, 40), formats.shown(high, 40)
     return (
-        f"Mean {label} use differs between the nodes: {formats.percent(means[low])} on {lowest}, "
+        f"Mean {label} use of the samples differs between the nodes: {formats.percent(means[low])} on {lowest}, "
         f"{formats.percent(means[high])} on {highest}."
     )
 
@@ -133,9 +135,11 @@ def _between_nodes(label: str, means: dict[str, float]) -> str:
 def _by_phase(use: Use, basis: str) -> str:
     """The means of the phases, where they are no longer alike."""
     kind = "step" if basis == "steps" else "GPU work"
+    before = any(one.phase == "before" for one in use.phases)
+    between = "from there to the last" if before else f"from the first to the last {kind}"
     words = {
         "before": f"before the first {kind}",
-        "loop": "in the training loop" if basis == "steps" else "from there to the last",
+        "loop": "in the training loop" if basis == "steps" else between,
         "after": f"after the last {kind}",
     }
     told = [(one.mean, words[one.phase]) for one in use.phases if one.phase in words]

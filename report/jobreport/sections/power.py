@@ -43,7 +43,7 @@ _COLUMNS = (
 #: What holds a clock back: field, what it did to a GPU, what it is.
 _HELD = (
     ("thermal_percent", "heat slowed", "by heat"),
-    ("hardware_percent", "the hardware slowed", "by the hardware for another reason"),
+    ("hardware_percent", "the hardware slowed", "by the hardware"),
     ("cap_percent", "the power limit held", "by the power limit"),
 )
 

@@ -163,7 +163,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
 
     def rows(self) -> list[Row]:
         """The table of all lines."""
-        return [_row(line, self.report) for name in self.names for line in self.of_node(name)]
+        return [_row(line) for name in self.names for line in self.of_node(name)]
 
     def draw(self, prefix: str) -> tuple[list[Block], dict[str, Plot]]:
         """A block for each node and the live figures by the ids of their places, which begin with the prefix."""
@@ -183,8 +183,8 @@ class TimeLines(Struct, frozen=True, kw_only=True):
                 panels.append(
                     Panel(
                         id=element,
-                        title=_title(lines, scale.unit, report),
-                        label="; ".join(_label(line, scale, report) for line in lines),
+                        title=_title(lines, scale.unit),
+                        label="; ".join(_label(line, scale) for line in lines),
                         drawing=time_drawing(
                             lines, report.columns, report.course, scale, top, labels=last, most=most
                         ),
@@ -194,22 +194,9 @@ class TimeLines(Struct, frozen=True, kw_only=True):
         return blocks, figures
 
 
-def name_of(label: str, report: Report) -> str:
-    """A metric's name on the page, by its label in the report.
-
-    Where a log tells memory in use from the time that memory was busy, the second has its whole name.
-    """
-    return "GPU memory utilisation" if label == Metric.GPU_MEMORY.label and tells_apart(report) else label
-
-
-def tells_apart(report: Report) -> bool:
-    """Whether a source tells GPU memory in use from GPU memory utilisation."""
-    return "nvidia-smi logs" in report.job.sources
-
-
-def _title(lines: Sequence[TimeLine], unit: str, report: Report) -> str:
+def _title(lines: Sequence[TimeLine], unit: str) -> str:
     line = lines[0]
-    title = name_of(line.label, report) if len(lines) < 2 else PAIRS[_PAIR_OF[line.key]][0]
+    title = line.label if len(lines) < 2 else PAIRS[_PAIR_OF[line.key]][0]
     if line.key in REASONS:
         title += ", share of the time"
     if line.devices < 2:
@@ -219,9 +206,9 @@ def _title(lines: Sequence[TimeLine], unit: str, report: Report) -> str:
     return f"{title}, {unit} ({means} {formats.count(line.devices, what)})"
 
 
-def _label(line: TimeLine, scale: formats.Scale, report: Report) -> str:
+def _label(line: TimeLine, scale: formats.Scale) -> str:
     mean, low, high = _summary(line, scale)
-    return f"{name_of(line.label, report)} over time: mean {mean}, from {low} to {high} {scale.unit}"
+    return f"{line.label} over time: mean {mean}, from {low} to {high} {scale.unit}"
 
 
 def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
@@ -230,12 +217,12 @@ def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
     return mean, low, high
 
 
-def _row(line: TimeLine, report: Report) -> Row:
+def _row(line: TimeLine) -> Row:
     scale = formats.rate_scale((v for v in line.high if v is not None), line.unit)
     mean, low, high = _summary(line, scale)
     return Row(
         node=formats.shown(line.node, 40),
-        label=name_of(line.label, report),
+        label=line.label,
         unit=scale.unit,
         mean=mean,
         low=low,

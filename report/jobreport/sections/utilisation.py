@@ -13,7 +13,6 @@ from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
-from jobreport.sections.time_lines import name_of
 from jobrules.job import Metric
 from jobrules.result import Status
 
@@ -77,9 +76,9 @@ def utilisation(report: Report) -> Fragment:
         "utilisation",
         heading=heading("utilisation", report),
         sentences=told + _covered(measured, by_node) if many else told,
-        spreads=_spreads(by_node, report) if many else (),
-        groups=_groups(opened, by_node, facts, report),
-        folded=_groups(folded[:MOST_FOLDED], by_node, facts, report),
+        spreads=_spreads(by_node) if many else (),
+        groups=_groups(opened, by_node, facts, measured),
+        folded=_groups(folded[:MOST_FOLDED], by_node, facts, measured),
         left_out=len(folded[MOST_FOLDED:]),
         nodes=len(by_node),
         snapshots=_snapshots(report),
@@ -92,13 +91,12 @@ def _groups(
     names: list[str],
     by_node: dict[str, list[UsageRow]],
     facts: dict[str, NodeFacts],
-    report: Report,
+    measured: dict[str, float],
 ) -> list[Group]:
-    measured = _measured(report)
     return [
         Group(
             title=_title(name, facts.get(name), measured.get(name)),
-            rows=tuple(_row(row, report) for row in by_node[name]),
+            rows=tuple(_row(row) for row in by_node[name]),
         )
         for name in names
     ]
@@ -135,40 +133,47 @@ def _covered(measured: dict[str, float], by_node: dict[str, list[UsageRow]]) -> 
 
 
 def _of_measured(report: Report, by_node: dict[str, list[UsageRow]]) -> list[str]:
-    """The use that the verdict tells beside that of the samples, where a part of the time was not measured."""
+    """The use that the verdict tells beside that of the samples, where it is another."""
     use = report.verdict.use
     if use is None or not use.of("unknown")[1] < 100:
         return []
     of_all, unknown = use.of("used")[1], use.of("unknown")[1]
     means = [row.mean for rows in by_node.values() for row in rows if row.label == use.device]
     alone = means[0] if len(means) == 1 else None
-    measured = 100 * of_all / (100 - unknown) if alone is None else alone
+    measured = 100 * of_all / (100 - unknown)
+    uneven = ""
+    # The parts of the time are rounded to tenths: what comes near is the same.
+    if alone is not None and abs(alone - measured) <= max(0.5, 10 / (100 - unknown)):
+        measured = alone
+    elif alone is not None:
+        uneven = (
+            f" The mean of its samples is {formats.percent(alone)}: they lie closer together at some times than at "
+            "others, and here each counts the same."
+        )
     told, other = formats.percent(of_all), formats.percent(measured)
-    if not unknown or told == other:
+    of_measured = f", {other} of what was measured" if unknown and told != other else ""
+    if not of_measured and not uneven:
         return []
-    return [f"{use.device} use is {told} of all {use.noun} time, {other} of what was measured."]
+    return [f"{use.device} use is {told} of all {use.noun} time{of_measured}.{uneven}"]
 
 
 #: Labels as printed: what a sum is of.
 _LABELS = {"Network": "Network, received and sent"}
 
 
-def _spreads(by_node: dict[str, list[UsageRow]], report: Report) -> list[Spread]:
+def _spreads(by_node: dict[str, list[UsageRow]]) -> list[Spread]:
     """Every metric in the order of the first node that has it."""
     labels = dict.fromkeys(row.label for rows in by_node.values() for row in rows)
-    return [
-        _spread([r for rows in by_node.values() for r in rows if r.label == label], report)
-        for label in labels
-    ]
+    return [_spread([r for rows in by_node.values() for r in rows if r.label == label]) for label in labels]
 
 
-def _spread(rows: list[UsageRow], report: Report) -> Spread:
+def _spread(rows: list[UsageRow]) -> Spread:
     p50, p95 = (_ends([getattr(row, q) for row in rows]) for q in ("p50", "p95"))
     scale = formats.rate_scale((p95[2],), rows[0].unit)
     first, second = (tuple(formats.number(v / scale.factor) for v in ends) for ends in (p50, p95))
     low, middle, high = (round(v, 1) for v in p50)
     return Spread(
-        label=name_of(_LABELS.get(rows[0].label, rows[0].label), report),
+        label=_LABELS.get(rows[0].label, rows[0].label),
         unit=scale.unit,
         p50=first,
         p95=second,
@@ -180,11 +185,11 @@ def _ends(values: list[float]) -> tuple[float, float, float]:
     return min(values), median(values), max(values)
 
 
-def _row(row: UsageRow, report: Report) -> Row:
+def _row(row: UsageRow) -> Row:
     scale = formats.rate_scale((row.max,), row.unit)
     found = [getattr(row, q) for q in QUANTITIES]
     return Row(
-        label=name_of(_LABELS.get(row.label, row.label), report),
+        label=_LABELS.get(row.label, row.label),
         unit=scale.unit,
         values=tuple(formats.known(None if v is None else v / scale.factor) for v in found),
         bar=(round(row.min, 1), round(row.p50, 1), round(row.p95, 1)) if row.unit == "%" else None,
@@ -284,7 +289,7 @@ def _sentence(
             f"GPU use was low (p95 {span('GPU', 'p95')}{gpu}) while the cores were busy "
             f"(p95 {span('CPU', 'p95')}): the CPU side is the likely limit."
         ),
-        "gpu-busy": f"GPU use was high: the median snapshot stands at {span('GPU', 'p50')}.",
+        "gpu-busy": f"GPU use was high in most snapshots: their median is {span('GPU', 'p50')}.",
         "plain": f"the median snapshot stands at {span('GPU', 'p50')} for the GPU"
         + (
             f" and {span('CPU', 'p50')} for the CPU{core}."
