@@ -46,6 +46,7 @@ from jobreport.readers.profiler_config import ProfilerConfig
 from jobreport.readers.python_profiles import PythonProfiles
 from jobreport.readers.sample_text import SoundFiles
 from jobreport.readers.system_samples import SystemSamples
+from jobreport.readers.trace_damage import NOT_READ
 from jobreport.readers.traces import Traces
 from jobrules import RULES
 from jobrules.words import NBSP
@@ -241,7 +242,9 @@ def _check_files(files: Mapping[str, bytes]) -> None:
         left_out = _count(one.quality.remarks, "rows")
         assert Counter(_rows_of(one.events)) == expected.events, (one.quality, expected.events)
         assert one.quality.rows == expected.events.total()
-        assert one.quality.rows + left_out == expected.rows, (one.quality, expected.rows)
+        # Behind damage that is not read nobody looks whether the last row was cut.
+        unread = sum(remark.reason == NOT_READ for remark in one.quality.remarks)
+        assert 0 <= one.quality.rows + left_out - expected.rows <= unread, (one.quality, expected.rows)
 
 
 def _in_pieces(path: Path) -> Iterator[bytes]:

@@ -153,6 +153,18 @@ def test_what_stands_in_front_of_a_text_hides_no_row(tmp_path: Path, layout: str
     assert lost_rows(found) <= 2
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blanks_longer_than_a_block_hide_neither_rows_nor_lines(tmp_path: Path, layout: str) -> None:
+    content = "\n" * (1 << 17) + LAYOUTS[layout](ROWS)
+    begin = content.rindex("{", 0, content.index('"e3"'))
+
+    found = read(tmp_path, {FILE: content.replace('"e3"', '"e3')})
+
+    assert len(found.events) == COUNT - 1
+    assert remarks(found) == [("skipped", 1, "rows", "not complete JSON")]
+    assert found.quality.remarks[0].example == f"{FILE}:{content.count(chr(10), 0, begin) + 1}"
+
+
 def test_zeros_that_a_dying_machine_left_at_the_end_hide_no_row(tmp_path: Path) -> None:
     found = read(tmp_path, {FILE: text(ROWS)[:-3] + "\0" * 4096})
 

@@ -4,7 +4,8 @@ Values are read one behind the other; commas and brackets between them are passe
 *damaged* up to the next whole object with a ``ph`` that is not the value of a key. It is cut into pieces where rows seem
 to begin: at ``{`` behind a line break or a comma and in front of a key that rows have. A piece counts as many rows as it
 has keys ``ph``, and at least one. In a text without an end, the last row, if its piece begins with ``{``, is the one in
-which it was cut; it is not counted but told of the file.
+which it was cut; it is not counted but told of the file. Where there is more damage than is read past, nobody knows
+whether it was cut, and it counts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _MOST_LOOKS, _SHORT = 10, 100_000
 _LOOK = 256
 #: Characters that are looked at where values nest too deeply.
 _DEEP = 10_000
-_NOT_READ = "behind more damage than is read past; not read"
+NOT_READ = "behind more damage than is read past; not read"
 
 
 def damaged_rows(
@@ -111,7 +112,7 @@ class _Damaged:
                 begin, reason = at, self._reason
                 at, found = self._next(at)
                 if self._looks < 0:
-                    self._skip(_NOT_READ, begin, len(text), is_open=False)
+                    self._skip(NOT_READ, begin, len(text), is_open=False)
                     return rows, len(text)
                 if found is None and self._goes_on:
                     return rows, begin

@@ -107,6 +107,11 @@ def _blocks(file: SourceFile, tally: Tally) -> Iterator[list[Row] | _Last]:
                 continue
             text = b"".join(parts)
             if seams is None:
+                # Blanks in front do not tell what stands behind them.
+                if not text.strip(_BLANKS):
+                    lines += text.count(b"\n")
+                    parts, size = [], 0
+                    continue
                 is_object = _is_object(text)
                 head = _head(text) if is_object else b""
                 seams = _seams(text, len(head))
