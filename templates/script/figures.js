@@ -71,6 +71,8 @@
     for (const hint of section.querySelectorAll(".hint")) {
       const figure = hint.closest("figure");
       const inside = plots(shown).filter((plot) => figure?.querySelector(`#${CSS.escape(roots[plot.id])}`));
+      /* A section may hold several documents, each with figures of its own. */
+      if (figure !== null && inside.length === 0) continue;
       /* Plots of another figure may share the range. */
       const moved = plots(shown).filter((plot) => inside.some((one) => one.x_range === plot.x_range));
       hint.querySelector(".without")?.setAttribute("hidden", "");
@@ -97,6 +99,7 @@
   function switches(section, shown, roots) {
     for (const figure of section.querySelectorAll("figure")) {
       const drawn = shown.roots().filter((root) => figure.querySelector(`#${CSS.escape(roots[root.id])}`));
+      if (drawn.length === 0) continue;
       for (const entry of figure.querySelectorAll(".key [data-series]")) {
         const button = document.createElement("button");
         button.type = "button";
