@@ -299,18 +299,12 @@ def test_nodes_that_are_alike_share_a_sentence() -> None:
     assert "On node-00, node-01, node-02 and 10 more," in text
 
 
-def test_rules_are_sorted_by_severity_then_error_then_open_then_passed() -> None:
+def test_rules_are_sorted_by_severity_then_error_then_passed_and_what_is_open_is_a_line() -> None:
     page = read(sections.rules(examples.gpu_job()))
 
     cards = [str(a["aria-labelledby"]) for a in page.all("article")]
-    assert cards == [
-        "r-LowGPUUtilization",
-        "r-BatchSize",
-        "r-IOBottleneck",
-        "r-MaxInitializationTime",
-        "r-GPUMemoryIncrease",
-    ]
-    assert "r-OverallSystemUsage" in page.ids
+    assert cards == ["r-LowGPUUtilization", "r-BatchSize", "r-IOBottleneck", "r-GPUMemoryIncrease"]
+    assert {"r-MaxInitializationTime", "r-OverallSystemUsage"} <= set(page.ids)
     assert "2 of 5 rules triggered, 1 passed, 1 was not evaluated, 1 stopped with an error." in page.text
 
 

@@ -165,7 +165,7 @@ def test_a_rule_that_the_vendor_does_not_have_is_not_evaluated(tmp_path: Path) -
     assert report.verdict.rules == 10
     assert json.loads(vendor.documents(report, results)["Own"])["Reason"] == "no samples"
     text = Page.of(sections.rules(report).html).text
-    assert "What our own rule checks. Its own matter." in text
+    assert f"No samples. Looks for “{own.title}”." in text
 
 
 def test_a_result_that_cannot_be_told_costs_itself_only(

@@ -1,4 +1,4 @@
-"""One card a rule, also the quiet ones."""
+"""One card a rule, also the quiet ones; a line for what could not be judged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Reasons that a card tells.
 MOST_REASONS = 4
 
-_ORDER = [*Severity, Status.ERROR, Status.NOT_EVALUATED, Status.PASSED]
+_ORDER = [*Severity, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
 
 
 class Bullet(Struct, frozen=True, kw_only=True):
@@ -49,14 +49,16 @@ class Card(Struct, frozen=True, kw_only=True):
 
 @guarded
 def rules(report: Report) -> Fragment:
-    """Cards by severity, then errors, then what was not evaluated, then what passed."""
+    """Cards by severity, then errors, then what passed; a line each for what was not evaluated."""
     judging = [card for card in report.rules if card.judges]
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
+    silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
     html = render(
         "rules",
         heading=heading("rules", report),
         lead=_lead(report, judging),
-        cards=[_card(report, card) for card in ranked],
+        cards=[_card(report, card) for card in ranked if card not in silent],
+        silent=[_card(report, card) for card in silent],
         summaries=[card for card in report.rules if not card.judges],
         signs=SIGNS,
         vendor=report.origin is Origin.VENDOR,
