@@ -35,6 +35,11 @@ NOTES = {
         "times as long, and DuckDB, which only counts, is the row in italics. Half as much again would need a scanner "
         "in a compiled language, or judging that keeps less of every event."
     ),
+    "largest job: wall time with one Dask worker over that with two": (
+        "Both workers read from the one disk of this machine, and the job is about as large as its memory: two can "
+        "take no less time than the row of `cat` below. Where that is more than half the time of one worker, the disk "
+        "is what is measured; on a cluster the workers share a file system that serves several machines."
+    ),
 }
 
 
