@@ -53,7 +53,8 @@ POWER_CAP_BITS = 0x4
 HARDWARE_BITS = 0x8 | 0x80
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")
-_UNIT = re.compile(r"\[([^\]]*)\]|\(([^)]*)\)")
+#: No bracket within: a name of opening ones alone would take the square of its length.
+_UNIT = re.compile(r"\[([^\[\]]*)\]|\(([^()]*)\)")
 _CAMEL = re.compile(r"(?<=[a-z])(?<![KMG]i)(?=[A-Z])")
 _GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[ ._:-]?([0-9]{1,3})(?![0-9])", re.IGNORECASE)
 #: Words for what is not the GPU, and those of them beside which memory, heat and power need not be the GPU's.

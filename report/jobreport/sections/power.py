@@ -151,7 +151,8 @@ def _sentences(states: Sequence[GPUState], above: str, *, several: bool) -> list
         elif not known:
             unknown.append(what)
     if never:
-        told.append(f"No GPU was slowed {_or(never)}.")
+        only = next((f", only {what}" for field, _, what in _HELD if field == above and not told), "")
+        told.append(f"No GPU was slowed {_or(never)}{only}.")
     missing = [
         word
         for word, field in (

@@ -11,7 +11,7 @@ from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, heading
 
 if TYPE_CHECKING:
-    from jobreport.document import Report
+    from jobreport.document import Parameter, Report, RuleCard
     from jobreport.quality import Remark
 
 #: Gaps with a row of their own; a job that pauses all day does not make the page longer.
@@ -34,10 +34,19 @@ def quality(report: Report) -> Fragment:
         gaps=sorted(gaps[:MOST_GAPS], key=lambda gap: (gap.start_us, gap.node)),
         gaps_left=max(0, len(gaps) - MOST_GAPS),
         with_day=formats.spans_days(report.job.start_us, report.job.end_us),
-        parameters=[(card, card.parameters) for card in report.rules if card.parameters],
+        changed=_parameters(report, changed=True),
+        usual=_parameters(report, changed=False),
         definitions=_definitions(report),
     )
     return Fragment(name="quality", html=html)
+
+
+def _parameters(report: Report, *, changed: bool) -> list[tuple[RuleCard, list[Parameter]]]:
+    """The parameters of each rule that are, or are not, at their defaults."""
+    found = [
+        (card, [p for p in card.parameters if (p.value != p.default) is changed]) for card in report.rules
+    ]
+    return [(card, held) for card, held in found if held]
 
 
 def _told(remark: Remark) -> str:
