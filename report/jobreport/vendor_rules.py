@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _NO_FILE = "the vendor's results hold no file of this rule"
 _NO_COUNTERS = "the vendor's result lacks its counters"
-_NO_GPU = f"no {Metric.GPU_USE.label} samples"
+_NO_GPU = f"{Metric.GPU_USE.label} was not sampled"
 #: No threshold is higher; one that is NaN, infinite or negative is none either.
 _HIGHEST_LIMIT = 1e15
 #: Bins of 2 % from 0 to 98, and GPUs of a node that are compared at most.

@@ -142,7 +142,7 @@ class BatchSize(Rule):
         low = np.zeros(grid.count, dtype=np.bool_)
         if cpu is None:
             nothing = np.empty(0, np.int64)
-            return nothing, nothing, low, "no CPU samples of its node"
+            return nothing, nothing, low, "CPU of its node was not sampled"
         window = in_samples(self.window, cpu.time_us)
         wanted = max(window, in_samples(self.patience, cpu.time_us))
         seen = grid.seen(cpu.time_us)

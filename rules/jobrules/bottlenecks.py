@@ -466,7 +466,7 @@ def _longest(nodes: Sequence[Node]) -> list[dict[str, Any]]:
 
 
 def _lacks(node: str, metric: Metric) -> DeviceStatus:
-    return DeviceStatus(name=node, status=Status.NOT_EVALUATED, reason=f"no {metric.label} samples")
+    return DeviceStatus(name=node, status=Status.NOT_EVALUATED, reason=f"{metric.label} was not sampled")
 
 
 def _not_judged(devices: Sequence[DeviceStatus]) -> str:

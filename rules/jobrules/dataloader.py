@@ -139,7 +139,7 @@ class Dataloader(Rule):
             mean=mean,
             judged=int(ready.sum()),
             hits=hits,
-            reason="" if ready.any() else "no CPU samples" if not cores else short,
+            reason="" if ready.any() else "CPU was not sampled" if not cores else short,
         )
 
     def _outside(self, node: _Node) -> float:

@@ -94,7 +94,7 @@ class GPUMemoryFull(Rule):
             for column, device in enumerate(panel.devices):
                 name, told = f"{panel.node}/{device}", f"{panel.node} {device}"
                 if device not in total:
-                    yield _GPU(name=name, shown=told, reason="no GPU memory total samples")
+                    yield _GPU(name=name, shown=told, reason="GPU memory total was not sampled")
                     continue
                 time_us, used = panel.series(column)
                 weight_us = held(time_us, *clocks.span_us(panel.node)).weight_us

@@ -110,7 +110,7 @@ class GPUMemoryLeak(Rule):
             for column, device in enumerate(panel.devices):
                 name, told = f"{panel.node}/{device}", f"{panel.node} {device}"
                 if device not in total:
-                    yield _GPU(name=name, shown=told, reason="no GPU memory total samples")
+                    yield _GPU(name=name, shown=told, reason="GPU memory total was not sampled")
                     continue
                 time_us, used = panel.series(column)
                 yield self._judged(name, told, time_us, 100 * used / total[device], span_us)

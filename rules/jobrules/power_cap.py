@@ -59,7 +59,7 @@ class PowerCap(Rule):
         ):
             known = job.has(Metric.GPU_POWER)
             lack = "power was sampled, but neither its limit nor why clocks were low"
-            return self.not_evaluated(lack if known else f"no {Metric.GPU_POWER.label} samples")
+            return self.not_evaluated(lack if known else f"{Metric.GPU_POWER.label} was not sampled")
         found = job.gathered(_capped, Clocks.of(job), self.near)
         if not any(gpu.at_limit.covered_us for gpu in found):
             return self.not_evaluated("no GPU's power and its limit were sampled together over time")

@@ -146,7 +146,7 @@ class Rule(ABC):
 
 def lacks(job: Job, needs: Sequence[Metric]) -> str | None:
     """The first thing that a job lacks of what a rule needs, in words; none if it has all."""
-    return next((f"no {metric.label} samples" for metric in needs if not job.has(metric)), None)
+    return next((f"{metric.label} was not sampled" for metric in needs if not job.has(metric)), None)
 
 
 def too_few(most: int, more_than: int) -> str:

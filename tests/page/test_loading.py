@@ -81,8 +81,8 @@ def text_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> str:
             "12.5 %; Dataloader asks for 70 to 200 %, but did not judge: only 4 of 11 seconds",
         ),
         (
-            {"answer": "", "cores": 0, "reason": "no CPU samples"},
-            "1 loader process (median); not judged: no CPU samples.",
+            {"answer": "", "cores": 0, "reason": "CPU was not sampled"},
+            "1 loader process (median); not judged: CPU was not sampled.",
         ),
         (
             {"answer": "", "loaders": None, "mean": None, "reason": "no number of loader processes"},

@@ -38,7 +38,7 @@ def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
 
 def test_what_was_not_checked_is_told_by_the_reason_in_four_lines_at_most() -> None:
     report = report_of(LOW)
-    reasons = [*["no GPU samples"] * 9, "one", "two", "three", *["four"] * 2]
+    reasons = [*["GPU was not sampled"] * 9, "one", "two", "three", *["four"] * 2]
     open_ = tuple(
         Unanswered(rule=f"Rule{i}", status=Status.NOT_EVALUATED, reason=reason)
         for i, reason in enumerate(reasons)
@@ -47,7 +47,7 @@ def test_what_was_not_checked_is_told_by_the_reason_in_four_lines_at_most() -> N
     report = replace(report, verdict=verdict)
 
     told = [
-        "no GPU samples: 9\u00a0rules",
+        "GPU was not sampled: 9\u00a0rules",
         "four: Rule12, Rule13",
         "one: Rule9",
         "2\u00a0rules for 2 other reasons",

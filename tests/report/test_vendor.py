@@ -276,7 +276,7 @@ def test_without_a_gpu_no_rule_on_gpus_passes(tmp_path: Path) -> None:
 
     about_gpus = [one for one in report.rules if one.datapoints or "GPU" in one.name]
     judged = {one.name: one.reason for one in about_gpus if one.judges}
-    assert set(judged.values()) == {"no GPU samples"}
+    assert set(judged.values()) == {"GPU was not sampled"}
     assert len(judged) == 5
     assert card(report, "CPUBottleneck").notes == differences.notes("CPU-6")
     assert "of the CPU" not in summary.answer(report)

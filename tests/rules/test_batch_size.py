@@ -153,5 +153,5 @@ def test_each_gpu_says_what_it_lacked() -> None:
 
     assert [(one.name, one.reason) for one in result.devices] == [
         ("algo-1/gpu0", ""),
-        ("algo-2/gpu0", "no CPU samples of its node"),
+        ("algo-2/gpu0", "CPU of its node was not sampled"),
     ]

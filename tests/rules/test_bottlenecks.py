@@ -496,9 +496,9 @@ SHORT = "only 9 of 1\u202f001\u00a0samples"
 @pytest.mark.parametrize(
     ("sampled", "cpu", "io"),
     [
-        ({"cpu": [95.0] * 9, "io_wait": [95.0] * 9}, "no GPU samples", "no GPU samples"),
-        ({"gpu": [0.0] * 9, "io_wait": [95.0] * 9}, "no CPU samples", SHORT),
-        ({"gpu": [0.0] * 9, "cpu": [95.0] * 9}, SHORT, "no I/O wait samples"),
+        ({"cpu": [95.0] * 9, "io_wait": [95.0] * 9}, "GPU was not sampled", "GPU was not sampled"),
+        ({"gpu": [0.0] * 9, "io_wait": [95.0] * 9}, "CPU was not sampled", SHORT),
+        ({"gpu": [0.0] * 9, "cpu": [95.0] * 9}, SHORT, "I/O wait was not sampled"),
         ({"gpu": [0.0] * 9, "cpu": [95.0] * 9, "io_wait": [0.0] * 9}, SHORT, SHORT),
     ],
 )
@@ -519,8 +519,8 @@ def test_samples_on_different_nodes_say_nothing_of_each_other() -> None:
         "no node has both GPU and CPU samples",
     )
     assert [(one.name, one.reason) for one in result.devices] == [
-        ("algo-1", "no CPU samples"),
-        ("algo-2", "no GPU samples"),
+        ("algo-1", "CPU was not sampled"),
+        ("algo-2", "GPU was not sampled"),
     ]
     assert result.datapoints == 0
 
@@ -532,7 +532,7 @@ def test_a_node_without_core_samples_does_not_dilute_the_others() -> None:
 
     assert (result.status, result.violations, result.datapoints) == (Status.TRIGGERED, 6, 10)
     assert result.details["low_gpu_utilization"] == 6
-    assert [one.reason for one in result.devices] == ["", "no CPU samples"]
+    assert [one.reason for one in result.devices] == ["", "CPU was not sampled"]
 
 
 def test_snapshots_without_a_core_sample_are_counted_and_told() -> None:

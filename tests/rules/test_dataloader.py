@@ -244,7 +244,7 @@ def test_without_events_or_cores_nothing_is_judged() -> None:
     no_number = Dataloader().check(job_of(events_of([fetch(i, i + 0.1) for i in range(20)])))
 
     assert (nothing.status, nothing.reason, nothing.details) == (Status.NOT_EVALUATED, "no loader events", {})
-    assert (no_cores.status, no_cores.reason) == (Status.NOT_EVALUATED, "no CPU samples")
+    assert (no_cores.status, no_cores.reason) == (Status.NOT_EVALUATED, "CPU was not sampled")
     assert (no_number.status, no_number.reason) == (Status.NOT_EVALUATED, "no number of loader processes")
     assert no_cores.details["worker_lifetime"] == {"n": 1, "p50": 30.0, "max": 30.0, "outliers": 0}
 

@@ -100,7 +100,7 @@ def test_each_gpu_has_its_own_total_whenever_that_was_sampled() -> None:
     result = GPUMemoryFull().check(make_job(extra=[used, total]))
 
     assert [one.status for one in result.devices] == [Status.TRIGGERED, Status.PASSED, Status.NOT_EVALUATED]
-    assert result.devices[2].reason == "no GPU memory total samples"
+    assert result.devices[2].reason == "GPU memory total was not sampled"
 
 
 def test_how_often_memory_is_read_says_nothing() -> None:

@@ -215,4 +215,7 @@ def test_details_are_plain_json_and_a_job_without_memory_samples_is_not_judged()
     (nothing,) = run_rules([SMALL], make_job(gpu=[1.0] * 20))
 
     assert json.loads(json.dumps(result.details, allow_nan=False)) == result.details
-    assert (nothing.status, nothing.reason) == (Status.NOT_EVALUATED, "no GPU memory utilisation samples")
+    assert (nothing.status, nothing.reason) == (
+        Status.NOT_EVALUATED,
+        "GPU memory utilisation was not sampled",
+    )

@@ -154,7 +154,7 @@ def test_one_gpu_has_no_peer() -> None:
 def test_without_use_idle_clocks_cannot_be_left_out() -> None:
     found = checked(make_job(extra=[make_panel(Metric.GPU_CLOCK, clocks(1980, 1000))]))
 
-    assert (found.status, found.reason) == (Status.NOT_EVALUATED, "no GPU samples")
+    assert (found.status, found.reason) == (Status.NOT_EVALUATED, "GPU was not sampled")
 
 
 def test_the_limit_lies_below_how_far_sound_gpus_differ() -> None:

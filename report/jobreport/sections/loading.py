@@ -197,7 +197,7 @@ def _against_cores(node: NodeLoading, found: DataLoading) -> str:
     loaders = formats.count(node.loaders, kind, kind + ("s" if node.pipeline else "es"))
     aside = "; counting threads of TensorFlow's data pipeline is experimental" if node.pipeline else ""
     if not node.cores:
-        return f"{loaders} (median); not judged: no CPU samples{aside}."
+        return f"{loaders} (median); not judged: CPU was not sampled{aside}."
     part = formats.percent(node.of_cores_percent or 0.0)
     fact = f"{loaders} on {formats.count(node.cores, 'core')}, {part}; Dataloader asks for {_limits(found)}"
     if not node.answer:
