@@ -55,7 +55,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     """One machine of the job."""
 
     name: str
-    #: Devices with at least one utilisation sample.
+    #: Devices of which anything was sampled, their use or not.
     gpus: int
     cores: int
     #: Sampling interval in seconds (median distance of snapshots); none with fewer than two.

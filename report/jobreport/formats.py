@@ -25,7 +25,7 @@ from jobrules.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobrules.result import Finding, TimeUse, UsageRow
+    from jobrules.result import Course, Finding, Part, TimeUse, UsageRow
 
 __all__ = [
     "NBSP",
@@ -44,7 +44,9 @@ __all__ = [
     "known",
     "listed",
     "moment",
+    "never_used",
     "number",
+    "part_hours",
     "percent",
     "plain_number",
     "rate_scale",
@@ -168,6 +170,17 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
         hours = number(told, digits) if round(told, digits) else f"under {10**-digits:g}"
     part = f"{share(finding.share)} {finding.share_of}".rstrip() if finding.share is not None else ""
     return f"{hours}{NBSP}GPU-h" if hours else "", part
+
+
+def part_hours(use: TimeUse, course: Course, part: Part) -> str:
+    """Device-hours of a part of the verdict's bar: ``1.25``; ``under 0.01`` of what rounds to nothing and is not."""
+    nothing = part.role == "used" and never_used(use, course)
+    return number(part.hours, use.digits) if part.hours or nothing else f"under {10**-use.digits:g}"
+
+
+def never_used(use: TimeUse, course: Course) -> bool:
+    """Whether no sample of the use of GPUs is above 0 %."""
+    return use.device == "GPU" and course.first_work_us is None
 
 
 def column_time(us: int, *, with_day: bool) -> str:

@@ -331,7 +331,7 @@ def _node_facts(part: PartFacts) -> NodeFacts:
     first_us, last_us = span_of((part.samples_us, part.steps_us, part.events_us)) or (0, 0)
     return NodeFacts(
         name=part.node,
-        gpus=len(gpu.devices) if gpu else 0,
+        gpus=len(part.gpus),
         cores=len(cpu.devices) if cpu else 0,
         interval_s=round(interval_us / SECOND_US, 3) if interval_us else None,
         first_us=first_us,

@@ -13,7 +13,7 @@ from jobrules.words import between, count, duration, shown
 
 if TYPE_CHECKING:
     from jobreport.document import Report
-    from jobrules.result import Finding, TimeUse, Verdict
+    from jobrules.result import Finding, Verdict
 
 #: Text fields of trackers hold at least this many characters.
 MOST_CHARACTERS = 10_000
@@ -46,7 +46,7 @@ def markdown(report: Report) -> str:
     blocks = [
         f"# Training job report: {escape(shown(job.name))}",
         f"**{escape(answer(report))}**",
-        *_parts(report.verdict.use),
+        *_parts(report),
         f"{_ran(report)}{_machines(report)}. Source: {', '.join(job.sources)}.",
     ]
     if report.origin is Origin.VENDOR:
@@ -103,14 +103,14 @@ def _ran(report: Report) -> str:
     return f"Ran {between(start_us, end_us)}, {duration(end_us - start_us)}, "
 
 
-def _parts(use: TimeUse | None) -> list[str]:
+def _parts(report: Report) -> list[str]:
     """How the time was spent, a line a part, with the numbers of the bar of the verdict."""
+    use = report.verdict.use
     if use is None:
         return []
     lines = []
     for part in use.parts:
-        hours = formats.number(part.hours, use.digits) if part.hours else f"under {10**-use.digits:g}"
-        amount = f"{hours}{formats.NBSP}{use.noun}-h, {formats.percent(part.percent)}"
+        amount = f"{formats.part_hours(use, report.course, part)}{formats.NBSP}{use.noun}-h, {formats.percent(part.percent)}"
         lines.append(f"- {escape(part.label)}: {amount}")
     return ["\n".join(lines)]
 

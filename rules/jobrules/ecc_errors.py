@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.clocks import Clocks
-from jobrules.gpu_log import by_node, gpus, several
+from jobrules.gpu_log import as_far_as_recorded, by_node, gpus, several
 from jobrules.job import Metric
 from jobrules.result import DeviceStatus, Severity
 from jobrules.rule import Rule, too_few
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from jobrules.result import Finding, RuleResult
 
 _KINDS = {"uncorrected": Metric.GPU_ECC_UNCORRECTED, "corrected": Metric.GPU_ECC_CORRECTED}
+_RIGHT = "Nothing for this job: its results are right."
+_UNCOUNTED = "Have uncorrected errors logged too (ecc.errors.uncorrected.volatile.total): they tell whether results are right."
 CORRECTED_ADVICE = (
-    "Nothing for this job: its results are right. Tell who runs the machine if the errors go on or grow more "
-    "frequent; rows of memory are replaced when the GPU is reset."
+    "Tell who runs the machine if the errors go on or grow more frequent; rows of memory are replaced when the GPU "
+    "is reset."
 )
 
 
@@ -73,7 +75,8 @@ class ECCErrors(Rule):
         if not facts["evaluated"]:
             return self.not_evaluated(devices[0].reason, **facts)
         if not hits:
-            return self.passed(f"No memory error during the job{_before(found)}", **facts)
+            known = as_far_as_recorded(facts["evaluated"], job.gpu_count + job.gpus_unknown)
+            return self.passed(f"No memory error during the job{known}{_before(found)}", **facts)
         findings = [self._finding(kind, told, _before(found)) for kind, told in grew.items() if told]
         facts |= {"triggered": len(hits), "violations": len(hits)}
         facts["first_us"] = min(finding.start_us or 0 for finding in findings)
@@ -95,7 +98,7 @@ class ECCErrors(Rule):
             f"counters were reset {count(reset, 'time')}" if reset else "",
         ]
         corrected = kind == "corrected"
-        facts = {"key": "corrected-memory-errors", "advice": CORRECTED_ADVICE} if corrected else {}
+        facts = {"key": "corrected-memory-errors", "advice": _advice(told)} if corrected else {}
         return self.finding(
             f"{count(errors, f'{kind} memory error')} on {count(len(told), 'GPU')}",
             "; ".join(filter(None, clauses)) + before + ".",
@@ -181,8 +184,21 @@ def _before(found: Sequence[_GPU]) -> str:
     for kind in _KINDS:
         counters = [gpu.counters[kind] for gpu in found if kind in gpu.counters]
         earlier = sum(one.before for one in counters)
+        uncounted = [shown(f"{gpu.node} {gpu.device}", 40) for gpu in found if kind not in gpu.counters]
         if not counters:
             clauses.append(f"{kind} ones were not counted")
-        elif earlier:
+        elif uncounted:
+            where = uncounted[0] if len(uncounted) == 1 else count(len(uncounted), "GPU")
+            clauses.append(f"{kind} ones were not counted on {where}")
+        if earlier:
             clauses.append(f"{count(earlier, f'{kind} one')} before the job")
     return "".join(f"; {clause}" for clause in clauses)
+
+
+def _advice(told: Sequence[_GPU]) -> str:
+    """On corrected errors: that nothing is wrong only where it was counted."""
+    counters = [gpu.counters.get("uncorrected") for gpu in told]
+    if any(one is None or one.samples < 2 for one in counters):
+        return f"{_UNCOUNTED} {CORRECTED_ADVICE}"
+    spoiled = any(one and one.errors for one in counters)
+    return CORRECTED_ADVICE if spoiled else f"{_RIGHT} {CORRECTED_ADVICE}"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from jobrules.job import Job
     from jobrules.result import RuleResult
+#: A larger part is printed as 100.0 %.
+_ALL = 0.9995
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +59,12 @@ class Energy(Rule):
         idle_wh = sum(gpu.idle_wh for gpu in found)
         covered = covered_s * SECOND_US / (len(found) * clocks.length_us)
         told = f"{_energy(wh)} of {count(len(found), 'GPU')} in {duration(clocks.length_us)}"
-        if covered < 0.9995:
+        if covered < _ALL:
             told += f", or more: {share(covered)} of the GPUs' time was measured"
-        if known_wh:
+        if known_wh > _ALL * wh:
             told += f"; {share(idle_wh / known_wh)} of it while they idled"
+        elif known_wh:
+            told += f"; {_energy(idle_wh)} while they idled, of the {_energy(known_wh)} in whose time use is known"
         return self.passed(
             told,
             datapoints=max(gpu.samples for gpu in found),
@@ -69,7 +73,7 @@ class Energy(Rule):
                 "kWh": round(wh / 1000, 6),
                 "Wh": round(wh, 3),
                 "covered_percent": round(100 * covered, 2),
-                **_idle(idle_wh, known_wh),
+                **_idle(idle_wh, known_wh, wh),
                 "GPUs": by_node((gpu.node, gpu.device, gpu.details) for gpu in found),
             },
         )
@@ -102,7 +106,7 @@ class _Taken(Struct, frozen=True, kw_only=True):
         return {
             "Wh": round(self.wh, 3),
             "covered_s": round(self.covered_s, 3),
-            **_idle(self.idle_wh, self.known_wh),
+            **_idle(self.idle_wh, self.known_wh, self.wh),
             "mean_W": round(self.mean_w, 2),
             "max_W": round(self.highest_w, 2),
         }
@@ -130,11 +134,12 @@ def _taken(part: Job, clocks: Clocks) -> Iterator[_Taken]:
         )
 
 
-def _idle(idle_wh: float, known_wh: float) -> dict[str, float]:
-    """For the JSON; empty where the use is not known."""
-    return (
-        {"idle_Wh": round(idle_wh, 3), "idle_percent": round(100 * idle_wh / known_wh, 2)} if known_wh else {}
-    )
+def _idle(idle_wh: float, known_wh: float, wh: float) -> dict[str, float]:
+    """For the JSON; empty where the use is not known, with the energy that the percentage is of where it is in part."""
+    if not known_wh:
+        return {}
+    told = {"idle_Wh": round(idle_wh, 3), "idle_percent": round(100 * idle_wh / known_wh, 2)}
+    return told if known_wh > _ALL * wh else told | {"use_known_Wh": round(known_wh, 3)}
 
 
 def _energy(wh: float) -> str:

@@ -11,8 +11,9 @@ from jobrules.coverage import held
 from jobrules.intervals import union
 from jobrules.job import Job, Metric, natural_sorted
 from jobrules.result import DeviceStatus, Measure
+from jobrules.rule import too_few
 from jobrules.snapshots import TOLERANCE_US
-from jobrules.words import between, duration, share, shown
+from jobrules.words import between, count, duration, share, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 IN_FORCE_INTERVALS = 5
 #: A GPU is busy from this use on, in percent: idle clocks and idle power are told by nobody's work.
 BUSY_PERCENT = 50.0
-#: So many samples of a clock make a median worth comparing.
+#: So many samples of a clock make a median worth comparing, and so many of a reason a share of the time.
 LEAST_SAMPLES = 10
 #: GPUs that a sentence tells of.
 _MOST_TOLD = 4
@@ -65,6 +66,13 @@ class GPU(Struct, frozen=True, kw_only=True, eq=False):
         last = np.searchsorted(sampled_us, time_us + TOLERANCE_US, side="right") - 1
         recent = time_us - sampled_us[last] <= IN_FORCE_INTERVALS * interval_us
         return np.where((last >= 0) & recent, values[last], np.nan)
+
+    def sampled(self, metric: Metric, time_us: IntArray) -> BoolArray:
+        """(n,) whether the metric was sampled at each moment, give or take half the distance of these moments."""
+        sampled_us, _ = self.series(metric)
+        near_us = max(TOLERANCE_US, int(np.median(np.diff(time_us))) // 2 if len(time_us) > 1 else 0)
+        since = np.searchsorted(sampled_us, time_us - near_us)
+        return np.asarray(np.searchsorted(sampled_us, time_us + near_us, side="right") > since)
 
     def clocks(self, time_us: IntArray, held_back: BoolArray) -> tuple[float, float] | None:
         """Median clock at the moments at which something held the GPU back, and at the others.
@@ -114,6 +122,11 @@ class Spell(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def judged(self) -> bool:
+        """Whether there are samples enough; a single one would be all of the time."""
+        return self.samples >= LEAST_SAMPLES
+
+    @property
     def share(self) -> float:
         """Of the time that samples stand for."""
         return self.us / self.covered_us if self.covered_us else 0.0
@@ -125,6 +138,16 @@ def gpus(part: Job, clocks: Clocks, *metrics: Metric) -> Iterator[GPU]:
     panels = [panel for metric in metrics if (panel := part.panel(node, metric))]
     for device in natural_sorted({device for panel in panels for device in panel.devices}):
         yield GPU(part=part, node=node, device=device, span_us=clocks.span_us(node))
+
+
+def as_far_as_recorded(known: int, gpus: int) -> str:
+    """A clause for what is said of all GPUs; empty where it is known of all."""
+    return f", as far as that was recorded: for {known} of {count(gpus, 'GPU')}" if known < gpus else ""
+
+
+def at_most(percent: float) -> str:
+    """A share that is small, and not 0, in percent."""
+    return f"{percent:.2f}\u00a0%" if percent >= 0.005 else "under 0.01\u00a0%"
 
 
 def several(clauses: Sequence[str]) -> str:
@@ -168,9 +191,10 @@ def finding_of(
 def facts_of(spells: Sequence[Spell], hits: Collection[str], limit: float) -> dict[str, Any]:
     """Counters and measure of a rule that compares shares of GPUs' time with a limit, in percent.
 
-    ``hits`` are the GPUs in violation.
+    ``hits`` are the GPUs in violation. The measure is that of the GPUs that were judged, none without any.
     """
-    worst = 100 * max(one.share for one in spells)
+    judged = {one.name: 100 * one.share for one in spells if one.judged}
+    worst = max(judged.values(), default=0.0)
     samples = {one.name: one.samples for one in spells}
     spans = [one.span_us for one in spells if one.span_us and one.name in hits]
     return {
@@ -180,15 +204,20 @@ def facts_of(spells: Sequence[Spell], hits: Collection[str], limit: float) -> di
             scale=max(2 * limit, worst) or 1.0,
             unit="% of a GPU's time",
             limit_text=f"triggers above {limit:g}\u00a0%",
-        ),
+        )
+        if judged
+        else None,
         "triggered": len(hits),
         "violations": len(hits),
         "datapoints": max(samples.values()),
         "datapoints_per_series": samples,
-        "evaluated": len(samples),
+        "evaluated": len(judged),
         "violating": len(hits),
         "counted": "GPUs",
-        "devices": tuple(DeviceStatus.of(name, "", 1, int(name in hits)) for name in samples),
+        "devices": tuple(
+            DeviceStatus.of(name, too_few(n, LEAST_SAMPLES - 1), int(name in judged), int(name in hits))
+            for name, n in samples.items()
+        ),
         "first_us": min((start for start, _ in spans), default=None),
         "last_us": max((end for _, end in spans), default=None),
     }

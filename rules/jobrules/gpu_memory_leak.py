@@ -151,7 +151,7 @@ class GPUMemoryLeak(Rule):
         at_most = ", at most" if len(leaking) > 1 else ""
         first_us, last_us = min(gpu.first_us for gpu in leaking), max(gpu.last_us for gpu in leaking)
         return self.finding(
-            f"{who} grew throughout{at_most} by {in_percent(worst.slope)} of it an hour",
+            f"{who} grew throughout{at_most} by {in_percent(max(gpu.slope for gpu in leaking))} of it an hour",
             f"{listed([gpu.shown for gpu in leaking])}, {between(first_us, last_us)}. The floor of {shown(worst.shown)} had "
             f"reached {in_percent(worst.reached)}; at this pace it is full after another "
             f"{duration(worst.full_after_h * HOUR_US)}.",

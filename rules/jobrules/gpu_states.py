@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from jobrules.clocks import Clocks
 from jobrules.coverage import held
-from jobrules.gpu_log import BUSY_PERCENT, gpus
+from jobrules.gpu_log import BUSY_PERCENT, LEAST_SAMPLES, gpus
 from jobrules.gpu_memory_full import totals
 from jobrules.job import SECOND_US, Job, Metric
 
@@ -53,7 +53,8 @@ class GPUState(Struct, frozen=True, kw_only=True):
     clock_busy: float | None = None
     clock_max: float | None = None
     #: Percent of the measured time in which heat, the power limit, the hardware held the clock; the hardware also
-    #: where it did so for heat.
+    #: where it did so for heat. None also with fewer than ten samples, and where the hardware did and nothing tells
+    #: whether for heat.
     thermal_percent: float | None = None
     cap_percent: float | None = None
     hardware_percent: float | None = None
@@ -109,7 +110,16 @@ def _state(gpu: GPU) -> GPUState:
 
     def percent(metric: Metric) -> float | None:
         found = series(metric)
-        return round(found.mean, 2) if found else None
+        if found is None or len(found.values) < LEAST_SAMPLES:
+            return None
+        # Rounded to 0 it would say that it never happened.
+        return round(found.mean, 2) or found.mean
+
+    def heat() -> float | None:
+        held_us, hardware = gpu.series(Metric.GPU_HARDWARE_SLOWDOWN)
+        told = gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, held_us)[hardware > 0].all()
+        part = percent(Metric.GPU_THERMAL_SLOWDOWN)
+        return part if part or told else None
 
     power, limit = series(Metric.GPU_POWER), series(Metric.GPU_POWER_LIMIT)
     warm, clock, used = (
@@ -132,7 +142,7 @@ def _state(gpu: GPU) -> GPUState:
         temperature_max=float(warm.values.max()) if warm else None,
         clock_busy=float(np.median(busy)) if len(busy) else None,
         clock_max=float(clock.values.max()) if clock else None,
-        thermal_percent=percent(Metric.GPU_THERMAL_SLOWDOWN),
+        thermal_percent=heat(),
         cap_percent=percent(Metric.GPU_POWER_CAP),
         hardware_percent=percent(Metric.GPU_HARDWARE_SLOWDOWN),
         memory_mean=round(used.mean) if used else None,

@@ -37,8 +37,9 @@ class IdleGaps(Rule):
         Looks at every node from the first work of any of its GPUs to the last, without the start-up before
         the first step where steps are known. A gap is a time in which every GPU of the node is used by less than
         10 % for at least ``least_samples`` samples in a row. Triggers where the gaps of a node are more than
-        ``threshold`` of that time, as far as it was measured. A node whose work takes less than ``patience``
-        minutes is not judged. What is shorter than the samples are apart cannot be seen.
+        ``threshold`` of that time, as far as the use of all its GPUs was measured. Not judged are a node whose
+        work takes less than ``patience`` minutes and one with a GPU whose use was not sampled. What is shorter
+        than the samples are apart cannot be seen.
 
     Why it matters
         A gap in which no GPU works is no matter of one process: the whole node waits, for data, a checkpoint,
@@ -61,8 +62,10 @@ class IdleGaps(Rule):
         """Counts are of gaps, on all nodes or on those in violation."""
         nodes = job.gathered(self._nodes, Clocks.of(job))
         least_us = self.patience * 60 * SECOND_US
-        judged = [node for node in nodes if node.whole_us >= least_us]
+        judged = [node for node in nodes if node.whole_us >= least_us and not node.unknown]
         if not judged:
+            if unknown := next((node.unknown for node in nodes if node.unknown), ""):
+                return self.not_evaluated(unknown)
             longest = max((node.whole_us for node in nodes), default=0.0)
             return self.not_evaluated(
                 too_short(longest, self.patience, "of work")
@@ -78,9 +81,9 @@ class IdleGaps(Rule):
             "devices": tuple(
                 DeviceStatus.of(
                     node.name,
-                    too_short(node.whole_us, self.patience, "of work"),
-                    int(node.whole_us >= least_us),
-                    int(node.whole_us >= least_us and 100 * node.part > self.threshold),
+                    node.unknown or too_short(node.whole_us, self.patience, "of work"),
+                    int(node in judged),
+                    int(node in over),
                 )
                 for node in nodes
             ),
@@ -94,7 +97,7 @@ class IdleGaps(Rule):
         }
         if not over:
             return self.passed(
-                f"Gaps without work of any GPU of a node were at most {share(worst.part)} of the time",
+                f"Gaps without work of any GPU of a node were at most {share(worst.part)} of the time measured",
                 **facts,
             )
         gaps = sum(node.gaps for node in over)
@@ -112,13 +115,16 @@ class IdleGaps(Rule):
         for panel in part.panels_of(Metric.GPU_USE):
             weight_us = held(panel.time_us, *clocks.span_us(panel.node)).weight_us
             gaps = Gaps.of(part, panel, self.least_samples)
-            until_us = np.append(0.0, np.cumsum(weight_us))
+            until_us = np.append(0.0, np.cumsum(np.where(gaps.known, weight_us, 0.0)))
+            gpus = len(part.facts[0].gpus)
+            unknown = gpus - len(panel.devices)
             length_us = until_us[gaps.stop] - until_us[gaps.first]
             start_us = panel.time_us[gaps.first]
             longest = int(length_us.argmax()) if len(length_us) else 0
             yield _Node(
                 name=panel.node,
                 devices=tuple(f"{panel.node}/{device}" for device in panel.devices),
+                unknown=f"the use of {unknown} of {count(gpus, 'GPU')} was not sampled" if unknown else "",
                 interval_us=gaps.interval_us,
                 whole_us=float(until_us[gaps.end] - until_us[gaps.begin]),
                 gaps=len(length_us),
@@ -168,9 +174,11 @@ class _Node(Struct, frozen=True, kw_only=True):
     name: str
     #: Its GPUs as ``node/device``.
     devices: tuple[str, ...]
+    #: Why it is not judged: there are GPUs without a sample of their use. Empty without any.
+    unknown: str
     #: How far the samples of a GPU are apart.
     interval_us: float
-    #: Measured time from first to last work, and of all gaps in it.
+    #: Time from first to last work in which the use of all GPUs was measured, and of all gaps in it.
     whole_us: float
     gaps: int
     idle_us: float
@@ -202,32 +210,40 @@ class _Node(Struct, frozen=True, kw_only=True):
 class Gaps(Struct, frozen=True, kw_only=True, eq=False):
     """The times of a node without work of any GPU, as rows of its panel of GPU use."""
 
-    #: (m,) first row of each gap, and the row after its last one, which holds work again.
+    #: (m,) first row of each gap, and the row after its last one, which holds work again or is not known.
     first: IntArray
     stop: IntArray
     #: First and last row with work; both 0 without any.
     begin: int
     end: int
+    #: (n,) rows of the panel at which the use of every GPU is known; none is where one never is.
+    known: BoolArray
     #: How far the samples of a GPU are apart.
     interval_us: float
 
     @classmethod
     def of(cls, part: Job, panel: Panel, least: int) -> Gaps:
         """Of at least so many rows. The start-up before the first step is left out."""
-        busiest, interval_us = _busiest(panel)
+        busiest, known, interval_us = _busiest(panel)
+        if len(panel.devices) < len(part.facts[0].gpus):
+            known = np.zeros(len(known), np.bool_)
         work = np.flatnonzero(busiest >= IDLE_PERCENT)
         if loop := part.loop_us(panel.node):
             work = work[np.searchsorted(panel.time_us[work], loop[0]) :]
         if not len(work):
-            return cls(first=work, stop=work, begin=0, end=0, interval_us=interval_us)
+            return cls(first=work, stop=work, begin=0, end=0, known=known, interval_us=interval_us)
+        # A GPU whose use is not known may be at work.
+        edge = np.flatnonzero((busiest >= IDLE_PERCENT) | ~known)
+        edge = edge[(edge >= work[0]) & (edge <= work[-1])]
         # Where GPUs are sampled in turn, rows are closer than the samples of a GPU.
-        long = np.diff(panel.time_us[work]) > (least + 0.5) * interval_us
-        wide = np.flatnonzero(long & (np.diff(work) > least))
+        long = np.diff(panel.time_us[edge]) > (least + 0.5) * interval_us
+        wide = np.flatnonzero(long & (np.diff(edge) > least))
         return cls(
-            first=work[wide] + 1,
-            stop=work[wide + 1],
+            first=edge[wide] + 1,
+            stop=edge[wide + 1],
             begin=int(work[0]),
             end=int(work[-1]),
+            known=known,
             interval_us=interval_us,
         )
 
@@ -239,8 +255,8 @@ class Gaps(Struct, frozen=True, kw_only=True, eq=False):
         return np.cumsum(edges) > 0
 
 
-def _busiest(panel: Panel) -> tuple[FloatArray, float]:
-    """(n,) use of the busiest GPU, and how far the samples of a GPU are apart.
+def _busiest(panel: Panel) -> tuple[FloatArray, BoolArray, float]:
+    """(n,) use of the busiest GPU, (n,) whether that of all is known, and how far the samples of a GPU are apart.
 
     Where GPUs are sampled in turn, the last sample of each holds, unless its sampling has paused.
     """
@@ -252,7 +268,8 @@ def _busiest(panel: Panel) -> tuple[FloatArray, float]:
         last = np.maximum.accumulate(np.where(np.isnan(values), 0, rows), axis=0)
         old = panel.time_us[:, None] - panel.time_us[last] > max(PAUSE_US, PAUSE_INTERVALS * interval_us)
         values = np.where(old, np.nan, np.take_along_axis(values, last, axis=0))
-    return np.asarray(np.fmax.reduce(values, axis=1)), interval_us
+    known = np.asarray(~np.isnan(values).any(axis=1))
+    return np.asarray(np.fmax.reduce(values, axis=1)), known, interval_us
 
 
 def _every(start_us: IntArray, length_us: FloatArray) -> float:

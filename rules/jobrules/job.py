@@ -75,6 +75,11 @@ class Metric(StrEnum):
         return _LABELS[self]
 
     @property
+    def of_gpus(self) -> bool:
+        """Whether it is sampled of each GPU."""
+        return self.name.startswith("GPU_")
+
+    @property
     def unit(self) -> str:
         """``%`` (of one device, 0 to 100), ``B/s``, ``1/s``, ``B``, ``W``, ``°C``, ``MHz``; empty for a count."""
         return _UNITS.get(self, "%")
@@ -499,6 +504,11 @@ class PartFacts(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def gpus(self) -> frozenset[str]:
+        """GPUs of which anything was sampled, their use or not."""
+        return frozenset(device for panel in self.panels if panel.metric.of_gpus for device in panel.devices)
+
+    @property
     def samples_us(self) -> tuple[int, int] | None:
         """Times of the first and the last sample; none without samples."""
         return span_of((panel.first_us, panel.last_us) for panel in self.panels)
@@ -660,6 +670,11 @@ class Job:
     def gpu_count(self) -> int:
         """GPUs with at least one utilisation sample."""
         return sum(len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_USE)
+
+    @property
+    def gpus_unknown(self) -> int:
+        """GPUs of which something was sampled, but never their use."""
+        return sum(len(part.gpus) for part in self.facts) - self.gpu_count
 
     # Tables
 

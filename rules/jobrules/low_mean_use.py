@@ -29,8 +29,8 @@ class LowMeanUse(Rule):
     What it checks
         The mean use of all GPUs over all time that was measured, start and end too, each sample counted
         for as long as it stands for: triggers below ``threshold``, and is critical below ``critical``. GPUs that
-        never worked are left aside, unless none did: UnusedGPU tells of them. Not evaluated where no GPU was
-        measured for ``patience`` minutes, as a short job is mostly start and end.
+        never worked are left aside, unless none did: UnusedGPU tells of them. Not evaluated where none of
+        the others was measured for ``patience`` minutes, as a short job is mostly start and end.
 
     Why it matters
         It is the figure that the people who run a cluster see. The default limits are those that some of
@@ -52,13 +52,13 @@ class LowMeanUse(Rule):
     def check(self, job: Job) -> RuleResult:
         """Counts are of the job: 1 where its mean is below the limit."""
         gpus = job.gathered(_gpus, Clocks.of(job))
-        longest_us = max(gpu.measured_us for gpu in gpus)
+        judged = [gpu for gpu in gpus if gpu.worked] or gpus
+        longest_us = max(gpu.measured_us for gpu in judged)
         if longest_us < self.patience * 60 * SECOND_US:
             return self.not_evaluated(too_short(longest_us, self.patience, "measured"))
-        judged = [gpu for gpu in gpus if gpu.worked] or gpus
         measured_us = sum(gpu.measured_us for gpu in judged)
         mean = 100 * sum(gpu.used_us for gpu in judged) / measured_us
-        who = "The GPU" if len(gpus) == 1 else count(len(judged), "GPU")
+        who = "The GPU" if len(gpus) + job.gpus_unknown == 1 else count(len(judged), "GPU")
         told = f"{who} {'was' if len(judged) == 1 else 'were'} used to {in_percent(mean)} on average"
         low = mean < self.threshold
         facts: dict[str, Any] = {

@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from msgspec import Struct
 
 from jobrules.clocks import Clocks
-from jobrules.gpu_log import Spell, by_node, facts_of, finding_of, gpus, several
+from jobrules.gpu_log import (
+    LEAST_SAMPLES,
+    Spell,
+    as_far_as_recorded,
+    at_most,
+    by_node,
+    facts_of,
+    finding_of,
+    gpus,
+    several,
+)
 from jobrules.job import SECOND_US, Metric
 from jobrules.result import Severity
-from jobrules.rule import Rule, percent
+from jobrules.rule import Rule, percent, too_few
 from jobrules.words import count, share
 
 if TYPE_CHECKING:
@@ -63,22 +74,28 @@ class PowerCap(Rule):
         found = job.gathered(_capped, Clocks.of(job), self.near)
         if not any(gpu.at_limit.covered_us for gpu in found):
             return self.not_evaluated("no GPU's power and its limit were sampled together over time")
-        capped = [gpu for gpu in found if 100 * gpu.at_limit.share > self.threshold]
+        capped = [gpu for gpu in found if gpu.at_limit.judged and 100 * gpu.at_limit.share > self.threshold]
         details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
         facts = facts_of(
             [gpu.at_limit for gpu in found], {gpu.at_limit.name for gpu in capped}, self.threshold
         )
         facts |= {"details": details}
+        judged = [gpu.at_limit for gpu in found if gpu.at_limit.judged]
+        if not judged:
+            return self.not_evaluated(too_few(facts["datapoints"], LEAST_SAMPLES - 1), **facts)
         if not capped:
-            most = facts["measure"].value
-            told = f"GPUs were at their power limit for {most:.2f}\u00a0% of the time of any at most"
-            return self.passed(told if most else "No GPU was at its power limit", **facts)
+            most = at_most(100 * max(spell.share for spell in judged))
+            told = f"GPUs were at their power limit for {most} of the time of any at most"
+            told = told if any(spell.span_us for spell in judged) else "No GPU was at its power limit"
+            return self.passed(
+                told + as_far_as_recorded(len(judged), job.gpu_count + job.gpus_unknown), **facts
+            )
         return self.triggered(self._finding(capped, found), **facts)
 
     def _finding(self, capped: Sequence[_Capped], found: Sequence[_Capped]) -> Finding:
         fell = [gpu for gpu in capped if gpu.fell(self.clock)]
         clocks = [
-            f"{gpu.at_limit.called} {gpu.clocks[0]:.0f}\u00a0MHz then, {gpu.clocks[1]:.0f}\u00a0MHz in other work"
+            f"{gpu.at_limit.called} {gpu.clocks[0]:.0f}\u00a0MHz then, {gpu.clocks[1]:.0f}\u00a0MHz {'in other work' if gpu.at_work else 'else'}"
             for gpu in fell or capped
             if gpu.clocks
         ]
@@ -107,6 +124,8 @@ class _Capped(Struct, frozen=True, kw_only=True):
     named: bool
     #: Median clock at the limit and in other work, in MHz; none where that cannot be told.
     clocks: tuple[float, float] | None
+    #: Whether the clocks are those of work: where its use is not known, the others may be those of an idle GPU.
+    at_work: bool
 
     def fell(self, limit: float) -> bool:
         """Whether the clock at the power limit was below so many percent of that in other work."""
@@ -141,4 +160,5 @@ def _capped(part: Job, clocks: Clocks, near: float) -> Iterator[_Capped]:
                 at_limit=Spell.of(gpu, time_us, part_held),
                 named=named,
                 clocks=gpu.clocks(time_us, part_held >= 0.5),
+                at_work=not np.isnan(gpu.at(Metric.GPU_USE, time_us)).any(),
             )

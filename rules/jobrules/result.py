@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 
 class Status(StrEnum):
@@ -164,9 +164,19 @@ class TimeUse(Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     #: The parts by role.
     roles: tuple[RoleSum, ...]
+    #: More GPUs, of which something was sampled, but not their use: they are in no part.
+    unknown: int | UnsetType = UNSET
 
     @classmethod
-    def of_parts(cls, device: str, count: int, hours: float, digits: int, parts: tuple[Part, ...]) -> TimeUse:
+    def of_parts(
+        cls,
+        device: str,
+        count: int,
+        hours: float,
+        digits: int,
+        parts: tuple[Part, ...],
+        unknown: int | UnsetType = UNSET,
+    ) -> TimeUse:
         """With the parts summed up by role."""
         roles = tuple(
             RoleSum(
@@ -176,7 +186,18 @@ class TimeUse(Struct, frozen=True, kw_only=True):
             )
             for role in dict.fromkeys(p.role for p in parts)
         )
-        return cls(device=device, count=count, hours=hours, digits=digits, parts=parts, roles=roles)
+        return cls(
+            device=device, count=count, hours=hours, digits=digits, parts=parts, roles=roles, unknown=unknown
+        )
+
+    @property
+    def time(self) -> str:
+        """What the percentages are of: ``GPU time``, or ``the time of 1 of 4 GPUs``."""
+        return (
+            f"the time of {self.count} of {self.count + self.unknown} GPUs"
+            if self.unknown
+            else f"{self.device} time"
+        )
 
     @property
     def noun(self) -> str:

@@ -10,10 +10,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.clocks import Clocks
-from jobrules.gpu_log import Spell, by_node, facts_of, finding_of, gpus
+from jobrules.gpu_log import (
+    LEAST_SAMPLES,
+    Spell,
+    as_far_as_recorded,
+    at_most,
+    by_node,
+    facts_of,
+    finding_of,
+    gpus,
+)
 from jobrules.job import SECOND_US, Metric
 from jobrules.result import Severity
-from jobrules.rule import Rule, percent
+from jobrules.rule import Rule, percent, too_few
 from jobrules.words import count, share
 
 if TYPE_CHECKING:
@@ -25,6 +34,10 @@ if TYPE_CHECKING:
 BRAKE_ADVICE = (
     "Ask who runs the machine to look at power supply, cables and power brake: apart from heat they are what "
     "makes the hardware halve a GPU's clock."
+)
+UNASKED_ADVICE = (
+    "Have the reasons logged that tell heat apart (clocks_event_reasons.active of nvidia-smi), and look at the "
+    "temperature. If it is not heat, it is the power supply, its cables or the power brake."
 )
 
 
@@ -60,17 +73,15 @@ class ThermalThrottling(Rule):
             lack = "temperatures were sampled, but not why clocks were low"
             return self.not_evaluated(lack if known else f"no {Metric.GPU_THERMAL_SLOWDOWN.label} samples")
         found = job.gathered(_slowed, Clocks.of(job))
-        if not any(gpu.heat.covered_us or gpu.brake.covered_us for gpu in found):
-            return self.not_evaluated("the samples cover no time")
-        hot = [gpu for gpu in found if 100 * gpu.heat.share > self.threshold]
-        braked = [gpu for gpu in found if 100 * gpu.brake.share > self.threshold]
+        hot = [gpu for gpu in found if gpu.heat.judged and 100 * gpu.heat.share > self.threshold]
+        braked = [gpu for gpu in found if gpu.brake.judged and 100 * gpu.brake.share > self.threshold]
         hits = {gpu.heat.name for gpu in (*hot, *braked)}
         details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
         facts = facts_of([gpu.most for gpu in found], hits, self.threshold) | {"details": details}
+        if not facts["evaluated"]:
+            return self.not_evaluated(too_few(facts["datapoints"], LEAST_SAMPLES - 1), **facts)
         if not hits:
-            most = facts["measure"].value
-            told = f"Slowdowns took {most:.2f}\u00a0% of the time of any GPU at most"
-            return self.passed(told if most else "No GPU was slowed by heat or the hardware", **facts)
+            return self.passed(_passed(found, job.gpu_count + job.gpus_unknown), **facts)
         findings = [tell(told, found) for tell, told in ((self._heat, hot), (self._brake, braked)) if told]
         return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
 
@@ -95,8 +106,9 @@ class ThermalThrottling(Rule):
         title = f"The hardware slowed {count(len(braked), 'GPU')} for {share(part)} of {whose}"
         title += " and did not name heat" if asked else ""
         unasked = "" if asked else "whether for heat is not known for all of it"
+        advice = BRAKE_ADVICE if asked else UNASKED_ADVICE
         spells, every = [gpu.brake for gpu in braked], [gpu.brake for gpu in found]
-        return finding_of(self, title, spells, every, [unasked], key="hardware-slowdown", advice=BRAKE_ADVICE)
+        return finding_of(self, title, spells, every, [unasked], key="hardware-slowdown", advice=advice)
 
 
 class _Slowed(Struct, frozen=True, kw_only=True):
@@ -117,7 +129,7 @@ class _Slowed(Struct, frozen=True, kw_only=True):
     @property
     def most(self) -> Spell:
         """The one that took the larger share of time."""
-        return max(self.heat, self.brake, key=lambda spell: (spell.share, spell.samples))
+        return max(self.heat, self.brake, key=lambda spell: (spell.judged, spell.share, spell.samples))
 
     @property
     def clock(self) -> str:
@@ -157,7 +169,24 @@ def _slowed(part: Job, clocks: Clocks) -> Iterator[_Slowed]:
             device=gpu.device,
             heat=Spell.of(gpu, time_us, heat),
             brake=Spell.of(gpu, brake_us, brake),
-            asked=not np.isnan(named[brake]).any(),
+            # A value in force is not enough: the reader leaves out what a log does not tell.
+            asked=bool(gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, brake_us)[brake].all()),
             hottest=float(warm.max()) if len(warm) else None,
             clocks=gpu.clocks(time_us, heat),
         )
+
+
+def _passed(found: Sequence[_Slowed], gpus: int) -> str:
+    """What is said where nothing took enough time; of a reason only where it was sampled."""
+    heat = [gpu.heat for gpu in found if gpu.heat.judged]
+    brake = [gpu.brake for gpu in found if gpu.brake.judged]
+    if any(spell.span_us for spell in (*heat, *brake)):
+        most = 100 * max(spell.share for spell in (*heat, *brake))
+        known = len({spell.name for spell in (*heat, *brake)})
+        told = f"Slowdowns took {at_most(most)} of the time of any GPU at most"
+        return told + as_far_as_recorded(known, gpus)
+    kinds = [(len(heat), "heat"), (len(brake), "the hardware")]
+    if len(heat) == len(brake):
+        kinds = [(len(heat), "heat or the hardware")]
+    clauses = [f"by {what}{as_far_as_recorded(known, gpus)}" for known, what in kinds if known]
+    return f"No GPU was slowed {'; nor '.join(clauses)}"

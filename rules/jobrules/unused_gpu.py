@@ -84,17 +84,17 @@ class UnusedGPU(Rule):
         }
         if not idle:
             return self.passed("Every GPU that was judged was at work", **facts)
-        findings = []
+        findings, every = [], len(gpus) + job.gpus_unknown
         if never:
             evidence = f"{listed([gpu.shown for gpu in never])}: no sample above 0\u00a0%."
-            findings.append(self._told("never", never, len(gpus), evidence))
+            findings.append(self._told("never", never, every, evidence))
         if hardly:
             one = min(hardly, key=lambda gpu: gpu.part)
             evidence = (
                 f"{listed([gpu.shown for gpu in hardly])}; {shown(one.shown)} was used by {IDLE_PERCENT:g}\u00a0% or more in "
                 f"{share(one.part)} of {duration(one.measured_us)} measured, highest sample {in_percent(one.highest)}."
             )
-            findings.append(self._told("hardly", hardly, len(gpus), evidence))
+            findings.append(self._told("hardly", hardly, every, evidence))
         details = {gpu.name: {"at_work": gpu.part, "gpu_max": gpu.highest} for gpu in idle}
         result = self.triggered(
             findings[0], triggered=len(idle), violations=len(idle), details=details, **facts

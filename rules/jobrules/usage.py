@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from jobrules.clocks import Clocks
 from jobrules.coverage import held
@@ -228,6 +228,7 @@ def in_parts(job: Job, device: str, spent: Sequence[Spent], labels: Mapping[str,
             for key, h, p in zip(sums, hours, percents, strict=True)
             if h or p or key == "used"
         ),
+        unknown=(job.gpus_unknown if device == "GPU" else 0) or UNSET,
     )
 
 

@@ -20,6 +20,7 @@ from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.low_mean_use import LowMeanUse
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.result import REST, Finding, Severity, Status, Unanswered, Verdict
+from jobrules.slow_clock import SlowClock
 from jobrules.unused_gpu import UnusedGPU
 from jobrules.usage import in_parts, spent_per_device, time_use
 from jobrules.words import between, clock, count, duration, listed, percent
@@ -47,6 +48,8 @@ MEMORY_HELD_ADVICE = (
 )
 #: A GPU with more of its memory in use than this, in percent, is seen by a process.
 MEMORY_HELD_PERCENT = 5.0
+#: What holds a GPU back for this share of its samples at work explains its median clock.
+MOSTLY_HELD_PERCENT = 50.0
 #: Bottlenecks in this share of the snapshots are told with low use, though the rule's limit is higher.
 NEARLY_PERCENT = 20.0
 #: Below this share of the GPU time an idle start or end is not worth a line,
@@ -69,7 +72,7 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course
     """Findings of all rules and of the job's course, worst first, and the rules that gave no answer."""
     judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.judges]
     use, told, unmeasured_us = _explained(job, judging)
-    told = _slow_once(told)
+    told = _slow_once(told, judging)
     unmeasured = _unmeasured(job, course, use, unmeasured_us)
     if use and use.device == "GPU" and unmeasured:
         parts = (replace(p, finding=_GAP) if p.role == "unknown" else p for p in use.parts)
@@ -111,19 +114,20 @@ def _explained(
     start = next(
         (f for rule, r in judging if isinstance(rule, MaxInitializationTime) for f in r.findings), None
     )
-    low, rest = _little_used(_unused_once(job, judging, spent), judging)
+    low, more, rest = _little_used(_unused_once(job, judging, spent), judging)
     if ends and ends.recorded_late:
         rest = [_recorded_late(f, ends) if f is start else f for f in rest]
         start = None
     if ends:
-        rest += _start_and_end(spent, ends, started=start is not None)
+        nobody = "No GPU whose use is known" if job.gpus_unknown else "No GPU"
+        rest += _start_and_end(spent, ends, nobody, started=start is not None)
     by_part = _by_part(rest, start)
     counts = {cause.key: cause for cause in causes if cause.key not in REST}
     alone = False
     if low:
         cause = _main_cause(low, spent, {key: f for key, f in by_part.items() if key in counts})
         alone = cause is None
-        own = _nearly(low, judging) if cause is None else _joined(low, cause, _bursts(low, judging))
+        own = _nearly(low, judging) if cause is None else _joined(low, more, cause, _bursts(low, judging))
         of = low if cause is None else cause
         rest = [own if f is of else f for f in rest if f is not low or alone]
         by_part = {key: own if f is of else f for key, f in by_part.items()}
@@ -191,12 +195,26 @@ def _unused_once(
     return [*(f for f in found if f not in theirs), _never_used(job, unused, len(spent), rules)]
 
 
-def _slow_once(found: Sequence[Finding]) -> list[Finding]:
-    """The findings, where a low clock of some GPUs is told with the heat or the power limit that holds them back."""
+def _slow_once(found: Sequence[Finding], judging: Sequence[tuple[Rule, RuleResult]]) -> list[Finding]:
+    """The findings, where a low clock of some GPUs is told with the heat or the power limit that holds them back.
+
+    It does so for most of their time at work: a median clock has no other cause.
+    """
     known = {f.key: f for f in found}
     slow = known.get("slow-clock")
-    held_back = [known[key] for key in ("thermal-throttling", "power-cap") if key in known]
-    why = next((f for f in held_back if slow and {*slow.devices} <= {*f.devices}), None)
+    tables = next((r.details for rule, r in judging if isinstance(rule, SlowClock)), {})
+    figures = {f"{node}/{device}": one for node, gpus in tables.items() for device, one in gpus.items()}
+    why = next(
+        (
+            known[key]
+            for key, reason in (("thermal-throttling", "heat"), ("power-cap", "power_limit"))
+            if slow
+            and key in known
+            and {*slow.devices} <= {*known[key].devices}
+            and all((figures.get(gpu, {}).get(reason) or 0) >= MOSTLY_HELD_PERCENT for gpu in slow.devices)
+        ),
+        None,
+    )
     if slow is None or why is None:
         return list(found)
     own = replace(
@@ -210,8 +228,8 @@ def _slow_once(found: Sequence[Finding]) -> list[Finding]:
 
 def _little_used(
     found: Sequence[Finding], judging: Sequence[tuple[Rule, RuleResult]]
-) -> tuple[Finding | None, list[Finding]]:
-    """What several rules say of little use as one finding, and all findings with it in their place.
+) -> tuple[Finding | None, list[str], list[Finding]]:
+    """What several rules say of little use as one finding, the titles in it but the first, all findings with it.
 
     It is what the causes explain: what a rule of a user's own says is a finding as any other. The one of most
     GPUs leads, but for the mean of all.
@@ -224,17 +242,18 @@ def _little_used(
         if isinstance(rule, kind) and any(f in found for f in result.findings)
     ]
     if len(told) < 2:
-        return next(iter(told), None), list(found)
+        return next(iter(told), None), [], list(found)
     told.sort(key=lambda f: (f.rules == (LowMeanUse.__name__,), -len(f.devices)))
     first, *others = told
+    more = [f"{f.title}." for f in others]
     low = replace(
         first,
         severity=min((f.severity for f in told), key=_ORDER.index),
-        evidence=" ".join([first.evidence, *(f"{f.title}." for f in others)]),
+        evidence=" ".join([first.evidence, *more]),
         rules=tuple(rule for f in told for rule in f.rules),
         devices=natural_sorted({device for f in told for device in f.devices}),
     )
-    return low, [low if f == first else f for f in found if f not in others]
+    return low, more, [low if f == first else f for f in found if f not in others]
 
 
 def _main_cause(low: Finding, spent: Sequence[Spent], told: dict[str, Finding]) -> Finding | None:
@@ -356,12 +375,12 @@ def _with_amount(
         severity=severity,
         evidence=f"{finding.evidence} {cause.counts if cause else ''}".rstrip(),
         share=round(explained / 100, 3),
-        share_of="of GPU time",
+        share_of=f"of {use.time}",
         gpu_s=round(sum(seconds[part.key] for part in parts), 1),
     )
 
 
-def _joined(low: Finding, cause: Finding, bursts: bool) -> Finding:
+def _joined(low: Finding, more: Sequence[str], cause: Finding, bursts: bool) -> Finding:
     """Low use and its cause as one finding: the fact is the cause's."""
     # Of the whole job the start is a part.
     edge = cause.key in _EDGES and low.rules == (LowGPUUtilization.__name__,)
@@ -370,15 +389,18 @@ def _joined(low: Finding, cause: Finding, bursts: bool) -> Finding:
     return replace(
         cause,
         severity=cause.severity if edge else min(low.severity, cause.severity, key=_ORDER.index),
-        evidence=f"{cause.evidence} {low.title}.",
+        evidence=" ".join([cause.evidence, f"{low.title}.", *more]),
         advice=low.advice if waits else cause.advice,
         rules=cause.rules + low.rules,
     )
 
 
-def _never_used(job: Job, unused: Sequence[Spent], gpus: int, rules: tuple[str, ...]) -> Finding:
+def _never_used(job: Job, unused: Sequence[Spent], known: int, rules: tuple[str, ...]) -> Finding:
+    gpus = known + job.gpus_unknown
     held = sum(job.gathered(_holds_memory, frozenset(one.name for one in unused)))
     evidence = f"{listed([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%."
+    if known < gpus:
+        evidence += f" The use of {count(gpus - known, 'GPU')} was not sampled."
     if held:
         evidence += f" Memory was in use on {'all of them' if held == len(unused) else count(held, 'GPU')}."
     return Finding(
@@ -408,7 +430,7 @@ def _recorded_late(start: Finding, ends: Ends) -> Finding:
     return replace(start, severity=Severity.INFO, evidence=f"{start.evidence} {before}")
 
 
-def _start_and_end(spent: Sequence[Spent], ends: Ends, *, started: bool) -> list[Finding]:
+def _start_and_end(spent: Sequence[Spent], ends: Ends, nobody: str, *, started: bool) -> list[Finding]:
     """Idle time of the GPUs that worked, before the first step and work, and after the last work of any.
 
     ``started`` tells that a rule told the start already.
@@ -419,7 +441,7 @@ def _start_and_end(spent: Sequence[Spent], ends: Ends, *, started: bool) -> list
     before = _Edge.of(spent, _STARTS, end_us - start_us)
     if before.worth_telling and not started:
         long = before.each_us > LONG_START_US or before.long
-        title = f"No GPU worked in the first {before.told(first_us - start_us)}"
+        title = f"{nobody} worked in the first {before.told(first_us - start_us)}"
         evidence = f"{between(start_us, first_us)}."
         if ready_us > first_us:
             waited = duration(ready_us - start_us)
@@ -448,7 +470,7 @@ def _start_and_end(spent: Sequence[Spent], ends: Ends, *, started: bool) -> list
             Finding(
                 key="idle-end",
                 severity=Severity.WARNING if after.share >= LONG_START_SHARE else Severity.INFO,
-                title=f"No GPU worked in the last {after.told(end_us - last_us)}",
+                title=f"{nobody} worked in the last {after.told(end_us - last_us)}",
                 evidence=f"{between(last_us, end_us)}.",
                 advice="Move uploads, evaluation on the CPU and clean-up to a machine without GPUs.",
                 rules=(),
@@ -531,10 +553,10 @@ def _unmeasured(job: Job, course: Course, use: TimeUse | None, unmeasured_us: fl
         evidence = (
             f"{listed(natural_sorted({gap.node for gap in course.gaps}))}, {between(start_us, end_us)}."
         )
-    elif unknown and unknown[1] >= WORTH_TELLING_PERCENT:
+    elif use and unknown and unknown[1] >= WORTH_TELLING_PERCENT:
         # Other sensors were sampled all the time.
         start_us, end_us = job.span_us
-        title = f"{percent(unknown[1])} of GPU time was not measured"
+        title = f"{percent(unknown[1])} of {use.time} was not measured"
         evidence = f"GPU samples cover less than the job, {between(start_us, end_us)}."
     else:
         return []
@@ -548,7 +570,7 @@ def _unmeasured(job: Job, course: Course, use: TimeUse | None, unmeasured_us: fl
             rules=(),
             section="quality",
             share=unknown[1] / 100 if unknown else None,
-            share_of="of GPU time" if unknown else "",
+            share_of=f"of {use.time}" if use and unknown else "",
             gpu_s=round(unmeasured_us / SECOND_US, 1) if unknown else None,
             start_us=start_us,
             end_us=end_us,
@@ -606,10 +628,12 @@ def use_sentence(use: TimeUse | None) -> str:
         return "Neither GPU nor CPU use was sampled over time, so no share can be given."
     used, lost, unknown = use.of("used"), use.of("lost"), use.of("unknown")
     text = (
-        f"{percent(used[1])} of {use.device} time was used; {lost[0]:.{use.digits}f} of "
+        f"{percent(used[1])} of {use.time} was used; {lost[0]:.{use.digits}f} of "
         f"{use.hours:.{use.digits}f}\u00a0{use.noun}-hours were {use.lost_word}"
     )
-    return f"{text}, {unknown[0]:.{use.digits}f} were not measured." if unknown[0] else f"{text}."
+    if unknown[0]:
+        text += f", {unknown[0]:.{use.digits}f} were not measured"
+    return f"{text}. The use of {count(use.unknown, 'more GPU')} is not known." if use.unknown else f"{text}."
 
 
 class Open(Struct, frozen=True, kw_only=True):

@@ -102,6 +102,64 @@ def test_power_temperature_and_clocks(report: Report) -> None:
     assert cells[6:] == ["1\u202f500", "1\u202f500", "50.0", "0.0", "0.0"]
 
 
+def reasons(names: str, rows: list[str]) -> str:
+    """A sample every second; a row is the cells of GPU 0 and, behind a bar, those of further ones."""
+    told = [f"timestamp, index, {names}"]
+    for i, row in enumerate(rows):
+        when = f"2026/03/04 {10 + i // 3600}:{i // 60 % 60:02d}:{i % 60:02d}.000"
+        told += [f"{when}, {gpu}, {cells}" for gpu, cells in enumerate(row.split(" | "))]
+    return "\n".join(told) + "\n"
+
+
+HEAT = "clocks_event_reasons.sw_thermal_slowdown"
+HARDWARE = "clocks_event_reasons.hw_slowdown"
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "told", "never"),
+    [
+        (
+            f"utilization.gpu [%], temperature.gpu, {HEAT}",
+            ["95 %, 60, Not Active | 95 %, 60, [N/A] | 95 %, 60, [N/A] | 95 %, [N/A], [N/A]"] * 20,
+            ["No GPU was slowed by heat, as far as that was recorded: for 1 of 4 GPUs."],
+            [],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}",
+            ["95 %, Not Active | 95 %, Active"] + ["95 %, Not Active"] * 20,
+            ["No GPU was slowed by heat, as far as that was recorded: for 1 of 2 GPUs.", "gpu1 –"],
+            ["Heat slowed", "Nothing held", "100.0 %"],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}",
+            ["95 %, Not Active"] * 100 + ["95 %, Active"] + ["95 %, Not Active"] * 3000,
+            ["Heat slowed gpu0 in under 0.1 % of the measured time.", "gpu0 under 0.1"],
+            ["No GPU"],
+        ),
+        (
+            f"utilization.gpu [%], temperature.gpu, {HEAT}",
+            ["95 %, 60, Not Active | 95 %, 60, Active | 95 %, 60, [N/A]"] * 20,
+            ["Heat slowed gpu1 in 100.0 % of the measured time, the most of 2 GPUs."],
+            [],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}, {HARDWARE}",
+            ["95 %, Not Active, Not Active"] * 20 + ["95 %, Not Active, Active"] * 20,
+            ["Too few samples to tell: slowdown by heat."],
+            ["slowed by heat"],
+        ),
+    ],
+    ids=["of-some", "one-sample", "a-second", "of-two", "unasked"],
+)
+def test_slowdowns_are_told_as_far_as_they_are_known(
+    names: str, rows: list[str], told: list[str], never: list[str], tmp_path: Path
+) -> None:
+    text = text_of(read(sections.power(report_of(tmp_path, reasons(names, rows)))))
+
+    assert [words for words in told if words not in text] == []
+    assert [words for words in never if words in text] == []
+
+
 def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
     html = sections.power(report).html
 

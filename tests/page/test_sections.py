@@ -208,7 +208,7 @@ def test_gpus_that_never_worked_are_told_so() -> None:
     report = examples.idle_job()
 
     assert "No GPU worked" in read(sections.verdict(report)).text
-    assert "No GPU did any work: every sample is 0." in read(sections.gpu_use(report)).text
+    assert "Every sample of GPU use is 0." in read(sections.gpu_use(report)).text
     assert "stay at 0" in read(sections.nodes(report)).text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from generator.smi_log import DIALECTS, MESSAGES
 from generator.writer import LogSpec, write_job
 
 from jobreport.engine import Here
+from jobreport.errors import NothingReadableError
 from jobreport.quality import SourceQuality
 from jobreport.readers import read_directory, read_job
 from jobrules.job import SECOND_US, FloatArray, IntArray, Job, Metric
@@ -405,3 +407,162 @@ def test_names_survive_every_encoding(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "gpu.csv").write_bytes((mark + "\r\n".join(lines)).encode(encoding))
 
     assert uses(tmp_path) == {"köln": [0, 20]}
+
+
+PMON = "#Date Time gpu pid type sm mem command\n#YYYYMMDD HH:MM:SS Idx # C/G % % name\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "use"),
+    [
+        # A process that waits beside moments in which it works, none at all, and a number for none of its processes.
+        (["0 42 C - - python", "0 42 C 7 1 python"], {"gpu0": [0, 7]}),
+        (["0 - - - - -", "0 - - - - -"], {"gpu0": [0, 0]}),
+        (["0 - - - - -", "0 42 C - - python", "1 42 C 7 1 python", "1 - - - - -"], {"gpu1": [7, 0]}),
+        (["0 42 C x - python", "0 42 C - - python", "1 - - - - -"], {"gpu1": [0]}),
+    ],
+    ids=["waits", "none", "not told", "damaged"],
+)
+def test_a_dash_is_no_use_only_where_the_use_of_processes_is_known(
+    rows: list[str], use: dict[str, list[int]], tmp_path: Path
+) -> None:
+    text = "".join(f"20260103 15:00:{i:02} {row}\n" for i, row in enumerate(rows))
+
+    job, found = read(tmp_path, pmon=PMON + text)
+
+    (panel,) = job.panels_of(Metric.GPU_USE)
+    told = zip(panel.devices, panel.values.T, strict=True)
+    assert {gpu: one[~np.isnan(one)].tolist() for gpu, one in told} == use
+    assert found.rows == sum(map(len, use.values()))
+    assert found.rows + lost(found) == len(rows)
+
+
+def test_processes_whose_use_nobody_knows_give_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "pmon.log").write_text(PMON + "20260103 15:00:00 0 42 C - - python\n" * 20)
+
+    with pytest.raises(NothingReadableError, match="rows skipped: no value that is read"):
+        read_job(tmp_path)
+
+
+def test_processes_without_a_column_of_use_cost_nothing_but_their_rows(tmp_path: Path) -> None:
+    apps = "timestamp, pid, used_gpu_memory [MiB]\n2026/01/03 15:00:00.000, 42, 100 MiB\n"
+
+    _, found = read(tmp_path, apps=apps, gpu="\n".join(["unix_time,gpu_util", "1767454613,1", ""]))
+
+    assert (found.rows, lost(found)) == (1, 1)
+
+
+def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
+    cells = {
+        Metric.GPU_MEMORY_USED: ["38 MiB", "38 C", "38 %", "2 GiB", "38"],
+        Metric.GPU_POWER: ["70 W", "70 %", "70 MHz", "70000 mW", "70"],
+        Metric.GPU_TEMPERATURE: ["38 C", "100 F", "38 W", "38°C", "38"],
+        Metric.GPU_USE: ["7 %", "7 W", "7 MiB", "7%", "7"],
+    }
+    rows = [f"{1_767_454_613 + i},{','.join(row)}" for i, row in enumerate(zip(*cells.values(), strict=True))]
+    header = "unix_time,memory.used,power.draw,temperature.gpu,utilization.gpu"
+
+    job, found = read(tmp_path, gpu="\n".join([header, *rows, ""]))
+
+    told = {panel.metric: panel.values[~np.isnan(panel.values)].tolist() for panel in job.panels}
+    assert told == {
+        Metric.GPU_MEMORY_USED: [38 * MIB, 2048 * MIB, 38 * MIB],
+        Metric.GPU_POWER: [70, 70, 70],
+        Metric.GPU_TEMPERATURE: [38, 38, 38],
+        Metric.GPU_USE: [7, 7, 7],
+    }
+    assert [(r.count, r.action) for r in found.remarks if r.unit == "values"] == [(8, "dropped")]
+    assert (found.rows, lost(found)) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "cells", "metric", "values"),
+    [
+        ("power.draw,power.draw.average", ["70 W,[N/A]", "71 W,[N/A]"], Metric.GPU_POWER, [70, 71]),
+        (
+            "power.limit,enforced.power.limit",
+            ["400 W,ERR!", "400 W,[N/A]"],
+            Metric.GPU_POWER_LIMIT,
+            [400] * 2,
+        ),
+        ("clocks.sm,clocks.gr", ["[N/A],900 MHz", "[N/A],[N/A]"], Metric.GPU_CLOCK, [900]),
+        # One series has one meaning: what the better column tells in some rows is not filled up from another.
+        ("power.draw,power.draw.average", ["70 W,[N/A]", "71 W,65 W"], Metric.GPU_POWER, [65]),
+    ],
+)
+def test_a_column_without_any_number_does_not_hide_another(
+    names: str, cells: list[str], metric: Metric, values: list[float], tmp_path: Path
+) -> None:
+    rows = [f"{1_767_454_613 + i},{i},{row}" for i, row in enumerate(cells)]
+
+    job, _ = read(tmp_path, gpu="\n".join([f"unix_time,gpu_util,{names}", *rows, ""]))
+
+    (panel,) = job.panels_of(metric)
+    assert panel.values[~np.isnan(panel.values)].tolist() == values
+
+
+def test_of_two_equal_columns_one_without_any_number_is_no_loss(tmp_path: Path) -> None:
+    text = "\n".join(["unix_time,util_a,util_b", "1767454613,[N/A],2", ""])
+
+    job, found = read(tmp_path, gpu=text)
+
+    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_USE)] == [2]
+    assert not [one for one in found.remarks if one.unit == "columns"]
+
+
+def test_a_comma_is_a_decimal_one_where_another_sign_separates_columns(tmp_path: Path) -> None:
+    cells = ["50,09 W", "50,1", "50,0937 W", "81,559 W", "50.5 W", "5,0,9 W"]
+    rows = [f"{1_767_454_613 + i};{i} %;{one}" for i, one in enumerate(cells)]
+
+    job, found = read(tmp_path, gpu="\n".join(["unix_time;utilization.gpu;power.draw", *rows, ""]))
+
+    (panel,) = job.panels_of(Metric.GPU_POWER)
+    # Three digits may be thousands.
+    assert panel.values[~np.isnan(panel.values)].tolist() == [50.09, 50.1, 50.0937, 50.5]
+    assert [(r.count, r.action) for r in found.remarks if r.unit == "values"] == [(2, "dropped")]
+
+
+@pytest.mark.parametrize("ends", [("", ".1", ".2.gz"), ("-20260105", "-20260104.gz", "-20260103")])
+def test_parts_of_a_rotated_log_have_the_header_of_the_first(ends: tuple[str, ...], tmp_path: Path) -> None:
+    header = "timestamp, index, utilization.gpu [%], memory.used [MiB], temperature.gpu"
+    lines = [
+        f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000, 0, {i} %, {1000 + i} MiB, 4{i % 5}" for i in range(90)
+    ]
+    for end, part in zip(ends, (lines[60:], lines[30:60], [header, *lines[:30]]), strict=True):
+        data = "\n".join([*part, ""]).encode()
+        (tmp_path / f"gpu.csv{end}").write_bytes(gzip.compress(data) if end.endswith(".gz") else data)
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert quality.remarks == ()
+    found = source(quality)
+    assert (found.files, found.rows, lost(found)) == (3, 90, 0)
+    (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
+    assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(90)]
+    assert len(job.panels_of(Metric.GPU_TEMPERATURE)[0].time_us) == 90
+    (told,) = [r for r in found.remarks if "no line names the columns" in r.reason]
+    assert (told.count, "another part of the log" in told.reason) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["timestamp, index, utilization.gpu [%], memory.used [MiB], temperature.gpu"],
+        [
+            "timestamp, index, utilization.gpu [%], fan.speed [%]",
+            "timestamp, index, power.draw [W], temperature.gpu",
+        ],
+    ],
+    ids=["more columns", "two that fit"],
+)
+def test_a_header_that_may_not_be_that_of_a_part_is_not_taken(headers: list[str], tmp_path: Path) -> None:
+    lines = [f"2026/01/03 15:00:{i:02}.000, 0, {i} %, {i}.50 W" for i in range(30)]
+    (tmp_path / "gpu.csv").write_text("\n".join([*lines, ""]))
+    for number, header in enumerate(headers, 1):
+        (tmp_path / f"gpu.csv.{number}").write_text(f"{header}\n")
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert {panel.metric for panel in job.panels} == {Metric.GPU_USE, Metric.GPU_POWER}
+    (told,) = [r for r in source(quality).remarks if "no line names the columns" in r.reason]
+    assert "by their units" in told.reason

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import random
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jobreport.quality import SourceQuality
-from jobreport.readers import read_job
+from jobreport.readers import nvidia_smi, read_job
+from jobreport.readers.base import SourceFile
+from jobreport.readers.smi_hosts import Log
+from jobreport.readers.smi_table import UNNUMBERED
 from jobrules.job import Job, Metric
 
 NAMES = (
@@ -73,6 +77,7 @@ def use_of(job: Job) -> dict[int, float]:
         ["\x00" * 200 + "garbage"],
         [row(20, time="[N/A]")],
         [row(20, time="2026/13/45 99:00:00")],
+        [row(20, time="1767452420")],
         [row(20, use="[N/A]", memory="[N/A]", power="[N/A]", clock="[N/A]", reasons="[N/A]")],
         [row(20, use="ERR!", memory="ERR!", power="ERR!", clock="ERR!", reasons="ERR!")],
         [row(20, index="")],
@@ -90,6 +95,7 @@ def use_of(job: Job) -> dict[int, float]:
         "NUL bytes",
         "no time",
         "no date",
+        "another kind of time",
         "nothing told",
         "nothing but errors",
         "no GPU",
@@ -258,3 +264,58 @@ def test_a_log_that_ends_with_its_header_keeps_its_rows(tmp_path: Path) -> None:
 
     assert found.rows == 40
     assert len(use_of(job)) == 20
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("damage", [{"use": "[N/A]"}, {"time": "[N/A]"}], ids=["no value", "no time"])
+def test_a_machine_without_a_row_costs_no_other(damage: dict[str, str], beside: bool, tmp_path: Path) -> None:
+    lines = [f"{line}, a" for line in rows(0, 20)]
+    other = row(3, 0, **{"use": "", "memory": "", "power": "", "clock": "", "reasons": "", **damage})
+    text = "\n".join([f"{NAMES}, hostname", *lines, f"{other}, b", ""])
+    if beside:
+        (tmp_path / "good.csv").write_text(text_of(*rows(0, 20)))
+
+    _, found = read(tmp_path, text)
+
+    assert (found.rows, left(found)) == (40, 41 if beside else 1)  # the other log tells the same
+
+
+def test_a_short_part_with_another_kind_of_time_costs_no_other_row(tmp_path: Path) -> None:
+    text = "\n".join(["timestamp, index, power.draw [W]", "1767452400, 0, 71.25 W", text_of(*rows(0, 20))])
+
+    job, found = read(tmp_path, text)
+
+    assert (found.rows, left(found)) == (40, 1)
+    assert len(use_of(job)) == 20
+
+
+def test_of_too_many_machines_those_with_most_rows_are_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_MOST_HOSTS", 2)
+    lines = [f"{row(second)}, {host}" for host, n in (("a", 2), ("b", 7), ("c", 9)) for second in range(n)]
+
+    job, found = read(tmp_path, "\n".join([f"{NAMES}, hostname", *lines, ""]))
+
+    assert job.nodes == ("b", "c")
+    assert (found.rows, left(found)) == (16, 2)
+
+
+def test_a_new_identifier_in_each_row_takes_no_time() -> None:
+    n = 20_000
+    log = Log(
+        file=SourceFile(name="gpu.csv", place=""),
+        host="",
+        uuids=frozenset(),
+        gpus=tuple(f"{UNNUMBERED}{i}" for i in range(n)),
+        gpu=np.arange(n)[::-1].copy(),
+        time_us=np.arange(n),
+        values={},
+    )
+    begin = time.process_time()
+
+    (found,) = nvidia_smi._numbered([log])
+
+    assert found.gpus == tuple(f"gpu{i}" for i in range(n))[::-1]
+    # To look for a free number from 0 each time would take half a minute.
+    assert time.process_time() - begin < 5

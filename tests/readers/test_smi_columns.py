@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from jobreport.readers import read_job
 from jobreport.readers.smi_columns import MIB, column, columns
 from jobrules.job import Metric
 
@@ -47,6 +50,7 @@ METRICS = {
     "enforced.power.limit [W]": Metric.GPU_POWER_LIMIT,
     "temperature.gpu": Metric.GPU_TEMPERATURE,
     "temp_c": Metric.GPU_TEMPERATURE,
+    "GPU Temp (°C)": Metric.GPU_TEMPERATURE,
     "gtemp": Metric.GPU_TEMPERATURE,
     "clocks.sm [MHz]": Metric.GPU_CLOCK,
     "clocks.current.graphics [MHz]": Metric.GPU_CLOCK,
@@ -84,6 +88,21 @@ NEITHER = (
     "ecc.mode.current",
     "retired_pages.pending",
     "fan.speed [%]",
+    # Measured, but in a unit of something else.
+    "memory.used [%]",
+    "gpu_mem_used_pct",
+    "mem_used_percent",
+    "memory_used_%",
+    "memory_total_ratio",
+    "power_pct",
+    "power.limit [%]",
+    "clocks.sm (% of max)",
+    "gpu_usage_mb",
+    "GPU Load (W)",
+    "gpu_util_fraction",
+    "temperature_f",
+    "GPU Temp (°F)",
+    "temp (deg F)",
     "cpu_util",
     "cpu temp",
     "cpu_power_w",
@@ -166,3 +185,32 @@ def test_the_number_of_a_gpu_in_a_name(name: str, number: int | None) -> None:
 def test_of_several_columns_of_one_metric_the_best_is_used(names: tuple[str, ...], best: str) -> None:
     ranks = {name: found.rank for name in names if (found := column(name))}
     assert min(ranks, key=ranks.__getitem__) == best
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "heat"),
+    [
+        ("sw_thermal_slowdown, hw_slowdown", ["no, no", "no, yes", "yes, yes"], [0, None, 100]),
+        ("sw_thermal_slowdown, hw_power_brake_slowdown", ["no, yes", "no, no"], [None, 0]),
+        ("hw_thermal_slowdown, hw_slowdown", ["no, no", "no, yes", "yes, yes"], [0, 0, 100]),
+        ("sw_thermal_slowdown, hw_thermal_slowdown, hw_slowdown", ["no, no, yes", "no, yes, yes"], [0, 100]),
+        ("sw_thermal_slowdown, hw_slowdown, active", ["no, yes, 0x8", "no, yes, 0x48"], [0, 100]),
+        ("sw_thermal_slowdown, sw_power_cap", ["no, yes", "yes, no"], [0, 100]),
+    ],
+)
+def test_heat_is_not_known_where_the_hardware_slows_and_was_not_asked_why(
+    names: str, rows: list[str], heat: list[float | None], tmp_path: Path
+) -> None:
+    header = ", ".join(f"clocks_event_reasons.{name}" for name in names.split(", "))
+    lines = [f"2026/03/04 10:00:{i:02d}.000, 0, {row}" for i, row in enumerate(rows)]
+    text = f"timestamp, index, {header}\n" + "\n".join(lines)
+    text = text.replace(" yes", " Active").replace(" no", " Not Active")
+    (tmp_path / "gpu.csv").write_text(text + "\n", "utf-8")
+
+    job, _ = read_job(tmp_path, strict=True)
+
+    (panel,) = job.panels_of(Metric.GPU_THERMAL_SLOWDOWN)
+    seconds = (panel.time_us - panel.time_us[0]) // 1_000_000
+    first = next(i for i, value in enumerate(heat) if value is not None)
+    found = {first + int(s): value for s, value in zip(seconds, panel.values[:, 0].tolist(), strict=True)}
+    assert found == {i: value for i, value in enumerate(heat) if value is not None}

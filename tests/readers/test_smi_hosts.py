@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -173,3 +174,36 @@ def test_logs_that_say_whose_they_are_are_not_compared(monkeypatch: pytest.Monke
             for n in range(3)
         ]
         assert hosts_of(logs) == (["n0", "n1", "n2"] if named else ["0", "1", "2"])
+
+
+def test_machines_that_all_have_names_take_no_time() -> None:
+    logs = [
+        Log(
+            file=SourceFile(name="gpu.csv", place=""),
+            host=f"n{n}",
+            uuids=frozenset(),
+            gpus=("gpu0",),
+            gpu=np.zeros(2, np.int64),
+            time_us=np.arange(2),
+            values={Metric.GPU_USE: np.full(2, 5.0)},
+        )
+        for n in range(20_000)
+    ]
+    begin = time.process_time()
+
+    assert hosts_of(logs) == [f"n{n}" for n in range(20_000)]
+
+    # All pairs of them would take minutes.
+    assert time.process_time() - begin < 10
+
+
+def test_parts_of_one_name_without_dates_may_be_of_one_machine(tmp_path: Path) -> None:
+    for part in (1, 2):
+        lines = [f"15:00:{i:02} 0 {part * i}" for i in range(1, 31)]
+        (tmp_path / f"dmon.{part}.log").write_text("\n".join(["#Time gpu sm", *lines, ""]))
+
+    job, quality = read_job(tmp_path)
+
+    assert len(job.nodes) == 2
+    told = {r.reason: r.count for r in quality.sources[0].remarks}
+    assert [n for reason, n in told.items() if "they may be parts of one log" in reason] == [2]

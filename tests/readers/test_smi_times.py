@@ -84,9 +84,22 @@ def test_seconds_since_the_start_may_be_as_large_as_a_date() -> None:
     assert times_of(Texts.of(["1500"]), elapsed=True, factor=1e-3).time_us.tolist() == [1_500_000]
 
 
-def test_of_two_kinds_in_a_table_one_is_used() -> None:
-    found = times_of(Texts.of(["2026/01/03 15:36:53", "1746556388", "x"]), elapsed=False)
-    assert (found.kind, found.there.tolist()) == (LOCAL, [True, False, False])
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["2026/01/03 15:36:53", "1746556388"], LOCAL),
+        (["2026-01-03T15:36:53Z", "2026-01-03T15:36:53", "2026-01-03T15:36:53Z"], ZONED),
+        (["2026-01-03T15:36:53Z", "2026-01-03T15:36:53", "2026-01-03T15:36:54"], LOCAL),
+        (["1746556388", "17.5", "1746556388", "1746556389"], ZONED),
+        (["17.5", "1746556388", "17.5"], RELATIVE),
+    ],
+)
+def test_of_two_kinds_in_a_table_the_commonest_is_used(texts: list[str], kind: str) -> None:
+    found = times_of(Texts.of([*texts, "x"]), elapsed=False)
+
+    alone = [times_of(Texts.of([text]), elapsed=False).kind == kind for text in texts]
+    assert (found.kind, found.there.tolist()) == (kind, [*alone, False])
+    assert found.others == 1
 
 
 def test_midnight() -> None:
@@ -139,6 +152,22 @@ def test_the_hour_that_comes_twice_in_a_log_of_several_gpus(*, sorted_: bool) ->
     found = in_zone(local, series, ZoneInfo("Europe/Berlin"))
 
     assert each(found, series) == [moments.tolist()] * 2
+
+
+def test_a_clock_that_was_set_before_tells_nothing_of_the_hour_that_comes_twice() -> None:
+    clock = ["00:20", "00:05", "01:00", "01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]
+    local = np.array([us(f"2026-10-25T{one}+00:00") for one in clock])
+    # The autumn of the year before is in the same log.
+    before = local - 364 * DAY_US
+
+    found = in_zone(np.concatenate([before, local]), one([*before, *local]), ZoneInfo("Europe/Berlin"))
+
+    utc = ["22:20", "22:05", "23:00", "23:30", "00:00", "00:30", "01:00", "01:30", "02:00"]
+    for year, mine in (("2025-10-26", found[:9]), ("2026-10-25", found[9:])):
+        midnight = us(f"{year}T00:00+00:00")
+        assert ((mine - midnight) % DAY_US // SECOND_US).tolist() == [
+            int(h) * 3600 + int(m) * 60 for h, m in (one.split(":") for one in utc)
+        ]
 
 
 @BOTH

@@ -9,11 +9,11 @@ from jobreport import pipeline, sections, summary
 from jobreport.document import Report
 from jobreport.quality import Quality, SourceQuality
 from jobrules import RULES
-from jobrules.job import Job
+from jobrules.job import Job, Metric
 from jobrules.result import Severity, Status, Unanswered
 from jobrules.rule import run_rules
 from tests.copies import replace
-from tests.jobs import make_job
+from tests.jobs import make_job, make_panel
 from tests.page.html import read
 
 
@@ -105,6 +105,36 @@ def test_the_parts_come_in_the_order_of_the_bar() -> None:
 
     keys = [part.key for part in use.parts]
     assert keys == ["used", "gpu-never-used", "cpu-bottleneck", "idle-before", "idle-after", "partly"]
+
+
+def test_gpus_whose_use_was_not_sampled_are_told_wherever_the_others_are_counted() -> None:
+    power = make_panel(Metric.GPU_POWER, np.full((1500, 4), 400.0))
+    report = report_of(make_job(gpu=[0.0] * 1500, extra=[power]))
+
+    text, page, head = (
+        summary.markdown(report),
+        read(sections.verdict(report)).text,
+        read(sections.head(report)).text,
+    )
+    told = "of the time of 1 of 4 GPUs was used"
+    assert told in text.replace("\u00a0", " ")
+    assert told in page.replace("\u00a0", " ")
+    assert "The use of 3 more GPUs is not known." in page.replace("\u00a0", " ")
+    assert "1\u00a0node, 4\u00a0GPUs" in text
+    assert "1 node, 4 GPUs" in head.replace("\u00a0", " ")
+    assert sections.head(report).facts["title"].startswith("0.0\u00a0% of the time of 1 of 4 GPUs used")
+    assert not any("No GPU worked" in one for one in (text, page))
+
+
+def test_nothing_is_told_as_nothing_and_not_as_little() -> None:
+    never, hardly = (report_of(make_job(gpu=[first] + [0.0] * 1499)) for first in (0.0, 1.0))
+
+    for report, told in ((never, "0.000"), (hardly, "under 0.001")):
+        assert f"- Used: {told}\u00a0GPU-h, 0.0\u00a0%" in summary.markdown(report)
+        assert f"Used {told} GPU-h" in read(sections.verdict(report)).text.replace("\u00a0", " ")
+    text = read(sections.utilisation(never)).text
+    assert "every sample of GPU use is 0; the CPU was not sampled." in text
+    assert "not measured" not in text
 
 
 def test_names_from_data_stay_text() -> None:

@@ -91,3 +91,41 @@ def test_a_kind_that_was_not_counted_is_said_to_be() -> None:
         checked(logged([0, 0])).headline
         == "No memory error during the job; uncorrected ones were not counted"
     )
+
+
+def test_counters_of_some_gpus_say_nothing_of_the_others() -> None:
+    job = make_job(
+        extra=[
+            make_panel(Metric.GPU_ECC_UNCORRECTED, [0] * 10, interval_s=60.0),
+            make_panel(Metric.GPU_USE, [[95] * 4] * 10, interval_s=60.0),
+        ]
+    )
+
+    assert checked(job).headline == (
+        "No memory error during the job, as far as that was recorded: for 1 of 4\u00a0GPUs; "
+        "corrected ones were not counted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("uncorrected", "clause"),
+    [
+        (None, "; uncorrected ones were not counted."),
+        ([[np.nan, 0]] * 10, "; uncorrected ones were not counted on algo-1 gpu0."),
+        ([[0, 0]] + [[np.nan, 0]] * 9, "UTC."),
+    ],
+)
+def test_that_results_are_right_is_said_only_where_it_was_counted(
+    uncorrected: Values | None, clause: str
+) -> None:
+    """``gpu0`` has the corrected errors, and ``gpu1`` a counter of uncorrected ones."""
+    corrected = [[0, 0]] * 5 + [[3, 0]] * 5
+
+    (unknown,) = checked(logged(corrected, uncorrected)).findings
+    (known,) = checked(logged(corrected, [[0, np.nan]] * 9 + [[0, 0]])).findings
+    spoiled = checked(logged(corrected, [[0, 0]] * 5 + [[1, 0]] * 5)).findings[1]
+
+    assert unknown.evidence.endswith(clause)
+    assert unknown.advice.startswith("Have uncorrected errors logged too")
+    assert known.advice.startswith("Nothing for this job: its results are right. Tell")
+    assert spoiled.advice.startswith("Tell who runs the machine")

@@ -92,6 +92,35 @@ def test_without_use_nothing_is_said_of_idling() -> None:
     assert "idle_percent" not in found.details["GPUs"]["algo-1"]["gpu0"]
 
 
+def test_energy_while_idle_is_a_share_of_that_of_gpus_whose_use_is_known() -> None:
+    power = np.array([[50.0, 400.0, 400.0, 400.0]] * 3601)
+    panels = [
+        make_panel(Metric.GPU_POWER, power, interval_s=1.0),
+        make_panel(Metric.GPU_USE, [0.0] * 3601, interval_s=1.0),
+    ]
+
+    found = checked(make_job(extra=panels))
+
+    assert found.headline == (
+        "1.25\u00a0kWh of 4\u00a0GPUs in 1\u00a0h; 50.0\u00a0Wh while they idled, "
+        "of the 50.0\u00a0Wh in whose time use is known"
+    )
+    assert (found.details["idle_percent"], found.details["use_known_Wh"]) == (100.0, 50.0)
+
+
+def test_where_use_is_known_of_all_it_is_a_share_of_all() -> None:
+    use = np.where(np.arange(3601) < 900, 0.0, 95.0)
+    panels = [
+        make_panel(metric, v, interval_s=1.0)
+        for metric, v in ((Metric.GPU_POWER, [100.0] * 3601), (Metric.GPU_USE, use))
+    ]
+
+    found = checked(make_job(extra=panels))
+
+    assert found.headline == "100.0\u00a0Wh of 1\u00a0GPU in 1\u00a0h; 25.0\u00a0% of it while they idled"
+    assert "use_known_Wh" not in found.details
+
+
 def test_a_gpu_that_was_measured_for_half_of_the_job_counts_for_half() -> None:
     power = np.full((3601, 2), 1000.0)
     power[1801:, 1] = np.nan

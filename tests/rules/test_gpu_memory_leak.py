@@ -33,7 +33,7 @@ def judged(percents: FloatArray, steps: Steps | None = None, gpu: FloatArray | N
     used = np.rint(np.clip(percents, 0, 100) / 100 * TOTAL_MIB) * MIB
     panels = [
         make_panel(Metric.GPU_MEMORY_USED, used, interval_s=APART),
-        make_panel(Metric.GPU_MEMORY_TOTAL, np.full(len(used), TOTAL_MIB * MIB), interval_s=APART),
+        make_panel(Metric.GPU_MEMORY_TOTAL, np.full(used.shape, TOTAL_MIB * MIB), interval_s=APART),
     ]
     if gpu is not None:
         panels.insert(0, make_panel(Metric.GPU_USE, gpu, interval_s=APART))
@@ -152,6 +152,15 @@ def test_start_up_and_what_comes_after_the_work_are_left_out() -> None:
     for given in ({"gpu": busy}, {"steps": steps}):
         assert judged(values, **given).status is Status.PASSED
         assert judged(rising, **given).details["algo-1/gpu0"]["points_per_hour"] == pytest.approx(5, rel=0.05)
+
+
+def test_the_highest_slope_and_the_gpu_that_is_full_first_may_be_two() -> None:
+    n = 2 * 720
+    percents = np.column_stack([90.0 + 2.0 * hours(n), 10.0 + 6.0 * hours(n)])
+    (finding,) = judged(percents).findings
+
+    assert finding.title == "The memory of 2 of 2 GPUs grew throughout, at most by 6.0\u00a0% of it an hour"
+    assert "The floor of algo-1 gpu0 had reached 9" in finding.evidence
 
 
 def test_a_short_job_is_not_judged() -> None:

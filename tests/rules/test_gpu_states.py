@@ -70,7 +70,7 @@ def test_a_job_without_any_of_it_has_none() -> None:
 
 
 def test_of_many_gpus_those_held_back_are_kept() -> None:
-    values = np.full((3, MOST_ROWS + 10), 40.0)
+    values = np.full((10, MOST_ROWS + 10), 40.0)
     slow = np.zeros_like(values)
     slow[:, -1] = 100
     warm, held = (
@@ -81,6 +81,31 @@ def test_of_many_gpus_those_held_back_are_kept() -> None:
     found = gpu_states(Job(name="j", panels=(warm, held)))
     assert len(found) == MOST_ROWS
     assert found[-1].device == f"gpu{MOST_ROWS + 9}"
+
+
+def test_a_slowdown_that_happened_is_not_rounded_to_never() -> None:
+    """A second of 11 hours."""
+    heat = np.zeros((40_000, 1))
+    heat[500] = 100
+
+    (state,) = gpu_states(Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, heat.tolist()),)))
+    assert state.thermal_percent == pytest.approx(100 / 39_999)
+
+
+def test_too_few_samples_are_no_share() -> None:
+    flags = [[0.0, 100.0]] + [[0.0, np.nan]] * 20
+
+    states = gpu_states(Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, flags),)))
+    assert [state.thermal_percent for state in states] == [0.0, None]
+
+
+def test_heat_is_not_known_where_it_was_not_sampled_while_the_hardware_slowed() -> None:
+    heat = [[np.nan, 0.0] if i in (15, 16) else [0.0, 0.0] for i in range(30)]
+    hardware = [[100.0 * (i in (15, 16))] * 2 for i in range(30)]
+    panels = (panel(Metric.GPU_THERMAL_SLOWDOWN, heat), panel(Metric.GPU_HARDWARE_SLOWDOWN, hardware))
+
+    states = gpu_states(Job(name="j", panels=panels))
+    assert [state.thermal_percent for state in states] == [None, 0.0]
 
 
 def test_a_slowdown_over_time_is_the_share_of_each_gpu() -> None:

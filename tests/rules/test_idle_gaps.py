@@ -109,16 +109,33 @@ def test_gpus_that_are_sampled_in_turn_are_joined_by_time() -> None:
         == IdleGaps().check(make_job(gpu=[95.0] * n, interval_s=1)).measure
     )
 
-    # The other stops being sampled: what it did last does not hold for ever.
+    # The other stops being sampled while it works: from then on nobody knows whether all idle.
     values[200::2, 0] = np.where(np.arange(200, n, 2) % 100 < 20, 95.0, 0.0)
     values[1:600:2, 1] = 95.0
     values[601::2, 1] = np.nan
     rows = ~np.isnan(values).all(axis=1)
     times = START_US + np.arange(n)[rows] * SECOND_US
     result = IdleGaps().check(make_job(extra=[make_panel(Metric.GPU_USE, values[rows], time_us=times)]))
-    assert result.status is Status.TRIGGERED
-    assert result.first_us is not None
-    assert 600 <= (result.first_us - START_US) / SECOND_US <= 720
+    assert (result.status, result.measure.value if result.measure else None) == (Status.PASSED, 0.0)
+
+
+def test_a_gpu_whose_use_is_not_known_may_be_at_work() -> None:
+    """One GPU comes and goes; the other works for a quarter of the time, then its use is not told any more."""
+    n = 2400
+    values = np.column_stack([with_gaps(100, 40, n), np.where(np.arange(n) < 700, 95.0, np.nan)])
+    partly = make_job(extra=[make_panel(Metric.GPU_USE, values, interval_s=1)])
+    power = make_panel(Metric.GPU_POWER, np.full((n, 2), 400.0), interval_s=1)
+    never = make_job(gpu=values[:, 0], interval_s=1, extra=[power])
+
+    for job in (partly, never):
+        verdict = verdict_of(job, IdleGaps())
+        assert "idle-gaps" not in {f.key for f in verdict.findings}
+        assert verdict.use is not None
+        assert "idle-gaps" not in {part.key for part in verdict.use.parts}
+    # Known for 700 s, and for as long as the last sample holds.
+    assert IdleGaps(patience=700 / 60).check(partly).status is Status.PASSED
+    assert IdleGaps(patience=13).check(partly).status is Status.NOT_EVALUATED
+    assert IdleGaps().check(never).reason == "the use of 1 of 2\u00a0GPUs was not sampled"
 
 
 def test_time_that_was_not_measured_is_no_gap() -> None:

@@ -73,6 +73,14 @@ def test_gpus_that_never_worked_are_aside_unless_none_did() -> None:
     assert none.findings[0].devices == ("algo-1/gpu0", "algo-1/gpu1")
 
 
+def test_a_gpu_that_never_worked_does_not_make_a_few_samples_of_another_enough() -> None:
+    values = np.full((900, 2), np.nan)
+    values[:, 0], values[:3, 1] = 0.0, 90.0
+    result = LowMeanUse().check(make_job(gpu=values, interval_s=1))
+
+    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "only 3\u00a0s of 10\u00a0min measured")
+
+
 def test_a_short_job_is_not_judged() -> None:
     result = LowMeanUse().check(make_job(gpu=[1.0] * 500, interval_s=1))
 

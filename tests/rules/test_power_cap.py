@@ -65,7 +65,38 @@ def test_clocks_are_told_apart_where_the_limit_held_for_half_a_sample() -> None:
 
     (told,) = checked(logged(gpu_power_cap=part, gpu_clock=clocks)).findings
 
-    assert "1400\u00a0MHz then, 1980\u00a0MHz in other work" in told.evidence
+    assert "1400\u00a0MHz then, 1980\u00a0MHz else" in told.evidence
+
+
+def test_clocks_are_those_of_work_only_where_use_is_known() -> None:
+    clocks = np.where(CAPPED, 1200.0, 210.0)
+    use = np.where(np.arange(N) < 500, 95.0, np.nan)
+
+    (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks)).findings
+    assert "1200\u00a0MHz then, 210\u00a0MHz else" in told.evidence
+    (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
+    assert "in other work" not in told.evidence
+
+
+def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
+    table = np.zeros((N, 2))
+    table[1:, 1] = np.nan
+    table[0, 1] = 100.0
+
+    found = checked(logged(gpu_power_cap=table))
+
+    assert (
+        found.headline == "No GPU was at its power limit, as far as that was recorded: for 1 of 2\u00a0GPUs"
+    )
+    assert [one.reason for one in found.devices] == ["", "only 1 of 10\u00a0samples"]
+    alone = checked(logged(gpu_power_cap=[100.0] * 9))
+    assert (alone.status, alone.reason) == (Status.NOT_EVALUATED, "only 9 of 10\u00a0samples")
+
+
+def test_a_second_of_eleven_hours_is_not_rounded_to_never() -> None:
+    found = checked(logged(gpu_power_cap=[0.0] * 500 + [100.0] + [0.0] * 39_499))
+
+    assert found.headline == "GPUs were at their power limit for under 0.01\u00a0% of the time of any at most"
 
 
 def test_a_gpu_at_its_limit_is_told_for_information() -> None:

@@ -94,7 +94,59 @@ def test_short_slowdowns_pass_and_say_so() -> None:
 
     assert found.status is Status.PASSED
     assert found.headline == "Slowdowns took 0.90\u00a0% of the time of any GPU at most"
-    assert checked(logged([0.0] * 9)).headline == "No GPU was slowed by heat or the hardware"
+    assert checked(logged([0.0] * 10)).headline == "No GPU was slowed by heat"
+    assert checked(logged([0.0] * 10, [0.0] * 10)).headline == "No GPU was slowed by heat or the hardware"
+
+
+def test_a_second_of_eleven_hours_is_not_rounded_to_never() -> None:
+    found = checked(logged([0.0] * 500 + [100.0] + [0.0] * 39_499))
+
+    assert found.headline == "Slowdowns took under 0.01\u00a0% of the time of any GPU at most"
+
+
+def test_what_is_known_of_some_gpus_is_not_told_of_all() -> None:
+    panels = [
+        make_panel(HEAT, [[0.0, 0.0]] * 60, interval_s=1.0),
+        make_panel(HARDWARE, [0.0] * 60, interval_s=1.0),
+        make_panel(Metric.GPU_USE, [[95.0] * 4] * 60, interval_s=1.0),
+    ]
+    far = ", as far as that was recorded: for {} of 4\u00a0GPUs"
+
+    assert checked(make_job(extra=panels)).headline == (
+        f"No GPU was slowed by heat{far.format(2)}; nor by the hardware{far.format(1)}"
+    )
+    slowed = make_panel(HARDWARE, [100.0] + [0.0] * 999, interval_s=1.0)
+    assert checked(make_job(extra=[slowed, panels[2]])).headline == (
+        f"Slowdowns took 0.10\u00a0% of the time of any GPU at most{far.format(1)}"
+    )
+
+
+def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
+    table = np.zeros((3600, 2))
+    table[1:, 1] = np.nan
+    table[0, 1] = 100.0
+
+    found = checked(logged(table, table))
+
+    assert found.status is Status.PASSED
+    assert found.headline.startswith("No GPU was slowed by heat or the hardware, as far as")
+    assert [one.reason for one in found.devices] == ["", "only 1 of 10\u00a0samples"]
+    assert (found.evaluated, found.measure and found.measure.value) == (1, 0.0)
+    alone = checked(logged([100.0] * 9))
+    assert (alone.status, alone.reason) == (Status.NOT_EVALUATED, "only 9 of 10\u00a0samples")
+    assert checked(logged([100.0] * 10)).status is Status.TRIGGERED
+
+
+@pytest.mark.parametrize("every", [1, 10])
+def test_heat_that_was_not_sampled_while_the_hardware_slowed_is_not_known(every: int) -> None:
+    """Though the value in force may be one of a second before."""
+    slowed = (np.arange(1000) >= 500) & (np.arange(1000) % every == 0)
+    (told,) = checked(logged(np.where(slowed, np.nan, 0.0), 100.0 * slowed)).findings
+
+    assert told.key == "hardware-slowdown"
+    assert told.title.endswith("% of its time")
+    assert "whether for heat is not known for all of it" in told.evidence
+    assert "clocks_event_reasons.active" in told.advice
 
 
 def test_what_the_hardware_does_beside_heat_is_not_taken_for_heat() -> None:

@@ -14,7 +14,11 @@ from jobrules import (
     LowGPUUtilization,
     MaxInitializationTime,
     OverallSystemUsage,
+    PowerCap,
+    SlowClock,
     StepOutlier,
+    ThermalThrottling,
+    UnusedGPU,
 )
 from jobrules.job import SECOND_US, Job, Metric
 from jobrules.phases import course
@@ -613,3 +617,62 @@ def test_rules_without_an_answer_are_told_by_their_reason() -> None:
         ("no step events", ("A",)),
         ("only one GPU on each node", ("E",)),
     ]
+
+
+@pytest.mark.parametrize("reason", [Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP])
+@pytest.mark.parametrize(("held", "one"), [(0.3, False), (0.7, True)])
+def test_a_low_clock_is_put_down_to_what_held_it_for_most_of_its_work(
+    reason: Metric, held: float, one: bool
+) -> None:
+    n = 400
+    rules = (SlowClock(), ThermalThrottling(), PowerCap())
+    clock = np.column_stack([np.full(n, 1980.0)] * 3 + [np.full(n, 1200.0)])
+    active = np.zeros((n, 4))
+    active[: int(held * n), 3] = 100.0
+    panels = [
+        make_panel(metric, values, interval_s=2)
+        for metric, values in ((Metric.GPU_CLOCK, clock), (reason, active))
+    ]
+    job = make_job(gpu=np.full((n, 4), 95.0), interval_s=2, extra=panels)
+
+    found = judge(job, rules, run_rules(rules, job, strict=True), course(job)).findings
+
+    keys = {"thermal-throttling" if reason is Metric.GPU_THERMAL_SLOWDOWN else "power-cap"}
+    assert {f.key for f in found} == (keys if one else keys | {"slow-clock"})
+
+
+def test_low_use_that_joins_its_cause_keeps_what_every_rule_said() -> None:
+    """One GPU never worked, one hardly, two with pauses in which they all idle."""
+    n = 1000
+    pausing = [95.0 if i % 20 < 8 else 0.0 for i in range(n)]
+    gpu = np.column_stack([np.zeros(n), np.where(np.arange(n) % 400 == 0, 50.0, 0.0), pausing, pausing])
+    cpu = [20.0 if i % 20 < 8 else 99.0 for i in range(n)]
+    rules = (UnusedGPU(), LowGPUUtilization(window=50, patience=60), CPUBottleneck(patience=60))
+    job = make_job(gpu=gpu, cpu=cpu, interval_s=2)
+
+    findings = judge(job, rules, run_rules(rules, job, strict=True), course(job)).findings
+
+    joined = next(f for f in findings if f.key == "cpu-bottleneck")
+    assert set(joined.rules) == {"CPUBottleneck", "LowGPUUtilization", "UnusedGPU"}
+    assert "1 of 4\u00a0GPUs hardly worked." in joined.evidence
+
+
+def test_gpus_whose_use_was_not_sampled_are_no_idle_ones() -> None:
+    power = make_panel(Metric.GPU_POWER, np.full((700, 4), 400.0), interval_s=2)
+    rules = (UnusedGPU(),)
+    idle = make_job(gpu=[0.0] * 700, interval_s=2, extra=[power])
+    late = make_job(gpu=[0.0] * 300 + [95.0] * 400, interval_s=2, extra=[power])
+    never, start = (
+        judge(job, rules, run_rules(rules, job, strict=True), course(job)) for job in (idle, late)
+    )
+
+    (finding,) = never.findings
+    assert finding.title == "1 of 4 GPUs never worked"
+    assert "The use of 3\u00a0GPUs was not sampled." in finding.evidence
+    assert finding.share_of == "of the time of 1 of 4 GPUs"
+    assert UnusedGPU().check(idle).headline == "1 of 4\u00a0GPUs never worked"
+    assert use_sentence(never.use) == (
+        "0.0\u00a0% of the time of 1 of 4 GPUs was used; 0.388 of 0.388\u00a0GPU-hours were lost. "
+        "The use of 3\u00a0more GPUs is not known."
+    )
+    assert start.findings[0].title == "No GPU whose use is known worked in the first 10\u00a0min"

@@ -7,7 +7,9 @@ moment.
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from datetime import UTC
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,26 +21,31 @@ from jobreport.readers import plain
 from jobreport.readers.base import Found
 from jobreport.readers.sensors import as_name
 from jobreport.readers.smi_guess import UNKNOWN
-from jobreport.readers.smi_hosts import Log, hosts_of
-from jobreport.readers.smi_table import UNNUMBERED, Rows, rows_of
-from jobreport.readers.smi_text import Left, Table, decoded, is_log, tables
+from jobreport.readers.smi_hosts import Log, hosts_of, words_of
+from jobreport.readers.smi_table import OTHER_TIMES, UNNUMBERED, Rows, rows_of
+from jobreport.readers.smi_text import Left, Table, decoded, header_of, is_log, tables
 from jobreport.readers.smi_times import CLOCK, LOCAL, ZONED, continued, in_zone, spread, unwrapped
 from jobreport.readers.tally import Tally
 from jobrules.job import SECOND_US, Metric, natural_sorted
 from jobrules.snapshots import TOLERANCE_US, Series, node_panels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Set
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
+    from jobreport.readers.smi_text import Header
     from jobrules.job import FloatArray, IntArray, Panel
 
+#: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
+_PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
 _SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
 #: Bytes of a file in which a line must name the columns.
 _BEGINNING = 1 << 16
 #: A machine has fewer GPUs; more are damage or malice.
 _MOST_GPUS = 1024
+#: Machines of one file.
+_MOST_HOSTS = 1024
 #: GPUs that are told apart by the order of their rows are asked one after the other within this time, or within half
 #: of the pause after all of them, which one of so many rows has before it at least.
 _IN_TURN_US, _TURN = 100_000, 32
@@ -52,10 +59,14 @@ _RELATIVE = "no dates in the log: its times count from its start"
 _ANEW = "its times begin anew, as those of another run: they go on where those before ended"
 _SPREAD = "several rows of a GPU in a full second: taken as evenly apart within it"
 _GUESSED = "no line names the columns: by their units and order they are taken as {}; others are not read"
+_BORROWED = "no line names the columns: they are taken as those of another part of the log"
 _IN_TURN = "no GPU is named: they are told apart by the order of the rows"
-_MIXED = "times of another kind than those before in the file"
+_TOO_MANY = f"more than {_MOST_HOSTS} machines in one file; those with most rows are in use"
 _AGAIN = "repetition of another row"
 _SECOND = "second row of a GPU at the same time; one is in use"
+_UNDATED = (
+    "no dates in logs of one name: taken as written at once on several machines; they may be parts of one log"
+)
 _JOINED = "row that tells more of a GPU at the same time, joined to the first"
 
 
@@ -82,8 +93,8 @@ class NvidiaSmi:
 
     def claims(self, file: SourceFile) -> bool:
         """By a line near the beginning that names its columns."""
-        stem, dot, suffix = file.own_name.lower().removesuffix(".gz").rpartition(".")
-        return (f".{suffix}" if dot and stem else "") in _SUFFIXES and _begins_with_header(file)
+        stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
+        return (f".{suffix}" if dot and stem else "") in _SUFFIXES and is_log(_beginning(file))
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only what is in them tells which are of one machine."""
@@ -93,8 +104,9 @@ class NvidiaSmi:
         """Read all rows into panels; the order of the files does not matter."""
         tally = Tally()
         logs: list[Log] = []
+        headers = _headers(files)
         for file in sorted(files):
-            logs += _logs(file, self._zone, tally)
+            logs += _logs(file, headers.get(_PART.sub("", file.name), set()), self._zone, tally)
             progress.advance(file.size)
         panels, rows = _panels(logs, tally)
         quality = SourceQuality(
@@ -106,7 +118,20 @@ class NvidiaSmi:
         return Found(quality=quality, panels=panels)
 
 
-def _begins_with_header(file: SourceFile) -> bool:
+def _headers(files: Sequence[SourceFile]) -> dict[str, set[Header]]:
+    """Those of logs that lie there in several parts, by the name that the parts have in common."""
+    parts: defaultdict[str, list[SourceFile]] = defaultdict(list)
+    for file in files:
+        parts[_PART.sub("", file.name)].append(file)
+    return {
+        name: {found for file in some if (found := header_of(_beginning(file)))}
+        for name, some in parts.items()
+        if len(some) > 1
+    }
+
+
+def _beginning(file: SourceFile) -> str:
+    """The text of the first bytes, of a file that cannot be read none."""
     data = b""
     try:
         for chunk in plain.chunks(file.path):
@@ -116,8 +141,8 @@ def _begins_with_header(file: SourceFile) -> bool:
     except plain.DamagedError:
         pass
     except OSError:
-        return False
-    return is_log(decoded(data[:_BEGINNING]))
+        return ""
+    return decoded(data[:_BEGINNING])
 
 
 def _text(file: SourceFile, tally: Tally) -> str:
@@ -132,23 +157,31 @@ def _text(file: SourceFile, tally: Tally) -> str:
     return decoded(b"".join(found))
 
 
-def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
-    """What a file says, for each machine that it names, or as one log if it names none."""
+def _logs(file: SourceFile, headers: Set[Header], zone: tzinfo | None, tally: Tally) -> list[Log]:
+    """What a file says, for each machine that it names, or as one log if it names none.
+
+    ``headers`` are those of the other parts of the log.
+    """
     read: list[Rows] = []
-    for part in tables(_text(file, tally)):
+    for part in tables(_text(file, tally), headers):
         if isinstance(part, Table) and not part.line:
             read_as = ", ".join(name for name in part.names if name != UNKNOWN)
-            tally.add("corrected", "files", _GUESSED.format(read_as), file=file.name)
+            borrowed = any(part.names == names for names, _ in headers)
+            tally.add(
+                "corrected", "files", _BORROWED if borrowed else _GUESSED.format(read_as), file=file.name
+            )
         if isinstance(part, Left):
             tally.add("skipped", "rows", part.reason, count=part.count, file=file.name, line=part.line)
         elif rows := rows_of(part, file.name, tally):
             read.append(rows)
-    same = [one for one in read if one.kind == read[0].kind]
-    if others := [one for one in read if one.kind != read[0].kind]:
-        tally.add("skipped", "rows", _MIXED, count=sum(len(one.time_us) for one in others), file=file.name)
-    if not same:
+    if not read:
         return []
-    rows = Rows.joined(same)
+    kinds: Counter[str] = Counter()
+    for one in read:
+        kinds[one.kind] += len(one.time_us)
+    (kind, of_kind), *_ = kinds.most_common(1)
+    tally.add("skipped", "rows", OTHER_TIMES, count=kinds.total() - of_kind, file=file.name)
+    rows = Rows.joined([one for one in read if one.kind == kind])
     full_us = _dated(file, rows, zone, tally)
     gpus, gpu = rows.gpus, rows.gpu
     if (gpu < 0).any():
@@ -156,14 +189,30 @@ def _logs(file: SourceFile, zone: tzinfo | None, tally: Tally) -> list[Log]:
     time_us = spread(full_us, rows.host * (len(gpus) + 1) + gpu)
     if time_us is not full_us:
         tally.add("corrected", "files", _SPREAD, file=file.name)
-    logs = []
     # Those of a file are not told apart by machine, and a machine with a name needs none.
     uuids = rows.uuids if len(rows.hosts) < 2 else frozenset[str]()
-    for number, host in enumerate(rows.hosts or ("",)):
-        mine = rows.host == number if rows.hosts else np.ones(len(gpu), np.bool_)
-        log = Log(file=file, host=host, uuids=uuids, gpus=gpus, gpu=gpu, time_us=time_us, values=rows.values)
-        logs.append(log.where(mine))
-    return logs
+    log = Log(
+        file=file,
+        host="",
+        uuids=uuids,
+        gpus=gpus,
+        gpu=gpu,
+        time_us=time_us,
+        values=rows.values,
+        dated=rows.kind in (LOCAL, ZONED),
+    )
+    # Only machines that have rows, those with most first.
+    order = np.argsort(rows.host, kind="stable")
+    hosts, starts = np.unique(rows.host[order], return_index=True)
+    of_host = sorted(
+        zip(hosts.tolist(), np.split(order, starts[1:]), strict=True), key=lambda one: -len(one[1])
+    )
+    left = sum(len(mine) for _, mine in of_host[_MOST_HOSTS:])
+    tally.add("dropped", "rows", _TOO_MANY, count=left, file=file.name)
+    return [
+        replace(log.where(mine), host=rows.hosts[host] if rows.hosts else "")
+        for host, mine in of_host[:_MOST_HOSTS]
+    ]
 
 
 def _dated(file: SourceFile, rows: Rows, zone: tzinfo | None, tally: Tally) -> IntArray:
@@ -205,8 +254,13 @@ def _in_turn(file: SourceFile, time_us: IntArray, tally: Tally) -> tuple[tuple[s
 def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:
     """The panels of all machines, and how many rows are in them."""
     of_host: dict[str, list[Log]] = {}
+    undated: defaultdict[str, list[str]] = defaultdict(list)
     for log, host in zip(logs, hosts_of(logs), strict=True):
         of_host.setdefault(host, []).append(log)
+        if not (log.dated or log.host):
+            undated[words_of(log.file)].append(host)
+    unsure = sum(len(hosts) for hosts in undated.values() if len(set(hosts)) > 1)
+    tally.add("corrected", "files", _UNDATED, count=unsure)
     panels: list[Panel] = []
     rows = 0
     for host in natural_sorted(set(of_host)):
@@ -237,14 +291,15 @@ def _numbered(logs: Sequence[Log]) -> Sequence[Log]:
     """The logs of one machine, each GPU with a number: that in the name of its file, or as its rows come in turn."""
     taken = {name for log in logs for name in log.gpus}
     found: dict[str, str] = {}
+    free = (gpu for i in count() if (gpu := f"gpu{i}") not in taken)
     for log in sorted(logs, key=lambda log: (int(log.time_us[0]), log.file)):
         gpus, first = np.unique(log.gpu, return_index=True)
         in_turn = [log.gpus[i] for i in gpus[np.argsort(first)].tolist()]
         match = _GPU_IN_NAME.search(log.file.own_name) if len(in_turn) == 1 else None
         for name in in_turn:
             if name.startswith(UNNUMBERED) and name not in found:
-                numbers = (*([int(match[1])] if match else ()), *range(len(taken)))
-                found[name] = next(gpu for i in numbers if (gpu := f"gpu{i}") not in taken)
+                own = f"gpu{int(match[1])}" if match else ""
+                found[name] = own if own and own not in taken else next(free)
                 taken.add(found[name])
     return [replace(log, gpus=tuple(found.get(name, name) for name in log.gpus)) for log in logs]
 

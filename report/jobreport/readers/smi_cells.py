@@ -38,7 +38,10 @@ NOT_TOLD = {
 #: What may be amiss with a cell.
 _KINDS = ("not_told", "damaged", "outside")
 _YES, _NO = {"active", "yes", "true"}, {"not active", "no", "false"}
-_NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)")
+#: A comma in a cell is a decimal one, unless the three digits behind it may be thousands.
+_NUMBER = re.compile(
+    r"([-+]?[0-9]+(?:\.[0-9]*|,(?:[0-9]{1,2}|[0-9]{4,}))?(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)"
+)
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 #: No GPU comes near these; a percentage is set to the nearer bound instead.
@@ -65,6 +68,11 @@ class Cells(Struct, kw_only=True, eq=False):
     outside: int
 
 
+def any_number(texts: Texts, metric: Metric, factor: float, bits: int) -> bool:
+    """Whether a column of a metric holds any."""
+    return any(not math.isnan(_value(text, metric, factor, bits)[0]) for text in texts.distinct)
+
+
 def cells(texts: Texts, metric: Metric, factor: float, bits: int) -> Cells:
     """From the cells of a column of a metric."""
     read = [_value(text, metric, factor, bits) for text in texts.distinct]
@@ -86,7 +94,10 @@ def _value(text: str, metric: Metric, factor: float, bits: int) -> tuple[float, 
     match = _NUMBER.fullmatch(plain)
     if match is None:
         return math.nan, "damaged"
-    value = float(match[1]) * FACTORS.get(match[2].lower(), factor)
+    unit = match[2].lower()
+    if unit and unit not in FACTORS[metric.unit]:
+        return math.nan, "damaged"
+    value = float(match[1].replace(",", ".")) * FACTORS[metric.unit].get(unit, factor)
     if metric.unit == "%":
         return (value, "") if 0 <= value <= 100 else (min(max(value, 0.0), 100.0), "outside")
     return (value, "") if 0 <= value <= _HIGHEST[metric] else (math.nan, "damaged")

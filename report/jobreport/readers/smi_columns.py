@@ -67,21 +67,22 @@ _MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
 _UTILISATION_WORDS = {"util", "utilization", "utilisation", "usage", "load", "busy"}
 #: Units of the engine beside the compute cores that have a use of their own.
 _OTHER_ENGINES = {"enc", "encoder", "dec", "decoder", "jpg", "jpeg", "ofa"}
+#: By the unit of a metric: units that it may be told in, lower case, and what a number in them is multiplied with.
 FACTORS = {
-    "b": 1.0,
-    "bytes": 1.0,
-    "kib": 1024.0,
-    "kb": 1024.0,
-    "mib": MIB,
-    "mb": MIB,  # what wraps the tool writes MB for its MiB
-    "gib": GIB,
-    "gb": GIB,
-    "mw": 1e-3,
-    "w": 1.0,
-    "kw": 1e3,
-    "mhz": 1.0,
-    "ghz": 1e3,
+    "B": {
+        **dict.fromkeys(("b", "bytes"), 1.0),
+        **dict.fromkeys(("kib", "kb"), 1024.0),
+        **dict.fromkeys(("mib", "mb"), MIB),  # what wraps the tool writes MB for its MiB
+        **dict.fromkeys(("gib", "gb"), GIB),
+    },
+    "W": {**dict.fromkeys(("w", "watt", "watts"), 1.0), "mw": 1e-3, "kw": 1e3},
+    "MHz": {"mhz": 1.0, "ghz": 1e3},
+    "°C": dict.fromkeys(("c", "°c", "°", "degc", "celsius"), 1.0),
+    "%": dict.fromkeys(("%", "pct", "percent", "percentage"), 1.0),
+    "": {},
 }
+#: Words for units in which nothing is read.
+_UNREAD = {"ratio", "fraction", "fahrenheit", "degf"}
 #: Seconds of what times since a start are counted in.
 _SECONDS = {
     **dict.fromkeys(("us", "usec"), 1e-6),
@@ -164,12 +165,25 @@ def column(name: str) -> Column | None:
     if words[:1] in (["timestamp"], ["time"]) and not _UTILISATION_WORDS & {*words}:
         return Column(says=TIME, factor=seconds)
     found = next((found for read in _METRICS if (found := read(words, units))), None)
+    if found and found.metric and _other_unit(name, found.metric, words, units):
+        found = None
     number = _GPU_IN_NAME.search(name)
     return replace(found, gpu=int(number[1])) if found and number else found
 
 
 def _words(name: str) -> list[str]:
     return _WORD.findall(_CAMEL.sub(" ", _UNIT.sub("", name)).lower())
+
+
+def _other_unit(name: str, metric: Metric, words: Sequence[str], units: Sequence[str]) -> bool:
+    """Whether a column tells a metric in a unit of something else, as memory in percent."""
+    there = {*words, *_WORD.findall(" ".join(units))}
+    if metric is Metric.GPU_TEMPERATURE and "f" in there:
+        return True
+    # A single letter without brackets may tell columns apart, as in "util_b".
+    told = {*units, *(word for word in there if len(word) > 1), *("%" * ("%" in name))}
+    others = (FACTORS[unit] for unit in FACTORS if unit != metric.unit)
+    return bool(_UNREAD & told) or any(told & other.keys() for other in others)
 
 
 def _use(words: Sequence[str], _: Sequence[str]) -> Column | None:
@@ -188,8 +202,9 @@ def _memory(words: Sequence[str], units: Sequence[str]) -> Column | None:
     there = {*words}
     if not there & _MEMORY_WORDS or there & {"bar", "bar1", "protected", "temp", "temperature", "clock"}:
         return None
-    factor = next((FACTORS[unit] for unit in (*units, *words) if unit in FACTORS), MIB)
-    in_bytes = any(FACTORS.get(unit, 0.0) >= 1024 for unit in (*units, *words))
+    factors = [FACTORS["B"][unit] for unit in (*units, *words) if unit in FACTORS["B"]]
+    factor = factors[0] if factors else MIB
+    in_bytes = any(one >= 1024 for one in factors)
     if "used" in there or ("usage" in there and in_bytes):
         return Column(metric=Metric.GPU_MEMORY_USED, factor=factor)
     return Column(metric=Metric.GPU_MEMORY_TOTAL, factor=factor) if "total" in there else None
@@ -206,7 +221,7 @@ def _power(words: Sequence[str], units: Sequence[str]) -> Column | None:
     there = {*words}
     if not there & {"power", "pwr"} or there & {"state", "management", "min", "max", "default", "reasons"}:
         return None
-    factor = next((FACTORS[unit] for unit in (*units, *words) if unit in ("w", "mw", "kw")), 1.0)
+    factor = next((FACTORS["W"][unit] for unit in (*units, *words) if unit in FACTORS["W"]), 1.0)
     if "limit" in there or "cap" in there:
         return Column(metric=Metric.GPU_POWER_LIMIT, factor=factor, rank=int("enforced" not in there))
     # The average of a second is nearer to what was drawn between two samples than a moment is.
@@ -235,7 +250,7 @@ def _throttle(words: Sequence[str], _: Sequence[str]) -> Column | None:
         return None
     if "thermal" in there:
         # Those of hardware and software are one metric, and either is enough.
-        return Column(metric=Metric.GPU_THERMAL_SLOWDOWN, bits=1)
+        return Column(metric=Metric.GPU_THERMAL_SLOWDOWN, bits=1, rank=int("sw" in there))
     if "cap" in there:
         return Column(metric=Metric.GPU_POWER_CAP, bits=1)
     if "brake" in there or {"hw", "slowdown"} <= there:

@@ -53,6 +53,8 @@ class Log(Struct, frozen=True, kw_only=True, eq=False):
     time_us: IntArray
     #: (n,) each, NaN where there is no value.
     values: dict[Metric, FloatArray]
+    #: Whether its times have dates.
+    dated: bool = True
 
     def where(self, rows: BoolArray | IntArray) -> Log:
         """The rows that a mask chooses, or that are at these places, with the GPUs that they are of."""
@@ -99,7 +101,7 @@ def _compare(logs: Sequence[Log], group: _Groups) -> Mapping[int, set[int]]:
     for one, other in _at_once(logs):
         a, b = logs[one], logs[other]
         # What they say of themselves is enough, and comparing all with all would take long.
-        if group.of(one) == group.of(other) or (a.host and b.host):
+        if group.of(one) == group.of(other):
             continue
         if not (differ := _other_gpus(a, b)) and a.values.keys().isdisjoint(b.values):
             if not (a.host or b.host) and _folder(a) == _folder(b) and {*a.gpus} & {*b.gpus}:
@@ -122,7 +124,7 @@ def _join_by_name(logs: Sequence[Log], group: _Groups, apart: Mapping[int, set[i
     by_key: defaultdict[str, list[int]] = defaultdict(list)
     for i, log in enumerate(logs):
         if not log.host:
-            by_key[_key(log.file)].append(i)
+            by_key[words_of(log.file)].append(i)
     for members in by_key.values():
         # The logs of each machine of that name so far.
         machines: list[set[int]] = []
@@ -153,13 +155,16 @@ class _Groups:
 
 
 def _at_once(logs: Sequence[Log]) -> Iterator[tuple[int, int]]:
-    """The pairs of logs that overlap in time, the lower number first."""
+    """The pairs of logs that overlap in time and do not both name their machine, the lower number first."""
     spans = [(int(log.time_us.min()), int(log.time_us.max()), i) for i, log in enumerate(logs)]
-    open_: list[tuple[int, int]] = []
+    # Those that name a machine, and those that do not.
+    open_: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
     for start, end, i in sorted(spans):
-        open_ = [(last, other) for last, other in open_ if last > start]
-        yield from ((min(i, other), max(i, other)) for _, other in open_)
-        open_.append((end, i))
+        named = bool(logs[i].host)
+        for kind in (False,) if named else (False, True):
+            open_[kind] = [(last, other) for last, other in open_[kind] if last > start]
+            yield from ((min(i, other), max(i, other)) for _, other in open_[kind])
+        open_[named].append((end, i))
 
 
 def _names(logs: Sequence[Log], group: Sequence[int]) -> list[str]:
@@ -168,15 +173,17 @@ def _names(logs: Sequence[Log], group: Sequence[int]) -> list[str]:
     for log, number in zip(logs, group, strict=True):
         members[number].append(log)
     found: dict[int, str] = {}
+    taken: set[str] = set()
     # What is said goes before what is guessed.
     for number, mine in sorted(
         members.items(), key=lambda one: (not any(log.host for log in one[1]), one[0])
     ):
-        keys = [_NAMELESS] if len(members) == 1 else [_key(log.file) for log in mine]
+        keys = [_NAMELESS] if len(members) == 1 else [words_of(log.file) for log in mine]
         stem, name = _stem(mine[0]), mine[0].file.name
         told = filter(None, [*(log.host for log in mine), *keys, stem, name])
         numbered = (f"{stem} {i}" for i in count(2))
-        found[number] = next(one for one in chain(told, numbered) if one not in found.values())
+        found[number] = next(one for one in chain(told, numbered) if one not in taken)
+        taken.add(found[number])
     return [found[number] for number in group]
 
 
@@ -184,7 +191,7 @@ def _stem(log: Log) -> str:
     return log.file.name.rpartition(".")[0] or log.file.name
 
 
-def _key(file: SourceFile) -> str:
+def words_of(file: SourceFile) -> str:
     """The words of a file's path that may be those of a machine; empty if there are none."""
     words = _WORDS.split(file.name)
     return "_".join(w for w in words if not all(_USUAL.fullmatch(part) for part in _PARTS.split(w)))

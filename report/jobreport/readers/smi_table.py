@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from jobreport.readers import smi_columns as says
 from jobreport.readers.sensors import as_name
-from jobreport.readers.smi_cells import NOT_TOLD, cells
+from jobreport.readers.smi_cells import NOT_TOLD, any_number, cells
 from jobreport.readers.smi_columns import columns
 from jobreport.readers.smi_text import Texts
 from jobreport.readers.smi_times import RELATIVE, Times, times_of
@@ -36,12 +36,13 @@ _MASKS = {
 }
 
 _NO_TIME = "no time that can be read"
+OTHER_TIMES = "times of another kind than most in the file"
 _NO_GPU = "the GPU is not told, as it is in other rows"
 _NO_HOST = "the machine is not told, as it is in other rows"
 _NO_TIMES = "no column of times"
 _NO_VALUE = "no value that is read"
 _NOT_TOLD = "the tool had no value, as [N/A]"
-_DAMAGED = "no number that a GPU can have"
+_DAMAGED = "no number that a GPU can have, or in a unit of something else"
 _OUTSIDE = "percentage outside 0 to 100, set to the nearer bound"
 _ASSUMED = "no times in the log: a second from row to row, which is what the tool does unless told otherwise"
 _AS_GOOD = "another column of the same measure ({}); the first is in use"
@@ -118,12 +119,8 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     for one, texts in meant:
         if one.metric is None:
             said.setdefault(one.says, (one, texts))
-        elif not of_processes:
+        elif not of_processes or one.metric is Metric.GPU_USE:
             measured[one.metric].append((one, texts))
-        elif one.metric is Metric.GPU_USE:
-            # A process that does nothing has a dash there.
-            distinct = ["0" if text.strip() == "-" else text for text in texts.distinct]
-            measured[one.metric].append((one, Texts(distinct=distinct, code=texts.code)))
 
     def add(action: str, unit: str, reason: str, count: int) -> None:
         tally.add(action, unit, reason, count=count, file=file, line=table.line)
@@ -133,6 +130,9 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
 
     uuids = _told(told(says.UUID))
     gpus, gpu = _gpus(told(says.INDEX), uuids or _told(told(says.BUS)), rows)
+    if of_processes:
+        for used in measured.values():
+            used[:] = [(one, _idle(texts, said[says.PROCESS][1], gpu)) for one, texts in used]
     times = _times(said)
     if times is None and not table.marked:
         add("skipped", "rows", _NO_TIMES, rows)
@@ -146,7 +146,8 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     any_value = np.zeros(rows, np.bool_)
     for measure in values.values():
         any_value |= ~np.isnan(measure)
-    add("skipped", "rows", _NO_TIME, int(np.count_nonzero(~times.there)))
+    add("skipped", "rows", OTHER_TIMES, times.others)
+    add("skipped", "rows", _NO_TIME, int(np.count_nonzero(~times.there)) - times.others)
     add("skipped", "rows", _NO_VALUE, int(np.count_nonzero(times.there & ~any_value)))
     add("skipped", "rows", _NO_GPU, int(np.count_nonzero(times.there & any_value & nameless)))
     hosts, host = _named(_told(told(says.HOST)), as_name, rows)
@@ -178,6 +179,19 @@ def _of_gpu(table: Table, number: int) -> Table:
         names=(*(table.names[i] for i in mine), says.INDEX),
         columns=[*(table.columns[i] for i in mine), Texts.of([str(number)] * rows)],
     )
+
+
+def _idle(use: Texts, process: Texts, gpu: IntArray) -> Texts:
+    """The use by processes, 0 for those that do nothing, which have a dash there.
+
+    So have all processes where the use by each is not known, as on a part of a GPU: a dash is none of a GPU with
+    processes but no number.
+    """
+    none = np.array([text.strip() == "-" for text in process.distinct])[process.code]
+    number = np.array([text.strip()[:1].isdigit() for text in use.distinct])[use.code]
+    dash = np.array([text.strip() == "-" for text in use.distinct])[use.code]
+    idle = dash & ~np.isin(gpu, np.setdiff1d(gpu[~none], gpu[number]))
+    return Texts(distinct=[*use.distinct, "0"], code=np.where(idle, len(use.distinct), use.code))
 
 
 def _told(texts: Texts | None) -> Texts | None:
@@ -270,10 +284,14 @@ def _values(
     """(n,) of each metric, NaN where there is no value."""
     wanted: list[tuple[Metric, Texts, float, int]] = []
     for metric, candidates in measured.items():
-        best = min(candidates, key=lambda found: found[0].rank)
+        # Where the best has no number, as [N/A] in every row, another may.
+        filled = [
+            found for found in candidates if any_number(found[1], metric, found[0].factor, found[0].bits)
+        ]
+        best = min(filled or candidates, key=lambda found: found[0].rank)
         # Of several reasons that are one metric any is enough.
         used = [found for found in candidates if found is best or found[0].bits]
-        as_good = sum(found[0].rank == best[0].rank and not found[0].bits for found in candidates)
+        as_good = sum(found[0].rank == best[0].rank and not found[0].bits for found in filled)
         add("dropped", "columns", _AS_GOOD.format(metric.label), max(as_good - 1, 0))
         wanted += [(metric, texts, one.factor, one.bits) for one, texts in used]
     if mask:
@@ -286,6 +304,11 @@ def _values(
         add("corrected", "values", _OUTSIDE, read.outside)
         known = found.get(metric)
         found[metric] = read.values if known is None else np.fmax(known, read.values)
+    heat, hardware = (found.get(one) for one in (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN))
+    asked = mask or not all(one.rank for one, _ in measured.get(Metric.GPU_THERMAL_SLOWDOWN, ()))
+    if heat is not None and hardware is not None and not asked:
+        # That the software names no heat does not tell whether the hardware slows for it.
+        found[Metric.GPU_THERMAL_SLOWDOWN] = np.where((hardware > 0) & (heat == 0), np.nan, heat)
     return found
 
 

@@ -13,7 +13,7 @@ import itertools
 import re
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -22,10 +22,12 @@ from jobreport.readers.smi_columns import MASK, columns
 from jobreport.readers.smi_guess import guessed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Set
 
     from jobrules.job import IntArray
 
+#: Names of columns, and what separates them; none for blanks.
+Header: TypeAlias = "tuple[tuple[str, ...], str | None]"
 #: Names of columns that are read of one line; a log has some dozens.
 MOST_COLUMNS = 256
 #: Rows that tell what the columns are where no line does.
@@ -105,8 +107,16 @@ def is_log(text: str) -> bool:
     return any(_named(line) for line in lines if not line[:1].isdigit()) or _guessed(lines) is not None
 
 
-def tables(text: str) -> Iterator[Table | Left]:
+def header_of(text: str) -> Header | None:
+    """The first line that names columns, unless it is one of ``dmon`` or ``pmon``, which name them every few rows."""
+    lines = (line for line in text.split("\n") if not line[:1].isdigit() and not line.startswith(_MARK))
+    return next(filter(None, map(_named, lines)), None)
+
+
+def tables(text: str, headers: Set[Header] = frozenset()) -> Iterator[Table | Left]:
     """All rows of a log, and what is left out.
+
+    Rows in front of any header have the one of ``headers`` with as many columns, if only one has.
 
     Rows under one header are one table, or several where they are very many; those of ``dmon`` and ``pmon``, which
     may tell no times, stay together.
@@ -117,8 +127,8 @@ def tables(text: str) -> Iterator[Table | Left]:
     # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
     heads = {i: named for i, line in enumerate(lines) if not line[:1].isdigit() and (named := _named(line))}
     places = [*heads, len(lines)]
-    if names := _guessed(lines[: places[0]]):
-        heads[-1] = names, _SEPARATORS[0]
+    if header := _borrowed(lines[: places[0]], headers) or _guessed(lines[: places[0]]):
+        heads[-1] = header
         places.insert(0, -1)
     else:
         # What dmon says of the units of its columns stands in front of some rows.
@@ -150,11 +160,24 @@ def tables(text: str) -> Iterator[Table | Left]:
         yield from _left(OTHER, odd)
 
 
-def _guessed(lines: Sequence[str]) -> tuple[str, ...] | None:
-    """Names for the columns of rows without a header, from the first of them."""
-    rows = [line.split(_SEPARATORS[0]) for line in lines[:_LOOKED_AT]]
+def _usual(lines: Sequence[str], separator: str | None) -> list[list[str]]:
+    """The cells of the first rows, of those with the commonest number of them."""
+    rows = [line.split(separator) for line in lines[:_LOOKED_AT]]
     fields, _ = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
-    return guessed([row for row in rows if len(row) == fields]) if fields > 1 else None
+    return [row for row in rows if len(row) == fields > 1]
+
+
+def _borrowed(lines: Sequence[str], headers: Set[Header]) -> Header | None:
+    """The header that fits rows without one; none if several do."""
+    fitting = [one for one in headers if (rows := _usual(lines, one[1])) and len(rows[0]) == len(one[0])]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _guessed(lines: Sequence[str]) -> Header | None:
+    """Names for the columns of rows without a header, from the first of them."""
+    rows = _usual(lines, _SEPARATORS[0])
+    names = guessed(rows) if rows else None
+    return (names, _SEPARATORS[0]) if names else None
 
 
 def _left(reason: str, lines: Sequence[int]) -> Iterator[Left]:
@@ -220,8 +243,8 @@ def _unquoted(text: str) -> str:
     return _QUOTED.sub(plain, text)
 
 
-def _named(line: str) -> tuple[tuple[str, ...], str | None] | None:
-    """The names of columns that a line gives and what separates them, none for blanks; none if it is no header."""
+def _named(line: str) -> Header | None:
+    """The header that a line is; none if it is none."""
     separator: str | None = None
     if line.startswith(_MARK) and not any(one in line for one in _SEPARATORS):
         names = line.lstrip(_MARK).split()

@@ -6,6 +6,7 @@ What the order of rows tells is looked for in the rows of one GPU of one machine
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -48,6 +49,8 @@ class Times(Struct, kw_only=True, eq=False):
     time_us: IntArray
     #: (n,) whether the row has a time.
     there: BoolArray
+    #: How many rows have one of another kind, which cannot stand beside these.
+    others: int = 0
     #: ``ZONED``, ``LOCAL``, ``CLOCK`` or ``RELATIVE``.
     kind: str
 
@@ -60,30 +63,34 @@ class _Moment(Struct):
 def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
     """From the cells of a column; ``elapsed`` if its name says that they count from a start."""
     moments = [_moment(text.strip(), elapsed=elapsed, factor=factor) for text in texts.distinct]
-    kinds = {one.kind for one in moments if one}
-    kind = next((k for k in (LOCAL, CLOCK, RELATIVE, ZONED) if k in kinds), ZONED)
-    # One kind a table: a time of another cannot stand beside these.
+    rows: Counter[str] = Counter()
+    for one, count in zip(moments, np.bincount(texts.code, minlength=len(moments)).tolist(), strict=True):
+        rows[one.kind if one else ""] += count
+    # One kind a table, the commonest: one damaged time costs no other row.
+    kind = max((LOCAL, CLOCK, RELATIVE, ZONED), key=rows.__getitem__)
     time_us = np.array([one.us if one and one.kind == kind else -1 for one in moments], np.int64)[texts.code]
-    return Times(time_us=time_us, there=time_us >= 0, kind=kind)
+    others = len(texts.code) - rows[kind] - rows[""]
+    return Times(time_us=time_us, there=time_us >= 0, others=others, kind=kind)
 
 
 def in_zone(local_us: IntArray, series: IntArray, zone: tzinfo) -> IntArray:
     """Local times of a zone in the order of their rows, as UTC.
 
-    An hour that the clock shows twice is the later one where times of the same of ``series`` (n,) went back before.
+    An hour that the clock shows twice is the later one where within it times of the same of ``series`` (n,) went back
+    before.
     """
     quarters, of_quarter = np.unique(local_us // (_QUARTER_S * SECOND_US), return_inverse=True)
     first, second = (
         np.array([_offset_us(one, zone, fold) for one in quarters.tolist()], np.int64)[of_quarter]
         for fold in (0, 1)
     )
-    twice = first > second
-    if twice.any():
-        order, begin = _together(series)
-        back = _count(np.diff(local_us[order], prepend=local_us[order][:1]) < -_BACK_US, begin) > 0
-        again = np.empty(len(order), np.bool_)
-        again[order] = back
-        first = np.where(twice & again, second, first)
+    twice = np.flatnonzero(first > second)
+    if len(twice):
+        # Each such hour by itself: a clock that was set at another time, or a year before, tells nothing of it.
+        order, begin = _together(series[twice] * (_LATEST_S // 86400) + local_us[twice] // _DAY_US)
+        rows = twice[order]
+        again = _count(np.diff(local_us[rows], prepend=local_us[rows[0]]) < -_BACK_US, begin) > 0
+        first[rows[again]] = second[rows[again]]
     return np.asarray(local_us - first)
 
 

@@ -146,7 +146,7 @@ def _caption(boxes: list[Box]) -> str:
     means = all(box.mean is not None for box in boxes)
     average, of = ("on average", "mean use") if means else ("by the p95", "p95")
     if highest.max <= 0:
-        return "No GPU did any work: every sample is 0."
+        return "Every sample of GPU use is 0."
     half = f"the middle half of its samples {formats.span(lowest.p25, lowest.p75)}"
     if len(boxes) == 1:
         return f"The GPU's median use is {formats.percent(lowest.p50)}; {half}."

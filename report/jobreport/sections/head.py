@@ -36,7 +36,7 @@ def page_title(report: Report) -> str:
         return f"Training job report from the vendor's results: {name}"
     if use is None:
         return f"Training job report: {name}"
-    return f"{formats.percent(use.of('used')[1])} of {use.device} time used: {name}"
+    return f"{formats.percent(use.of('used')[1])} of {use.time} used: {name}"
 
 
 def contents(report: Report) -> Fragment:

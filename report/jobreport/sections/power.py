@@ -13,7 +13,9 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.time_lines import POWER, REASONS, TimeLines
-from jobrules.gpu_log import BUSY_PERCENT
+from jobrules.gpu_log import BUSY_PERCENT, LEAST_SAMPLES, as_far_as_recorded
+from jobrules.gpu_states import MOST_ROWS
+from jobrules.job import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,12 +42,14 @@ _COLUMNS = (
     ("cap_percent", "Held by the power limit (%)", 1),
     ("hardware_percent", "Slowed by the hardware (%)", 1),
 )
-#: What holds a clock back: field, what it did to a GPU, what it is.
+#: What holds a clock back: field, metric, what it did to a GPU, what it is.
 _HELD = (
-    ("thermal_percent", "heat slowed", "by heat"),
-    ("hardware_percent", "the hardware slowed", "by the hardware"),
-    ("cap_percent", "the power limit held", "by the power limit"),
+    ("thermal_percent", Metric.GPU_THERMAL_SLOWDOWN, "heat slowed", "by heat"),
+    ("hardware_percent", Metric.GPU_HARDWARE_SLOWDOWN, "the hardware slowed", "by the hardware"),
+    ("cap_percent", Metric.GPU_POWER_CAP, "the power limit held", "by the power limit"),
 )
+#: A smaller share is printed as 0.0.
+_TINY = 0.05
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -73,7 +77,7 @@ def power(report: Report) -> Fragment:
         "power",
         heading=place,
         caption=caption,
-        told=_sentences(states, told if blocks else "", several=several),
+        told=_sentences(report, states, told if blocks else ""),
         blocks=blocks,
         lines=drawn,
         figures=document_json("power", figures) if figures else "",
@@ -112,12 +116,13 @@ def _most(states: Sequence[GPUState], field: str) -> tuple[GPUState, float] | No
 
 def _caption(states: Sequence[GPUState], *, several: bool) -> tuple[str, str]:
     """What held a GPU back, with its field, before what it drew and how warm it was."""
-    for field, did, _ in _HELD:
+    for field, _, did, _ in _HELD:
         most = _most(states, field)
         if most and most[1]:
-            of = f", the most of {formats.count(len(states), 'GPU')}" if len(states) > 1 else ""
+            known = sum(getattr(state, field) is not None for state in states)
+            of = f", the most of {formats.count(known, 'GPU')}" if known > 1 else ""
             text = (
-                f"{did[:1].upper()}{did[1:]} {_name(most[0], several=several)} in {formats.percent(most[1])} "
+                f"{did[:1].upper()}{did[1:]} {_name(most[0], several=several)} in {_share([most[1]])} "
                 f"of the measured time{of}."
             )
             return text, field
@@ -133,26 +138,36 @@ def _caption(states: Sequence[GPUState], *, several: bool) -> tuple[str, str]:
     clock = _most(states, "clock_max")
     if not told and clock:
         told.append(f"The highest clock is {formats.number(clock[1], 0)}{formats.NBSP}MHz")
-    return f"{'; '.join(told)}." if told else "Nothing held the clock of a GPU back.", ""
+    return f"{'; '.join(told)}." if told else "What held the clock of a GPU back.", ""
 
 
-def _sentences(states: Sequence[GPUState], above: str, *, several: bool) -> list[str]:
+def _sentences(report: Report, states: Sequence[GPUState], above: str) -> list[str]:
     """What held GPUs back, what did not, and what nothing was recorded of; ``above`` is the field the caption tells of."""
-    told, never, unknown = [], [], []
-    for field, did, what in _HELD:
+    several = len({state.node for state in states}) > 1
+    sampled = {line.key for line in report.timelines}
+    told: list[str] = []
+    unknown: list[str] = []
+    too_few: list[str] = []
+    #: By the number of GPUs of which it is known.
+    never: dict[int, list[str]] = {}
+    for field, metric, did, what in _HELD:
         known = [(s, v) for s in states if (v := getattr(s, field)) is not None]
         slowed = [(s, v) for s, v in known if v]
         if slowed and (len(slowed) > 1 or field != above):
             names = formats.listed([_name(state, several=several) for state, _ in slowed])
-            part = formats.spread(value for _, value in slowed)
+            part = _share([value for _, value in slowed])
             told.append(f"{did[:1].upper()}{did[1:]} {names} in {part} of the measured time.")
         elif known and not slowed:
-            never.append(what)
+            never.setdefault(len(known), []).append(what)
         elif not known:
-            unknown.append(what)
-    if never:
-        only = next((f", only {what}" for field, _, what in _HELD if field == above and not told), "")
-        told.append(f"No GPU was slowed {_or(never)}{only}.")
+            (too_few if metric in sampled else unknown).append(what)
+    only = next((f", only {what}" for field, _, _, what in _HELD if field == above and not told), "")
+    # Of more GPUs than these, those that were held back most are there.
+    gpus = max(len(states), 0 if len(states) >= MOST_ROWS else sum(node.gpus for node in report.job.nodes))
+    for known_of, reasons in never.items():
+        told.append(f"No GPU was slowed {_or(reasons)}{only}{as_far_as_recorded(known_of, gpus)}.")
+    if too_few:
+        told.append(f"Too few samples to tell: slowdown {_or(too_few)}.")
     missing = [
         word
         for word, field in (
@@ -174,6 +189,10 @@ def _sentences(states: Sequence[GPUState], above: str, *, several: bool) -> list
     return told
 
 
+def _share(values: Sequence[float]) -> str:
+    return formats.spread(values) if max(values) >= _TINY else f"under 0.1{formats.NBSP}%"
+
+
 def _or(words: Sequence[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
@@ -193,7 +212,9 @@ def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -
             f"the clock while busy is the median while the GPU's use was {BUSY_PERCENT:g}{formats.NBSP}% or more"
         )
     if any(None in (getattr(state, name) for name in fields) for state in states):
-        told.append("–: not recorded" + (", or never busy" if "clock_busy" in fields else ""))
+        busy = ", or never busy" if "clock_busy" in fields else ""
+        few = f", or with fewer than {LEAST_SAMPLES} samples" if fields & {one[0] for one in _HELD} else ""
+        told.append(f"–: not recorded{busy}{few}")
     return "; ".join(told) + "."
 
 
@@ -208,4 +229,6 @@ def _row(state: GPUState, columns: Sequence[tuple[str, str, int]], energy: float
 def _cell(value: float | None, name: str, digits: int, energy: float) -> str:
     if name == "energy_wh" and value is not None:
         return formats.number(value / energy, 2 if energy == _KILO else digits)
+    if value and value < _TINY and name in {one[0] for one in _HELD}:
+        return "under 0.1"
     return formats.known(value, digits)

@@ -100,7 +100,7 @@ _FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token i
 
 def _basis(report: Report) -> str:
     """What the phases were told from."""
-    course, gpus = report.course, sum(node.gpus for node in report.job.nodes)
+    course = report.course
     if report.origin is Origin.VENDOR:
         return _vendor_basis(report)
     if course.basis == "steps":
@@ -110,8 +110,8 @@ def _basis(report: Report) -> str:
             "No step was recorded, so the phases are told from the GPUs: "
             f"the first and the last sample above 0{formats.NBSP}%."
         )
-    if gpus:
-        return "No step was recorded and no GPU worked, so start and end cannot be told from training."
+    if any(row.label == "GPU" for row in report.usage):
+        return "No step was recorded and every sample of GPU use is 0, so start and end cannot be told from training."
     return "Neither steps nor GPUs were recorded, so start and end cannot be told from training."
 
 

@@ -280,7 +280,12 @@ def _sentence(
     means = [busiest_gpu[name] for name in names if name in busiest_gpu]
     gpu = f", of the busiest GPU {formats.spread(means)} on average" if means else ""
     told = {
-        "never": f"no GPU did any work; the CPU reached a p95 of {span('CPU', 'p95')}.",
+        "never": "every sample of GPU use is 0; "
+        + (
+            f"the CPU reached a p95 of {span('CPU', 'p95')}."
+            if span("CPU", "p95") != "not measured"
+            else "the CPU was not sampled."
+        ),
         "both-free": (
             f"GPU and CPU were below {below} nearly all the time: their p95 lies at {span('GPU', 'p95')} and "
             f"{span('CPU', 'p95')}{core}. A smaller machine may do."

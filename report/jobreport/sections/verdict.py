@@ -77,8 +77,8 @@ def verdict(report: Report) -> Fragment:
         lost=_hours(use, use.of("lost")[0]) if use else "",
         unknown=_hours(use, use.of("unknown")[0]) if use and use.of("unknown")[0] else "",
         whole=_hours(use, use.hours) if use else "",
-        never=use is not None and use.device == "GPU" and report.course.first_work_us is None,
-        segments=_segments(use, report.verdict.findings) if use else (),
+        never=use is not None and not use.unknown and formats.never_used(use, report.course),
+        segments=_segments(report, use) if use else (),
         bar_label=_bar_label(use) if use else "",
         why_none=_why_none(report),
         first=first,
@@ -157,9 +157,9 @@ def _anchors(findings: Sequence[Finding]) -> list[str]:
     return result
 
 
-def _segments(use: TimeUse, findings: Sequence[Finding]) -> list[Segment]:
+def _segments(report: Report, use: TimeUse) -> list[Segment]:
     """Parts side by side; what has no width on the bar keeps its line in the legend."""
-    links = anchors(findings)
+    links = anchors(report.verdict.findings)
     segments, at = [], 0.0
     for part in use.parts:
         fill = {"used": "u", "unknown": "x"}.get(part.role)
@@ -175,7 +175,7 @@ def _segments(use: TimeUse, findings: Sequence[Finding]) -> list[Segment]:
                 label=part.label,
                 at=round(at, 1),
                 width=part.percent,
-                hours=_hours(use, part.hours) if part.hours else f"under {10**-use.digits:g}",
+                hours=formats.part_hours(use, report.course, part),
                 percent=part.percent,
                 link=links.get(part.finding) if part.finding else None,
             )
