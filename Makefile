@@ -15,7 +15,8 @@ test: $(VENV)/installed-dev $(AXE)
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	# In their order, browsers first: a long file that comes last has one core wait.
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix
