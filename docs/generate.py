@@ -121,7 +121,7 @@ def _comments(one: type) -> dict[str, str]:
     """The ``#:`` comment above each field."""
     lines: list[str] = []
     found = {}
-    for line in inspect.getsource(one).splitlines():
+    for line in re.split(r"\n    (?:@|def )", inspect.getsource(one))[0].splitlines():
         comment, field = re.match(r"\s+#: (.*)", line), re.match(r"\s+(\w+):", line)
         if comment:
             lines.append(comment[1])
@@ -134,7 +134,7 @@ def _comments(one: type) -> dict[str, str]:
 def _shown(annotation: Any) -> str:
     """A type as JSON has it: a tuple is a list, None is null."""
     text = str(annotation).replace("tuple[", "list[").replace(", ...]", "]").replace("None", "null")
-    return text.replace("|", "or")
+    return text.replace(" | UnsetType", ", if any").replace("|", "or")
 
 
 PAGES = {
