@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -8,6 +9,9 @@ from hypothesis import settings
 # A test that takes long on a busy machine is not wrong.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+# Where these run in the background of a shell, Ctrl-C is ignored, and by all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
