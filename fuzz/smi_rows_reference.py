@@ -7,6 +7,7 @@ What a name of a column means is the reader's word (``smi_columns``, held by ``t
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from fuzz.sample_rows_reference import unpacked
@@ -18,14 +19,21 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+")
 
 
 def rows(content: bytes) -> int | None:
-    """The rows of a log; none where quotes may join lines, or where lines may be several rows, or with # none."""
+    """The rows of a log; none where it may be read in several ways.
+
+    Quotes may join lines, a line may be several rows, and one with # is none only behind columns that begin with it.
+    """
     text = _text(unpacked(content))
     if '"' in text:
         return None
     if any(_names_columns(line) and _GPU_IN_NAME.search(line) for line in text.split("\n")):
         return None
+    notes_before = any(
+        line.startswith("#")
+        for line in itertools.takewhile(lambda line: not _names_columns(line), text.split("\n"))
+    )
     marked = {line.startswith("#") for line in text.split("\n")[:-1] if _names_columns(line)}
-    if len(marked) > 1:
+    if len(marked) > 1 or (notes_before and True in marked):
         return None
     *whole, last = text.split("\n")
     lines = [line for line in whole if line.strip() and not _names_columns(line)]
