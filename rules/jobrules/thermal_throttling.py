@@ -71,7 +71,9 @@ class ThermalThrottling(Rule):
         if not (job.has(Metric.GPU_THERMAL_SLOWDOWN) or job.has(Metric.GPU_HARDWARE_SLOWDOWN)):
             known = job.has(Metric.GPU_TEMPERATURE)
             lack = "temperatures were sampled, but not why clocks were low"
-            return self.not_evaluated(lack if known else f"no {Metric.GPU_THERMAL_SLOWDOWN.label} samples")
+            return self.not_evaluated(
+                lack if known else f"{Metric.GPU_THERMAL_SLOWDOWN.label} was not sampled"
+            )
         found = job.gathered(_slowed, Clocks.of(job))
         hot = [gpu for gpu in found if gpu.heat.judged and 100 * gpu.heat.share > self.threshold]
         braked = [gpu for gpu in found if gpu.brake.judged and 100 * gpu.brake.share > self.threshold]

@@ -145,7 +145,7 @@ HARDWARE = "clocks_event_reasons.hw_slowdown"
         (
             f"utilization.gpu [%], {HEAT}, {HARDWARE}",
             ["95 %, Not Active, Not Active"] * 20 + ["95 %, Not Active, Active"] * 20,
-            ["Too few samples to tell: slowdown by heat."],
+            ["Whether heat slowed a GPU is not known: the hardware did, and no reason is named."],
             ["slowed by heat"],
         ),
     ],

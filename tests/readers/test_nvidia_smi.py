@@ -418,10 +418,13 @@ PMON = "#Date Time gpu pid type sm mem command\n#YYYYMMDD HH:MM:SS Idx # C/G % %
         # A process that waits beside moments in which it works, none at all, and a number for none of its processes.
         (["0 42 C - - python", "0 42 C 7 1 python"], {"gpu0": [0, 7]}),
         (["0 - - - - -", "0 - - - - -"], {"gpu0": [0, 0]}),
-        (["0 - - - - -", "0 42 C - - python", "1 42 C 7 1 python", "1 - - - - -"], {"gpu1": [7, 0]}),
+        (
+            ["0 - - - - -", "0 42 C - - python", "1 42 C 7 1 python", "1 - - - - -"],
+            {"gpu0": [0, 0], "gpu1": [7, 0]},
+        ),
         (["0 42 C x - python", "0 42 C - - python", "1 - - - - -"], {"gpu1": [0]}),
     ],
-    ids=["waits", "none", "not told", "damaged"],
+    ids=["waits", "none", "waits on one GPU", "damaged"],
 )
 def test_a_dash_is_no_use_only_where_the_use_of_processes_is_known(
     rows: list[str], use: dict[str, list[int]], tmp_path: Path
@@ -454,9 +457,9 @@ def test_processes_without_a_column_of_use_cost_nothing_but_their_rows(tmp_path:
 
 def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
     cells = {
-        Metric.GPU_MEMORY_USED: ["38 MiB", "38 C", "38 %", "2 GiB", "38"],
+        Metric.GPU_MEMORY_USED: ["38 MiB", "38 C", "38 %", "2 GiB", "38M"],
         Metric.GPU_POWER: ["70 W", "70 %", "70 MHz", "70000 mW", "70"],
-        Metric.GPU_TEMPERATURE: ["38 C", "100 F", "38 W", "38°C", "38"],
+        Metric.GPU_TEMPERATURE: ["38 C", "100 F", "38 W", "38°C", "38 deg"],
         Metric.GPU_USE: ["7 %", "7 W", "7 MiB", "7%", "7"],
     }
     rows = [f"{1_767_454_613 + i},{','.join(row)}" for i, row in enumerate(zip(*cells.values(), strict=True))]

@@ -43,6 +43,12 @@ _NUMBER = re.compile(
     r"([-+]?[0-9]+(?:\.[0-9]*|,(?:[0-9]{1,2}|[0-9]{4,}))?(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)"
 )
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
+#: Behind a number, short forms are units too.
+_FACTORS = FACTORS | {
+    "B": FACTORS["B"]
+    | {short: FACTORS["B"][f"{short[0]}ib"] for short in ("k", "ki", "m", "mi", "g", "gi", "mbytes")},
+    "°C": FACTORS["°C"] | {"deg": 1.0, "degrees": 1.0},
+}
 
 #: No GPU comes near these; a percentage is set to the nearer bound instead.
 _HIGHEST = {
@@ -94,10 +100,10 @@ def _value(text: str, metric: Metric, factor: float, bits: int) -> tuple[float, 
     match = _NUMBER.fullmatch(plain)
     if match is None:
         return math.nan, "damaged"
-    unit = match[2].lower()
-    if unit and unit not in FACTORS[metric.unit]:
+    unit, factors = match[2].lower(), _FACTORS[metric.unit]
+    if unit and unit not in factors:
         return math.nan, "damaged"
-    value = float(match[1].replace(",", ".")) * FACTORS[metric.unit].get(unit, factor)
+    value = float(match[1].replace(",", ".")) * factors.get(unit, factor)
     if metric.unit == "%":
         return (value, "") if 0 <= value <= 100 else (min(max(value, 0.0), 100.0), "outside")
     return (value, "") if 0 <= value <= _HIGHEST[metric] else (math.nan, "damaged")

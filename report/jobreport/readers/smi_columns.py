@@ -55,6 +55,8 @@ HARDWARE_BITS = 0x8 | 0x80
 _WORD = re.compile(r"[a-z]+|[0-9]+")
 #: No bracket within: a name of opening ones alone would take the square of its length.
 _UNIT = re.compile(r"\[([^\[\]]*)\]|\(([^()]*)\)")
+#: In the name of a model, as ``A100-80GB``.
+_SIZE = re.compile(r"[0-9]+ ?[kmgt]i?b", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z])(?<![KMG]i)(?=[A-Z])")
 _GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[ ._:-]?([0-9]{1,3})(?![0-9])", re.IGNORECASE)
 #: Words for what is not the GPU, and those of them beside which memory, heat and power need not be the GPU's.
@@ -165,7 +167,7 @@ def column(name: str) -> Column | None:
     if words[:1] in (["timestamp"], ["time"]) and not _UTILISATION_WORDS & {*words}:
         return Column(says=TIME, factor=seconds)
     found = next((found for read in _METRICS if (found := read(words, units))), None)
-    if found and found.metric and _other_unit(name, found.metric, words, units):
+    if found and found.metric and _other_unit(name, found.metric, units):
         found = None
     number = _GPU_IN_NAME.search(name)
     return replace(found, gpu=int(number[1])) if found and number else found
@@ -175,9 +177,9 @@ def _words(name: str) -> list[str]:
     return _WORD.findall(_CAMEL.sub(" ", _UNIT.sub("", name)).lower())
 
 
-def _other_unit(name: str, metric: Metric, words: Sequence[str], units: Sequence[str]) -> bool:
+def _other_unit(name: str, metric: Metric, units: Sequence[str]) -> bool:
     """Whether a column tells a metric in a unit of something else, as memory in percent."""
-    there = {*words, *_WORD.findall(" ".join(units))}
+    there = {*_words(_SIZE.sub(" ", name)), *_WORD.findall(_SIZE.sub(" ", " ".join(units)))}
     if metric is Metric.GPU_TEMPERATURE and "f" in there:
         return True
     # A single letter without brackets may tell columns apart, as in "util_b".

@@ -132,7 +132,7 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     gpus, gpu = _gpus(told(says.INDEX), uuids or _told(told(says.BUS)), rows)
     if of_processes:
         for used in measured.values():
-            used[:] = [(one, _idle(texts, said[says.PROCESS][1], gpu)) for one, texts in used]
+            used[:] = [(one, _idle(texts, said[says.PROCESS][1])) for one, texts in used]
     times = _times(said)
     if times is None and not table.marked:
         add("skipped", "rows", _NO_TIMES, rows)
@@ -181,16 +181,16 @@ def _of_gpu(table: Table, number: int) -> Table:
     )
 
 
-def _idle(use: Texts, process: Texts, gpu: IntArray) -> Texts:
+def _idle(use: Texts, process: Texts) -> Texts:
     """The use by processes, 0 for those that do nothing, which have a dash there.
 
-    So have all processes where the use by each is not known, as on a part of a GPU: a dash is none of a GPU with
-    processes but no number.
+    So have all processes where the use by each is not known, as on Windows: where there is no number at all, a dash
+    beside a process is none.
     """
     none = np.array([text.strip() == "-" for text in process.distinct])[process.code]
     number = np.array([text.strip()[:1].isdigit() for text in use.distinct])[use.code]
     dash = np.array([text.strip() == "-" for text in use.distinct])[use.code]
-    idle = dash & ~np.isin(gpu, np.setdiff1d(gpu[~none], gpu[number]))
+    idle = dash & (none | number.any())
     return Texts(distinct=[*use.distinct, "0"], code=np.where(idle, len(use.distinct), use.code))
 
 

@@ -159,6 +159,8 @@ def _sentences(report: Report, states: Sequence[GPUState], above: str) -> list[s
             told.append(f"{did[:1].upper()}{did[1:]} {names} in {part} of the measured time.")
         elif known and not slowed:
             never.setdefault(len(known), []).append(what)
+        elif not known and field == "thermal_percent" and any(s.hardware_percent for s in states):
+            told.append("Whether heat slowed a GPU is not known: the hardware did, and no reason is named.")
         elif not known:
             (too_few if metric in sampled else unknown).append(what)
     only = next((f", only {what}" for field, _, _, what in _HELD if field == above and not told), "")
@@ -213,7 +215,11 @@ def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -
         )
     if any(None in (getattr(state, name) for name in fields) for state in states):
         busy = ", or never busy" if "clock_busy" in fields else ""
-        few = f", or with fewer than {LEAST_SAMPLES} samples" if fields & {one[0] for one in _HELD} else ""
+        few = (
+            f", or with fewer than {LEAST_SAMPLES} samples or no reason named"
+            if fields & {one[0] for one in _HELD}
+            else ""
+        )
         told.append(f"–: not recorded{busy}{few}")
     return "; ".join(told) + "."
 
