@@ -21,7 +21,8 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+")
 def rows(content: bytes) -> int | None:
     """The rows of a log; none where it may be read in several ways.
 
-    Quotes may join lines, a line may be several rows, and one with # is none only behind columns that begin with it.
+    Quotes may join lines, a line may be several rows, and one with # is none only behind columns that begin with it
+    and have blanks between them.
     """
     text = _text(unpacked(content))
     if '"' in text:
@@ -32,7 +33,10 @@ def rows(content: bytes) -> int | None:
         line.startswith("#")
         for line in itertools.takewhile(lambda line: not _names_columns(line), text.split("\n"))
     )
-    marked = {line.startswith("#") for line in text.split("\n")[:-1] if _names_columns(line)}
+    heads = [line for line in text.split("\n")[:-1] if _names_columns(line)]
+    marked = {line.startswith("#") for line in heads}
+    if any(line.startswith("#") and set(",;\t") & set(line) for line in heads):
+        return None
     if len(marked) > 1 or (notes_before and True in marked):
         return None
     *whole, last = text.split("\n")
