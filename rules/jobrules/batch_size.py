@@ -12,7 +12,7 @@ from jobrules.boxplot import ordered, quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
-from jobrules.windows import Windows, judged, trailing_below
+from jobrules.windows import Seen, Windows, trailing_below
 from jobrules.words import count
 
 if TYPE_CHECKING:
@@ -95,17 +95,17 @@ class BatchSize(Rule):
             time_us, values = panel.series(column)
             window = in_samples(self.window, time_us)
             gpu_seen = grid.seen(time_us)
-            at_gpu = judged(gpu_seen, window)
+            at_gpu = gpu_seen.judged(window)
             both = np.intersect1d(at, at_gpu)
-            low = cpu_low[both] & trailing_below(
-                values, gpu_seen[1:][both], window, 0.95, self.gpu_threshold_p95
+            low = cpu_low[np.searchsorted(at, both)] & trailing_below(
+                values, gpu_seen.by(both), window, 0.95, self.gpu_threshold_p95
             )
             held = _device(memory, device)
             if held:
                 # A minute without a new memory sample is judged without memory.
                 memory_seen = grid.seen(held[0])
-                known = np.diff(memory_seen)[both] > 0
-                ends = memory_seen[1:][both][known]
+                known = memory_seen.new(both)
+                ends = memory_seen.by(both[known])
                 memory_window = in_samples(self.window, held[0])
                 low[known] &= trailing_below(
                     held[1], ends, memory_window, 0.95, self.gpu_memory_threshold_p95
@@ -123,12 +123,16 @@ class BatchSize(Rule):
             )
             gpus.append(gpu)
             if len(gpu.hits):
-                last = gpu.hits[-1] + 1
-                boxes[device] = quartiles(ordered(values[: gpu_seen[last]])) | {"unused": unused}
-                if held and memory_seen[last]:
-                    boxes[f"{device}_memory"] = quartiles(ordered(held[1][: memory_seen[last]]))
+                last = int(gpu.hits[-1]) + 1
+                boxes[device] = quartiles(ordered(values[: gpu_seen.before(last)])) | {"unused": unused}
+                if held and memory_seen.before(last):
+                    boxes[f"{device}_memory"] = quartiles(ordered(held[1][: memory_seen.before(last)]))
         # That of the CPU ends with the last GPU's.
-        details = {"cpu": quartiles(ordered(cpu.mean[: seen[last]])), **boxes} if cpu and boxes else {}
+        details = (
+            {"cpu": quartiles(ordered(cpu.mean[: seen.before(last)])), **boxes}
+            if cpu and seen and boxes
+            else {}
+        )
         return _Node(
             name=name,
             cpu_samples=len(cpu.time_us) if cpu else 0,
@@ -137,17 +141,15 @@ class BatchSize(Rule):
             details=details,
         )
 
-    def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[IntArray, IntArray, BoolArray, str]:
-        """Samples seen by each window, windows judged, those of little CPU use, and why none is judged."""
-        low = np.zeros(grid.count, dtype=np.bool_)
+    def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[Seen | None, IntArray, BoolArray, str]:
+        """Samples seen, windows judged, which of them are of little CPU use, and why none is judged."""
         if cpu is None:
-            nothing = np.empty(0, np.int64)
-            return nothing, nothing, low, "CPU of its node was not sampled"
+            return None, np.empty(0, np.int64), np.empty(0, np.bool_), "CPU of its node was not sampled"
         window = in_samples(self.window, cpu.time_us)
         wanted = max(window, in_samples(self.patience, cpu.time_us))
         seen = grid.seen(cpu.time_us)
-        at = judged(seen, wanted)
-        low[at] = trailing_below(cpu.mean, seen[1:][at], window, 0.95, self.cpu_threshold_p95)
+        at = seen.judged(wanted)
+        low = trailing_below(cpu.mean, seen.by(at), window, 0.95, self.cpu_threshold_p95)
         return seen, at, low, "" if len(at) else too_few(len(cpu.mean), wanted)
 
 

@@ -16,7 +16,7 @@ from jobrules.job import SECOND_US, Metric, Panel
 from jobrules.loading import ENOUGH_PERCENT, Loading
 from jobrules.result import DeviceStatus, Measure, RuleResult, Status
 from jobrules.rule import in_samples, severity_of, too_few
-from jobrules.windows import Windows
+from jobrules.windows import Seen, Windows
 from jobrules.words import between, count, listed, number, share, shown
 from jobrules.words import percent as in_percent
 
@@ -128,7 +128,7 @@ class Question(Struct, frozen=True, kw_only=True):
         finding = self._finding(rule, told, scans, part, asides, dict(zip(job.nodes, beside, strict=True)))
         return rule.triggered(finding, triggered=scans.triggered, **facts)
 
-    def _node(self, part: Job, grid: Windows) -> list[tuple[Node, IntArray]]:
+    def _node(self, part: Job, grid: Windows) -> list[tuple[Node, Seen]]:
         """What a node's snapshots come to, and how many there were by each window; nothing where it lacks any."""
         found = self.snapshots(part)
         return [(found.node, grid.seen(found.time_us))] if found else []
@@ -391,16 +391,18 @@ class _Scans(Struct, frozen=True, kw_only=True, eq=False):
     hits: tuple[int, ...]
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], by_window: list[IntArray], threshold: float, grid: Windows) -> _Scans:
+    def of(cls, nodes: Sequence[Node], by_window: Sequence[Seen], threshold: float, grid: Windows) -> _Scans:
         if not nodes:
             return cls(percent=np.empty(0), triggered=0, looks=(), hits=())
-        seen = np.stack(by_window)
-        hits = np.stack([grid.seen(node.hit_us) for node in nodes])[:, 1:]
+        looks = [
+            seen.judged(node.patience) for node, seen in zip(nodes, by_window, strict=True) if node.judged
+        ]
+        at = np.unique(np.concatenate(looks)) if looks else np.empty(0, np.int64)
+        seen = np.stack([one.by(at) for one in by_window])
+        hits = np.stack([grid.seen(node.hit_us).by(at) for node in nodes])
         patience = np.array([[node.patience] for node in nodes])
         judged = np.array([[node.judged] for node in nodes])
-        past = judged & (seen[:, 1:] > patience)
-        at = (past & (np.diff(seen) > 0)).any(axis=0)
-        past, seen, hits = past[:, at], seen[:, 1:][:, at], hits[:, at]
+        past = judged & (seen > patience)
         percent = 100 * (hits * past).sum(axis=0) / (seen * past).sum(axis=0)
         above = percent > threshold
         own = 100 * hits / np.maximum(1, seen) > threshold

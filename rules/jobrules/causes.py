@@ -46,7 +46,7 @@ from jobrules.rows import series_of
 from jobrules.rule import in_samples
 from jobrules.step_outlier import StepOutlier
 from jobrules.usage import IDLE_PERCENT, Cause, edges, work_span_us
-from jobrules.windows import Windows, judged
+from jobrules.windows import Windows
 from jobrules.words import duration
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ def _small_batch(
     if cpu is None:
         return None
     wanted = max(in_samples(amount, cpu.time_us) for amount in (rule.window, rule.patience))
-    cpu_judged = judged(grid.seen(cpu.time_us), wanted)
+    cpu_judged = grid.seen(cpu.time_us).judged(wanted)
 
     def claim(samples: Samples) -> FloatArray | None:
         own = runs.get(samples.name)
@@ -364,15 +364,15 @@ def _small_batch(
             return None
         seen = grid.seen(samples.time_us)
         window = in_samples(rule.window, samples.time_us)
-        first_judged = int(np.intersect1d(cpu_judged, judged(seen, window))[0])
+        first_judged = int(np.intersect1d(cpu_judged, seen.judged(window))[0])
         inside = np.zeros(len(samples.time_us), np.bool_)
         for first, last in own:
-            begin = int(seen[first])
+            begin = seen.before(first)
             if first == first_judged:
                 series = [samples.time_us, cpu.time_us, *_memory_us(part, samples)]
                 since_us = max(_trailing_us(one, grid, first, rule) for one in series)
                 begin = min(begin, int(np.searchsorted(samples.time_us, since_us)))
-            inside[begin : seen[last + 1]] = True
+            inside[begin : seen.before(last + 1)] = True
         return np.where(inside & (samples.values >= IDLE_PERCENT), samples.weight_us, 0.0)
 
     return claim
@@ -397,6 +397,7 @@ def _memory_us(part: Job, samples: Samples) -> list[IntArray]:
 def _trailing_us(time_us: IntArray, grid: Windows, window: int, rule: BatchSize) -> int:
     """Time of the first of the samples that a window is judged by; without a new one it is not, since ever."""
     seen = grid.seen(time_us)
-    if seen[window + 1] == seen[window]:
+    end = seen.before(window + 1)
+    if end == seen.before(window):
         return grid.start_us
-    return int(time_us[max(0, int(seen[window + 1]) - in_samples(rule.window, time_us))])
+    return int(time_us[max(0, end - in_samples(rule.window, time_us))])

@@ -96,8 +96,8 @@ class Dataloader(Rule):
         return self.triggered(
             finding,
             violations=len(worst.hits),
-            first_us=int(grid.starts_us[worst.hits[0]]),
-            last_us=min(int(grid.starts_us[worst.hits[-1]]) + grid.width_us, job.span_us[1]),
+            first_us=grid.begin_us(worst.hits[0]),
+            last_us=min(grid.begin_us(worst.hits[-1] + 1), job.span_us[1]),
             **facts,
         )
 

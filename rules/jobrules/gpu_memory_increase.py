@@ -129,7 +129,7 @@ class GPUMemoryIncrease(Rule):
             name=name,
             n=n,
             # Windows with a sample that was judged; the first such is the number ``found.first``, counted from 1.
-            judged=int(np.count_nonzero(seen[1:] > np.maximum(seen[:-1], found.first - 1))),
+            judged=len(seen.judged(found.first - 1)),
             largest=float(found.rise.max()) / found.unit,
         )
         if not found.events:
@@ -138,7 +138,7 @@ class GPUMemoryIncrease(Rule):
         ascending = ordered(values[: over[-1]])
         return replace(
             result,
-            hits=len(np.unique(np.searchsorted(seen, over))),
+            hits=len(np.unique(np.searchsorted(seen.ends, over))),
             violating=len(over),
             peak=float(values[over[0] - 1 :].max()),
             events=len(found.events),

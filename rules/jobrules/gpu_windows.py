@@ -82,14 +82,13 @@ class Judgement(Struct, frozen=True, kw_only=True):
     @property
     def last_start_us(self) -> int:
         """Start of the last window in violation, the vendor's ``last_timestamp``."""
-        return int(self.grid.starts_us[max(gpu.hits[-1] for gpu in self.gpus if len(gpu.hits))])
+        return self.grid.begin_us(max(gpu.hits[-1] for gpu in self.gpus if len(gpu.hits)))
 
     def span_us(self, gpus: Sequence[JudgedGPU]) -> tuple[int, int]:
         """Start of the first and end of the last window in violation of some GPUs."""
         hits = [gpu.hits for gpu in gpus if len(gpu.hits)]
-        starts = self.grid.starts_us
-        last_us = int(starts[max(h[-1] for h in hits)]) + self.grid.width_us
-        return int(starts[min(h[0] for h in hits)]), min(last_us, self.end_us)
+        last_us = self.grid.begin_us(max(h[-1] for h in hits) + 1)
+        return self.grid.begin_us(min(h[0] for h in hits)), min(last_us, self.end_us)
 
     @property
     def told(self) -> list[JudgedGPU]:

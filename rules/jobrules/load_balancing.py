@@ -98,8 +98,8 @@ class LoadBalancing(Rule):
             finding,
             triggered=facts["violating"],
             violations=facts["violating"],
-            first_us=int(grid.starts_us[windows.min()]),
-            last_us=min(int(grid.starts_us[windows.max()]) + grid.width_us, job.span_us[1]),
+            first_us=grid.begin_us(windows.min()),
+            last_us=min(grid.begin_us(windows.max() + 1), job.span_us[1]),
             **facts,
         )
 
@@ -111,10 +111,9 @@ class LoadBalancing(Rule):
         gpus = len(panel.devices)
         patience = in_samples(self.patience, panel.time_us)
         counted, code = binned(panel, loop)
-        rows = grid.seen(panel.time_us)
-        windows = np.flatnonzero(np.diff(rows) > 0)
-        ends = rows[1:][windows]
-        samples = np.add.reduceat(~np.isnan(panel.values), rows[:-1][windows], axis=0, dtype=np.int64)
+        seen = grid.seen(panel.time_us)
+        windows, ends = seen.windows, seen.ends
+        samples = np.add.reduceat(~np.isnan(panel.values), np.append(0, ends[:-1]), axis=0, dtype=np.int64)
         new, so_far = samples > 0, np.cumsum(samples, axis=0)
         old_enough = so_far > patience
         judged = np.zeros((gpus, gpus), np.int64)

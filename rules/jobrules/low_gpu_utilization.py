@@ -11,7 +11,7 @@ from jobrules.boxplot import ordered, quartiles
 from jobrules.gpu_windows import JudgedGPU, Judgement
 from jobrules.job import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
-from jobrules.windows import Windows, judged, trailing_below, trailing_quantiles
+from jobrules.windows import Windows, trailing_below, trailing_quantiles
 from jobrules.words import count
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class LowGPUUtilization(Rule):
                 time_us, values = panel.series(column)
                 patience, window = (in_samples(amount, time_us) for amount in (self.patience, self.window))
                 seen = grid.seen(time_us)
-                at = judged(seen, patience)
-                ends = seen[1:][at]
+                at = seen.judged(patience)
+                ends = seen.by(at)
                 low = trailing_below(values, ends, window, 0.95, self.threshold_p95)
                 swings = ~low & trailing_below(values, ends, window, 0.05, self.threshold_p5)
                 hit = np.flatnonzero(low | swings)
@@ -105,7 +105,7 @@ class LowGPUUtilization(Rule):
                         **quartiles(history),
                         **kinds,
                         "unused": unused,
-                        "window_end": int(grid.starts_us[at[last]] + grid.width_us),
+                        "window_end": grid.begin_us(at[last] + 1),
                         "window_used": int(min(window, ends[last])),
                         "job": {"gpu_max": float(whole[-1]), "n": len(values), **quartiles(whole)},
                     }

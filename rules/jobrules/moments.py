@@ -265,8 +265,8 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
             both |= snapshots.sampled[self.rows]
         if not hits.any():
             return None
-        counts = np.bincount(minutes[hits] - minutes[0])
-        minute = int(minutes[0] + counts.argmax())
+        held, counts = np.unique(minutes[hits], return_counts=True)
+        minute = int(held[counts.argmax()])
         here = minutes == minute
         found = [
             Bottlenecks(
@@ -293,18 +293,18 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
 
         Of the minutes with at least half as many samples as the fullest.
         """
-        minute = self.gpu.time_us[self.rows] // MINUTE_US
-        first = int(minute[0])
-        counts = np.bincount(minute - first)
-        sums = np.bincount(minute - first, weights=self.gpu.mean[self.rows])
+        minutes, of, counts = np.unique(
+            self.gpu.time_us[self.rows] // MINUTE_US, return_inverse=True, return_counts=True
+        )
+        sums = np.bincount(of, weights=self.gpu.mean[self.rows])
         usual = 2 * counts >= counts.max()
         # Rounded, so that equal samples in another order are equal minutes.
-        means = np.where(usual, np.round(sums / np.maximum(1, counts), 6), np.inf)
+        means = np.where(usual, np.round(sums / counts, 6), np.inf)
         best = int(means.argmin())
         if means[best] > self.usual - MUCH_BELOW:
             return None
         worst = WorstMinute(in_loop=self.in_loop, usual=self.usual, snapshots=0, hits=0, bottlenecks=())
-        return self._minute(first + best, worst, (1, float(means[best])))
+        return self._minute(int(minutes[best]), worst, (1, float(means[best])))
 
     def _minute(self, minute: int, worst: WorstMinute, rank: tuple[float, ...]) -> _Stretch:
         """A minute of the clock, as far as the loop reaches."""

@@ -89,11 +89,11 @@ class StepOutlier(Rule):
         series = [one for one in every if one.looks]
         if not series:
             return self.not_evaluated(max(every, key=lambda one: one.steps).reason, **facts)
-        told = [one for one in series if len(one.hits)]
+        told = [one for one in series if one.hits]
         facts |= {
             "violations": sum(one.count for one in series),
             "evaluated": sum(one.looks for one in series),
-            "violating": sum(len(one.hits) for one in series),
+            "violating": sum(one.hits for one in series),
         }
         facts["measure"] = Measure(
             value=round(100 * facts["violating"] / facts["evaluated"], 1),
@@ -115,9 +115,8 @@ class StepOutlier(Rule):
                 (one.node, one.worker, one.phase): one.limit_us for one in series
             }
             facts["details"] |= breakdown_of(job.each(_at_outliers, limits))
-        starts = grid.starts_us
-        first_us = int(starts[min(one.hits[0] for one in told)])
-        last_us = int(starts[max(one.hits[-1] for one in told)]) + grid.width_us
+        first_us = grid.begin_us(min(one.hit_windows[0] for one in told))
+        last_us = grid.begin_us(max(one.hit_windows[1] for one in told))
         facts |= {"first_us": first_us, "last_us": min(last_us, job.span_us[1])}
         return self.triggered(self._finding(every, told, aside), triggered=facts["violating"], **facts)
 
@@ -134,10 +133,13 @@ class StepOutlier(Rule):
         start_us, end_us = steps.start_us[rows], steps.end_us[rows]
         lasted = end_us - start_us
         seen = grid.seen(end_us)
-        windows = np.flatnonzero(seen[1:] > PATIENCE)
-        ends = seen[1:][windows]
+        at = seen.judged(PATIENCE)
+        # It is looked at to the end of the job; what is found lasts to the next window with a step.
+        until = np.append(at[1:], grid.count)
+        ends = seen.by(at)
         limits = limits_of(lasted, ends, self.stddev)
         found = above(lasted, ends, limits)
+        over = found > self.n_outliers
         # The last window has seen all steps.
         limit_us = int(limits[-1]) if len(limits) else None
         slow = np.flatnonzero(lasted > limit_us) if limit_us is not None else np.empty(0, np.int64)
@@ -154,9 +156,10 @@ class StepOutlier(Rule):
             steps=len(rows),
             begun_us=int(start_us.min()),
             ended_us=int(end_us[-1]),
-            looks=len(windows),
+            looks=grid.count - int(at[0]) if len(at) else 0,
             most=int(found.max(initial=0)),
-            hits=windows[found > self.n_outliers],
+            hits=int((until - at)[over].sum()),
+            hit_windows=(int(at[over][0]), int(until[over][-1])) if over.any() else (0, 0),
             limit_us=limit_us,
             threshold_us=mean_us + self.stddev * std_us,
             count=len(slow),
@@ -181,7 +184,7 @@ class StepOutlier(Rule):
             mine = [one for one in every if one.who == who]
             loop_us += max(one.ended_us for one in mine) - min(one.begun_us for one in mine)
         part = excess_us / max(1, loop_us)
-        looks, hits = sum(one.looks for one in told), sum(len(one.hits) for one in told)
+        looks, hits = sum(one.looks for one in told), sum(one.hits for one in told)
         clauses = [
             f"more than {count(self.n_outliers, 'outlier')} in {number(hits)} of {number(looks)} looks, one a minute",
             aside,
@@ -224,10 +227,12 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     steps: int
     begun_us: int
     ended_us: int
-    #: Windows in which it was judged, the most outliers found so far in any, and those in violation.
+    #: Windows in which it was judged, the most outliers found so far in any, how many are in violation, and of
+    #: these the first and the one past the last.
     looks: int
     most: int
-    hits: IntArray
+    hits: int
+    hit_windows: tuple[int, int]
     #: The longest whole time that is no outlier among all steps, none where it was not judged; and the same
     #: as a number that need not be whole.
     limit_us: int | None
@@ -270,7 +275,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def answer(self) -> DeviceStatus:
-        return DeviceStatus.of(self.name, self.reason, self.looks, len(self.hits))
+        return DeviceStatus.of(self.name, self.reason, self.looks, self.hits)
 
     @property
     def median_us(self) -> float:
@@ -300,7 +305,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             "above_2_medians": self.above_2_medians,
             "first_step_s": self.first_us / SECOND_US,
             "windows": self.looks,
-            "windows_in_violation": len(self.hits),
+            "windows_in_violation": self.hits,
         }
 
 

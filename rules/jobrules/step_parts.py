@@ -163,6 +163,8 @@ class Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 #: Steps themselves, and lives of processes, which would drown what happens in them.
 _APART = {Kind.STEP, Kind.LIFETIME}
 _DEVICES = {Kind.CPU: "CPU", Kind.GPU: "GPU"}
+#: Sums by lane and name that are held at once, also where most are 0.
+_CELLS = 1 << 20
 
 
 def has_parts(events: Events) -> bool:
@@ -185,11 +187,16 @@ def class_times(events: Events) -> dict[tuple[str, str], dict[Class, int]]:
         place[operators] = np.arange(len(operators))
         rows = np.flatnonzero((place >= 0)[events.lane])
         key = place[events.lane[rows]] * len(events.names) + events.name[rows]
+        held: IntArray | None = None
+        if len(operators) * len(events.names) > max(_CELLS, len(rows)):
+            # A table of all lanes by all names would be mostly empty, and as large as the names are many.
+            held, key = np.unique(key, return_inverse=True)
         by_name = np.bincount(key, weights=events.duration_us[rows])
-        for i in np.flatnonzero(by_name).tolist():
-            at, name = divmod(i, len(events.names))
-            device = _DEVICES[kinds[operators[at]]]
-            found.append((events.lanes[operators[at]], (events.names[name], device), int(by_name[i])))
+        at = np.flatnonzero(by_name)
+        for i, us in zip((at if held is None else held[at]).tolist(), by_name[at].tolist(), strict=True):
+            lane, name = divmod(i, len(events.names))
+            device = _DEVICES[kinds[operators[lane]]]
+            found.append((events.lanes[operators[lane]], (events.names[name], device), int(us)))
     times: dict[tuple[str, str], dict[Class, int]] = {}
     for lane, one, us in found:
         mine = times.setdefault((lane.node, lane.worker), {})

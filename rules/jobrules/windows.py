@@ -37,24 +37,49 @@ class Windows(Struct, frozen=True, kw_only=True):
         start = first - first % WIDTH_US
         return cls(start_us=start, count=(last - start) // WIDTH_US + 1)
 
-    @property
-    def starts_us(self) -> IntArray:
-        """(count,) start of each window."""
-        return self.start_us + self.width_us * np.arange(self.count, dtype=np.int64)
+    def begin_us(self, window: int) -> int:
+        """Start of a window, which is the end of the one before it."""
+        return self.start_us + self.width_us * int(window)
 
-    def seen(self, time_us: IntArray) -> IntArray:
-        """(count + 1,) how many of the ascending times lie before each window start, and in all."""
-        edges = self.start_us + self.width_us * np.arange(self.count + 1, dtype=np.int64)
-        return np.searchsorted(time_us, edges, side="left").astype(np.int64)
+    def seen(self, time_us: IntArray) -> Seen:
+        """Where the ascending times of a series lie."""
+        if len(time_us) < self.count:
+            # A few samples may lie decades apart, where a clock was wrong: what is empty takes no memory.
+            windows = np.unique((time_us - self.start_us) // self.width_us)
+        else:
+            windows = np.arange(self.count, dtype=np.int64)
+        ends = np.searchsorted(time_us, self.start_us + self.width_us * (windows + 1)).astype(np.int64)
+        new = np.diff(ends, prepend=0) > 0
+        return Seen(windows=windows[new], ends=ends[new])
 
 
-def judged(seen: IntArray, at_least: int) -> IntArray:
-    """Windows in which a series is judged: it has a new sample there and more than ``at_least`` so far.
+class Seen(Struct, frozen=True, kw_only=True, eq=False):
+    """The windows that hold samples of a series."""
 
-    A window without a new sample says nothing that the one before did not say: time that was not
-    measured is not judged again.
-    """
-    return np.flatnonzero((seen[1:] > at_least) & (np.diff(seen) > 0))
+    #: Their numbers, ascending, and how many samples lie before the end of each.
+    windows: IntArray
+    ends: IntArray
+
+    def judged(self, more_than: int) -> IntArray:
+        """Windows in which the series is judged: it has a new sample there and more than some so far.
+
+        A window without a new sample says nothing that the one before did not say: time that was not
+        measured is not judged again.
+        """
+        return self.windows[self.ends > more_than]
+
+    def by(self, windows: IntArray) -> IntArray:
+        """How many samples lie before the end of each of some windows."""
+        return np.append(0, self.ends)[np.searchsorted(self.windows, windows, side="right")]
+
+    def before(self, window: int) -> int:
+        """How many samples lie before the start of a window: ``seen`` of all windows at that place."""
+        at = int(np.searchsorted(self.windows, window))
+        return int(self.ends[at - 1]) if at else 0
+
+    def new(self, windows: IntArray) -> BoolArray:
+        """Which of some windows hold a sample."""
+        return np.isin(windows, self.windows)
 
 
 def trailing_quantiles(values: FloatArray, ends: IntArray, window: int, probs: Sequence[float]) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from jobrules.result import Gap
 from jobrules.rounding import apportion, digits_for
 from jobrules.timelines import columns, reduce, time_line, time_lines
 from jobrules.usage import time_use, usage_rows, work_span_us
-from jobrules.windows import Windows, judged, trailing_below, trailing_quantiles
+from jobrules.windows import Windows, trailing_below, trailing_quantiles
 from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
@@ -34,7 +35,8 @@ def test_windows_are_half_open_and_start_at_the_full_minute() -> None:
 
     assert (grid.start_us, grid.count) == (START_US, 2)
     # Samples at :30, 1:00 and 1:30: the one on the boundary belongs to the second window only.
-    assert grid.seen(us(30, 60, 90)).tolist() == [0, 1, 3]
+    seen = grid.seen(us(30, 60, 90))
+    assert (seen.windows.tolist(), seen.ends.tolist()) == ([0, 1], [1, 3])
 
 
 def test_a_job_without_records_has_no_windows() -> None:
@@ -42,7 +44,41 @@ def test_a_job_without_records_has_no_windows() -> None:
 
 
 def test_a_window_without_new_samples_is_not_judged() -> None:
-    assert judged(np.array([0, 5, 5, 9]), 4).tolist() == [0, 2]
+    seen = Windows(start_us=START_US, count=3).seen(us(*range(5), *range(120, 124)))
+    assert seen.judged(4).tolist() == [0, 2]
+
+
+@given(
+    st.lists(st.integers(0, 599), min_size=1, max_size=30).map(sorted),
+    st.integers(10, 40),
+    st.integers(0, 40),
+)
+def test_windows_hold_what_lies_between_their_ends(seconds: list[int], count: int, few: int) -> None:
+    grid = Windows(start_us=START_US, count=count)
+
+    seen = grid.seen(us(*seconds))
+
+    # More windows than samples and fewer are counted in two ways.
+    by_window = np.bincount(np.array(seconds) // 60, minlength=count)
+    every = np.arange(count)
+    assert seen.new(every).tolist() == (by_window > 0).tolist()
+    assert seen.by(every).tolist() == np.cumsum(by_window).tolist()
+    assert [seen.before(i) for i in range(count + 1)] == [0, *np.cumsum(by_window).tolist()]
+    assert (
+        seen.judged(few).tolist() == np.flatnonzero((by_window > 0) & (np.cumsum(by_window) > few)).tolist()
+    )
+
+
+def test_samples_decades_apart_take_no_more_memory_than_others() -> None:
+    grid = Windows(start_us=START_US, count=50_000_000)
+
+    tracemalloc.start()
+    seen = grid.seen(START_US + 60 * SECOND_US * np.array([0, 7, 49_999_999]))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert (seen.windows.tolist(), seen.ends.tolist()) == ([0, 7, 49_999_999], [1, 2, 3])
+    assert most < 100_000
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=50), st.integers(1, 20), st.data())

@@ -141,13 +141,15 @@ def columns(names: Sequence[str]) -> list[Column | None]:
 
     Beside columns of the machine those of metrics have to name the GPU, or to be the tool's own.
     """
-    found = [column(name) for name in names]
-    if not any(_MACHINE & {*_words(name)} for name in names):
-        return found
-    return [
-        one if one and (not one.metric or "." in name or {"gpu", "cuda", "vram"} & {*_words(name)}) else None
-        for name, one in zip(names, found, strict=True)
-    ]
+    found = {
+        name: column(name) for name in {*names}
+    }  # damaged headers repeat the same cell thousands of times
+    words = {name: {*_words(name)} for name in found}
+    if any(_MACHINE & one for one in words.values()):
+        for name, one in found.items():
+            if one and one.metric and "." not in name and not {"gpu", "cuda", "vram"} & words[name]:
+                found[name] = None
+    return [found[name] for name in names]
 
 
 def column(name: str) -> Column | None:
