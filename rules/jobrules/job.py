@@ -637,7 +637,7 @@ class Job:
         """Times of the first and the last sample; none without samples."""
         return span_of(part.samples_us for part in self.facts)
 
-    @property
+    @cached_property
     def steps_us(self) -> tuple[int, int] | None:
         """Earliest start and latest end of all steps of the whole job; none without steps."""
         return self.frame.steps_us if self.frame else span_of(part.steps_us for part in self.facts)
@@ -690,13 +690,17 @@ class Job:
     def _by_key(self) -> dict[tuple[str, Metric], Panel]:
         return {(p.node, p.metric): p for p in self.panels}
 
+    @cached_property
+    def _facts_by_node(self) -> dict[str, PartFacts]:
+        return {part.node: part for part in self.facts}
+
     def loop_us(self, node: str) -> tuple[int, int] | None:
         """First start and last end of the steps of a node, on that node's own clock.
 
         Of all steps where the node recorded none and its samples cover them; else none: its clock may
         be another.
         """
-        part = next((part for part in self.facts if part.node == node), None)
+        part = self._facts_by_node.get(node)
         if part is None or part.steps_us:
             return part.steps_us if part else None
         whole = self.steps_us

@@ -351,7 +351,7 @@ def _whole(values: FloatArray) -> tuple[int | None, ...]:
 
 def _drawn(job: Job, ranks: Sequence[NodeRank], middle: float | None) -> tuple[str, ...]:
     """The oddest nodes that were sampled; of equal ones the one in the middle and the lowest."""
-    sampled = _sampled(job)
+    sampled = set(_sampled(job))
     odd = [r.node for r in ranks if r.severity and r.node in sampled]
     if odd:
         return tuple(odd[:MOST_DRAWN])

@@ -70,8 +70,9 @@ def missing(found: Sequence[Gap], span_us: tuple[int, int]) -> tuple[Missing, ..
 
 def interrupted(found: Sequence[Gap], nodes: Sequence[str], span_us: tuple[int, int]) -> Missing | None:
     """The times in which none of these nodes was sampled; none without any, or where they are not several."""
-    found = [gap for gap in found if gap.node in nodes]
-    if len(nodes) < 2 or {gap.node for gap in found} != set(nodes):
+    wanted = set(nodes)
+    found = [gap for gap in found if gap.node in wanted]
+    if len(nodes) < 2 or {gap.node for gap in found} != wanted:
         return None
     # Gaps of one node do not touch, so as many as there are nodes open at once means all of them.
     ends = sorted([(gap.start_us, 1) for gap in found] + [(gap.end_us, -1) for gap in found])

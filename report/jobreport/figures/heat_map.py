@@ -169,7 +169,8 @@ def heat_map(
         _mean_row(tables[node, main], node, main) for node in nodes if many and (node, main) in tables
     ]
     drawn = _odd(of_nodes, MOST_NODES) if many else nodes
-    shown_means = [row for row in of_nodes if row.node in set(_odd(of_nodes, MOST_NODE_ROWS))]
+    of_those = set(_odd(of_nodes, MOST_NODE_ROWS))
+    shown_means = [row for row in of_nodes if row.node in of_those]
     most_cores = min(MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL // max(len(drawn), 1))
 
     blocks: list[tuple[str, list[Row]]] = [("Mean of nodes", shown_means)] if many else []

@@ -11,7 +11,7 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HBar, Line, Plot, Range1d, Text
 from msgspec import Struct
 
-from jobreport.figures import theme
+from jobreport.figures import over_columns, theme
 from jobreport.figures.chart import (
     Area,
     Axis,
@@ -121,7 +121,7 @@ def lane_names(lanes: Sequence[MomentLane]) -> tuple[str, ...]:
 
 def _samples(moment: Moment, curves: Sequence[Curve], x: Axis, *, labels: bool) -> Drawing:
     y = upward(100)
-    gaps = [x.place(span).tolist() for span in moment.unmeasured_us]
+    gaps = [x.place(span).tolist() for span in over_columns.merged(moment.unmeasured_us)]
     marks: list[Mark] = [Area(style="x", x=a, y=0, width=b - a, height=100) for a, b in gaps]
     marks += [line(SERIES[one.key], x, y, *one.points(moment), series=one.key) for one in curves]
     return Drawing(x=x, y=y, marks=tuple(marks), labels=labels)
@@ -130,7 +130,7 @@ def _samples(moment: Moment, curves: Sequence[Curve], x: Axis, *, labels: bool) 
 def _live_samples(moment: Moment, curves: Sequence[Curve], x: Axis, shared: Range1d, *, labels: bool) -> Plot:
     plot = live_plot(x, upward(100), x_range=shared, labels=labels, zoom=True, left=RANKED_PX)
     dashes = dict(theme.SERIES)
-    for start, end in moment.unmeasured_us:
+    for start, end in over_columns.merged(moment.unmeasured_us):
         plot.add_layout(hatched(left=start / _US_PER_MS, right=end / _US_PER_MS))
     for curve in curves:
         time_us, percents = curve.points(moment)

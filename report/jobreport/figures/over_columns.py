@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
+#: Stretches of one hatch: many boxes in a live plot take the square of their number.
+MOST_STRETCHES = 200
+
 
 def numbers(values: Iterable[float | None]) -> Floats:
     """NaN for what was not measured."""
@@ -71,14 +74,22 @@ def holes(columns: Columns, values: Floats) -> list[tuple[int, int]]:
 
 
 def merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same times as stretches that neither touch nor overlap, in order."""
+    """The same times as at most 200 stretches that neither touch nor overlap, in order.
+
+    Of more, the nearest ones are joined: less than a two-hundredth of the time lies between any two of these.
+    """
     found: list[tuple[int, int]] = []
     for start, stop in sorted(stretches):
         if found and start <= found[-1][1]:
             found[-1] = (found[-1][0], max(stop, found[-1][1]))
         else:
             found.append((start, stop))
-    return found
+    if len(found) <= MOST_STRETCHES:
+        return found
+    starts, stops = np.array(found, np.int64).T
+    parted = np.sort(np.argsort(starts[1:] - stops[:-1], kind="stable")[1 - MOST_STRETCHES :])
+    first, last = np.append(0, parted + 1), np.append(parted, len(found) - 1)
+    return list(zip(starts[first].tolist(), stops[last].tolist(), strict=True))
 
 
 def band(

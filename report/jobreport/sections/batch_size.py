@@ -227,7 +227,8 @@ def _missing(boxes: list[Box]) -> str:
     nodes = list(dict.fromkeys(box.node for box in boxes))
     told = []
     for metric, words in ((Metric.CPU_USE, "The CPU was"), (Metric.GPU_MEMORY, "GPU memory utilisation was")):
-        without = [n for n in nodes if not any(b.node == n and b.metric == metric for b in boxes)]
+        having = {box.node for box in boxes if box.metric == metric}
+        without = [node for node in nodes if node not in having]
         if without:
             where = (
                 ""

@@ -9,6 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
+from jobreport.figures.over_columns import merged
 from jobreport.figures.pie import COLOURS, pie
 from jobreport.figures.scales import time_ticks
 from jobreport.figures.still import Stretch, still_ring, stretch
@@ -158,14 +159,17 @@ def _lanes(report: Report) -> list[Lane]:
     axis = (report.job.start_us, report.job.end_us)
     names = [node.name for node in report.job.nodes]
     height = 100 / max(len(names), 1)
+    gaps: dict[str, list[tuple[int, int]]] = {}
+    for gap in report.course.gaps:
+        gaps.setdefault(gap.node, []).append((gap.start_us, gap.end_us))
     return [
         Lane(
             top=round(i * height, 2),
             height=round(height, 2),
-            gaps=tuple(stretch(g.start_us, g.end_us, axis) for g in report.course.gaps if g.node == name),
+            gaps=tuple(stretch(start, end, axis) for start, end in merged(gaps[name])),
         )
         for i, name in enumerate(names)
-        if any(g.node == name for g in report.course.gaps)
+        if name in gaps
     ]
 
 

@@ -207,16 +207,15 @@ def _snapshots(report: Report) -> str:
 
 def _unused(report: Report) -> dict[str, str]:
     """Node → "2 of 8 GPUs never worked", where some but not all GPUs of a node did."""
+    by_node: dict[str, list[float]] = {}
+    for box in report.boxes:
+        if box.metric == Metric.GPU_USE and box.basis == WHOLE:
+            by_node.setdefault(box.node, []).append(box.max)
     told = {}
-    for node in report.job.nodes:
-        highest = [
-            box.max
-            for box in report.boxes
-            if (box.node, box.metric, box.basis) == (node.name, Metric.GPU_USE, WHOLE)
-        ]
+    for node, highest in by_node.items():
         idle = sum(value <= 0 for value in highest)
         if 0 < idle < len(highest):
-            told[node.name] = f"{idle} of {formats.count(len(highest), 'GPU')} never worked"
+            told[node] = f"{idle} of {formats.count(len(highest), 'GPU')} never worked"
     return told
 
 

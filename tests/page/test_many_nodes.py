@@ -1,0 +1,81 @@
+"""Pages of thousands of nodes: the work grows with their number, not with its square."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+from unittest.mock import Mock
+
+from jobreport import sections
+from jobreport.figures import heat_map as figure
+from jobreport.figures.over_columns import MOST_STRETCHES, merged
+from jobrules.job import Job, PartFacts
+from jobrules.result import Gap
+from tests.copies import replace
+from tests.page import example_devices, examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+T = TypeVar("T")
+
+NODES = 64
+
+
+class Passes(tuple[T, ...]):
+    """Counts how often it is gone through."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[T]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_the_odd_nodes_are_looked_for_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = Mock(wraps=figure._odd)
+    monkeypatch.setattr(figure, "_odd", odd)
+
+    heat = figure.heat_map(example_devices.devices("n", nodes=NODES, gpus=1), examples.gpu_job().course)
+
+    assert heat.nodes == NODES
+    assert 0 < odd.call_count <= 2
+
+
+def test_boxes_and_gaps_are_not_gone_through_for_every_node() -> None:
+    base = examples.gpu_job()
+    names = [f"n{i}" for i in range(NODES)]
+    nodes = tuple(replace(base.job.nodes[0], name=name) for name in names)
+    boxes = Passes(replace(box, node=name) for name in names for box in base.boxes)
+    start = base.job.start_us
+    gaps = Passes(Gap(node=name, start_us=start, end_us=start + 1) for name in names)
+    report = replace(
+        base, job=replace(base.job, nodes=nodes), boxes=boxes, course=replace(base.course, gaps=gaps)
+    )
+
+    for section in (sections.utilisation, sections.batch_size, sections.summary):
+        section(report)
+
+    assert 0 < boxes.passes < NODES
+    assert 0 < gaps.passes < NODES
+
+
+def test_facts_are_not_gone_through_for_every_node() -> None:
+    job = Job(name="j")
+    facts = Passes(
+        PartFacts(node=f"n{i}", panels=(), steps=1, steps_us=(i, i + 1), events=0, events_us=None)
+        for i in range(NODES)
+    )
+    job.__dict__["facts"] = facts
+
+    assert [job.loop_us(f"n{i}") for i in range(NODES)] == [(i, i + 1) for i in range(NODES)]
+    assert facts.passes < NODES
+
+
+def test_of_many_stretches_the_nearest_are_hatched_as_one() -> None:
+    alone = [(1000 * i, 1000 * i + 900) for i in range(MOST_STRETCHES)]
+    near = [(start + 910, start + 920) for start, _ in alone]
+
+    assert merged(reversed(alone)) == alone
+    assert merged(alone + near) == [(start, start + 920) for start, _ in alone]
