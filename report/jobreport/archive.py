@@ -142,9 +142,7 @@ class _Extraction:
     def take(self, name: str, source: Source | str | None) -> None:
         """Write one member; ``source`` opens it, or says why it is left behind. A folder has none."""
         self.name = name
-        self._members -= 1
-        if self._members < 0:
-            raise _LimitError(count(self._most_members, "file"))
+        self._count()
         if source is None:
             return
         path = PurePosixPath(name.replace("\\", "/"))
@@ -183,10 +181,22 @@ class _Extraction:
             example=known.example if known else shown(name, 200),
         )
 
+    def _count(self) -> None:
+        self._members -= 1
+        if self._members < 0:
+            raise _LimitError(count(self._most_members, "file or folder", "files and folders"))
+
+    def _make(self, folder: Path) -> None:
+        """Make a folder and those that it lies in; each counts as a file does."""
+        if not folder.is_dir():
+            self._make(folder.parent)
+            self._count()
+            folder.mkdir()
+
     def _write(self, target: Path, source: IO[bytes] | None, name: str) -> None:
         if source is None:
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self._make(target.parent)
         if target.is_file():
             self.remark("another file of the archive has the same name and comes later", name)
         with source, target.open("wb") as sink:

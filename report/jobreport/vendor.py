@@ -6,6 +6,7 @@ themselves allow: the time of the first step, and the histograms that the vendor
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -228,13 +229,14 @@ def _course(results: RuleResults, start_us: int, end_us: int) -> Course:
 
 def _nodes(results: RuleResults, start_us: int, end_us: int) -> tuple[NodeFacts, ...]:
     gpus = gpus_of(results)
-    names = {node for node, _ in gpus} | {node for nodes in results.usage.values() for node in nodes}
+    of_node = Counter(node for node, _ in gpus)
+    names = {*of_node} | {node for nodes in results.usage.values() for node in nodes}
     # Cores are the different names of cores on all nodes: with several nodes they are those of none.
     cores = results.loader.cores or 0 if len(names) == 1 else 0
     return tuple(
         NodeFacts(
             name=name,
-            gpus=sum(node == name for node, _ in gpus),
+            gpus=of_node[name],
             cores=cores,
             interval_s=None,
             first_us=start_us,

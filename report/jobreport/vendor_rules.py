@@ -206,7 +206,7 @@ def _low_gpu(counted: _Counted, results: RuleResults) -> Reading:
     # Those that never worked are a finding of their own.
     told = {gpu: use for gpu, use in results.low_gpu.items() if gpu not in unused} or results.low_gpu
     low = [gpu for gpu, use in told.items() if use.gpu_95 is not None and use.gpu_95 < limit]
-    others = [gpu for gpu, use in told.items() if gpu not in low and use.gpu_95 is not None]
+    others = [gpu for gpu, use in told.items() if use.gpu_95 is not None and use.gpu_95 >= limit]
     whole = len(gpus_of(results))
     headline = f"Low or fluctuating use was counted {count(counted.triggered, 'time')}"
     if low or others:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: Width of the cells that curves are compared in: the longer sampling interval, in these bounds.
 _NARROWEST_US, _WIDEST_US = SECOND_US // 4, 60 * SECOND_US
-#: More cells are not compared; a longer recording gets wider ones.
-_MOST_CELLS = 1 << 18
+#: More cells are not compared, nor more than so many for each sample of a GPU; a longer recording gets wider ones.
+_MOST_CELLS, _FEW_CELLS, _CELLS_A_SAMPLE = 1 << 18, 1 << 10, 16
 #: A cell without a sample has the value of one so many cells before it.
 _HELD = 3
 #: Curves must overlap in so many cells, and in this share of the shorter one.
@@ -80,7 +80,9 @@ def _width(pairs: Sequence[tuple[Curve, Curve]]) -> int:
     longest = max(
         max(int(pair[i][0][-1]) for pair in pairs) - min(int(pair[i][0][0]) for pair in pairs) for i in (0, 1)
     )
-    return int(max(_NARROWEST_US, min(max(intervals, default=0), _WIDEST_US), longest / _MOST_CELLS))
+    samples = sum(len(t) for pair in pairs for t, _ in pair) / len(pairs)
+    most = min(_MOST_CELLS, max(_FEW_CELLS, _CELLS_A_SAMPLE * samples))
+    return int(max(_NARROWEST_US, min(max(intervals, default=0), _WIDEST_US), longest / most))
 
 
 def _in_cells(curve: Curve, start_us: int, dt: int, count: int) -> FloatArray:

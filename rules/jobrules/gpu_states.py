@@ -83,8 +83,10 @@ def _oddness(state: GPUState) -> tuple[float, ...]:
 
 
 def _of_node(part: Job, clocks: Clocks) -> Iterator[GPUState]:
+    (node,) = part.nodes
+    memory = totals(part.panel(node, Metric.GPU_MEMORY_TOTAL))
     for gpu in gpus(part, clocks, *STATES):
-        yield _state(gpu)
+        yield _state(gpu, memory.get(gpu.device))
 
 
 class _Series(Struct, frozen=True, kw_only=True, eq=False):
@@ -101,7 +103,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False):
         return float(self.values @ self.weight_us / total) if total else float(self.values.mean())
 
 
-def _state(gpu: GPU) -> GPUState:
+def _state(gpu: GPU, total: float | None) -> GPUState:
     def series(metric: Metric) -> _Series | None:
         found = gpu.series(metric)
         if found is None or not len(found[0]):
@@ -127,7 +129,6 @@ def _state(gpu: GPU) -> GPUState:
     )
     busy = clock.values[gpu.at(Metric.GPU_USE, clock.time_us) >= BUSY_PERCENT] if clock else ()
     whole_us = gpu.span_us[1] - gpu.span_us[0]
-    total = totals(gpu.part.panel(gpu.node, Metric.GPU_MEMORY_TOTAL)).get(gpu.device)
     return GPUState(
         node=gpu.node,
         device=gpu.device,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: How far the sensors of one moment are apart in system samples.
 TOLERANCE_US = 20_000
 #: Cells of a panel for each sample in it, at most. So many devices may each have moments of their own.
-MOST_CELLS = 256
+MOST_CELLS = 128
 
 
 class Series(Struct, frozen=True, kw_only=True, eq=False):

@@ -11,7 +11,7 @@ import pytest
 
 from jobreport.engine import Cores
 from jobreport.pipeline import make_report
-from jobreport.readers import read_directory, read_job
+from jobreport.readers import joining, read_directory, read_job
 from jobrules.job import SECOND_US, Metric
 
 START_S = 1_767_441_600
@@ -236,3 +236,16 @@ def test_snapshots_of_all_tables_of_a_machine_are_numbered_in_the_order_of_time(
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) == len(numbers) - 1
     assert make_report(tmp_path, tmp_path.with_name("out"), formats=["json"], strict=True).failure is None
+
+
+def test_very_many_logs_and_machines_are_not_compared_each_with_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "_MOST_PAIRS", 3)
+    monkeypatch.setattr(joining, "_MOMENTS_A_PAIR", 10_000)
+    write_samples(tmp_path, 1, 2)
+    write_log(tmp_path, 2)
+
+    _, (reason,) = told(tmp_path)
+
+    assert reason.endswith("too many logs and machines to compare each with each")

@@ -11,6 +11,7 @@ import pytest
 from jobreport.readers import read_job, smi_hosts
 from jobreport.readers.base import SourceFile
 from jobreport.readers.smi_hosts import Log, hosts_of
+from jobreport.readers.tally import Tally
 from jobrules.job import Metric
 
 HEADER = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
@@ -173,7 +174,7 @@ def test_logs_that_say_whose_they_are_are_not_compared(monkeypatch: pytest.Monke
             )
             for n in range(3)
         ]
-        assert hosts_of(logs) == (["n0", "n1", "n2"] if named else ["0", "1", "2"])
+        assert hosts_of(logs, Tally()) == (["n0", "n1", "n2"] if named else ["0", "1", "2"])
 
 
 def test_machines_that_all_have_names_take_no_time() -> None:
@@ -191,7 +192,7 @@ def test_machines_that_all_have_names_take_no_time() -> None:
     ]
     begin = time.process_time()
 
-    assert hosts_of(logs) == [f"n{n}" for n in range(20_000)]
+    assert hosts_of(logs, Tally()) == [f"n{n}" for n in range(20_000)]
 
     # All pairs of them would take minutes.
     assert time.process_time() - begin < 10
@@ -207,3 +208,15 @@ def test_parts_of_one_name_without_dates_may_be_of_one_machine(tmp_path: Path) -
     assert len(job.nodes) == 2
     told = {r.reason: r.count for r in quality.sources[0].remarks}
     assert [n for reason, n in told.items() if "they may be parts of one log" in reason] == [2]
+
+
+def test_many_logs_of_one_time_are_not_all_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smi_hosts, "_MOST_PAIRS", 10)
+    for i in range(8):
+        rows = "".join(f"{1_700_000_000 + 9 * row + i},0,{i}\n" for row in range(2))
+        (tmp_path / f"m{i}.csv").write_text(f"timestamp,index,power.draw\n{rows}")
+
+    _, quality = read_job(tmp_path)
+
+    told = {r.reason: r.count for r in quality.sources[0].remarks}
+    assert [n for reason, n in told.items() if "not all were compared" in reason] == [8]

@@ -204,7 +204,19 @@ def test_no_more_members_than_the_limit_are_unpacked(tmp_path: Path, monkeypatch
 
     with archive.unpacked(packed) as found:
         assert sorted(files_of(found)) == ["0", "1", "2"]
-        assert remarks_of(found) == {"past the limit of 3\u00a0files, and all that follow": 1}
+        assert remarks_of(found) == {"past the limit of 3\u00a0files and folders, and all that follow": 1}
+
+
+def test_folders_that_only_paths_name_count_as_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 10)
+    files = [(tarfile.TarInfo(f"{i}/a/b/c"), b"x") for i in range(9)]
+    packed = taped(tmp_path / "job.tar.gz", *files)
+
+    with archive.unpacked(packed) as found:
+        assert sorted(files_of(found)) == ["0/a/b/c", "1/a/b/c"]
+        assert remarks_of(found) == {"past the limit of 10\u00a0files and folders, and all that follow": 1}
 
 
 def test_folders_in_one_another_without_end_cost_their_file(tmp_path: Path) -> None:
@@ -321,7 +333,7 @@ def test_folders_count_as_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     )
 
     with archive.unpacked(packed) as found:
-        assert remarks_of(found) == {"past the limit of 3\u00a0files, and all that follow": 1}
+        assert remarks_of(found) == {"past the limit of 3\u00a0files and folders, and all that follow": 1}
 
 
 def test_an_archive_of_which_nothing_is_left_says_why(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def expected(job: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def cluster() -> Iterator[Any]:
     """Two workers, each a process."""
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
     ) as workers:
         yield workers
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from jobrules import curve_offset as curve_offset_module
 from jobrules.curve_offset import Curve, CurveOffset, curve_offset
 from jobrules.job import SECOND_US
 
@@ -91,3 +92,9 @@ def test_of_offsets_that_fit_alike_the_usual_one_is_taken() -> None:
     found = curve_offset(recorded(1, use="periodic"), recorded(2, use="periodic", later_s=4))
     assert isinstance(found, CurveOffset)
     assert abs(found.us - 4 * SECOND_US) <= found.spread_us
+
+
+def test_few_samples_far_apart_are_compared_in_few_cells() -> None:
+    times = np.array([0, 300_000, 600_000, 70_000_000_000])
+
+    assert curve_offset_module._width([((times, times / 1e9),) * 2]) > 60_000_000

@@ -23,7 +23,7 @@ from jobreport.readers.sensors import as_name
 from jobreport.readers.smi_guess import UNKNOWN
 from jobreport.readers.smi_hosts import Log, hosts_of, words_of
 from jobreport.readers.smi_table import OTHER_TIMES, UNNUMBERED, Rows, rows_of
-from jobreport.readers.smi_text import Left, Table, decoded, header_of, is_log, tables
+from jobreport.readers.smi_text import SEPARATORS, Left, Table, decoded, header_of, is_log, tables
 from jobreport.readers.smi_times import CLOCK, LOCAL, ZONED, continued, in_zone, spread, unwrapped
 from jobreport.readers.tally import Tally
 from jobrules.job import SECOND_US, Metric, natural_sorted
@@ -166,7 +166,7 @@ def _logs(file: SourceFile, headers: Set[Header], zone: tzinfo | None, tally: Ta
     for part in tables(_text(file, tally), headers):
         if isinstance(part, Table) and not part.line:
             read_as = ", ".join(name for name in part.names if name != UNKNOWN)
-            borrowed = any(part.names == names for names, _ in headers)
+            borrowed = not headers.isdisjoint((part.names, separator) for separator in SEPARATORS)
             tally.add(
                 "corrected", "files", _BORROWED if borrowed else _GUESSED.format(read_as), file=file.name
             )
@@ -255,7 +255,7 @@ def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:
     """The panels of all machines, and how many rows are in them."""
     of_host: dict[str, list[Log]] = {}
     undated: defaultdict[str, list[str]] = defaultdict(list)
-    for log, host in zip(logs, hosts_of(logs), strict=True):
+    for log, host in zip(logs, hosts_of(logs, tally), strict=True):
         of_host.setdefault(host, []).append(log)
         if not (log.dated or log.host):
             undated[words_of(log.file)].append(host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -141,15 +142,18 @@ def columns(names: Sequence[str]) -> list[Column | None]:
 
     Beside columns of the machine those of metrics have to name the GPU, or to be the tool's own.
     """
-    found = {
-        name: column(name) for name in {*names}
-    }  # damaged headers repeat the same cell thousands of times
-    words = {name: {*_words(name)} for name in found}
-    if any(_MACHINE & one for one in words.values()):
-        for name, one in found.items():
-            if one and one.metric and "." not in name and not {"gpu", "cuda", "vram"} & words[name]:
-                found[name] = None
-    return [found[name] for name in names]
+    told = [_told(name) for name in names]
+    beside_machine = any(of_machine for _, of_machine, _ in told)
+    return [
+        None if one and one.metric and beside_machine and not certain else one for one, _, certain in told
+    ]
+
+
+@lru_cache(1024)  # damaged logs name the same columns in one line after the other
+def _told(name: str) -> tuple[Column | None, bool, bool]:
+    """The column of a name, whether that is of the machine, and whether its metric is certain to be of the GPU."""
+    words = {*_words(name)}
+    return column(name), bool(_MACHINE & words), "." in name or bool({"gpu", "cuda", "vram"} & words)
 
 
 def column(name: str) -> Column | None:

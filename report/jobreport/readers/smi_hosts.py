@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from functools import cache
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from jobreport.readers.base import SourceFile
+    from jobreport.readers.tally import Tally
     from jobrules.job import BoolArray, FloatArray, IntArray, Metric
 
 #: The machine of logs that name none.
 _NAMELESS = "node"
+#: Pairs of logs that are compared at most, or as many as there are rows in all of them.
+_MOST_PAIRS = 50_000
+_TOO_MANY = "so many logs of the same time that not all were compared; names tell which are of one machine"
 #: Words of a path, and the parts of one.
 _WORDS, _PARTS = re.compile(r"[/_.\s]+"), re.compile(r"[^A-Za-z0-9]+")
 #: What the name of a log is made of besides its machine's.
@@ -79,7 +83,7 @@ class Log(Struct, frozen=True, kw_only=True, eq=False):
         return {name: self.where(rows) for name, rows in self.rows_by_gpu().items()}
 
 
-def hosts_of(logs: Sequence[Log]) -> list[str]:
+def hosts_of(logs: Sequence[Log], tally: Tally) -> list[str]:
     """The machine of each log."""
     group = _Groups(len(logs))
     by_word: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -89,16 +93,17 @@ def hosts_of(logs: Sequence[Log]) -> list[str]:
     for first, *others in by_word.values():
         for i in others:
             group.join(first, i)
-    _join_by_name(logs, group, _compare(logs, group))
+    _join_by_name(logs, group, _compare(logs, group, tally))
     return _names(logs, [group.of(i) for i in range(len(logs))])
 
 
-def _compare(logs: Sequence[Log], group: _Groups) -> Mapping[int, set[int]]:
+def _compare(logs: Sequence[Log], group: _Groups, tally: Tally) -> Mapping[int, set[int]]:
     """Join what the rows say is of one machine, and say which logs they keep apart."""
     apart: defaultdict[int, set[int]] = defaultdict(set)
     parts: list[tuple[int, int]] = []
     moments = cache(lambda i: _moments(logs[i]))
-    for one, other in _at_once(logs):
+    pairs = _at_once(logs)
+    for one, other in islice(pairs, max(_MOST_PAIRS, sum(len(log.time_us) for log in logs))):
         a, b = logs[one], logs[other]
         # What they say of themselves is enough, and comparing all with all would take long.
         if group.of(one) == group.of(other):
@@ -113,6 +118,8 @@ def _compare(logs: Sequence[Log], group: _Groups) -> Mapping[int, set[int]]:
             apart[other].add(one)
         elif alike >= min(len(a.time_us), len(b.time_us)) / 2 > 0:
             group.join(one, other)
+    if next(pairs, None):
+        tally.add("corrected", "logs", _TOO_MANY, count=len(logs))
     for one, other in parts:
         if not (apart[one] or apart[other]):
             group.join(one, other)
@@ -126,15 +133,15 @@ def _join_by_name(logs: Sequence[Log], group: _Groups, apart: Mapping[int, set[i
         if not log.host:
             by_key[words_of(log.file)].append(i)
     for members in by_key.values():
-        # The logs of each machine of that name so far.
-        machines: list[set[int]] = []
+        # The first log of each machine of that name so far, and all of them.
+        machines: list[tuple[int, set[int]]] = []
         for i in members:
-            mine = next((m for m in machines if apart.get(i, set()).isdisjoint(m)), None)
+            mine = next((m for m in machines if apart.get(i, set()).isdisjoint(m[1])), None)
             if mine is None:
-                machines.append({i})
+                machines.append((i, {i}))
             else:
-                group.join(min(mine), i)
-                mine.add(i)
+                group.join(mine[0], i)
+                mine[1].add(i)
 
 
 class _Groups:

@@ -34,10 +34,13 @@ MOST_COLUMNS = 256
 _LOOKED_AT = 1000
 #: Rows that are taken apart together.
 _TOGETHER = 1 << 17
+#: So few rows are taken apart without pandas, which takes a millisecond to begin.
+_FEW = 256
 #: A field in quotes, which may hold the separator and the end of a line; a longer one is damage.
 _QUOTED = re.compile(r'"([^"]{0,200})"')
 _BREAK = re.compile(r"[,;\t\n]")
-_SEPARATORS = ",;\t"
+#: What may stand between the columns of a line that names them.
+SEPARATORS = ",;\t"
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 #: How the lines of ``nvidia-smi dmon`` and ``pmon`` begin that name columns and their units.
 _MARK = "#"
@@ -169,15 +172,19 @@ def _usual(lines: Sequence[str], separator: str | None) -> list[list[str]]:
 
 def _borrowed(lines: Sequence[str], headers: Set[Header]) -> Header | None:
     """The header that fits rows without one; none if several do."""
-    fitting = [one for one in headers if (rows := _usual(lines, one[1])) and len(rows[0]) == len(one[0])]
+    fields = {
+        separator: len(rows[0]) if (rows := _usual(lines, separator)) else 0
+        for separator in {separator for _, separator in headers}
+    }
+    fitting = [(names, separator) for names, separator in headers if len(names) == fields[separator]]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def _guessed(lines: Sequence[str]) -> Header | None:
     """Names for the columns of rows without a header, from the first of them."""
-    rows = _usual(lines, _SEPARATORS[0])
+    rows = _usual(lines, SEPARATORS[0])
     names = guessed(rows) if rows else None
-    return (names, _SEPARATORS[0]) if names else None
+    return (names, SEPARATORS[0]) if names else None
 
 
 def _left(reason: str, lines: Sequence[int]) -> Iterator[Left]:
@@ -197,25 +204,23 @@ def _row(line: str, separator: str | None, fields: int) -> str:
 
 
 def _columns(rows: Sequence[str], separator: str | None, fields: int) -> list[Texts]:
-    if separator is None:
-        return [Texts.of(cells) for cells in zip(*(row.split(None, fields - 1) for row in rows), strict=True)]
+    if separator is None or len(rows) < _FEW:
+        most = -1 if separator else fields - 1
+        return [Texts.of(cells) for cells in zip(*(row.split(separator, most) for row in rows), strict=True)]
     import pandas as pd  # noqa: PLC0415 - takes a third of a second, which other jobs need not wait for
 
     frame = pd.read_csv(
         io.StringIO("\n".join(rows)),
         sep=separator,
         header=None,
-        dtype="category",
+        dtype=str,
         quoting=csv.QUOTE_NONE,
         na_filter=False,
         index_col=False,
         skip_blank_lines=False,
     )
-    # Categories that are all numbers are numbers.
-    return [
-        Texts(distinct=[*map(str, cells.cat.categories)], code=cells.cat.codes.to_numpy().astype(np.int64))
-        for _, cells in frame.items()
-    ]
+    coded = (pd.factorize(cells) for _, cells in frame.items())
+    return [Texts(distinct=[*map(str, names)], code=code.astype(np.int64)) for code, names in coded]
 
 
 def _unquoted(text: str) -> str:
@@ -246,10 +251,10 @@ def _unquoted(text: str) -> str:
 def _named(line: str) -> Header | None:
     """The header that a line is; none if it is none."""
     separator: str | None = None
-    if line.startswith(_MARK) and not any(one in line for one in _SEPARATORS):
+    if line.startswith(_MARK) and not any(one in line for one in SEPARATORS):
         names = line.lstrip(_MARK).split()
     else:
-        separator = max(_SEPARATORS, key=line.count)
+        separator = max(SEPARATORS, key=line.count)
         names = [name.strip() for name in line.lstrip(_MARK).split(separator)]
     if not 2 <= len(names) <= MOST_COLUMNS or any(_NUMBER.fullmatch(name) for name in names):
         return None
