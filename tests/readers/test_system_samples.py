@@ -20,6 +20,7 @@ from jobreport.quality import Quality
 from jobreport.readers import read_job, sample_scan
 from jobreport.readers.base import SourceFile
 from jobrules.job import Metric
+from jobrules.snapshots import MOST_CELLS
 from tests.readers.samples import (
     FILE,
     HOUR,
@@ -403,10 +404,10 @@ def test_a_panel_that_would_be_nearly_empty_keeps_the_devices_with_most_samples(
     job, quality = read(tmp_path, {FILE: [*lone, *sound]})
 
     kept = sum(int(np.isfinite(panel.values).sum()) for panel in job.panels)
-    reason = "nearly each at a moment of its own; the 128 devices of a machine with most samples are in use"
-    assert len(job.panels[0].devices) == 128
-    assert kept == quality.sources[0].rows == 50 + 127
-    assert remarks(quality)[reason].count == 400 - 127
+    reason = f"nearly each at a moment of its own; the {MOST_CELLS} devices of a machine with most samples are in use"
+    assert len(job.panels[0].devices) == MOST_CELLS
+    assert kept == quality.sources[0].rows == 50 + MOST_CELLS - 1
+    assert remarks(quality)[reason].count == 400 - (MOST_CELLS - 1)
 
 
 def test_of_a_compressed_file_cut_short_the_first_part_is_used(tmp_path: Path) -> None:
