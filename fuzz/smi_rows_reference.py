@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import lru_cache
 
 from fuzz.sample_rows_reference import unpacked
 from jobreport.readers.smi_columns import columns
@@ -52,6 +53,7 @@ def _text(content: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+@lru_cache(4096)
 def _names_columns(line: str) -> bool:
     if line[:1].isdigit():
         return False

@@ -137,6 +137,8 @@ class _Extraction:
         self.name = ""
         self._folder = folder
         self._bytes = self._most_bytes = min(MOST_BYTES, _BYTES + _BYTES_A_BYTE * size)
+        #: Folders among the members, less those that were made.
+        self._ahead = 0
         self._members = self._most_members = min(MOST_MEMBERS, _MEMBERS + size // _BYTES_A_MEMBER)
 
     def take(self, name: str, source: Source | str | None) -> None:
@@ -144,6 +146,7 @@ class _Extraction:
         self.name = name
         self._count()
         if source is None:
+            self._ahead += 1
             return
         path = PurePosixPath(name.replace("\\", "/"))
         target = self._folder.joinpath(*path.parts)
@@ -187,10 +190,13 @@ class _Extraction:
             raise _LimitError(count(self._most_members, "file or folder", "files and folders"))
 
     def _make(self, folder: Path) -> None:
-        """Make a folder and those that it lies in; each counts as a file does."""
+        """Make a folder and those that it lies in; each counts as a file does, as a member or here."""
         if not folder.is_dir():
             self._make(folder.parent)
-            self._count()
+            if self._ahead:
+                self._ahead -= 1
+            else:
+                self._count()
             folder.mkdir()
 
     def _write(self, target: Path, source: IO[bytes] | None, name: str) -> None:

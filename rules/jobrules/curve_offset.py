@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Width of the cells that curves are compared in: the longer sampling interval, in these bounds.
 _NARROWEST_US, _WIDEST_US = SECOND_US // 4, 60 * SECOND_US
 #: More cells are not compared, nor more than so many for each sample of a GPU; a longer recording gets wider ones.
-_MOST_CELLS, _FEW_CELLS, _CELLS_A_SAMPLE = 1 << 18, 1 << 10, 16
+_MOST_CELLS, _FEW_CELLS, _CELLS_A_SAMPLE = 1 << 18, 1 << 16, 16
 #: A cell without a sample has the value of one so many cells before it.
 _HELD = 3
 #: Curves must overlap in so many cells, and in this share of the shorter one.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, TypeVar
 from unittest.mock import Mock
 
+import numpy as np
+import pytest
+
 from jobreport import sections
 from jobreport.figures import heat_map as figure
-from jobreport.figures.over_columns import MOST_STRETCHES, merged
+from jobreport.figures.over_columns import MOST_STRETCHES, Floats, merged
 from jobrules.job import Job, PartFacts
 from jobrules.result import Gap
 from tests.copies import replace
@@ -15,8 +19,6 @@ from tests.page import example_devices, examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pytest
 
 T = TypeVar("T")
 
@@ -73,9 +75,31 @@ def test_facts_are_not_gone_through_for_every_node() -> None:
     assert facts.passes < NODES
 
 
-def test_of_many_stretches_the_nearest_are_hatched_as_one() -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_of_many_stretches_as_much_is_hatched_and_nowhere_else(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 10 ** rng.integers(1, 9), 2 * rng.integers(MOST_STRETCHES + 1, 5000))
+    times = np.cumsum(lengths).reshape(-1, 2)
+    given = [(int(a), int(b)) for a, b in times]
+
+    drawn = merged(reversed(given))
+
+    part = (times[-1, 1] - times[0, 0]) / (2 * MOST_STRETCHES)
+    assert len(drawn) <= MOST_STRETCHES
+    assert all(a < b < c for (a, b), (c, _) in itertools.pairwise([*drawn, (times[-1, 1] + 1, 0)]))
+    # At no time is more or less of the time so far hatched than there is, by more than a part.
+    edges = np.linspace(times[0, 0], times[-1, 1], 1000)
+    apart = covered(given, edges) - covered(drawn, edges)
+    assert np.abs(apart).max() <= part * 1.001 + len(drawn)
+
+
+def covered(stretches: list[tuple[int, int]], until: Floats) -> Floats:
+    """How much of the time before each moment the stretches cover."""
+    return sum((np.clip(until, a, b) - a for a, b in stretches), np.zeros(len(until)))
+
+
+def test_few_stretches_stay_as_they_are() -> None:
     alone = [(1000 * i, 1000 * i + 900) for i in range(MOST_STRETCHES)]
-    near = [(start + 910, start + 920) for start, _ in alone]
 
     assert merged(reversed(alone)) == alone
-    assert merged(alone + near) == [(start, start + 920) for start, _ in alone]
+    assert merged([*alone, *((a + 800, a + 950) for a, _ in alone)]) == [(a, a + 950) for a, _ in alone]

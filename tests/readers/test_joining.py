@@ -238,14 +238,19 @@ def test_snapshots_of_all_tables_of_a_machine_are_numbered_in_the_order_of_time(
     assert make_report(tmp_path, tmp_path.with_name("out"), formats=["json"], strict=True).failure is None
 
 
-def test_very_many_logs_and_machines_are_not_compared_each_with_each(
+def test_of_very_many_logs_and_machines_the_first_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joining, "_MOST_PAIRS", 3)
+    # A log has two GPUs, which are those of two machines that have samples: four pairs.
+    monkeypatch.setattr(joining, "_MOST_PAIRS", 4)
     monkeypatch.setattr(joining, "_MOMENTS_A_PAIR", 10_000)
     write_samples(tmp_path, 1, 2)
-    write_log(tmp_path, 2)
+    write_log(tmp_path, 1, name="a-host.csv")
+    write_log(tmp_path, 2, name="b-host.csv", later_s=0.4)
 
-    _, (reason,) = told(tmp_path)
+    nodes, reasons = told(tmp_path)
 
-    assert reason.endswith("too many logs and machines to compare each with each")
+    assert len(nodes) == 3
+    left, joined = sorted(reasons)
+    assert joined.startswith("joined to the samples of its machine")
+    assert left.endswith("too many logs and machines to compare each with each")

@@ -211,12 +211,16 @@ def test_parts_of_one_name_without_dates_may_be_of_one_machine(tmp_path: Path) -
 
 
 def test_many_logs_of_one_time_are_not_all_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smi_hosts, "_MOST_PAIRS", 10)
+    monkeypatch.setattr(smi_hosts, "_MOST_COMPARED", 10)
     for i in range(8):
         rows = "".join(f"{1_700_000_000 + 9 * row + i},0,{i}\n" for row in range(2))
-        (tmp_path / f"m{i}.csv").write_text(f"timestamp,index,power.draw\n{rows}")
+        # Names of logs of one machine, were it not for their rows.
+        (tmp_path / f"gpu_log_{i}.csv").write_text(f"timestamp,index,power.draw\n{rows}")
 
-    _, quality = read_job(tmp_path)
+    job, quality = read_job(tmp_path)
 
     told = {r.reason: r.count for r in quality.sources[0].remarks}
     assert [n for reason, n in told.items() if "not all were compared" in reason] == [8]
+    # Nothing is joined that may be of different machines.
+    assert len(job.nodes) == 8
+    assert quality.sources[0].rows == 16

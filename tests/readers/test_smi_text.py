@@ -50,6 +50,17 @@ def test_names_of_digits_keep_their_zeros(moments: int, tmp_path: Path) -> None:
     assert sorted(job.nodes) == ["0012", "12"]
 
 
+@pytest.mark.parametrize("moments", [2, 400])
+def test_numbers_may_be_written_with_a_sign_or_begin_with_a_dot(moments: int, tmp_path: Path) -> None:
+    rows = "".join(f"{1_700_000_000 + i},+0,.5\n" for i in range(moments))
+    (tmp_path / "gpus.csv").write_text(f"timestamp,index,utilization.gpu\n{rows}")
+
+    (panel,) = read_job(tmp_path)[0].panels
+
+    assert panel.devices == ("gpu0",)
+    assert panel.values.ravel().tolist() == [0.5] * moments
+
+
 def test_headers_line_after_line_are_understood_once(monkeypatch: pytest.MonkeyPatch) -> None:
     column = Mock(wraps=smi_columns.column)
     monkeypatch.setattr(smi_columns, "column", column)

@@ -97,4 +97,21 @@ def test_of_offsets_that_fit_alike_the_usual_one_is_taken() -> None:
 def test_few_samples_far_apart_are_compared_in_few_cells() -> None:
     times = np.array([0, 300_000, 600_000, 70_000_000_000])
 
-    assert curve_offset_module._width([((times, times / 1e9),) * 2]) > 60_000_000
+    assert curve_offset_module._width([((times, times / 1e9),) * 2]) > 1_000_000
+
+
+def test_a_pause_of_a_week_does_not_hide_the_offset() -> None:
+    one, other = (
+        {gpu: (time_us[:600], values[:600]) for gpu, (time_us, values) in recorded(1, later_s=later).items()}
+        for later in (0, 2)
+    )
+    week_us = 7 * 86400 * SECOND_US
+    twice = {
+        gpu: (np.append(time_us, time_us + week_us), np.append(values, values[::-1]))
+        for gpu, (time_us, values) in one.items()
+    }
+
+    found = curve_offset(twice, other)
+
+    assert isinstance(found, CurveOffset)
+    assert abs(found.us - 2 * SECOND_US) <= found.spread_us

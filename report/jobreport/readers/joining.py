@@ -25,22 +25,22 @@ from jobrules.snapshots import TOLERANCE_US, Series, node_panels
 from jobrules.words import NBSP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from jobreport.engine import Engine, Made
     from jobreport.quality import SourceQuality
     from jobreport.readers.pieces import Piece
     from jobreport.readers.timeline import Part
-    from jobrules.job import IntArray, Panel
+    from jobrules.job import IntArray, Panel, PanelFacts
 
 
 #: A machine is the log's if all others fit worse by this, as correlation.
 _AHEAD = 0.05
 #: A hundredth of the samples, or less, that lie so far from the others do not say when a recording was made.
 _FAR_US = 6 * 3600 * SECOND_US
-#: Each GPU of each log is compared with those of each machine; with more pairs than these, and than one for
-#: so many moments that were sampled, none is.
-_MOST_PAIRS, _MOMENTS_A_PAIR = 10_000, 5
+#: Each GPU of each log is compared with those of each machine: at most so many pairs, or one for so many
+#: moments that were sampled.
+_MOST_PAIRS, _MOMENTS_A_PAIR = 30_000, 2
 _APART = "a machine of its own, not joined to any samples"
 _SECOND = "second value of a GPU in the same snapshot, from another log; one is in use"
 _SAME = "joined to the samples of its machine by its name, how far the clocks are apart is not known"
@@ -59,12 +59,15 @@ def joined(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
         for table in () if _is_log(piece) else tables:
             if table.facts.panels:
                 machines.setdefault(table.facts.node, []).append(table)
-    every = [table for piece, tables in zip(pieces, found, strict=True) if _is_log(piece) for table in tables]
-    is_few = _are_few(every, machines)
+    moments = sum(panel.snapshots for tables in found for table in tables for panel in _uses(table))
+    left = max(_MOST_PAIRS, moments // _MOMENTS_A_PAIR)
     with_log: set[str] = set()
     for piece, tables, tally in zip(pieces, found, tallies, strict=True):
         for log in tables if _is_log(piece) and machines else ():
-            node, later_us, told = _machine(log, machines, engine, compare=is_few)
+            pairs = sum(len(panel.devices) for panel in _uses(log)) * len(machines)
+            pairs *= log.facts.node not in machines
+            node, later_us, told = _machine(log, machines, engine, compare=pairs <= left)
+            left -= pairs if pairs <= left else 0
             tally.add("corrected", "logs", told)
             if node is None:
                 continue
@@ -117,27 +120,9 @@ def _is_log(piece: Piece) -> bool:
     return piece.group.reader.source == NvidiaSmi.source
 
 
-def _use(table: _Table) -> bool:
-    return any(panel.metric == Metric.GPU_USE for panel in table.facts.panels)
-
-
-def _are_few(logs: Sequence[_Table], machines: Mapping[str, Sequence[_Table]]) -> bool:
-    """Whether all logs can be compared with all machines."""
-    used = [
-        panel
-        for table in (*logs, *(table for tables in machines.values() for table in tables))
-        for panel in table.facts.panels
-        if panel.metric == Metric.GPU_USE
-    ]
-    moments = sum(panel.snapshots for panel in used)
-    gpus = sum(
-        len(panel.devices)
-        for log in logs
-        if log.facts.node not in machines
-        for panel in log.facts.panels
-        if panel.metric == Metric.GPU_USE
-    )
-    return gpus * len(machines) <= max(_MOST_PAIRS, moments // _MOMENTS_A_PAIR)
+def _uses(table: _Table) -> list[PanelFacts]:
+    """What was sampled of its GPUs' use."""
+    return [panel for panel in table.facts.panels if panel.metric == Metric.GPU_USE]
 
 
 def _machine(
@@ -146,13 +131,14 @@ def _machine(
     """Whose samples a log belongs to, by how much its times are later, and what to tell of that."""
     name = log.facts.node
     named = name in machines
-    if not (named or compare):
-        return None, 0, f"{_APART}: too many logs and machines to compare each with each"
-    first = {node: table for node, tables in machines.items() if (table := next(filter(_use, tables), None))}
-    asked = [node for node in ([name] if named else first) if node in first and _use(log)]
+    asked = [name] if named else [*machines]
+    first = {node: table for node in asked if (table := next(filter(_uses, machines[node]), None))}
+    asked = [node for node in first if _uses(log)]
     if not asked:
         reason = "use of GPUs is not told by both"
         return (name, 0, f"{_SAME}: {reason}") if named else (None, 0, f"{_APART}: {reason}")
+    if not (named or compare):
+        return None, 0, f"{_APART}: too many logs and machines to compare each with each"
     questions = [([first[node].handle, log.handle], ()) for node in asked]
     found = dict(zip(asked, engine.ask(_offset, questions), strict=True))
     fits = {node: one for node, one in found.items() if isinstance(one, CurveOffset)}

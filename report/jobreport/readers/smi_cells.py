@@ -40,7 +40,7 @@ _KINDS = ("not_told", "damaged", "outside")
 _YES, _NO = {"active", "yes", "true"}, {"not active", "no", "false"}
 #: A comma in a cell is a decimal one, unless the three digits behind it may be thousands.
 _NUMBER = re.compile(
-    r"([-+]?[0-9]+(?:\.[0-9]*|,(?:[0-9]{1,2}|[0-9]{4,}))?(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)"
+    r"([-+]?(?:[0-9]+(?:\.[0-9]*|,(?:[0-9]{1,2}|[0-9]{4,}))?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)"
 )
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
 #: Behind a number, short forms are units too.

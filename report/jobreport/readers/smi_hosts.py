@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from functools import cache
-from itertools import chain, count, islice
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 #: The machine of logs that name none.
 _NAMELESS = "node"
-#: Pairs of logs that are compared at most, or as many as there are rows in all of them.
-_MOST_PAIRS = 50_000
-_TOO_MANY = "so many logs of the same time that not all were compared; names tell which are of one machine"
+#: GPUs of pairs of logs that are compared at most, or as many as there are rows in all of them.
+_MOST_COMPARED = 500_000
+_TOO_MANY = "so many logs of the same time that not all were compared; each of the others counts as a machine"
 #: Words of a path, and the parts of one.
 _WORDS, _PARTS = re.compile(r"[/_.\s]+"), re.compile(r"[^A-Za-z0-9]+")
 #: What the name of a log is made of besides its machine's.
@@ -93,18 +93,25 @@ def hosts_of(logs: Sequence[Log], tally: Tally) -> list[str]:
     for first, *others in by_word.values():
         for i in others:
             group.join(first, i)
-    _join_by_name(logs, group, _compare(logs, group, tally))
+    apart = _compare(logs, group)
+    if apart is not None:
+        _join_by_name(logs, group, apart)
+    elif len({group.of(i) for i in range(len(logs))}) > 1:
+        tally.add("corrected", "logs", _TOO_MANY, count=len(logs))
     return _names(logs, [group.of(i) for i in range(len(logs))])
 
 
-def _compare(logs: Sequence[Log], group: _Groups, tally: Tally) -> Mapping[int, set[int]]:
-    """Join what the rows say is of one machine, and say which logs they keep apart."""
+def _compare(logs: Sequence[Log], group: _Groups) -> Mapping[int, set[int]] | None:
+    """Join what the rows say is of one machine, and say which logs they keep apart; none if there are too many."""
     apart: defaultdict[int, set[int]] = defaultdict(set)
     parts: list[tuple[int, int]] = []
     moments = cache(lambda i: _moments(logs[i]))
-    pairs = _at_once(logs)
-    for one, other in islice(pairs, max(_MOST_PAIRS, sum(len(log.time_us) for log in logs))):
+    left = max(_MOST_COMPARED, sum(len(log.time_us) for log in logs))
+    for one, other in _at_once(logs):
         a, b = logs[one], logs[other]
+        left -= min(len(a.gpus), len(b.gpus))
+        if left < 0:
+            return None
         # What they say of themselves is enough, and comparing all with all would take long.
         if group.of(one) == group.of(other):
             continue
@@ -118,8 +125,6 @@ def _compare(logs: Sequence[Log], group: _Groups, tally: Tally) -> Mapping[int, 
             apart[other].add(one)
         elif alike >= min(len(a.time_us), len(b.time_us)) / 2 > 0:
             group.join(one, other)
-    if next(pairs, None):
-        tally.add("corrected", "logs", _TOO_MANY, count=len(logs))
     for one, other in parts:
         if not (apart[one] or apart[other]):
             group.join(one, other)

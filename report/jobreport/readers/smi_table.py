@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Begins the name of a GPU of which no number is told, but a UUID or a bus; all logs of a machine tell which it is.
 UNNUMBERED = "with "
-_NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?([0-9]{1,4})", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?\+?([0-9]{1,4})", re.IGNORECASE)
 _SINCE_1970 = re.compile(r"\s*[0-9]{9}")
 _MASKS = {
     Metric.GPU_THERMAL_SLOWDOWN: says.THERMAL_BITS,

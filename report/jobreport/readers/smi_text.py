@@ -107,13 +107,14 @@ def decoded(data: bytes) -> str:
 def is_log(text: str) -> bool:
     """Whether any line names the columns of such a log, or the first rows tell what they are."""
     lines = text.split("\n")
-    return any(_named(line) for line in lines if not line[:1].isdigit()) or _guessed(lines) is not None
+    named = cache(_named)  # damage may repeat a line a million times
+    return any(named(line) for line in lines if not line[:1].isdigit()) or _guessed(lines) is not None
 
 
 def header_of(text: str) -> Header | None:
     """The first line that names columns, unless it is one of ``dmon`` or ``pmon``, which name them every few rows."""
     lines = (line for line in text.split("\n") if not line[:1].isdigit() and not line.startswith(_MARK))
-    return next(filter(None, map(_named, lines)), None)
+    return next(filter(None, map(cache(_named), lines)), None)
 
 
 def tables(text: str, headers: Set[Header] = frozenset()) -> Iterator[Table | Left]:
@@ -128,7 +129,8 @@ def tables(text: str, headers: Set[Header] = frozenset()) -> Iterator[Table | Le
     if lines.pop().strip():
         yield Left(reason=CUT, count=1, line=len(lines) + 1)
     # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
-    heads = {i: named for i, line in enumerate(lines) if not line[:1].isdigit() and (named := _named(line))}
+    named = cache(_named)
+    heads = {i: header for i, line in enumerate(lines) if not line[:1].isdigit() and (header := named(line))}
     places = [*heads, len(lines)]
     if header := _borrowed(lines[: places[0]], headers) or _guessed(lines[: places[0]]):
         heads[-1] = header
