@@ -504,6 +504,16 @@ def test_a_column_without_any_number_does_not_hide_another(
     assert panel.values[~np.isnan(panel.values)].tolist() == values
 
 
+def test_what_is_next_to_nothing_is_nothing(tmp_path: Path) -> None:
+    rows = [f"{1_767_454_613 + i},{one} MHz" for i, one in enumerate(["1e-320", "-1e-300", "1e-3"])]
+
+    job, found = read(tmp_path, gpu="\n".join(["unix_time,clocks.sm", *rows, ""]))
+
+    (panel,) = job.panels_of(Metric.GPU_CLOCK)
+    assert panel.values[:, 0].tolist() == [0, 0, 1e-3]
+    assert not [one for one in found.remarks if one.unit == "values"]
+
+
 def test_of_two_equal_columns_one_without_any_number_is_no_loss(tmp_path: Path) -> None:
     text = "\n".join(["unix_time,util_a,util_b", "1767454613,[N/A],2", ""])
 

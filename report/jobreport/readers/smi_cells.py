@@ -61,6 +61,8 @@ _HIGHEST = {
     Metric.GPU_ECC_CORRECTED: 1e18,
     Metric.GPU_ECC_UNCORRECTED: 1e18,
 }
+#: Less is nothing in any unit; a ratio to it might be past the largest number there is.
+_LEAST = 1e-9
 
 
 class Cells(Struct, kw_only=True, eq=False):
@@ -104,6 +106,7 @@ def _value(text: str, metric: Metric, factor: float, bits: int) -> tuple[float, 
     if unit and unit not in factors:
         return math.nan, "damaged"
     value = float(match[1].replace(",", ".")) * factors.get(unit, factor)
+    value = value if abs(value) >= _LEAST else 0.0
     if metric.unit == "%":
         return (value, "") if 0 <= value <= 100 else (min(max(value, 0.0), 100.0), "outside")
     return (value, "") if 0 <= value <= _HIGHEST[metric] else (math.nan, "damaged")
