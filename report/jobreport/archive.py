@@ -38,7 +38,7 @@ _READ = 1 << 14
 MOST_BYTES = 50 << 30
 MOST_MEMBERS = 1_000_000
 _BYTES, _BYTES_A_BYTE = 1 << 30, 1000
-_MEMBERS, _BYTES_A_MEMBER = 50_000, 16
+_MEMBERS, _BYTES_A_MEMBER = 50_000, 64
 #: Folders in one another; more could not be removed again.
 MOST_FOLDERS = 100
 #: Bytes that a tar file may say of one member besides its content, as a long name; tarfile keeps them in memory.

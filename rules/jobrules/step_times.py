@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from jobrules.job import BoolArray, IntArray, Job
     from jobrules.step_outlier import StepOutlier
     from jobrules.step_parts import Class, Names
+
+    #: Columns that hold steps, and the shortest and the longest of each.
+    Extremes: TypeAlias = tuple[IntArray, IntArray, IntArray]
 
 #: Workers and phases in the table; of more the ones with most outliers, then the slowest.
 MOST_ROWS = 128
@@ -144,11 +147,13 @@ class StepCourse(Struct, frozen=True, kw_only=True):
     outlier_us: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls, phase: str, low: Sequence[IntArray], high: Sequence[IntArray], slow: Sequence[IntArray]
-    ) -> StepCourse:
-        """From what ``_looked`` tells of each node."""
-        lowest, highest, slowest = np.min(low, axis=0), np.max(high, axis=0), np.max(slow, axis=0)
+    def of(cls, phase: str, count: int, nodes: Sequence[tuple[Extremes, Extremes]]) -> StepCourse:
+        """From what ``_looked`` tells of each node, over so many columns."""
+        lowest, highest, slowest = np.full(count, _NEVER), np.full(count, -1), np.full(count, -1)
+        for (column, least, most), (slow_column, _, slow_most) in nodes:
+            lowest[column] = np.minimum(lowest[column], least)
+            highest[column] = np.maximum(highest[column], most)
+            slowest[slow_column] = np.maximum(slowest[slow_column], slow_most)
         held = np.flatnonzero(slowest >= 0)
         return cls(
             phase=phase,
@@ -238,7 +243,7 @@ def step_times(job: Job, rule: StepOutlier) -> StepTimes | None:
     )
     seen = job.each(_looked, look)
     courses = tuple(
-        StepCourse.of(name, *zip(*(one.courses[i] for one in seen), strict=True))
+        StepCourse.of(name, look.columns.count, [one.courses[i] for one in seen if i in one.courses])
         for i, (name, _) in enumerate(few)
     )
     drawn = [(one.names, [one]) for found in by_phase.values() for one in found]
@@ -357,8 +362,8 @@ class _Look(Struct, frozen=True, kw_only=True):
 class _Seen(Struct, frozen=True, kw_only=True, eq=False):
     #: Steps in each bin, and above the last one.
     counts: dict[Names, list[int]]
-    #: Of each course the shortest, the longest and the longest marked step in each column; ``_NEVER``, -1 and -1 for none.
-    courses: list[tuple[IntArray, IntArray, IntArray]]
+    #: Course → its steps, and those that are marked.
+    courses: dict[int, tuple[Extremes, Extremes]]
     amounts: dict[Class, tuple[int, ...]]
     last: LastSteps | None
 
@@ -367,22 +372,23 @@ def _looked(part: Job, look: _Look) -> _Seen:
     series = Series.all_of(part.steps)
     start, width, bins = look.bins
     counts = {}
-    size = 1 + max(look.place.values()), look.columns.count
-    low, high, slow = np.full(size, _NEVER), np.full(size, -1), np.full(size, -1)
+    told: dict[int, list[tuple[IntArray, IntArray, BoolArray]]] = {}
     for one in series:
         places = np.minimum((one.lasted_us - start) // width, bins)
         counts[one.names] = np.bincount(places, minlength=bins + 1).tolist()
         column = (one.start_us - look.columns.start_us) // look.columns.width_us
-        place, marked = look.place[one.phase], one.slow(look.limits_us)
-        at, least, most = _extremes(column, one.lasted_us, look.columns.count)
-        low[place, at] = np.minimum(low[place, at], least)
-        high[place, at] = np.maximum(high[place, at], most)
-        at, _, most = _extremes(column[marked], one.lasted_us[marked], look.columns.count)
-        slow[place, at] = np.maximum(slow[place, at], most)
+        told.setdefault(look.place[one.phase], []).append((column, one.lasted_us, one.slow(look.limits_us)))
+    courses = {}
+    for place, several in told.items():
+        column, lasted, marked = map(np.concatenate, zip(*several, strict=True))
+        courses[place] = (
+            _extremes(column, lasted, look.columns.count),
+            _extremes(column[marked], lasted[marked], look.columns.count),
+        )
     mine = [one for one in series if one.names[:2] == look.last]
     return _Seen(
         counts=counts,
-        courses=list(zip(low, high, slow, strict=True)),
+        courses=courses,
         amounts=amounts(part.events, series, look.limits_us, look.classes),
         last=last_steps(part.events, mine) if mine else None,
     )
@@ -407,7 +413,7 @@ def _phase(name: str, series: Sequence[_Series], lasted: Counted) -> StepPhase:
     )
 
 
-def _extremes(column: IntArray, values: IntArray, count: int) -> tuple[IntArray, IntArray, IntArray]:
+def _extremes(column: IntArray, values: IntArray, count: int) -> Extremes:
     """Columns with a value, and the least and the greatest in each of them."""
     order, edges = by_code(column, count)
     first, stop = np.array(edges[:-1]), np.array(edges[1:])

@@ -244,6 +244,7 @@ def test_no_document_breaks_the_reader(
         (b"\x00\xff\xfe", "not a complete JSON document"),
         ("[1, 2]", "JSON, but not a rule result"),
         ('{"other": 1}', "JSON, but not a rule result"),
+        ('{"Details": ' + '{"a": ' * 900 + "1" + "}" * 901, "nested too deeply"),
         (gzip.compress(b"{}" * 50, mtime=0)[:-12], "compressed data is damaged"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import tracemalloc
 from unittest.mock import patch
 
 import msgspec
@@ -451,3 +452,17 @@ def test_the_size_does_not_grow_with_the_length_of_the_job() -> None:
 
     # At most 600 columns of a time line, as many numbers for the lowest and the highest each.
     assert max(sizes) < 14_000
+
+
+def test_memory_grows_with_the_steps_and_not_with_the_columns_of_each_node() -> None:
+    many = steps_of([1000] * 400, node="many")
+    few = [steps_of([1000], node=f"n{i}", phase=phase) for i in range(100) for phase in "ABCD"]
+    job = make_job(steps=joined_steps(many, *few))
+
+    tracemalloc.start()
+    times = told(job)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert times.timeline.count >= 400
+    assert most < 4_000_000

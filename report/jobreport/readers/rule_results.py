@@ -53,6 +53,8 @@ _RUN = re.compile(r"(?:^|/)ProfilerReport-([0-9]{1,18})(?=/)")
 #: Seconds of a year up to 9999.
 _TIME = re.compile(r"[0-9]{1,11}(\.[0-9]{1,12})?")
 _MOST_PARAMETERS = 100
+#: The schema has six levels. A report writes a result again with an indent for each, so that deep ones would grow.
+_DEEPEST = 16
 _KEYS = ("RuleTriggered", "Violations", "Datapoints", "Details", "RuleParameters")
 #: No job lasts longer.
 LONGEST_S = 366 * 86400
@@ -308,9 +310,19 @@ def _result(text: bytes) -> tuple[dict[str, Any], int]:
             raise ValueError("not a complete JSON document") from error
     if not isinstance(value, dict) or not any(key in value for key in _KEYS):
         raise ValueError("JSON, but not a rule result")
+    if _is_deep(value):
+        raise ValueError("nested too deeply")
     if "Status" in value and "Origin" not in value:
         raise ValueError("a rule result that jobreport wrote itself")
     return value, len(not_finite)
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        below = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for several in below for one in several if isinstance(one, dict | list)]
+    return bool(level)
 
 
 def _clean(value: Any, not_finite: list[float]) -> Any:
