@@ -137,17 +137,21 @@ class _Extraction:
         self.name = ""
         self._folder = folder
         self._bytes = self._most_bytes = min(MOST_BYTES, _BYTES + _BYTES_A_BYTE * size)
-        #: Folders among the members, less those that were made.
-        self._ahead = 0
+        #: Folders that were members and are not made yet, and the other way round.
+        self._ahead = self._behind = 0
         self._members = self._most_members = min(MOST_MEMBERS, _MEMBERS + size // _BYTES_A_MEMBER)
 
     def take(self, name: str, source: Source | str | None) -> None:
         """Write one member; ``source`` opens it, or says why it is left behind. A folder has none."""
         self.name = name
-        self._count()
         if source is None:
-            self._ahead += 1
+            if self._behind:
+                self._behind -= 1
+            else:
+                self._count()
+                self._ahead += 1
             return
+        self._count()
         path = PurePosixPath(name.replace("\\", "/"))
         target = self._folder.joinpath(*path.parts)
         if not path.parts or ".." in path.parts or not target.is_relative_to(self._folder):
@@ -197,6 +201,7 @@ class _Extraction:
                 self._ahead -= 1
             else:
                 self._count()
+                self._behind += 1
             folder.mkdir()
 
     def _write(self, target: Path, source: IO[bytes] | None, name: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Width of the cells that curves are compared in: the longer sampling interval, in these bounds.
 _NARROWEST_US, _WIDEST_US = SECOND_US // 4, 60 * SECOND_US
 #: More cells are not compared, nor more than so many for each sample of a GPU; a longer recording gets wider ones.
-_MOST_CELLS, _FEW_CELLS, _CELLS_A_SAMPLE = 1 << 18, 1 << 16, 16
+_MOST_CELLS, _FEW_CELLS, _CELLS_A_SAMPLE = 1 << 18, 1 << 15, 16
 #: A cell without a sample has the value of one so many cells before it.
 _HELD = 3
 #: Curves must overlap in so many cells, and in this share of the shorter one.
@@ -80,9 +80,19 @@ def _width(pairs: Sequence[tuple[Curve, Curve]]) -> int:
     longest = max(
         max(int(pair[i][0][-1]) for pair in pairs) - min(int(pair[i][0][0]) for pair in pairs) for i in (0, 1)
     )
-    samples = sum(len(t) for pair in pairs for t, _ in pair) / len(pairs)
+    return _cell_us(
+        longest, max(intervals, default=0), sum(len(t) for pair in pairs for t, _ in pair) / len(pairs)
+    )
+
+
+def _cell_us(longest_us: int, interval_us: float, samples: float) -> int:
     most = min(_MOST_CELLS, max(_FEW_CELLS, _CELLS_A_SAMPLE * samples))
-    return int(max(_NARROWEST_US, min(max(intervals, default=0), _WIDEST_US), longest / most))
+    return int(max(_NARROWEST_US, min(interval_us, _WIDEST_US), longest_us / most))
+
+
+def cells(longest_us: int, interval_us: int, samples: int) -> int:
+    """About how many cells one GPU in two recordings takes: of them the longer, the longer interval, all samples."""
+    return longest_us // _cell_us(longest_us, interval_us, samples) + 1
 
 
 def _in_cells(curve: Curve, start_us: int, dt: int, count: int) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -241,9 +242,9 @@ def test_snapshots_of_all_tables_of_a_machine_are_numbered_in_the_order_of_time(
 def test_of_very_many_logs_and_machines_the_first_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A log has two GPUs, which are those of two machines that have samples: four pairs.
-    monkeypatch.setattr(joining, "_MOST_PAIRS", 4)
-    monkeypatch.setattr(joining, "_MOMENTS_A_PAIR", 10_000)
+    # Each log has two GPUs, which may be those of two machines: 900 s in cells of 2 s for each of four pairs.
+    monkeypatch.setattr(joining, "_MOST_CELLS", 2000)
+    monkeypatch.setattr(joining, "_CELLS_A_MOMENT", 0)
     write_samples(tmp_path, 1, 2)
     write_log(tmp_path, 1, name="a-host.csv")
     write_log(tmp_path, 2, name="b-host.csv", later_s=0.4)
@@ -254,3 +255,36 @@ def test_of_very_many_logs_and_machines_the_first_are_compared(
     left, joined = sorted(reasons)
     assert joined.startswith("joined to the samples of its machine")
     assert left.endswith("too many logs and machines to compare each with each")
+
+
+def test_few_samples_of_a_long_time_take_little_time(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for machine in range(16):
+        path = tmp_path / "system" / "incremental" / f"{START_S}.algo-{machine}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [
+            {
+                "Type": "gpu",
+                "Name": f"gpu{gpu}",
+                "Dimension": "GPUUtilization",
+                "Value": float(rng.integers(100)),
+                "NodeId": f"algo-{machine}",
+                "Timestamp": START_S + 2700 * i + machine,
+            }
+            for i in range(24)
+            for gpu in (0, 1)
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        lines = [
+            f"{START_S + 2700 * i + machine},{gpu},{rng.integers(100)}" for i in range(24) for gpu in (0, 1)
+        ]
+        (tmp_path / f"host{machine}.csv").write_text(
+            "\n".join(["timestamp,index,utilization.gpu", *lines, ""])
+        )
+    begin = time.process_time()
+
+    nodes, _ = told(tmp_path)
+
+    assert len(nodes) >= 16
+    # All with all would take a quarter of a minute.
+    assert time.process_time() - begin < 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -224,3 +225,35 @@ def test_many_logs_of_one_time_are_not_all_compared(tmp_path: Path, monkeypatch:
     # Nothing is joined that may be of different machines.
     assert len(job.nodes) == 8
     assert quality.sources[0].rows == 16
+
+
+def test_many_machines_with_two_logs_each_are_not_taken_for_twice_as_many(tmp_path: Path) -> None:
+    for node in range(60):
+        for kind, column in (("util", "utilization.gpu"), ("power", "power.draw")):
+            rows = "".join(
+                f"{1_700_000_000 + i},{gpu},{(node + i) % 90}\n" for i in range(4) for gpu in range(8)
+            )
+            (tmp_path / f"node{node:02d}_{kind}.csv").write_text(f"timestamp,index,{column}\n{rows}")
+
+    job, quality = read_job(tmp_path)
+
+    assert len(job.nodes) == 60
+    assert not [r for r in quality.sources[0].remarks if "compared" in r.reason]
+
+
+def test_logs_of_many_measures_take_the_time_of_what_is_compared(tmp_path: Path) -> None:
+    metrics = (
+        "utilization.gpu,utilization.memory,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm"
+    )
+    same = ",".join("1" for _ in metrics.split(","))
+    for i in range(300):
+        rows = [f"{1_700_000_000 + 1000 * at},0,{same}" for at in (0, 1000 + i, 9000 + i)]
+        (tmp_path / f"m{i}.csv").write_text("\n".join([f"timestamp,index,{metrics}", *rows, ""]))
+    alike = Mock(wraps=smi_hosts._alike)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(smi_hosts, "_MOST_COMPARED", 5000)
+        patch.setattr(smi_hosts, "_alike", alike)
+        read_job(tmp_path)
+
+    # Each pair is one GPU and seven measures.
+    assert 0 < alike.call_count <= 5000 / 8

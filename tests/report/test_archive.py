@@ -219,13 +219,17 @@ def test_folders_that_only_paths_name_count_as_members(
         assert remarks_of(found) == {"past the limit of 10\u00a0files and folders, and all that follow": 1}
 
 
-def test_folders_that_are_members_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_folders_that_are_members_count_once(
+    first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archive, "MOST_MEMBERS", 6)
     members: list[tuple[tarfile.TarInfo, bytes]] = []
     for i in range(3):
         folder = tarfile.TarInfo(f"d{i}")
         folder.type = tarfile.DIRTYPE
-        members += [(folder, b""), (tarfile.TarInfo(f"d{i}/f"), b"x")]
+        both = [(folder, b""), (tarfile.TarInfo(f"d{i}/f"), b"x")]
+        members += both if first else both[::-1]
 
     with archive.unpacked(taped(tmp_path / "job.tar.gz", *members)) as found:
         assert sorted(files_of(found)) == ["d0/f", "d1/f", "d2/f"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 #: Stretches of one hatch: many boxes in a live plot take the square of their number.
-MOST_STRETCHES = 200
+MOST_STRETCHES = 500
 
 
 def numbers(values: Iterable[float | None]) -> Floats:
@@ -74,25 +74,37 @@ def holes(columns: Columns, values: Floats) -> list[tuple[int, int]]:
 
 
 def merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same times as at most 200 stretches that neither touch nor overlap, in order.
+    """The same times as at most 500 stretches that neither touch nor overlap, in order.
 
-    More are drawn as a grey is by black points: of the 400 parts of the time as many as the stretches fill.
+    Of more, the longer ones are as they are. The others are drawn as a grey is by black points: of 500 parts of the
+    time between the longer ones, each a pixel or two wide, as many as they fill.
     """
+    found = _united(stretches)
+    if len(found) <= MOST_STRETCHES:
+        return found
+    by_length = sorted(found, key=lambda one: one[0] - one[1])
+    longer, others = sorted(by_length[: MOST_STRETCHES // 2]), sorted(by_length[MOST_STRETCHES // 2 :])
+    time = np.concatenate(([found[0][0]], np.ravel(longer), [found[-1][1]]))
+    # How much of the time so far the longer ones leave.
+    left = np.append(0, np.cumsum(np.diff(time) * (np.arange(len(time) - 1) % 2 == 0)))
+    bounds = np.interp(np.ravel(others), time, left)
+    filled = np.cumsum(np.diff(bounds, prepend=bounds[0]) * (np.arange(len(bounds)) % 2))
+    edges = np.linspace(0, left[-1], MOST_STRETCHES + 1)
+    # A part is hatched where what they fill so far comes to one part more.
+    parts = np.rint(np.interp(edges, bounds, filled) / edges[1])
+    ends = np.flatnonzero(np.diff(np.diff(parts) > 0, prepend=False, append=False)).reshape(-1, 2)
+    points = np.interp(edges[ends], left, time)
+    return _united([*longer, *((int(start), int(stop)) for start, stop in points.tolist())])
+
+
+def _united(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for start, stop in sorted(stretches):
         if found and start <= found[-1][1]:
             found[-1] = (found[-1][0], max(stop, found[-1][1]))
         else:
             found.append((start, stop))
-    if len(found) <= MOST_STRETCHES:
-        return found
-    times = np.array(found, np.int64).ravel()
-    filled = np.cumsum(np.diff(times, prepend=times[0]) * (np.arange(len(times)) % 2))
-    edges = np.linspace(times[0], times[-1], 2 * MOST_STRETCHES + 1)
-    # A part is hatched where what they fill so far comes to one part more.
-    parts = np.rint(np.interp(edges, times, filled) / (edges[1] - edges[0]))
-    ends = np.flatnonzero(np.diff(np.diff(parts) > 0, prepend=False, append=False)).reshape(-1, 2)
-    return [(int(start), int(stop)) for start, stop in edges[ends].tolist()]
+    return found
 
 
 def band(

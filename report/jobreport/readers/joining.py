@@ -19,7 +19,7 @@ from jobreport.readers.nvidia_smi import NvidiaSmi
 from jobreport.readers.strays import KEPT_SHARE
 from jobreport.readers.tally import Tally
 from jobreport.readers.timeline import Timeline
-from jobrules.curve_offset import CurveOffset, curve_offset, curves
+from jobrules.curve_offset import CurveOffset, cells, curve_offset, curves
 from jobrules.job import SECOND_US, Job, Metric, PartFacts
 from jobrules.snapshots import TOLERANCE_US, Series, node_panels
 from jobrules.words import NBSP
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 _AHEAD = 0.05
 #: A hundredth of the samples, or less, that lie so far from the others do not say when a recording was made.
 _FAR_US = 6 * 3600 * SECOND_US
-#: Each GPU of each log is compared with those of each machine: at most so many pairs, or one for so many
-#: moments that were sampled.
-_MOST_PAIRS, _MOMENTS_A_PAIR = 30_000, 2
+#: Each GPU of each log is compared with those of each machine: in so many cells of time at most (a million take
+#: about a second), or so many for each moment that was sampled.
+_MOST_CELLS, _CELLS_A_MOMENT = 5_000_000, 300
 _APART = "a machine of its own, not joined to any samples"
 _SECOND = "second value of a GPU in the same snapshot, from another log; one is in use"
 _SAME = "joined to the samples of its machine by its name, how far the clocks are apart is not known"
@@ -59,15 +59,15 @@ def joined(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
         for table in () if _is_log(piece) else tables:
             if table.facts.panels:
                 machines.setdefault(table.facts.node, []).append(table)
-    moments = sum(panel.snapshots for tables in found for table in tables for panel in _uses(table))
-    left = max(_MOST_PAIRS, moments // _MOMENTS_A_PAIR)
+    used = [panel for tables in found for table in tables for panel in _uses(table)]
+    left = max(_MOST_CELLS, _CELLS_A_MOMENT * sum(panel.snapshots for panel in used))
+    longest_us = max((panel.last_us - panel.first_us for panel in used), default=0)
     with_log: set[str] = set()
     for piece, tables, tally in zip(pieces, found, tallies, strict=True):
         for log in tables if _is_log(piece) and machines else ():
-            pairs = sum(len(panel.devices) for panel in _uses(log)) * len(machines)
-            pairs *= log.facts.node not in machines
-            node, later_us, told = _machine(log, machines, engine, compare=pairs <= left)
-            left -= pairs if pairs <= left else 0
+            cost = 0 if log.facts.node in machines else len(machines) * _cells(log, longest_us)
+            node, later_us, told = _machine(log, machines, engine, compare=cost <= left)
+            left -= cost if cost <= left else 0
             tally.add("corrected", "logs", told)
             if node is None:
                 continue
@@ -125,20 +125,27 @@ def _uses(table: _Table) -> list[PanelFacts]:
     return [panel for panel in table.facts.panels if panel.metric == Metric.GPU_USE]
 
 
+def _cells(log: _Table, longest_us: int) -> int:
+    """What comparing a log with a machine costs, of recordings that are no longer than the longest one."""
+    return sum(
+        len(panel.devices) * cells(longest_us, panel.interval_us, 2 * panel.snapshots) for panel in _uses(log)
+    )
+
+
 def _machine(
     log: _Table, machines: dict[str, list[_Table]], engine: Engine, *, compare: bool
 ) -> tuple[str | None, int, str]:
     """Whose samples a log belongs to, by how much its times are later, and what to tell of that."""
     name = log.facts.node
     named = name in machines
-    asked = [name] if named else [*machines]
+    if not (named or compare) and _uses(log):
+        return None, 0, f"{_APART}: too many logs and machines to compare each with each"
+    asked = [name] if named else [*machines] if _uses(log) else []
     first = {node: table for node in asked if (table := next(filter(_uses, machines[node]), None))}
     asked = [node for node in first if _uses(log)]
     if not asked:
         reason = "use of GPUs is not told by both"
         return (name, 0, f"{_SAME}: {reason}") if named else (None, 0, f"{_APART}: {reason}")
-    if not (named or compare):
-        return None, 0, f"{_APART}: too many logs and machines to compare each with each"
     questions = [([first[node].handle, log.handle], ()) for node in asked]
     found = dict(zip(asked, engine.ask(_offset, questions), strict=True))
     fits = {node: one for node, one in found.items() if isinstance(one, CurveOffset)}

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 #: The machine of logs that name none.
 _NAMELESS = "node"
-#: GPUs of pairs of logs that are compared at most, or as many as there are rows in all of them.
-_MOST_COMPARED = 500_000
+#: Pairs of logs and series of GPUs in two of them that are compared at most, or so many for each row.
+_MOST_COMPARED, _COMPARED_A_ROW = 500_000, 4
 _TOO_MANY = "so many logs of the same time that not all were compared; each of the others counts as a machine"
 #: Words of a path, and the parts of one.
 _WORDS, _PARTS = re.compile(r"[/_.\s]+"), re.compile(r"[^A-Za-z0-9]+")
@@ -106,20 +106,22 @@ def _compare(logs: Sequence[Log], group: _Groups) -> Mapping[int, set[int]] | No
     apart: defaultdict[int, set[int]] = defaultdict(set)
     parts: list[tuple[int, int]] = []
     moments = cache(lambda i: _moments(logs[i]))
-    left = max(_MOST_COMPARED, sum(len(log.time_us) for log in logs))
+    names = [frozenset(log.gpus) for log in logs]
+    left = max(_MOST_COMPARED, _COMPARED_A_ROW * sum(len(log.time_us) for log in logs))
     for one, other in _at_once(logs):
-        a, b = logs[one], logs[other]
-        left -= min(len(a.gpus), len(b.gpus))
+        left -= 1
         if left < 0:
             return None
         # What they say of themselves is enough, and comparing all with all would take long.
         if group.of(one) == group.of(other):
             continue
-        if not (differ := _other_gpus(a, b)) and a.values.keys().isdisjoint(b.values):
-            if not (a.host or b.host) and _folder(a) == _folder(b) and {*a.gpus} & {*b.gpus}:
+        a, b, share = logs[one], logs[other], not names[one].isdisjoint(names[other])
+        if not (differ := _other_gpus(a, b, share=share)) and a.values.keys().isdisjoint(b.values):
+            if not (a.host or b.host) and _folder(a) == _folder(b) and share:
                 parts.append((one, other))
             continue
-        alike = None if differ else _alike(moments(one), moments(other))
+        alike, compared = (None, 0) if differ else _alike(moments(one), moments(other))
+        left -= compared
         if alike is None:
             apart[one].add(other)
             apart[other].add(one)
@@ -213,13 +215,13 @@ def _folder(log: Log) -> str:
     return log.file.name.rpartition("/")[0]
 
 
-def _other_gpus(one: Log, other: Log) -> bool:
-    """Whether what identifies their GPUs says that they are of two machines.
+def _other_gpus(one: Log, other: Log, *, share: bool) -> bool:
+    """Whether what identifies their GPUs, of which they ``share`` some or none, says that they are of two machines.
 
     That is so where GPUs of one number are not the same, and where both tell of several by UUID or bus and of none
     that is in both.
     """
-    if {*one.gpus} & {*other.gpus}:
+    if share:
         return bool(one.uuids and other.uuids) and one.uuids.isdisjoint(other.uuids)
     several = min(len(one.gpus), len(other.gpus)) > 1
     return several and all(name.startswith(UNNUMBERED) for name in (*one.gpus, *other.gpus))
@@ -243,23 +245,26 @@ def _moments(log: Log) -> dict[str, _Moments]:
     return found
 
 
-def _alike(one: Mapping[str, _Moments], other: Mapping[str, _Moments]) -> int | None:
+def _alike(one: Mapping[str, _Moments], other: Mapping[str, _Moments]) -> tuple[int | None, int]:
     """How many moments of their GPUs are in both logs and tell the same; none if these are of two machines.
 
-    They are if a moment tells different things, or if they overlap in time without a moment in common.
+    They are if a moment tells different things, or if they overlap in time without a moment in common. And how many
+    series were compared to know.
     """
-    found = 0
+    found = compared = 0
     for name in one.keys() & other.keys():
         a, b = one[name], other[name]
+        compared += 1
         at = np.minimum(np.searchsorted(b.time_us, a.time_us), len(b.time_us) - 1)
         same = b.time_us[at] == a.time_us
         mine, others = a.row[same], b.row[at[same]]
         for metric in a.values.keys() & b.values.keys():
+            compared += 1
             x, y = a.values[metric][mine], b.values[metric][others]
             if ((x != y) & ~np.isnan(x) & ~np.isnan(y)).any():
-                return None
+                return None, compared
         overlap = min(a.time_us[-1], b.time_us[-1]) > max(a.time_us[0], b.time_us[0])
         if overlap and not len(mine):
-            return None
+            return None, compared
         found += len(mine)
-    return found
+    return found, compared

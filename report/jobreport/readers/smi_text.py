@@ -12,7 +12,7 @@ import io
 import itertools
 import re
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -32,6 +32,8 @@ Header: TypeAlias = "tuple[tuple[str, ...], str | None]"
 MOST_COLUMNS = 256
 #: Rows that tell what the columns are where no line does.
 _LOOKED_AT = 1000
+#: Lines of which is remembered whether they name columns: damage may repeat one a million times.
+_REMEMBERED = 4096
 #: Rows that are taken apart together.
 _TOGETHER = 1 << 17
 #: So few rows are taken apart without pandas, which takes a millisecond to begin.
@@ -107,14 +109,14 @@ def decoded(data: bytes) -> str:
 def is_log(text: str) -> bool:
     """Whether any line names the columns of such a log, or the first rows tell what they are."""
     lines = text.split("\n")
-    named = cache(_named)  # damage may repeat a line a million times
+    named = lru_cache(_REMEMBERED)(_named)
     return any(named(line) for line in lines if not line[:1].isdigit()) or _guessed(lines) is not None
 
 
 def header_of(text: str) -> Header | None:
     """The first line that names columns, unless it is one of ``dmon`` or ``pmon``, which name them every few rows."""
     lines = (line for line in text.split("\n") if not line[:1].isdigit() and not line.startswith(_MARK))
-    return next(filter(None, map(cache(_named), lines)), None)
+    return next(filter(None, map(lru_cache(_REMEMBERED)(_named), lines)), None)
 
 
 def tables(text: str, headers: Set[Header] = frozenset()) -> Iterator[Table | Left]:
@@ -129,7 +131,7 @@ def tables(text: str, headers: Set[Header] = frozenset()) -> Iterator[Table | Le
     if lines.pop().strip():
         yield Left(reason=CUT, count=1, line=len(lines) + 1)
     # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
-    named = cache(_named)
+    named = lru_cache(_REMEMBERED)(_named)
     heads = {i: header for i, line in enumerate(lines) if not line[:1].isdigit() and (header := named(line))}
     places = [*heads, len(lines)]
     if header := _borrowed(lines[: places[0]], headers) or _guessed(lines[: places[0]]):
