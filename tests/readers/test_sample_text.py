@@ -92,7 +92,7 @@ def test_sound_files_are_read_as_single_lines_are(text: bytes) -> None:
     assert is_taken_and_equal(text)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_damaged_file_is_left_alone_or_read_as_single_lines_are(data: st.DataObject) -> None:
     text = data.draw(sound())
@@ -234,7 +234,7 @@ def test_nearly_all_real_files_are_sound_and_read_as_single_lines_are() -> None:
     assert taken >= 0.95 * len(paths) > 0
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(st.lists(NUMBER, min_size=1, max_size=20))
 def test_decimals_are_what_float_finds(numbers: list[str]) -> None:
     assert bits(parsed(numbers)) == bits(np.array(list(map(float, numbers))))
