@@ -10,14 +10,13 @@ JOB ?= sample_data/healthy-8gpu
 demo: $(VENV)/installed
 	@$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB)) --force
 
-# The files in their order, browsers first: a long one that comes last has all cores but one wait. One process more
-# than there are cores, as tests wait for browsers and kernels.
+# The files in their order, browsers first: a long one that comes last has all cores but one wait.
 test: $(VENV)/installed-dev $(AXE)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

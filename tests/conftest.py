@@ -20,13 +20,6 @@ def _modules_are_found() -> None:
     os.environ.pop("PYTHONSAFEPATH", None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # For runs with several processes: a file's tests share what they make, and one browser at a time is enough.
-    for item in items:
-        group = "browser" if "/browser/" in item.nodeid else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--accept-golden", action="store_true", help="rewrite the golden files with what is made now"
