@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jobreport import cli, differences, document
+from jobreport import cli, document
+from jobreport.debugger_report import differences
 from jobrules import RULES
 from jobrules.rule import Rule, default_text, parameter_fields
 

@@ -35,26 +35,31 @@ from fuzz.bases import bases
 from fuzz.mutations import applied, steps
 from fuzz.sample_rows_reference import unpacked
 from fuzz.trace_rows_reference import Event, Expected
-from jobreport import archive, document, vendor
+from jobreport import document
+from jobreport.debugger_report import report as vendor
 from jobreport.errors import NothingReadableError
-from jobreport.quality import Quality, Remark
-from jobreport.readers import marshalled, plain, rule_results, trace_rows, traces
+from jobreport.readers import archive, text_files
 from jobreport.readers.base import Found, Reader, SourceFile
-from jobreport.readers.function_times import UnusableError, of_tree, pyinstrument_session
-from jobreport.readers.nvidia_smi import NvidiaSmi
-from jobreport.readers.profiler_config import ProfilerConfig
-from jobreport.readers.python_profiles import PythonProfiles
-from jobreport.readers.sample_text import SoundFiles
-from jobreport.readers.system_samples import SystemSamples
-from jobreport.readers.trace_damage import NOT_READ
-from jobreport.readers.traces import Traces
+from jobreport.readers.debugger_results import rule_results
+from jobreport.readers.nvidia_smi.reader import NvidiaSmi
+from jobreport.readers.profiler_config.reader import ProfilerConfig
+from jobreport.readers.python_profiles import marshalled
+from jobreport.readers.python_profiles.function_times import UnusableError, of_tree, pyinstrument_session
+from jobreport.readers.python_profiles.reader import PythonProfiles
+from jobreport.readers.system_samples.reader import SystemSamples
+from jobreport.readers.system_samples.text import SoundFiles
+from jobreport.readers.traces import reader as traces
+from jobreport.readers.traces import rows as trace_rows
+from jobreport.readers.traces.damage import NOT_READ
+from jobreport.readers.traces.reader import Traces
+from jobreport.remarks import Quality, Remark
 from jobrules import RULES
-from jobrules.words import NBSP
+from jobrules.text import NBSP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jobrules.job import Events
+    from jobrules.model import Events
 
 CORPUS = Path(__file__).parent / "corpus"
 #: Seconds of processor time that a check may take, seconds after which it is ended, and bytes of the longest input.
@@ -236,7 +241,7 @@ def _check_files(files: Mapping[str, bytes]) -> None:
     if sum(len(unpacked(content)) for content in files.values()) > _COUNTED:
         return
     with (
-        mock.patch.multiple(trace_rows, _BLOCK=64, _DAMAGED_BLOCK=64, plain=_SMALL),
+        mock.patch.multiple(trace_rows, _BLOCK=64, _DAMAGED_BLOCK=64, text_files=_SMALL),
         mock.patch.object(traces, "_MOST_MISSES", 0),
     ):
         in_blocks = reader.read(mine)
@@ -253,12 +258,12 @@ def _check_files(files: Mapping[str, bytes]) -> None:
 
 def _in_pieces(path: Path) -> Iterator[bytes]:
     """The text in small pieces; whole where only all of it may tell that it holds an object."""
-    for chunk in plain.chunks(path):
+    for chunk in text_files.chunks(path):
         size = 100 if chunk.lstrip(b" \t\r\n")[:1] in (b"[", b"{") else 1 << 20
         yield from (chunk[at : at + size] for at in range(0, len(chunk), size))
 
 
-_SMALL = SimpleNamespace(chunks=_in_pieces, DamagedError=plain.DamagedError)
+_SMALL = SimpleNamespace(chunks=_in_pieces, DamagedError=text_files.DamagedError)
 
 
 def _rows_of(events: Events) -> Iterator[Event]:

@@ -30,8 +30,8 @@ from generator.writer import minute_files
 
 from jobreport import pipeline
 from jobreport.errors import JobReportError
-from jobrules.words import shown
-from tests.page.html import Page
+from jobrules.text import shown
+from tests.report.sections.html import Page
 
 #: Whoever runs these leaves this behind, as a property of the window.
 MARK = "jrHostile"

@@ -31,11 +31,11 @@ from fuzz.bases import base
 from fuzz.mutations import applied, steps
 from jobreport import pipeline
 from jobreport.errors import NothingReadableError
-from jobreport.readers import READERS
-from jobreport.readers.directory import is_end_marker, listing
-from jobreport.readers.rule_results import claims
+from jobreport.readers.debugger_results.rule_results import claims
+from jobreport.readers.listing import is_end_marker, listing
+from jobreport.readers.registry import READERS
 from jobreport.readers.tally import Tally
-from jobreport.readers.trace_damage import NOT_READ
+from jobreport.readers.traces.damage import NOT_READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from fuzz.mutations import Job
     from fuzz.sample_rows_reference import Rows
-    from jobreport.quality import Quality
+    from jobreport.remarks import Quality
 
 ALLOWED = {"report", "page", "refused"}
 #: Seconds that a job may take, with its page.

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 
 from fuzz.sample_rows_reference import unpacked
-from jobreport.readers.smi_columns import columns
+from jobreport.readers.nvidia_smi.columns import columns
 
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]")

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 from fuzz.sample_rows_reference import Rows, unpacked
 from jobreport.readers.base import SourceFile
 from jobreport.readers.tally import Tally
-from jobreport.readers.traces import usable
+from jobreport.readers.traces.reader import usable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jobreport.readers.trace_files import Origin
+    from jobreport.readers.traces.files import Origin
 
 EARLIEST_US, LATEST_US = 631_152_000_000_000, 4_102_444_800_000_000
 DAY_US = 86400 * 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from jobrules.job import Job
+from jobrules.model import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jobrules.job import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric, Panel, Steps
+from jobrules.model import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric, Panel, Steps
 
 #: A full minute, so that windows begin with the first sample.
 START_US = 1_700_000_040 * SECOND_US

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jobrules.job import SECOND_US, Steps
+from jobrules.model import SECOND_US, Steps
 
 BASE_S = 1_700_000_040
 TICKS = 2446

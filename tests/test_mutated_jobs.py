@@ -13,7 +13,7 @@ from fuzz.bases import bases
 from fuzz.mutations import Job, applied, mutated
 from jobreport import pipeline
 from jobreport.errors import NothingReadableError
-from jobreport.readers import sample_lines
+from jobreport.readers.system_samples import lines
 
 SMALL = bases()["sample"]["cpu-bottleneck-2gpu"]
 SAMPLES = {name: content for name, content in SMALL.items() if "/incremental/" in name}
@@ -64,22 +64,22 @@ def test_rows_that_are_not_counted_are_found(monkeypatch: pytest.MonkeyPatch) ->
     job = broken(SAMPLES)
     assert jobs.outcome(job).what == "report"
 
-    read = sample_lines.rows
-    monkeypatch.setattr(sample_lines, "rows", lambda number, *others: read(number, *others) if number else [])
+    read = lines.rows
+    monkeypatch.setattr(lines, "rows", lambda number, *others: read(number, *others) if number else [])
     assert jobs.outcome(job).what == "rows of system samples that are not accounted for"
 
 
 def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    unusual = sample_lines._unusual
+    unusual = lines._unusual
 
     def strict(line: bytes | None) -> Any:
         if line and b'"gpu0"' in line:
-            raise sample_lines._NoSampleError("not liked")
+            raise lines._NoSampleError("not liked")
         return unusual(line)
 
     job = broken(SAMPLES)
-    monkeypatch.setattr(sample_lines, "_unusual", strict)
-    monkeypatch.setattr(sample_lines, "_usual", lambda line: None)
+    monkeypatch.setattr(lines, "_unusual", strict)
+    monkeypatch.setattr(lines, "_usual", lambda line: None)
     found = jobs.outcome(job)
 
     assert found.what == "other system samples in use than a careful reader keeps"
@@ -87,7 +87,7 @@ def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_refused_job_with_a_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobreport.readers.system_samples.sensor", lambda *_: None)
+    monkeypatch.setattr("jobreport.readers.system_samples.reader.sensor", lambda *_: None)
 
     assert jobs.outcome(SAMPLES).what == "other system samples in use than a careful reader keeps"
 
@@ -95,8 +95,8 @@ def test_a_refused_job_with_a_sample_is_found(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("source", "look"),
     [
-        ("system samples", "system_samples._begins_with_samples"),
-        ("traces", "trace_files._begins_with_row"),
+        ("system samples", "system_samples.reader._begins_with_samples"),
+        ("traces", "traces.files._begins_with_row"),
     ],
 )
 def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch, source: str, look: str) -> None:
@@ -110,7 +110,7 @@ def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch, so
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("jobreport.readers.system_samples.node_panels", "the reader of system samples stopped"),
+        ("jobreport.readers.system_samples.reader.node_panels", "the reader of system samples stopped"),
         ("jobreport.pipeline.balance", "balance"),
         ("jobreport.pipeline.usage_rows", "ZeroDivisionError at test_mutated_jobs.py"),
     ],

@@ -15,13 +15,13 @@ import click
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
-from jobreport.files import FILES
+from jobreport.output.files import FILES
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from jobreport.engine import Engine
     from jobreport.progress import Progress
+    from jobreport.tables.engine import Engine
 
 _SEVERITIES = ("warning", "critical")
 #: What a terminal obeys, or writes the other way round.
@@ -168,12 +168,13 @@ def command(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Processes that are started must not find modules in the working directory.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    from jobreport import kernel  # noqa: PLC0415 - nor a process
+    from jobreport.output import kernel  # noqa: PLC0415 - nor a process
 
     with contextlib.ExitStack() as stack:
         # It starts beside the slow imports and the reading.
         running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
-        from jobreport import pipeline, plugins, settings, summary  # noqa: PLC0415 - nor for --version
+        from jobreport import pipeline, plugins, settings  # noqa: PLC0415 - nor for --version
+        from jobreport.output import summary  # noqa: PLC0415 - nor for --version
 
         chosen = settings.load(config, assignments, select, ignore, plugins.known_rules(rule_files))
         engine = stack.enter_context(_engine(dask))
@@ -203,10 +204,10 @@ def command(
 
 def _engine(dask: str | None) -> AbstractContextManager[Engine]:
     if dask is not None:
-        from jobreport.cluster import Cluster  # noqa: PLC0415 - an extra
+        from jobreport.tables.cluster import Cluster  # noqa: PLC0415 - an extra
 
         return Cluster(dask)
-    from jobreport.engine import Local  # noqa: PLC0415 - not for --help
+    from jobreport.tables.engine import Local  # noqa: PLC0415 - not for --help
 
     return Local()
 

@@ -15,32 +15,25 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from jobreport.errors import NothingReadableError
-from jobreport.quality import Quality
-from jobrules.balance import Balance
-from jobrules.data_loading import DataLoading
-from jobrules.device_grid import DeviceGrid
-from jobrules.gpu_states import GPUState
-from jobrules.job import Profile
-from jobrules.memory_use import MemoryUse
-from jobrules.moments import Moment
-from jobrules.node_ranks import Nodes
-from jobrules.result import (
-    Box,
-    Columns,
-    Course,
-    DeviceStatus,
-    FrameworkTime,
-    Measure,
-    RuleResult,
-    Status,
-    TimeLine,
-    UsageRow,
-    Verdict,
-)
+from jobreport.remarks import Quality
+from jobrules.analyses.balance import Balance
+from jobrules.analyses.bottlenecks import Stalls
+from jobrules.analyses.close_ups import Moment
+from jobrules.analyses.data_loading import DataLoading
+from jobrules.analyses.devices import DeviceGrid
+from jobrules.analyses.framework import FrameworkTime
+from jobrules.analyses.gpu_memory import MemoryUse
+from jobrules.analyses.gpu_utilization import Box
+from jobrules.analyses.nodes import Nodes
+from jobrules.analyses.power import GPUState
+from jobrules.analyses.steps import StepTimes
+from jobrules.analyses.time_lines import Columns, TimeLine
+from jobrules.analyses.utilization import UsageRow
+from jobrules.model import DeviceStatus, Measure, Profile, RuleResult, Status
 from jobrules.rule import parameter_fields, written
-from jobrules.stalls import Stalls
-from jobrules.step_times import StepTimes
-from jobrules.words import shown
+from jobrules.text import shown
+from jobrules.verdict.findings import Verdict
+from jobrules.verdict.phases import Course
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from jobrules.words import (
+from jobrules.text import (
     NBSP,
     THIN,
     between,
@@ -25,7 +25,10 @@ from jobrules.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobrules.result import Course, Finding, Part, TimeUse, UsageRow
+    from jobrules.analyses.utilization import UsageRow
+    from jobrules.model import Finding
+    from jobrules.verdict.phases import Course
+    from jobrules.verdict.time_use import Part, TimeUse
 
 __all__ = [
     "NBSP",

@@ -16,51 +16,52 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from jobreport import __version__, archive, document, publish, summary
+from jobreport import __version__, document
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
-from jobreport.engine import Here
 from jobreport.errors import JobReportError
-from jobreport.files import FILES
+from jobreport.output import publish, summary
+from jobreport.output.files import FILES
 from jobreport.progress import Progress, advance, telling
-from jobreport.quality import Remark
+from jobreport.readers import archive
+from jobreport.remarks import Remark
 from jobreport.settings import load
-from jobrules.balance import balance
-from jobrules.boxplot import all_boxes
+from jobreport.tables.engine import Here
+from jobrules.analyses.balance import balance
+from jobrules.analyses.bottlenecks import stalls
+from jobrules.analyses.close_ups import moments
+from jobrules.analyses.data_loading import data_loading
+from jobrules.analyses.devices import device_grid
+from jobrules.analyses.framework import framework_time
+from jobrules.analyses.gpu_memory import memory_use
+from jobrules.analyses.gpu_utilization import all_boxes
+from jobrules.analyses.nodes import node_ranks
+from jobrules.analyses.power import gpu_states
+from jobrules.analyses.steps import step_times
+from jobrules.analyses.time_lines import columns, time_lines
+from jobrules.analyses.utilization import usage_rows
 from jobrules.cpu_bottleneck import CPUBottleneck
-from jobrules.data_loading import data_loading
 from jobrules.dataloader import Dataloader
-from jobrules.device_grid import device_grid
-from jobrules.framework_time import framework_time
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
-from jobrules.gpu_states import gpu_states
 from jobrules.io_bottleneck import IOBottleneck
-from jobrules.job import SECOND_US, Metric, span_of
 from jobrules.load_balancing import LoadBalancing
-from jobrules.memory_use import memory_use
-from jobrules.moments import moments
-from jobrules.node_ranks import node_ranks
+from jobrules.model import SECOND_US, Metric, Status, span_of
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
-from jobrules.phases import course
-from jobrules.result import Status
 from jobrules.rule import parameter_fields, run_rules, written
-from jobrules.stalls import stalls
 from jobrules.step_outlier import StepOutlier
-from jobrules.step_times import step_times
-from jobrules.timelines import columns, time_lines
-from jobrules.usage import usage_rows
-from jobrules.verdict import judge
-from jobrules.words import count, listed, shown
+from jobrules.text import count, listed, shown
+from jobrules.verdict.findings import judge
+from jobrules.verdict.phases import course
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from jobreport.engine import Engine
-    from jobreport.kernel import Kernel
-    from jobreport.quality import Quality
-    from jobreport.readers.rule_results import RuleResults
+    from jobreport.output.kernel import Kernel
+    from jobreport.readers.debugger_results.rule_results import RuleResults
+    from jobreport.remarks import Quality
     from jobreport.settings import Settings
-    from jobrules.job import Job, PartFacts, Profile
-    from jobrules.result import FrameworkTime, RuleResult
+    from jobreport.tables.engine import Engine
+    from jobrules.analyses.framework import FrameworkTime
+    from jobrules.model import Job, PartFacts, Profile, RuleResult
     from jobrules.rule import Rule
 
 
@@ -112,18 +113,18 @@ def make_report(
 
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json``
     is always written. ``static`` leaves the scripts out of the page. ``redact`` puts stand-ins in the place of
-    names (``jobreport.standins``). ``zone`` is the time zone of times that name none, as ``Europe/Berlin`` or
+    names (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of times that name none, as ``Europe/Berlin`` or
     ``+02:00``. ``engine`` reads and judges; without
     one that is done in this process. ``progress`` hears how far it has come. ``kernel`` runs the notebook, as one of
-    ``jobreport.kernel.started()``; without one it is started when needed.
+    ``jobreport.output.kernel.started()``; without one it is started when needed.
 
     Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
     the folder already holds a report and ``force`` is not set, or the zone is none.
     """
     # The readers are not needed for --help.
-    from jobreport.readers import job_name, read_directory  # noqa: PLC0415
-    from jobreport.readers.smi_times import zone_of  # noqa: PLC0415 - as the readers
-    from jobreport.standins import JOB, redacted  # noqa: PLC0415 - as the readers
+    from jobreport.readers.nvidia_smi.times import zone_of  # noqa: PLC0415 - as the readers
+    from jobreport.readers.registry import job_name, read_directory  # noqa: PLC0415
+    from jobreport.redaction.pseudonyms import JOB, redacted  # noqa: PLC0415 - as the readers
 
     chosen, progress = settings or load(), progress or Progress()
     if zone is not None:
@@ -187,8 +188,8 @@ def _of_vendor(
     name: str, found: RuleResults, quality: Quality, chosen: Settings, job_dir: str, *, strict: bool
 ) -> tuple[Report, dict[str, bytes]]:
     """The report of the vendor's results, and the rules' files. Thresholds of ours change nothing in it."""
-    from jobreport import vendor  # noqa: PLC0415 - as the readers
-    from jobreport.readers.rule_results import NAMES  # noqa: PLC0415
+    from jobreport.debugger_report import report as debugger_report  # noqa: PLC0415 - as the readers
+    from jobreport.readers.debugger_results.rule_results import NAMES  # noqa: PLC0415
 
     options = [option for option in chosen.options if not option.startswith("--set ")]
     if unused := len(chosen.options) - len(options):
@@ -198,9 +199,9 @@ def _of_vendor(
     own = {rule: rule.not_evaluated("no samples") for rule in chosen.rules if rule.name not in NAMES}
     others = [card(rule, result) for rule, result in own.items()]
     command = _command(job_dir, options)
-    report = vendor.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
+    report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
     files = {rule.name: document.vendor_json(rule, result) for rule, result in own.items()}
-    return report, vendor.documents(report, found) | files
+    return report, debugger_report.documents(report, found) | files
 
 
 def _judged(
@@ -419,10 +420,10 @@ def _write_page(
 ) -> Sequence[str]:
     """Write the notebook and the page; answers the sections that could not be drawn, in words."""
     # Papermill and nbconvert are slow to import and only needed here.
-    from jobreport import notebook  # noqa: PLC0415
+    from jobreport.output import notebook  # noqa: PLC0415
 
     # Beside the cells, for which this process only waits.
-    names = ("jobreport.export",) if "html" in formats else ()
+    names = ("jobreport.output.export",) if "html" in formats else ()
     beside = threading.Thread(target=_imported, args=names, daemon=True)
     beside.start()
     progress.stage("running the notebook")
@@ -435,7 +436,7 @@ def _write_page(
     if "ipynb" in formats:
         (folder / "report.ipynb").write_text(notebook.to_text(executed), "utf-8")
     if "html" in formats:
-        from jobreport import export  # noqa: PLC0415
+        from jobreport.output import export  # noqa: PLC0415
 
         progress.stage("writing the page")
         (folder / "report.html").write_text(export.render_html(executed, static=static), "utf-8")

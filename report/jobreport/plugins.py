@@ -22,7 +22,7 @@ from msgspec import Struct
 from jobreport.errors import UsageError
 from jobrules import RULES, Rule
 from jobrules.rule import parameter_fields
-from jobrules.words import shown
+from jobrules.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from jobrules.words import duration, percent
+from jobrules.text import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from jobrules.idle_gaps import IdleGaps
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
 from jobrules.low_gpu_utilization import LowGPUUtilization
-from jobrules.low_mean_use import LowMeanUse
+from jobrules.low_mean_utilization import LowMeanUtilization
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.overall_system_usage import OverallSystemUsage
@@ -37,7 +37,7 @@ __all__ = [
     "IdleGaps",
     "LoadBalancing",
     "LowGPUUtilization",
-    "LowMeanUse",
+    "LowMeanUtilization",
     "MaxInitializationTime",
     "OverallFrameworkMetrics",
     "OverallSystemUsage",
@@ -64,7 +64,7 @@ RULES: tuple[type[Rule], ...] = (
     OverallFrameworkMetrics,
     UnusedGPU,
     IdleGaps,
-    LowMeanUse,
+    LowMeanUtilization,
     GPUMemoryFull,
     GPUMemoryLeak,
     ThermalThrottling,

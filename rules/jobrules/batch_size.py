@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.boxplot import ordered, quartiles
-from jobrules.gpu_windows import JudgedGPU, Judgement
-from jobrules.job import Metric
+from jobrules.measures.gpu_checks import JudgedGPU, Judgement
+from jobrules.measures.minutes import Seen, Windows, trailing_below
+from jobrules.measures.quartiles import ordered, quartiles
+from jobrules.model import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
-from jobrules.windows import Seen, Windows, trailing_below
-from jobrules.words import count
+from jobrules.text import count
 
 if TYPE_CHECKING:
-    from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
-    from jobrules.result import RuleResult
+    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)

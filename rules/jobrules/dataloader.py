@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.histograms import growing
-from jobrules.job import SECOND_US, Metric
-from jobrules.loading import ENOUGH_PERCENT, Loading
-from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity
-from jobrules.rows import narrow
+from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
+from jobrules.measures.histograms import growing
+from jobrules.measures.minutes import Windows
+from jobrules.measures.rows import narrow
+from jobrules.model import SECOND_US, DeviceStatus, Finding, Measure, Metric, RuleResult, Severity
 from jobrules.rule import Rule
 from jobrules.rule import number as parameter
-from jobrules.windows import Windows
-from jobrules.words import count, duration, number, shown
+from jobrules.text import count, duration, number, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.job import Events, IntArray, Job
+    from jobrules.model import Events, IntArray, Job
 
 #: Seconds with data loading that are seen before a node is judged.
 PATIENCE_S = 10

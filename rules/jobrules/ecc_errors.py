@@ -9,19 +9,17 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.clocks import Clocks
-from jobrules.gpu_log import as_far_as_recorded, by_node, gpus, several
-from jobrules.job import Metric
-from jobrules.result import DeviceStatus, Severity
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.gpu_conditions import as_far_as_recorded, by_node, gpus, several
+from jobrules.measures.work_span import HOUR_US
+from jobrules.model import DeviceStatus, Metric, Severity
 from jobrules.rule import Rule, too_few
-from jobrules.usage import HOUR_US
-from jobrules.words import between, count, number, shown
+from jobrules.text import between, count, number, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.job import FloatArray, IntArray, Job
-    from jobrules.result import Finding, RuleResult
+    from jobrules.model import Finding, FloatArray, IntArray, Job, RuleResult
 
 _KINDS = {"uncorrected": Metric.GPU_ECC_UNCORRECTED, "corrected": Metric.GPU_ECC_CORRECTED}
 _RIGHT = "Nothing for this job: its results are right."

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.clocks import Clocks
-from jobrules.coverage import held
-from jobrules.gpu_log import by_node, gpus
-from jobrules.job import SECOND_US, Metric
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.gpu_conditions import by_node, gpus
+from jobrules.measures.sample_weights import held
+from jobrules.measures.work_span import HOUR_US, IDLE_PERCENT
+from jobrules.model import SECOND_US, Metric
 from jobrules.rule import Rule
-from jobrules.usage import HOUR_US, IDLE_PERCENT
-from jobrules.words import count, duration, share
+from jobrules.text import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobrules.job import Job
-    from jobrules.result import RuleResult
+    from jobrules.model import Job, RuleResult
 #: A larger part is printed as 100.0 %.
 _ALL = 0.9995
 

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.clocks import Clocks
-from jobrules.coverage import held, pauses
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import DeviceStatus, Finding, Measure, Severity
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.sample_weights import held, pauses
+from jobrules.model import SECOND_US, DeviceStatus, Finding, Measure, Metric, Severity
 from jobrules.rule import Rule, minutes, number, percent, too_short
-from jobrules.words import between, duration, listed, share, shown
-from jobrules.words import percent as in_percent
+from jobrules.text import between, duration, listed, share, shown
+from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
-    from jobrules.result import RuleResult
+    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,18 +9,17 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from jobrules.boxplot import ordered, quantiles, quartiles
-from jobrules.job import Metric
-from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity
+from jobrules.measures.minutes import Windows
+from jobrules.measures.quartiles import ordered, quantiles, quartiles
+from jobrules.model import DeviceStatus, Finding, Measure, Metric, RuleResult, Severity
 from jobrules.rule import Amount, Rule, in_samples, number, samples, too_few
-from jobrules.windows import Windows
-from jobrules.words import between, clock, count, duration, listed, shown
-from jobrules.words import percent as in_percent
+from jobrules.text import between, clock, count, duration, listed, shown
+from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.job import BoolArray, FloatArray, IntArray, Job
+    from jobrules.model import BoolArray, FloatArray, IntArray, Job
 
 #: Rises told for each GPU.
 MOST_EVENTS = 100

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.clocks import Clocks
 from jobrules.gpu_memory_full import totals
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import DeviceStatus, Finding, Measure, Severity
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.work_span import HOUR_US, work_span_us
+from jobrules.model import SECOND_US, DeviceStatus, Finding, Measure, Metric, Severity
 from jobrules.rule import Rule, minutes, number, too_short
-from jobrules.usage import HOUR_US, work_span_us
-from jobrules.words import between, duration, listed, shown
-from jobrules.words import percent as in_percent
+from jobrules.text import between, duration, listed, shown
+from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.job import FloatArray, IntArray, Job
-    from jobrules.result import RuleResult
+    from jobrules.model import FloatArray, IntArray, Job, RuleResult
 
 #: The floor is that of so many stretches, of a minute at least: long enough to hold an epoch of most jobs. All
 #: pairs of them are compared.

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.clocks import Clocks
-from jobrules.coverage import PAUSE_INTERVALS, PAUSE_US, held
-from jobrules.job import SECOND_US, BoolArray, FloatArray, IntArray, Metric
-from jobrules.result import DeviceStatus, Finding, Measure
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.sample_weights import PAUSE_INTERVALS, PAUSE_US, held
+from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.model import SECOND_US, BoolArray, DeviceStatus, Finding, FloatArray, IntArray, Measure, Metric
 from jobrules.rule import Rule, minutes, number, percent, severity_of, too_short
-from jobrules.usage import IDLE_PERCENT
-from jobrules.words import clock, count, duration, share, shown
+from jobrules.text import clock, count, duration, share, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.job import Job, Panel
-    from jobrules.result import RuleResult
+    from jobrules.model import Job, Panel, RuleResult
 
 #: So many gaps, and so far apart, may be checkpoints; a loop that waits for its data does so more often, or for
 #: more than half of the time.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from jobrules.bottlenecks import Question
-from jobrules.job import Metric
+from jobrules.measures.bottleneck_snapshots import Question
+from jobrules.model import Metric
 from jobrules.rule import Amount, Rule, percent, samples
 
 if TYPE_CHECKING:
-    from jobrules.job import Job
-    from jobrules.result import RuleResult
+    from jobrules.model import Job, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.histograms import distance, growing, normalised
-from jobrules.job import Metric
-from jobrules.result import DeviceStatus, Finding, Measure, RuleResult, Severity, Status
+from jobrules.measures.histograms import distance, growing, normalised
+from jobrules.measures.minutes import Windows
+from jobrules.model import DeviceStatus, Finding, Measure, Metric, RuleResult, Severity, Status
 from jobrules.rule import Amount, Rule, in_samples, number, samples, severity_of, too_few
-from jobrules.windows import Windows
-from jobrules.words import count, shown
-from jobrules.words import percent as in_percent
+from jobrules.text import count, shown
+from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.job import BoolArray, FloatArray, IntArray, Job, Panel
+    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel
 
 #: Bins of 2 %: 0, 2, …, 100, the last one closed.
 BINS = 50

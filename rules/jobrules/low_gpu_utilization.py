@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.boxplot import ordered, quartiles
-from jobrules.gpu_windows import JudgedGPU, Judgement
-from jobrules.job import Metric
+from jobrules.measures.gpu_checks import JudgedGPU, Judgement
+from jobrules.measures.minutes import Windows, trailing_below, trailing_quantiles
+from jobrules.measures.quartiles import ordered, quartiles
+from jobrules.model import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
-from jobrules.windows import Windows, trailing_below, trailing_quantiles
-from jobrules.words import count
+from jobrules.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jobrules.job import Job
-    from jobrules.result import Finding, RuleResult
+    from jobrules.model import Finding, Job, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)

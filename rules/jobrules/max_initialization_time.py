@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jobrules.job import SECOND_US
-from jobrules.result import Measure
+from jobrules.measures.minutes import WIDTH_US
+from jobrules.model import SECOND_US, Measure
 from jobrules.rule import Rule, minutes
-from jobrules.windows import WIDTH_US
-from jobrules.words import between, duration, share
+from jobrules.text import between, duration, share
 
 if TYPE_CHECKING:
-    from jobrules.job import Job
-    from jobrules.result import RuleResult
+    from jobrules.model import Job, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)

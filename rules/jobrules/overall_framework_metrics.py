@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.framework import Kind, added, breakdown_of, largest_first, rows_of, shares, summed
-from jobrules.intervals import joined, union
-from jobrules.job import SECOND_US, natural_sorted
-from jobrules.rounding import apportion
-from jobrules.rows import series_of
+from jobrules.measures.framework_time import Kind, added, breakdown_of, largest_first, rows_of, shares, summed
+from jobrules.measures.intervals import joined, union
+from jobrules.measures.rows import series_of
+from jobrules.model import SECOND_US, natural_sorted
 from jobrules.rule import Rule
-from jobrules.words import count, percent, shown
+from jobrules.text import apportion, count, percent, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobrules.framework import Sums
-    from jobrules.intervals import Intervals
-    from jobrules.job import IntArray, Job
-    from jobrules.result import RuleResult
+    from jobrules.measures.framework_time import Sums
+    from jobrules.measures.intervals import Intervals
+    from jobrules.model import IntArray, Job, RuleResult
 
 #: The vendor's name for a step phase begins so; ``others`` is the time of a worker outside its steps.
 STEP = "Step:ModeKeys."

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.job import Metric
+from jobrules.measures.node_totals import ALGORITHM, PLATFORM, summed
+from jobrules.model import Metric
 from jobrules.rule import Rule
-from jobrules.usage import ALGORITHM, PLATFORM, summed
-from jobrules.words import count
+from jobrules.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobrules.job import FloatArray, Job
-    from jobrules.result import RuleResult
+    from jobrules.model import FloatArray, Job, RuleResult
 
 #: The vendor's names, in its order, then ours. Two metrics are added up.
 _METRICS: dict[str, tuple[Metric, ...]] = {

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.clocks import Clocks
-from jobrules.gpu_log import (
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.gpu_conditions import (
     LEAST_SAMPLES,
     Spell,
     as_far_as_recorded,
@@ -20,16 +20,14 @@ from jobrules.gpu_log import (
     gpus,
     several,
 )
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import Severity
+from jobrules.model import SECOND_US, Metric, Severity
 from jobrules.rule import Rule, percent, too_few
-from jobrules.words import count, share
+from jobrules.text import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.job import Job
-    from jobrules.result import Finding, RuleResult
+    from jobrules.model import Finding, Job, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)

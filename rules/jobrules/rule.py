@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from jobrules.job import SECOND_US
-from jobrules.result import Finding, RuleResult, Severity, Status
-from jobrules.words import count, duration, shown
-from jobrules.words import number as in_digits
+from jobrules.model import SECOND_US, Finding, RuleResult, Severity, Status
+from jobrules.text import count, duration, shown
+from jobrules.text import number as in_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.job import IntArray, Job, Metric
+    from jobrules.model import IntArray, Job, Metric
 
 
 def percent(default: float, help: str) -> Any:

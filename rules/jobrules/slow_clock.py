@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.clocks import Clocks
-from jobrules.gpu_log import BUSY_PERCENT, by_node, gpus, several
-from jobrules.job import Metric
-from jobrules.result import DeviceStatus, Measure, Severity
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.gpu_conditions import BUSY_PERCENT, by_node, gpus, several
+from jobrules.model import DeviceStatus, Measure, Metric, Severity
 from jobrules.rule import Rule, number, percent, too_few
-from jobrules.words import count, shown
-from jobrules.words import percent as in_percent
+from jobrules.text import count, shown
+from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from jobrules.job import FloatArray, Job
-    from jobrules.result import Finding, RuleResult
+    from jobrules.model import Finding, FloatArray, Job, RuleResult
 
 #: GPUs are taken for one kind as long as the next larger memory is not larger by more: what a driver keeps
 #: for itself differs by less. So do some models: an A100 of 80 GB has 0.4 % more than an H100.

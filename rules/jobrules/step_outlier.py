@@ -11,24 +11,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.counted import Counted
-from jobrules.framework import breakdown_of, summed, weights_by_lane
-from jobrules.intervals import union
-from jobrules.job import SECOND_US
+from jobrules.measures.framework_time import breakdown_of, summed, weights_by_lane
+from jobrules.measures.intervals import union
+from jobrules.measures.minutes import Windows
+from jobrules.measures.rows import series_of
+from jobrules.measures.value_counts import Counted
+from jobrules.model import SECOND_US, DeviceStatus, Measure, RuleResult
 from jobrules.overall_framework_metrics import STEP
-from jobrules.result import DeviceStatus, Measure, RuleResult
-from jobrules.rows import series_of
 from jobrules.rule import Rule, severity_of, text
 from jobrules.rule import number as parameter
-from jobrules.windows import Windows
-from jobrules.words import between, count, duration, listed, number, share, shown
+from jobrules.text import between, count, duration, listed, number, share, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobrules.framework import Sums
-    from jobrules.job import IntArray, Job, Steps
-    from jobrules.result import Finding
+    from jobrules.measures.framework_time import Sums
+    from jobrules.model import Finding, IntArray, Job, Steps
 
 #: Steps of a series that are seen before it is judged.
 PATIENCE = 100

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.clocks import Clocks
-from jobrules.coverage import held
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import DeviceStatus, Measure, Severity
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.sample_weights import held
+from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric, Severity
 from jobrules.rule import Rule, minutes, percent, too_short
-from jobrules.usage import IDLE_PERCENT
-from jobrules.words import count, duration, listed, share, shown
-from jobrules.words import percent as in_percent
+from jobrules.text import count, duration, listed, share, shown
+from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.job import Job
-    from jobrules.result import Finding, RuleResult
+    from jobrules.model import Finding, Job, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)

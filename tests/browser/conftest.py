@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.browser.visit import ARGUMENTS, CHROMIUM
-from tests.page.conftest import gpu_folder, gpu_notebook, gpu_page, hostile_notebook, hostile_page
+from tests.report.conftest import gpu_folder, gpu_notebook, gpu_page, hostile_notebook, hostile_page
 
 __all__ = ["gpu_folder", "gpu_notebook", "gpu_page", "hostile_notebook", "hostile_page"]
 

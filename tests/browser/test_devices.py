@@ -9,10 +9,11 @@ from typing import Any
 import nbformat
 import pytest
 
-from jobreport import export, sections
+from jobreport import sections
+from jobreport.output import export
 from tests.browser.visit import PIXELS, Visit, needs_browser
 from tests.copies import replace
-from tests.page import example_devices, examples
+from tests.report.sections import example_devices, examples
 
 pytestmark = [pytest.mark.browser, needs_browser]
 

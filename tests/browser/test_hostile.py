@@ -12,8 +12,9 @@ import nbformat
 import pytest
 
 from fuzz.hostile import MARK, NAMES, in_path, job, write
-from jobreport import export, pipeline
-from jobrules.words import shown
+from jobreport import pipeline
+from jobreport.output import export
+from jobrules.text import shown
 from tests.browser.visit import Visit, html_faults, needs_browser, needs_checker
 
 pytestmark = [pytest.mark.browser, needs_browser]

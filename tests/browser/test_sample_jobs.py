@@ -11,7 +11,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from jobreport import export, pipeline
+from jobreport import pipeline
+from jobreport.output import export
 from tests.browser.visit import (
     AXE,
     PIXELS,

@@ -11,10 +11,9 @@ import pytest
 
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import Status
+from jobrules.measures.snapshots import TOLERANCE_US
+from jobrules.model import SECOND_US, Metric, Status
 from jobrules.rule import run_rules
-from jobrules.snapshots import TOLERANCE_US
 from tests.corpus.test_vendor_results import JOBS, cut_job, vendor
 from tests.paths import needs_corpus
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules.job import Metric, Steps
 from jobrules.load_balancing import LoadBalancing
+from jobrules.model import Metric, Steps
 from jobrules.rule import run_rules
 from tests.copies import replace
 from tests.corpus.test_vendor_results import JOBS, cut_job, vendor

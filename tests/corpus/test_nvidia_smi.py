@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jobreport.readers import read_job
-from jobrules.job import Metric
+from jobreport.readers.registry import read_job
+from jobrules.model import Metric
 from tests.paths import CORPUS, needs_corpus
 
 pytestmark = needs_corpus

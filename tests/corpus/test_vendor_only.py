@@ -9,10 +9,10 @@ import pytest
 
 from jobreport.document import Origin, Report
 from jobreport.pipeline import make_report
-from jobreport.readers.rule_results import NAMES
-from jobrules.result import Status
-from tests.page.html import Page
+from jobreport.readers.debugger_results.rule_results import NAMES
+from jobrules.model import Status
 from tests.paths import CORPUS, needs_corpus
+from tests.report.sections.html import Page
 
 JOBS = sorted(
     folder.parent.name

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobreport.readers import read_job
+from jobreport.readers.registry import read_job
 from jobrules import BatchSize, LowGPUUtilization, MaxInitializationTime, OverallSystemUsage
-from jobrules.job import SECOND_US, Job, Metric
-from jobrules.result import Status
+from jobrules.model import SECOND_US, Job, Metric, Status
 from jobrules.rule import run_rules
 from tests.copies import replace
 from tests.paths import CORPUS, needs_corpus

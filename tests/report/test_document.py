@@ -10,7 +10,7 @@ from jobreport import document
 from jobreport.errors import NothingReadableError
 from jobrules import LowGPUUtilization
 from tests.jobs import make_job
-from tests.report.test_summary import LOW, report_of
+from tests.report.output.test_summary import LOW, report_of
 
 
 def test_a_report_survives_its_file() -> None:

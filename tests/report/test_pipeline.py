@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from jobreport import cli, export, notebook, pipeline, readers, sections
+from jobreport import cli, pipeline, sections
 from jobreport.document import Report, to_json
 from jobreport.errors import JobReportError, NothingReadableError, UsageError
-from jobreport.files import FILES
+from jobreport.output import export, notebook
+from jobreport.output.files import FILES
 from jobreport.readers.base import Found, SourceFile
-from jobreport.readers.system_samples import SystemSamples
+from jobreport.readers.system_samples.reader import SystemSamples
 from tests.paths import SAMPLES
 
 SAMPLE = SAMPLES[0]
@@ -129,7 +130,7 @@ def test_a_reader_that_stops_costs_its_files_and_the_exit_status(
         def read(self, files: object) -> Found:
             raise ZeroDivisionError("by hand")
 
-    monkeypatch.setattr(readers, "READERS", (Broken(), SystemSamples()))
+    monkeypatch.setattr("jobreport.readers.registry.READERS", (Broken(), SystemSamples()))
     healthy = next(path for path in SAMPLES if path.name.startswith("healthy"))
 
     outcome = pipeline.make_report(healthy, tmp_path / "out", formats=["json"])

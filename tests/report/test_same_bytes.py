@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers.samples import write
-from tests.report.test_identity import files, read_all
+from tests.report.readers.samples import write
+from tests.report.redaction.test_pseudonyms import files, read_all
 
 #: Read by every Python that is started, the notebook's kernel too: another day, another number of cores, and
 #: directories whose entries come in another order.

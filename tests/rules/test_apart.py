@@ -18,8 +18,8 @@ from generator.writer import write_job
 
 from jobreport import document
 from jobreport.pipeline import build_report
-from jobreport.quality import Quality
-from jobreport.readers import read_job
+from jobreport.readers.registry import read_job
+from jobreport.remarks import Quality
 from jobrules import RULES, Rule
 from jobrules.batch_size import BatchSize
 from jobrules.cpu_bottleneck import CPUBottleneck
@@ -27,10 +27,10 @@ from jobrules.gpu_memory_full import GPUMemoryFull
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.gpu_memory_leak import GPUMemoryLeak
 from jobrules.idle_gaps import IdleGaps
-from jobrules.job import SECOND_US, Events, Job, Metric, natural_key
 from jobrules.load_balancing import LoadBalancing
 from jobrules.low_gpu_utilization import LowGPUUtilization
-from jobrules.low_mean_use import LowMeanUse
+from jobrules.low_mean_utilization import LowMeanUtilization
+from jobrules.model import SECOND_US, Events, Job, Metric, natural_key
 from jobrules.rule import run_rules
 from jobrules.step_outlier import StepOutlier
 from jobrules.unused_gpu import UnusedGPU
@@ -130,7 +130,7 @@ EAGER = (
     StepOutlier(stddev=0.5, n_outliers=0),
     UnusedGPU(threshold=100.0, patience=0.0),
     IdleGaps(threshold=0.0, patience=0.0, least_samples=1),
-    LowMeanUse(threshold=100.0, patience=0.0),
+    LowMeanUtilization(threshold=100.0, patience=0.0),
     GPUMemoryFull(threshold=10.0, patience=0.1),
     GPUMemoryLeak(threshold=0.0, patience=1.0),
 )

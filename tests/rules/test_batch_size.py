@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import BatchSize
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import Status
+from jobrules.model import SECOND_US, Metric, Status
 from tests.jobs import START_US, make_job, make_panel
 
 SMALL = BatchSize(window=4, patience=6)

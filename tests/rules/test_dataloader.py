@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.dataloader import Dataloader
-from jobrules.job import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric, Panel
-from jobrules.loading import Loading
-from jobrules.result import Severity, Status
+from jobrules.measures.data_loading import Loading
+from jobrules.model import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric, Panel, Severity, Status
 from tests.copies import replace
 from tests.jobs import START_US, make_events, make_job, make_panel
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from jobrules.ecc_errors import ECCErrors
-from jobrules.job import SECOND_US, Job, Metric
-from jobrules.result import RuleResult, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, RuleResult, Severity, Status
 from jobrules.rule import run_rules
 from tests.jobs import START_US, Values, make_job, make_panel
 

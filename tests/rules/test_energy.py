@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jobreport.readers import read_job
+from jobreport.readers.registry import read_job
 from jobrules.energy import Energy
-from jobrules.job import SECOND_US, Job, Metric
-from jobrules.result import RuleResult, Status
+from jobrules.model import SECOND_US, Job, Metric, RuleResult, Status
 from jobrules.rule import run_rules
 from tests.jobs import START_US, make_job, make_panel
 from tests.paths import CORPUS, needs_corpus

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from jobrules import GPUMemoryFull
-from jobrules.job import SECOND_US, Job, Metric
-from jobrules.result import Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status
 from tests.jobs import START_US, make_job, make_panel
 
 GIB = 2**30

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers import read_job
+from jobreport.readers.registry import read_job
 from jobrules.gpu_memory_increase import MOST_EVENTS, GPUMemoryIncrease
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import Severity, Status
+from jobrules.model import SECOND_US, Metric, Severity, Status
 from jobrules.rule import run_rules
 from tests import scenario_d1
 from tests.jobs import START_US, make_job, make_panel

@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 
 from jobrules import GPUMemoryLeak
-from jobrules.job import SECOND_US, FloatArray, Metric
-from jobrules.result import RuleResult, Severity, Status
+from jobrules.model import SECOND_US, FloatArray, Metric, RuleResult, Severity, Status
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobrules.job import Steps
+    from jobrules.model import Steps
 
 #: Seconds between samples.
 APART = 5

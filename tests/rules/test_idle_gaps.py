@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import CPUBottleneck, IdleGaps, LowGPUUtilization
-from jobrules.job import SECOND_US, Job, Metric
-from jobrules.phases import course
-from jobrules.result import Severity, Status, Verdict
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status
 from jobrules.rule import Rule, run_rules
-from jobrules.verdict import judge
+from jobrules.verdict.findings import Verdict, judge
+from jobrules.verdict.phases import course
 from tests.apart import Apart
 from tests.jobs import START_US, make_job, make_panel, make_steps
 

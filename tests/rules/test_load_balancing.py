@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers import read_job
-from jobrules import histograms, load_balancing
-from jobrules.histograms import distance, growing, normalised
-from jobrules.job import SECOND_US, FloatArray, Job, Metric
+from jobreport.readers.registry import read_job
+from jobrules import load_balancing
 from jobrules.load_balancing import LoadBalancing
-from jobrules.result import Severity, Status
+from jobrules.measures import histograms
+from jobrules.measures.histograms import distance, growing, normalised
+from jobrules.model import SECOND_US, FloatArray, Job, Metric, Severity, Status
 from tests import scenario_d1
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps

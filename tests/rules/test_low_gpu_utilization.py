@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import LowGPUUtilization
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import Severity, Status
+from jobrules.model import SECOND_US, Metric, Severity, Status
 from tests.jobs import START_US, make_job, make_panel
 
 SMALL = LowGPUUtilization(window=4, patience=6)

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import MaxInitializationTime
-from jobrules.job import SECOND_US
-from jobrules.result import Status
+from jobrules.model import SECOND_US, Status
 from tests.jobs import START_US, joined_steps, make_job, make_steps
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.job import SECOND_US, Events, EventSource
+from jobrules.model import SECOND_US, Events, EventSource, RuleResult, Status
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
-from jobrules.result import RuleResult, Status
 from tests import scenario_d1
 from tests.jobs import joined_steps, make_events, make_job, make_steps
 

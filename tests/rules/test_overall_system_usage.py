@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from jobrules import OverallSystemUsage
-from jobrules.job import SECOND_US, Metric
-from jobrules.result import Status
+from jobrules.model import SECOND_US, Metric, Status
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobreport.readers import read_job
-from jobrules.job import SECOND_US, Job, Metric
+from jobreport.readers.registry import read_job
+from jobrules.model import SECOND_US, Job, Metric, RuleResult, Severity, Status
 from jobrules.power_cap import PowerCap
-from jobrules.result import RuleResult, Severity, Status
 from jobrules.rule import run_rules
 from tests.copies import replace
 from tests.jobs import START_US, Values, make_job, make_panel

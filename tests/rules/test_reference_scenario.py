@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobreport.readers import read_job
+from jobreport.readers.registry import read_job
 from jobrules import (
     BatchSize,
     CPUBottleneck,
@@ -18,10 +18,9 @@ from jobrules import (
     OverallSystemUsage,
     StepOutlier,
 )
-from jobrules.job import SECOND_US, Events, Job, Steps
-from jobrules.result import Status
+from jobrules.measures.minutes import Windows
+from jobrules.model import SECOND_US, Events, Job, Status, Steps
 from jobrules.rule import Rule
-from jobrules.windows import Windows
 from tests import scenario_d1
 from tests.copies import replace
 from tests.scenario_d1 import BASE_S

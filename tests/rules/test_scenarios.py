@@ -11,12 +11,12 @@ from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
 from generator.writer import LogSpec, write_job
 
-from jobreport.readers import read_job
+from jobreport.readers.registry import read_job
 from jobrules import RULES
-from jobrules.phases import course
-from jobrules.result import Severity, Status, Verdict
+from jobrules.model import Severity, Status
 from jobrules.rule import run_rules
-from jobrules.verdict import judge
+from jobrules.verdict.findings import Verdict, judge
+from jobrules.verdict.phases import course
 from tests.paths import ROOT
 
 SEEDS = (1, 2, 3)

@@ -7,8 +7,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from jobrules.job import SECOND_US, FloatArray, Job, Metric
-from jobrules.result import RuleResult, Severity, Status
+from jobrules.model import SECOND_US, FloatArray, Job, Metric, RuleResult, Severity, Status
 from jobrules.rule import run_rules
 from jobrules.slow_clock import SlowClock
 from tests.jobs import START_US, make_job, make_panel

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrules import step_outlier
-from jobrules.job import SECOND_US, Events, Job, Metric, Steps
-from jobrules.result import Severity, Status
+from jobrules.model import SECOND_US, Events, Job, Metric, Severity, Status, Steps
 from jobrules.step_outlier import MOST_NUMBERS, StepOutlier, above
 from tests import scenario_d1
 from tests.copies import replace

@@ -8,8 +8,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from jobrules.job import SECOND_US, Job, Metric
-from jobrules.result import RuleResult, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, RuleResult, Severity, Status
 from jobrules.rule import run_rules
 from jobrules.thermal_throttling import ThermalThrottling
 from tests.jobs import START_US, Values, make_job, make_panel

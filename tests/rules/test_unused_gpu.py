@@ -3,12 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules import LowGPUUtilization, LowMeanUse, UnusedGPU
-from jobrules.job import SECOND_US, Job, Metric
-from jobrules.phases import course
-from jobrules.result import Severity, Status, Verdict
+from jobrules import LowGPUUtilization, LowMeanUtilization, UnusedGPU
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status
 from jobrules.rule import run_rules
-from jobrules.verdict import judge
+from jobrules.verdict.findings import Verdict, judge
+from jobrules.verdict.phases import course
 from tests.jobs import START_US, make_job, make_panel
 
 
@@ -18,7 +17,7 @@ def busy_for(part: float, n: int = 1000, use: float = 80.0) -> list[float]:
 
 
 def verdict_of(job: Job) -> Verdict:
-    rules = (UnusedGPU(), LowGPUUtilization(window=50, patience=60), LowMeanUse())
+    rules = (UnusedGPU(), LowGPUUtilization(window=50, patience=60), LowMeanUtilization())
     return judge(job, rules, run_rules(rules, job, strict=True), course(job))
 
 
@@ -111,4 +110,4 @@ def test_a_job_that_is_start_up_but_for_a_moment_is_one_finding() -> None:
     (finding,) = findings
     assert finding.key == "late-first-work"
     assert finding.severity is Severity.CRITICAL
-    assert {"UnusedGPU", "LowMeanUse", "LowGPUUtilization"} == set(finding.rules)
+    assert {"UnusedGPU", "LowMeanUtilization", "LowGPUUtilization"} == set(finding.rules)

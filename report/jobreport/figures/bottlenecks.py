@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
     from bokeh.models.renderers.renderer import DataRenderer
 
-    from jobrules.result import Columns
+    from jobrules.analyses.time_lines import Columns
 
 #: Half the thickness of a bar whose slot is 1.
 _HALF = 0.31

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from jobreport.figures import theme
 from jobreport.formats import NBSP, known, shown
-from jobrules.job import Metric
+from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bokeh.models.renderers.glyph_renderer import GlyphRenderer
     from bokeh.models.renderers.renderer import DataRenderer
 
-    from jobrules.result import Box
+    from jobrules.analyses.gpu_utilization import Box
 
 WHOLE, LOOP = "whole job", "training loop"
 #: Fill and outline of a box by what it covers.

@@ -29,7 +29,7 @@ from jobreport.formats import percent, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.result import Slice
+    from jobrules.analyses.framework import Slice
 
 #: Class of a fill → its token.
 FILLS = {

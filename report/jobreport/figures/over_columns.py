@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.figures.chart import Axis
-    from jobrules.result import Columns
+    from jobrules.analyses.time_lines import Columns
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import math
 
 from msgspec import Struct
 
-from jobrules.words import dated, elapsed, utc
+from jobrules.text import dated, elapsed, utc
 
 _SECOND_US = 1_000_000
 #: Distances of time ticks that a reader can count in, in seconds.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bokeh.models.renderers.renderer import DataRenderer
 
     from jobreport.figures.steps import Unit
-    from jobrules.job import FloatArray
-    from jobrules.step_parts import LastSteps, StepContrast, StepPart
+    from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
+    from jobrules.model import FloatArray
 
 #: Fills by role, from the first class of the role on.
 _ROLES = {

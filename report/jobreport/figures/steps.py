@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
     from bokeh.models.renderers.renderer import DataRenderer
 
-    from jobrules.job import FloatArray, IntArray
-    from jobrules.result import Course
-    from jobrules.step_times import (
+    from jobrules.analyses.steps import (
         StepBins,
         StepCourse,
         StepHistogram,
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
         StepTimeline,
         StepTimes,
     )
+    from jobrules.model import FloatArray, IntArray
+    from jobrules.verdict.phases import Course
 
 #: Fills of phases over time, as class of the drawing and token; grey where a phase is not the main one.
 _PHASES = (("u", "used"), ("n2", "ink2"), ("u2", "used2"), ("f2", "rest2"))

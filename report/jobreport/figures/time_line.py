@@ -12,7 +12,7 @@ from msgspec import Struct
 from jobreport.figures import chart, over_columns, theme
 from jobreport.figures.chart import US_PER_MS, Axis, Drawing, Mark, Rule, Shape, hatched
 from jobreport.figures.scales import ceiling
-from jobrules.result import Columns
+from jobrules.analyses.time_lines import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from jobreport.formats import Scale
-    from jobrules.result import Course, TimeLine
+    from jobrules.analyses.time_lines import TimeLine
+    from jobrules.verdict.phases import Course
 
     FloatArray = npt.NDArray[np.float64]
 

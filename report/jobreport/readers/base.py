@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
-from jobrules.job import Events, Steps
+from jobrules.model import Events, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.quality import SourceQuality
-    from jobrules.job import Panel, Profile
+    from jobreport.remarks import SourceQuality
+    from jobrules.model import Panel, Profile
 
 
 #: Bytes of text in a byte of gzip, for samples and traces.

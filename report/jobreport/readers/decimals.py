@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobreport.readers.texts import UnsoundError, windows
+from jobreport.readers.byte_texts import UnsoundError, windows
 
 if TYPE_CHECKING:
-    from jobreport.readers.texts import Bytes, Words
-    from jobrules.job import FloatArray, IntArray
+    from jobreport.readers.byte_texts import Bytes, Words
+    from jobrules.model import FloatArray, IntArray
 
 #: Characters of the longest number. As many must stand in front of the first number of a text.
 LONGEST = 24

@@ -1,7 +1,7 @@
 """Logs that tell of machines whose samples are there too: which machine, and how far its clock is apart.
 
 Such a log seldom names its machine, and its clock may be that of another zone or none at all. What both tell of is
-the use of the same GPUs, and that says which machine and when (``jobrules.curve_offset``).
+the use of the same GPUs, and that says which machine and when (``jobrules.measures.curve_offset``).
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport.engine import Task
-from jobreport.readers.nvidia_smi import NvidiaSmi
-from jobreport.readers.strays import KEPT_SHARE
+from jobreport.readers.implausible_times import KEPT_SHARE
+from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.tally import Tally
 from jobreport.readers.timeline import Timeline
-from jobrules.curve_offset import CurveOffset, cells, curve_offset, curves
-from jobrules.job import SECOND_US, Job, Metric, PartFacts
-from jobrules.snapshots import TOLERANCE_US, Series, node_panels
-from jobrules.words import NBSP
+from jobreport.tables.engine import Task
+from jobrules.measures.curve_offset import CurveOffset, cells, curve_offset, curves
+from jobrules.measures.snapshots import TOLERANCE_US, Series, node_panels
+from jobrules.model import SECOND_US, Job, Metric, PartFacts
+from jobrules.text import NBSP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.engine import Engine, Made
-    from jobreport.quality import SourceQuality
-    from jobreport.readers.pieces import Piece
+    from jobreport.readers.grouping import Piece
     from jobreport.readers.timeline import Part
-    from jobrules.job import IntArray, Panel, PanelFacts
+    from jobreport.remarks import SourceQuality
+    from jobreport.tables.engine import Engine, Made
+    from jobrules.model import IntArray, Panel, PanelFacts
 
 
 #: A machine is the log's if all others fit worse by this, as correlation.

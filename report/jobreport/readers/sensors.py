@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from jobrules.job import Metric
-from jobrules.words import shown
+from jobrules.model import Metric
+from jobrules.text import shown
 
 #: Device names of metrics of the whole node.
 _MEMORY, _NETWORK, _DISK = "memory", "network", "disk"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from jobreport.quality import Remark
-from jobrules.words import shown
+from jobreport.remarks import Remark
+from jobrules.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from jobrules.job import FloatArray, IntArray
+from jobrules.model import FloatArray, IntArray
 
 #: Times in microseconds and values, in no particular order.
 Part: TypeAlias = tuple[IntArray, FloatArray]

@@ -9,16 +9,16 @@ from jobreport import document
 from jobreport.sections.balance import balance
 from jobreport.sections.batch_size import batch_size
 from jobreport.sections.bottlenecks import cpu_bottlenecks, io_bottlenecks
+from jobreport.sections.close_ups import moments
+from jobreport.sections.data_loading import loading
 from jobreport.sections.devices import devices
 from jobreport.sections.fragment import Fragment
 from jobreport.sections.framework import framework
 from jobreport.sections.gpu_memory import gpu_memory
-from jobreport.sections.gpu_use import gpu_use
+from jobreport.sections.gpu_utilization import gpu_use
 from jobreport.sections.head import contents, head
-from jobreport.sections.identity import identity
+from jobreport.sections.identifiers import identity
 from jobreport.sections.jupyter import live_figures, style
-from jobreport.sections.loading import loading
-from jobreport.sections.moments import moments
 from jobreport.sections.nodes import nodes
 from jobreport.sections.power import power
 from jobreport.sections.profiles import profiles
@@ -26,7 +26,7 @@ from jobreport.sections.quality import quality
 from jobreport.sections.rules import rules
 from jobreport.sections.steps import steps
 from jobreport.sections.summary import summary
-from jobreport.sections.utilisation import utilisation
+from jobreport.sections.utilization import utilisation
 from jobreport.sections.verdict import findings, verdict
 
 if TYPE_CHECKING:

@@ -10,21 +10,21 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures import theme
+from jobreport.figures.balance import MOST_LINES, Curve, Histograms, frame, load_drawing, load_plot, series
 from jobreport.figures.embed import document_json
-from jobreport.figures.load import MOST_LINES, Curve, Histograms, frame, load_drawing, load_plot, series
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
-from jobrules.balance import MOST_NODES
-from jobrules.boxplot import ALIKE_POINTS
-from jobrules.result import Status
+from jobrules.analyses.balance import MOST_NODES
+from jobrules.measures.quartiles import ALIKE_POINTS
+from jobrules.model import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
-    from jobrules.balance import Balance, FarPair, Load, NodeLoad
+    from jobrules.analyses.balance import Balance, FarPair, Load, NodeLoad
 
 #: A longer table is folded away.
 MOST_OPEN_ROWS = 16

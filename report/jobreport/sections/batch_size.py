@@ -8,20 +8,19 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.batch import METRICS, batch_drawing, batch_plot
+from jobreport.figures.batch_size import METRICS, batch_drawing, batch_plot
 from jobreport.figures.box_plot import LOOP, WHOLE
 from jobreport.figures.embed import document_json
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
-from jobrules.boxplot import ALIKE_POINTS
-from jobrules.job import Metric
-from jobrules.result import Status
+from jobrules.measures.quartiles import ALIKE_POINTS
+from jobrules.model import Metric, Status
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.figures.still import StillBoxes
-    from jobrules.result import Box
+    from jobreport.figures.static_svg import StillBoxes
+    from jobrules.analyses.gpu_utilization import Box
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that stands open.
 MOST_NODES, MOST_GPUS, MOST_OPEN_ROWS = 4, 16, 16

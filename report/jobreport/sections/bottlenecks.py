@@ -19,11 +19,11 @@ from jobreport.figures.bottlenecks import (
 )
 from jobreport.figures.embed import document_json
 from jobreport.figures.time_line import boundaries
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
+from jobrules.model import Status
 from jobrules.overall_framework_metrics import STEP
-from jobrules.result import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
-    from jobrules.stalls import NodeCores, Ran, StallCourse, StallRun, Stalls, StepSpan
+    from jobrules.analyses.bottlenecks import NodeCores, Ran, StallCourse, StallRun, Stalls, StepSpan
 
 #: Larger tables are folded away.
 MOST_OPEN_NODES = 4

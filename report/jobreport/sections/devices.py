@@ -9,8 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.box_plot import WHOLE
-from jobreport.figures.embed import document_json
-from jobreport.figures.heat_map import (
+from jobreport.figures.devices import (
     GPU,
     HeatMap,
     cells,
@@ -25,20 +24,21 @@ from jobreport.figures.heat_map import (
     still_heat_map,
     still_lines,
 )
+from jobreport.figures.embed import document_json
 from jobreport.figures.theme import SERIES
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, heading
-from jobrules.boxplot import ALIKE_POINTS
-from jobrules.job import Metric
+from jobrules.measures.quartiles import ALIKE_POINTS
+from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.figures.heat_map import Row
-    from jobrules.device_grid import CoreUse, DeviceGrid
-    from jobrules.result import Box
+    from jobreport.figures.devices import Row
+    from jobrules.analyses.devices import CoreUse, DeviceGrid
+    from jobrules.analyses.gpu_utilization import Box
 
 #: Rows of the table; of more cores, those used most are in it.
 MOST_ROWS = 200

@@ -12,12 +12,12 @@ from jobreport.figures.embed import document_json
 from jobreport.figures.framework import MOST_RANKED, Pair, Rank, Stack, of_slices, other, ranked, stacked
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
-from jobrules.framework_time import BACKWARD, ENOUGH_EVENTS, OUTSIDE
-from jobrules.loading import FETCH, PIPELINE, SET_UP
-from jobrules.result import Status
+from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
+from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
+from jobrules.model import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobrules.result import FrameworkTime, Operators, PhaseTime, Slice
+    from jobrules.analyses.framework import FrameworkTime, Operators, PhaseTime, Slice
 
 #: Time outside of steps that is worth a look, in percent.
 MUCH_OUTSIDE = 25.0

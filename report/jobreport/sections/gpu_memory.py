@@ -9,12 +9,12 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.figures.memory import NodeMemory, memory_drawing, memory_plot, shared_range
+from jobreport.figures.gpu_memory import NodeMemory, memory_drawing, memory_plot, shared_range
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, has_time_lines, heading
 from jobreport.sections.time_lines import Block, TimeLines
-from jobrules.job import Metric
+from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
-    from jobrules.gpu_states import GPUState
-    from jobrules.memory_use import GPUMemory, MemoryRise, MemoryUse, Trend
+    from jobrules.analyses.gpu_memory import GPUMemory, MemoryRise, MemoryUse, Trend
+    from jobrules.analyses.power import GPUState
 
 #: A longer table is folded away.
 MOST_OPEN_ROWS = 16

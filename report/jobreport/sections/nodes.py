@@ -13,19 +13,19 @@ from jobreport.figures import over_columns
 from jobreport.figures.chart import upward
 from jobreport.figures.embed import document_json
 from jobreport.figures.time_line import axis_of, stroke_shape
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.time_lines import POWER, TimeLines
-from jobrules.boxplot import ALIKE_POINTS
-from jobrules.result import Severity
+from jobrules.measures.quartiles import ALIKE_POINTS
+from jobrules.model import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobrules.node_ranks import NodeRank, Nodes, Use
-    from jobrules.result import Columns
+    from jobrules.analyses.nodes import NodeRank, Nodes, Use
+    from jobrules.analyses.time_lines import Columns
 
 #: Odd nodes in the open table; more are in the folded one.
 MOST_ODD = 12

@@ -9,19 +9,19 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.time_lines import POWER, REASONS, TimeLines
-from jobrules.gpu_log import BUSY_PERCENT, LEAST_SAMPLES, as_far_as_recorded
-from jobrules.gpu_states import MOST_ROWS
-from jobrules.job import Metric
+from jobrules.analyses.power import MOST_ROWS
+from jobrules.measures.gpu_conditions import BUSY_PERCENT, LEAST_SAMPLES, as_far_as_recorded
+from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobrules.gpu_states import GPUState
+    from jobrules.analyses.power import GPUState
 
 #: A longer table is folded away.
 MOST_OPEN_ROWS = 16

@@ -8,15 +8,15 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
-from jobrules.job import SECOND_US
-from jobrules.rounding import apportion
+from jobrules.model import SECOND_US
+from jobrules.text import apportion
 
 if TYPE_CHECKING:
     from jobreport.document import Report
-    from jobrules.job import Function, Profile
+    from jobrules.model import Function, Profile
 
 #: Functions of a profile that stand open, and profiles that do.
 MOST_OPEN, MOST_OPEN_PROFILES = 10, 3

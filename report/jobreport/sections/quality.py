@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, heading
 
 if TYPE_CHECKING:
     from jobreport.document import Parameter, Report, RuleCard
-    from jobreport.quality import Remark
+    from jobreport.remarks import Remark
 
 #: Gaps with a row of their own; a job that pauses all day does not make the page longer.
 MOST_GAPS = 50

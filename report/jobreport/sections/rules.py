@@ -8,15 +8,15 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import ANCHORS, heading
 from jobreport.sections.verdict import SIGNS
-from jobrules.result import Severity, Status
+from jobrules.model import Severity, Status
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobrules.result import Measure
+    from jobrules.model import Measure
 
 #: Reasons that a card tells.
 MOST_REASONS = 4

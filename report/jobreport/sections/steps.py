@@ -13,12 +13,12 @@ from jobreport.figures import step_parts as parts
 from jobreport.figures import steps as figures
 from jobreport.figures.embed import document_json
 from jobreport.formats import NBSP
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import heading
+from jobrules.analyses.step_parts import BETWEEN, FEWEST_OUTLIERS, IN_STEP, LOADING, UNACCOUNTED
+from jobrules.analyses.steps import NATURAL_ROWS
 from jobrules.step_outlier import StepOutlier
-from jobrules.step_parts import BETWEEN, FEWEST_OUTLIERS, IN_STEP, LOADING, UNACCOUNTED
-from jobrules.step_times import NATURAL_ROWS
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
     from jobreport.figures.steps import Unit
-    from jobrules.step_parts import StepContrast
-    from jobrules.step_times import StepBins, StepPhase, StepRow, StepTimes
+    from jobrules.analyses.step_parts import StepContrast
+    from jobrules.analyses.steps import StepBins, StepPhase, StepRow, StepTimes
 
 #: Phases that are told in sentences.
 MOST_TOLD = 4

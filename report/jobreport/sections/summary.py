@@ -10,18 +10,17 @@ from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.over_columns import merged
-from jobreport.figures.pie import COLOURS, pie
 from jobreport.figures.scales import time_ticks
-from jobreport.figures.still import Stretch, still_ring, stretch
+from jobreport.figures.static_svg import Stretch, still_ring, stretch
+from jobreport.figures.summary import COLOURS, pie
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import covers_time, heading
-from jobrules.job import SECOND_US
-from jobrules.result import Severity
+from jobrules.model import SECOND_US, Severity
 
 if TYPE_CHECKING:
     from jobreport.document import Report
-    from jobrules.result import Finding
+    from jobrules.model import Finding
 
 #: Kinds of machines that get a row in the table.
 MOST_KINDS = 8

@@ -16,7 +16,7 @@ from jobreport.figures.time_line import (
     top_of,
     unmeasured,
 )
-from jobrules.job import Metric
+from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
-    from jobrules.result import TimeLine
+    from jobrules.analyses.time_lines import TimeLine
 
 #: Why a clock is low: percent of the time.
 REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)

@@ -10,18 +10,19 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
+from jobreport.sections.error_boundary import guarded
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.guarded import guarded
 from jobreport.sections.outline import ANCHORS
-from jobrules.result import Severity, Status
-from jobrules.verdict import by_reason
+from jobrules.model import Severity, Status
+from jobrules.verdict.findings import by_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobrules.result import Finding, TimeUse
-    from jobrules.verdict import Open
+    from jobrules.model import Finding
+    from jobrules.verdict.findings import Open
+    from jobrules.verdict.time_use import TimeUse
 
 #: Classes that fill the parts of lost time by their kind, the same in every report: shades of one colour.
 LOST_FILLS = {

@@ -58,7 +58,7 @@ def curves(moment: Moment) -> Curves:
 SCENARIO = Scenario(
     summary="GPUs see-saw between short bursts and waiting for data; sampling pauses once",
     curves=curves,
-    triggers=("LowGPUUtilization", "BatchSize", "LowMeanUse"),
+    triggers=("LowGPUUtilization", "BatchSize", "LowMeanUtilization"),
     also=("IdleGaps",),
     gpus=1,
     cores=8,

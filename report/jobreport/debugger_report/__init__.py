@@ -1,0 +1,1 @@
+"""Report from rule results of SageMaker Debugger."""

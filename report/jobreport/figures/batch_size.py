@@ -1,0 +1,54 @@
+"""CPU, GPUs and their memory of one node as boxes, each group under its limit."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from jobreport.figures.box_plot import box_plot
+from jobreport.figures.static_svg import still_boxes
+from jobrules.model import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bokeh.models import Plot
+
+    from jobreport.figures.static_svg import StillBoxes
+    from jobrules.analyses.gpu_utilization import Box
+
+#: The groups in the order they stand in.
+METRICS = (Metric.CPU_USE, Metric.GPU_USE, Metric.GPU_MEMORY)
+
+_NUMBERED = re.compile(r"gpu(\d{1,3})")
+
+
+def group(box: Box) -> tuple[str, str]:
+    """A box stands with those of its metric; a GPU is called by its number where its name is ``gpu`` and that."""
+    numbered = _NUMBERED.fullmatch(box.device)
+    return _short(Metric(box.metric)), numbered[1] if numbered else box.device
+
+
+def batch_plot(boxes: Sequence[Box], limits: Mapping[Metric, float]) -> Plot | None:
+    """The live plot of one node's boxes; none without one."""
+    return box_plot(_ordered(boxes), group, _by_label(limits))
+
+
+def batch_drawing(boxes: Sequence[Box], limits: Mapping[Metric, float]) -> StillBoxes:
+    """Its static twin."""
+    return still_boxes(_ordered(boxes), group, _by_label(limits))
+
+
+def _ordered(boxes: Sequence[Box]) -> list[Box]:
+    return sorted(
+        (box for box in boxes if box.metric in METRICS), key=lambda b: METRICS.index(Metric(b.metric))
+    )
+
+
+def _by_label(limits: Mapping[Metric, float]) -> dict[str, float]:
+    return {_short(metric): limit for metric, limit in limits.items()}
+
+
+def _short(metric: Metric) -> str:
+    """The label as far as there is room for it under the boxes."""
+    return metric.label.removesuffix(" utilisation")

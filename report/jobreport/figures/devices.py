@@ -1,0 +1,624 @@
+"""The use of all GPUs and cores over time: a heat map, and below it single devices as lines."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from bokeh.models import ColumnDataSource, Image, Line, LinearColorMapper, Range1d
+from bokeh.models.annotations.geometry import Span
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from jobreport.figures import theme
+from jobreport.figures.chart import (
+    Area,
+    Axis,
+    Drawing,
+    Mark,
+    Rule,
+    hatched,
+    hover,
+    line,
+    live_plot,
+    over_time,
+    quantity,
+    upward,
+)
+from jobreport.figures.scales import Tick
+from jobreport.figures.time_line import boundaries
+from jobreport.formats import NBSP, count, shown
+from jobrules.analyses.devices import FULL as FULL_BYTE
+from jobrules.analyses.devices import NOT_MEASURED
+from jobrules.model import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+    from bokeh.models import Plot
+
+    from jobrules.analyses.devices import DeviceGrid, DeviceRows
+    from jobrules.verdict.phases import Course
+
+    Bytes = npt.NDArray[np.uint8]
+
+#: Of more nodes, these are drawn with each GPU, and all with one row.
+MOST_NODES = 4
+MOST_NODE_ROWS = 64
+#: Core rows of one node, and of all nodes together; of more cores, some share a row.
+MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL = 64, 128
+#: Rows that are not drawn and can be chosen as lines.
+MOST_OTHERS = 384
+#: Heights of the whole figure that ``drawing.css`` has, in rem.
+HEIGHTS = (8, 12, 16, 20, 24, 28, 32, 40, 48)
+_REM_PX = 16
+_LABEL_PX = 13
+
+#: Height of a row by its kind, in units; a unit is a few px.
+_UNITS = {"gpu": 2.0, "node": 2.0, "core": 1.0}
+_HEAD, _BETWEEN, _AFTER = 2.6, 0.7, 0.8
+_STEPS = 10
+#: The colour of a core at the limit, beyond the steps.
+FULL = _STEPS
+
+#: Where the values of each line stand, so that they cover one another as little as can be.
+_BESIDE = ("left", "right", "above", "below")
+
+GPU, MEMORY, CORE, NODE = "GPU use", Metric.GPU_MEMORY.label, "core use", "mean GPU use"
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One device, or the mean of several, over time."""
+
+    node: str
+    #: What it is of the node: ``GPU use``.
+    what: str
+    #: Beside the row: ``gpu0``, ``cpu8 to cpu9``.
+    name: str
+    #: (columns,) whole percent, 255 where not measured.
+    values: Bytes
+    #: (columns,) whether a core is full.
+    full: npt.NDArray[np.bool_] | None = None
+    #: Mean of its samples; none where it stands for several devices.
+    average: float | None = None
+    kind: str = ""
+    #: In units from the top of the figure.
+    top: float = 0.0
+
+    @property
+    def height(self) -> float:
+        """In units."""
+        return _UNITS[self.kind]
+
+    @property
+    def middle(self) -> float:
+        """In units from the top."""
+        return self.top + self.height / 2
+
+    @property
+    def measured(self) -> Bytes:
+        """The values that are."""
+        return np.asarray(self.values[self.values != NOT_MEASURED])
+
+    @property
+    def mean(self) -> float:
+        """Mean of its samples, else of the columns that were measured, 0 without one."""
+        if self.average is not None:
+            return self.average
+        return float(self.measured.mean()) if len(self.measured) else 0.0
+
+
+class HeatMap(Struct, frozen=True, kw_only=True):
+    """What is drawn where; both drawings are made from it."""
+
+    x: Axis
+    y: Axis
+    columns: int
+    #: Drawn from top to bottom.
+    rows: tuple[Row, ...]
+    #: Can be shown as lines only.
+    others: tuple[Row, ...]
+    #: What could be neither for want of room.
+    left_out: int
+    #: Name of a node, or what the rows below are, and where its rows start and end, in units.
+    heads: tuple[tuple[str, float, float], ...]
+    #: Nodes with each of their devices, and those of the job.
+    drawn: tuple[str, ...]
+    nodes: int
+    #: Cores that share a row, at most; 1 where each has its own.
+    together: int
+    #: From this percentage on a core is full.
+    limit: float
+    #: rem of the figure.
+    height: int
+    phases: tuple[int, ...] = field(default=())
+
+    @property
+    def units(self) -> float:
+        """The height of all rows."""
+        return -self.y.start
+
+    @property
+    def choices(self) -> tuple[Row, ...]:
+        """All that can be shown as a line, in the order of the lists."""
+        return (*self.of("gpu"), *self.of("core"), *self.others)
+
+    def of(self, *kinds: str) -> tuple[Row, ...]:
+        """The drawn rows of some kinds; rows of a whole node go with the GPUs."""
+        wanted = {*kinds, "node"} if "gpu" in kinds else set(kinds)
+        return tuple(row for row in self.rows if row.kind in wanted)
+
+
+def heat_map(
+    grid: DeviceGrid, course: Course, means: Mapping[tuple[str, str, str], float] | None = None
+) -> HeatMap:
+    """Lay out the rows: GPUs above cores of each node; of more than four nodes only those that differ most.
+
+    ``means`` are those of the samples of each (node, metric, device).
+    """
+    tables = {
+        (rows.node, rows.metric): list(_single(rows, grid.columns.count, means or {})) for rows in grid.rows
+    }
+    nodes = tuple(dict.fromkeys(node for node, metric in tables if metric != Metric.GPU_MEMORY))
+    main = Metric.GPU_USE if any(metric == Metric.GPU_USE for _, metric in tables) else Metric.CPU_USE
+    many = len(nodes) > MOST_NODES
+    of_nodes = [
+        _mean_row(tables[node, main], node, main) for node in nodes if many and (node, main) in tables
+    ]
+    drawn = _odd(of_nodes, MOST_NODES) if many else nodes
+    of_those = set(_odd(of_nodes, MOST_NODE_ROWS))
+    shown_means = [row for row in of_nodes if row.node in of_those]
+    most_cores = min(MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL // max(len(drawn), 1))
+
+    blocks: list[tuple[str, list[Row]]] = [("Mean of nodes", shown_means)] if many else []
+    others: list[Row] = []
+    together = 1
+    for node in drawn:
+        gpus, cores = tables.get((node, Metric.GPU_USE), []), tables.get((node, Metric.CPU_USE), [])
+        if many and main == Metric.GPU_USE:
+            others += cores
+            cores = []
+        share = -(-len(cores) // most_cores)
+        if share > 1:
+            others += cores
+            cores = [_together(cores[i : i + share]) for i in range(0, len(cores), share)]
+        together = max(together, share)
+        blocks.append((node, gpus + cores))
+        others += tables.get((node, Metric.GPU_MEMORY), [])
+    for node in nodes:
+        if node not in drawn:
+            others += tables.get((node, main), [])
+    placed, heads, units = _placed(blocks, named=len(nodes) > 1)
+    height = _height(units)
+    start_us = grid.columns.start_us
+    end_us = start_us + grid.columns.count * grid.columns.width_us
+    return HeatMap(
+        x=over_time(start_us, end_us),
+        y=Axis(start=-units, end=0, ticks=_labels(placed, heads, units, height), names=True),
+        columns=grid.columns.count,
+        rows=placed,
+        others=tuple(others[:MOST_OTHERS]),
+        left_out=max(0, len(others) - MOST_OTHERS) + sum(rows.left_out for rows in grid.rows),
+        heads=heads,
+        drawn=drawn,
+        nodes=len(nodes),
+        together=together,
+        limit=grid.limit,
+        height=height,
+        phases=boundaries(course),
+    )
+
+
+def _single(rows: DeviceRows, columns: int, means: Mapping[tuple[str, str, str], float]) -> Iterator[Row]:
+    told = np.frombuffer(rows.values, np.uint8).reshape(-1, columns)
+    full = (told >= FULL_BYTE) & (told != NOT_MEASURED)
+    table = np.where(full, told - FULL_BYTE, told).astype(np.uint8)
+    kind, what = {
+        Metric.GPU_USE: ("gpu", GPU),
+        Metric.CPU_USE: ("core", CORE),
+        Metric.GPU_MEMORY: ("", MEMORY),
+    }[Metric(rows.metric)]
+    for device, values, at_limit in zip(rows.devices, table, full, strict=True):
+        yield Row(
+            node=rows.node,
+            what=what,
+            name=shown(device, 14),
+            values=values,
+            full=at_limit if kind == "core" else None,
+            average=means.get((rows.node, rows.metric, device)),
+            kind=kind,
+        )
+
+
+def _mean(rows: Sequence[Row]) -> Bytes:
+    """Mean of the rows that were measured in each column."""
+    table = np.stack([row.values for row in rows])
+    there = table != NOT_MEASURED
+    counts = there.sum(axis=0)
+    sums = np.where(there, table, 0).sum(axis=0)
+    return np.where(counts > 0, np.rint(sums / np.maximum(counts, 1)), NOT_MEASURED).astype(np.uint8)
+
+
+def _mean_row(rows: Sequence[Row], node: str, main: Metric) -> Row:
+    what = NODE if main == Metric.GPU_USE else "mean core use"
+    return Row(node=node, what=what, name=shown(node, 14), values=_mean(rows), kind="node")
+
+
+def _together(cores: Sequence[Row]) -> Row:
+    """The core used most in each column: a mean would hide a full one."""
+    first, last = cores[0], cores[-1]
+    name = first.name if first is last else f"{shown(first.name, 7)}–{shown(last.name, 7)}"
+    table = np.stack([row.values for row in cores])
+    highest = np.where(table == NOT_MEASURED, 0, table).max(axis=0)
+    values = np.where((table == NOT_MEASURED).all(axis=0), NOT_MEASURED, highest).astype(np.uint8)
+    full = np.asarray(np.stack([row.full for row in cores if row.full is not None]).any(axis=0))
+    return Row(
+        node=first.node, what="busiest of several cores", name=name, values=values, full=full, kind="core"
+    )
+
+
+def _odd(means: Sequence[Row], most: int) -> tuple[str, ...]:
+    """The nodes whose mean lies farthest from the median node, in the order of the job."""
+    if len(means) <= most:
+        return tuple(row.node for row in means)
+    middle = median(row.mean for row in means)
+    ranked = sorted(means, key=lambda row: -abs(row.mean - middle))
+    chosen = {row.node for row in ranked[:most]}
+    return tuple(row.node for row in means if row.node in chosen)
+
+
+def _placed(
+    blocks: Sequence[tuple[str, list[Row]]], *, named: bool
+) -> tuple[tuple[Row, ...], tuple[tuple[str, float, float], ...], float]:
+    placed: list[Row] = []
+    heads = []
+    at = 0.0
+    for name, rows in blocks:
+        at += (_AFTER if placed else 0.0) + (_HEAD if named else 0.0)
+        start = at
+        for kind, found in groupby(rows, key=lambda row: row.kind):
+            at += _BETWEEN if kind == "core" and at > start else 0.0
+            for row in found:
+                placed.append(replace(row, top=at))
+                at += _UNITS[kind]
+        heads.append((shown(name, 16) if named else "", start, at))
+    return tuple(placed), tuple(heads), at
+
+
+def _frame_px(height: int) -> int:
+    return height * _REM_PX - theme.TOP_PX - theme.BOTTOM_PX
+
+
+def _height(units: float) -> int:
+    """The lowest figure that leaves room: for a label at each row where they are few, else for thin rows."""
+    wanted = units * (13 if units <= 26 else 7)
+    return next((height for height in HEIGHTS if _frame_px(height) >= wanted), HEIGHTS[-1])
+
+
+def _labels(
+    rows: Sequence[Row], heads: Sequence[tuple[str, float, float]], units: float, height: int
+) -> tuple[Tick, ...]:
+    """A label at every row, or where they would overlap at every second, fourth, eighth …"""
+    px = _frame_px(height) / units
+    ticks = [Tick(at=1 - (top - _HEAD / 2) / units, label=name) for name, top, _ in heads if name]
+    for (_, _, kind), found in groupby(rows, key=lambda row: (row.node, row.what, row.kind)):
+        every = next(
+            step for step in (1, 2, 4, 8, 16, 32, 64) if step * px * _UNITS[kind] >= _LABEL_PX or step == 64
+        )
+        ticks += [
+            Tick(at=1 - row.middle / units, label=row.name) for i, row in enumerate(found) if i % every == 0
+        ]
+    return tuple(ticks)
+
+
+def levels(row: Row) -> npt.NDArray[np.int64]:
+    """(columns,) step of the colour, 0 to 9, 10 for a full core; -1 where not measured."""
+    values = row.values.astype(np.int64)
+    steps = np.minimum(values // (100 // _STEPS), _STEPS - 1)
+    if row.full is not None:
+        steps[row.full] = FULL
+    steps[row.values == NOT_MEASURED] = -1
+    return steps
+
+
+def _runs(steps: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """(first column, columns, value) of each run of equal values."""
+    starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
+    for start, length in zip(starts.tolist(), np.diff(starts, append=len(steps)).tolist(), strict=True):
+        yield start, length, int(steps[start])
+
+
+class Cells(Struct, frozen=True, kw_only=True):
+    """Rows of one height as paths, each a row's middle with a stroke as thick as the row.
+
+    The box is as wide as there are columns, and ten high a unit.
+    """
+
+    thickness: float
+    #: Step of the colour and path, in the order they are painted.
+    paths: tuple[tuple[int, str], ...]
+
+
+def cells(heat: HeatMap) -> tuple[Cells, ...]:
+    """The cells of the static drawing. A row is painted in its commonest colour first, the others lie upon it."""
+    found: dict[float, dict[tuple[bool, int], list[str]]] = {}
+    for row in heat.rows:
+        steps = levels(row)
+        there = steps[steps >= 0]
+        if not len(there):
+            continue
+        base = int(np.bincount(there).argmax())
+        paths = found.setdefault(row.height, {})
+        _stroke(
+            paths.setdefault((False, base), []),
+            row,
+            ((a, n) for a, n, on in _runs((steps >= 0).astype(np.int64)) if on),
+        )
+        by_step: dict[int, list[tuple[int, int]]] = {}
+        for start, length, step in _runs(steps):
+            if step not in (-1, base):
+                by_step.setdefault(step, []).append((start, length))
+        for step, runs in by_step.items():
+            _stroke(paths.setdefault((True, step), []), row, runs)
+    gap = _gap(heat)
+    return tuple(
+        Cells(
+            thickness=10 * (height - gap),
+            paths=tuple((step, "".join(parts)) for (_, step), parts in sorted(paths.items())),
+        )
+        for height, paths in sorted(found.items())
+    )
+
+
+def _stroke(parts: list[str], row: Row, runs: Any) -> None:
+    at = None
+    for start, length in runs:
+        parts.append(
+            f"M{start} {10 * row.middle:.3g}h{length}" if at is None else f"m{start - at} 0h{length}"
+        )
+        at = start + length
+
+
+def _gap(heat: HeatMap) -> float:
+    """Paper between two rows, in units; none where they are thin."""
+    return 0.14 if _frame_px(heat.height) / heat.units >= 6 else 0.0
+
+
+def _holes(heat: HeatMap) -> Iterator[tuple[float, float, float, float]]:
+    """(left, right, top, bottom) of what to hatch below the cells, in columns and units, a few a block."""
+    for _, top, bottom in heat.heads:
+        rows = [row for row in heat.rows if top <= row.top < bottom]
+        if not rows:
+            continue
+        missing = (np.stack([row.values for row in rows]) == NOT_MEASURED).any(axis=0)
+        runs = [(start, start + n) for start, n, on in _runs(missing.astype(np.int64)) if on]
+        if len(runs) > 40:
+            runs = [(runs[0][0], runs[-1][1])]
+        for start, end in runs:
+            yield start, end, top, bottom
+
+
+def _unmeasured(heat: HeatMap) -> Iterator[tuple[int, int]]:
+    """(first column, columns) of each time without a sample of any device."""
+    table = np.stack([row.values for row in heat.rows])
+    for start, length, none in _runs((table == NOT_MEASURED).all(axis=0).astype(np.int64)):
+        if none:
+            yield start, length
+
+
+def has_holes(heat: HeatMap) -> bool:
+    """Whether something drawn was not measured."""
+    return any(True for _ in _holes(heat))
+
+
+def still_heat_map(heat: HeatMap) -> Drawing:
+    """Hatch, phase lines and names; the cells between them are ``cells``."""
+    across, down = 100 / heat.columns, 100 / heat.units
+    marks: list[Mark] = [
+        Area(
+            style="x",
+            x=left * across,
+            y=top * down,
+            width=(right - left) * across,
+            height=(bottom - top) * down,
+        )
+        for left, right, top, bottom in _holes(heat)
+    ]
+    marks += _phase_rules(heat)
+    return Drawing(x=heat.x, y=heat.y, marks=tuple(marks))
+
+
+def shared_range(heat: HeatMap) -> Range1d:
+    """The time of both plots: zooming one moves the other. Four columns are the least that is shown."""
+    start, end = heat.x.live([heat.x.start, heat.x.end]).tolist()
+    least = min(end - start, 4 * (end - start) / heat.columns)
+    return Range1d(start=start, end=end, bounds=(start, end), min_interval=least)
+
+
+def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDataSource, ...]]:
+    """The plot over a range of time, and the tables of what can be shown as a line, in the order of ``HeatMap.choices``."""
+    plot = live_plot(heat.x, heat.y, x_range=shared, zoom=True, left=theme.NAMES_PX)
+    start, end = heat.x.live([heat.x.start, heat.x.end]).tolist()
+    width = (end - start) / heat.columns
+    for left, right, top, bottom in _holes(heat):
+        plot.add_layout(
+            hatched(left=start + left * width, right=start + right * width, top=-top, bottom=-bottom)
+        )
+    sources = []
+    for kind in ("gpu", "core"):
+        rows = heat.of(kind)
+        source = _source(rows, several=heat.nodes > 1, drawn=True, gap=_gap(heat))
+        sources.append(source)
+        if not rows:
+            continue
+        glyph = Image(x=start, dw=end - start, y="y", dh="dh", color_mapper=_mapper(kind))
+        drawn = plot.add_glyph(source, glyph)
+        told = [
+            ("Device" if kind == "gpu" else "Core", "@name"),
+            ("Time", heat.x.told("$x")),
+            ("Use in percent", "@image{0}"),
+        ]
+        plot.add_tools(hover(told, [drawn], formatters={"$x": "datetime"}, name="cells"))
+    _add_phases(plot, heat)
+    return plot, (*sources, _others(heat))
+
+
+def _phase_rules(heat: HeatMap) -> list[Rule]:
+    places = heat.x.place(np.array(heat.phases, np.float64)).tolist()
+    return [Rule(style="dots", x1=place, x2=place, y1=0, y2=100) for place in places]
+
+
+def _add_phases(plot: Plot, heat: HeatMap) -> None:
+    for phase in heat.phases:
+        place = float(heat.x.live(phase))
+        colour = theme.light()["ink2"]
+        plot.add_layout(
+            Span(location=place, dimension="height", line_color=colour, line_dash=[2, 3], line_width=1)
+        )
+
+
+def _source(rows: Sequence[Row], *, several: bool, drawn: bool = False, gap: float = 0.0) -> ColumnDataSource:
+    data: dict[str, Any] = {
+        "image": [_bytes(row)[None, :] for row in rows],
+        "name": [full_name(row, several=several) for row in rows],
+        "group": [_group(row) for row in rows],
+    }
+    if drawn:
+        data["y"] = np.array([-row.top - row.height + gap / 2 for row in rows], np.float32)
+        data["dh"] = np.array([row.height - gap for row in rows], np.float32)
+    return ColumnDataSource(data)
+
+
+def _others(heat: HeatMap) -> ColumnDataSource:
+    """Rows that are not drawn: all of one node and kind together, as a table and a list of their names."""
+    several = heat.nodes > 1
+    groups = [list(rows) for _, rows in groupby(heat.others, key=_group)]
+    return ColumnDataSource(
+        {
+            "image": [np.stack([_bytes(row) for row in rows]) for rows in groups],
+            "name": [[full_name(row, several=several) for row in rows] for rows in groups],
+            "group": [_group(rows[0]) for rows in groups],
+        }
+    )
+
+
+def _bytes(row: Row) -> Bytes:
+    """As ``DeviceRows`` has them; the script of the page takes them apart."""
+    return row.values if row.full is None else (row.values + FULL_BYTE * row.full).astype(np.uint8)
+
+
+def _group(row: Row) -> str:
+    """The heading under which a row is chosen."""
+    return f"{shown(row.node, 40)}, {row.what}"
+
+
+def full_name(row: Row, *, several: bool) -> str:
+    """What a row is called where its node does not stand beside it: ``algo-1 gpu0``, ``algo-1 gpu0 memory``."""
+    name = f"{row.name} memory" if row.what == MEMORY else row.name
+    if row.kind == "node":
+        return f"{shown(row.node, 40)} mean"
+    return f"{shown(row.node, 40)} {name}" if several else name
+
+
+def _mapper(kind: str) -> LinearColorMapper:
+    """A colour for each of 0 to 100 %, one for a full core, nothing for what was not measured."""
+    colours = theme.light()
+    whole = Row(node="", what="", name="", values=np.arange(101, dtype=np.uint8), kind=kind)
+    palette = [colours[f"h{step}"] for step in levels(whole).tolist()]
+    if kind == "core":
+        palette += [colours["lost"]] * FULL_BYTE
+    return LinearColorMapper(palette=palette, low=-0.5, high=len(palette) - 0.5, high_color="#00000000")
+
+
+def defaults(heat: HeatMap) -> tuple[Row, ...]:
+    """The two devices whose means differ most: of GPUs, or the busiest core beside a single GPU."""
+    gpus = [row for row in heat.choices if row.what == GPU and len(row.measured)]
+    cores = [row for row in heat.choices if row.what == CORE and len(row.measured)]
+    if len(gpus) == 1 and cores:
+        return gpus[0], max(cores, key=lambda row: row.mean)
+    ranked = sorted(gpus or cores, key=lambda row: row.mean)
+    return (ranked[0], ranked[-1]) if len(ranked) > 1 else tuple(ranked)
+
+
+def _series(row: Row | None, columns: int) -> npt.NDArray[np.float32]:
+    if row is None:
+        return np.full(columns, np.nan, np.float32)
+    values = row.values.astype(np.float32)
+    values[row.values == NOT_MEASURED] = np.nan
+    return values
+
+
+def _middles(heat: HeatMap) -> npt.NDArray[np.float64]:
+    width = (heat.x.end - heat.x.start) / heat.columns
+    return np.asarray(heat.x.start + width * (np.arange(heat.columns) + 0.5))
+
+
+def still_lines(heat: HeatMap, chosen: Sequence[Row]) -> Drawing:
+    """The chosen rows as lines from 0 to 100 %."""
+    y = upward(100)
+    middles, across = _middles(heat), 100 / heat.columns
+    marks: list[Mark] = [
+        Area(style="x", x=start * across, y=0, width=length * across, height=100)
+        for start, length in _unmeasured(heat)
+    ]
+    marks += [
+        line(style, heat.x, y, middles, _series(row, heat.columns))
+        for row, (style, _) in zip(chosen, theme.SERIES, strict=False)
+    ]
+    return Drawing(x=heat.x, y=y, marks=(*marks, *_phase_rules(heat)))
+
+
+def live_lines(
+    heat: HeatMap, shared: Range1d, chosen: Sequence[Row], sources: Sequence[ColumnDataSource]
+) -> Plot:
+    """The same, with a line for each series style, which the script of the page fills from the ``sources``.
+
+    Its name and the tags tell the script: those of the plot are the sources, that of a line is the
+    place of its row among all of theirs.
+    """
+    colours = theme.light()
+    y = upward(100)
+    plot = live_plot(heat.x, y, x_range=shared, zoom=True, left=theme.NAMES_PX)
+    middles = heat.x.live(_middles(heat))
+    width = float(heat.x.live(heat.x.end) - heat.x.live(heat.x.start)) / heat.columns
+    for first, length in _unmeasured(heat):
+        at = float(heat.x.live(heat.x.start)) + first * width
+        plot.add_layout(hatched(left=at, right=at + length * width, top=100, bottom=0))
+    plot.name, plot.tags = "single-devices", list(sources)
+    rows: list[Row | None] = [*chosen, *[None] * (len(theme.SERIES) - len(chosen))]
+    values = {f"line{i}": _series(row, heat.columns) for i, row in enumerate(rows)}
+    source = ColumnDataSource({"time": middles, **values})
+    places = {id(row): i for i, row in enumerate(heat.choices)}
+    for i, (row, (style, dash)) in enumerate(zip(rows, theme.SERIES, strict=True)):
+        glyph = Line(x="time", y=f"line{i}", line_color=colours[style], line_width=1.5, line_dash=dash)
+        drawn = plot.add_glyph(source, glyph)
+        drawn.name = full_name(row, several=heat.nodes > 1) if row else ""
+        drawn.tags = [places[id(row)]] if row else []
+        drawn.visible = row is not None
+        told = [("Time", heat.x.told("@time")), ("$name", quantity(f"line{i}", "%", 0))]
+        plot.add_tools(hover(told, [drawn], formatters={"@time": "datetime"}, attachment=_BESIDE[i]))
+    _add_phases(plot, heat)
+    return plot
+
+
+def drawn_words(heat: HeatMap) -> str:
+    """What of a large job is not drawn; empty where everything is."""
+    told = []
+    if heat.nodes > len(heat.drawn):
+        means = len(heat.of("node"))
+        rows = (
+            f"each of the {heat.nodes}{NBSP}nodes"
+            if means == heat.nodes
+            else f"{means} of {count(heat.nodes, 'node')}"
+        )
+        told.append(
+            f"The figure has a row for {rows}, and every device of the {len(heat.drawn)} whose mean differs most from the median node."
+        )
+    if heat.together > 1:
+        told.append(f"Up to {count(heat.together, 'core')} share a row, which shows the one used most.")
+    if heat.left_out:
+        told.append(f"{count(heat.left_out, 'other row')} cannot be chosen as lines for want of room.")
+    return " ".join(told)

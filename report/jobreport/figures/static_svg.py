@@ -1,0 +1,150 @@
+"""The same figures as static drawings: numbers for inline SVG, placed in percent.
+
+They stand in the page before and without a script, and on paper. Heights run downwards as in SVG.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport.figures.box_plot import LOOP, Grouping, borders, by_node, extent, labels, limit_lines, slots
+from jobreport.figures.summary import COLOURS, INNER, OUTER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobrules.analyses.gpu_utilization import Box
+    from jobrules.verdict.phases import Phase
+#: Characters that fit on a narrow screen.
+_NARROW_DEVICES, _NARROW_GROUPS = 50, 40
+
+
+class Stretch(Struct, frozen=True, kw_only=True):
+    """A part of the time axis, in percent."""
+
+    at: float
+    width: float
+
+
+def stretch(start_us: int, end_us: int, axis: tuple[int, int]) -> Stretch:
+    """Where a time lies on an axis; the axis must cover some time."""
+    first, last = axis
+    at = 100 * (max(start_us, first) - first) / (last - first)
+    return Stretch(at=round(at, 2), width=round(100 * (min(end_us, last) - first) / (last - first) - at, 2))
+
+
+class StillBox(Struct, frozen=True, kw_only=True):
+    """One box; places and heights in percent."""
+
+    #: ``loop`` or ``whole``.
+    kind: str
+    left: float
+    width: float
+    top: float
+    height: float
+    median: float
+    p95: float
+    upper: float
+    lower: float
+
+    @property
+    def middle(self) -> float:
+        """Where the whiskers stand."""
+        return round(self.left + self.width / 2, 2)
+
+
+class StillBoxes(Struct, frozen=True, kw_only=True):
+    """The boxes of all devices with their axis."""
+
+    boxes: tuple[StillBox, ...]
+    borders: tuple[float, ...]
+    #: Place, device and, below it, group; either may be empty.
+    labels: tuple[tuple[float, str, str], ...]
+    #: Left, right and height of each limit.
+    limits: tuple[tuple[float, float, float], ...]
+
+    @property
+    def crowded_devices(self) -> bool:
+        """Whether the names of the devices do not fit beside one another on a narrow screen."""
+        return sum(len(device) for _, device, _ in self.labels) > _NARROW_DEVICES
+
+    @property
+    def crowded_groups(self) -> bool:
+        """The same of the names of the groups."""
+        return sum(len(group) for _, _, group in self.labels) > _NARROW_GROUPS
+
+
+def still_boxes(
+    boxes: Sequence[Box], grouping: Grouping = by_node, limits: Mapping[str, float] | None = None
+) -> StillBoxes:
+    """The static drawing of ``box_plot``."""
+    places = slots(boxes, grouping)
+    per = 100 / max(len(places), 1)
+    drawn = []
+    for i, slot in enumerate(places):
+        for j, box in enumerate(slot.boxes):
+            left, right = extent(i, j, len(slot.boxes), len(places))
+            drawn.append(
+                StillBox(
+                    kind="loop" if box.basis == LOOP else "whole",
+                    left=round(left * per, 2),
+                    width=round((right - left) * per, 2),
+                    top=round(100 - box.p75, 1),
+                    height=round(box.p75 - box.p25, 1),
+                    median=round(100 - box.p50, 1),
+                    p95=round(100 - box.p95, 1),
+                    upper=round(100 - box.upper, 1),
+                    lower=round(100 - box.lower, 1),
+                )
+            )
+    named = [(round((i + 0.5) * per, 2), *text.partition("\n")[::2]) for i, text in labels(places).items()]
+    return StillBoxes(
+        boxes=tuple(drawn),
+        borders=tuple(round(b * per, 2) for b in borders(places)),
+        labels=tuple(named),
+        limits=tuple(
+            (round(start * per, 2), round(end * per, 2), round(100 - value, 1))
+            for start, end, value in limit_lines(places, limits or {})
+        ),
+    )
+
+
+class StillWedge(Struct, frozen=True, kw_only=True):
+    """One wedge of the ring in a box of 100 × 100."""
+
+    key: str
+    token: str
+    path: str
+
+
+def still_ring(phases: Sequence[Phase]) -> tuple[StillWedge, ...]:
+    """The static drawing of ``pie``; nothing where the phases cover no time."""
+    spans = [max(0, p.end_us - p.start_us) for p in phases]
+    whole = sum(spans)
+    wedges = []
+    for i, phase in enumerate(phases):
+        if not spans[i]:
+            continue
+        start, end = sum(spans[:i]) / whole, sum(spans[: i + 1]) / whole
+        wedges.append(StillWedge(key=phase.key, token=COLOURS[phase.key], path=_wedge(start, end)))
+    return tuple(wedges)
+
+
+def _wedge(start: float, end: float) -> str:
+    """A ring segment between two shares of a turn; a whole turn is drawn as two halves."""
+    if end - start > 0.999:
+        return _wedge(start, start + 0.5) + _wedge(start + 0.5, start + 1 - 1e-9)
+    wide = int(end - start > 0.5)
+
+    def point(turn: float, radius: float) -> str:
+        angle = 2 * math.pi * turn
+        return f"{50 + 50 * radius * math.sin(angle):.2f} {50 - 50 * radius * math.cos(angle):.2f}"
+
+    outer, inner = 50 * OUTER, 50 * INNER
+    return (
+        f"M{point(start, OUTER)}A{outer:g} {outer:g} 0 {wide} 1 {point(end, OUTER)}"
+        f"L{point(end, INNER)}A{inner:g} {inner:g} 0 {wide} 0 {point(start, INNER)}z"
+    )

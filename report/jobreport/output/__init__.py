@@ -1,0 +1,1 @@
+"""Files of a report: report.json, summary.md, notebook, and page."""

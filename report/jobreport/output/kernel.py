@@ -1,0 +1,135 @@
+"""The notebook's kernel, a process of its own that starts while the job is still being read.
+
+It takes as long to start and to import what the cells need as a small job takes to be judged. This module
+therefore imports nothing that is slow: no Jupyter, which ``jobreport.output.notebook`` needs to talk to it.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, cast
+
+from jobreport.errors import JobReportError
+from jobreport.scratch import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from jupyter_client.connect import KernelConnectionInfo
+
+#: Paths of sockets end at about 100 characters; the rest of the path takes less than 10.
+MOST_SOCKET_PATH = 80
+_CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
+_SERVE = "from jobreport.output.kernel import serve; serve()"
+
+
+class Kernel:
+    """A running kernel of the interpreter that runs us, whatever kernels the user has installed.
+
+    It knows nothing of the job: a copy of ``report.json`` is laid into its folder when the notebook is run.
+    The user's IPython profile is not read: its start-up files could change or break the report.
+    """
+
+    def __init__(self) -> None:
+        """Start the process; ``OSError`` where that is not possible."""
+        self._folder = Scratch()
+        folder = Path(self._folder.name)
+        #: Where the cells run.
+        self.work = folder / "work"
+        try:
+            self.work.mkdir()
+            #: How to reach it, as in a connection file of Jupyter.
+            self.connection = _connection(folder)
+            self._process = self._start(folder)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def _start(self, folder: Path) -> subprocess.Popen[bytes]:
+        file = folder / "k.json"
+        file.write_text(json.dumps(self.connection))
+        options = ["-f", str(file), "--HistoryManager.enabled=False", "--log-level=50"]
+        return subprocess.Popen(  # noqa: S603 - it is us
+            [sys.executable, "-c", _SERVE, *options],
+            cwd=self.work,
+            env=kernel_environment(os.environ) | {"IPYTHONDIR": str(folder)},
+            stdin=subprocess.DEVNULL,
+            # Ctrl-C is for us, who stop the kernel; it would die with a traceback of its own.
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """End the process at once and remove its folder; nothing is left to do where that is done already."""
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def started() -> AbstractContextManager[Kernel | None]:
+    """A kernel for a ``with`` block; none where it does not start: ``run_notebook`` then tries again, and says why."""
+    try:
+        return Kernel()
+    except OSError:
+        return nullcontext()
+
+
+def serve() -> None:
+    """The kernel's process: import and compile what the cells need, then answer."""
+    gc.disable()  # collecting takes a tenth of so short a life, and frees a few megabytes
+    # Nobody debugs a cell here, and the import of a debugger takes long.
+    sys.modules["debugpy"] = None  # type: ignore[assignment]  # as the import system wants it
+    from jobreport.sections import fragment  # noqa: PLC0415 - not for the process that starts this one
+
+    fragment.compile_templates()
+    from ipykernel.kernelapp import launch_new_instance  # noqa: PLC0415
+
+    launch_new_instance()
+
+
+def kernel_environment(base: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the kernel: it must find the same jobreport as this process.
+
+    A checkout that is run without being installed is on ``sys.path`` only.
+    """
+    roots = [_root("jobreport"), _root("jobrules")]
+    paths = [*roots, *filter(None, base.get("PYTHONPATH", "").split(os.pathsep))]
+    told = {**base, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+    # ipykernel looks every second whether this process still lives; Windows has no such number.
+    return told | ({"JPY_PARENT_PID": str(os.getpid())} if os.name == "posix" else {})
+
+
+def _root(package: str) -> str:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise JobReportError(f"The package {package} cannot be found, so the notebook cannot be run.")
+    return str(Path(spec.origin).parents[1])
+
+
+def _connection(folder: Path) -> KernelConnectionInfo:
+    """Sockets in a folder that only this user can enter, not ports that anyone on the machine can reach."""
+    key = secrets.token_hex()
+    if os.name == "posix" and len(str(folder)) < MOST_SOCKET_PATH:
+        told = {"transport": "ipc", "ip": str(folder / "k"), "key": key, "signature_scheme": "hmac-sha256"}
+        return cast("KernelConnectionInfo", told | {f"{name}_port": i for i, name in enumerate(_CHANNELS, 1)})
+    from jupyter_client.connect import write_connection_file  # noqa: PLC0415 - see above
+
+    return write_connection_file(str(folder / "k.json"), key=key.encode())[1]

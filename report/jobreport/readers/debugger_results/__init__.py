@@ -1,0 +1,1 @@
+"""Rule results of SageMaker Debugger."""

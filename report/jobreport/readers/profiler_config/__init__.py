@@ -1,0 +1,1 @@
+"""Profiler configuration of SageMaker jobs."""

@@ -1,0 +1,311 @@
+"""What the profiler was told to record: ``profilerconfig.json``, or the description of the job.
+
+Both are JSON, as far as a trailing comma allows. The settings of one kind of record are a dictionary
+written as text, by various hands: with trailing commas, in lower case, in single quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from jobreport.formats import date_time
+from jobreport.readers import text_files
+from jobreport.readers.base import Found
+from jobreport.readers.faults import EARLIEST_S, LATEST_S
+from jobreport.readers.tally import Tally
+from jobreport.remarks import SourceQuality
+from jobrules.model import SECOND_US
+from jobrules.text import NBSP, count, duration, number, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.readers.base import SourceFile
+
+#: Keys in lower case.
+Settings: TypeAlias = dict[str, object]
+
+_NAME = "profilerconfig.json"
+_CONFIG, _PARAMETERS = "profilerconfig", "profilingparameters"
+_INTERVAL, _DISABLED = "profilingintervalinmilliseconds", "disableprofiler"
+_KNOWN = {_PARAMETERS, _INTERVAL, _DISABLED, "profilerenabled", "s3outputpath"}
+_KINDS = {
+    "detailedprofilingconfig": "Operators",
+    "dataloaderprofilingconfig": "Data loading",
+    "pythonprofilingconfig": "Python code",
+    "horovodprofilingconfig": "Horovod",
+    "smdataparallelprofilingconfig": "SMDataParallel",
+}
+_PROFILERS = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
+_TIMERS = {
+    "total_time": "total time",
+    "cpu_time": "CPU time",
+    "off_cpu_time": "time off the CPU",
+    "default": "total time, CPU time and time off the CPU in turn",
+}
+_LARGEST = 1 << 20
+#: Steps, seconds or milliseconds.
+_LARGEST_NUMBER = 1e12
+
+_TEXT = r'"(?:[^"\\]++|\\.)*+"'
+#: Also takes a text that never ends, so that no text is looked at twice.
+_COMMA_BEFORE_END = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|' r",(\s*[}\]])", re.DOTALL)
+#: A key and its value with what ends them, in a dictionary without others in it.
+_SETTING = re.compile(
+    rf"\s*({_TEXT}|'(?:[^'\\]++|\\.)*+')\s*:\s*({_TEXT}|'(?:[^'\\]++|\\.)*+'|[\w.+-]+)\s*(?:,|\Z)", re.DOTALL
+)
+_ESCAPED = re.compile(r"\\([\"'\\/])")
+
+
+class ProfilerConfig:
+    """Reads what the profiler was told to record."""
+
+    source = "profiler configuration"
+    looks_for = ""
+    memory = 0.0
+    rows = "samples"
+
+    def knows(self, file: SourceFile) -> bool:
+        """By ``profilerconfig.json`` at the name's end."""
+        return _plain_name(file).endswith(_NAME)
+
+    def claims(self, file: SourceFile) -> bool:
+        """As a small JSON object with the keys of a configuration."""
+        return _plain_name(file).endswith(".json") and _holds_config(file)
+
+    def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
+        """All together."""
+        return {"": list(files)}
+
+    def read(self, files: Sequence[SourceFile]) -> Found:
+        """Put every configuration into words; what several files say is said once."""
+        tally = Tally()
+        recorded: dict[str, None] = {}
+        used = 0
+        for file in sorted(files):
+            try:
+                lines = _lines(_config(file))
+            except OSError as error:
+                tally.add("skipped", "files", f"cannot be opened: {error.strerror}", file=file.name)
+            except text_files.DamagedError:
+                tally.add("skipped", "files", "compressed data is damaged", file=file.name)
+            except _UnusableError as error:
+                tally.add("skipped", "files", str(error), file=file.name)
+            else:
+                used += 1
+                recorded.update(dict.fromkeys(lines))
+        quality = SourceQuality(source=self.source, files=used, rows=len(recorded), remarks=tally.remarks())
+        return Found(quality=quality, recorded=tuple(recorded))
+
+
+class _UnusableError(Exception):
+    """Why a file or a setting says nothing, as the end of a sentence."""
+
+
+def _plain_name(file: SourceFile) -> str:
+    return file.own_name.lower().removesuffix(".gz")
+
+
+def _holds_config(file: SourceFile) -> bool:
+    try:
+        if file.path.stat().st_size > _LARGEST or not next(text_files.chunks(file.path)).lstrip().startswith(
+            b"{"
+        ):
+            return False
+        text = _text(file)
+        if not any(f'"{key}"' in text.lower() for key in (_CONFIG, _PARAMETERS)):
+            return False
+        return not {_CONFIG, _PARAMETERS}.isdisjoint(_parsed(text))
+    except (OSError, text_files.DamagedError, _UnusableError):
+        return False
+
+
+def _text(file: SourceFile) -> str:
+    parts, size = [], 0
+    for part in text_files.chunks(file.path):
+        parts.append(part)
+        size += len(part)
+        if size > _LARGEST:
+            raise _UnusableError(f"larger than {_LARGEST >> 20} MiB")
+    try:
+        return b"".join(parts).decode()
+    except UnicodeDecodeError:
+        raise _UnusableError("not UTF-8 text") from None
+
+
+def _parsed(text: str) -> Settings:
+    try:
+        value = json.loads(_COMMA_BEFORE_END.sub(lambda match: match[1] or match[2], text))
+    except (ValueError, RecursionError):
+        raise _UnusableError("not complete JSON") from None
+    if not isinstance(value, dict):
+        raise _UnusableError("not a JSON object")
+    return _lower(value)
+
+
+def _lower(settings: dict[str, object]) -> Settings:
+    return {key.lower(): value for key, value in settings.items()}
+
+
+def _config(file: SourceFile) -> Settings:
+    """The settings of the profiler, which stand at the top or in the description of a job."""
+    settings = _parsed(_text(file))
+    config = settings.get(_CONFIG, settings)
+    if not isinstance(config, dict):
+        raise _UnusableError("its profiler configuration is not a JSON object")
+    config = _lower(config)
+    if config and _KNOWN.isdisjoint(config):
+        raise _UnusableError("no settings of the profiler in it")
+    return config
+
+
+def _lines(config: Settings) -> list[str]:
+    if _truth(config.get(_DISABLED)):
+        return ["Profiler disabled"]
+    lines = []
+    if _given(config, _INTERVAL):
+        lines.append(f"System samples {_interval(config[_INTERVAL])}")
+    parameters = config.get(_PARAMETERS)
+    if parameters is None or parameters == {}:
+        return [*lines, "Framework profiling disabled"]
+    try:
+        parameters = _settings(parameters)
+    except _UnusableError as error:
+        return [*lines, f"Framework profiling: {error}"]
+    kinds = [
+        f"{label}{_kind(key, parameters[key])}" for key, label in _KINDS.items() if _given(parameters, key)
+    ]
+    return lines + (kinds or ["Operators, data loading and Python code: not recorded"])
+
+
+def _given(parameters: Settings, key: str) -> bool:
+    return parameters.get(key) not in (None, "")
+
+
+def _kind(key: str, value: object) -> str:
+    """``: step 5``, ``(cProfile, total time): steps 9 to 11``, ``: not recorded: …``."""
+    try:
+        settings = _settings(value)
+        profiler = f" ({_profiler(settings)})" if key == "pythonprofilingconfig" else ""
+        pattern = _word(settings, "metricsregex", "") if key == "dataloaderprofilingconfig" else ""
+        names = f", names matching {shown(pattern)}" if pattern else ""
+        return f"{profiler}: {_limits(settings)}{names}"
+    except _UnusableError as error:
+        return f": {error}"
+
+
+def _profiler(settings: Settings) -> str:
+    name = _word(settings, "profilername", "cprofile")
+    profiler = _PROFILERS.get(name.lower())
+    if profiler is None:
+        raise _UnusableError(f"not recorded: there is no profiler {shown(name)}")
+    if profiler != "cProfile":
+        return profiler
+    timer = _word(settings, "cprofiletimer", "total_time")
+    return f"{profiler}, {_TIMERS.get(timer.lower(), f'timer {shown(timer)}')}"
+
+
+def _word(settings: Settings, key: str, otherwise: str) -> str:
+    value = settings.get(key) or otherwise
+    if not isinstance(value, str):
+        raise _UnusableError("settings cannot be read")
+    return value
+
+
+def _limits(settings: Settings) -> str:
+    first, steps = _number(settings, "startstep"), _number(settings, "numsteps")
+    start_s, lasts_s = _number(settings, "starttimeinsecsinceepoch"), _number(settings, "durationinseconds")
+    by_step, by_time = (first, steps) != (None, None), (start_s, lasts_s) != (None, None)
+    if by_step and by_time:
+        raise _UnusableError("not recorded: step and time limits contradict each other")
+    if by_step:
+        return _steps(first, 1 if steps is None else steps)
+    if by_time:
+        return _time(start_s, lasts_s)
+    return "no steps or time given"
+
+
+def _steps(first: float | None, steps: float) -> str:
+    if steps < 1:
+        raise _UnusableError("not recorded: the number of steps is 0")
+    if first is None:
+        return f"{count(int(steps), 'step')} from where the job was"
+    last = int(first) + int(steps) - 1
+    return f"step {number(int(first))}" if last == first else f"steps {number(int(first))} to {number(last)}"
+
+
+def _time(start_s: float | None, lasts_s: float | None) -> str:
+    if start_s is not None and not EARLIEST_S <= start_s <= LATEST_S:
+        raise _UnusableError("start is not a time in seconds between 1990 and 2100")
+    start = "the start" if start_s is None else date_time(round(start_s * SECOND_US))
+    if lasts_s is None:
+        return f"from {start} to the next step"
+    return f"for {duration(lasts_s * SECOND_US)} from {start}"
+
+
+def _interval(value: object) -> str:
+    try:
+        ms = _number({"interval": value}, "interval")
+    except _UnusableError:
+        ms = None
+    if not ms:
+        return "at an interval that cannot be read"
+    return f"every {ms:g}{NBSP}ms" if ms < 1000 else f"every {duration(ms * 1000)}"
+
+
+def _number(settings: Settings, key: str) -> float | None:
+    """A number, or the text of one; none where it is not given."""
+    value = settings.get(key)
+    if value is None or value == "":
+        return None
+    try:
+        amount = float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        amount = math.nan
+    if isinstance(value, bool) or not 0 <= amount <= _LARGEST_NUMBER:
+        raise _UnusableError("limits cannot be read")
+    return amount
+
+
+def _truth(value: object) -> bool:
+    """Whether something is switched on; some hands write 1."""
+    if isinstance(value, str):
+        return value.strip().lower() in ("true", "1")
+    return isinstance(value, int | float) and value == 1
+
+
+def _settings(value: object) -> Settings:
+    """A dictionary, or the text of one without others in it."""
+    if isinstance(value, dict):
+        return _lower(value)
+    if not isinstance(value, str):
+        raise _UnusableError("settings cannot be read")
+    try:
+        return _parsed(value)
+    except _UnusableError:
+        return _flat(value)
+
+
+def _flat(text: str) -> Settings:
+    """What Python would make of a dictionary of texts and numbers."""
+    text = text.strip()
+    if not (text.startswith("{") and text.endswith("}")):
+        raise _UnusableError("settings cannot be read")
+    text = text[1:-1].strip()
+    settings: Settings = {}
+    at = 0
+    while at < len(text):
+        match = _SETTING.match(text, at)
+        if match is None:
+            raise _UnusableError("settings cannot be read")
+        settings[_plain(match[1]).lower()] = None if match[2] in ("None", "null") else _plain(match[2])
+        at = match.end()
+    return settings
+
+
+def _plain(text: str) -> str:
+    """A text without its quotes, a number as it stands."""
+    return _ESCAPED.sub(r"\1", text[1:-1]) if text[0] in "\"'" else text

@@ -1,0 +1,1 @@
+"""Profiles of Python code: cProfile and Pyinstrument."""

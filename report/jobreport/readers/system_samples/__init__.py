@@ -1,0 +1,1 @@
+"""System samples of SageMaker's profiler."""

@@ -1,0 +1,1 @@
+"""Names and addresses in a report, and placeholders for them."""

@@ -1,0 +1,408 @@
+"""Stand-ins for the names in a job, put there before anything is judged or written.
+
+Rules, sections and messages never see the names, so that none of them can tell one. Stand-ins are numbers in the
+natural order of the names: nothing leads back from them, and the same job has the same ones every time. What the
+frameworks name themselves stays (``identity.is_common``), and so do times, numbers, and what was typed on the
+command line: rules and thresholds. The phase that StepOutlier is to look at is a name too, and gets a stand-in that
+the same phases end with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import sys
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobreport.readers.debugger_results.rule_results import decoded
+from jobreport.readers.sensors import as_name
+from jobreport.readers.system_samples.reader import OTHER_UNKNOWN, UNKNOWN
+from jobreport.readers.tally import Tally
+from jobreport.redaction.identifiers import OPTION, is_common
+from jobreport.remarks import Quality
+from jobreport.tables.parts import JobOfParts
+from jobrules.model import EventSource, Job, natural_sorted
+from jobrules.step_outlier import StepOutlier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from jobreport.readers.debugger_results.rule_results import RuleResults
+    from jobreport.readers.registry import Reading
+    from jobreport.remarks import Remark, SourceQuality
+    from jobreport.settings import Settings
+    from jobrules.model import Events, Function, Lane, Panel, PartFacts, Profile, Steps
+
+#: What the job itself is called, from the moment it is read.
+JOB = "job"
+#: Parts of names that rules look for: at the beginning, and anywhere, in any case or as they stand.
+_HEADS = ("Forward", "Backward", "IteratorGetNext")
+_ANY_CASE, _INSIDE = ("cpu", "gpu"), ("Step", "GetNext", "Prefetch", "SingleProcess")
+#: Devices and workers stand in the order of their names, so that all of them change or none.
+_TOGETHER = ("device", "worker")
+#: What the phases end with that StepOutlier is to look at. No name that is kept does.
+_CHOSEN = "chosen"
+#: Packages whose files and functions are no one's own.
+_LIBRARIES = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    accelerate apex cv2 datasets deepspeed diffusers flash_attn fsspec horovod jax keras lightning matplotlib mxnet
+    numba numpy packaging pandas PIL pytorch_lightning sagemaker sagemaker_training scipy sklearn smdebug smdistributed
+    tensorflow tensorflow_estimator timm tokenizers torch torchaudio torchtext torchvision tqdm transformers triton xgboost
+    """,
+    )
+)
+_PACKAGE = re.compile(r".*/(?:site|dist)-packages/((\w+?)(?:\.py|/.*))", re.DOTALL)
+_STANDARD = re.compile(r".*/lib(?:64)?/python[0-9.]+/((\w+?)(?:\.py|/.*))", re.DOTALL)
+#: ``<built-in method torch._C._nn.linear>``, ``<method 'run_backward' of 'torch._C._EngineBase' objects>``
+_BUILT_IN = re.compile(r"[<{]built-in method (\w+)[\w.]*[>}]|[<{]method '\w+' of '(\w+)[\w.]*' objects[>}]")
+_TYPES = {
+    "builtins",
+    "bytes",
+    "dict",
+    "float",
+    "frozenset",
+    "int",
+    "list",
+    "object",
+    "set",
+    "str",
+    "tuple",
+    "type",
+}
+_WHEN = re.compile(
+    r"(?:start|end) of the (?:profile|script)|(?:before step 0|(?:(?:train|eval|predict) )?(?:step -?\d+|unknown step))"
+    r"(?:, (?:step start|step end|end of the forward pass|start))?"
+)
+#: What the configuration of a profiler may quote.
+_QUOTED = re.compile(r"(names matching|there is no profiler|timer) .*", re.DOTALL)
+_STOPPED = re.compile(r"(.* stopped: \w+): .*", re.DOTALL)
+_OF_NODE = re.compile(r"(.*? of )(.*)( is known from another source)", re.DOTALL)
+#: Digits of a process id.
+_LONGEST_PROCESS = 7
+_NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,12})?|[0-9]{16}")
+
+
+class StandIns(Struct, frozen=True, kw_only=True):
+    """What is said instead of each name, by kind and name."""
+
+    names: dict[tuple[str, str], str]
+    #: The phase that StepOutlier is to look at, if any.
+    mode: str | None = None
+
+    @classmethod
+    def of(cls, names: Iterable[tuple[str, str]], mode: str | None = None) -> StandIns:
+        """For names of kinds: node, device, worker, phase, tensor, iterator, operator, file, function.
+
+        And for what was given as ``StepOutlier.mode``.
+        """
+        kinds: dict[str, set[str]] = {}
+        for kind, name in names:
+            kinds.setdefault(kind, set()).add(name)
+        made: dict[tuple[str, str], str] = {}
+        given = seen = StepOutlier(mode=mode)
+        kept = (name for name in kinds.get("phase", ()) if is_common(name))
+        if mode and not is_common(mode) and not any(map(given.looks_at, kept)):
+            seen = StepOutlier(mode=_CHOSEN)
+        for kind in sorted(kinds):  # iterators come before operators, which may begin with one
+            every = natural_sorted(kinds[kind])
+            own = tuple(name for name in every if not _stays(kind, name))
+            if own and kind in _TOGETHER:
+                own = every
+            taken = set(every) - set(own)
+            numbers = itertools.count(1)
+            for name in own:
+                told = (_stand_in(kind, name, number, made) for number in numbers)
+                if kind == "phase" and mode:
+                    is_seen = given.looks_at(name)
+                    told = (f"{one} {seen.mode}" if is_seen else one for one in told)
+                    # "phase-1" would be picked by a mode "1".
+                    told = (one for one in told if seen.looks_at(one) == is_seen)
+                made[kind, name] = next(one for one in told if one not in taken)
+        return cls(names=made, mode=seen.mode)
+
+    def __call__(self, kind: str, name: str) -> str:
+        """The stand-in of a name; the name itself where it has none."""
+        return self.names.get((kind, name), name)
+
+    def job(self, part: Job) -> Job:
+        """A part of a job, under stand-ins."""
+        changed = dataclasses.replace(
+            part,
+            panels=tuple(map(self._panel, part.panels)),
+            steps=self._steps(part.steps),
+            events=self._events(part.events),
+            profiles=tuple(map(self.profile, part.profiles)),
+        )
+        changed.__dict__["facts"] = tuple(map(self.facts, part.facts))
+        return changed
+
+    def facts(self, known: PartFacts) -> PartFacts:
+        """What is known of a node."""
+        panels = tuple(replace(one, devices=self._devices(one.devices)) for one in known.panels)
+        return replace(known, node=self("node", known.node), panels=panels)
+
+    def profile(self, one: Profile) -> Profile:
+        """A profile of Python code."""
+        begin, end = (
+            told if _WHEN.fullmatch(told) else f"{word} of the profile"
+            for told, word in ((one.begin, "start"), (one.end, "end"))
+        )
+        return replace(
+            one,
+            node=self("node", one.node),
+            worker=self("worker", one.worker),
+            begin=begin,
+            end=end,
+            functions=tuple(map(self._function, one.functions)),
+        )
+
+    def quality(self, told: Quality) -> Quality:
+        """What became of the files, without their names."""
+        sources = tuple(replace(one, remarks=self._remarks(one.remarks)) for one in told.sources)
+        return Quality(sources=sources, remarks=self._remarks(told.remarks))
+
+    def settings(self, chosen: Settings) -> Settings:
+        """The settings of the report that is made with stand-ins."""
+        before = f"--set {StepOutlier.__name__}.mode="
+        options = (f"{before}{self.mode}" if one.startswith(before) else one for one in chosen.options)
+        rules = (
+            dataclasses.replace(one, mode=self.mode) if isinstance(one, StepOutlier) else one
+            for one in chosen.rules
+        )
+        return replace(chosen, rules=tuple(rules), options=(*options, OPTION))
+
+    def source(self, told: SourceQuality) -> SourceQuality:
+        """The same of one kind of files."""
+        return replace(told, remarks=self._remarks(told.remarks))
+
+    def _remarks(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+        return tuple(replace(one, reason=self._reason(one), example=None) for one in remarks)
+
+    def _reason(self, remark: Remark) -> str:
+        if remark.unit == "rules":
+            return "the rule of a package, which could not be loaded"
+        if remark.reason.startswith(UNKNOWN) and not is_common(remark.reason.removeprefix(UNKNOWN)):
+            return OTHER_UNKNOWN
+        if match := _OF_NODE.fullmatch(remark.reason):
+            return f"{match[1]}{self('node', match[2]) if ('node', match[2]) in self.names else 'a node'}{match[3]}"
+        return _STOPPED.sub(r"\1", remark.reason)
+
+    def _panel(self, one: Panel) -> Panel:
+        return replace(one, node=self("node", one.node), devices=self._devices(one.devices))
+
+    def _devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(self("device", one) for one in devices)
+
+    def _steps(self, steps: Steps) -> Steps:
+        series = tuple(
+            (self("node", node), self("worker", worker), self("phase", phase))
+            for node, worker, phase in steps.series
+        )
+        return replace(steps, series=series)
+
+    def _events(self, events: Events) -> Events:
+        return replace(
+            events,
+            lanes=tuple(
+                replace(
+                    lane,
+                    node=self("node", lane.node),
+                    worker=self("worker", lane.worker),
+                    phase=self(_kind(lane), lane.phase),
+                )
+                for lane in events.lanes
+            ),
+            names=tuple(self("operator", name) for name in events.names),
+            loaders=tuple(
+                replace(
+                    one,
+                    node=self("node", one.node),
+                    worker=self("worker", one.worker),
+                    iterator=self("iterator", one.iterator),
+                )
+                for one in events.loaders
+            ),
+        )
+
+    def _function(self, one: Function) -> Function:
+        if (place := _library(one)) is not None:
+            return replace(one, file=place)
+        file = self("file", one.file)
+        return replace(one, file=file if file == one.file else f"{file}.py", name=self("function", one.name))
+
+
+class _Redacted(JobOfParts):
+    """A job under stand-ins; its tables stay where they lie, and are changed for those who ask."""
+
+    def __init__(self, job: Job, stand_ins: StandIns) -> None:
+        known: dict[str, Any] = {
+            "name": job.name,
+            "profiles": tuple(map(stand_ins.profile, job.profiles)),
+            "recorded": tuple(_QUOTED.sub(r"\1 …", line) for line in job.recorded),
+            "finished": job.finished,
+            "frame": None,
+            "facts": tuple(map(stand_ins.facts, job.facts)),
+            "_job": job,
+            "_stand_ins": stand_ins,
+        }
+        self.__dict__.update(known)
+
+    def each(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> list[Any]:
+        """The function's answer for each node's part."""
+        job: Job = self.__dict__["_job"]
+        return job.each(_asked, self.__dict__["_stand_ins"], function, *given, **named)
+
+    @cached_property
+    def parts(self) -> tuple[Job, ...]:
+        """The part of each node, in the order of ``nodes``, in this process."""
+        job: Job = self.__dict__["_job"]
+        return tuple(map(self.__dict__["_stand_ins"].job, job.parts))
+
+
+def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Reading, Quality, Settings]:
+    """What was read, what became of its files, and the settings, with stand-ins in the place of all names."""
+    mode = next((rule.mode for rule in chosen.rules if isinstance(rule, StepOutlier)), None)
+    if reading.vendor:
+        stand_ins = StandIns.of(("node", node) for node in _nodes_of(reading.vendor))
+        told = replace(reading, vendor=_results(reading.vendor, stand_ins))
+        return told, stand_ins.quality(quality), stand_ins.settings(chosen)
+    job = reading.job
+    names = {one for found in job.each(_names_of) for one in found}
+    for profile in job.profiles:
+        names |= {("node", profile.node), ("worker", profile.worker)}
+        for function in profile.functions:
+            if _library(function) is None:
+                names |= {("file", function.file), ("function", function.name)}
+    stand_ins = StandIns.of(names, mode)
+    told = replace(reading, job=_Redacted(job, stand_ins))
+    return told, stand_ins.quality(quality), stand_ins.settings(chosen)
+
+
+def _asked(part: Job, stand_ins: StandIns, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    return function(stand_ins.job(part), *given, **named)
+
+
+def _names_of(part: Job) -> set[tuple[str, str]]:
+    """Every name in a part of a job, with its kind."""
+    found = {("node", node) for node in part.nodes}
+    found |= {("device", device) for panel in part.panels for device in panel.devices}
+    for lane in part.events.lanes:
+        found |= {("worker", lane.worker), (_kind(lane), lane.phase)}
+    found |= {("operator", name) for name in part.events.names if not is_common(name)}
+    found |= {("iterator", one.iterator) for one in part.events.loaders}
+    for _, worker, phase in part.steps.series:
+        found |= {("worker", worker), ("phase", phase)}
+    return found
+
+
+def _kind(lane: Lane) -> str:
+    return "tensor" if lane.source is EventSource.HOROVOD else "phase"
+
+
+def _stays(kind: str, name: str) -> bool:
+    if kind == "worker":
+        return not name or _is_process(name)
+    return kind != "node" and is_common(name)
+
+
+def _stand_in(kind: str, name: str, number: int, others: dict[tuple[str, str], str]) -> str:
+    """``node-1``, ``cpu phase-2``, ``aten::operator-3``: what rules look for in names is kept."""
+    if kind not in ("phase", "iterator", "operator"):
+        return f"{kind}-{number}"
+    # The class of an iterator, by which fetches are given to their loaders, or a framework's name space.
+    head, colons, _ = name.partition("::")
+    head = others.get(("iterator", head)) or (head if is_common(head) else "")
+    space = f"{head}::" if colons and head else ""
+    traits = [] if space else [head for head in _HEADS if name.startswith(head)]
+    traits += [trait for trait in _ANY_CASE if trait in name.lower()]
+    traits += [trait for trait in _INSIDE if trait in name]
+    told = [trait for i, trait in enumerate(traits) if trait not in space + "".join(traits[:i])]
+    return space + " ".join([*told, f"{kind}-{number}"])
+
+
+def _library(one: Function) -> str | None:
+    """Where a library defines a function, without what is before; empty for what is built in, none for one's own."""
+    if not one.file:
+        match = _BUILT_IN.fullmatch(one.name)
+        package = (match[1] or match[2]) if match else ""
+        known = package in _LIBRARIES or package in _TYPES or package in sys.stdlib_module_names
+        return "" if known or is_common(one.name) else None
+    for form, packages in ((_PACKAGE, _LIBRARIES), (_STANDARD, sys.stdlib_module_names)):
+        if (match := form.fullmatch(one.file)) and match[2] in packages:
+            return match[1]
+    return None
+
+
+# The vendor's results
+
+
+def _results(found: RuleResults, stand_ins: StandIns) -> RuleResults:
+    """The vendor's results, read again from documents without names."""
+    texts = {text for one in found.documents for text in (*_texts(one.raw), *_texts(one.parameters))}
+    nodes = {node: told for (_, node), told in stand_ins.names.items()}
+    known = {text: nodes[as_name(text)] for text in texts if as_name(text) in nodes}
+    taken = set(texts)
+    numbers = itertools.count(1)
+    for text in natural_sorted({one for one in texts if one not in known and not _is_plain(one)}):
+        node, _, process = text.rpartition("-")
+        if as_name(node) in nodes and _is_process(process):
+            known[text] = f"{nodes[as_name(node)]}-{process}"
+        else:
+            known[text] = next(one for number in numbers if (one := f"name-{number}") not in taken)
+    documents = []
+    for document in found.documents:
+        raw, parameters = _renamed(document.raw, known), _renamed(document.parameters, known)
+        if isinstance(raw.get("RuleParameters"), str):
+            raw["RuleParameters"] = "\n".join(f"{name}:{value}" for name, value in parameters.items())
+        documents.append(replace(document, file=f"{document.rule}.json", raw=raw, parameters=parameters))
+    return replace(decoded(tuple(documents), Tally()), quality=stand_ins.source(found.quality))
+
+
+def _nodes_of(found: RuleResults) -> set[str]:
+    """The nodes that the results name, alone or in the name of a worker, which is ``<node>-<process>``."""
+    nodes = {node for gpus in (found.low_gpu, found.memory, found.workloads) for node, _ in gpus}
+    nodes |= {node for node, _ in found.small_batch} | {
+        node for some in found.usage.values() for node in some
+    }
+    workers = (worker.rpartition("-") for worker in found.steps)
+    return nodes | {as_name(node) for node, _, process in workers if node and _is_process(process)}
+
+
+def _is_process(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_PROCESS
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text of the vendor's schema is a number, or made of its words."""
+    return is_common(text) or bool(_NUMBER.fullmatch(text))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield key
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+
+
+def _renamed(value: Any, known: Mapping[str, str]) -> Any:
+    """The same with other keys and texts."""
+    if isinstance(value, str):
+        return known.get(value, value)
+    if isinstance(value, dict):
+        return {known.get(key, key): _renamed(one, known) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_renamed(one, known) for one in value]
+    return value

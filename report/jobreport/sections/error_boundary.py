@@ -1,0 +1,33 @@
+"""A section that cannot be drawn costs itself, never the page."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING
+
+from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.outline import SECTIONS
+from jobrules.text import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobreport.document import Report
+
+
+def guarded(section: Callable[[Report], Fragment]) -> Callable[[Report], Fragment]:
+    """The section; where making it fails, its heading and why. ``facts`` then has ``failed``, in words."""
+
+    @wraps(section)
+    def told(report: Report) -> Fragment:
+        try:
+            return section(report)
+        except Exception as error:  # noqa: BLE001 - of whatever kind
+            anchor = section.__name__.replace("_", "-")
+            numbered = {name: (number, title) for number, (name, title) in enumerate(SECTIONS, start=1)}
+            number, title = numbered.get(anchor, (None, anchor.capitalize()))
+            why = f"{type(error).__name__}: {shown(str(error), 200)}"
+            html = render("stopped", anchor=anchor, number=number, title=title, why=why)
+            return Fragment(name=section.__name__, html=html, facts={"failed": f"{title} ({why})"})
+
+    return told

@@ -1,0 +1,1 @@
+"""Analyses: one module per section of the page, named like its anchor."""

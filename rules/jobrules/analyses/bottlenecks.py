@@ -1,0 +1,560 @@
+"""When and where GPUs idled while cores could not go on: over time, in runs, by core, and during what."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobrules.analyses.time_lines import reduce
+from jobrules.measures.bottleneck_snapshots import MOST_RUNS
+from jobrules.measures.framework_time import LIFETIMES
+from jobrules.measures.intervals import union
+from jobrules.measures.rows import by_code, series_of
+from jobrules.model import EventSource, Metric, span_of
+from jobrules.text import apportion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobrules.analyses.time_lines import Columns
+    from jobrules.cpu_bottleneck import CPUBottleneck
+    from jobrules.io_bottleneck import IOBottleneck
+    from jobrules.measures.bottleneck_snapshots import Node, Question, Snapshots
+    from jobrules.measures.intervals import Intervals
+    from jobrules.model import Events, FloatArray, IntArray, Job, Lane, Panel, Steps
+
+#: A sample of a GPU above this is good, in percent.
+GOOD = 90.0
+#: Nodes whose samples are told, courses and nodes whose cores are, and classes of events.
+MOST_NODES, MOST_COURSES, MOST_CLASSES = 16, 4, 8
+#: Rows of the table of a course.
+MOST_STRETCHES = 24
+#: What all events of Horovod are called; its lanes have the names of tensors.
+HOROVOD = "Horovod"
+
+
+class NodeStalls(Struct, frozen=True, kw_only=True):
+    """The snapshots and the GPU samples of one node."""
+
+    node: str
+    #: Why the rule does not judge it; empty if it does.
+    reason: str
+    #: Snapshots with a GPU sample; those with a low GPU; of these the ones without any core sample,
+    #: and those with a core over its limit, the bottlenecks.
+    snapshots: int
+    low: int
+    blind: int
+    bottlenecks: int
+    #: Whether the samples below are those of the training loop; else of the whole job.
+    in_loop: bool
+    #: GPU samples above 90 %; between that and low; low beside no core over its limit, beside no core
+    #: that was sampled, and beside a core over its limit.
+    good: int
+    partly: int
+    free: int
+    unknown: int
+    held_up: int
+    #: All of them, and their parts in this order in percent that add up to 100.0.
+    samples: int
+    percents: tuple[float, ...]
+
+    @classmethod
+    def of(cls, *, good: int, partly: int, free: int, unknown: int, held_up: int, **facts: Any) -> NodeStalls:
+        """With the GPU samples added up."""
+        counts = (good, partly, free, unknown, held_up)
+        return cls(
+            good=good,
+            partly=partly,
+            free=free,
+            unknown=unknown,
+            held_up=held_up,
+            samples=sum(counts),
+            percents=apportion(counts, 100.0, 1),
+            **facts,
+        )
+
+
+class StallCourse(Struct, frozen=True, kw_only=True):
+    """The share of bottlenecks over time."""
+
+    #: Empty for all nodes together.
+    node: str
+    #: Percent of the snapshots of each column of the job's time columns; none where nothing is known.
+    percent: tuple[float | None, ...]
+    #: Time of the columns of which something is known, and of those above the limit.
+    known_us: int
+    above_us: int
+    #: From the first bottleneck to the end of the last, and of these the part from the first column above the
+    #: limit to the last; none without one.
+    start_us: int | None
+    end_us: int | None
+    above_start_us: int | None
+    above_end_us: int | None
+    #: Mean of each stretch of ``Stalls.stretch`` columns, one digit; none where nothing is known.
+    means: tuple[float | None, ...]
+
+    @classmethod
+    def of(
+        cls,
+        node: str,
+        percent: tuple[float | None, ...],
+        *,
+        limit: float,
+        grid: Columns,
+        span_us: tuple[int, int] | None,
+    ) -> StallCourse:
+        """With what the columns come to; ``span_us`` is from the first bottleneck to the end of the last."""
+        known = [value for value in percent if value is not None]
+        above = [i for i, value in enumerate(percent) if value is not None and value > limit]
+        start_us, end_us = span_us or (None, None)
+        above_start_us = above_end_us = None
+        if span_us and above:
+            above_start_us = max(span_us[0], grid.start_us + above[0] * grid.width_us)
+            above_end_us = min(span_us[1], grid.start_us + (above[-1] + 1) * grid.width_us)
+        size = stretch_of(len(percent))
+        parts = (percent[i : i + size] for i in range(0, len(percent), size))
+        return cls(
+            node=node,
+            percent=percent,
+            known_us=len(known) * grid.width_us,
+            above_us=len(above) * grid.width_us,
+            start_us=start_us,
+            end_us=end_us,
+            above_start_us=above_start_us,
+            above_end_us=above_end_us,
+            means=tuple(_mean(part) for part in parts),
+        )
+
+
+def stretch_of(columns: int) -> int:
+    """Columns in a stretch, so that there are 24 at most."""
+    return max(1, -(-columns // MOST_STRETCHES))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if known else None
+
+
+class SnapshotPart(Struct, frozen=True, kw_only=True):
+    """One part of all snapshots."""
+
+    #: ``fine`` (no GPU was low), ``free`` (no core was over its limit), ``unknown`` (no core was sampled)
+    #: or ``bottleneck``.
+    key: str
+    count: int
+    #: The parts add up to 100.0.
+    percent: float
+
+
+class Split(Struct, frozen=True, kw_only=True):
+    """All snapshots in parts that add up."""
+
+    parts: tuple[SnapshotPart, ...]
+    #: Percent of the snapshots with a low GPU that are bottlenecks.
+    of_low_percent: float
+
+    @classmethod
+    def of(cls, *, snapshots: int, low: int, blind: int, bottlenecks: int) -> Split:
+        """From counts as in ``NodeStalls``."""
+        counts = {
+            "fine": snapshots - low,
+            "free": low - blind - bottlenecks,
+            "unknown": blind,
+            "bottleneck": bottlenecks,
+        }
+        # The bottlenecks as the rule's card has them, whatever the others need to add up.
+        hit = round(100 * bottlenecks / snapshots, 1) if snapshots else 0.0
+        percents = (*apportion(list(counts.values())[:-1], 100.0 - hit, 1), hit)
+        return cls(
+            parts=tuple(
+                SnapshotPart(key=key, count=counts[key], percent=percent)
+                for key, percent in zip(counts, percents, strict=True)
+            ),
+            of_low_percent=round(100 * bottlenecks / low, 1) if low else 0.0,
+        )
+
+
+class StepSpan(Struct, frozen=True, kw_only=True):
+    """Steps of one phase."""
+
+    phase: str
+    #: Their lowest and highest number; none where the source numbers none.
+    first: int | None
+    last: int | None
+
+
+class StallRun(Struct, frozen=True, kw_only=True):
+    """Consecutive snapshots that are bottlenecks."""
+
+    node: str
+    start_us: int
+    end_us: int
+    snapshots: int
+    #: Most cores that were over the limit at once.
+    most_cores: int
+    #: ``in`` steps, ``between`` two, ``before`` the first, ``after`` the last; empty where the node has none.
+    place: str
+    #: The steps that ran; the two around the run; the first; the last.
+    steps: tuple[StepSpan, ...]
+
+
+class CoreShare(Struct, frozen=True, kw_only=True):
+    """How often one core was over its limit."""
+
+    core: str
+    #: Percent of its node's bottlenecks, one digit.
+    percent: float
+
+
+class NodeCores(Struct, frozen=True, kw_only=True):
+    """The cores of one node that were over their limit in bottlenecks."""
+
+    node: str
+    bottlenecks: int
+    #: Most often first, 16 at most.
+    cores: tuple[CoreShare, ...]
+    #: Cores that ever were, and all that were sampled.
+    ever: int
+    count: int
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """How much of the time a class of events ran, from its first event on a node to its last."""
+
+    name: str
+    #: Percent of the time of bottlenecks and of the rest of the sampled time, one digit.
+    during: float
+    otherwise: float
+    #: The first less the second.
+    points: float
+
+    @classmethod
+    def of(cls, name: str, during: float, otherwise: float) -> Ran:
+        """From percents, rounded before they are compared."""
+        during, otherwise = round(during, 1), round(otherwise, 1)
+        return cls(name=name, during=during, otherwise=otherwise, points=round(during - otherwise, 1))
+
+
+class Stalls(Struct, frozen=True, kw_only=True):
+    """The bottlenecks of one kind."""
+
+    #: ``cpu`` or ``io``.
+    key: str
+    #: A GPU is low below this, a core is over its limit above that; percent.
+    gpu_below: float
+    core_above: float
+    #: Percent of the snapshots above which the rule triggers.
+    limit: float
+    #: Of all nodes with samples of GPU and cores, as in ``NodeStalls``.
+    snapshots: int
+    low: int
+    blind: int
+    bottlenecks: int
+    #: The same in parts.
+    split: Split
+    #: Highest share of samples that were held up first, 16 at most; and how many are left out.
+    nodes: tuple[NodeStalls, ...]
+    more_nodes: int
+    #: Nodes with GPUs of which no core was sampled.
+    without_cores: tuple[str, ...]
+    #: All nodes up to four; of more, all together and then the three with most bottlenecks. Empty without any.
+    courses: tuple[StallCourse, ...]
+    #: Columns that each of their means is of.
+    stretch: int
+    #: The ten longest, longest first.
+    runs: tuple[StallRun, ...]
+    #: Of the four nodes with most bottlenecks.
+    cores: tuple[NodeCores, ...]
+    more_cores: int
+    #: The eight classes that differ most, from those that ran more during bottlenecks to those that ran less.
+    ran: tuple[Ran, ...]
+    more_ran: int
+
+
+def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stalls | None:
+    """The bottlenecks that a rule looks for; none where no node has samples of GPU and cores."""
+    asked = rule.question
+    found = job.gathered(_node, asked)
+    if not found:
+        return None
+    told = [one.told for one in found]
+    worst = sorted(told, key=lambda one: -one.held_up / max(1, one.samples))
+    hit = sorted((one for one in found if one.span_us), key=lambda one: -one.told.bottlenecks)
+    runs = _longest([run for one in found for run in one.runs])
+    beside = job.gathered(_beside, asked, grid, runs) if hit else []
+    ran = _ran(beside)
+    counts = {
+        name: sum(getattr(one, name) for one in told) for name in ("snapshots", "low", "blind", "bottlenecks")
+    }
+    return Stalls(
+        key=asked.key,
+        gpu_below=asked.gpu_threshold,
+        core_above=asked.core_threshold,
+        limit=asked.threshold,
+        **counts,
+        split=Split.of(**counts),
+        nodes=tuple(worst[:MOST_NODES]),
+        more_nodes=len(worst[MOST_NODES:]),
+        without_cores=tuple(
+            part.node
+            for part in job.facts
+            if {panel.metric for panel in part.panels} & {Metric.GPU_USE, asked.metric} == {Metric.GPU_USE}
+        ),
+        courses=_courses(beside, hit, grid, asked.threshold) if hit else (),
+        stretch=stretch_of(grid.count),
+        runs=tuple(_longest([run for one in beside for run in one.runs])),
+        cores=tuple(one.cores for one in hit[:MOST_COURSES]),
+        more_cores=len(hit[MOST_COURSES:]),
+        ran=_most_different(ran),
+        more_ran=len(ran[MOST_CLASSES:]),
+    )
+
+
+class _Node(Struct, frozen=True, kw_only=True):
+    """What the snapshots of one node come to."""
+
+    told: NodeStalls
+    cores: NodeCores
+    #: From the first bottleneck to the end of the last; none without one.
+    span_us: tuple[int, int] | None
+    #: Its longest, longest first, without their place among the steps.
+    runs: list[StallRun]
+
+
+class _Beside(Struct, frozen=True, kw_only=True, eq=False):
+    """What a node did during bottlenecks and otherwise."""
+
+    node: str
+    #: (columns,) percent of bottlenecks, NaN where nothing is known, and the snapshots that are known.
+    percent: FloatArray
+    known: FloatArray
+    #: Of the longest of all, with their place among its steps.
+    runs: list[StallRun]
+    #: By class of events, (2, 2) during bottlenecks and otherwise: time in which it ran, and in which it
+    #: could have.
+    ran: dict[str, FloatArray]
+
+
+def _longest(runs: Sequence[StallRun]) -> list[StallRun]:
+    """The longest of all, longest first; of equal ones the first node's."""
+    return sorted(runs, key=lambda run: run.start_us - run.end_us)[:MOST_RUNS]
+
+
+def _node(part: Job, asked: Question) -> Iterator[_Node]:
+    found = asked.snapshots(part)
+    if found is None:
+        return
+    node = found.node
+    (gpu,) = part.panels_of(Metric.GPU_USE)
+    yield _Node(
+        told=_told(found, gpu, asked.gpu_threshold, part.loop_us(node.name)),
+        cores=_cores(node),
+        span_us=(int(node.hit_us[0]), int(node.hit_us[-1]) + node.interval_us) if len(node.hit_us) else None,
+        runs=[StallRun(**run, place="", steps=()) for run in node.runs],
+    )
+
+
+def _beside(part: Job, asked: Question, grid: Columns, runs: Sequence[StallRun]) -> Iterator[_Beside]:
+    found = asked.snapshots(part)
+    if found is None:
+        return
+    percent, known = _course(found, grid)
+    placed = [
+        replace(run, place=place, steps=steps)
+        for run in runs
+        if run.node == found.node.name
+        for place, steps in [_steps_at(part.steps, run.start_us, run.end_us)]
+    ]
+    ran = _ran_beside(part.events, found)
+    yield _Beside(node=found.node.name, percent=percent, known=known, runs=placed, ran=ran)
+
+
+def _told(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeStalls:
+    node = found.node
+    first, end = np.searchsorted(found.time_us, loop).tolist() if loop else (0, 0)
+    part = slice(first, end) if end > first else slice(None)
+    values, hit, sampled = gpu.values[part], found.hit[part], found.sampled[part]
+    is_low = values < low_below
+    lows = is_low.sum(axis=1)
+    good = int(np.count_nonzero((values > GOOD) & ~is_low))
+    return NodeStalls.of(
+        node=node.name,
+        reason=node.reason,
+        snapshots=node.seen,
+        low=node.low,
+        blind=int(np.count_nonzero(found.low & ~found.sampled)),
+        bottlenecks=len(node.hit_us),
+        in_loop=end > first,
+        good=good,
+        partly=int(np.count_nonzero(~np.isnan(values))) - int(lows.sum()) - good,
+        free=int(lows[sampled & ~hit].sum()),
+        unknown=int(lows[~sampled].sum()),
+        held_up=int(lows[hit].sum()),
+    )
+
+
+def _courses(
+    beside: Sequence[_Beside], hit: Sequence[_Node], grid: Columns, limit: float
+) -> tuple[StallCourse, ...]:
+    shares = {one.node: one.percent for one in beside}
+    spans = {one.told.node: one.span_us for one in hit}
+    spans[""] = span_of(spans.values())
+    if len(beside) <= MOST_COURSES:
+        chosen = shares
+    else:
+        chosen = {"": _together(beside)}
+        chosen |= {one.told.node: shares[one.told.node] for one in hit[: MOST_COURSES - 1]}
+    return tuple(
+        StallCourse.of(
+            name,
+            tuple(None if np.isnan(v) else v for v in np.round(values, 1).tolist()),
+            limit=limit,
+            grid=grid,
+            span_us=spans.get(name),
+        )
+        for name, values in chosen.items()
+    )
+
+
+def _course(found: Snapshots, grid: Columns) -> tuple[FloatArray, FloatArray]:
+    """As in ``_Beside``; of a snapshot with a low GPU and no sample of a core nothing is known."""
+    known = found.sampled | ~found.low
+    if not known.any():
+        return np.full(grid.count, np.nan), np.zeros(grid.count)
+    time_us, hit = found.time_us[known], np.where(found.hit[known], 100.0, 0.0)
+    column = (time_us - grid.start_us) // grid.width_us
+    percent, _, _ = reduce(grid, time_us, hit, hit, hit)
+    return percent, np.bincount(column, minlength=grid.count).astype(np.float64)
+
+
+def _together(beside: Sequence[_Beside]) -> FloatArray:
+    """(columns,) of all nodes, each by its snapshots; a column between two slow samples counts as one."""
+    percent, weight = np.stack([one.percent for one in beside]), np.stack([one.known for one in beside])
+    known = ~np.isnan(percent)
+    weight = np.where(known, np.maximum(weight, 1), 0)
+    whole = weight.sum(axis=0)
+    summed = np.where(known, percent * weight, 0).sum(axis=0)
+    return np.asarray(np.divide(summed, whole, out=np.full(len(whole), np.nan), where=whole > 0))
+
+
+def _steps_at(steps: Steps, start_us: int, end_us: int) -> tuple[str, tuple[StepSpan, ...]]:
+    """Where a time lies among the steps of its node, and which these are."""
+    if not len(steps):
+        return "", ()
+    running = (steps.start_us < end_us) & (steps.end_us > start_us)
+    if running.any():
+        return "in", _spans(steps.where(running))
+    before, after = steps.end_us <= start_us, steps.start_us >= end_us
+    around = []
+    if before.any():
+        around.append(int(np.argmax(np.where(before, steps.end_us, np.iinfo(np.int64).min))))
+    if after.any():
+        around.append(int(np.argmin(np.where(after, steps.start_us, np.iinfo(np.int64).max))))
+    place = "between" if len(around) == 2 else "after" if before.any() else "before"
+    return place, tuple(_spans(steps.where(np.arange(len(steps)) == i))[0] for i in around)
+
+
+def _spans(steps: Steps) -> tuple[StepSpan, ...]:
+    """The steps by phase, in the order of their first start."""
+    rows: dict[str, list[IntArray]] = {}
+    for (_, _, phase), mine in series_of(steps).items():
+        rows.setdefault(phase, []).append(mine)
+    spans = []
+    for phase, parts in sorted(rows.items()):
+        mine = np.concatenate(parts)
+        numbers = steps.number[mine][steps.number[mine] >= 0]
+        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (None, None)
+        spans.append((int(steps.start_us[mine].min()), StepSpan(phase=phase, first=low, last=high)))
+    return tuple(span for _, span in sorted(spans, key=itemgetter(0)))
+
+
+def _cores(node: Node) -> NodeCores:
+    return NodeCores(
+        node=node.name,
+        bottlenecks=len(node.hit_us),
+        cores=tuple(
+            CoreShare(core=core, percent=round(100 * often, 1)) for core, often in node.busiest.items()
+        ),
+        ever=node.core_hits,
+        count=node.core_count,
+    )
+
+
+def _most_different(ran: Sequence[Ran]) -> tuple[Ran, ...]:
+    most = sorted(ran, key=lambda one: (-abs(one.points), one.name))[:MOST_CLASSES]
+    return tuple(sorted(most, key=lambda one: (-one.points, one.name)))
+
+
+def _ran(beside: Sequence[_Beside]) -> tuple[Ran, ...]:
+    """How much of the time of bottlenecks, and of the rest, each class of events ran on their node."""
+    sums: dict[str, FloatArray] = {}
+    for one in beside:
+        for name, both in one.ran.items():
+            sums[name] = sums.get(name, 0.0) + both
+    return tuple(
+        Ran.of(name, during, otherwise)
+        for name, both in sums.items()
+        if both[:, 1].all()
+        for during, otherwise in [(100 * both[:, 0] / both[:, 1]).tolist()]
+    )
+
+
+def _ran_beside(events: Events, found: Snapshots) -> dict[str, FloatArray]:
+    """As in ``_Beside``.
+
+    Several events of a class at once count once: operators lie inside one another and in several
+    threads, and the sum of their times would say nothing. Only the time from the first event of a class
+    on a node to its last counts, as a profiler may have recorded a few steps only.
+    """
+    moments = _moments(found)
+    return {
+        name: np.array(
+            [
+                (_shared_us(one, some), some.overlap_us(one.start_us[:1], one.end_us[-1:])[0])
+                for some in moments
+            ],
+            np.float64,
+        )
+        for name, one in _classes(events)
+    }
+
+
+def _shared_us(one: Intervals, other: Intervals) -> int:
+    """How long both hold; the fewer intervals are looked up in the more."""
+    few, many = sorted((one, other), key=lambda some: len(some.start_us))
+    return int(many.overlap_us(few.start_us, few.end_us).sum())
+
+
+def _moments(found: Snapshots) -> tuple[Intervals, Intervals]:
+    """The time of bottlenecks and the rest of the sampled time: each snapshot holds for one interval at most."""
+    time_us, hit = found.time_us, found.hit
+    end_us = time_us + found.node.interval_us
+    end_us[:-1] = np.minimum(end_us[:-1], time_us[1:])
+    return union(time_us[hit], end_us[hit]), union(time_us[~hit], end_us[~hit])
+
+
+def _classes(events: Events) -> Iterator[tuple[str, Intervals]]:
+    """(class, when any event of it ran), without classes that never ran."""
+    names: dict[str, int] = {}
+    of_lane = np.array([_number(lane, names) for lane in events.lanes], np.int32)
+    if not names:
+        return
+    order, edges = by_code(of_lane[events.lane], len(names))
+    for name, first, stop in zip(names, edges, edges[1:], strict=False):
+        rows = order[first:stop]
+        one = union(events.start_us[rows], events.end_us[rows])
+        if len(one.start_us):
+            yield name, one
+
+
+def _number(lane: Lane, names: dict[str, int]) -> int:
+    """A number for the class of a lane; lives of processes belong to none."""
+    if lane.phase in LIFETIMES:
+        return -1
+    name = HOROVOD if lane.source is EventSource.HOROVOD else lane.phase
+    return names.setdefault(name, len(names))

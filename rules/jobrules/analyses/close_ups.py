@@ -1,0 +1,579 @@
+"""Moments worth a close look: the first steps, the worst minute of training, the last steps.
+
+Each is a short stretch of one node, with what its samples and its processes did in full. Many samples
+and many events are reduced so that every peak survives: the lowest and the highest sample of a column,
+and one bar for the short events of a lane that lie in the same five-hundredth of the stretch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
+from jobrules.measures.framework_time import Kind, rows_of
+from jobrules.measures.intervals import union
+from jobrules.measures.rows import series_of
+from jobrules.measures.sample_weights import gaps
+from jobrules.model import SECOND_US, Events, EventSource, Metric, natural_key
+from jobrules.text import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobrules.cpu_bottleneck import CPUBottleneck
+    from jobrules.io_bottleneck import IOBottleneck
+    from jobrules.measures.bottleneck_snapshots import Question, Snapshots
+    from jobrules.measures.sample_weights import Gap
+    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Lane, Panel, Steps
+
+#: Steps in the first and in the last stretch.
+FIRST_STEPS, LAST_STEPS = 10, 30
+MINUTE_US = 60 * SECOND_US
+#: A minute without bottlenecks is told where its GPU use lies so far below the mean, in points.
+MUCH_BELOW = 5.0
+#: Samples of a curve, lanes besides those of steps, all lanes, and bars of a stretch that are kept.
+MOST_SAMPLES, MOST_LANES, MOST_ROWS, MOST_BARS = 400, 12, 16, 600
+#: Short events of a lane within one of so many equal parts of the stretch are one bar.
+CELLS = 500
+#: Two stretches that share this much of what they cover are one.
+ALIKE = 0.9
+#: Name of the one lane of all tensors that a process exchanged.
+HOROVOD = "Horovod"
+_MOST_NAME = 60
+#: In the order in which they are chosen.
+_KEYS = ("first-steps", "first-events", "worst-minute", "last-steps")
+_CURVES = (Metric.GPU_USE, Metric.CPU_USE, Metric.IO_WAIT)
+_WAITING = frozenset({FETCH, SET_UP, PIPELINE})
+#: Largest offset that is written, in ticks of the stretch.
+_MOST_TICKS = 1 << 30
+
+
+class Curve(Struct, frozen=True, kw_only=True):
+    """A metric of the stretch, the mean over the node's devices in each snapshot."""
+
+    #: The metric's key, as ``gpu_utilization``, and what a reader calls it.
+    key: str
+    label: str
+    devices: int
+    #: Snapshots in the stretch, and their mean in percent; none without any.
+    samples: int
+    mean: float | None
+    #: (n,) int32 ticks from the start of the stretch and (n,) float32 percent, little endian;
+    #: NaN where a pause of the sampler breaks the curve.
+    ticks: bytes
+    percents: bytes
+
+    def points(self, moment: Moment) -> tuple[IntArray, FloatArray]:
+        """(n,) times in microseconds since the epoch and (n,) percents; NaN breaks the curve."""
+        at = np.frombuffer(self.ticks, "<i4").astype(np.int64)
+        return moment.start_us + at * moment.tick_us, np.frombuffer(self.percents, "<f4").astype(np.float64)
+
+
+class Bottlenecks(Struct, frozen=True, kw_only=True):
+    """The snapshots of a minute that one rule counts."""
+
+    #: ``cpu`` (a core was full) or ``io`` (a core waited for input or output).
+    kind: str
+    snapshots: int
+    #: The rule's limits in percent: a GPU is used less than the first, a core more than the second.
+    gpu_threshold: float
+    core_threshold: float
+
+
+class WorstMinute(Struct, frozen=True, kw_only=True):
+    """Why a minute was chosen, and what it is compared with."""
+
+    #: Whether it was looked for in the training loop; else from the first GPU work to the last.
+    in_loop: bool
+    #: Mean GPU use of all that time on the node, in percent.
+    usual: float
+    #: Snapshots with samples of GPU and cores, and those that are bottlenecks of either kind.
+    snapshots: int
+    hits: int
+    #: By kind, most first; empty where the minute is the one with the lowest GPU use.
+    bottlenecks: tuple[Bottlenecks, ...]
+
+
+class MomentLane(Struct, frozen=True, kw_only=True):
+    """What one process did of one kind: a row of bars."""
+
+    worker: str
+    phase: str
+    #: ``steps``, ``waiting`` (for data) or ``work``.
+    kind: str
+    events: int
+    #: Microseconds inside the stretch: of all events together, and in which any of them ran.
+    total_us: int
+    covered_us: int
+    #: The latter in percent of the stretch, one digit.
+    percent: float
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """A short stretch of one node in full detail."""
+
+    #: ``first-steps``, ``worst-minute``, ``last-steps`` or ``first-events``.
+    key: str
+    node: str
+    start_us: int
+    end_us: int
+    #: Unit of the offsets in curves and bars, in microseconds.
+    tick_us: int
+    curves: tuple[Curve, ...]
+    #: By worker: its steps, if any, then by the time they take; 12 besides steps, and 16 in all at most.
+    lanes: tuple[MomentLane, ...]
+    #: How many other lanes had events.
+    lanes_left: int
+    #: Lives of loader processes, which are not drawn.
+    lifetimes: int
+    #: Names of bars, 60 characters at most.
+    names: tuple[str, ...]
+    #: (n, 5) int32, little endian: position in ``lanes``, start and length in ticks, position in
+    #: ``names`` (-1 for different names), events. 600 rows at most; lane by lane, starts ascend.
+    bars: bytes
+    #: Short events of a lane within as many microseconds are one bar; 0 where none were joined.
+    cell_us: int
+    #: Steps of the first worker, and the longest of them: its name, as ``TRAIN 12``, and
+    #: how long it took in whole; empty and 0 without steps.
+    steps: int
+    longest_step: str
+    longest_us: int
+    #: None but in the worst minute.
+    worst: WorstMinute | None = None
+    #: Stretches without samples of the node, as (start, end).
+    unmeasured_us: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def table(self) -> IntArray:
+        """``bars`` as numbers, starts and lengths in microseconds, starts since the epoch."""
+        found = np.frombuffer(self.bars, "<i4").reshape(-1, 5).astype(np.int64)
+        found[:, 1:3] *= self.tick_us
+        found[:, 1] += self.start_us
+        return found
+
+
+class _Stretch(Struct, frozen=True, kw_only=True):
+    key: str
+    node: str
+    #: Whose steps are shown; none for the first of the node.
+    worker: str | None
+    start_us: int
+    end_us: int
+    worst: WorstMinute | None = None
+    #: Of several nodes' stretches of one key the one with the lowest is chosen, of equal ones the first node's.
+    rank: tuple[float, ...] = ()
+
+    def repeats(self, other: _Stretch) -> bool:
+        shared = min(self.end_us, other.end_us) - max(self.start_us, other.start_us)
+        whole = max(self.end_us, other.end_us) - min(self.start_us, other.start_us)
+        return self.node == other.node and shared >= ALIKE * whole
+
+
+def moments(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[Moment, ...]:
+    """The chosen stretches, at most three; none where neither steps, events nor GPU samples cover a time.
+
+    The first ten and the last thirty steps of the first worker; the minute of the training loop with most
+    bottlenecks by the limits of the two rules, else the one with the lowest GPU use, if that is 5 points
+    below the mean; without steps the first minute of events. One that nearly repeats another is left out.
+    """
+    with_steps = next((part.node for part in job.facts if part.steps), None)
+    found = job.gathered(_stretches, with_steps, (cpu.question, io.question))
+    chosen: list[_Stretch] = []
+    for key in _KEYS:
+        one = min((one for one in found if one.key == key), key=lambda one: one.rank, default=None)
+        if one and one.end_us > one.start_us and not any(one.repeats(other) for other in chosen):
+            chosen.append(one)
+    missing = gaps(job) if chosen else ()
+    made = {one.key: one for one in job.gathered(_moments, chosen, missing)}
+    return tuple(made[one.key] for one in chosen)
+
+
+def _stretches(part: Job, with_steps: str | None, asked: Sequence[Question]) -> Iterator[_Stretch]:
+    """Those of one node; of steps where it is the first node with steps, of events where no node has any."""
+    (node,) = part.nodes
+    events = part.events
+    if node == with_steps:
+        worker = _first_worker(part.steps)
+        mine = [rows for (_, one, _), rows in series_of(part.steps).items() if one == worker]
+        rows = np.sort(np.concatenate(mine))
+        rows = rows[np.lexsort((part.steps.end_us[rows], part.steps.start_us[rows]))]
+        yield _around(part.steps, rows[:FIRST_STEPS], "first-steps", node, worker)
+        yield _around(part.steps, rows[-LAST_STEPS:], "last-steps", node, worker)
+    elif with_steps is None and len(events):
+        start_us = int(events.start_us[0])
+        end_us = min(int(events.end_us.max()), start_us + MINUTE_US)
+        rank = start_us, int(events.end_us[0])
+        yield _Stretch(
+            key="first-events", node=node, worker=None, start_us=start_us, end_us=end_us, rank=rank
+        )
+    gpu = part.panel(node, Metric.GPU_USE)
+    span = _Span.of(part, gpu) if gpu else None
+    worst = span and (span.busiest([(one, one.snapshots(part)) for one in asked]) or span.calmest())
+    if worst:
+        yield worst
+
+
+def _around(steps: Steps, rows: IntArray, key: str, node: str, worker: str) -> _Stretch:
+    start_us, end_us = int(steps.start_us[rows].min()), int(steps.end_us[rows].max())
+    return _Stretch(key=key, node=node, worker=worker, start_us=start_us, end_us=end_us)
+
+
+def _first_worker(steps: Steps) -> str:
+    """The first worker in natural order; empty without steps."""
+    return min({worker for _, worker, _ in series_of(steps)}, key=natural_key, default="")
+
+
+class _Span(Struct, frozen=True, kw_only=True, eq=False):
+    """The GPU snapshots of one node among which a minute is looked for."""
+
+    gpu: Panel
+    start_us: int
+    end_us: int
+    #: Whether that is the training loop.
+    in_loop: bool
+    #: Mean GPU use of its snapshots.
+    usual: float
+
+    @classmethod
+    def of(cls, part: Job, gpu: Panel) -> _Span | None:
+        """The training loop, else first to last GPU work; none without a snapshot in it."""
+        loop = part.loop_us(gpu.node)
+        start_us, end_us = loop or _worked(gpu)
+        a, b = np.searchsorted(gpu.time_us, (start_us, end_us))
+        if a == b:
+            return None
+        usual = round(float(gpu.mean[a:b].mean()), 3)
+        return cls(gpu=gpu, start_us=start_us, end_us=end_us, in_loop=loop is not None, usual=usual)
+
+    @property
+    def rows(self) -> slice:
+        """The snapshots in it."""
+        a, b = np.searchsorted(self.gpu.time_us, (self.start_us, self.end_us))
+        return slice(int(a), int(b))
+
+    def busiest(self, asked: Sequence[tuple[Question, Snapshots | None]]) -> _Stretch | None:
+        """The minute with most bottlenecks of any kind; none where there is none."""
+        minutes = self.gpu.time_us[self.rows] // MINUTE_US
+        hits = np.zeros(len(minutes), np.bool_)
+        both = hits.copy()
+        known = [(one, snapshots) for one, snapshots in asked if snapshots]
+        for _, snapshots in known:
+            hits |= snapshots.hit[self.rows]
+            both |= snapshots.sampled[self.rows]
+        if not hits.any():
+            return None
+        held, counts = np.unique(minutes[hits], return_counts=True)
+        minute = int(held[counts.argmax()])
+        here = minutes == minute
+        found = [
+            Bottlenecks(
+                kind=one.key,
+                snapshots=int(np.count_nonzero(snapshots.hit[self.rows] & here)),
+                gpu_threshold=float(one.gpu_threshold),
+                core_threshold=float(one.core_threshold),
+            )
+            for one, snapshots in known
+        ]
+        worst = WorstMinute(
+            in_loop=self.in_loop,
+            usual=self.usual,
+            snapshots=int(np.count_nonzero(both & here)),
+            hits=int(counts.max()),
+            bottlenecks=tuple(
+                sorted((one for one in found if one.snapshots), key=lambda one: -one.snapshots)
+            ),
+        )
+        return self._minute(minute, worst, (0, -worst.hits))
+
+    def calmest(self) -> _Stretch | None:
+        """The minute with the lowest mean; none where it is not much below all others.
+
+        Of the minutes with at least half as many samples as the fullest.
+        """
+        minutes, of, counts = np.unique(
+            self.gpu.time_us[self.rows] // MINUTE_US, return_inverse=True, return_counts=True
+        )
+        sums = np.bincount(of, weights=self.gpu.mean[self.rows])
+        usual = 2 * counts >= counts.max()
+        # Rounded, so that equal samples in another order are equal minutes.
+        means = np.where(usual, np.round(sums / counts, 6), np.inf)
+        best = int(means.argmin())
+        if means[best] > self.usual - MUCH_BELOW:
+            return None
+        worst = WorstMinute(in_loop=self.in_loop, usual=self.usual, snapshots=0, hits=0, bottlenecks=())
+        return self._minute(int(minutes[best]), worst, (1, float(means[best])))
+
+    def _minute(self, minute: int, worst: WorstMinute, rank: tuple[float, ...]) -> _Stretch:
+        """A minute of the clock, as far as the loop reaches."""
+        return _Stretch(
+            key="worst-minute",
+            node=self.gpu.node,
+            worker=None,
+            start_us=max(minute * MINUTE_US, self.start_us),
+            end_us=min((minute + 1) * MINUTE_US, self.end_us),
+            worst=worst,
+            rank=rank,
+        )
+
+
+def _worked(gpu: Panel) -> tuple[int, int]:
+    """First to last sample in which a GPU worked; all samples where none did."""
+    work = gpu.time_us[(gpu.values > 0).any(axis=1)]
+    return (int(work[0]), int(work[-1])) if len(work) else (int(gpu.time_us[0]), gpu.last_us)
+
+
+class _Bars(Struct, frozen=True, kw_only=True, eq=False):
+    """Bars of one lane, starts ascend; names are numbers, -1 for different ones."""
+
+    start_us: IntArray
+    end_us: IntArray
+    name: IntArray
+    events: IntArray
+
+    def joined(self, origin_us: int, cell_us: int) -> _Bars:
+        """The same, with one bar for all that lie in the same cell of the stretch."""
+        cell = (self.start_us - origin_us) // cell_us
+        long = (np.maximum(self.end_us - 1, self.start_us) - origin_us) // cell_us > cell
+        short = ~long
+        if np.count_nonzero(short) < 2:
+            return self
+        cell = cell[short]
+        first = np.flatnonzero(np.diff(cell, prepend=-1))
+        name = self.name[short]
+        low, high = np.minimum.reduceat(name, first), np.maximum.reduceat(name, first)
+        joined = (
+            self.start_us[short][first],
+            np.maximum.reduceat(self.end_us[short], first),
+            np.where(low == high, low, -1),
+            np.add.reduceat(self.events[short], first),
+        )
+        kept = self.start_us[long], self.end_us[long], self.name[long], self.events[long]
+        start, end, name, events = (np.concatenate(both) for both in zip(kept, joined, strict=True))
+        order = np.lexsort((-end, start))
+        return _Bars(start_us=start[order], end_us=end[order], name=name[order], events=events[order])
+
+
+def _moments(part: Job, chosen: Sequence[_Stretch], missing: tuple[Gap, ...]) -> Iterator[Moment]:
+    return (_moment(part, one, missing) for one in chosen if one.node in part.nodes)
+
+
+def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
+    start_us, end_us = chosen.start_us, chosen.end_us
+    tick_us = 1 + (end_us - start_us) // _MOST_TICKS
+    own = _first_worker(part.steps) if chosen.worker is None else chosen.worker
+    steps = _steps_within(part.steps, chosen)
+    lanes, tables, left, lifetimes = _lanes(part, chosen, own, steps)
+    tables, cell_us = _few(tables, start_us, end_us)
+    numbered = np.concatenate(list(steps.values())) if steps else np.empty(0, np.int64)
+    step_names = [_name_of(part.steps, row) for row in numbered.tolist()]
+    names, bars = _packed(tables, part.events.names, step_names, start_us, tick_us)
+    rows = steps.get(own, np.empty(0, np.int64))
+    lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
+    longest = rows[lasted.argmax()] if len(rows) else -1
+    return Moment(
+        key=chosen.key,
+        node=chosen.node,
+        start_us=start_us,
+        end_us=end_us,
+        tick_us=tick_us,
+        curves=tuple(
+            _curve(panel, chosen, tick_us, missing)
+            for metric in _CURVES
+            if (panel := part.panel(chosen.node, metric))
+        ),
+        lanes=tuple(lanes),
+        lanes_left=left,
+        lifetimes=lifetimes,
+        names=names,
+        bars=bars,
+        cell_us=cell_us,
+        steps=len(rows),
+        longest_step=_name_of(part.steps, int(longest)) if len(rows) else "",
+        longest_us=int(lasted.max()) if len(rows) else 0,
+        worst=chosen.worst,
+        unmeasured_us=_clipped(chosen, missing),
+    )
+
+
+def _steps_within(steps: Steps, chosen: _Stretch) -> dict[str, IntArray]:
+    """Worker → rows of its steps that reach into the stretch, in the order of their starts."""
+    inside = _within(steps.start_us, steps.end_us, chosen.start_us, chosen.end_us)
+    here = np.flatnonzero(inside)
+    here = here[np.lexsort((steps.end_us[here], steps.start_us[here]))]
+    workers = np.array([worker for _, worker, _ in steps.series], np.str_)[steps.code[here]]
+    return {worker: here[workers == worker] for worker in sorted(set(workers.tolist()), key=natural_key)}
+
+
+def _name_of(steps: Steps, row: int) -> str:
+    return _step_name(steps.series[steps.code[row]][2], int(steps.number[row]))
+
+
+def _step_name(phase: str, number: int) -> str:
+    return shown(phase, _MOST_NAME) if number < 0 else f"{shown(phase, _MOST_NAME // 2)} {number}"
+
+
+def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolArray:
+    """(n,) which intervals reach into the stretch; an empty one does where it stands."""
+    return np.asarray((begin < end_us) & ((end > start_us) | (begin >= start_us)))
+
+
+def _lanes(
+    part: Job, chosen: _Stretch, own: str, steps: dict[str, IntArray]
+) -> tuple[list[MomentLane], list[_Bars], int, int]:
+    """Lanes and their bars, and how many lanes and lives of loader processes are left out.
+
+    By worker, one of them first: the steps, whose names follow those of events, then the rest by the
+    time it takes.
+    """
+    events, start_us, end_us = part.events, chosen.start_us, chosen.end_us
+    one_each = Events(lanes=events.lanes, lane=np.arange(len(events.lanes), dtype=np.int32))
+    lives, of_steps = rows_of(one_each, Kind.LIFETIME), rows_of(one_each, Kind.STEP)
+    numbers: dict[tuple[str, str, str], int] = {}
+    group = np.full(len(events.lanes), -1)
+    for i in np.flatnonzero(~lives & ~of_steps).tolist():
+        lane = events.lanes[i]
+        group[i] = numbers.setdefault((lane.worker, *_phase(lane)), len(numbers))
+    keys = list(numbers)
+    reach = int(np.searchsorted(events.start_us, end_us))
+    rows = np.flatnonzero(_within(events.start_us[:reach], events.end_us[:reach], start_us, end_us))
+    lifetimes = int(np.count_nonzero(lives[events.lane[rows]]))
+    of = group[events.lane[rows]]
+    rows, of = rows[of >= 0], of[of >= 0]
+    begin, end = np.maximum(events.start_us[rows], start_us), np.minimum(events.end_us[rows], end_us)
+    time = np.bincount(of, weights=end - begin, minlength=len(keys))
+    present = np.flatnonzero(np.bincount(of, minlength=len(keys))).tolist()
+    most = sorted(present, key=lambda i: (keys[i][0] != own, -time[i], natural_key(keys[i][0]), keys[i][1]))
+    with_steps = {own} & steps.keys()
+    kept: list[int] = []
+    for i in most[:MOST_LANES]:
+        fresh = {keys[i][0]} & steps.keys() - with_steps
+        if len(kept) + 1 + len(with_steps) + len(fresh) <= MOST_ROWS:
+            kept.append(i)
+            with_steps |= fresh
+    lanes, tables = [], []
+    name = len(events.names)
+    for worker, mine in steps.items():
+        if worker in with_steps:
+            starts, ends = part.steps.start_us[mine], part.steps.end_us[mine]
+            table = _Bars(
+                start_us=np.maximum(starts, start_us),
+                end_us=np.minimum(ends, end_us),
+                name=name + np.arange(len(mine)),
+                events=np.ones(len(mine), np.int64),
+            )
+            tables.append(table)
+            lanes.append(_lane(worker, "Steps", "steps", table, end_us - start_us))
+        name += len(mine)
+    for i in kept:
+        mine = np.flatnonzero(of == i)
+        table = _Bars(
+            start_us=begin[mine],
+            end_us=end[mine],
+            name=events.name[rows[mine]].astype(np.int64),
+            events=np.ones(len(mine), np.int64),
+        )
+        tables.append(table)
+        lanes.append(_lane(*keys[i], table, end_us - start_us))
+
+    def place(i: int) -> tuple[bool, tuple[tuple[int, str], ...], bool]:
+        return lanes[i].worker != own, natural_key(lanes[i].worker), lanes[i].kind != "steps"
+
+    # Sorting keeps the order of those that share a worker: by the time they take.
+    order = sorted(range(len(lanes)), key=place)
+    return [lanes[i] for i in order], [tables[i] for i in order], len(most) - len(kept), lifetimes
+
+
+def _phase(lane: Lane) -> tuple[str, str]:
+    """What a lane is called, and its kind; the tensors of Horovod share one."""
+    if lane.source is EventSource.HOROVOD:
+        return HOROVOD, "work"
+    return lane.phase, "waiting" if lane.phase in _WAITING else "work"
+
+
+def _lane(worker: str, phase: str, kind: str, bars: _Bars, whole_us: int) -> MomentLane:
+    covered_us = union(bars.start_us, bars.end_us).total_us
+    return MomentLane(
+        worker=worker,
+        phase=phase,
+        kind=kind,
+        events=len(bars.start_us),
+        total_us=int((bars.end_us - bars.start_us).sum()),
+        covered_us=covered_us,
+        percent=round(100 * covered_us / whole_us, 1),
+    )
+
+
+def _few(tables: list[_Bars], start_us: int, end_us: int) -> tuple[list[_Bars], int]:
+    """The bars of all lanes, joined until they are few enough; and the width within which they were."""
+    before = sum(len(one.start_us) for one in tables)
+    cells = CELLS
+    while True:
+        cell_us = -(-(end_us - start_us) // cells)
+        tables = [one.joined(start_us, cell_us) for one in tables]
+        count = sum(len(one.start_us) for one in tables)
+        if count <= MOST_BARS or cells == 1:
+            return tables, cell_us if count < before else 0
+        cells //= 2
+
+
+def _packed(
+    tables: list[_Bars], of_events: tuple[str, ...], of_steps: list[str], start_us: int, tick_us: int
+) -> tuple[tuple[str, ...], bytes]:
+    """Names that occur, and the bars of all lanes as bytes."""
+    if not tables:
+        return (), b""
+    lane = np.repeat(np.arange(len(tables)), [len(one.start_us) for one in tables])
+    begin, end, name, events = (
+        np.concatenate([getattr(one, column) for one in tables])
+        for column in ("start_us", "end_us", "name", "events")
+    )
+    used = np.unique(name[name >= 0])
+    known = [
+        shown(of_events[i], _MOST_NAME) if i < len(of_events) else of_steps[i - len(of_events)]
+        for i in used.tolist()
+    ]
+    place = np.where(name >= 0, np.searchsorted(used, name), -1)
+    first, last = (begin - start_us) // tick_us, (end - start_us) // tick_us
+    return tuple(known), np.stack((lane, first, last - first, place, events), axis=1).astype("<i4").tobytes()
+
+
+def _curve(panel: Panel, chosen: _Stretch, tick_us: int, missing: tuple[Gap, ...]) -> Curve:
+    a, b = np.searchsorted(panel.time_us, (chosen.start_us, chosen.end_us))
+    time_us, values = panel.time_us[a:b], panel.mean[a:b]
+    samples, mean = len(time_us), float(values.mean()) if len(values) else None
+    if samples > MOST_SAMPLES:
+        rows = _extremes(values, MOST_SAMPLES // 2)
+        time_us, values = time_us[rows], values[rows]
+    # A sample that no other follows for long ends the curve.
+    breaks = [start for start, _ in _clipped(chosen, missing)]
+    at = np.searchsorted(time_us, breaks, side="right")
+    time_us, values = np.insert(time_us, at, breaks), np.insert(values.astype(np.float64), at, np.nan)
+    return Curve(
+        key=panel.metric.value,
+        label=panel.metric.label,
+        devices=len(panel.devices),
+        samples=samples,
+        mean=None if mean is None else round(mean, 3),
+        ticks=((time_us - chosen.start_us) // tick_us).astype("<i4").tobytes(),
+        percents=np.round(values, 1).astype("<f4").tobytes(),
+    )
+
+
+def _extremes(values: FloatArray, parts: int) -> IntArray:
+    """Positions of the lowest and the highest value in each of as many equal parts, ascending."""
+    edges = np.linspace(0, len(values), parts + 1).astype(np.int64)
+    order = np.lexsort((values, np.searchsorted(edges, np.arange(len(values)), side="right")))
+    return np.unique(np.concatenate((order[edges[:-1]], order[edges[1:] - 1])))
+
+
+def _clipped(chosen: _Stretch, missing: tuple[Gap, ...]) -> tuple[tuple[int, int], ...]:
+    """The gaps of the node inside the stretch."""
+    spans = [
+        (max(gap.start_us, chosen.start_us), min(gap.end_us, chosen.end_us))
+        for gap in missing
+        if gap.node == chosen.node
+    ]
+    return tuple((start, end) for start, end in spans if end > start)

@@ -1,0 +1,403 @@
+"""How data was loaded: by how many processes, how long a fetch took, how many loaded at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.analyses.time_lines import Columns
+from jobrules.dataloader import between_fetches
+from jobrules.measures.data_loading import Busy, Loading
+from jobrules.measures.rows import series_of
+from jobrules.measures.value_counts import Counted
+from jobrules.model import (
+    SECOND_US,
+    DeviceStatus,
+    FloatArray,
+    IntArray,
+    Job,
+    Metric,
+    RuleResult,
+    natural_sorted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobrules.dataloader import Dataloader
+
+#: More columns than a figure has pixels tell nothing.
+MOST_COLUMNS = 600
+#: With more nodes their loaders are added up.
+MOST_LINES = 4
+MOST_NODES = 64
+MOST_SETUPS = 25
+#: Where the p95 is farther from the median, plain bins would put most fetches into the first of them.
+LOG_FROM = 20
+#: Plain bins end so many times the distance from p25 to p95 above the p95.
+_REACH = 1.0
+#: A power of ten is parted into so many bins, into fewer where the times span many.
+_PER_DECADE, _MOST_LOG_BINS = 10, 60
+#: Plain bins are at most these, but for the two that rounding may add at the ends.
+_PLAIN_BINS = 50
+#: Widths that a reader can name, in seconds.
+_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+
+TOO_FEW, ADEQUATE, TOO_MANY = "too few", "adequate", "too many"
+
+
+class NodeLoading(Struct, frozen=True, kw_only=True):
+    """The loaders of a node against its cores, as Dataloader judges them."""
+
+    name: str
+    #: Whether these are threads of TensorFlow's data pipeline, and not loading processes.
+    pipeline: bool
+    #: Whether that pipeline fetched ahead; none for loading processes.
+    prefetch: bool | None
+    #: Cores sampled; 0 without CPU samples.
+    cores: int
+    gpus: int
+    #: Seconds with a known number of loaders at work, and of that number the median (rounded down), mean, lowest, highest.
+    seconds: int
+    loaders: int | None
+    mean: float | None
+    lowest: int | None
+    highest: int | None
+    #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty where the rule did not judge.
+    answer: str
+    #: Why not.
+    reason: str
+    #: ``loaders`` in percent of the cores, one digit; none where one of them is not known.
+    of_cores_percent: float | None
+    #: One-minute windows judged, and those in violation.
+    evaluated: int
+    violating: int
+
+
+class LoaderSetup(Struct, frozen=True, kw_only=True):
+    """Data loaders of one node that were set up alike."""
+
+    node: str
+    #: Class of the iterator.
+    iterator: str
+    #: Loading processes of each; 0 loads in the training process; none where not recorded.
+    num_workers: int | None
+    pin_memory: bool | None
+    fetches: int
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """Times of one kind, over all nodes, in seconds."""
+
+    #: ``fetch``, ``distance`` (from the start of a fetch to the next of its process), ``worker``, ``set-up``.
+    key: str
+    count: int
+    p50_s: float
+    p95_s: float
+    max_s: float
+    total_s: float
+    #: How many took longer than twice the median.
+    outliers: int
+
+
+class FetchTimes(Struct, frozen=True, kw_only=True):
+    """Histogram of the fetch times of all nodes."""
+
+    #: Whether the bins grow by a factor instead of a width.
+    log: bool
+    #: n + 1 edges in seconds; the first of bins that grow also holds what is faster.
+    edges_s: tuple[float, ...]
+    #: Width of a bin in seconds, or the factor of bins that grow.
+    step: float
+    counts: tuple[int, ...]
+    #: Fetches at or above the last edge.
+    beyond: int
+    p25_s: float
+    p50_s: float
+    p95_s: float
+    max_s: float
+
+
+class LoadersAtWork(Struct, frozen=True, kw_only=True):
+    """Loaders at work over time; one entry a column, none where no loading was recorded in it."""
+
+    #: Empty where it is the sum of all nodes.
+    node: str
+    #: Cores of the node, or of all; 0 without CPU samples.
+    cores: int
+    mean: tuple[float | None, ...]
+    low: tuple[int | None, ...]
+    high: tuple[int | None, ...]
+
+
+class StepBeside(Struct, frozen=True, kw_only=True):
+    """The steps that batches are fetched for: of the phase that took most time."""
+
+    phase: str
+    count: int
+    #: Their median, in seconds.
+    p50_s: float
+
+
+class DataLoading(Struct, frozen=True, kw_only=True):
+    """What was recorded of data loading."""
+
+    #: Loaders in percent of the cores that Dataloader asks for.
+    min_percent: float
+    max_percent: float
+    #: Of natural order, and how many are left out.
+    nodes: tuple[NodeLoading, ...]
+    nodes_left_out: int
+    #: By node, those with most fetches first, and how many are left out.
+    setups: tuple[LoaderSetup, ...]
+    setups_left_out: int
+    times: tuple[Spread, ...]
+    #: None without a fetch.
+    fetches: FetchTimes | None
+    #: From the first to the last second with loaders at work; none without.
+    columns: Columns | None
+    #: Of every node for up to four, else of all together.
+    at_work: tuple[LoadersAtWork, ...]
+    #: None without steps, and where none of the fetches are of loading processes.
+    step: StepBeside | None = None
+
+
+def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -> DataLoading | None:
+    """The job's data loading; none where nothing of it was recorded.
+
+    ``result`` is what ``rule`` said of the job; without one, or where the rule failed, no node is judged.
+    """
+    answers = {one.name: one for one in result.devices} if result else {}
+    why_none = (result.reason if result else "") or f"{rule.name} was not run"
+    found = [one for one in job.each(_of_node, rule, answers, why_none) if one]
+    if not found:
+        return None
+    setups = [setup for one in found for setup in one.setups]
+    grid, at_work = _at_work({one.told.name: (one.busy, one.told.cores) for one in found if one.told.seconds})
+    fetched = Counted.joined([one.times["fetch"] for one in found])
+    return DataLoading(
+        min_percent=rule.min_threshold,
+        max_percent=rule.max_threshold,
+        nodes=tuple(one.told for one in found[:MOST_NODES]),
+        nodes_left_out=max(0, len(found) - MOST_NODES),
+        setups=tuple(setups[:MOST_SETUPS]),
+        setups_left_out=max(0, len(setups) - MOST_SETUPS),
+        times=_times([one.times for one in found], fetched),
+        fetches=_histogram(fetched),
+        columns=grid,
+        at_work=at_work,
+        step=_step_beside([one.steps for one in found]),
+    )
+
+
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
+    told: NodeLoading
+    setups: list[LoaderSetup]
+    busy: Busy
+    #: By the keys of ``Spread``; of TensorFlow's pipeline only its fetches, as Dataloader tells them.
+    times: dict[str, Counted]
+    #: Durations of the steps that fetches of loading processes are for, by phase in natural order; those of a
+    #: pipeline may run beside the training.
+    steps: dict[str, Counted]
+
+
+def _of_node(part: Job, rule: Dataloader, answers: Mapping[str, DeviceStatus], why_none: str) -> _Node | None:
+    """None where nothing of data loading was recorded."""
+    (node,) = part.nodes
+    loading = Loading.of(part.events, node)
+    if loading is None:
+        return None
+    times = {"fetch": loading.fetches.duration_us}
+    steps: dict[str, list[IntArray]] = {}
+    if not loading.pipeline:
+        times["distance"] = between_fetches(loading.fetches)
+        times["worker"] = loading.workers.duration_us
+        times["set-up"] = loading.set_up.duration_us
+        if len(loading.fetches):
+            for (_, _, phase), rows in series_of(part.steps).items():
+                lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
+                steps.setdefault(phase, []).append(lasted)
+    return _Node(
+        told=_told(part, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0)),
+        setups=[
+            LoaderSetup(node=node, iterator=kind, num_workers=workers, pin_memory=pinned, fetches=fetches)
+            for kind, workers, pinned, fetches in loading.settings
+        ],
+        busy=loading.busy,
+        times={key: Counted.of(times_us) for key, times_us in times.items()},
+        steps={phase: Counted.of(np.concatenate(several)) for phase, several in steps.items()},
+    )
+
+
+def _told(part: Job, node: str, loading: Loading, rule: Dataloader, judged: DeviceStatus) -> NodeLoading:
+    cpu, gpus = part.panel(node, Metric.CPU_USE), part.panel(node, Metric.GPU_USE)
+    cores = len(cpu.devices) if cpu else 0
+    busy = loading.busy
+    lasted = busy.stop_s - busy.start_s
+    seconds = int(lasted.sum())
+    loaders = _median(busy.loaders, lasted) if seconds else None
+    answer = ""
+    if judged.evaluated and loaders is not None:
+        low, high = (cores * limit / 100 for limit in (rule.min_threshold, rule.max_threshold))
+        answer = TOO_FEW if loaders < low else TOO_MANY if loaders > high else ADEQUATE
+    return NodeLoading(
+        name=node,
+        pipeline=loading.pipeline,
+        prefetch=loading.prefetch if loading.pipeline else None,
+        cores=cores,
+        gpus=len(gpus.devices) if gpus else 0,
+        seconds=seconds,
+        loaders=loaders,
+        mean=round(float((busy.loaders * lasted).sum() / seconds), 2) if seconds else None,
+        lowest=int(busy.loaders.min()) if seconds else None,
+        highest=int(busy.loaders.max()) if seconds else None,
+        answer=answer,
+        reason=judged.reason,
+        of_cores_percent=round(100 * loaders / cores, 1) if cores and loaders is not None else None,
+        evaluated=judged.evaluated,
+        violating=judged.violating,
+    )
+
+
+def _median(values: IntArray, weight: IntArray) -> int:
+    """The median of values that stand for so many each, rounded down as Dataloader does."""
+    order = np.argsort(values)
+    ranks = np.cumsum(weight[order])
+    middle = np.searchsorted(ranks, [(ranks[-1] - 1) // 2, ranks[-1] // 2], side="right")
+    return int(values[order[middle]].sum() // 2)
+
+
+def _step_beside(nodes: Sequence[Mapping[str, Counted]]) -> StepBeside | None:
+    """The phase that took most time."""
+    phases = {
+        phase: Counted.joined([one[phase] for one in nodes if phase in one])
+        for phase in natural_sorted({phase for one in nodes for phase in one})
+    }
+    if not phases:
+        return None
+    phase, most = max(phases.items(), key=lambda item: item[1].total)
+    return StepBeside(phase=phase, count=len(most), p50_s=most.quantiles(0.5)[0] / SECOND_US)
+
+
+def _times(nodes: Sequence[Mapping[str, Counted]], fetched: Counted) -> tuple[Spread, ...]:
+    """One row a kind of time."""
+    others = {
+        key: Counted.joined([one[key] for one in nodes if key in one])
+        for key in ("distance", "worker", "set-up")
+    }
+    return tuple(_spread(key, times_us) for key, times_us in {"fetch": fetched, **others}.items() if times_us)
+
+
+def _spread(key: str, times_us: Counted) -> Spread:
+    p50, p95 = times_us.quantiles(0.5, 0.95)
+    return Spread(
+        key=key,
+        count=len(times_us),
+        p50_s=p50 / SECOND_US,
+        p95_s=p95 / SECOND_US,
+        max_s=int(times_us.values[-1]) / SECOND_US,
+        total_s=times_us.total / SECOND_US,
+        outliers=times_us.above(2 * p50),
+    )
+
+
+def _histogram(times_us: Counted) -> FetchTimes | None:
+    """At most 60 common bins; what lies far above the p95 is counted beyond them."""
+    if not times_us:
+        return None
+    p25, p50, p95 = times_us.quantiles(0.25, 0.5, 0.95)
+    least, most = times_us.values[[0, -1]].tolist()
+    log = p95 > LOG_FROM * p50
+    edges = _log_edges(least, most) if log else _plain_edges(least, min(most, p95 + _REACH * (p95 - p25)))
+    place = np.searchsorted(edges, np.maximum(times_us.values, edges[0]), side="right") - 1
+    counts = np.bincount(place, weights=times_us.counts, minlength=len(edges))[: len(edges) - 1]
+    counts = counts.astype(np.int64)
+    # Empty bins at the end are left out, but for those up to the p95, which is marked.
+    last = max(int(np.flatnonzero(counts)[-1]), int(np.searchsorted(edges, p95, side="right")) - 1)
+    edges = edges[: last + 2]
+    return FetchTimes(
+        log=log,
+        edges_s=tuple((edges / SECOND_US).tolist()),
+        step=round(float(edges[1] / edges[0] if log else (edges[1] - edges[0]) / SECOND_US), 6),
+        counts=tuple(counts[: len(edges) - 1].tolist()),
+        beyond=int(times_us.counts[times_us.values >= edges[-1]].sum()),
+        p25_s=p25 / SECOND_US,
+        p50_s=p50 / SECOND_US,
+        p95_s=p95 / SECOND_US,
+        max_s=most / SECOND_US,
+    )
+
+
+def _plain_edges(least: float, most: float) -> FloatArray:
+    """Edges of 1, 2 or 5 times a power of ten microseconds apart, around ``[least, most]``."""
+    wanted = max(1.0, (most - least) / _PLAIN_BINS)
+    power = 10 ** math.floor(math.log10(wanted))
+    width = next(step * power for step in (1, 2, 5, 10) if step * power >= wanted)
+    return np.arange(math.floor(least / width), math.floor(most / width) + 2) * float(width)
+
+
+def _log_edges(least: float, most: float) -> FloatArray:
+    low, high = math.log10(max(1.0, least)), math.log10(most)
+    per = next(n for n in (_PER_DECADE, 5, 2, 1) if (high - low) * n <= _MOST_LOG_BINS - 2 or n == 1)
+    return np.asarray(10 ** (np.arange(math.floor(low * per), math.floor(high * per) + 2) / per))
+
+
+def _at_work(found: Mapping[str, tuple[Busy, int]]) -> tuple[Columns | None, tuple[LoadersAtWork, ...]]:
+    if not found:
+        return None, ()
+    start_s = min(int(busy.start_s[0]) for busy, _ in found.values())
+    stop_s = max(int(busy.stop_s[-1]) for busy, _ in found.values())
+    least = (stop_s - start_s) / MOST_COLUMNS
+    width_s = next((w for w in _WIDTHS_S if w >= least), math.ceil(least / 3600) * 3600)
+    grid = Columns(
+        start_us=start_s * SECOND_US, width_us=width_s * SECOND_US, count=-(-(stop_s - start_s) // width_s)
+    )
+    if len(found) > MOST_LINES:
+        cores = [cores for _, cores in found.values()]
+        found = {"": (_summed([busy for busy, _ in found.values()]), sum(cores) if all(cores) else 0)}
+    return grid, tuple(_reduced(node, busy, cores, grid) for node, (busy, cores) in found.items())
+
+
+def _summed(several: Sequence[Busy]) -> Busy:
+    """The loaders at work on all nodes together."""
+    edges = np.unique(np.concatenate([side for one in several for side in (one.start_s, one.stop_s)]))
+    change = np.zeros(len(edges), np.int64)
+    for one in several:
+        np.add.at(change, np.searchsorted(edges, one.start_s), one.loaders)
+        np.subtract.at(change, np.searchsorted(edges, one.stop_s), one.loaders)
+    loaders = np.cumsum(change)[:-1]
+    some = loaders > 0
+    return Busy(start_s=edges[:-1][some], stop_s=edges[1:][some], loaders=loaders[some])
+
+
+def _reduced(node: str, busy: Busy, cores: int, grid: Columns) -> LoadersAtWork:
+    """Lowest, highest and mean over the seconds of each column in which loaders were at work."""
+    start_s, width_s = grid.start_us // SECOND_US, grid.width_us // SECOND_US
+    # Stretches are cut where a column ends.
+    first, last = (busy.start_s - start_s) // width_s, (busy.stop_s - 1 - start_s) // width_s
+    parts = last - first + 1
+    stretch = np.repeat(np.arange(len(parts)), parts)
+    column = first[stretch] + np.arange(len(stretch)) - np.repeat(np.cumsum(parts) - parts, parts)
+    begin = np.maximum(busy.start_s[stretch], start_s + column * width_s)
+    lasted = np.minimum(busy.stop_s[stretch], start_s + (column + 1) * width_s) - begin
+    loaders = busy.loaders[stretch]
+    at = np.flatnonzero(np.diff(column, prepend=-1))
+    mean = np.add.reduceat(loaders * lasted, at) / np.add.reduceat(lasted, at)
+    filled = column[at].tolist()
+
+    def spread(values: IntArray | FloatArray) -> tuple[Any, ...]:
+        cells: list[Any] = [None] * grid.count
+        for i, value in zip(filled, values.tolist(), strict=True):
+            cells[i] = value
+        return tuple(cells)
+
+    return LoadersAtWork(
+        node=node,
+        cores=cores,
+        mean=spread(np.round(mean, 1)),
+        low=spread(np.minimum.reduceat(loaders, at)),
+        high=spread(np.maximum.reduceat(loaders, at)),
+    )

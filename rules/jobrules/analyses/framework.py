@@ -1,0 +1,451 @@
+"""The framework's time as the page tells it: the figures of OverallFrameworkMetrics, typed and rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.framework_time import MOST_OPERATORS, Kind, added, kind_of, largest_first, rows_of
+from jobrules.measures.intervals import Intervals, union
+from jobrules.measures.rows import by_code, series_of
+from jobrules.model import SECOND_US, IntArray, Job, Steps
+from jobrules.overall_framework_metrics import OTHERS, STEP, WorkerSteps, worker_steps
+from jobrules.text import apportion
+
+
+class Slice(Struct, frozen=True, kw_only=True):
+    """One part of a time that was told apart by what it was spent on."""
+
+    name: str
+    seconds: float
+    #: Rounded so that the parts add up to 100.0.
+    percent: float
+    #: How many parts it stands for; more than 1 in the last one, which joins what is left out.
+    count: int = 1
+
+
+class Operator(Struct, frozen=True, kw_only=True):
+    """An operator of the framework, on CPU or GPU."""
+
+    name: str
+    calls: int
+    #: Seconds without, and with the operators that it calls.
+    self_s: float
+    total_s: float
+    #: Of the own time of all operators of the same kind of device.
+    percent: float
+    #: Own seconds of a call.
+    call_s: float
+
+
+class Operators(Struct, frozen=True, kw_only=True):
+    """The operators of one kind of device."""
+
+    #: ``CPU`` or ``GPU``.
+    device: str
+    #: Most own time first, 25 at most.
+    rows: tuple[Operator, ...]
+    #: How many others there are, their calls, and their own time in seconds and percent.
+    others: int
+    others_calls: int
+    others_s: float
+    others_percent: float
+    #: Own time of all in seconds, and in percent of that of all kinds of device; and their calls.
+    self_s: float
+    self_percent: float
+    calls: int
+    #: Seconds of the job in which any of them ran; none where that is not known.
+    ran_s: float | None = None
+
+
+class WorkerTime(Struct, frozen=True, kw_only=True):
+    """How one worker spent the time from its first step to its last."""
+
+    node: str
+    worker: str
+    seconds: float
+    #: For each of ``FrameworkTime.kinds``, rounded so that they add up to 100.0.
+    percents: tuple[float, ...]
+
+
+class PhaseTime(Struct, frozen=True, kw_only=True):
+    """A phase beside steps and operators, over the stretch in which it was recorded.
+
+    The stretch of a worker lies between its first and its last such event. Shares are of the stretches
+    of all workers with three such events, none without one.
+    """
+
+    #: Empty for the rest, which ``count`` phases share.
+    name: str
+    count: int = 1
+    events: int
+    #: Of all events together.
+    seconds: float
+    #: First start and last end, over all workers.
+    first_us: int
+    last_us: int
+    #: Steps that began in a worker's stretch, of the worker with most of them.
+    steps: int
+    #: Share of the stretches in which it ran, in percent.
+    percent: float | None = None
+    #: Share in which it ran of what lay between the steps in these stretches, in percent.
+    outside_percent: float | None = None
+
+
+class FrameworkTime(Struct, frozen=True, kw_only=True):
+    """Where the time of the framework went."""
+
+    #: Steps by phase and the time outside of steps, over all workers, from the first step of each to its last.
+    steps: tuple[Slice, ...]
+    #: Forward, backward, data loading and the like; what was profiled, often a few steps.
+    general: tuple[Slice, ...]
+    operators: tuple[Operators, ...]
+    horovod: tuple[Slice, ...]
+    #: First and last step that operators were recorded for; none where they name none.
+    first_step: int | None
+    last_step: int | None
+    #: Whether a forward pass was recorded and no backward pass: then steps end with the forward pass.
+    forward_only: bool
+    #: Forward and backward pass, the longer first; empty where one of them was not recorded.
+    passes: tuple[Slice, ...] = ()
+    #: Seconds of the job in which any of ``general`` ran; and its phases, the largest share first.
+    general_s: float | None = None
+    phases: tuple[PhaseTime, ...] = ()
+    #: What the workers' time is told apart by: the time outside of steps first, then phases.
+    kinds: tuple[str, ...] = ()
+    #: 16 at most; of more those whose time outside of steps is farthest from the median, farthest first.
+    workers: tuple[WorkerTime, ...] = ()
+    #: How many other workers there are, and the mean of their percents.
+    other_workers: int = 0
+    other_percents: tuple[float, ...] = ()
+    #: The time outside of steps of the median worker, in percent; none without workers.
+    outside_median: float | None = None
+
+
+#: What the time of a worker between its steps is called, and what is left of many phases.
+OUTSIDE, OTHER_PHASES = "Outside of steps", "Other phases"
+
+FORWARD, BACKWARD = "Forward pass", "Backward pass"
+
+#: Workers whose time is told one by one, and kinds of time that it is told apart by.
+MOST_WORKERS, MOST_KINDS = 16, 6
+
+#: Fewer events of a worker do not tell over which stretch a phase was recorded.
+ENOUGH_EVENTS = 3
+
+_DEVICES = ("GPU", "CPU")
+
+#: Phases that a reader knows, in the order he expects.
+_PHASES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
+
+
+def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
+    """From the details of OverallFrameworkMetrics and the job they are of; none where they hold no time."""
+    steps = {
+        OUTSIDE if name == OTHERS else name.removeprefix(STEP): us
+        for name, us in details.get("phase_time", {}).items()
+    }
+    general = details.get("general_time", {})
+    operators = [(device, table) for device in _DEVICES if (table := details.get(f"{device}_operators"))]
+    basis = details.get("basis", {})
+    profiled = [basis[device] for device in _DEVICES if device in basis]
+    first = [one["first_step"] for one in profiled if "first_step" in one]
+    last = [one["last_step"] for one in profiled if "last_step" in one]
+    # Phases that are told apart; of too many the rest is one.
+    kept = tuple(general)[:MOST_OPERATORS]
+    nodes = job.each(_of_node, kept)
+    passes = _passes([one.passes_us for one in nodes], general)
+    phases = basis.get("general", {})
+    forward = any(name.startswith("Forward") for name in general)
+    kinds, workers = _workers([worker for one in nodes for worker in one.workers])
+    told, rest = _odd_first(workers)
+    parts = apportion([table["self_us"] for _, table in operators], 100.0, 1)
+    time = FrameworkTime(
+        steps=_slices(steps),
+        general=_slices(general),
+        operators=tuple(
+            _operators(device, table, part, basis.get(device, {}).get("seconds"))
+            for (device, table), part in zip(operators, parts, strict=True)
+        ),
+        horovod=_slices(largest_first(dict(sorted(added(one.horovod for one in nodes).items())))),
+        first_step=min(first, default=None),
+        last_step=max(last, default=None),
+        forward_only=forward and not passes,
+        passes=_slices(passes),
+        general_s=phases.get("seconds"),
+        phases=_phases(kept, [one.recorded for one in nodes], general),
+        kinds=kinds,
+        workers=tuple(told),
+        other_workers=len(rest),
+        other_percents=_mean(rest),
+        outside_median=_usual(workers) if workers else None,
+    )
+    return time if any((time.steps, time.general, time.operators, time.horovod)) else None
+
+
+def _slices(times_us: Mapping[str, int]) -> tuple[Slice, ...]:
+    """Parts with their shares, the largest first; many small ones are joined. None where they last no time."""
+    if not sum(times_us.values()):
+        return ()
+    named = list(times_us.items())
+    if len(named) > MOST_OPERATORS:
+        named = named[:MOST_OPERATORS]
+    left = len(times_us) - len(named)
+    rows = [(name, us, 1) for name, us in named]
+    if left:
+        rest_us = sum(times_us.values()) - sum(us for _, us in named)
+        rows.append(("", rest_us, left))
+    percents = apportion([us for _, us, _ in rows], 100.0, 1)
+    return tuple(
+        Slice(name=name, seconds=us / SECOND_US, percent=percent, count=count)
+        for (name, us, count), percent in zip(rows, percents, strict=True)
+    )
+
+
+def _operators(device: str, table: Mapping[str, Any], part: float, ran_s: float | None) -> Operators:
+    rows, whole_us = table["rows"], table["self_us"]
+    rest_us = whole_us - sum(row["self_us"] for row in rows)
+    *percents, rest = apportion([*(row["self_us"] for row in rows), rest_us], 100.0, 1)
+    return Operators(
+        device=device,
+        rows=tuple(
+            Operator(
+                name=row["name"],
+                calls=row["calls"],
+                self_s=row["self_us"] / SECOND_US,
+                total_s=row["total_us"] / SECOND_US,
+                percent=percent,
+                call_s=round(row["self_us"] / row["calls"] / SECOND_US, 9),
+            )
+            for row, percent in zip(rows, percents, strict=True)
+        ),
+        others=table["names"] - len(rows),
+        others_calls=table["calls"] - sum(row["calls"] for row in rows),
+        others_s=rest_us / SECOND_US,
+        others_percent=rest,
+        self_s=whole_us / SECOND_US,
+        self_percent=part,
+        calls=table["calls"],
+        ran_s=ran_s,
+    )
+
+
+class _Node(Struct, frozen=True, kw_only=True):
+    """What a node tells; times in microseconds."""
+
+    #: Of the modules of forward and of backward pass.
+    passes_us: tuple[int, int]
+    #: By activity; all of them, so that the shares are of the whole.
+    horovod: dict[str, int]
+    #: By position in the phases that are told apart, and after the last one the rest: an entry a worker.
+    recorded: dict[int, list[_Recorded]]
+    workers: list[WorkerSteps]
+
+
+def _of_node(part: Job, kept: Sequence[str]) -> _Node:
+    events = part.events
+    lasted_us = np.bincount(events.lane, weights=events.duration_us, minlength=len(events.lanes)).tolist()
+    passes_us = {Kind.FORWARD: 0, Kind.BACKWARD: 0}
+    for lane, us in zip(events.lanes, lasted_us, strict=True):
+        if (kind := kind_of(lane)) in passes_us:
+            passes_us[kind] += int(us)
+    horovod = {}
+    rows = rows_of(events, Kind.HOROVOD)
+    if rows.any():
+        sums = np.bincount(events.name[rows], weights=events.duration_us[rows]).tolist()
+        horovod = {name: int(us) for name, us in zip(events.names, sums, strict=False) if us}
+    return _Node(
+        passes_us=(passes_us[Kind.FORWARD], passes_us[Kind.BACKWARD]),
+        horovod=horovod,
+        recorded=_recorded(part, kept),
+        workers=worker_steps(part),
+    )
+
+
+def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
+    """Each phase of each worker, as ``_Node`` has them."""
+    events = part.events
+    number = {name: i for i, name in enumerate(kept)}
+    pairs: dict[tuple[int, str], int] = {}
+    group = np.full(len(events.lanes), -1, np.int32)
+    some = np.bincount(events.lane, minlength=len(events.lanes)) > 0
+    for i in np.flatnonzero(some).tolist():
+        lane = events.lanes[i]
+        if kind_of(lane) is Kind.GENERAL:
+            pair = number.get(lane.phase, len(kept)), lane.worker
+            group[i] = pairs.setdefault(pair, len(pairs))
+    # Starts stay ascending within a pair.
+    order, edges = by_code(group[events.lane], len(pairs))
+    between = _between(part.steps)
+    found: dict[int, list[_Recorded]] = {}
+    for (phase, worker), i in pairs.items():
+        mine = order[edges[i] : edges[i + 1]]
+        recorded = _Recorded.of(events.start_us[mine], events.end_us[mine], between.get(worker, _NEVER))
+        found.setdefault(phase, []).append(recorded)
+    return found
+
+
+def _phases(
+    kept: Sequence[str], nodes: Sequence[Mapping[int, list[_Recorded]]], general: Mapping[str, int]
+) -> tuple[PhaseTime, ...]:
+    """The phases of a table of microseconds, over their stretches; of too many the rest is one."""
+    found: dict[int, list[_Recorded]] = {}
+    for one in nodes:
+        for i, workers in one.items():
+            found.setdefault(i, []).extend(workers)
+    times = [_phase_time(name, 1, found[i], general[name]) for i, name in enumerate(kept) if i in found]
+    times.sort(key=lambda one: (one.percent is None, -(one.percent or 0), -one.seconds))
+    if len(kept) in found:
+        rest = [name for name in general if name not in kept]
+        times.append(_phase_time("", len(rest), found[len(kept)], sum(general[name] for name in rest)))
+    return tuple(times)
+
+
+class _Between(Struct, frozen=True, kw_only=True, eq=False):
+    """The time between the steps of a worker."""
+
+    #: (n,) starts of steps, ascending.
+    begun_us: IntArray
+    steps: Intervals
+    start_us: int
+    end_us: int
+
+    def outside_us(self, start_us: IntArray, end_us: IntArray) -> int:
+        """How much of disjoint intervals lies after the first start, before the last end, and in no step."""
+        start_us, end_us = np.clip(start_us, self.start_us, None), np.clip(end_us, None, self.end_us)
+        some = end_us > start_us
+        start_us, end_us = start_us[some], end_us[some]
+        return int((end_us - start_us - self.steps.overlap_us(start_us, end_us)).sum())
+
+
+#: Of a worker without steps.
+_NEVER = _Between(
+    begun_us=np.empty(0, np.int64),
+    steps=union(np.empty(0, np.int64), np.empty(0, np.int64)),
+    start_us=0,
+    end_us=0,
+)
+
+
+def _between(steps: Steps) -> dict[str, _Between]:
+    """The time between the steps of each worker of a node."""
+    by_worker: dict[str, list[IntArray]] = {}
+    for (_, worker, _), rows in series_of(steps).items():
+        by_worker.setdefault(worker, []).append(rows)
+    found = {}
+    for worker, several in by_worker.items():
+        every = np.concatenate(several)
+        begun_us, end_us = steps.start_us[every], steps.end_us[every]
+        inside = union(begun_us, end_us)
+        begun_us.sort()
+        found[worker] = _Between(
+            begun_us=begun_us, steps=inside, start_us=int(begun_us[0]), end_us=int(end_us.max())
+        )
+    return found
+
+
+class _Recorded(Struct, frozen=True, kw_only=True):
+    """The events of one phase of one worker; times in microseconds."""
+
+    events: int
+    first_us: int
+    last_us: int
+    ran_us: int
+    steps: int
+    #: Between the steps: of the stretch, and of the part of it in which the phase ran.
+    outside_us: int
+    ran_outside_us: int
+
+    @classmethod
+    def of(cls, start_us: IntArray, end_us: IntArray, between: _Between) -> _Recorded:
+        first, last = start_us.min(), end_us.max()
+        ran = union(start_us, end_us)
+        return cls(
+            events=len(start_us),
+            first_us=int(first),
+            last_us=int(last),
+            ran_us=ran.total_us,
+            steps=int(np.diff(np.searchsorted(between.begun_us, (first, last)))[0]),
+            outside_us=between.outside_us(np.array([first]), np.array([last])),
+            ran_outside_us=between.outside_us(ran.start_us, ran.end_us),
+        )
+
+
+def _phase_time(name: str, count: int, workers: Sequence[_Recorded], us: int) -> PhaseTime:
+    told = [one for one in workers if one.events >= ENOUGH_EVENTS] if name else []
+
+    def share(part: int, whole: int) -> float | None:
+        return round(100 * part / whole, 1) if whole else None
+
+    return PhaseTime(
+        name=name,
+        count=count,
+        events=sum(one.events for one in workers),
+        seconds=us / SECOND_US,
+        first_us=min(one.first_us for one in workers),
+        last_us=max(one.last_us for one in workers),
+        steps=max(one.steps for one in workers),
+        percent=share(sum(one.ran_us for one in told), sum(one.last_us - one.first_us for one in told)),
+        outside_percent=share(sum(one.ran_outside_us for one in told), sum(one.outside_us for one in told)),
+    )
+
+
+def _passes(modules_us: Sequence[tuple[int, int]], general: Mapping[str, int]) -> dict[str, int]:
+    """Microseconds of forward and backward pass, of their modules where these are told; none without both."""
+    times = {name: sum(us[i] for us in modules_us) for i, name in enumerate((FORWARD, BACKWARD))}
+    if not all(times.values()):
+        times = {
+            whole: sum(us for name, us in general.items() if name.startswith(part))
+            for whole, part in ((FORWARD, "Forward"), (BACKWARD, "Backward"))
+        }
+    return largest_first(times) if all(times.values()) else {}
+
+
+def _workers(workers: Sequence[WorkerSteps]) -> tuple[tuple[str, ...], list[WorkerTime]]:
+    """Kinds of time, outside of steps first, and how each worker's time is shared out among them.
+
+    As in OverallFrameworkMetrics: steps count as long as they last, the time outside of them is what
+    no step covers between the worker's first start and its last end.
+    """
+    whole = added(one.phases for one in workers)
+    known = [phase for phase in _PHASES if phase in whole]
+    phases = (known + [name for name in largest_first(whole) if name not in known])[: MOST_KINDS - 1]
+    if len(whole) > len(phases):
+        phases = [*phases[:-1], OTHER_PHASES]
+    found = []
+    for one in workers:
+        times = dict.fromkeys(phases, 0)
+        for phase, us in one.phases.items():
+            times[phase if phase in times else OTHER_PHASES] += us
+        shares = [one.span_us - one.inside_us, *times.values()]
+        if sum(shares):
+            percents = apportion(shares, 100.0, 1)
+            time = WorkerTime(
+                node=one.node, worker=one.worker, seconds=one.span_us / SECOND_US, percents=percents
+            )
+            found.append(time)
+    return (OUTSIDE, *phases) if found else (), found
+
+
+def _odd_first(workers: list[WorkerTime]) -> tuple[list[WorkerTime], list[WorkerTime]]:
+    """Those to be told one by one, and the others; too many are put in order of their oddness."""
+    if len(workers) <= MOST_WORKERS:
+        return workers, []
+    usual = _usual(workers)
+    ordered = sorted(workers, key=lambda one: -abs(one.percents[0] - usual))
+    return ordered[: MOST_WORKERS - 1], ordered[MOST_WORKERS - 1 :]
+
+
+def _usual(workers: Sequence[WorkerTime]) -> float:
+    """The time outside of steps of the median worker, in percent."""
+    return round(float(np.median([one.percents[0] for one in workers])), 2)
+
+
+def _mean(workers: Sequence[WorkerTime]) -> tuple[float, ...]:
+    if not workers:
+        return ()
+    columns = zip(*(one.percents for one in workers), strict=True)
+    return apportion([sum(column) for column in columns], 100.0, 1)

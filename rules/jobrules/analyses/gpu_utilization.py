@@ -1,0 +1,96 @@
+"""Distribution of each device's samples, for the whole job and the training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.quartiles import ordered, quantiles, quartiles, shares
+from jobrules.model import FloatArray, IntArray, Job, Metric, Panel
+
+
+class Box(Struct, frozen=True, kw_only=True):
+    """Distribution of one device's samples of one metric; values in ``unit``."""
+
+    node: str
+    device: str
+    metric: str
+    unit: str
+    #: ``whole job`` or ``training loop``.
+    basis: str
+    #: None where the source does not say it, as everything below with a default.
+    n: int | None = None
+    mean: float | None = None
+    min: float | None = None
+    p5: float | None = None
+    p25: float
+    p50: float
+    p75: float
+    p95: float
+    p99: float | None = None
+    max: float
+    #: Whisker ends: the quartile and 1.5 times the interquartile range, cut at the extremes.
+    lower: float
+    upper: float
+    #: Shares of the samples below 10, from there to 90, and above (percent metrics), rounded so that
+    #: they add up to 1.000.
+    below_10: float | None = None
+    from_10_to_90: float | None = None
+    above_90: float | None = None
+
+
+#: Name of the box that stands for all cores of a node.
+ALL_CORES = "CPU"
+
+
+def box(panel: Panel, device: str, basis: str, values: FloatArray) -> Box:
+    """The distribution of ``values``, samples of one device of a panel; at least one."""
+    ascending = ordered(values)
+    p5, p99 = quantiles(ascending, (0.05, 0.99))
+    return Box(
+        node=panel.node,
+        device=device,
+        metric=panel.metric,
+        unit=panel.metric.unit,
+        basis=basis,
+        n=len(values),
+        mean=float(values.mean()),
+        min=float(ascending[0]),
+        p5=p5,
+        p99=p99,
+        max=float(ascending[-1]),
+        **shares(ascending),
+        **quartiles(ascending),
+    )
+
+
+def all_boxes(job: Job) -> tuple[Box, ...]:
+    """Boxes of the use and the memory of every GPU, and of each node's CPU: its mean over the cores.
+
+    Each of the whole job and, where steps are known, of the training loop. They follow one another by
+    metric: whoever wants one must choose.
+    """
+    found = job.gathered(_boxes)
+    return tuple(one for metric in _BOXED for one in found if one.metric == metric)
+
+
+_BOXED = (Metric.GPU_USE, Metric.GPU_MEMORY, Metric.CPU_USE)
+
+
+def _boxes(part: Job) -> Iterator[Box]:
+    for panel in part.panels:
+        if panel.metric is Metric.CPU_USE:
+            yield from _pair(part, panel, ALL_CORES, panel.time_us, panel.mean)
+        elif panel.metric in _BOXED:
+            for column, device in enumerate(panel.devices):
+                yield from _pair(part, panel, device, *panel.series(column))
+
+
+def _pair(part: Job, panel: Panel, device: str, time_us: IntArray, values: FloatArray) -> Iterator[Box]:
+    yield box(panel, device, "whole job", values)
+    if loop := part.loop_us(panel.node):
+        inside = values[slice(*np.searchsorted(time_us, loop))]
+        if len(inside):
+            yield box(panel, device, "training loop", inside)

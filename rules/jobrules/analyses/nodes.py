@@ -1,0 +1,415 @@
+"""The nodes of a job beside one another: which differ from the others, in what, and which are drawn.
+
+A node is odd in a metric where its mean lies farther from the median node than three robust standard
+deviations (1.4826 times the median absolute deviation of the nodes, which for normal noise estimates one)
+and than a least number of points, so that nodes that are nearly equal are not told apart by their noise.
+Half of the nodes may be odd without moving the median.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobrules.analyses.time_lines import Columns, Places
+from jobrules.measures.clock_offsets import offsets
+from jobrules.measures.sample_weights import PAUSE_US
+from jobrules.model import FloatArray, IntArray, Job, Metric, Panel, Severity
+from jobrules.text import NBSP, clock, count, duration
+from jobrules.verdict.phases import Course
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: As many nodes are drawn beside one another; more are ranked first.
+MOST_DRAWN = 4
+#: Robust standard deviations from the median node, and a median absolute deviation in standard deviations.
+DEVIATIONS = 3.0
+MAD_SIGMA = 1.4826
+#: Points of the mean that a node must differ by at least.
+LEAST_POINTS = {
+    Metric.GPU_USE: 5.0,
+    Metric.CPU_USE: 10.0,
+    Metric.IO_WAIT: 5.0,
+    Metric.GPU_MEMORY: 10.0,
+    Metric.MEMORY: 10.0,
+}
+#: A GPU stopped where it did nothing for so long, and for this share of the job, while most others worked.
+STOPPED_US = PAUSE_US
+STOPPED_SHARE = 0.05
+#: Columns of a small line, and nodes that have one.
+MOST_COLUMNS = 120
+MOST_LINES = 32
+#: Use fell where it stood under ``FALL`` percent for so long and so many samples, and else at ``HIGH`` or more.
+FALL, HIGH = 10.0, 30.0
+FALL_US, FALL_SAMPLES = 5_000_000, 3
+#: More falls, or falls over a larger share of the time, are how the job runs.
+MOST_FALLS, MOST_FALLEN = 20, 0.25
+
+_ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.INFO, None)
+
+
+class NodeRank(Struct, frozen=True, kw_only=True):
+    """A node among the others."""
+
+    node: str
+    #: None where the node is like most others.
+    severity: Severity | None
+    #: What differs, in words; empty for a node like the others.
+    reasons: tuple[str, ...]
+    #: Mean use over its snapshots in percent, and points above the median node; none without samples of it.
+    mean: float | None
+    against: float | None
+    #: Mean use per column in whole percent, none where not measured; empty past the first 32 nodes.
+    line: tuple[int | None, ...] = ()
+
+
+class StartUp(Struct, frozen=True, kw_only=True):
+    """What the machines did before the first step: means over the nodes that were sampled then."""
+
+    #: Percent of a core and of a snapshot; none where not sampled.
+    cpu: float | None
+    io_wait: float | None
+    #: Bytes per second and node.
+    received: float | None
+
+
+class PhaseUse(Struct, frozen=True, kw_only=True):
+    """Mean use in one phase of the job."""
+
+    #: As ``Phase.key``.
+    phase: str
+    #: Percent.
+    mean: float
+
+
+class Use(Struct, frozen=True, kw_only=True):
+    """The use of the GPUs of the drawn nodes, or of their CPUs where no GPU was sampled."""
+
+    #: ``GPU`` or ``CPU``.
+    label: str
+    #: Over all samples in percent: of each drawn node that has some, and of these nodes together.
+    means: dict[str, float]
+    mean: float
+    #: The same in each phase that has samples.
+    phases: tuple[PhaseUse, ...]
+    #: How often it fell under 10 % in the training loop, or from the first to the last GPU work, of a job
+    #: with one node; 0 where it did so all the time. And the length of a fall, the median.
+    falls: int = 0
+    fall_us: int = 0
+
+
+class Nodes(Struct, frozen=True, kw_only=True):
+    """The nodes of a job; ranked where they are more than four."""
+
+    #: The nodes that are drawn: all of at most four, else the oddest, or of equal ones two.
+    drawn: tuple[str, ...]
+    #: None where no phase before the loop is known, or nothing was sampled in it.
+    start_up: StartUp | None
+    #: None where neither GPU nor CPU use was sampled.
+    use: Use | None = None
+    #: ``GPU`` or ``CPU``: what ``mean`` is the use of.
+    label: str = ""
+    #: Mean use of the median node in percent, and the points beyond which a node is odd.
+    median: float | None = None
+    limit: float | None = None
+    #: Odd nodes first, the worst of them first; empty for at most four nodes.
+    ranks: tuple[NodeRank, ...] = ()
+    #: Columns of the small lines; lowest and highest mean of the alike nodes in each, in whole percent.
+    columns: Columns | None = None
+    low: tuple[int | None, ...] = ()
+    high: tuple[int | None, ...] = ()
+
+    @property
+    def odd(self) -> tuple[NodeRank, ...]:
+        """The nodes that differ."""
+        return tuple(rank for rank in self.ranks if rank.severity)
+
+    @property
+    def alike(self) -> tuple[NodeRank, ...]:
+        """The nodes that do not."""
+        return tuple(rank for rank in self.ranks if not rank.severity)
+
+
+class _Node(Struct, frozen=True, kw_only=True, eq=False):
+    """What is told of a node's samples; the use is that of its GPUs or CPU."""
+
+    node: str
+    #: Mean over all snapshots of each metric.
+    means: dict[Metric, float]
+    #: (GPUs,) time of the last sample above 0 %, -1 where there is none; and of the last sample.
+    last_work_us: IntArray
+    last_us: int
+    #: Mean use per column; empty where no columns were given.
+    line: FloatArray
+    #: Mean use in each phase that has samples, and mean of each metric before the loop.
+    phases: dict[str, float]
+    before: dict[Metric, float]
+    #: As in ``Use``; of a node alone.
+    falls: tuple[int, int]
+
+
+def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
+    """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
+    metric = Metric.GPU_USE if job.gpu_count else Metric.CPU_USE
+    ranked = len(job.nodes) > MOST_DRAWN
+    size = -(-grid.count // MOST_COLUMNS)
+    columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
+    nodes = job.each(_seen, metric, in_time, columns if ranked else None, len(job.nodes) == 1)
+    start_up = _start_up(nodes)
+    if not ranked:
+        return Nodes(drawn=job.nodes, start_up=start_up, use=_use(metric, nodes, in_time))
+    means = {m: {node.node: node.means[m] for node in nodes if m in node.means} for m in LEAST_POINTS}
+    told: dict[str, list[tuple[Severity, str]]] = {node: [] for node in job.nodes}
+    for node, found in (*_gpus_at_zero(job, nodes), *_uses(means), *_unmeasured(job, in_time), *_others(job)):
+        told[node].append(found)
+    uses = means[metric]
+    middle = float(np.median(list(uses.values()))) if uses else None
+    ranks = []
+    for node in job.nodes:
+        reasons = sorted(told[node], key=lambda one: _ORDER.index(one[0]))
+        mean = uses.get(node)
+        ranks.append(
+            NodeRank(
+                node=node,
+                severity=reasons[0][0] if reasons else None,
+                reasons=tuple(words for _, words in reasons),
+                mean=mean,
+                against=None if mean is None or middle is None else mean - middle,
+            )
+        )
+    # The sort is stable: nodes of one kind stay in natural order unless one lies farther off.
+    ranks.sort(key=lambda r: (_ORDER.index(r.severity), -abs(r.against or 0.0) if r.severity else 0.0))
+    lines = {node.node: node.line for node in nodes}
+    alike = [lines[r.node] for r in ranks if not r.severity and r.mean is not None]
+    band = np.array(alike) if alike else np.empty((0, columns.count))
+    drawn = _drawn(job, ranks, middle)
+    beside = [node for node in nodes if node.node in drawn]
+    return Nodes(
+        drawn=drawn,
+        start_up=start_up,
+        use=_use(metric, sorted(beside, key=lambda node: drawn.index(node.node)), in_time),
+        label=metric.label,
+        median=middle,
+        limit=_limit(list(uses.values()), LEAST_POINTS[metric]) if uses else None,
+        ranks=tuple(
+            replace(r, line=_whole(lines[r.node]) if i < MOST_LINES else ()) for i, r in enumerate(ranks)
+        ),
+        columns=columns,
+        low=_whole(np.fmin.reduce(band, axis=0)) if alike else (),
+        high=_whole(np.fmax.reduce(band, axis=0)) if alike else (),
+    )
+
+
+def _seen(part: Job, metric: Metric, in_time: Course, columns: Columns | None, alone: bool) -> _Node:
+    panels = {panel.metric: panel for panel in part.panels}
+    gpu, use = panels.get(Metric.GPU_USE), panels.get(metric)
+    line = np.full(columns.count if columns else 0, np.nan)
+    phases, falls = {}, (0, 0)
+    if use:
+        for phase in in_time.phases:
+            inside = use.mean[slice(*np.searchsorted(use.time_us, (phase.start_us, phase.end_us)))]
+            if len(inside):
+                phases[phase.key] = float(inside.mean())
+        if columns:
+            line = Places.of(columns, use.time_us).means(use.mean)
+        if alone:
+            falls = _falls(use, part.loop_us(use.node) or _work_us(in_time))
+    before = {}
+    for wanted in _BEFORE:
+        panel, end_us = panels.get(wanted), _begin_us(in_time)
+        if panel and (rows := int(np.searchsorted(panel.time_us, end_us))):
+            before[wanted] = float(panel.mean[:rows].mean())
+    return _Node(
+        node=part.nodes[0],
+        means={m: float(panels[m].mean.mean()) for m in LEAST_POINTS if m in panels},
+        last_work_us=_last_work(gpu.time_us, gpu.values) if gpu else np.empty(0, np.int64),
+        last_us=gpu.last_us if gpu else 0,
+        line=line,
+        phases=phases,
+        before=before,
+        falls=falls,
+    )
+
+
+def _begin_us(in_time: Course) -> int:
+    """When the loop began; 0 where no phase before it is known."""
+    return next((phase.end_us for phase in in_time.phases if phase.key == "before"), 0)
+
+
+def _work_us(in_time: Course) -> tuple[int, int] | None:
+    first_us, last_us = in_time.first_work_us, in_time.last_work_us
+    return None if first_us is None or last_us is None else (first_us, last_us)
+
+
+def _limit(values: Sequence[float], least: float) -> float:
+    """Points from the median beyond which one of the values is odd."""
+    mad = float(np.median(np.abs(np.asarray(values) - np.median(values))))
+    return max(least, DEVIATIONS * MAD_SIGMA * mad)
+
+
+_Told = list[tuple[str, tuple[Severity, str]]]
+
+
+def _uses(means: Mapping[Metric, Mapping[str, float]]) -> _Told:
+    """Nodes whose mean of a metric is odd."""
+    found: _Told = []
+    for metric, least in LEAST_POINTS.items():
+        values = list(means[metric].values())
+        if len(values) <= MOST_DRAWN:
+            continue
+        limit, middle = _limit(values, least), float(np.median(values))
+        for node, mean in means[metric].items():
+            off = mean - middle
+            if abs(off) > limit:
+                harmless = metric is Metric.GPU_USE and off > 0
+                side = "above" if off > 0 else "below"
+                words = f"mean {metric.label} {abs(off):.1f}{NBSP}points {side} the median node"
+                found.append((node, (Severity.INFO if harmless else Severity.WARNING, words)))
+    return found
+
+
+def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> _Told:
+    """Nodes with more GPUs than most that never worked, and GPUs that stopped long before most others."""
+    nodes = [node for node in nodes if len(node.last_work_us)]
+    last = [node.last_work_us for node in nodes]
+    worked = np.concatenate([times[times >= 0] for times in last]) if last else ()
+    if not len(worked):
+        return []
+    usual = float(np.median([(times < 0).sum() for times in last]))
+    end_us = float(np.median(worked))
+    start_us, stop_us = job.span_us
+    least_us = max(STOPPED_US, STOPPED_SHARE * (stop_us - start_us))
+    found: _Told = []
+    for node, times in zip(nodes, last, strict=True):
+        gpus = count(len(times), "GPU")
+        never = int((times < 0).sum())
+        if never > usual:
+            found.append((node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0{NBSP}%")))
+        # Where the samples end soon after the work, the node was lost and not the GPU.
+        stopped = (times >= 0) & (end_us - times > least_us) & (node.last_us - times > least_us)
+        if stopped.any():
+            since = clock(int(times[stopped].min()))
+            words = f"{int(stopped.sum())} of {gpus} at 0{NBSP}% after {since}"
+            found.append((node.node, (Severity.CRITICAL, words)))
+    return found
+
+
+def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
+    """(devices,) time of the last sample above 0 %, -1 where there is none."""
+    work = values > 0
+    last = len(work) - 1 - np.argmax(work[::-1], axis=0)
+    return np.where(work.any(axis=0), time_us[last], -1)
+
+
+def _unmeasured(job: Job, in_time: Course) -> _Told:
+    """Nodes that were not sampled for a minute longer than the median node."""
+    lost = dict.fromkeys(_sampled(job), 0)
+    for gap in in_time.gaps:
+        lost[gap.node] += gap.end_us - gap.start_us
+    usual = float(np.median(list(lost.values()))) if lost else 0.0
+    found: _Told = [
+        (node, (Severity.INFO, f"no samples for {duration(us)}"))
+        for node, us in lost.items()
+        if us - usual > PAUSE_US
+    ]
+    return found + [(n, (Severity.INFO, "no samples")) for n in job.nodes if n not in lost]
+
+
+def _sampled(job: Job) -> list[str]:
+    return [part.node for part in job.facts if part.panels]
+
+
+def _others(job: Job) -> _Told:
+    """Nodes with another number of GPUs than most, or another clock."""
+    found: _Told = []
+    gpus = {
+        part.node: sum(len(panel.devices) for panel in part.panels if panel.metric == Metric.GPU_USE)
+        for part in job.facts
+        if part.panels
+    }
+    if gpus:
+        numbers, times = np.unique(list(gpus.values()), return_counts=True)
+        usual = int(numbers[times.argmax()])
+        for node, number in gpus.items():
+            if number != usual:
+                words = f"{count(number, 'GPU') if number else 'no GPU'} sampled, on most nodes {usual}"
+                found.append((node, (Severity.INFO, words)))
+    for one in offsets(job):
+        side = "ahead" if one.us > 0 else "behind"
+        words = f"clock {duration(abs(one.us))} {side}, told from its steps"
+        found.append((one.node, (Severity.INFO, words)))
+    return found
+
+
+def _whole(values: FloatArray) -> tuple[int | None, ...]:
+    return tuple(None if np.isnan(v) else round(v) for v in values.tolist())
+
+
+def _drawn(job: Job, ranks: Sequence[NodeRank], middle: float | None) -> tuple[str, ...]:
+    """The oddest nodes that were sampled; of equal ones the one in the middle and the lowest."""
+    sampled = set(_sampled(job))
+    odd = [r.node for r in ranks if r.severity and r.node in sampled]
+    if odd:
+        return tuple(odd[:MOST_DRAWN])
+    known = [(r.mean, r.node) for r in ranks if r.mean is not None]
+    if middle is None or not known:
+        return tuple(node for node in job.nodes if node in sampled)[:1]
+    typical = min(known, key=lambda one: abs(one[0] - middle))[1]
+    lowest = min(known, key=lambda one: one[0])[1]
+    return tuple(dict.fromkeys((typical, lowest)))
+
+
+def _use(metric: Metric, nodes: Sequence[_Node], in_time: Course) -> Use | None:
+    nodes = [node for node in nodes if metric in node.means]
+    if not nodes:
+        return None
+    means = {node.node: round(node.means[metric], 3) for node in nodes}
+    phases = tuple(
+        PhaseUse(phase=phase.key, mean=round(sum(values) / len(values), 3))
+        for phase in in_time.phases
+        if (values := [node.phases[phase.key] for node in nodes if phase.key in node.phases])
+    )
+    falls, fall_us = nodes[0].falls
+    return Use(
+        label=metric.label,
+        means=means,
+        mean=round(sum(means.values()) / len(means), 3),
+        phases=phases,
+        falls=falls,
+        fall_us=fall_us,
+    )
+
+
+def _falls(panel: Panel, span: tuple[int, int] | None) -> tuple[int, int]:
+    """How often the mean of the devices fell in the loop, and for how long, the median."""
+    if span is None:
+        return 0, 0
+    inside = slice(*np.searchsorted(panel.time_us, span))
+    time_us, values = panel.time_us[inside], panel.mean[inside]
+    if len(values) < 2 or float(np.median(values)) < HIGH:
+        return 0, 0
+    edges = np.flatnonzero(np.diff((values < FALL).astype(np.int8), prepend=0, append=0))
+    first, stop = edges[::2], np.minimum(edges[1::2], len(values) - 1)
+    lengths = (time_us[stop] - time_us[first])[(edges[1::2] - first >= FALL_SAMPLES)]
+    lengths = lengths[lengths >= FALL_US]
+    if not 0 < len(lengths) <= MOST_FALLS or lengths.sum() > MOST_FALLEN * (time_us[-1] - time_us[0]):
+        return 0, 0
+    return len(lengths), int(np.median(lengths))
+
+
+_BEFORE = (Metric.CPU_USE, Metric.IO_WAIT, Metric.NETWORK_RECEIVE)
+
+
+def _start_up(nodes: Sequence[_Node]) -> StartUp | None:
+    def mean(metric: Metric) -> float | None:
+        means = [node.before[metric] for node in nodes if metric in node.before]
+        return sum(means) / len(means) if means else None
+
+    cpu, io_wait, received = map(mean, _BEFORE)
+    if cpu is None and io_wait is None and received is None:
+        return None
+    return StartUp(cpu=cpu, io_wait=io_wait, received=received)

@@ -1,0 +1,214 @@
+"""Metrics over time, reduced to a few hundred columns whatever the job's length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from jobrules.measures.sample_weights import pauses
+from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric, Panel
+
+
+class TimeLine(Struct, frozen=True, kw_only=True):
+    """A metric of one node over time, reduced to columns so that every peak survives.
+
+    The lists hold one entry a column; none means that the column has no sample. The columns of
+    all time lines of a job are the same.
+    """
+
+    node: str
+    #: The metric's key, as ``gpu_utilization`` or ``network_receive``.
+    key: str
+    label: str
+    unit: str
+    devices: int
+    mean: tuple[float | None, ...]
+    #: Lowest and highest sample of any device in the column; of what either holds or not, as a slowdown, the lowest
+    #: and highest mean of a device.
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+    #: Mean of the samples, where they are known, else of the columns; lowest and highest sample; none without any.
+    average: float | None
+    lowest: float | None
+    highest: float | None
+    #: Columns without a sample, in percent of all, one digit.
+    missing_percent: float
+
+
+class Columns(Struct, frozen=True, kw_only=True):
+    """The time columns that all time lines share: column i starts at ``start_us + i * width_us``."""
+
+    start_us: int
+    width_us: int
+    count: int
+
+
+#: More columns than a figure has pixels tell nothing.
+MOST_COLUMNS = 600
+
+#: Column widths that a reader can name, in seconds.
+_WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+
+#: 100 while the reason holds and 0 else: of these a column shows the share of time, and no single sample.
+_REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
+
+#: Whole numbers of these are what a figure can show; of the others, tenths.
+_WHOLE = ("B", "B/s", "MHz")
+
+_DRAWN = (
+    Metric.GPU_USE,
+    Metric.CPU_USE,
+    Metric.GPU_MEMORY,
+    Metric.IO_WAIT,
+    Metric.MEMORY,
+    Metric.NETWORK_RECEIVE,
+    Metric.NETWORK_TRANSMIT,
+    Metric.GPU_MEMORY_USED,
+    Metric.GPU_MEMORY_TOTAL,
+    Metric.GPU_POWER,
+    Metric.GPU_POWER_LIMIT,
+    Metric.GPU_TEMPERATURE,
+    Metric.GPU_CLOCK,
+    *_REASONS,
+)
+
+
+def columns(job: Job) -> Columns:
+    """The narrowest nameable width that parts the job into at most 600 and holds two samples.
+
+    Where it divides the job evenly, the last moment opens one column more.
+    """
+    start_us, end_us = job.span_us
+    least_us = max((end_us - start_us) / MOST_COLUMNS, 2 * job.interval_us)
+    whole_hours = math.ceil(least_us / (3600 * SECOND_US)) * 3600 * SECOND_US
+    width_us = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least_us), whole_hours)
+    return Columns(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)
+
+
+def time_lines(job: Job, grid: Columns, nodes: Sequence[str] | None = None) -> tuple[TimeLine, ...]:
+    """Mean, lowest and highest sample per column, for the nodes named or for all."""
+    wanted = tuple(job.nodes if nodes is None else nodes)
+    return tuple(sorted(job.gathered(_lines, grid, wanted), key=lambda line: wanted.index(line.node)))
+
+
+def _lines(part: Job, grid: Columns, wanted: Collection[str]) -> Iterator[TimeLine]:
+    (node,) = part.nodes
+    for metric in _DRAWN if node in wanted else ():
+        panel = part.panel(node, metric)
+        if panel is None:
+            continue
+        low, high = panel.mean, panel.mean
+        if len(panel.devices) > 1:
+            low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
+        mean, low, high = reduce(grid, panel.time_us, panel.mean, low, high)
+        if metric in _REASONS:
+            low, high = _of_devices(grid, panel)
+        digits = 0 if metric.unit in _WHOLE else 1
+        yield time_line(
+            node=node,
+            key=metric,
+            label=metric.label,
+            unit=metric.unit,
+            devices=len(panel.devices),
+            mean=_printed(mean, digits),
+            low=_printed(low, digits),
+            high=_printed(high, digits),
+            average=float(panel.mean.mean()),
+        )
+
+
+def time_line(
+    *,
+    node: str,
+    key: str,
+    label: str,
+    unit: str,
+    devices: int,
+    mean: tuple[float | None, ...],
+    low: tuple[float | None, ...],
+    high: tuple[float | None, ...],
+    average: float | None = None,
+) -> TimeLine:
+    """A time line with the numbers that it comes to; without the ``average`` of its samples, that of its columns."""
+    means = [v for v in mean if v is not None]
+    if average is None and means:
+        average = sum(means) / len(means)
+    return TimeLine(
+        node=node,
+        key=key,
+        label=label,
+        unit=unit,
+        devices=devices,
+        mean=mean,
+        low=low,
+        high=high,
+        average=None if average is None else round(average, 3),
+        lowest=min((v for v in low if v is not None), default=None),
+        highest=max((v for v in high if v is not None), default=None),
+        missing_percent=round(100 * mean.count(None) / len(mean), 1) if mean else 0.0,
+    )
+
+
+def reduce(
+    grid: Columns, time_us: IntArray, mean: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean of means, lowest low and highest high per column; NaN where no sample stands for the column.
+
+    A column between two samples that are no pause apart shows the earlier one: slow sampling is
+    not a gap.
+    """
+    places = Places.of(grid, time_us)
+    lowest, highest = np.minimum.reduceat(low, places.first), np.maximum.reduceat(high, places.first)
+    return places.means(mean), places.held(lowest), places.held(highest)
+
+
+def _of_devices(grid: Columns, panel: Panel) -> tuple[FloatArray, FloatArray]:
+    """(columns,) the lowest and the highest mean that a device has in each column; NaN as in ``reduce``."""
+    places = Places.of(grid, panel.time_us)
+    there = ~np.isnan(panel.values)
+    sums = np.add.reduceat(np.where(there, panel.values, 0.0), places.first, axis=0)
+    counts = np.add.reduceat(there, places.first, axis=0, dtype=np.int64)
+    means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    return places.held(np.fmin.reduce(means, axis=1)), places.held(np.fmax.reduce(means, axis=1))
+
+
+class Places(Struct, frozen=True, kw_only=True, eq=False):
+    """Which samples of a series stand for which column."""
+
+    #: (filled,) number of the first sample in each column that has some, and how many it has.
+    first: IntArray
+    count: IntArray
+    #: (columns,) which of these stands for a column, -1 for none.
+    source: IntArray
+
+    @classmethod
+    def of(cls, grid: Columns, time_us: IntArray) -> Places:
+        """The places of ascending times, all of which lie in the columns."""
+        edges = np.searchsorted(time_us, grid.start_us + grid.width_us * np.arange(grid.count + 1))
+        count = np.diff(edges)
+        filled = np.flatnonzero(count)
+        source = np.full(grid.count, -1)
+        source[filled] = np.arange(len(filled))
+        source = np.maximum.accumulate(source)
+        source[filled[-1] + 1 :] = -1
+        for i in np.flatnonzero(pauses(time_us)):
+            before, after = (time_us[i : i + 2] - grid.start_us) // grid.width_us
+            source[before + 1 : after] = -1
+        return cls(first=edges[filled], count=count[filled], source=source)
+
+    def means(self, values: npt.NDArray[Any]) -> FloatArray:
+        """(columns,) mean of the (n,) values that stand for each column; NaN where none does."""
+        return self.held(np.add.reduceat(values, self.first, dtype=np.float64) / self.count)
+
+    def held(self, filled: FloatArray) -> FloatArray:
+        """(columns,) from what there is of each column that has samples."""
+        return np.where(self.source >= 0, filled[self.source], np.nan)
+
+
+def _printed(values: FloatArray, digits: int) -> tuple[float | None, ...]:
+    return tuple(None if math.isnan(v) else v for v in np.round(values, digits).tolist())

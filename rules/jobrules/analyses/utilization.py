@@ -1,0 +1,76 @@
+"""Utilization of each node: the distribution over its snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.node_totals import ALGORITHM, summed
+from jobrules.model import FloatArray, Job, Metric
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """Distribution of a metric of one node over its snapshots, the mean over the devices of each."""
+
+    node: str
+    label: str
+    #: ``%``, ``B`` or ``B/s``.
+    unit: str
+    #: Snapshots; none where the source does not say it, as everything below with a default.
+    n: int | None = None
+    min: float
+    p50: float
+    p90: float | None = None
+    p95: float
+    p99: float
+    max: float
+    mean: float | None = None
+
+
+def _row(node: str, label: str, unit: str, values: FloatArray) -> UsageRow:
+    p50, p90, p95, p99 = (float(q) for q in np.quantile(values, (0.5, 0.9, 0.95, 0.99)))
+    return UsageRow(
+        node=node,
+        label=label,
+        unit=unit,
+        n=len(values),
+        min=float(values.min()),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        max=float(values.max()),
+        mean=float(values.mean()),
+    )
+
+
+def usage_rows(job: Job) -> tuple[UsageRow, ...]:
+    """The utilisation table: for each node GPU, CPU, busiest core, I/O wait, memories, network."""
+    return tuple(job.gathered(_usage_rows))
+
+
+_LISTED = (
+    Metric.GPU_USE,
+    Metric.CPU_USE,
+    Metric.IO_WAIT,
+    Metric.MEMORY,
+    Metric.GPU_MEMORY,
+    Metric.GPU_MEMORY_USED,
+)
+
+
+def _usage_rows(part: Job) -> Iterator[UsageRow]:
+    (node,) = part.nodes
+    for metric in _LISTED:
+        panel = part.panel(node, metric)
+        if panel is None:
+            continue
+        yield _row(node, metric.label, metric.unit, panel.mean)
+        if metric is Metric.CPU_USE and len(panel.devices) > 1:
+            busiest = np.asarray(np.nanmax(panel.values, axis=1))
+            yield _row(node, "CPU, busiest core", metric.unit, busiest)
+    network = summed(part, node, ALGORITHM)
+    if network:
+        yield _row(node, "Network", Metric.NETWORK_RECEIVE.unit, network[1])

@@ -1,0 +1,1 @@
+"""Measures that several rules share."""

@@ -1,0 +1,152 @@
+"""Whether the clocks of the nodes agree, as far as their steps tell.
+
+Processes that train one model together begin a step at the same moment, so the step of the same number
+has the same start on every node; a constant difference is one of the clocks, or of the start of
+processes that do not train together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from msgspec import Struct, field
+
+from jobrules.measures.rows import once, series_of
+from jobrules.model import SECOND_US, IntArray, span_of
+
+if TYPE_CHECKING:
+    from jobrules.model import Job
+
+#: Phase → numbers of steps, ascending, and the earliest start of each.
+_Starts: TypeAlias = dict[str, tuple[IntArray, IntArray]]
+
+#: Differences below this are told by nobody's clock: nodes wait for one another that long.
+LEAST_US = SECOND_US
+#: So many steps of the same phase and number are wanted.
+LEAST_STEPS = 10
+
+
+class Offset(Struct, frozen=True, kw_only=True):
+    """A node whose steps are constantly earlier or later than those of the first node."""
+
+    node: str
+    reference: str
+    #: Median over the common steps; positive where the node's times are later.
+    us: int
+    #: Half of the steps lie within so much of the median.
+    spread_us: int
+    #: Common steps.
+    steps: int
+
+
+@once
+def offsets(job: Job) -> tuple[Offset, ...]:
+    """The nodes whose steps are off by at least a second, and by at least four times the spread.
+
+    They are compared with the node that is in the middle: with two nodes the one that comes first.
+    Raises ``ValueError`` for a part of a job, which has no other node to be compared with.
+    """
+    if job.frame:
+        raise ValueError("the clocks of nodes are compared over the whole job")
+    if len(job.nodes) < 2:
+        return ()
+    starts = {node: found for node, found in zip(job.nodes, job.each(_first_starts), strict=True) if found}
+    if len(starts) < 2:
+        return ()
+    nodes = list(starts)
+    rough = [(_late(starts[node], starts[nodes[0]]) or _NONE)[0] for node in nodes]
+    reference = nodes[rough.index(sorted(rough)[(len(rough) - 1) // 2])]
+    result = []
+    for node in nodes:
+        late = _late(starts[node], starts[reference])
+        if late is None:
+            continue
+        middle, spread, common = late
+        if abs(middle) >= max(LEAST_US, 4 * spread):
+            result.append(Offset(node=node, reference=reference, us=middle, spread_us=spread, steps=common))
+    return tuple(result)
+
+
+class Clocks(Struct, frozen=True, kw_only=True):
+    """The job's first and last record as each node's own clock tells them."""
+
+    #: On the clock of the nodes that do not differ.
+    start_us: int
+    end_us: int
+    #: How far the clock of a node is ahead; nodes that do not differ are left out.
+    late_us: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: Job) -> Clocks:
+        """Clocks count as apart where that explains most of how far the samples' ends are apart.
+
+        Else the processes may be what is apart. Raises ``ValueError`` for a part of a job.
+        """
+        return _clocks(job)
+
+    @property
+    def length_us(self) -> int:
+        """From the first to the last record."""
+        return self.end_us - self.start_us
+
+    def span_us(self, node: str) -> tuple[int, int]:
+        """First and last record of the whole job, in the time of a node."""
+        late = self.late_us.get(node, 0)
+        return self.start_us + late, self.end_us + late
+
+
+@once
+def _clocks(job: Job) -> Clocks:
+    spans = {part.node: part.samples_us for part in job.facts}
+    late = {}
+    for one in offsets(job):
+        mine, theirs = spans[one.node], spans[one.reference]
+        if mine and theirs and 2 * _apart(mine, theirs, one.us) < _apart(mine, theirs, 0):
+            late[one.node] = one.us
+    recorded = []
+    for part in job.facts:
+        if span := span_of((part.samples_us, part.steps_us, part.events_us)):
+            ahead = late.get(part.node, 0)
+            recorded.append((span[0] - ahead, span[1] - ahead))
+    start_us, end_us = span_of(recorded) or (0, 0)
+    return Clocks(start_us=start_us, end_us=end_us, late_us=late)
+
+
+def _apart(one: tuple[int, int], other: tuple[int, int], late_us: int) -> int:
+    """How far two spans are apart at both ends, once the first is set back."""
+    return abs(one[0] - late_us - other[0]) + abs(one[1] - late_us - other[1])
+
+
+_NONE = (0, 0, 0)
+
+
+def _late(one: _Starts, other: _Starts) -> tuple[int, int, int] | None:
+    """Median of how much later one begins the same steps, half the spread of it, and how many steps."""
+    apart = []
+    for phase, (numbers, starts) in one.items():
+        if phase in other:
+            theirs, their_starts = other[phase]
+            _, here, there = np.intersect1d(numbers, theirs, assume_unique=True, return_indices=True)
+            apart.append(starts[here] - their_starts[there])
+    late_us = np.concatenate(apart) if apart else np.empty(0, np.int64)
+    if len(late_us) < LEAST_STEPS:
+        return None
+    low, middle, high = np.quantile(late_us, (0.25, 0.5, 0.75))
+    return round(middle), round(max(middle - low, high - middle)), len(late_us)
+
+
+def _first_starts(part: Job) -> _Starts:
+    """When a node's first worker began each step that has a number."""
+    steps = part.steps
+    by_phase: dict[str, list[IntArray]] = {}
+    for (_, _, phase), rows in series_of(steps).items():
+        by_phase.setdefault(phase, []).append(rows[steps.number[rows] >= 0])
+    found = {}
+    for phase, several in by_phase.items():
+        rows = np.concatenate(several)
+        if len(rows):
+            rows = rows[np.argsort(steps.number[rows], kind="stable")]
+            fresh = np.flatnonzero(np.diff(steps.number[rows], prepend=-1))
+            found[phase] = steps.number[rows][fresh], np.minimum.reduceat(steps.start_us[rows], fresh)
+    return found

@@ -1,0 +1,315 @@
+"""Where the time of the framework went: by operator, by phase, by step.
+
+The time of an operator includes that of the operators it calls, as in the vendor's files; what it
+spent itself stands beside it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.data_loading import WORKER
+from jobrules.measures.rows import by_code
+from jobrules.model import EventSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from jobrules.measures.intervals import Intervals
+    from jobrules.model import BoolArray, CodeArray, Events, IntArray, Lane
+
+_T = TypeVar("_T")
+
+#: Operators in the table by own time.
+MOST_OPERATORS = 25
+#: Operators with no more than this share are left out, in percent.
+CUT = 2.0
+#: Lanes whose events are lives of processes; they would drown what happens in them.
+LIFETIMES = frozenset({WORKER})
+
+
+#: Limit of the sums of times that are computed with.
+_MOST = 1 << 62
+
+
+class Kind(Enum):
+    """What the events of a lane are."""
+
+    CPU = auto()
+    GPU = auto()
+    STEP = auto()
+    FORWARD = auto()
+    BACKWARD = auto()
+    GENERAL = auto()
+    LIFETIME = auto()
+    HOROVOD = auto()
+
+
+#: The first that holds decides. The source comes first: Horovod's lanes have the names of tensors.
+_TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
+    (Kind.HOROVOD, lambda lane: lane.source is EventSource.HOROVOD),
+    (Kind.GENERAL, lambda lane: lane.source is EventSource.SMDATAPARALLEL),
+    (Kind.CPU, lambda lane: "cpu" in lane.phase.lower()),
+    (Kind.GPU, lambda lane: "gpu" in lane.phase.lower()),
+    (Kind.STEP, lambda lane: "Step" in lane.phase),
+    (Kind.FORWARD, lambda lane: lane.phase == "Forward-SubModuleInternal"),
+    (Kind.BACKWARD, lambda lane: lane.phase == "Backward-SubModuleInternal"),
+    (Kind.LIFETIME, lambda lane: lane.phase in LIFETIMES),
+    (Kind.GENERAL, lambda _: True),
+)
+
+
+def kind_of(lane: Lane) -> Kind:
+    """What the events of a lane are."""
+    return next(kind for kind, holds in _TESTS if holds(lane))
+
+
+#: Kinds of which each name is told.
+_NAMED = (Kind.CPU, Kind.GPU, Kind.HOROVOD)
+
+
+def rows_of(events: Events, kind: Kind) -> BoolArray:
+    """(n,) which events are of one kind."""
+    return events.in_lanes(lambda lane: kind_of(lane) is kind)
+
+
+class Sums(Struct, frozen=True, kw_only=True):
+    """Microseconds of the events of one node, added up."""
+
+    #: Empty without events.
+    node: str
+    #: By phase of the lanes of each kind; without what lasted no time.
+    phases: dict[Kind, dict[str, int]]
+    #: Operators on CPU and GPU, and Horovod's activities, by name: with what they call, without it, and
+    #: how often; the latter two only of operators, and how often only of whole events.
+    total: dict[Kind, dict[str, int]]
+    own: dict[Kind, dict[str, int]]
+    calls: dict[Kind, dict[str, int]]
+
+
+def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
+    """What ``breakdown_of`` needs to know of the events of one node.
+
+    An event counts as long as it lasted, or ``weight_us`` (n,), for instance the part of it that
+    lies in chosen moments; one of weight 0 takes no part.
+    """
+    weight = events.duration_us if weight_us is None else weight_us
+    phases: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
+    for lane, us in zip(events.lanes, _sums(events.lane, weight, len(events.lanes)).tolist(), strict=True):
+        if us:
+            times = phases[kind_of(lane)]
+            times[lane.phase] = times.get(lane.phase, 0) + us
+    total, own, calls = ({kind: dict[str, int]() for kind in _NAMED} for _ in range(3))
+    for kind in _NAMED:
+        if phases[kind]:
+            rows = rows_of(events, kind) & (weight > 0)
+            part, weighed = events.where(rows), weight[rows]
+            total[kind] = _by_name(part, weighed)
+            if kind is not Kind.HOROVOD:
+                own[kind] = _by_name(part, _self(part, weighed))
+                if weight_us is None:
+                    calls[kind] = _by_name(part, np.ones(len(part), np.int64))
+    node = events.lanes[0].node if events.lanes else ""
+    return Sums(node=node, phases=phases, total=total, own=own, calls=calls)
+
+
+def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
+    """The vendor's framework block of several nodes, with our keys. Every table has its largest entry first.
+
+    ``ratio``
+        Percent of the time of all CPU and GPU lanes, by lane; GPU lanes first.
+    ``phase``, ``phase_time``
+        Percent of the time of all steps, and microseconds, by step phase.
+    ``CPU``, ``GPU``, ``CPU_total``, ``GPU_total``
+        Percent and microseconds by operator, with what it calls; without operators of 2 % and
+        less, the percentages of the others add up to 100.
+    ``CPU_self_total``, ``GPU_self_total``
+        Microseconds by operator, without what it calls; only operators with more than 2 % of them.
+    ``CPU_operators``, ``GPU_operators``
+        The 25 operators with most time of their own (``rows``), and sums over all; whole events only.
+    ``general``, ``general_time``
+        Percent and microseconds by phase of what is none of these.
+    ``lifetimes``
+        Microseconds by lane of processes' lives, which are no part of ``general``.
+    ``forward_backward``
+        Percent of forward and backward pass, where both were recorded.
+    ``horovod``, ``horovod_time``
+        Percent by activity, cut as the operators are, and microseconds of these.
+    """
+    sums = sorted(sums, key=lambda one: one.node)
+    by_phase = {kind: largest_first(added(one.phases[kind] for one in sums)) for kind in Kind}
+    total, own, calls = (
+        {kind: dict(sorted(added(getattr(one, field)[kind] for one in sums).items())) for kind in _NAMED}
+        for field in ("total", "own", "calls")
+    )
+    details: dict[str, Any] = {
+        "ratio": shares(by_phase[Kind.GPU] | by_phase[Kind.CPU]),
+        "phase": shares(by_phase[Kind.STEP]),
+        "phase_time": by_phase[Kind.STEP],
+    }
+    for kind in (Kind.CPU, Kind.GPU):
+        if by_phase[kind]:
+            kept = _above_cut(total[kind])
+            details |= {
+                kind.name: shares(kept),
+                f"{kind.name}_total": kept,
+                f"{kind.name}_self_total": _above_cut(own[kind]),
+            }
+            if calls[kind]:
+                details[f"{kind.name}_operators"] = _operators(total[kind], own[kind], calls[kind])
+    if by_phase[Kind.GENERAL]:
+        details |= {"general": shares(by_phase[Kind.GENERAL]), "general_time": by_phase[Kind.GENERAL]}
+    if by_phase[Kind.LIFETIME]:
+        details["lifetimes"] = by_phase[Kind.LIFETIME]
+    passes = {"Forward pass": by_phase[Kind.FORWARD], "Backward pass": by_phase[Kind.BACKWARD]}
+    if all(passes.values()):
+        details["forward_backward"] = shares({name: sum(times.values()) for name, times in passes.items()})
+    if by_phase[Kind.HOROVOD]:
+        kept = _above_cut(total[Kind.HOROVOD])
+        details |= {"horovod": shares(kept), "horovod_time": kept}
+    return details
+
+
+def added(several: Iterable[Mapping[_T, int]]) -> dict[_T, int]:
+    """The sum of each entry, in the order in which they come."""
+    sums: dict[_T, int] = {}
+    for one in several:
+        for name, us in one.items():
+            sums[name] = sums.get(name, 0) + us
+    return sums
+
+
+def _operators(total: Mapping[str, int], own: Mapping[str, int], calls: Mapping[str, int]) -> dict[str, Any]:
+    first = list(largest_first({name: own.get(name, 0) for name in total}))[:MOST_OPERATORS]
+    rows = [
+        {"name": name, "self_us": own.get(name, 0), "total_us": total[name], "calls": calls[name]}
+        for name in first
+    ]
+    return {"rows": rows, "names": len(total), "calls": sum(calls.values()), "self_us": sum(own.values())}
+
+
+def shares(times: Mapping[str, int]) -> dict[str, float]:
+    """Percent of the sum, 0 where that is 0."""
+    whole = sum(times.values()) or 1
+    return {name: 100 * us / whole for name, us in times.items()}
+
+
+def largest_first(times: Mapping[str, int]) -> dict[str, int]:
+    """The same, ordered by time."""
+    return dict(sorted(times.items(), key=lambda item: -item[1]))
+
+
+def _above_cut(times: Mapping[str, int]) -> dict[str, int]:
+    limit = CUT * sum(times.values()) / 100
+    return largest_first({name: us for name, us in times.items() if us > limit})
+
+
+def _by_name(events: Events, weight: IntArray) -> dict[str, int]:
+    totals = _sums(events.name, weight, len(events.names))
+    return {events.names[i]: int(totals[i]) for i in np.flatnonzero(totals).tolist()}
+
+
+def _sums(code: CodeArray, weight: IntArray, codes: int) -> IntArray:
+    return np.bincount(code, weights=weight, minlength=codes).astype(np.int64)
+
+
+def weights_within(events: Events, moments: Mapping[str, Intervals]) -> IntArray:
+    """(n,) how long each event overlaps the moments of its node."""
+    return weights_by_lane(events, lambda lane: moments.get(lane.node))
+
+
+def weights_by_lane(events: Events, moments: Callable[[Lane], Intervals | None]) -> IntArray:
+    """(n,) how long each event overlaps the moments of its lane, 0 where there are none."""
+    found = [moments(lane) for lane in events.lanes]
+    distinct = list({id(one): one for one in found if one is not None}.values())
+    number = {id(one): i for i, one in enumerate(distinct)}
+    of_lane = np.array([number.get(id(one), -1) for one in found], np.int32)
+    weight = np.zeros(len(events), np.int64)
+    if len(events):
+        order, edges = by_code(of_lane[events.lane], len(distinct))
+        for one, first, stop in zip(distinct, edges, edges[1:], strict=False):
+            rows = order[first:stop]
+            weight[rows] = one.overlap_us(events.start_us[rows], events.end_us[rows])
+    return weight
+
+
+def self_us(events: Events) -> IntArray:
+    """(n,) how long each event itself was at work, without the events inside it.
+
+    At each moment the time of a thread, in one lane, belongs to the event that started last of
+    those still open; of several that start together to the one that ends first, then to the later row.
+    """
+    return _self(events, events.duration_us)
+
+
+def _self(events: Events, weight: IntArray) -> IntArray:
+    """(n,) what remains of each event's weight without the events inside it.
+
+    Where the events of a thread are not nested but overlap in part, the weight is taken to be
+    spread evenly over the event.
+    """
+    own = weight.copy()
+    rows = np.flatnonzero(events.duration_us > 0)
+    if not len(rows):
+        return own
+    keys = (-events.end_us, events.start_us, events.thread, events.pid, events.lane)
+    rows = rows[np.lexsort([key[rows] for key in keys])]
+    fresh = np.zeros(len(rows), np.bool_)
+    fresh[0] = True
+    for key in keys[2:]:
+        fresh[1:] |= np.diff(key[rows]) != 0
+    start, end = events.start_us[rows], events.end_us[rows]
+    first = np.flatnonzero(fresh)
+    thread = np.cumsum(fresh) - 1
+    child, parent = _nesting(start, end, first, thread)
+    inside = np.bincount(parent, weights=weight[rows[child]], minlength=len(rows)).astype(np.int64)
+    own[rows] -= inside
+    tangled = np.unique(thread[child[end[child] > end[parent]]])
+    stop = np.append(first[1:], len(rows))
+    for i in tangled.tolist():
+        part = slice(first[i], stop[i])
+        seen = np.array(_uncovered(start[part].tolist(), end[part].tolist()), np.int64)
+        own[rows[part]] = np.rint(seen * (weight[rows[part]] / (end[part] - start[part])))
+    return own
+
+
+def _nesting(start: IntArray, end: IntArray, first: IntArray, thread: IntArray) -> tuple[IntArray, IntArray]:
+    """Events that start within another one, and the innermost one they start within.
+
+    Events are sorted by thread, start and falling end, and none is empty. The answer is right for
+    threads in which no event outlasts the one it starts within; in others some pair shows it.
+    """
+    # Each thread gets a time of its own, after all of the one before, so that one search serves all.
+    # Where the numbers would become too large, the order of the times will do.
+    if len(first) * float(end.max() - start.min() + 1) > _MOST:
+        _, ranks = np.unique(np.concatenate((start, end)), return_inverse=True)
+        start, end = ranks[: len(start)], ranks[len(start) :]
+    span = np.maximum.reduceat(end, first) - start[first] + 1
+    shift = (np.cumsum(span) - span - start[first])[thread]
+    position = np.arange(len(start))
+    depth = position - np.searchsorted(np.sort(end + shift), start + shift, side="right")
+    child = np.flatnonzero(depth > 0)
+    # The one around it is the last one before it that is one level up.
+    levels = np.sort(depth * len(start) + position)
+    above = np.searchsorted(levels, (depth[child] - 1) * len(start) + child) - 1
+    return child, levels[above] % len(start)
+
+
+def _uncovered(start: list[int], end: list[int]) -> list[int]:
+    """How much of each interval no later one covers; starts ascend."""
+    found = []
+    # The union of the later ones as disjoint intervals, the earliest on top.
+    cover: list[tuple[int, int]] = []
+    for begin, stop in zip(reversed(start), reversed(end), strict=True):
+        free, reach = stop - begin, stop
+        while cover and cover[-1][0] < stop:
+            low, high = cover.pop()
+            free -= min(high, stop) - low
+            reach = max(reach, high)
+        cover.append((begin, reach))
+        found.append(free)
+    return found[::-1]

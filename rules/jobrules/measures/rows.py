@@ -1,0 +1,59 @@
+"""Rows of large tables that have something in common."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobrules.model import CodeArray, IntArray, Steps, StepSeries
+
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+
+
+def once(of: Callable[[_S], _T]) -> Callable[[_S], _T]:
+    """A function that remembers its answer for each thing it is asked of, as long as that lives."""
+    known: WeakKeyDictionary[_S, _T] = WeakKeyDictionary()
+
+    @wraps(of)
+    def asked(one: _S) -> _T:
+        if one not in known:
+            known[one] = of(one)
+        return known[one]
+
+    return asked
+
+
+@once
+def series_of(steps: Steps) -> dict[StepSeries, IntArray]:
+    """The rows of each node, worker and phase, ascending; in natural order of these names."""
+    order, edges = by_code(steps.code, len(steps.series))
+    return {
+        one: order[first:stop]
+        for one, first, stop in zip(steps.series, edges[:-1], edges[1:], strict=True)
+        if stop > first
+    }
+
+
+def narrow(numbers: IntArray | CodeArray) -> npt.NDArray[np.integer[Any]]:
+    """Numbers in the same order that take two bytes each, where that holds them: they are sorted much faster."""
+    if not len(numbers):
+        return numbers
+    low, high = int(numbers.min()), int(numbers.max())
+    return (numbers - low).astype(np.uint16) if high - low < 1 << 16 else numbers
+
+
+def by_code(code: IntArray | CodeArray, codes: int) -> tuple[IntArray, list[int]]:
+    """Rows by their code, ascending within it, and where those of each of the codes begin and the last ends.
+
+    Rows of code -1 come before the first.
+    """
+    order = np.argsort(narrow(code), kind="stable")
+    return order, np.searchsorted(code, np.arange(codes + 1), sorter=order).tolist()

@@ -1,0 +1,108 @@
+"""Which time the samples stand for, and which was not measured.
+
+A sample holds until the next one. Where none follows for more than 60 s and more than ten
+sampling intervals, the time is not measured: the sampler paused, or the machine was gone.
+The sampling interval may change during a job, so it is taken from the neighbourhood.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.snapshots import TOLERANCE_US
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
+
+
+class Gap(Struct, frozen=True, kw_only=True):
+    """A time without samples on one node."""
+
+    node: str
+    start_us: int
+    end_us: int
+
+
+PAUSE_US = 60 * SECOND_US
+
+PAUSE_INTERVALS = 10
+
+_BESIDE = 5
+
+
+def pauses(time_us: IntArray) -> BoolArray:
+    """(n - 1,) whether the time between two neighbouring samples was not measured.
+
+    The sampling interval at a place is the median of the five distances before and after it, so
+    that neither slower sampling looks like pauses nor two pauses around one sample like sampling.
+    """
+    distance = np.diff(time_us)
+    paused = np.zeros(len(distance), dtype=np.bool_)
+    long = np.flatnonzero(distance > PAUSE_US)
+    if len(long):
+        beside = long[:, None] + np.concatenate((np.arange(-_BESIDE, 0), np.arange(1, _BESIDE + 1)))
+        outside = (beside < 0) | (beside >= len(distance))
+        neighbours = np.where(outside, np.nan, distance[np.clip(beside, 0, len(distance) - 1)])
+        # The distance of two samples alone has no neighbours: then a slow sampler's minute counts.
+        neighbours[outside.all(axis=1), 0] = PAUSE_US
+        paused[long] = distance[long] > PAUSE_INTERVALS * np.nanmedian(neighbours, axis=1)
+    return paused
+
+
+class Held(Struct, frozen=True, kw_only=True, eq=False):
+    """How long each sample of a series stands for."""
+
+    #: (n,) microseconds.
+    weight_us: FloatArray
+    #: Time of [start, end] that no sample stands for.
+    unmeasured_us: float
+
+
+def held(time_us: IntArray, start_us: int, end_us: int) -> Held:
+    """Share out [start, end] among the ascending samples inside it, at least one.
+
+    The samples' weights and the unmeasured time add up to ``end - start``. Before the first sample
+    and after the last one, one sampling interval belongs to that sample.
+    """
+    distance, paused = np.diff(time_us), pauses(time_us)
+    interval = 0.0 if paused.all() else float(np.median(distance[~paused]))
+    weight = np.zeros(len(time_us))
+    weight[:-1] = np.where(paused, np.minimum(interval, distance), distance)
+    # Sensors are read in turn: the last record of the job may be another sensor's, milliseconds later.
+    most = interval + TOLERANCE_US
+    weight[0] += min(float(time_us[0] - start_us), most)
+    weight[-1] += min(float(end_us - time_us[-1]), most)
+    return Held(weight_us=weight, unmeasured_us=max(0.0, float(end_us - start_us) - float(weight.sum())))
+
+
+def ticks(part: Job) -> IntArray:
+    """Times of all snapshots of a node, ascending, whatever was sampled in them."""
+    time_us = np.full(max((int(panel.snapshot[-1]) + 1 for panel in part.panels), default=0), -1)
+    # Of several panels the first one says when a snapshot was.
+    for panel in reversed(part.panels):
+        time_us[panel.snapshot] = panel.time_us
+    return time_us[time_us >= 0]
+
+
+def gaps(job: Job) -> tuple[Gap, ...]:
+    """The times without any sample of a node, between samples and at both ends of the job.
+
+    On the clock of each node, which says where the job's ends are too.
+    """
+    return tuple(job.gathered(_gaps, Clocks.of(job)))
+
+
+def _gaps(part: Job, clocks: Clocks) -> list[Gap]:
+    time_us = ticks(part)
+    if not len(time_us):
+        return []
+    (node,) = part.nodes
+    start_us, end_us = clocks.span_us(node)
+    distance = np.diff(time_us)
+    limit = max(PAUSE_US, PAUSE_INTERVALS * float(np.median(distance)) if len(distance) else 0)
+    spans = [(int(time_us[i]), int(time_us[i + 1])) for i in np.flatnonzero(pauses(time_us))]
+    if time_us[0] - start_us > limit:
+        spans.insert(0, (start_us, int(time_us[0])))
+    if end_us - time_us[-1] > limit:
+        spans.append((int(time_us[-1]), end_us))
+    return [Gap(node=node, start_us=a, end_us=b) for a, b in spans]

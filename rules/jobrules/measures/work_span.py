@@ -1,0 +1,36 @@
+"""First and last GPU work of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.model import SECOND_US, Job, Metric, span_of
+
+HOUR_US = 3600 * SECOND_US
+
+#: Below this a device counts as idle, as in the vendor's split of GPU samples (under 10, 10 to 90, over 90).
+IDLE_PERCENT = 10.0
+
+
+def work_span_us(
+    job: Job, metric: Metric = Metric.GPU_USE, clocks: Clocks | None = None
+) -> tuple[int, int] | None:
+    """Times of the first and the last sample above 0 % of any device; none if there is none.
+
+    As written, or with the clocks that differ set right.
+    """
+    late_us = clocks.late_us if clocks else {}
+    return span_of(
+        (first - late_us.get(node, 0), last - late_us.get(node, 0))
+        for node, first, last in job.gathered(_worked_us, metric)
+    )
+
+
+def _worked_us(part: Job, metric: Metric) -> Iterator[tuple[str, int, int]]:
+    for panel in part.panels_of(metric):
+        rows = np.flatnonzero((panel.values > 0).any(axis=1))  # NaN > 0 is false
+        if len(rows):
+            yield panel.node, int(panel.time_us[rows[0]]), int(panel.time_us[rows[-1]])

@@ -1,0 +1,284 @@
+"""What a rule sees of a training job: samples, steps and when they happened.
+
+Nothing here belongs to one vendor. A reader of any source fills the same tables; a job may have
+no CPU samples, no GPU, or nothing but steps. All times are whole microseconds since the Unix
+epoch (UTC).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.model.events import Events
+from jobrules.model.metric import Metric
+from jobrules.model.panel import Panel
+from jobrules.model.profiles import Profile
+from jobrules.model.steps import Steps
+from jobrules.model.types import natural_sorted, span_of
+
+_P = ParamSpec("_P")
+
+_R = TypeVar("_R")
+
+
+class PanelFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a panel without its samples."""
+
+    metric: Metric
+    devices: tuple[str, ...]
+    #: Its first and last sample, and the sampling interval.
+    first_us: int
+    last_us: int
+    interval_us: int
+    #: Rows.
+    snapshots: int
+
+
+class PartFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a node without its tables."""
+
+    node: str
+    #: In the order of ``Metric``.
+    panels: tuple[PanelFacts, ...]
+    #: How many, and their earliest start and latest end.
+    steps: int
+    steps_us: tuple[int, int] | None
+    events: int
+    events_us: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, part: Job, node: str) -> PartFacts:
+        """The facts of a job that has no other node."""
+        return cls(
+            node=node,
+            panels=tuple(
+                PanelFacts(
+                    metric=p.metric,
+                    devices=p.devices,
+                    first_us=int(p.time_us[0]),
+                    last_us=p.last_us,
+                    interval_us=p.interval_us,
+                    snapshots=len(p.time_us),
+                )
+                for p in part.panels
+            ),
+            steps=len(part.steps),
+            steps_us=part.steps.span_us,
+            events=len(part.events),
+            events_us=part.events.span_us,
+        )
+
+    @property
+    def gpus(self) -> frozenset[str]:
+        """GPUs of which anything was sampled, their use or not."""
+        return frozenset(device for panel in self.panels if panel.metric.of_gpus for device in panel.devices)
+
+    @property
+    def samples_us(self) -> tuple[int, int] | None:
+        """Times of the first and the last sample; none without samples."""
+        return span_of((panel.first_us, panel.last_us) for panel in self.panels)
+
+
+class Frame(Struct, frozen=True, kw_only=True):
+    """What one node's part of a job knows of the whole."""
+
+    #: As of the whole ``Job``.
+    name: str
+    finished: bool | None
+    span_us: tuple[int, int]
+    steps_us: tuple[int, int] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """Everything the readers found in one job directory.
+
+    A job is judged node by node: ``each`` hands a function the part of one node after the other, which
+    is a ``Job`` too and knows when the whole job began and ended. The tables of a job may lie elsewhere,
+    on disk or on other machines; then ``each`` goes there, and asking the whole job for ``panels``,
+    ``steps`` or ``events`` brings all of them into memory.
+    """
+
+    name: str
+    #: Sorted by node, then metric; at most one panel for each pair.
+    panels: tuple[Panel, ...] = ()
+    steps: Steps = dataclasses.field(default_factory=Steps)
+    events: Events = dataclasses.field(default_factory=Events)
+    #: Sorted by node, worker and start.
+    profiles: tuple[Profile, ...] = ()
+    #: What the profiler was told to record, in words, a line each; empty where no file says it.
+    recorded: tuple[str, ...] = ()
+    #: Whether the job said that it ended; none where its source has no way to say so.
+    finished: bool | None = None
+    #: Of the part of one node; none for a whole job.
+    frame: Frame | None = None
+
+    # Node by node
+
+    @cached_property
+    def facts(self) -> tuple[PartFacts, ...]:
+        """What is known of every node without its tables, in natural order of their names."""
+        return tuple(PartFacts.of(part, node) for node, part in self._by_node.items())
+
+    @cached_property
+    def parts(self) -> tuple[Job, ...]:
+        """The part of each node, in the order of ``nodes``."""
+        frame = Frame(name=self.name, finished=self.finished, span_us=self.span_us, steps_us=self.steps_us)
+        return tuple(
+            part.framed(frame, facts) for part, facts in zip(self._by_node.values(), self.facts, strict=True)
+        )
+
+    def framed(self, frame: Frame, facts: PartFacts) -> Job:
+        """The same tables, of one node, as a part of a larger job."""
+        part = dataclasses.replace(self, frame=frame, name=frame.name, finished=frame.finished)
+        part.__dict__["facts"] = (facts,)
+        return part
+
+    def each(
+        self, function: Callable[Concatenate[Job, _P], _R], /, *given: _P.args, **named: _P.kwargs
+    ) -> list[_R]:
+        """The function's answer for each node's part of the job, in the order of ``nodes``.
+
+        The function may run in another process: it, what it is given and what it answers must be
+        picklable, and small where that matters.
+        """
+        return [function(part, *given, **named) for part in self.parts]
+
+    def gathered(
+        self,
+        function: Callable[Concatenate[Job, _P], Iterable[_R]],
+        /,
+        *given: _P.args,
+        **named: _P.kwargs,
+    ) -> list[_R]:
+        """All that the function answers for the nodes' parts, as one list."""
+        found: list[list[_R]] = self.each(_listed, function, *given, **named)
+        return [one for part in found for one in part]
+
+    @cached_property
+    def _by_node(self) -> dict[str, Job]:
+        nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
+        nodes |= {node for node, _, _ in self.steps.series}
+        if len(nodes) == 1:
+            # Not this job itself: it would hold itself, and its tables, until garbage is collected.
+            return dict.fromkeys(nodes, dataclasses.replace(self))
+        panels: dict[str, list[Panel]] = {}
+        for panel in self.panels:
+            panels.setdefault(panel.node, []).append(panel)
+        return {
+            node: dataclasses.replace(
+                self,
+                panels=tuple(panels.get(node, ())),
+                steps=self.steps.of_node(node),
+                events=self.events.of_node(node),
+                profiles=tuple(p for p in self.profiles if p.node == node),
+            )
+            for node in natural_sorted(nodes)
+        }
+
+    # Facts of the whole
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """All node names, in natural order."""
+        return tuple(part.node for part in self.facts)
+
+    def has(self, metric: Metric) -> bool:
+        """Whether any node has samples of a metric."""
+        return any(panel.metric == metric for part in self.facts for panel in part.panels)
+
+    @property
+    def step_count(self) -> int:
+        """Recorded steps, of all workers."""
+        return sum(part.steps for part in self.facts)
+
+    @property
+    def event_count(self) -> int:
+        """Recorded events."""
+        return sum(part.events for part in self.facts)
+
+    @cached_property
+    def samples_us(self) -> tuple[int, int] | None:
+        """Times of the first and the last sample; none without samples."""
+        return span_of(part.samples_us for part in self.facts)
+
+    @cached_property
+    def steps_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end of all steps of the whole job; none without steps."""
+        return self.frame.steps_us if self.frame else span_of(part.steps_us for part in self.facts)
+
+    @property
+    def events_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end of all events; none without events."""
+        return span_of(part.events_us for part in self.facts)
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """First and last moment that anything was recorded in the whole job; (0, 0) without any record."""
+        if self.frame:
+            return self.frame.span_us
+        return span_of((self.samples_us, self.steps_us, self.events_us)) or (0, 0)
+
+    @property
+    def interval_us(self) -> float:
+        """Median sampling interval of all panels; 0 without samples."""
+        return float(np.median([p.interval_us for part in self.facts for p in part.panels] or [0]))
+
+    @property
+    def covers_time(self) -> bool:
+        """Whether anything was recorded over time; a single snapshot covers none."""
+        return any(
+            part.steps or part.events or any(p.snapshots > 1 for p in part.panels) for part in self.facts
+        )
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs with at least one utilisation sample."""
+        return sum(len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_USE)
+
+    @property
+    def gpus_unknown(self) -> int:
+        """GPUs of which something was sampled, but never their use."""
+        return sum(len(part.gpus) for part in self.facts) - self.gpu_count
+
+    # Tables
+
+    def panel(self, node: str, metric: Metric) -> Panel | None:
+        """The samples of a metric on a node, or none if there are none."""
+        return self._by_key.get((node, metric))
+
+    def panels_of(self, metric: Metric) -> tuple[Panel, ...]:
+        """The samples of a metric on every node that has them."""
+        return tuple(p for p in self.panels if p.metric == metric)
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, Metric], Panel]:
+        return {(p.node, p.metric): p for p in self.panels}
+
+    @cached_property
+    def _facts_by_node(self) -> dict[str, PartFacts]:
+        return {part.node: part for part in self.facts}
+
+    def loop_us(self, node: str) -> tuple[int, int] | None:
+        """First start and last end of the steps of a node, on that node's own clock.
+
+        Of all steps where the node recorded none and its samples cover them; else none: its clock may
+        be another.
+        """
+        part = self._facts_by_node.get(node)
+        if part is None or part.steps_us:
+            return part.steps_us if part else None
+        whole = self.steps_us
+        covered = whole and any(p.first_us <= whole[0] and whole[1] <= p.last_us for p in part.panels)
+        return whole if covered else None
+
+
+def _listed(part: Job, function: Callable[..., Iterable[Any]], /, *given: Any, **named: Any) -> list[Any]:
+    return list(function(part, *given, **named))

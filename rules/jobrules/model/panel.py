@@ -1,0 +1,75 @@
+"""The samples of one metric on one node."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobrules.model.metric import Metric
+from jobrules.model.types import BoolArray, FloatArray, IntArray
+
+#: Rows of a panel that are averaged together.
+_ROWS = 4096
+
+
+class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
+    """All samples of one metric on one node: a row a snapshot, a column a device.
+
+    A snapshot is what a sampler read "at the same moment"; the reader says how close that is.
+    """
+
+    node: str
+    metric: Metric
+    #: Device names in natural order (``gpu0`` … ``gpu15``); one name for a metric of the whole node.
+    devices: tuple[str, ...]
+    #: (n,) time of the first sample of each snapshot, strictly ascending, n ≥ 1.
+    time_us: IntArray
+    #: (n,) number of the snapshot on this node, shared by all metrics of the node, strictly ascending.
+    snapshot: IntArray
+    #: (n, devices) in ``metric.unit``; NaN where a device gave no sample. No row and no column is all NaN.
+    #: Quickest where each column lies in one stretch of memory (Fortran's order); no result may depend on it.
+    values: FloatArray
+    #: Time of the last sample; a few milliseconds past ``time_us[-1]`` where devices are read in turn.
+    last_us: int
+
+    @cached_property
+    def mean(self) -> FloatArray:
+        """(n,) mean over the devices that were sampled in each snapshot."""
+        if len(self.devices) == 1:
+            return self.values[:, 0]
+        mean = np.nanmean if np.isnan(self.values).any() else np.mean
+        # Row after row, some rows at a time: the order of adding decides the last digit.
+        portions = (self.values[i : i + _ROWS] for i in range(0, len(self.values), _ROWS))
+        return np.concatenate([mean(np.ascontiguousarray(rows), axis=1) for rows in portions])
+
+    def where(self, rows: BoolArray) -> Panel | None:
+        """The snapshots that a mask chooses, with the devices that have samples in them; none without any."""
+        if not rows.any():
+            return None
+        values = self.values[rows]
+        there: BoolArray = np.asarray(~np.isnan(values).all(axis=0))
+        time_us = self.time_us[rows]
+        return replace(
+            self,
+            devices=tuple(device for device, kept in zip(self.devices, there.tolist(), strict=True) if kept),
+            time_us=time_us,
+            snapshot=self.snapshot[rows],
+            values=values[:, there],
+            last_us=self.last_us if rows[-1] else int(time_us[-1]),
+        )
+
+    def series(self, device: int) -> tuple[IntArray, FloatArray]:
+        """Times and values of one device (a column number), without the snapshots that lack it."""
+        column = self.values[:, device]
+        measured = ~np.isnan(column)
+        if measured.all():
+            return self.time_us, column
+        return self.time_us[measured], column[measured]
+
+    @cached_property
+    def interval_us(self) -> int:
+        """Sampling interval: the median distance of two snapshots, 0 with fewer than two."""
+        return int(np.median(np.diff(self.time_us))) if len(self.time_us) > 1 else 0

@@ -1,0 +1,104 @@
+"""The table of training steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from jobrules.model.types import BoolArray, CodeArray, IntArray, StrArray, _no_codes, _no_ints, natural_key
+
+#: The node, the training process (its rank or process id on the node) and the phase of steps: ``TRAIN``,
+#: ``EVAL``, ``PREDICT`` or ``GLOBAL``.
+StepSeries: TypeAlias = tuple[str, str, str]
+
+
+class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True, dict=True):
+    """Training steps, one row each, every array of the same length; empty where none were recorded."""
+
+    #: Each once, in natural order.
+    series: tuple[StepSeries, ...] = ()
+    #: (n,) position in ``series``.
+    code: CodeArray = field(default_factory=_no_codes)
+    #: (n,) step number, -1 where the source gave none.
+    number: IntArray = field(default_factory=_no_ints)
+    start_us: IntArray = field(default_factory=_no_ints)
+    end_us: IntArray = field(default_factory=_no_ints)
+
+    def __len__(self) -> int:
+        return len(self.start_us)
+
+    @cached_property
+    def node(self) -> StrArray:
+        """(n,) names of nodes."""
+        return self._named(0)
+
+    @cached_property
+    def worker(self) -> StrArray:
+        """(n,) names of training processes."""
+        return self._named(1)
+
+    @cached_property
+    def phase(self) -> StrArray:
+        """(n,) names of phases."""
+        return self._named(2)
+
+    def _named(self, part: int) -> StrArray:
+        return np.array([one[part] for one in self.series], np.str_)[self.code]
+
+    def where(self, rows: BoolArray) -> Steps:
+        """The steps that a mask chooses."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in _STEP_COLUMNS})
+
+    def of_node(self, node: str) -> Steps:
+        """The steps of one node, with its series."""
+        mine = [i for i, (name, _, _) in enumerate(self.series) if name == node]
+        found = self.where(np.isin(self.code, mine))
+        return replace(found, series=tuple(self.series[i] for i in mine), code=_moved(mine, self)[found.code])
+
+    @property
+    def span_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end over all workers; none without steps."""
+        return (int(self.start_us.min()), int(self.end_us.max())) if len(self) else None
+
+    @classmethod
+    def joined(cls, tables: Sequence[Steps]) -> Steps:
+        """The steps of several tables, by start and end."""
+        tables = [table for table in tables if len(table)]
+        if len(tables) < 2:
+            return tables[0] if tables else cls()
+        every = sorted({one for table in tables for one in table.series}, key=_series_key)
+        place = {one: i for i, one in enumerate(every)}
+        columns = {name: np.concatenate([getattr(t, name) for t in tables]) for name in _STEP_COLUMNS[1:]}
+        columns["code"] = np.concatenate(
+            [np.array([place[one] for one in table.series], np.int32)[table.code] for table in tables]
+        )
+        order = np.lexsort((columns["end_us"], columns["start_us"]))
+        return cls(series=tuple(every), **{name: column[order] for name, column in columns.items()})
+
+    @classmethod
+    def of(cls, names: Sequence[StepSeries], code: CodeArray | IntArray, **columns: IntArray) -> Steps:
+        """From names in any order, which may be there twice or without a step; ``code`` is a place among them."""
+        used = set(np.flatnonzero(np.bincount(code, minlength=len(names))).tolist())
+        series = sorted({names[i] for i in used}, key=_series_key)
+        place = {one: i for i, one in enumerate(series)}
+        moved = np.array([place.get(one, -1) for one in names], np.int32)
+        return cls(series=tuple(series), code=moved[code] if len(code) else _no_codes(), **columns)
+
+
+_STEP_COLUMNS = ("code", "number", "start_us", "end_us")
+
+
+def _moved(kept: Sequence[int], steps: Steps) -> CodeArray:
+    """The new place of each series, where only some are kept."""
+    moved = np.full(len(steps.series), -1, np.int32)
+    moved[kept] = np.arange(len(kept), dtype=np.int32)
+    return moved
+
+
+def _series_key(series: StepSeries) -> list[Any]:
+    return [natural_key(name) for name in series]

@@ -1,0 +1,50 @@
+"""Array types, times and the natural order of names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+#: Numbers into a short list of names.
+CodeArray = npt.NDArray[np.int32]
+
+FloatArray = npt.NDArray[np.float64]
+
+BoolArray = npt.NDArray[np.bool_]
+
+StrArray = npt.NDArray[np.str_]
+
+SECOND_US = 1_000_000
+
+
+def _no_ints() -> IntArray:
+    return np.empty(0, np.int64)
+
+
+def _no_codes() -> CodeArray:
+    return np.empty(0, np.int32)
+
+
+def span_of(spans: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """From the earliest start to the latest end; none without any span."""
+    known = [span for span in spans if span]
+    return (min(start for start, _ in known), max(end for _, end in known)) if known else None
+
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural_key(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key that puts ``gpu2`` before ``gpu10``; a number of any length is compared as text."""
+    parts = (part.lstrip("0") if i % 2 else part for i, part in enumerate(_DIGITS.split(name)))
+    return (*((len(part) if i % 2 else 0, part) for i, part in enumerate(parts)), (0, name))
+
+
+def natural_sorted(names: set[str] | Sequence[str]) -> tuple[str, ...]:
+    """Names in natural order."""
+    return tuple(sorted(names, key=natural_key))

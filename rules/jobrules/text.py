@@ -1,0 +1,147 @@
+"""Numbers, units and names in words, and rounding that adds up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import unicodedata
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from jobrules.model import SECOND_US
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def apportion(values: Sequence[float], total: float, digits: int) -> tuple[float, ...]:
+    """Round non-negative values in proportion so that they add up to ``round(total, digits)``.
+
+    Largest-remainder method: every value is rounded down, and the units that are left go to the
+    largest remainders, the earlier value first. All zero stays all zero.
+    """
+    whole = sum(values)
+    if whole <= 0:
+        return tuple(0.0 for _ in values)
+    scale = 10**digits
+    units = round(total * scale)
+    exact = [value / whole * units for value in values]
+    floors = [math.floor(x) for x in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: floors[i] - exact[i])
+    for i in by_remainder[: units - sum(floors)]:
+        floors[i] += 1
+    return tuple(round(n / scale, digits) for n in floors)
+
+
+def digits_for(total: float, significant: int = 3) -> int:
+    """Digits after the point that show ``total`` with ``significant`` digits, between 1 and 6."""
+    if total <= 0:
+        return 1
+    return min(6, max(1, significant - 1 - math.floor(math.log10(total))))
+
+
+NBSP = "\u00a0"
+
+THIN = "\u202f"
+
+_MOST_MARKS = 4
+
+#: No job ran in 1970: a time of that year counts from the start of a log that names no dates.
+_FIRST_DATED_US = 365 * 86400 * SECOND_US
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def percent(value: float) -> str:
+    """``41.0 %`` from a number of percent."""
+    return f"{value:.1f}{NBSP}%"
+
+
+def share(value: float) -> str:
+    """``41.0 %`` from a fraction."""
+    return percent(100 * value)
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    """``1 node``, ``2 nodes``, ``12 345 samples``."""
+    return number(n) + NBSP + (one if n == 1 else many or one + "s")
+
+
+def number(n: int) -> str:
+    """``12 345``, with thin spaces."""
+    return f"{n:,}".replace(",", THIN)
+
+
+def duration(us: float) -> str:
+    """``3 h 12 min``, ``9 min 30 s``, ``0.5 s``: two units at most."""
+    seconds = round(us / SECOND_US, 1)
+    if seconds < 60:
+        return f"{seconds:g}{NBSP}s"
+    # Rounded to the smaller of two units first, so that 1 h 59 min 59 s is 2 h and not 1 h 59 min.
+    (size, name), (part, part_name) = next(
+        (larger, smaller)
+        for larger, smaller in itertools.pairwise(_UNITS)
+        if round(seconds / smaller[0]) * smaller[0] >= larger[0]
+    )
+    amount, rest = divmod(round(seconds / part), size // part)
+    return f"{amount}{NBSP}{name}" + (f" {rest}{NBSP}{part_name}" if rest else "")
+
+
+def dated(us: int) -> bool:
+    """Whether a time is one of the calendar; else it counts from the start of a log that names no dates."""
+    return us >= _FIRST_DATED_US
+
+
+def elapsed(us: int) -> str:
+    """``00:12:24``, hours, minutes and seconds of a time that counts from the start; ``49:00:00`` after two days."""
+    minutes, seconds = divmod(us // SECOND_US, 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
+
+
+def clock(us: int) -> str:
+    """``08:26:31 UTC``; ``00:12:24 after the start`` where there are no dates."""
+    return f"{utc(us):%H:%M:%S}{NBSP}UTC" if dated(us) else f"{elapsed(us)} after the start"
+
+
+def between(start_us: int, end_us: int) -> str:
+    """``2026-11-14 08:26:31 to 11:22:49 UTC``, with the second date where it differs.
+
+    ``00:00:00 to 00:12:24 after the start`` where there are no dates.
+    """
+    if not dated(start_us):
+        return f"{elapsed(start_us)} to {clock(end_us)}"
+    start, end = utc(start_us), utc(end_us)
+    until = f"{end:%H:%M:%S}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
+    return f"{start:%Y-%m-%d %H:%M:%S} to {until}{NBSP}UTC"
+
+
+def utc(us: int) -> datetime:
+    """The moment, to the second below."""
+    return datetime.fromtimestamp(us // SECOND_US, UTC)
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """``a, b and c``; past ``most`` names ``a, b, c and 5 more``. For names from data: see ``shown``."""
+    names = [shown(name) for name in names]
+    if len(names) > most:
+        return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
+    if len(names) < 2:
+        return "".join(names)
+    return ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def shown(text: str, most: int = 80) -> str:
+    """Text from data, fit for a sentence: one line, control characters escaped, cut in the middle.
+
+    So are marks on one letter that are more than any script puts there: they would cover the lines around.
+    """
+    if len(text) > most:
+        text = f"{text[: most * 2 // 3]}…{text[len(text) - most // 3 + 1 :]}"
+    if text.isascii() and text.isprintable():
+        return text
+    told, marks = [], 0
+    for c in text:
+        marks = marks + 1 if unicodedata.category(c) in ("Mn", "Me") else 0
+        seen = c.isprintable() and marks <= _MOST_MARKS
+        told.append(c if seen else c.encode("unicode_escape").decode())
+    return "".join(told)

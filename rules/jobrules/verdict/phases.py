@@ -1,0 +1,138 @@
+"""The job in time: what came before the training loop, the loop, what came after, and the gaps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from jobrules.measures.sample_weights import Gap, gaps
+from jobrules.measures.snapshots import TOLERANCE_US
+from jobrules.measures.work_span import work_span_us
+from jobrules.model import Job
+from jobrules.text import apportion
+
+
+class Phase(Struct, frozen=True, kw_only=True):
+    """A stretch of the job."""
+
+    #: ``before``, ``loop``, ``after`` or ``whole``.
+    key: str
+    label: str
+    start_us: int
+    end_us: int
+    #: Of the job's duration; the phases add up to 100.0.
+    percent: float
+
+
+class Missing(Struct, frozen=True, kw_only=True):
+    """All times without samples of one node, or those that all nodes have in common."""
+
+    #: Empty where it is all nodes.
+    node: str
+    #: Start of the first and end of the last.
+    start_us: int
+    end_us: int
+    #: How many there are, how long they are together, and in percent of the job, one digit.
+    count: int
+    length_us: int
+    percent: float
+    #: What is left of the job, in percent.
+    measured_percent: float
+
+
+class Course(Struct, frozen=True, kw_only=True):
+    """The job in time."""
+
+    #: What separates the phases: ``steps``, ``gpu`` (first and last GPU work) or ``none``.
+    basis: str
+    phases: tuple[Phase, ...]
+    gaps: tuple[Gap, ...]
+    #: First and last sample of a GPU above 0 %.
+    first_work_us: int | None
+    last_work_us: int | None
+    #: The gaps by node, the longest in all first; and the times in which none of several nodes was sampled.
+    missing: tuple[Missing, ...] = ()
+    interrupted: Missing | None = None
+
+
+_LABELS = {
+    "steps": ("Before the first step", "Training loop", "After the last step"),
+    "gpu": ("Before the first GPU work", "First to last GPU work", "After the last GPU work"),
+}
+
+
+def course(job: Job) -> Course:
+    """Phases by the recorded steps; without steps by the first and last GPU work, said in ``basis``.
+
+    A phase of one sampling interval or less is the grain of the samples and belongs to the loop.
+    """
+    start_us, end_us = job.span_us
+    interval_us = job.interval_us
+    work = work_span_us(job)
+    basis, middle = ("steps", job.steps_us) if job.steps_us else ("gpu", work)
+    if middle and job.covers_time and end_us - start_us > interval_us:
+        first_us = start_us if middle[0] - start_us <= interval_us else middle[0]
+        last_us = end_us if end_us - middle[1] <= interval_us else middle[1]
+        bounds = (start_us, first_us, last_us, end_us)
+        named = zip(("before", "loop", "after"), _LABELS[basis], bounds[:-1], bounds[1:], strict=True)
+        stretches = [(key, label, a, b) for key, label, a, b in named if b > a]
+    else:
+        basis, stretches = "none", [("whole", "Whole job", start_us, end_us)]
+    found = gaps(job)
+    spans = {node.node: node.samples_us for node in job.facts}
+    # More than one snapshot: the samples of one are no farther apart.
+    sampled = [node for node, span in spans.items() if span and span[1] - span[0] > TOLERANCE_US]
+    percents = apportion([max(b - a, 1) for _, _, a, b in stretches], 100.0, 1)
+    return Course(
+        basis=basis,
+        phases=tuple(
+            Phase(key=key, label=label, start_us=a, end_us=b, percent=percent)
+            for (key, label, a, b), percent in zip(stretches, percents, strict=True)
+        ),
+        gaps=found,
+        first_work_us=work[0] if work else None,
+        last_work_us=work[1] if work else None,
+        missing=missing(found, (start_us, end_us)),
+        interrupted=interrupted(found, sampled, (start_us, end_us)),
+    )
+
+
+def missing(found: Sequence[Gap], span_us: tuple[int, int]) -> tuple[Missing, ...]:
+    """The gaps of a job of that span by node, the longest in all first."""
+    by_node: dict[str, list[tuple[int, int]]] = {}
+    for gap in found:
+        by_node.setdefault(gap.node, []).append((gap.start_us, gap.end_us))
+    rows = [_missing(node, spans, span_us) for node, spans in by_node.items()]
+    return tuple(sorted(rows, key=lambda row: -row.length_us))
+
+
+def interrupted(found: Sequence[Gap], nodes: Sequence[str], span_us: tuple[int, int]) -> Missing | None:
+    """The times in which none of these nodes was sampled; none without any, or where they are not several."""
+    wanted = set(nodes)
+    found = [gap for gap in found if gap.node in wanted]
+    if len(nodes) < 2 or {gap.node for gap in found} != wanted:
+        return None
+    # Gaps of one node do not touch, so as many as there are nodes open at once means all of them.
+    ends = sorted([(gap.start_us, 1) for gap in found] + [(gap.end_us, -1) for gap in found])
+    spans, opened = [], 0
+    for (us, change), (next_us, _) in itertools.pairwise(ends):
+        opened += change
+        if opened == len(nodes) and next_us > us:
+            spans.append((us, next_us))
+    return _missing("", spans, span_us) if spans else None
+
+
+def _missing(node: str, spans: Sequence[tuple[int, int]], span_us: tuple[int, int]) -> Missing:
+    length = sum(end - start for start, end in spans)
+    percent, measured = apportion((length, span_us[1] - span_us[0] - length), 100.0, 1)
+    return Missing(
+        node=node,
+        start_us=spans[0][0],
+        end_us=spans[-1][1],
+        count=len(spans),
+        length_us=length,
+        percent=percent,
+        measured_percent=measured,
+    )

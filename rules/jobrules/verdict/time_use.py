@@ -1,0 +1,163 @@
+"""How the time of all devices was spent, in parts that add up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import UNSET, Struct, UnsetType
+
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.work_span import HOUR_US
+from jobrules.model import Job, Metric
+from jobrules.text import apportion, digits_for
+from jobrules.verdict.device_time import LABELS, Spent, spent_per_device
+
+#: Parts of the lost time that no cause is known of: while all GPUs of a node idled at once (IdleGaps), else
+#: below 10 % of a device, and above.
+REST = ("idle-gaps", "idle", "partly")
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """One part of a whole, as time."""
+
+    #: ``used``, ``idle-before``, ``idle-after``, ``idle``, ``partly``, ``unmeasured``, or the key of the
+    #: finding on the cause of the loss.
+    key: str
+    label: str
+    #: ``used``, ``lost`` or ``unknown``: decides the colour.
+    role: str
+    #: Device-hours, rounded so that the parts add up to the printed total.
+    hours: float
+    #: Rounded so that the parts add up to 100.0.
+    percent: float
+    #: Key of the finding that tells it, with the same amount; empty where none does.
+    finding: str = ""
+
+
+class RoleSum(Struct, frozen=True, kw_only=True):
+    """All parts of one role together, as printed."""
+
+    #: ``used``, ``lost`` or ``unknown``.
+    role: str
+    #: Device-hours, and percent of all.
+    hours: float
+    percent: float
+
+
+class TimeUse(Struct, frozen=True, kw_only=True):
+    """How the time of all devices of one kind was spent; each moment of a device is in one part."""
+
+    #: ``GPU`` or ``CPU``.
+    device: str
+    count: int
+    #: Device-hours from the first to the last record of the job, rounded as the parts are.
+    hours: float
+    #: Digits after the point that ``hours`` are rounded to.
+    digits: int
+    #: Used; lost by cause, the largest first; lost without a known cause; not measured.
+    parts: tuple[Part, ...]
+    #: The parts by role.
+    roles: tuple[RoleSum, ...]
+    #: More GPUs, of which something was sampled, but not their use: they are in no part.
+    unknown: int | UnsetType = UNSET
+
+    @classmethod
+    def of_parts(
+        cls,
+        device: str,
+        count: int,
+        hours: float,
+        digits: int,
+        parts: tuple[Part, ...],
+        unknown: int | UnsetType = UNSET,
+    ) -> TimeUse:
+        """With the parts summed up by role."""
+        roles = tuple(
+            RoleSum(
+                role=role,
+                hours=round(sum(p.hours for p in parts if p.role == role), digits),
+                percent=round(sum(p.percent for p in parts if p.role == role), 1),
+            )
+            for role in dict.fromkeys(p.role for p in parts)
+        )
+        return cls(
+            device=device, count=count, hours=hours, digits=digits, parts=parts, roles=roles, unknown=unknown
+        )
+
+    @property
+    def time(self) -> str:
+        """What the percentages are of: ``GPU time``, or ``the time of 1 of 4 GPUs``."""
+        return (
+            f"the time of {self.count} of {self.count + self.unknown} GPUs"
+            if self.unknown
+            else f"{self.device} time"
+        )
+
+    @property
+    def noun(self) -> str:
+        """What the hours are hours of: ``GPU`` or ``core``."""
+        return "GPU" if self.device == "GPU" else "core"
+
+    @property
+    def lost_word(self) -> str:
+        """What unused time is called: a GPU's is lost, a core's is free for other work."""
+        return "lost" if self.device == "GPU" else "free"
+
+    def of(self, role: str) -> tuple[float, float]:
+        """(device-hours, percent) of all parts of one role, as printed."""
+        return next(((one.hours, one.percent) for one in self.roles if one.role == role), (0.0, 0.0))
+
+
+def time_use(job: Job) -> TimeUse | None:
+    """How the time of all GPUs was spent, or of all CPU cores where no GPU was sampled.
+
+    None where nothing was sampled, or a single snapshot, which covers no time.
+    """
+    metric, device = (Metric.GPU_USE, "GPU") if job.gpu_count else (Metric.CPU_USE, "CPU")
+    labels = LABELS if device == "GPU" else LABELS | _CPU_LABELS
+    return in_parts(job, device, spent_per_device(job, metric), labels)
+
+
+def in_parts(job: Job, device: str, spent: Sequence[Spent], labels: Mapping[str, str]) -> TimeUse | None:
+    """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``."""
+    total_hours = len(spent) * Clocks.of(job).length_us / HOUR_US
+    if not total_hours or not job.covers_time:
+        return None
+    sums = {"used": sum(one.used for one in spent)}
+    sums |= {key: sum(one.lost.get(key, 0.0) for one in spent) for key in labels}
+    sums["unmeasured"] = sum(one.unmeasured for one in spent)
+    digits = digits_for(total_hours)
+    whole = round(total_hours, digits)
+    hours = apportion(tuple(sums.values()), whole, digits)
+    percents = apportion(tuple(sums.values()), 100.0, 1)
+    return TimeUse.of_parts(
+        device=device,
+        count=len(spent),
+        hours=whole,
+        digits=digits,
+        parts=tuple(
+            Part(
+                key=key,
+                label=labels.get(key) or _OTHER_LABELS[key],
+                role=_ROLES.get(key, "lost"),
+                hours=h,
+                percent=p,
+            )
+            for key, h, p in zip(sums, hours, percents, strict=True)
+            if h or p or key == "used"
+        ),
+        unknown=(job.gpus_unknown if device == "GPU" else 0) or UNSET,
+    )
+
+
+_ROLES = {"used": "used", "unmeasured": "unknown"}
+
+_OTHER_LABELS = {"used": "Used", "unmeasured": "Not measured"}
+
+
+_CPU_LABELS = {
+    "idle-before": "Free before the first work",
+    "idle": "Free: core idle, under 10\u00a0%",
+    "partly": "Free: core partly used",
+    "idle-after": "Free after the last work",
+}

@@ -1,0 +1,827 @@
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jobreport import document, pipeline, sections, settings
+from jobreport.debugger_report import differences
+from jobreport.debugger_report import report as debugger_report
+from jobreport.debugger_report import rules as debugger_rules
+from jobreport.document import Origin, Report, RuleCard
+from jobreport.errors import NothingReadableError
+from jobreport.output import summary
+from jobreport.readers.base import SourceFile
+from jobreport.readers.debugger_results import rule_results
+from jobreport.readers.debugger_results.rule_results import NAMES
+from jobreport.remarks import Quality
+from jobrules.low_gpu_utilization import LowGPUUtilization
+from jobrules.model import Finding, Job, RuleResult, Severity, Status
+from jobrules.rule import Rule, run_rules
+from jobrules.verdict.findings import Unanswered
+from tests.copies import replace
+from tests.jobs import make_job
+from tests.report.readers.debugger_results.test_rule_results import result
+from tests.report.readers.samples import FILE, sample, write
+from tests.report.sections.html import Page
+from tests.report.sections.test_sections import CALLS
+
+START = 1_700_000_000.0
+SECOND = 1_000_000
+HOSTILE = '</script><img src=x onerror="alert(1)">\u202e\n`code` *bold*'
+USE = {
+    "gpu_max": 90,
+    "gpu_95": 40,
+    "gpu_5": 0,
+    "p25": 0,
+    "p50": 5,
+    "p75": 20,
+    "p95": 40,
+    "upper": 50,
+    "lower": 0,
+}
+
+
+def job(first: float = 60, last: float = 500, end: float = 600) -> dict[str, Any]:
+    step_num = {"first": int((START + first) * SECOND), "last": int((START + last) * SECOND)}
+    details = {"step_num": step_num, "job_start": START, "job_end": START + end}
+    return result(details, Datapoints=120, RuleParameters="threshold:20")
+
+
+def usage(gpu: float | None = 20, *nodes: str) -> dict[str, Any]:
+    def row(middle: float) -> dict[str, float]:
+        return {"min": 0, "p50": middle, "p95": middle + 10, "p99": middle + 20, "max": middle + 30}
+
+    names = nodes or ("algo-1",)
+    gpus = {} if gpu is None else {name: row(gpu) for name in names}
+    cpus, network = {name: row(30) for name in names}, {name: row(5e6) for name in names}
+    return result({"GPU": gpus, "CPU": cpus, "Network": network, "I/O": {}}, Datapoints=1200)
+
+
+def low(*gpus: str, triggered: int = 4, **keys: Any) -> dict[str, Any]:
+    details = {"algo-1": dict.fromkeys(gpus, USE), "last_timestamp": int((START + 540) * SECOND)}
+    told = {
+        "Datapoints": 1200,
+        "RuleParameters": "threshold_p95:70\nthreshold_p5:10\nwindow:500\npatience:1000",
+    }
+    return result(details, RuleTriggered=triggered, Violations=triggered) | told | keys
+
+
+def workloads(**gpus: list[int]) -> dict[str, Any]:
+    told = {"Datapoints": 1200, "RuleParameters": "threshold:0.2\npatience:1000"}
+    return result({"algo-1": {"workloads": gpus}}, **told)
+
+
+def bottleneck(hits: int = 900, datapoints: int = 1200, triggered: int = 2) -> dict[str, Any]:
+    times = {f"{START + i}": {"GPUs": 1, "CPUs": 1} for i in range(3)}
+    told = {"Datapoints": datapoints, "RuleParameters": "threshold:50\ncpu_threshold:90\npatience:1000"}
+    details = {"low_gpu_utilization": 1000, "bottlenecks": times}
+    return result(details, RuleTriggered=triggered, Violations=hits, **told)
+
+
+def built(directory: Path, name: str = "job", **rules: Any) -> Report:
+    """The report of rule results that are given by the name of their rule."""
+    write(directory, {f"{rule}.json": json.dumps(told) for rule, told in rules.items()})
+    files = [SourceFile(name=f"{rule}.json", place=str(directory / f"{rule}.json")) for rule in rules]
+    chosen = settings.load().rules
+    return debugger_report.build(
+        name, rule_results.read(files), Quality(), chosen, "make-report --job-dir job"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(Rule):
+    """Own.
+
+    What it checks
+        Its own matter.
+
+    Why it matters
+        For the test.
+
+    What to do
+        Nothing.
+    """
+
+    title: ClassVar[str] = "Something of one's own"
+
+    def check(self, job: Job) -> RuleResult:
+        raise AssertionError("there is no job to check")
+
+
+def card(report: Report, rule: str) -> RuleCard:
+    return next(one for one in report.rules if one.name == rule)
+
+
+def finding(report: Report, key: str) -> Finding:
+    return next(one for one in report.verdict.findings if one.key == key)
+
+
+def test_names_without_end_are_cut_and_kept_apart(tmp_path: Path) -> None:
+    ends = [f"x{middle}{'x' * 100_000}" for middle in "ab"]
+    use = {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}
+    gpus = {node: dict.fromkeys(ends, USE) for node in ends}
+
+    report = built(
+        tmp_path,
+        LowGPUUtilization=result(gpus, Datapoints=1200, RuleTriggered=2),
+        OverallSystemUsage=result({"GPU": dict.fromkeys(ends, use)}),
+        StepOutlier=result({"step_details": {one: {"phase": one, "step_stats": {}} for one in ends}}),
+        OverallFrameworkMetrics=result({"phase": dict.fromkeys(ends, 50.0)}),
+    )
+
+    assert [(node.gpus, len(node.name) < 100) for node in report.job.nodes] == [(2, True)] * 2
+    assert len({(box.node, box.device) for box in report.boxes}) == 4
+    assert "x" * 200 not in msgspec.json.encode(report).decode()
+
+
+def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> None:
+    report = built(tmp_path, MaxInitializationTime=job())
+
+    assert {one.name for one in report.rules} >= set(NAMES)
+    others = [one for one in report.rules if one.name != "MaxInitializationTime"]
+    assert {one.status for one in others} == {Status.NOT_EVALUATED}
+    assert {one.reason for one in others} == {"the vendor's results hold no file of this rule"}
+    assert all(one.notes == () for one in others)
+    assert [u.rule for u in report.verdict.unanswered] == [one.name for one in others if one.judges]
+    assert len(report.verdict.unanswered) == report.verdict.rules - 1 == 8
+    assert report.origin is Origin.VENDOR
+
+
+def test_a_rule_that_the_vendor_does_not_have_is_not_evaluated(tmp_path: Path) -> None:
+    write(tmp_path, {"BatchSize.json": json.dumps(result())})
+    results = rule_results.read([SourceFile(name="BatchSize.json", place=str(tmp_path / "BatchSize.json"))])
+    own = Own()
+    mine = pipeline.card(own, own.not_evaluated("no samples"))
+
+    report = debugger_report.build(
+        "job", results, Quality(), [*settings.load().rules, own], "", others=[mine]
+    )
+
+    assert report.rules[-1] == mine
+    assert report.verdict.unanswered[-1] == Unanswered(
+        rule="Own", status=Status.NOT_EVALUATED, reason="no samples"
+    )
+    assert report.verdict.rules == 10
+    assert json.loads(debugger_report.documents(report, results)["Own"])["Reason"] == "no samples"
+    text = Page.of(sections.rules(report).html).text
+    assert f"No samples. Looks for “{own.title}”." in text
+
+
+def test_a_result_that_cannot_be_told_costs_itself_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("</script>")
+
+    monkeypatch.setitem(debugger_rules._READERS, "BatchSize", fail)
+    write(
+        tmp_path / "in",
+        {"BatchSize.json": json.dumps(result()), "OverallSystemUsage.json": json.dumps(usage())},
+    )
+
+    outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
+
+    told = card(outcome.report, "BatchSize")
+    assert (told.status, told.reason) == (Status.ERROR, "ZeroDivisionError: </script>")
+    assert card(outcome.report, "OverallSystemUsage").status is Status.PASSED
+    assert "BatchSize" in str(outcome.failure)
+    with pytest.raises(ZeroDivisionError):
+        pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"], strict=True, force=True)
+
+
+def test_times_and_phases_are_the_vendors(tmp_path: Path) -> None:
+    report = built(tmp_path, MaxInitializationTime=job(first=60, last=500, end=600))
+
+    seconds = [(p.key, (p.end_us - p.start_us) / SECOND, p.percent) for p in report.course.phases]
+    assert seconds == [("before", 60, 10.0), ("loop", 440, 73.3), ("after", 100, 16.7)]
+    assert report.course.basis == "steps"
+    assert report.job.start_us == START * SECOND
+    assert "MIT-4" in Page.of(sections.summary(report).html).text
+
+
+def test_a_last_step_after_the_last_full_minute_makes_the_job_longer(tmp_path: Path) -> None:
+    report = built(tmp_path, MaxInitializationTime=job(last=610, end=600))
+
+    assert report.job.end_us == (START + 610) * SECOND
+    assert [p.key for p in report.course.phases] == ["before", "loop"]
+
+
+def test_a_step_years_away_is_no_part_of_the_job(tmp_path: Path) -> None:
+    report = built(tmp_path / "a", MaxInitializationTime=job(last=10 * 366 * 86400))
+    details = {"step_num": {"first": 1, "last": int(9e15)}}
+    alone = built(tmp_path / "b", MaxInitializationTime=result(details, Datapoints=2))
+
+    assert (report.job.end_us - report.job.start_us, report.course.basis) == (600 * SECOND, "none")
+    assert (alone.job.start_us, alone.job.end_us) == (0, 0)
+
+
+def test_a_job_without_times_says_so(tmp_path: Path) -> None:
+    report = built(tmp_path, OverallSystemUsage=usage())
+
+    assert report.job.end_us == 0
+    page = Page.of("".join(call(report).html for call in CALLS)).text
+    assert "1970" not in page + summary.markdown(report)
+    assert "The results do not say when the job started and ended" in page
+
+
+def test_the_use_of_every_node_is_told_without_gpu_hours(tmp_path: Path) -> None:
+    report = built(tmp_path, OverallSystemUsage=usage(20, "algo-1", "algo-2"))
+
+    assert report.verdict.use is None
+    assert [(row.node, row.label) for row in report.usage] == [
+        (node, label) for node in ("algo-1", "algo-2") for label in ("GPU", "CPU", "Network")
+    ]
+    assert {(row.p90, row.mean, row.n) for row in report.usage} == {(None, None, None)}
+    told = summary.answer(report).replace("\u00a0", " ")
+    assert told == (
+        "By the vendor's numbers: median GPU use 20.0 %, p95 30.0 %. "
+        "GPU-hours used and lost cannot be told without samples."
+    )
+    table = Page.of(sections.utilisation(report).html).text
+    assert "20.0 – 30.0 40.0 50.0 –" in table
+
+
+@pytest.mark.parametrize(
+    ("datapoints", "reason"),
+    [(1000, "only 1\u202f000 of 1\u202f001\u00a0samples"), (0, "no sample was counted"), (1001, "")],
+)
+def test_a_rule_that_waited_for_more_samples_did_not_pass(
+    tmp_path: Path, datapoints: int, reason: str
+) -> None:
+    report = built(
+        tmp_path,
+        OverallSystemUsage=usage(),
+        LowGPUUtilization=low(triggered=0, Datapoints=datapoints),
+        CPUBottleneck=bottleneck(hits=0, datapoints=datapoints, triggered=0),
+    )
+
+    for rule in ("LowGPUUtilization", "CPUBottleneck"):
+        told = card(report, rule)
+        assert told.reason == reason
+        assert told.status is (Status.NOT_EVALUATED if reason else Status.PASSED)
+
+
+def test_without_a_gpu_no_rule_on_gpus_passes(tmp_path: Path) -> None:
+    report = built(
+        tmp_path,
+        OverallSystemUsage=usage(None),
+        LowGPUUtilization=low(triggered=0, Datapoints=0, Details={}),
+        BatchSize=result(Datapoints=5000),
+        GPUMemoryIncrease=result(Datapoints=0),
+        LoadBalancing=result(Datapoints=0),
+        CPUBottleneck=result({"low_gpu_utilization": 0, "bottlenecks": {}}, Datapoints=5000),
+        IOBottleneck=result({"low_gpu_utilization": 0, "bottlenecks": {}}, Datapoints=5000),
+    )
+
+    about_gpus = [one for one in report.rules if one.datapoints or "GPU" in one.name]
+    judged = {one.name: one.reason for one in about_gpus if one.judges}
+    assert set(judged.values()) == {"GPU was not sampled"}
+    assert len(judged) == 5
+    assert card(report, "CPUBottleneck").notes == differences.notes("CPU-6")
+    assert "of the CPU" not in summary.answer(report)
+    assert "median CPU use 30.0" in summary.answer(report)
+
+
+def test_low_use_is_told_with_its_gpus_boxes_and_defects(tmp_path: Path) -> None:
+    report = built(
+        tmp_path,
+        MaxInitializationTime=job(),
+        LowGPUUtilization=low("gpu0", "gpu10", "gpu2"),
+        LoadBalancing=workloads(gpu0=[1200] + [0] * 48),
+    )
+
+    found = finding(report, "low-gpu-utilization")
+    assert found.title == "All 3 GPUs were little used, p95 40.0\u00a0%"
+    assert found.devices == ("algo-1/gpu0", "algo-1/gpu10", "algo-1/gpu2")
+    assert [(box.device, box.p50, box.mean, box.n) for box in report.boxes] == [
+        (gpu, 5, None, None) for gpu in ("gpu0", "gpu2", "gpu10")
+    ]
+    # 600 s of 1200 samples, the first 1000 of them patience: two checks of each GPU.
+    assert "4\u00a0times in about 6\u00a0checks" in found.evidence
+    assert found.severity is Severity.CRITICAL
+    assert [note[:5] for note in card(report, "LowGPUUtilization").notes] == ["LGU-1", "LGU-4"]
+    page = Page.of(sections.rules(report).html).text
+    assert "Vendor's counters: triggered 4, violations 4, data points 1 200." in page.replace("\u202f", " ")
+
+
+def test_a_small_batch_that_explains_low_use_is_one_finding(tmp_path: Path) -> None:
+    batch = result({"algo-1": {"cpu": {}, "gpu0": {}, "gpu0_memory": {}}}, RuleTriggered=2, Datapoints=1200)
+
+    joined = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=batch)
+    apart = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=batch | {"RuleTriggered": 1})
+
+    (found,) = joined.verdict.findings
+    assert found.rules == ("LowGPUUtilization", "BatchSize")
+    assert {one.key for one in apart.verdict.findings} == {"low-gpu-utilization", "batch-size"}
+
+
+def of_gpus(**gpus: dict[str, int]) -> dict[str, Any]:
+    return low() | {"Details": {"algo-1": gpus}}
+
+
+def small(*gpus: str) -> dict[str, Any]:
+    return result({"algo-1": {name: {} for name in ("cpu", *gpus)}}, RuleTriggered=4, Datapoints=1200)
+
+
+NEVER = dict.fromkeys(USE, 0)
+
+
+def test_gpus_that_hardly_ever_work_are_not_told_to_take_larger_batches(tmp_path: Path) -> None:
+    hardly = NEVER | {"gpu_max": 8}
+    some = of_gpus(gpu0=USE, gpu1=hardly)
+    every = of_gpus(gpu0=hardly, gpu1=hardly)
+
+    partly = built(tmp_path / "a", LowGPUUtilization=some, BatchSize=small("gpu1")).verdict.findings
+    wholly = built(tmp_path / "b", LowGPUUtilization=every, BatchSize=small("gpu1")).verdict.findings
+
+    assert [f.advice.startswith("Some GPUs hardly ever work") for f in (*partly, *wholly)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "title"),
+    [(["gpu0"], "The GPU never worked"), (["gpu0", "gpu1"], "2 of 2 GPUs never worked")],
+)
+def test_gpus_that_never_worked_are_one_finding_with_the_advice_of_samples(
+    tmp_path: Path, gpus: list[str], title: str
+) -> None:
+    told = of_gpus(**dict.fromkeys(gpus, NEVER))
+
+    report = built(
+        tmp_path, LowGPUUtilization=told, BatchSize=small(*gpus), CPUBottleneck=bottleneck(hits=1199)
+    )
+
+    first, other = report.verdict.findings
+    assert (first.key, first.title, first.severity) == ("gpu-never-used", title, Severity.CRITICAL)
+    assert first.rules == ("LowGPUUtilization", "BatchSize")
+    assert first.devices == tuple(f"algo-1/{gpu}" for gpu in gpus)
+    assert "no sample above 0\u00a0%" in first.evidence
+    assert other.key == "cpu-bottleneck"
+    assert card(report, "LowGPUUtilization").headline == title
+    rules = [LowGPUUtilization()]
+    idle = make_job(gpu=[0.0] * 1500)
+    samples = pipeline.build_report(idle, Quality(), rules, run_rules(rules, idle, strict=True), "")
+    assert first.advice == finding(samples, "gpu-never-used").advice
+
+
+def test_gpus_that_never_worked_are_told_apart_from_little_used_ones(tmp_path: Path) -> None:
+    told = of_gpus(gpu0=USE, gpu1=NEVER)
+
+    apart = built(tmp_path / "a", LowGPUUtilization=told, BatchSize=small("gpu1"))
+    joined = built(tmp_path / "b", LowGPUUtilization=told, BatchSize=small("gpu0", "gpu1"))
+    crowded = built(
+        tmp_path / "c", LowGPUUtilization=told, BatchSize=small("gpu1"), CPUBottleneck=bottleneck()
+    )
+
+    never, little = apart.verdict.findings
+    assert (never.title, never.rules, never.devices) == (
+        "1 of 2 GPUs never worked",
+        ("BatchSize",),
+        ("algo-1/gpu1",),
+    )
+    assert little.title == "1 of 2\u00a0GPUs was little used, p95 40.0\u00a0%"
+    assert (little.rules, little.devices) == (("LowGPUUtilization",), ("algo-1/gpu0",))
+    assert "gpu1" not in little.evidence
+    assert "(LGU-3)" in little.evidence
+    never, little = joined.verdict.findings
+    assert (never.rules, little.rules) == ((), ("LowGPUUtilization", "BatchSize"))
+    assert "gpu1" not in little.evidence
+    assert crowded.verdict.findings[0].key == "gpu-never-used"
+
+
+def test_a_gpu_that_worked_after_the_last_trigger_is_not_said_to_have_never_worked(tmp_path: Path) -> None:
+    report = built(tmp_path, LowGPUUtilization=of_gpus(gpu0=NEVER), OverallSystemUsage=usage(0))
+
+    assert [one.key for one in report.verdict.findings] == ["low-gpu-utilization"]
+
+
+def test_a_bottleneck_is_judged_by_its_share(tmp_path: Path) -> None:
+    report = built(tmp_path, OverallSystemUsage=usage(), CPUBottleneck=bottleneck(hits=900))
+
+    told = card(report, "CPUBottleneck")
+    assert (told.status, told.evaluated, told.violating, told.severity) == (Status.TRIGGERED, 1200, 900, 0.75)
+    assert (told.first_us, told.last_us) == (START * SECOND, (START + 2) * SECOND)
+    assert told.measure is not None
+    assert (told.measure.value, told.measure.limits) == (75.0, (50,))
+    assert "1\u202f000, 90.0\u00a0% of these with the cause" in finding(report, "cpu-bottleneck").evidence
+
+
+def test_counters_that_contradict_each_other_are_no_answer(tmp_path: Path) -> None:
+    report = built(tmp_path, OverallSystemUsage=usage(), IOBottleneck=bottleneck(hits=1201))
+
+    assert card(report, "IOBottleneck").reason == "its counters contradict each other"
+
+
+@pytest.mark.parametrize("limit", ["-5", "nan", "inf", "1e300"])
+def test_a_threshold_that_cannot_be_and_no_data_points_are_survived(tmp_path: Path, limit: str) -> None:
+    told = result(
+        {"low_gpu_utilization": 3}, RuleTriggered=3, RuleParameters=f"patience:{limit}\nthreshold:{limit}"
+    )
+    gpus = result({"algo-1": {"gpu0": {"gpu_max": 5}}}, RuleTriggered=3, RuleParameters=f"patience:{limit}")
+
+    report = built(tmp_path, IOBottleneck=told, LowGPUUtilization=gpus)
+
+    assert card(report, "IOBottleneck").reason == "its counters contradict each other"
+    assert card(report, "LowGPUUtilization").status != Status.ERROR
+
+
+def test_growing_memory_is_only_for_information(tmp_path: Path) -> None:
+    details = {"algo-1": {"gpu0": {"increase": 5.3, "gpu_max": 39}}, "last_timestamp": int(START * SECOND)}
+
+    report = built(tmp_path, GPUMemoryIncrease=result(details, RuleTriggered=4, Datapoints=4525))
+
+    found = finding(report, "gpu-memory-increase")
+    assert found.severity is Severity.INFO
+    assert "noise gives them too (GMI-1, GMI-2)" in found.evidence
+    assert "algo-1 gpu0 by 5.3 points" in found.evidence
+
+
+def slow_distance(p: list[int], q: list[int]) -> float:
+    """Jensen-Shannon distance from its definition."""
+    a, b = [x / sum(p) for x in p], [x / sum(q) for x in q]
+    m = [(x + y) / 2 for x, y in zip(a, b, strict=True)]
+    to_middle = [sum(x * math.log(x / y) for x, y in zip(one, m, strict=True) if x > 0) for one in (a, b)]
+    return math.sqrt(max(0.0, sum(to_middle)) / 2)
+
+
+bins = st.lists(st.integers(0, 2000), min_size=49, max_size=49).filter(lambda counts: sum(counts) > 1000)
+
+
+@given(gpus=st.lists(bins, min_size=2, max_size=4))
+def test_balance_is_never_passed_and_its_histograms_are_read(
+    tmp_path_factory: pytest.TempPathFactory, gpus: list[list[int]]
+) -> None:
+    named = {f"gpu{i}": counts for i, counts in enumerate(gpus)}
+
+    report = built(tmp_path_factory.mktemp("lb"), LoadBalancing=workloads(**named))
+
+    told = card(report, "LoadBalancing")
+    assert (told.status, told.reason) == (
+        Status.NOT_EVALUATED,
+        "the vendor's rule never compares anything; see our own reading",
+    )
+    worst = max(slow_distance(p, q) for i, p in enumerate(gpus) for q in gpus[:i])
+    assert float(re.findall(r"distance (\d\.\d\d) at most", told.notes[-1])[0]) == pytest.approx(
+        worst, abs=6e-3
+    )
+    assert [(one.rules, one.title[:22]) for one in report.verdict.findings] == [
+        ((), "By our own reading of ")
+    ] * (worst > 0.2)
+
+
+def test_without_histograms_there_is_no_reading_of_ours(tmp_path: Path) -> None:
+    report = built(tmp_path, LoadBalancing=workloads(gpu0=[10] + [0] * 48, gpu1=[10] + [0] * 48))
+
+    assert card(report, "LoadBalancing").reason == "the vendor's rule never compares anything"
+
+
+def test_samples_missing_from_the_histograms_are_told(tmp_path: Path) -> None:
+    idle, busy = [1200] + [0] * 48, [0] * 48 + [1080]
+
+    report = built(tmp_path, LoadBalancing=workloads(gpu0=idle, gpu1=busy))
+
+    assert "10.0\u00a0% of a GPU's samples are missing" in finding(report, "load-balancing").evidence
+
+
+def test_one_gpu_a_node_has_nothing_to_balance(tmp_path: Path) -> None:
+    report = built(tmp_path, LoadBalancing=workloads(gpu0=[1200] + [0] * 48))
+
+    assert card(report, "LoadBalancing").reason == "only one GPU on each node"
+
+
+def outliers(numbers: list[str], triggered: int = 3, datapoints: int = 2159) -> dict[str, Any]:
+    stats = {"mean": 0.05, "max": 8.74, "p50": 0.021}
+    series = {"step_stats": stats, "number_of_outliers": len(numbers), "step_numbers": numbers}
+    series["phase"] = "Step:ModeKeys.EVAL"
+    details = {"step_details": {"algo-1-33": series}} if numbers else {}
+    told = {"Datapoints": datapoints, "RuleParameters": "threshold:3\nmode:None\nn_outliers:10\nstddev:3"}
+    return result(details, RuleTriggered=triggered, Violations=38, **told)
+
+
+def test_long_steps_that_were_counted_twice_are_told(tmp_path: Path) -> None:
+    twice = built(tmp_path, StepOutlier=outliers([str(i // 2) for i in range(14)]))
+    once = built(tmp_path, StepOutlier=outliers([str(i) for i in range(14)]))
+    hidden = built(tmp_path, StepOutlier=outliers(["1"]))
+
+    doubtful, sure = finding(twice, "step-outlier"), finding(once, "step-outlier")
+    assert (doubtful.severity, sure.severity) == (Severity.INFO, Severity.WARNING)
+    assert doubtful.title.startswith(
+        "7\u00a0steps of algo-1-33 (EVAL) were outliers: the longest took 8.7\u00a0s"
+    )
+    assert "Without those counted twice (SO-3) it would not trigger: limit 10" in doubtful.evidence
+    assert "longest took 8.7\u00a0s, the median step 21\u00a0ms" in sure.title
+    assert "overwritten" in finding(hidden, "step-outlier").evidence
+
+
+@pytest.mark.parametrize(
+    ("datapoints", "numbers", "reason"),
+    [
+        (0, [], "no step events"),
+        (100, [], "only 100 of 101\u00a0steps"),
+        (5000, [], "no worker has 101\u00a0steps of one phase"),
+        (5000, ["1"], ""),
+    ],
+)
+def test_steps_that_were_too_few_did_not_pass(
+    tmp_path: Path, datapoints: int, numbers: list[str], reason: str
+) -> None:
+    told = card(
+        built(tmp_path, StepOutlier=outliers(numbers, triggered=0, datapoints=datapoints)), "StepOutlier"
+    )
+
+    assert told.reason == reason
+    assert told.status is (Status.NOT_EVALUATED if reason else Status.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("triggered", "datapoints", "loaders", "status", "reason"),
+    [
+        (0, 0, 1, Status.NOT_EVALUATED, "no data loader events"),
+        (0, 10, 1, Status.NOT_EVALUATED, "at most 10 of 11\u00a0seconds with loader events"),
+        (0, 50, 1, Status.NOT_EVALUATED, "fewer than 11\u00a0seconds with loader events"),
+        (0, 40, 4, Status.NOT_EVALUATED, "perhaps fewer than 11\u00a0seconds with loader events"),
+        (0, 41, 4, Status.PASSED, ""),
+        (0, 50, 4, Status.PASSED, ""),
+        (1, 11, 1, Status.TRIGGERED, ""),
+    ],
+)
+def test_loaders_are_judged_where_enough_seconds_were_seen(
+    tmp_path: Path, triggered: int, datapoints: int, loaders: int, status: Status, reason: str
+) -> None:
+    details = {"cores": 4, "dataloaders": loaders, "num_workers": 0}
+
+    report = built(tmp_path, Dataloader=result(details, RuleTriggered=triggered, Datapoints=datapoints))
+
+    told = card(report, "Dataloader")
+    assert (told.status, told.reason) == (status, reason)
+    assert len(report.verdict.findings) == triggered
+
+
+@pytest.mark.parametrize(("first", "status"), [(1260, Status.PASSED), (1261, Status.TRIGGERED)])
+def test_the_first_step_is_judged_although_the_vendors_rule_cannot_trigger(
+    tmp_path: Path, first: float, status: Status
+) -> None:
+    report = built(tmp_path, MaxInitializationTime=job(first=first, last=7200, end=7260))
+
+    told = card(report, "MaxInitializationTime")
+    assert (told.status, told.triggered) == (status, 0)
+    assert told.notes[0] == "MIT-1: Cannot trigger: inside the vendor's report its clock stands still."
+    assert len(report.verdict.findings) == (status is Status.TRIGGERED)
+
+
+@given(tenths=st.integers(0, 400), waited=st.integers(1, 3000))
+@example(tenths=212, waited=21 * 60 + 28)
+def test_the_first_step_is_judged_at_whole_minutes_as_our_own_rule_does(
+    tmp_path_factory: pytest.TempPathFactory, tenths: int, waited: int
+) -> None:
+    told = job(first=waited, last=7200, end=7260) | {"RuleParameters": f"threshold:{tenths / 10}"}
+
+    report = built(tmp_path_factory.mktemp("mit"), MaxInitializationTime=told)
+
+    # Minute k after the start is past the limit, and the step is still to come.
+    late = any(600 * k > 60 * tenths and 60 * k < waited for k in range(1, 100))
+    assert (card(report, "MaxInitializationTime").status is Status.TRIGGERED) == late
+
+
+def test_without_steps_there_is_no_first_one(tmp_path: Path) -> None:
+    told = result({"step_num": {}, "job_start": START, "job_end": START + 600})
+
+    report = built(tmp_path, MaxInitializationTime=told)
+
+    assert card(report, "MaxInitializationTime").reason == "no step events"
+    assert report.course.basis == "none"
+
+
+def test_a_start_longer_than_the_training_is_a_finding(tmp_path: Path) -> None:
+    report = built(tmp_path, MaxInitializationTime=job(first=400, last=550))
+
+    assert finding(report, "long-start").title.startswith("6\u00a0min 40\u00a0s passed before the first step")
+
+
+def test_thresholds_are_the_vendors_beside_our_defaults(tmp_path: Path) -> None:
+    told = low("gpu0", RuleParameters="patience:500\nthreshold_p95:60.5\nnew:x")
+
+    parameters = card(built(tmp_path, LowGPUUtilization=told), "LowGPUUtilization").parameters
+
+    assert [(p.name, p.value, p.default, p.unit) for p in parameters] == [
+        ("patience", 500, 1000, "samples"),
+        ("threshold_p95", 60.5, 70, "%"),
+        ("new", "x", "x", ""),
+    ]
+
+
+def test_a_rule_that_was_not_selected_is_left_out(tmp_path: Path) -> None:
+    write(
+        tmp_path / "in", {"BatchSize.json": json.dumps(result()), "LowGPUUtilization.json": json.dumps(low())}
+    )
+
+    outcome = pipeline.make_report(
+        tmp_path / "in", tmp_path / "out", settings=settings.load(ignore=["BatchSize"]), formats=["json"]
+    )
+
+    assert "BatchSize" not in {one.name for one in outcome.report.rules}
+    assert not (tmp_path / "out" / "rules" / "BatchSize.json").exists()
+
+
+def test_the_vendors_documents_are_written_again_with_our_keys(tmp_path: Path) -> None:
+    told = low("gpu0") | {"Extra": {"kept": [1, None, "é"]}}
+    write(tmp_path / "in", {"x/profiler-reports/LowGPUUtilization.json": json.dumps(told)})
+
+    outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json", "md"])
+
+    names = {path.stem for path in (tmp_path / "out/rules").iterdir()}
+    assert names == {one.name for one in outcome.report.rules}
+    written = json.loads((tmp_path / "out/rules/LowGPUUtilization.json").read_text("utf-8"))
+    assert {key: written.pop(key) for key in (*document.VENDOR_KEYS, "Origin")} == {
+        "Status": "triggered",
+        "Reason": "",
+        "Severity": 0.0,
+        "Evaluated": 0,
+        "InViolation": 0,
+        "Counted": "",
+        "DatapointsPerSeries": {},
+        "Devices": {},
+        "Origin": "vendor",
+    }
+    assert written.pop("Notes") == list(card(outcome.report, "LowGPUUtilization").notes)
+    assert written == told
+    missing = json.loads((tmp_path / "out/rules/BatchSize.json").read_text("utf-8"))
+    assert missing.keys() == {*result(), *document.VENDOR_KEYS, "Origin", "Notes"}
+    assert missing["Reason"] == "the vendor's results hold no file of this rule"
+    assert [missing[key] for key in ("RuleTriggered", "Violations", "Details", "Datapoints")] == [0, 0, {}, 0]
+
+
+def test_the_files_hold_what_was_judged(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"CPUBottleneck.json": json.dumps(bottleneck(hits=900))})
+
+    pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
+
+    written = json.loads((tmp_path / "out/rules/CPUBottleneck.json").read_text("utf-8"))
+    keys = ("Severity", "Evaluated", "InViolation", "Counted")
+    assert [written[key] for key in keys] == [0.75, 1200, 900, "snapshots"]
+
+
+def test_a_report_of_rule_results_can_be_read_as_rule_results_again(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"LowGPUUtilization.json": json.dumps(low("gpu0"))})
+    first = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
+
+    second = pipeline.make_report(tmp_path / "out" / "rules", tmp_path / "again", formats=["json"])
+
+    assert second.report.rules == first.report.rules
+
+
+def test_samples_come_first(tmp_path: Path) -> None:
+    lines = [sample(at=START + i) for i in range(5)]
+    write(tmp_path / "in", {FILE: lines, "LowGPUUtilization.json": json.dumps(low("gpu0"))})
+
+    report = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"]).report
+
+    assert report.origin is Origin.SAMPLES
+    assert all(one.notes == () for one in report.rules)
+    assert any("not needed" in r.reason for source in report.quality.sources for r in source.remarks)
+
+
+def test_the_report_survives_its_file(tmp_path: Path) -> None:
+    report = built(tmp_path, LowGPUUtilization=low("gpu0"), OverallSystemUsage=usage())
+
+    assert document.from_json(document.to_json(report)) == report
+
+
+def test_summary_and_terminal_say_whose_numbers_these_are(tmp_path: Path) -> None:
+    report = built(tmp_path, MaxInitializationTime=job(), LowGPUUtilization=low("gpu0"))
+
+    assert "All numbers are the vendor's" in summary.markdown(report)
+    assert "our own reading is ours" in summary.markdown(report)
+    assert summary.terminal(report)[0].startswith("Made from the vendor's rule results.")
+    assert "made from the vendor's rule results" in Page.of(sections.head(report).html).text
+    assert "from the vendor's results" in sections.head(report).facts["title"]
+
+
+def test_the_text_of_our_rule_is_not_taken_for_the_vendors(tmp_path: Path) -> None:
+    report = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=small("gpu0"))
+
+    ours = "What our own rule checks; the vendor's differs as noted above."
+    assert Page.of(sections.rules(report).html).text.count(ours) == 2
+    samples = replace(report, origin=Origin.SAMPLES)
+    assert "What our own rule checks" not in Page.of(sections.rules(samples).html).text
+
+
+def test_a_smaller_machine_is_not_proposed_where_a_core_is_the_bottleneck(tmp_path: Path) -> None:
+    free = built(tmp_path / "a", OverallSystemUsage=usage(20))
+    full = built(tmp_path / "b", OverallSystemUsage=usage(20), CPUBottleneck=bottleneck())
+
+    told, other = (Page.of(sections.utilisation(report).html).text for report in (free, full))
+    assert "GPU and CPU were below 70 % nearly all the time" in told.replace("\u00a0", " ")
+    assert "A smaller machine may do." in told
+    assert "smaller machine" not in other
+    assert "median snapshot stands at 20.0" in other
+
+
+def everything(directory: Path, node: str = "algo-1", gpu: str = "gpu0") -> Report:
+    """A report in which every rule says something."""
+    other = gpu + "b"
+    lower = {node: {gpu: USE | {"gpu_max": 0}, other: USE}}
+    spread = {node: {"workloads": {gpu: [1200] + [0] * 48, other: [0] * 20 + [1100] + [0] * 28}}}
+    return built(
+        directory,
+        name=node,
+        MaxInitializationTime=job(first=400, last=550),
+        OverallSystemUsage=usage(20, node, "algo-2"),
+        OverallFrameworkMetrics=result({"phase": {"others": -1.5, node: 101.5}}),
+        LowGPUUtilization=low() | {"Details": lower},
+        BatchSize=result({node: {"cpu": {}, gpu: {}}}, RuleTriggered=3, Datapoints=1200),
+        GPUMemoryIncrease=result(
+            {node: {gpu: {"increase": 6, "gpu_max": 50}}}, RuleTriggered=1, Datapoints=1200
+        ),
+        LoadBalancing=result(spread, Datapoints=1200),
+        CPUBottleneck=bottleneck(),
+        IOBottleneck=bottleneck(hits=5, triggered=0),
+        StepOutlier=outliers([str(i) for i in range(20)]),
+        Dataloader=result({"cores": 8, "dataloaders": 1, "num_workers": 3}, RuleTriggered=1, Datapoints=40),
+    )
+
+
+@pytest.mark.parametrize("kind", ["everything", "hostile", "little", "nothing"])
+def test_the_page_holds_together(tmp_path: Path, kind: str) -> None:
+    report = {
+        "everything": lambda: everything(tmp_path),
+        "hostile": lambda: everything(tmp_path, HOSTILE, HOSTILE * 20),
+        "little": lambda: built(tmp_path, MaxInitializationTime=job()),
+        "nothing": lambda: built(tmp_path, LoadBalancing=result()),
+    }[kind]()
+
+    html = "".join(call(report).html for call in CALLS)
+    page = Page.of(html)
+
+    assert page.faults == []
+    assert len(page.ids) == len(set(page.ids))
+    assert page.all("img") == []
+    assert "\u202e" not in html
+    assert {link[1:] for link in page.links if not link.startswith("#i-")} <= set(page.ids)
+    assert not re.search(r"\b(nan|inf)\b|=None|: None\b|\\xa0|\\u202f", page.text)
+    assert "![" not in summary.markdown(report)
+    assert len(summary.markdown(report)) < summary.MOST_CHARACTERS
+
+
+def test_a_directory_with_nothing_that_can_be_read_is_told(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"BatchSize.json": "{"})
+
+    with pytest.raises(NothingReadableError):
+        pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_differences_have_ids_of_their_own_and_a_line_each() -> None:
+    ids = [one.id for one in differences.DIFFERENCES]
+    lines = differences.page().splitlines()
+
+    assert len(ids) == len(set(ids))
+    assert {one.rule for one in differences.DIFFERENCES} <= {"all", *NAMES}
+    rows = [line for line in lines if re.match(r"\| [A-Z]+-\d+ \|", line)]
+    assert [row.split("|")[1].strip() for row in rows] == ids
+    assert all(row.count("|") == 4 for row in rows)
+
+
+def test_a_note_that_a_card_prints_is_in_the_list(tmp_path: Path) -> None:
+    report = everything(tmp_path)
+
+    told = [note for one in report.rules for note in one.notes if re.match(r"[A-Z]+-\d+:", note)]
+    assert told
+    assert set(told) <= {f"{d.id}: {d.theirs}" for d in differences.DIFFERENCES}
+
+
+def test_a_report_of_samples_prints_no_word_of_the_vendor(tmp_path: Path) -> None:
+    report = replace(everything(tmp_path), origin=Origin.SAMPLES)
+    report = replace(report, rules=tuple(replace(one, notes=()) for one in report.rules))
+
+    for call in (sections.head, sections.utilisation, sections.gpu_use, sections.contents):
+        assert "vendor" not in Page.of(call(report).html).text.replace("rule results of the vendor", "")
+
+
+@pytest.mark.parametrize(
+    "rule", ["CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "BatchSize", "GPUMemoryIncrease"]
+)
+def test_a_rule_that_fired_is_told_as_triggered_though_its_details_are_damaged(
+    tmp_path: Path, rule: str
+) -> None:
+    told = {
+        "RuleTriggered": 3,
+        "Violations": 3,
+        "Details": {"algo-1": 7},
+        "Datapoints": 2000,
+        "RuleParameters": "",
+    }
+
+    report = built(tmp_path, name="job", **{rule: told})
+
+    (card,) = (one for one in report.rules if one.name == rule)
+    assert (card.status, card.triggered) == (Status.TRIGGERED, 3)

@@ -1,0 +1,21 @@
+"""The static drawings say the same as the live ones."""
+
+from __future__ import annotations
+
+from jobreport.figures.static_svg import still_boxes, still_ring
+from tests.report.sections import examples
+
+
+def test_wedges_cover_the_ring_and_a_whole_is_closed() -> None:
+    assert [w.key for w in still_ring(examples.gpu_job().course.phases)] == ["before", "loop", "after"]
+    assert "A" in still_ring(examples.cpu_job().course.phases)[0].path
+    assert still_ring(examples.single_sample().course.phases) == ()
+
+
+def test_boxes_lie_inside_the_drawing() -> None:
+    drawn = still_boxes(examples.many_nodes().boxes)
+
+    assert len(drawn.boxes) == 128
+    assert all(b.left >= 0 and b.left + b.width <= 100 for b in drawn.boxes)
+    assert all(0 <= v <= 100 for b in drawn.boxes for v in (b.top, b.median, b.p95, b.upper, b.lower))
+    assert len(drawn.borders) == 15

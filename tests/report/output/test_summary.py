@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from jobreport import pipeline, sections
+from jobreport.document import Report
+from jobreport.output import summary
+from jobreport.remarks import Quality, SourceQuality
+from jobrules import RULES
+from jobrules.model import Job, Metric, Severity, Status
+from jobrules.rule import run_rules
+from jobrules.verdict.findings import Unanswered
+from tests.copies import replace
+from tests.jobs import make_job, make_panel
+from tests.report.sections.html import read
+
+
+def report_of(job: Job) -> Report:
+    rules = [rule() for rule in RULES]
+    quality = Quality(sources=(SourceQuality(source="system samples", files=1, rows=1),))
+    return pipeline.build_report(job, quality, rules, run_rules(rules, job, strict=True), "make-report")
+
+
+LOW = make_job(cpu=[10.0] * 1500, gpu=[20.0] * 1500, memory=[20.0] * 1500)
+
+
+def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
+    text = summary.markdown(report_of(LOW))
+
+    assert "20.0" in text
+    assert "**Critical, main cause: CPU, GPU and GPU memory are all little used" in text
+    assert "GPU use was low in 100.0" in text
+    assert "*Try:*" in text
+    assert "Not checked, 12 of 18\u00a0rules:\n- no step events: StepOutlier, MaxInitializationTime\n" in text
+
+
+def test_what_was_not_checked_is_told_by_the_reason_in_four_lines_at_most() -> None:
+    report = report_of(LOW)
+    reasons = [*["GPU was not sampled"] * 9, "one", "two", "three", *["four"] * 2]
+    open_ = tuple(
+        Unanswered(rule=f"Rule{i}", status=Status.NOT_EVALUATED, reason=reason)
+        for i, reason in enumerate(reasons)
+    )
+    verdict = replace(report.verdict, unanswered=open_, findings=(), main="", rules=len(open_))
+    report = replace(report, verdict=verdict)
+
+    told = [
+        "GPU was not sampled: 9\u00a0rules",
+        "four: Rule12, Rule13",
+        "one: Rule9",
+        "2\u00a0rules for 2 other reasons",
+    ]
+    text, (_, none, last) = summary.markdown(report), summary.terminal(report)
+    page = read(sections.verdict(report)).text
+
+    assert "No finding: no rule could judge.\n" in text
+    assert "Not checked, 14 of 14\u00a0rules:\n- " + "\n- ".join(told) in text
+    assert none == "No finding: no rule could judge."
+    assert last == "Not checked, 14 of 14\u00a0rules: " + "; ".join(told)
+    assert "None: no rule could judge" in page
+    assert "2\u00a0more rules for 2 other reasons" in page.replace(" more", "\u00a0more")
+
+
+def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
+    gpu = np.column_stack([[0.0] * 500 + [2.0, 2.0, 96.0] * 1000 + [0.0] * 300, np.zeros(3800)])
+    cpu = [20.0] * 500 + [99.0, 99.0, 20.0] * 1000 + [20.0] * 300
+    report = report_of(make_job(cpu=cpu, gpu=gpu))
+    use = report.verdict.use
+    assert use is not None
+    assert report.verdict.has_cause
+
+    text = summary.markdown(report).replace("\u00a0", " ").replace("\\", "")
+    lines = re.findall(r"^- (\w.*): ([\d.]+) GPU-h, ([\d.]+) %$", text, flags=re.M)
+    page = read(sections.verdict(report)).text.replace("\u00a0", " ")
+    told = read(sections.findings(report)).text.replace("\u00a0", " ")
+    terminal = " ".join(summary.terminal(report)).replace("\u00a0", " ")
+
+    assert [(label, float(h), float(p)) for label, h, p in lines] == [
+        (part.label.replace("\u00a0", " "), part.hours, part.percent) for part in use.parts
+    ]
+    assert sum(float(h) for _, h, _ in lines) == pytest.approx(use.hours)
+    assert sum(float(p) for _, _, p in lines) == pytest.approx(100)
+    linked = {part.finding: part for part in use.parts if part.finding}
+    assert set(linked) == {"gpu-never-used", "cpu-bottleneck", "late-first-work"}
+    for part in linked.values():
+        hours, share = f"{part.hours:.{use.digits}f} GPU-h", f"{part.percent:.1f} %"
+        assert f"{hours}, {share}" in page
+        assert f"{hours} {share} of GPU time" in told
+        assert f"{hours}, {share} of GPU time" in text
+    main = linked[report.verdict.main]
+    assert (
+        f"Main cause, critical: 1 of 2 GPUs never worked ({main.hours:.{use.digits}f} GPU-h, {main.percent} %"
+        in terminal
+    )
+    assert f"It wins back at most {main.hours:.{use.digits}f} GPU-h." in page
+
+
+def test_the_parts_come_in_the_order_of_the_bar() -> None:
+    gpu = np.column_stack([[0.0] * 500 + [2.0, 2.0, 96.0] * 1000 + [0.0] * 300, np.zeros(3800)])
+    cpu = [20.0] * 500 + [99.0, 99.0, 20.0] * 1000 + [20.0] * 300
+    use = report_of(make_job(cpu=cpu, gpu=gpu)).verdict.use
+    assert use is not None
+
+    keys = [part.key for part in use.parts]
+    assert keys == ["used", "gpu-never-used", "cpu-bottleneck", "idle-before", "idle-after", "partly"]
+
+
+def test_gpus_whose_use_was_not_sampled_are_told_wherever_the_others_are_counted() -> None:
+    power = make_panel(Metric.GPU_POWER, np.full((1500, 4), 400.0))
+    report = report_of(make_job(gpu=[0.0] * 1500, extra=[power]))
+
+    text, page, head = (
+        summary.markdown(report),
+        read(sections.verdict(report)).text,
+        read(sections.head(report)).text,
+    )
+    told = "of the time of 1 of 4 GPUs was used"
+    assert told in text.replace("\u00a0", " ")
+    assert told in page.replace("\u00a0", " ")
+    assert "The use of 3 more GPUs is not known." in page.replace("\u00a0", " ")
+    assert "1\u00a0node, 4\u00a0GPUs" in text
+    assert "1 node, 4 GPUs" in head.replace("\u00a0", " ")
+    assert sections.head(report).facts["title"].startswith("0.0\u00a0% of the time of 1 of 4 GPUs used")
+    assert not any("No GPU worked" in one for one in (text, page))
+
+
+def test_nothing_is_told_as_nothing_and_not_as_little() -> None:
+    never, hardly = (report_of(make_job(gpu=[first] + [0.0] * 1499)) for first in (0.0, 1.0))
+
+    for report, told in ((never, "0.000"), (hardly, "under 0.001")):
+        assert f"- Used: {told}\u00a0GPU-h, 0.0\u00a0%" in summary.markdown(report)
+        assert f"Used {told} GPU-h" in read(sections.verdict(report)).text.replace("\u00a0", " ")
+    text = read(sections.utilisation(never)).text
+    assert "every sample of GPU use is 0; the CPU was not sampled." in text
+    assert "not measured" not in text
+
+
+def test_names_from_data_stay_text() -> None:
+    hostile = replace(LOW, name="<script>alert(1)</script> [x](http://e.example) @all `a`\x1b[31m")
+
+    text = summary.markdown(report_of(hostile))
+    title = text.splitlines()[0]
+
+    assert "<script>" not in title.replace("\\<", "")
+    assert re.search(r"(?<!\\)[<>@`\[\]]", title) is None
+    assert "\x1b" not in text
+
+
+def test_code_in_our_texts_is_a_code_span_and_nothing_else_is() -> None:
+    told = "Raise ``num_workers``, set `a=1`; ``x` `<img>` ```y``` `@all`"
+
+    assert summary.prose(told) == (
+        "Raise `num_workers`, set `a=1`; \\`\\`x\\` \\`\\<img\\>\\` \\`\\`\\`y\\`\\`\\` \\`\\@all\\`"
+    )
+
+
+def test_advice_shows_no_backticks_of_its_source() -> None:
+    report = report_of(LOW)
+    first = replace(report.verdict.findings[0], advice="Raise ``num_workers``.")
+    report = replace(report, verdict=replace(report.verdict, findings=(first,)))
+
+    assert "*Try:* Raise `num_workers`.\n" in summary.markdown(report)
+    assert summary.terminal(report)[2] == "Try: Raise num_workers."
+
+
+def test_the_summary_fits_a_text_field_whatever_the_number_of_findings() -> None:
+    report = report_of(LOW)
+    many = replace(report, verdict=replace(report.verdict, findings=report.verdict.findings * 200))
+
+    text = summary.markdown(many)
+
+    assert len(text) < summary.MOST_CHARACTERS
+    assert "more findings" in text
+
+
+def test_the_terminal_gets_at_most_four_lines() -> None:
+    assert len(summary.terminal(report_of(LOW))) <= 4
+    assert summary.terminal(report_of(make_job(gpu=[1.0])))[0].startswith("Neither")
+
+
+def test_severities_are_ordered() -> None:
+    assert summary.reaches(Severity.CRITICAL, "warning")
+    assert not summary.reaches(Severity.INFO, "warning")
+    assert summary.worst_severity(report_of(LOW)) is Severity.CRITICAL

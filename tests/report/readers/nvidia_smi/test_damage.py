@@ -1,0 +1,322 @@
+"""Damaged nvidia-smi logs: every row is in use or counted, and sound rows beside the damage keep their values."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobreport.readers.base import SourceFile
+from jobreport.readers.nvidia_smi import reader as nvidia_smi
+from jobreport.readers.nvidia_smi.hosts import Log
+from jobreport.readers.nvidia_smi.table import UNNUMBERED
+from jobreport.readers.registry import read_job
+from jobreport.remarks import SourceQuality
+from jobrules.model import Job, Metric
+
+NAMES = (
+    "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W], clocks.current.sm [MHz],"
+    " clocks_event_reasons.active"
+)
+MIB = float(1 << 20)
+
+
+def row(second: int, gpu: int = 0, **changed: str) -> str:
+    """A row whose values tell which it is."""
+    cells = {
+        "time": f"2026/01/03 15:{second // 60:02}:{second % 60:02}.000",
+        "index": str(gpu),
+        "use": f"{second % 50 + 10 * gpu} %",
+        "memory": f"{1000 + second} MiB",
+        "power": f"{100 + second}.50 W",
+        "clock": "1410 MHz",
+        "reasons": "0x0000000000000000",
+        **changed,
+    }
+    return ", ".join(cells.values())
+
+
+def rows(first: int, count: int) -> list[str]:
+    return [row(second, gpu) for second in range(first, first + count) for gpu in (0, 1)]
+
+
+def read(folder: Path, text: str | bytes) -> tuple[Job, SourceQuality]:
+    (folder / "gpu.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    job, quality = read_job(folder, strict=True)
+    (found,) = quality.sources
+    return job, found
+
+
+def left(found: SourceQuality) -> int:
+    return sum(r.count for r in found.remarks if r.unit == "rows" and r.action in ("skipped", "dropped"))
+
+
+def text_of(*lines: str) -> str:
+    return "\n".join([NAMES, *lines]) + "\n"
+
+
+def use_of(job: Job) -> dict[int, float]:
+    """Use of the first GPU by the second of its row."""
+    (panel,) = job.panels_of(Metric.GPU_USE)
+    first = int(panel.time_us[0])
+    return dict(zip(((panel.time_us - first) // 10**6).tolist(), panel.values[:, 0].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 535.183"],
+        ["Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error"],
+        ["[2026-01-03 15:00:20] restarting the loop, attempt 2"],
+        [row(20, 0).rsplit(", ", 1)[0]],
+        [row(20, 0) + ", 17, 4"],
+        [row(20, 0) + row(20, 1)],
+        ["\x00" * 200 + "garbage"],
+        [row(20, time="[N/A]")],
+        [row(20, time="2026/13/45 99:00:00")],
+        [row(20, time="1767452420")],
+        [row(20, use="[N/A]", memory="[N/A]", power="[N/A]", clock="[N/A]", reasons="[N/A]")],
+        [row(20, use="ERR!", memory="ERR!", power="ERR!", clock="ERR!", reasons="ERR!")],
+        [row(20, index="")],
+        [row(20, index="[N/A]")],
+        [row(5, 0)],
+        [row(5, 0, use="77 %")],
+    ],
+    ids=[
+        "driver",
+        "handle",
+        "message",
+        "field short",
+        "fields more",
+        "two in one",
+        "NUL bytes",
+        "no time",
+        "no date",
+        "another kind of time",
+        "nothing told",
+        "nothing but errors",
+        "no GPU",
+        "GPU not told",
+        "again",
+        "again with another value",
+    ],
+)
+def test_a_line_that_is_no_row_is_counted_and_costs_nothing_else(lines: list[str], tmp_path: Path) -> None:
+    job, found = read(tmp_path, text_of(*rows(0, 20), *lines, *rows(30, 20)))
+
+    assert found.rows == 80
+    assert left(found) == len(lines)
+    use = use_of(job)
+    assert use == {second: second % 50 for second in [*range(20), *range(30, 50)]}
+    assert job.panels_of(Metric.GPU_USE)[0].devices == ("gpu0", "gpu1")
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_cut_last_line_is_counted_wherever_it_is_cut(cut: int, tmp_path: Path) -> None:
+    text = text_of(*rows(0, 10))
+
+    job, found = read(tmp_path, text[:-cut])
+
+    assert (found.rows, left(found)) == (19, 1)
+    (panel,) = job.panels_of(Metric.GPU_POWER)
+    assert np.isnan(panel.values[-1, 1])
+    assert panel.values[-1, 0] == 109.5
+
+
+def test_headers_that_come_again_are_no_rows_whatever_their_columns(tmp_path: Path) -> None:
+    other = "timestamp, index, power.draw [W]"
+    lines = [*rows(0, 10), NAMES, *rows(10, 5), "", other, "2026/01/03 15:00:40.000, 0, 71.25 W", NAMES]
+
+    job, found = read(tmp_path, text_of(*lines, *rows(50, 5)))
+
+    assert (found.rows, left(found)) == (41, 0)
+    (power,) = job.panels_of(Metric.GPU_POWER)
+    assert 71.25 in power.values
+    assert len(job.panels_of(Metric.GPU_USE)[0].time_us) == 20
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    ["[N/A]", "N/A", "[Not Supported]", "Not Supported", "ERR!", "[Unknown Error]", "", "-", "twelve"],
+)
+def test_a_cell_without_a_number_costs_that_cell(nothing: str, tmp_path: Path) -> None:
+    lines = rows(0, 10)
+    lines[6] = row(3, 0, power=nothing)
+
+    job, found = read(tmp_path, text_of(*lines))
+
+    assert (found.rows, left(found)) == (20, 0)
+    (power,) = job.panels_of(Metric.GPU_POWER)
+    assert np.isnan(power.values[3, 0])
+    assert np.isnan(power.values).sum() == 1
+    assert use_of(job)[3] == 3
+    assert sum(r.count for r in found.remarks if r.unit == "values" and r.action == "dropped") == 1
+
+
+@pytest.mark.parametrize(
+    ("mask", "thermal", "cap", "hardware"),
+    [
+        ("0x0000000000000000", 0, 0, 0),
+        ("0x0000000000000001", 0, 0, 0),
+        ("0x0000000000000004", 0, 100, 0),
+        ("0x0000000000000020", 100, 0, 0),
+        ("0x0000000000000080", 0, 0, 100),
+        ("0x00000000000000A4", 100, 100, 100),
+        ("36", 100, 100, 0),
+    ],
+)
+def test_a_mask_tells_each_of_its_reasons(
+    mask: str, thermal: int, cap: int, hardware: int, tmp_path: Path
+) -> None:
+    job, _ = read(tmp_path, text_of(*rows(0, 3), row(3, reasons=mask)))
+
+    told = [
+        job.panels_of(metric)[0].values[3, 0]
+        for metric in (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
+    ]
+    assert told == [thermal, cap, hardware]
+
+
+def test_a_line_break_in_a_quoted_cell_is_no_end_of_a_row(tmp_path: Path) -> None:
+    lines = rows(0, 10)
+    lines[6] = row(3, 0, power='"103.50\n0"')
+
+    job, found = read(tmp_path, text_of(*lines))
+
+    assert (found.rows, left(found)) == (20, 0)
+    assert job.panels_of(Metric.GPU_POWER)[0].values[3, 0] == 103.5
+
+
+def test_a_quote_that_is_never_closed_costs_its_row(tmp_path: Path) -> None:
+    lines = rows(0, 200)
+    lines[6] = row(3, 0, power='"103.50')
+
+    _, found = read(tmp_path, text_of(*lines))
+
+    assert found.rows + left(found) == 400
+    assert found.rows >= 399
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"use": '1"0 %'}, {"use": '1"0 %'}),
+        ({"use": '1"0 %'}, {"time": '2026/01/03 "15:00:03.000'}),
+        ({"reasons": '0x0"'}, {"time": '"2026/01/03 15:00:03.000'}),
+        ({"reasons": '"0x0'}, {"time": '"2026/01/03 15:00:03.000'}),
+    ],
+)
+def test_quotes_too_many_in_two_rows_join_no_lines(
+    first: dict[str, str], second: dict[str, str], tmp_path: Path
+) -> None:
+    lines = rows(0, 10)
+    lines[6:8] = row(3, 0, **first), row(3, 1, **second)
+
+    _, found = read(tmp_path, text_of(*lines))
+
+    assert found.rows + left(found) == 20
+
+
+def test_compressed_data_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None:
+    packed = gzip.compress(text_of(*rows(0, 400)).encode())
+    (tmp_path / "gpu.csv.gz").write_bytes(packed[: len(packed) // 2])
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    (found,) = quality.sources
+    assert 100 < found.rows < 700
+    assert any("cut short" in remark.reason for remark in found.remarks)
+    assert use_of(job)[7] == 7
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_changed_every_row_is_in_use_or_counted(seed: int, tmp_path: Path) -> None:
+    dice = random.Random(seed)
+    lines = rows(0, 60)
+    for _ in range(dice.randrange(1, 15)):
+        at = dice.randrange(len(lines))
+        what = dice.randrange(6)
+        if what == 0:
+            lines[at] = lines[at][: dice.randrange(1, len(lines[at]))]
+        elif what == 1:
+            lines[at] = lines[at].replace(", ", " ", dice.randrange(1, 3))
+        elif what == 2:
+            lines.insert(at, "\x00" * dice.randrange(5) + "No devices were found")
+        elif what == 3:
+            lines.insert(at, lines[dice.randrange(len(lines))])
+        elif what == 4:
+            cut = dice.randrange(len(lines[at]))
+            lines[at] = lines[at][:cut] + dice.choice("\xff%;,\t#0-e") + lines[at][cut:]
+        else:
+            lines[at] = row(at // 2, at % 2, use=dice.choice(["[N/A]", "101 %", "-3 %", "1e99 %", "nan"]))
+
+    _, found = read(tmp_path, text_of(*lines))
+
+    assert found.rows > 60
+    assert found.rows + left(found) == len(lines)
+
+
+def test_a_log_that_ends_with_its_header_keeps_its_rows(tmp_path: Path) -> None:
+    job, found = read(tmp_path, text_of(*rows(0, 20), NAMES))
+
+    assert found.rows == 40
+    assert len(use_of(job)) == 20
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("damage", [{"use": "[N/A]"}, {"time": "[N/A]"}], ids=["no value", "no time"])
+def test_a_machine_without_a_row_costs_no_other(damage: dict[str, str], beside: bool, tmp_path: Path) -> None:
+    lines = [f"{line}, a" for line in rows(0, 20)]
+    other = row(3, 0, **{"use": "", "memory": "", "power": "", "clock": "", "reasons": "", **damage})
+    text = "\n".join([f"{NAMES}, hostname", *lines, f"{other}, b", ""])
+    if beside:
+        (tmp_path / "good.csv").write_text(text_of(*rows(0, 20)))
+
+    _, found = read(tmp_path, text)
+
+    assert (found.rows, left(found)) == (40, 41 if beside else 1)  # the other log tells the same
+
+
+def test_a_short_part_with_another_kind_of_time_costs_no_other_row(tmp_path: Path) -> None:
+    text = "\n".join(["timestamp, index, power.draw [W]", "1767452400, 0, 71.25 W", text_of(*rows(0, 20))])
+
+    job, found = read(tmp_path, text)
+
+    assert (found.rows, left(found)) == (40, 1)
+    assert len(use_of(job)) == 20
+
+
+def test_of_too_many_machines_those_with_most_rows_are_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_MOST_HOSTS", 2)
+    lines = [f"{row(second)}, {host}" for host, n in (("a", 2), ("b", 7), ("c", 9)) for second in range(n)]
+
+    job, found = read(tmp_path, "\n".join([f"{NAMES}, hostname", *lines, ""]))
+
+    assert job.nodes == ("b", "c")
+    assert (found.rows, left(found)) == (16, 2)
+
+
+def test_a_new_identifier_in_each_row_takes_no_time() -> None:
+    n = 20_000
+    log = Log(
+        file=SourceFile(name="gpu.csv", place=""),
+        host="",
+        uuids=frozenset(),
+        gpus=tuple(f"{UNNUMBERED}{i}" for i in range(n)),
+        gpu=np.arange(n)[::-1].copy(),
+        time_us=np.arange(n),
+        values={},
+    )
+    begin = time.process_time()
+
+    (found,) = nvidia_smi._numbered([log])
+
+    assert found.gpus == tuple(f"gpu{i}" for i in range(n))[::-1]
+    # To look for a free number from 0 each time would take half a minute.
+    assert time.process_time() - begin < 5

@@ -1,0 +1,104 @@
+"""Which rows of nvidia-smi logs are of one moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobreport.readers.registry import read_job
+from jobreport.remarks import SourceQuality
+from jobrules.model import Metric, Panel
+
+START = datetime(2026, 1, 3, tzinfo=UTC)
+
+
+def read(folder: Path, header: str, lines: list[str]) -> tuple[Panel, SourceQuality]:
+    """The use of the GPUs, and what became of the rows: none is lost."""
+    (folder / "gpu.csv").write_text("\n".join([header, *lines, ""]))
+    job, quality = read_job(folder, strict=True)
+    (panel,) = job.panels_of(Metric.GPU_USE)
+    (source,) = quality.sources
+    assert source.rows == len(lines)
+    assert not [remark for remark in source.remarks if remark.action in ("skipped", "dropped")]
+    return panel, source
+
+
+def at(seconds: float, form: str = "%Y/%m/%d %H:%M:%S.%f") -> str:
+    return f"{START + timedelta(seconds=seconds):{form}}"
+
+
+@pytest.mark.parametrize("apart_ms", [0, 1, 15, 30, 60])
+def test_gpus_in_turn_are_those_between_two_pauses(apart_ms: int, tmp_path: Path) -> None:
+    lines = [f"{at(i + k * apart_ms / 1000)}, {10 * k} %" for i in range(20) for k in range(8)]
+
+    panel, _ = read(tmp_path, "timestamp, utilization.gpu [%]", lines)
+
+    assert np.array_equal(panel.values, np.tile(np.arange(8) * 10.0, (20, 1)))
+
+
+@pytest.mark.parametrize("interval_ms", [40, 50, 100, 1000])
+def test_a_quick_loop_over_one_gpu_is_one(interval_ms: int, tmp_path: Path) -> None:
+    lines = [f"{at(i * interval_ms / 1000)}, {i % 100} %" for i in range(60)]
+
+    panel, _ = read(tmp_path, "timestamp, utilization.gpu [%]", lines)
+
+    assert panel.devices == ("gpu0",)
+
+
+def test_the_gpus_of_a_single_moment(tmp_path: Path) -> None:
+    lines = [f"{at(k / 1000)}, {10 * k} %" for k in range(8)]
+
+    panel, _ = read(tmp_path, "timestamp, utilization.gpu [%]", lines)
+
+    assert len(panel.devices) == 8
+
+
+def test_a_loop_that_became_quicker_loses_nothing(tmp_path: Path) -> None:
+    seconds = [*range(0, 1000, 10), *range(1000, 1090)]
+    lines = [f"{at(s)}, 0, {s % 2} %" for s in seconds]
+
+    panel, _ = read(tmp_path, "timestamp, index, utilization.gpu [%]", lines)
+
+    assert len(panel.values) == len(lines)
+
+
+def test_two_rows_in_each_full_second_are_both_in_use_and_the_page_says_how(tmp_path: Path) -> None:
+    lines = [f"{at(i // 2, '%Y/%m/%d %H:%M:%S')}, 0, {100 * (i % 2)} %" for i in range(60)]
+
+    panel, source = read(tmp_path, "timestamp, index, utilization.gpu [%]", lines)
+
+    assert panel.values.mean() == 50
+    assert (panel.time_us[1] - panel.time_us[0], len(panel.time_us)) == (500_000, 60)
+    assert any("full second" in remark.reason for remark in source.remarks)
+
+
+def test_another_run_in_the_same_log_is_told(tmp_path: Path) -> None:
+    lines = [f"{10 * i}, 0, {use}" for use in (50, 90) for i in range(40)]
+
+    panel, source = read(tmp_path, "elapsed_s,index,gpu_util", lines)
+
+    assert np.array_equal(panel.values[:, 0], np.repeat([50.0, 90.0], 40))
+    assert any("begin anew" in remark.reason for remark in source.remarks)
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [
+        ("elapsed_s", 1),
+        ("elapsed_ms", 1e-3),
+        ("elapsed_min", 60),
+        ("elapsed [h]", 3600),
+        ("time_ms", 1e-3),
+        ("time (min)", 60),
+        ("time", 1),
+    ],
+)
+def test_times_since_a_start_are_in_the_unit_of_their_column(
+    name: str, seconds: float, tmp_path: Path
+) -> None:
+    panel, _ = read(tmp_path, f"{name},index,gpu_util", [f"{2 * i / seconds:.6f},0,50" for i in range(40)])
+
+    assert np.abs(np.diff(panel.time_us) - 2_000_000).max() < 4000

@@ -1,0 +1,581 @@
+"""A generated job as an nvidia-smi log in every dialect: the reader finds what the generator measured."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from generator.hardware import POWER_CAP, THERMAL, TOTAL_MIB, Gauges, gauges
+from generator.job import JobSpec
+from generator.scenarios import SCENARIOS
+from generator.smi_log import DIALECTS, MESSAGES
+from generator.writer import LogSpec, write_job
+
+from jobreport.errors import NothingReadableError
+from jobreport.readers.registry import read_directory, read_job
+from jobreport.remarks import SourceQuality
+from jobreport.tables.engine import Here
+from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
+
+MIB = float(1 << 20)
+START_US = 1_741_080_077_500_000
+GPUS = 3
+SCRIPT = {
+    Metric.GPU_USE,
+    Metric.GPU_MEMORY_USED,
+    Metric.GPU_MEMORY_TOTAL,
+    Metric.GPU_TEMPERATURE,
+    Metric.GPU_POWER,
+}
+#: What a dialect tells where it is not everything.
+TOLD = {
+    **dict.fromkeys(("iso", "epoch", "elapsed"), SCRIPT),
+    **dict.fromkeys(
+        ("dmon", "dmon-no-times"),
+        (SCRIPT | {Metric.GPU_MEMORY, Metric.GPU_CLOCK}) - {Metric.GPU_MEMORY_TOTAL},
+    ),
+    "pmon": {Metric.GPU_USE},
+}
+
+
+def spec_of(scenario: str = "throttled", **changed: int) -> JobSpec:
+    given = {
+        "nodes": 1,
+        "gpus": GPUS,
+        "cores": 2,
+        "duration_us": 400 * SECOND_US,
+        "interval_us": 2 * SECOND_US,
+        "start_us": START_US,
+        "seed": 1,
+        "resolution_us": 1000,
+    }
+    return JobSpec(scenario=SCENARIOS[scenario], steps=None, **{**given, **changed})
+
+
+@cache
+def measured(node: int = 1, nodes: int = 1) -> Gauges:
+    """What the generator measured, before it wrote anything."""
+    return gauges(spec_of(nodes=nodes), node)
+
+
+def arrays(seen: Gauges) -> dict[Metric, FloatArray]:
+    """All of it in the units of a job: rows are moments, columns are GPUs."""
+    return {
+        Metric.GPU_USE: seen.use,
+        Metric.GPU_MEMORY: seen.memory_use,
+        Metric.GPU_MEMORY_USED: seen.memory_mib * MIB,
+        Metric.GPU_MEMORY_TOTAL: np.full_like(seen.use, TOTAL_MIB * MIB),
+        Metric.GPU_POWER: seen.power_w,
+        Metric.GPU_POWER_LIMIT: seen.limit_w,
+        Metric.GPU_TEMPERATURE: seen.temperature_c,
+        Metric.GPU_CLOCK: seen.clock_mhz,
+        Metric.GPU_THERMAL_SLOWDOWN: 100.0 * (seen.reasons & THERMAL > 0),
+        Metric.GPU_POWER_CAP: 100.0 * (seen.reasons & POWER_CAP > 0),
+        Metric.GPU_HARDWARE_SLOWDOWN: np.zeros_like(seen.use),
+        Metric.GPU_ECC_CORRECTED: seen.corrected.astype(float),
+        Metric.GPU_ECC_UNCORRECTED: seen.uncorrected.astype(float),
+    }
+
+
+def times_us(dialect: str, seen: Gauges) -> IntArray:
+    """When its rows were written, as exactly as a dialect tells it."""
+    if dialect in ("dmon", "pmon"):
+        return seen.timestamp_us - seen.timestamp_us % SECOND_US
+    if dialect == "elapsed":
+        return np.asarray(seen.timestamp_us - seen.timestamp_us[0])
+    if dialect == "dmon-no-times":
+        return np.arange(len(seen.timestamp_us), dtype=np.int64) * SECOND_US
+    return seen.timestamp_us
+
+
+def told(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
+    """What stands in a log of a dialect; NaN where it has no number."""
+    found = {m: values.copy() for m, values in arrays(seen).items() if m in TOLD.get(dialect, set(Metric))}
+    if dialect.startswith("dmon"):
+        found[Metric.GPU_POWER] = np.round(found[Metric.GPU_POWER])
+    if dialect == "noisy":
+        for values in found.values():
+            values[-1, -1] = np.nan
+    return found
+
+
+def same(job: Job, node: str, dialect: str, seen: Gauges) -> None:
+    """Compare all panels of a node with what the generator measured."""
+    expected, time_us = told(dialect, seen), times_us(dialect, seen)
+    panels = {panel.metric: panel for panel in job.panels if panel.node == node}
+    assert panels.keys() == expected.keys()
+    for metric, panel in panels.items():
+        values = expected[metric]
+        rows = ~np.isnan(values).all(axis=1)
+        assert panel.devices == tuple(f"gpu{k}" for k in range(GPUS)), metric
+        assert np.array_equal(panel.time_us, time_us[rows]), metric
+        assert np.array_equal(panel.values, values[rows], equal_nan=True), metric
+
+
+def source(quality: object) -> SourceQuality:
+    (found,) = quality.sources  # type: ignore[attr-defined]
+    assert isinstance(found, SourceQuality)
+    return found
+
+
+def lost(found: SourceQuality) -> int:
+    """Rows that were counted as not in use."""
+    return sum(r.count for r in found.remarks if r.unit == "rows" and r.action in ("skipped", "dropped"))
+
+
+def test_the_job_has_something_to_find() -> None:
+    seen = arrays(measured())
+
+    assert 0 < seen[Metric.GPU_THERMAL_SLOWDOWN].mean() < 50
+    assert len(np.unique(seen[Metric.GPU_CLOCK])) > 10
+    assert all(len(np.unique(seen[m][:, 0])) > 2 for m in (Metric.GPU_USE, Metric.GPU_MEMORY_USED))
+
+
+CASES = [
+    *((name, False, False) for name in DIALECTS),
+    *((name, True, False) for name in ("csv", "uuid", "elapsed", "dmon", "pmon", "powershell")),
+    *((name, False, True) for name in ("csv", "powershell")),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "each_gpu", "gzipped"),
+    CASES,
+    ids=["-".join([n, "gpu" * e, "gzip" * g]).rstrip("-") for n, e, g in CASES],
+)
+def test_every_dialect_gives_what_was_measured(
+    dialect: str, each_gpu: bool, gzipped: bool, tmp_path: Path
+) -> None:
+    log = LogSpec(dialect=DIALECTS[dialect], each_gpu=each_gpu)
+    files = write_job(spec_of(), tmp_path, gzipped=gzipped, log=log).files
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert files == (GPUS if each_gpu else 1)
+    assert job.nodes == ("node",)
+    same(job, "node", dialect, measured())
+    found = source(quality)
+    assert found.files == files
+    assert found.rows + (dialect == "noisy") == measured().use.size
+    if dialect != "noisy":
+        assert lost(found) == 0
+
+
+@pytest.mark.parametrize("dialect", ["csv", "uuid", "iso", "dmon"])
+def test_a_file_a_host_gives_each_host_what_was_measured_there(dialect: str, tmp_path: Path) -> None:
+    write_job(spec_of(nodes=2), tmp_path, gzipped=False, log=LogSpec(dialect=DIALECTS[dialect]))
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert len(job.nodes) == 2
+    for node, name in enumerate(job.nodes, 1):
+        assert f"algo-{node}" in name
+        same(job, name, dialect, measured(node, nodes=2))
+    assert lost(source(quality)) == 0
+
+
+def test_messages_and_headers_among_the_rows_are_counted_and_cost_nothing(tmp_path: Path) -> None:
+    write_job(spec_of(), tmp_path, gzipped=False, log=LogSpec(dialect=DIALECTS["noisy"]))
+    lines = (tmp_path / "nvidia-smi.csv").read_text().splitlines()
+
+    found = source(read_job(tmp_path, strict=True)[1])
+
+    headers = sum(line.startswith("timestamp,") for line in lines)
+    messages = sum(line in MESSAGES for line in lines)
+    rows = sum(line.startswith("2025/") for line in lines)
+    assert headers > 1
+    assert messages > 3
+    assert "" in lines
+    assert headers + messages + rows + lines.count("") == len(lines)
+    assert found.rows == rows - 1
+    assert found.rows + lost(found) == rows + messages
+
+
+def test_times_of_a_zone_are_read_as_that_zone_s_where_the_clock_is_put_back(tmp_path: Path) -> None:
+    # 2025-10-26 00:57:20 UTC, three minutes before the clocks of Berlin were put back.
+    spec = spec_of(start_us=1_761_440_240 * SECOND_US)
+    write_job(spec, tmp_path, gzipped=False, log=LogSpec(zone="Europe/Berlin"))
+
+    job = read_directory(tmp_path, zone=ZoneInfo("Europe/Berlin"), engine=Here(), strict=True).job
+    unzoned = read_directory(tmp_path, engine=Here(), strict=True).job
+
+    same(job, "node", "csv", gauges(spec, 1))
+    first, last = spec.start_us, int(gauges(spec, 1).timestamp_us[-1])
+    assert unzoned.samples_us is not None
+    # Read as UTC an hour is there twice.
+    assert unzoned.samples_us[1] - unzoned.samples_us[0] > last - first
+
+
+def test_a_log_may_be_ahead_of_the_samples_beside_it(tmp_path: Path) -> None:
+    ahead_us = 40 * SECOND_US
+    spec = spec_of()
+    write_job(spec, tmp_path / "samples", gzipped=False, samples=True)
+    write_job(spec, tmp_path / "log", gzipped=False, log=LogSpec(ahead_us=ahead_us))
+
+    samples, log = (read_job(tmp_path / name, strict=True)[0] for name in ("samples", "log"))
+
+    for metric in (Metric.GPU_USE, Metric.GPU_MEMORY):
+        (a,), (b,) = samples.panels_of(metric), log.panels_of(metric)
+        assert np.array_equal(a.time_us + ahead_us, b.time_us)
+        assert np.array_equal(a.values, b.values)
+
+
+def lines_of(hosts: Sequence[str] = "", gpus: int = 2, *, uuids: str = "") -> list[str]:
+    """Thirty moments of some GPUs, whose use tells which is which."""
+    return [
+        f"2026/01/03 15:00:{second:02}.000, {host}{uuids}{gpu}, {20 * gpu + second % 10 + 5 * host.startswith('b')} %"
+        for second in range(30)
+        for host in [f"{one}, " for one in hosts] or [""]
+        for gpu in range(gpus)
+    ]
+
+
+def uses(folder: Path) -> dict[str, list[int]]:
+    """The lowest use of each GPU, by machine."""
+    job, _ = read_job(folder, strict=True)
+    return {panel.node: np.nanmin(panel.values, axis=0).tolist() for panel in job.panels_of(Metric.GPU_USE)}
+
+
+def test_hosts_of_one_file_stay_apart_though_it_tells_uuids(tmp_path: Path) -> None:
+    lines = [f"{line}, GPU-{line.split(', ')[1]}{line.split(', ')[2]}" for line in lines_of("ab")]
+    text = "\n".join(["timestamp, hostname, index, utilization.gpu [%], uuid", *lines, ""])
+    (tmp_path / "gpu.csv").write_text(text)
+
+    assert uses(tmp_path) == {"a": [0, 20], "b": [5, 25]}
+
+
+def test_gpus_told_by_uuid_have_the_numbers_of_their_turn_and_keep_them(tmp_path: Path) -> None:
+    # From the top of the alphabet down, and the first is lost on the way.
+    lines = [
+        line.replace("GPU-0", "GPU-zz").replace("GPU-1", "GPU-mm").replace("GPU-2", "GPU-aa")
+        for line in lines_of(gpus=3, uuids="GPU-")
+    ]
+    header = "timestamp, uuid, utilization.gpu [%]"
+    other = "timestamp, uuid, utilization.gpu [%], power.draw [W]"
+    late = [f"{line}, 100.00 W" for line in lines[45:] if "GPU-zz" not in line]
+    (tmp_path / "gpu.csv").write_text("\n".join([header, *lines[:45], other, *late, ""]))
+
+    assert uses(tmp_path) == {"node": [0, 20, 40]}
+
+
+def test_files_of_hosts_whose_gpus_have_uuids_only_stay_apart(tmp_path: Path) -> None:
+    for name in ("smi_1", "smi_2"):
+        lines = lines_of(gpus=2, uuids=f"GPU-{name}-")
+        text = "\n".join(["timestamp, uuid, utilization.gpu [%]", *lines, ""])
+        (tmp_path / f"{name}.csv").write_text(text)
+
+    assert uses(tmp_path) == {"smi_1": [0, 20], "smi_2": [0, 20]}
+
+
+def read(folder: Path, **texts: str) -> tuple[Job, SourceQuality]:
+    """A job of files by the name before the point."""
+    for name, text in texts.items():
+        (folder / f"{name}.csv").write_text(text)
+    job, quality = read_job(folder, strict=True)
+    return job, source(quality)
+
+
+def test_columns_of_several_gpus_in_a_row_are_rows_of_each(tmp_path: Path) -> None:
+    lines = [f"{1_767_454_613 + i},{i},{i + 50}" for i in range(20)]
+    lines[7] = "never,7,57"
+    lines[9] = "1767454622,9,"
+    text = "\n".join(["unix_time,gpu0_util,gpu3_util", *lines, "a message", ""])
+
+    job, found = read(tmp_path, gpu=text)
+
+    (panel,) = job.panels_of(Metric.GPU_USE)
+    assert panel.devices == ("gpu0", "gpu3")
+    assert np.nanmax(panel.values, axis=0).tolist() == [19, 69]
+    assert found.rows == 37
+    # Of two GPUs in a line without a time, of one without a value, and a line that is none.
+    assert lost(found) == 2 + 1 + 1
+
+
+def test_a_second_column_of_the_same_measure_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    text = "\n".join(["unix_time,util_a,util_b,power.draw,power.draw.average", "1767454613,1,2,3,4", ""])
+
+    job, found = read(tmp_path, gpu=text)
+
+    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_USE)] == [1]
+    (remark,) = [one for one in found.remarks if one.unit == "columns"]
+    assert remark.count == 1
+    assert f"({Metric.GPU_USE.label})" in remark.reason
+
+
+def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
+    names = "epoch,step,loss,gpu_memory_used_mb"
+    dates = [f"{1_746_556_388 + i},{i},0.5,{1000 + i}" for i in range(20)]
+    (tmp_path / "gpu.csv").write_text("\n".join([names, *dates, ""]))
+    rounds = [f"{i // 5},{i},0.5,{1000 + i}" for i in range(20)]
+
+    job, found = read(tmp_path, train="\n".join([names, *rounds, ""]))
+
+    (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
+    assert len(panel.time_us) == 20
+    assert (found.rows, lost(found)) == (20, 20)
+    assert [r.reason for r in found.remarks if r.action == "skipped"] == ["no column of times"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "use"),
+    [
+        ([*["0 - - - - - - -"] * 5, *["0 12 C 50 1 - - python"] * 5], [0] * 5 + [50] * 5),
+        ([*["0 12 C 50 1 - - python"] * 5, *["0 - - - - - - -"] * 5], [50] * 5 + [0] * 5),
+        (
+            ["0 12 C 50 1 - - python", "0 14 C 20 1 - - python"] * 3 + ["0 14 C 20 1 - - python"] * 2,
+            [70] * 3 + [20] * 2,
+        ),
+        (["0 12 C 50 1 - - python"] * 2 + ["0 14 C 20 1 - - python"] * 2, [50, 70, 20]),
+        ([f"{gpu} - - - - - - -" for _ in range(4) for gpu in range(12)], [0] * 4),
+    ],
+    ids=["begins", "ends", "one of two ends", "another one", "twelve GPUs"],
+)
+def test_processes_without_times_that_begin_and_end(rows: list[str], use: list[int], tmp_path: Path) -> None:
+    names = "# gpu pid type sm mem enc dec command\n# Idx # C/G % % % % name\n"
+
+    job, found = read(tmp_path, pmon=names + "\n".join([*rows, ""]))
+
+    (panel,) = job.panels_of(Metric.GPU_USE)
+    assert panel.values[:, 0].tolist() == use
+    assert panel.time_us.tolist() == [i * SECOND_US for i in range(len(use))]
+    assert found.rows + lost(found) == len(rows)
+
+
+def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_path: Path) -> None:
+    use = [f"20260103 15:00:{i:02} 0 {i} 10" for i in range(20)]
+    power = [f"20260103 15:00:{i:02} 0 {300 + i} 60" for i in range(20)]
+
+    job, found = read(
+        tmp_path,
+        dmon_u="\n".join(["#Date Time gpu sm mem", *use, ""]),
+        dmon_p="\n".join(["#Date Time gpu pwr gtemp", *power, power[5], power[6].replace("306", "99"), ""]),
+    )
+
+    told = {metric: job.panel("node", metric) for metric in (Metric.GPU_USE, Metric.GPU_POWER)}
+    values = {metric: panel.values.ravel().tolist() for metric, panel in told.items() if panel}
+    assert values == {Metric.GPU_USE: [*range(20)], Metric.GPU_POWER: [*range(300, 320)]}
+    assert found.rows == 20
+    assert {r.reason.partition(";")[0]: r.count for r in found.remarks if r.action == "dropped"} == {
+        "row that tells more of a GPU at the same time, joined to the first": 20,
+        "repetition of another row": 1,
+        "second row of a GPU at the same time": 1,
+    }
+
+
+def test_identifiers_that_are_not_told_are_none(tmp_path: Path) -> None:
+    names = "timestamp, hostname, uuid, pci.bus_id, utilization.gpu [%]"
+    lines = [
+        f"2026/01/03 15:00:{i:02}.000, N/A, [N/A], 00000000:0{gpu}:00.0, {{}}{gpu}"
+        for i in range(20)
+        for gpu in (1, 2)
+    ]
+    texts = {f"n{n}": "\n".join([names, *lines, ""]).replace("{}", str(n)) for n in (3, 4)}
+
+    job, found = read(tmp_path, **texts)
+
+    assert {p.node: p.values[0].tolist() for p in job.panels_of(Metric.GPU_USE)} == {
+        "n3": [31, 32],
+        "n4": [41, 42],
+    }
+    assert (found.rows, lost(found)) == (80, 0)
+
+
+@pytest.mark.parametrize(("hosts", "nodes"), [("a", {"a": 40}), ("ab", {"a": 20, "b": 20, "gpu": 20})])
+def test_rows_under_a_header_that_tells_no_machine_are_not_lost(
+    hosts: str, nodes: dict[str, int], tmp_path: Path
+) -> None:
+    whens = [f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000" for i in range(40)]
+    named = [f"{when}, {host}, 0, 5 %" for when in whens[:20] for host in hosts]
+    text = ["timestamp, hostname, index, utilization.gpu [%]", *named, f"{whens[0]}, , 0, 5 %"]
+    text += ["timestamp, index, utilization.gpu [%]", *(f"{when}, 0, 5 %" for when in whens[20:]), ""]
+
+    job, found = read(tmp_path, gpu="\n".join(text))
+
+    assert sorted(len(panel.time_us) for panel in job.panels_of(Metric.GPU_USE)) == sorted(nodes.values())
+    assert (found.rows, lost(found)) == (20 * len(hosts) + 20, 1)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_names_survive_every_encoding(encoding: str, tmp_path: Path) -> None:
+    lines = ["timestamp, hostname, index, utilization.gpu [%]", *lines_of(["köln"]), ""]
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    (tmp_path / "gpu.csv").write_bytes((mark + "\r\n".join(lines)).encode(encoding))
+
+    assert uses(tmp_path) == {"köln": [0, 20]}
+
+
+PMON = "#Date Time gpu pid type sm mem command\n#YYYYMMDD HH:MM:SS Idx # C/G % % name\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "use"),
+    [
+        # A process that waits beside moments in which it works, none at all, and a number for none of its processes.
+        (["0 42 C - - python", "0 42 C 7 1 python"], {"gpu0": [0, 7]}),
+        (["0 - - - - -", "0 - - - - -"], {"gpu0": [0, 0]}),
+        (
+            ["0 - - - - -", "0 42 C - - python", "1 42 C 7 1 python", "1 - - - - -"],
+            {"gpu0": [0, 0], "gpu1": [7, 0]},
+        ),
+        (["0 42 C x - python", "0 42 C - - python", "1 - - - - -"], {"gpu1": [0]}),
+    ],
+    ids=["waits", "none", "waits on one GPU", "damaged"],
+)
+def test_a_dash_is_no_use_only_where_the_use_of_processes_is_known(
+    rows: list[str], use: dict[str, list[int]], tmp_path: Path
+) -> None:
+    text = "".join(f"20260103 15:00:{i:02} {row}\n" for i, row in enumerate(rows))
+
+    job, found = read(tmp_path, pmon=PMON + text)
+
+    (panel,) = job.panels_of(Metric.GPU_USE)
+    told = zip(panel.devices, panel.values.T, strict=True)
+    assert {gpu: one[~np.isnan(one)].tolist() for gpu, one in told} == use
+    assert found.rows == sum(map(len, use.values()))
+    assert found.rows + lost(found) == len(rows)
+
+
+def test_processes_whose_use_nobody_knows_give_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "pmon.log").write_text(PMON + "20260103 15:00:00 0 42 C - - python\n" * 20)
+
+    with pytest.raises(NothingReadableError, match="rows skipped: no value that is read"):
+        read_job(tmp_path)
+
+
+def test_processes_without_a_column_of_use_cost_nothing_but_their_rows(tmp_path: Path) -> None:
+    apps = "timestamp, pid, used_gpu_memory [MiB]\n2026/01/03 15:00:00.000, 42, 100 MiB\n"
+
+    _, found = read(tmp_path, apps=apps, gpu="\n".join(["unix_time,gpu_util", "1767454613,1", ""]))
+
+    assert (found.rows, lost(found)) == (1, 1)
+
+
+def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
+    cells = {
+        Metric.GPU_MEMORY_USED: ["38 MiB", "38 C", "38 %", "2 GiB", "38M"],
+        Metric.GPU_POWER: ["70 W", "70 %", "70 MHz", "70000 mW", "70"],
+        Metric.GPU_TEMPERATURE: ["38 C", "100 F", "38 W", "38°C", "38 deg"],
+        Metric.GPU_USE: ["7 %", "7 W", "7 MiB", "7%", "7"],
+    }
+    rows = [f"{1_767_454_613 + i},{','.join(row)}" for i, row in enumerate(zip(*cells.values(), strict=True))]
+    header = "unix_time,memory.used,power.draw,temperature.gpu,utilization.gpu"
+
+    job, found = read(tmp_path, gpu="\n".join([header, *rows, ""]))
+
+    told = {panel.metric: panel.values[~np.isnan(panel.values)].tolist() for panel in job.panels}
+    assert told == {
+        Metric.GPU_MEMORY_USED: [38 * MIB, 2048 * MIB, 38 * MIB],
+        Metric.GPU_POWER: [70, 70, 70],
+        Metric.GPU_TEMPERATURE: [38, 38, 38],
+        Metric.GPU_USE: [7, 7, 7],
+    }
+    assert [(r.count, r.action) for r in found.remarks if r.unit == "values"] == [(8, "dropped")]
+    assert (found.rows, lost(found)) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "cells", "metric", "values"),
+    [
+        ("power.draw,power.draw.average", ["70 W,[N/A]", "71 W,[N/A]"], Metric.GPU_POWER, [70, 71]),
+        (
+            "power.limit,enforced.power.limit",
+            ["400 W,ERR!", "400 W,[N/A]"],
+            Metric.GPU_POWER_LIMIT,
+            [400] * 2,
+        ),
+        ("clocks.sm,clocks.gr", ["[N/A],900 MHz", "[N/A],[N/A]"], Metric.GPU_CLOCK, [900]),
+        # One series has one meaning: what the better column tells in some rows is not filled up from another.
+        ("power.draw,power.draw.average", ["70 W,[N/A]", "71 W,65 W"], Metric.GPU_POWER, [65]),
+    ],
+)
+def test_a_column_without_any_number_does_not_hide_another(
+    names: str, cells: list[str], metric: Metric, values: list[float], tmp_path: Path
+) -> None:
+    rows = [f"{1_767_454_613 + i},{i},{row}" for i, row in enumerate(cells)]
+
+    job, _ = read(tmp_path, gpu="\n".join([f"unix_time,gpu_util,{names}", *rows, ""]))
+
+    (panel,) = job.panels_of(metric)
+    assert panel.values[~np.isnan(panel.values)].tolist() == values
+
+
+def test_what_is_next_to_nothing_is_nothing(tmp_path: Path) -> None:
+    rows = [f"{1_767_454_613 + i},{one} MHz" for i, one in enumerate(["1e-320", "-1e-300", "1e-3"])]
+
+    job, found = read(tmp_path, gpu="\n".join(["unix_time,clocks.sm", *rows, ""]))
+
+    (panel,) = job.panels_of(Metric.GPU_CLOCK)
+    assert panel.values[:, 0].tolist() == [0, 0, 1e-3]
+    assert not [one for one in found.remarks if one.unit == "values"]
+
+
+def test_of_two_equal_columns_one_without_any_number_is_no_loss(tmp_path: Path) -> None:
+    text = "\n".join(["unix_time,util_a,util_b", "1767454613,[N/A],2", ""])
+
+    job, found = read(tmp_path, gpu=text)
+
+    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_USE)] == [2]
+    assert not [one for one in found.remarks if one.unit == "columns"]
+
+
+def test_a_comma_is_a_decimal_one_where_another_sign_separates_columns(tmp_path: Path) -> None:
+    cells = ["50,09 W", "50,1", "50,0937 W", "81,559 W", "50.5 W", "5,0,9 W"]
+    rows = [f"{1_767_454_613 + i};{i} %;{one}" for i, one in enumerate(cells)]
+
+    job, found = read(tmp_path, gpu="\n".join(["unix_time;utilization.gpu;power.draw", *rows, ""]))
+
+    (panel,) = job.panels_of(Metric.GPU_POWER)
+    # Three digits may be thousands.
+    assert panel.values[~np.isnan(panel.values)].tolist() == [50.09, 50.1, 50.0937, 50.5]
+    assert [(r.count, r.action) for r in found.remarks if r.unit == "values"] == [(2, "dropped")]
+
+
+@pytest.mark.parametrize("ends", [("", ".1", ".2.gz"), ("-20260105", "-20260104.gz", "-20260103")])
+def test_parts_of_a_rotated_log_have_the_header_of_the_first(ends: tuple[str, ...], tmp_path: Path) -> None:
+    header = "timestamp, index, utilization.gpu [%], memory.used [MiB], temperature.gpu"
+    lines = [
+        f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000, 0, {i} %, {1000 + i} MiB, 4{i % 5}" for i in range(90)
+    ]
+    for end, part in zip(ends, (lines[60:], lines[30:60], [header, *lines[:30]]), strict=True):
+        data = "\n".join([*part, ""]).encode()
+        (tmp_path / f"gpu.csv{end}").write_bytes(gzip.compress(data) if end.endswith(".gz") else data)
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert quality.remarks == ()
+    found = source(quality)
+    assert (found.files, found.rows, lost(found)) == (3, 90, 0)
+    (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
+    assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(90)]
+    assert len(job.panels_of(Metric.GPU_TEMPERATURE)[0].time_us) == 90
+    (told,) = [r for r in found.remarks if "no line names the columns" in r.reason]
+    assert (told.count, "another part of the log" in told.reason) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["timestamp, index, utilization.gpu [%], memory.used [MiB], temperature.gpu"],
+        [
+            "timestamp, index, utilization.gpu [%], fan.speed [%]",
+            "timestamp, index, power.draw [W], temperature.gpu",
+        ],
+    ],
+    ids=["more columns", "two that fit"],
+)
+def test_a_header_that_may_not_be_that_of_a_part_is_not_taken(headers: list[str], tmp_path: Path) -> None:
+    lines = [f"2026/01/03 15:00:{i:02}.000, 0, {i} %, {i}.50 W" for i in range(30)]
+    (tmp_path / "gpu.csv").write_text("\n".join([*lines, ""]))
+    for number, header in enumerate(headers, 1):
+        (tmp_path / f"gpu.csv.{number}").write_text(f"{header}\n")
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert {panel.metric for panel in job.panels} == {Metric.GPU_USE, Metric.GPU_POWER}
+    (told,) = [r for r in source(quality).remarks if "no line names the columns" in r.reason]
+    assert "by their units" in told.reason

@@ -1,0 +1,240 @@
+"""When rows of nvidia-smi logs were written."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from jobreport.errors import UsageError
+from jobreport.readers.nvidia_smi.text import Texts
+from jobreport.readers.nvidia_smi.times import (
+    CLOCK,
+    LOCAL,
+    RELATIVE,
+    ZONED,
+    continued,
+    in_zone,
+    spread,
+    times_of,
+    unwrapped,
+    zone_of,
+)
+from jobrules.model import SECOND_US, IntArray
+
+DAY_US = 86400 * SECOND_US
+
+
+def us(text: str) -> int:
+    return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def one(rows: Sized) -> IntArray:
+    """One series for all rows."""
+    return np.zeros(len(rows), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_us", "kind"),
+    [
+        ("2026/01/03 15:36:53.507", us("2026-01-03T15:36:53.507+00:00"), LOCAL),
+        ("2026-01-03 15:36:53", us("2026-01-03T15:36:53+00:00"), LOCAL),
+        ("20260103 15:36:53", us("2026-01-03T15:36:53+00:00"), LOCAL),
+        ("2025-09-24T03:17:04.490Z", us("2025-09-24T03:17:04.490+00:00"), ZONED),
+        (" 2025-09-24T03:17:04.4901234+02:00 ", us("2025-09-24T01:17:04.490123+00:00"), ZONED),
+        ("2025-09-24T03:17:04-0330", us("2025-09-24T06:47:04+00:00"), ZONED),
+        ("1746556388.344134", 1746556388344134, ZONED),
+        ("1746556388344", 1746556388344000, ZONED),
+        ("1746556388344134000", 1746556388344134 // 1024 * 1024, ZONED),  # a float has 53 bits
+        ("12.5", 12_500_000, RELATIVE),
+        ("23:59:58", 86398 * SECOND_US, CLOCK),
+    ],
+)
+def test_a_time_and_its_kind(text: str, time_us: int, kind: str) -> None:
+    found = times_of(Texts.of([text]), elapsed=False)
+    assert (found.kind, bool(found.there[0])) == (kind, True)
+    assert abs(int(found.time_us[0]) - time_us) <= (1024 if len(text) == 19 and text.isdigit() else 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[N/A]",
+        "2026/13/03 15:36:53",
+        "2026/01/03 25:36:53",
+        "nan",
+        "inf",
+        "-5",
+        "1e300",
+        "0001/01/01 00:00:00",
+        "12:61:00",
+    ],
+)
+def test_what_is_no_time(text: str) -> None:
+    assert not times_of(Texts.of([text]), elapsed=False).there[0]
+
+
+def test_seconds_since_the_start_may_be_as_large_as_a_date() -> None:
+    found = times_of(Texts.of(["0.08", "0.34"]), elapsed=True)
+    assert (found.kind, found.time_us.tolist()) == (RELATIVE, [80_000, 340_000])
+    assert times_of(Texts.of(["1500"]), elapsed=True, factor=1e-3).time_us.tolist() == [1_500_000]
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["2026/01/03 15:36:53", "1746556388"], LOCAL),
+        (["2026-01-03T15:36:53Z", "2026-01-03T15:36:53", "2026-01-03T15:36:53Z"], ZONED),
+        (["2026-01-03T15:36:53Z", "2026-01-03T15:36:53", "2026-01-03T15:36:54"], LOCAL),
+        (["1746556388", "17.5", "1746556388", "1746556389"], ZONED),
+        (["17.5", "1746556388", "17.5"], RELATIVE),
+    ],
+)
+def test_of_two_kinds_in_a_table_the_commonest_is_used(texts: list[str], kind: str) -> None:
+    found = times_of(Texts.of([*texts, "x"]), elapsed=False)
+
+    alone = [times_of(Texts.of([text]), elapsed=False).kind == kind for text in texts]
+    assert (found.kind, found.there.tolist()) == (kind, [*alone, False])
+    assert found.others == 1
+
+
+def test_midnight() -> None:
+    times = np.array([86398, 86399, 0, 1, 86399, 3]) * SECOND_US
+    assert np.diff(unwrapped(times, one(times))).tolist() == [
+        SECOND_US,
+        SECOND_US,
+        SECOND_US,
+        86398 * SECOND_US,
+        4 * SECOND_US,
+    ]
+
+
+def turns(series: list[int], rows: int, *, sorted_: bool) -> IntArray:
+    """The series of each row: one after the other, or in turn."""
+    return np.repeat(series, rows) if sorted_ else np.tile(series, rows)
+
+
+def each(times: IntArray, series: IntArray) -> list[list[int]]:
+    return [times[series == number].tolist() for number in np.unique(series)]
+
+
+BOTH = pytest.mark.parametrize("sorted_", [True, False])
+
+
+@BOTH
+def test_midnight_in_a_log_of_several_gpus(*, sorted_: bool) -> None:
+    clock = (np.arange(86398, 86403) * SECOND_US) % DAY_US
+    series = turns([0, 1], 5, sorted_=sorted_)
+    times = np.tile(clock, 2) if sorted_ else np.repeat(clock, 2)
+
+    found = each(unwrapped(times, series), series)
+
+    assert found == [(np.arange(86398, 86403) * SECOND_US).tolist()] * 2
+
+
+def test_a_gpu_that_is_first_seen_after_midnight() -> None:
+    times = np.array([86399, 0, 0, 1, 1]) * SECOND_US
+    found = unwrapped(times, np.array([0, 0, 1, 0, 1]))
+    assert (found // SECOND_US).tolist() == [86399, 86400, 86400, 86401, 86401]
+
+
+@BOTH
+def test_the_hour_that_comes_twice_in_a_log_of_several_gpus(*, sorted_: bool) -> None:
+    moments = us("2026-10-25T00:00:00+00:00") + np.arange(0, 7200, 600) * SECOND_US
+    wall = moments + 2 * 3600 * SECOND_US - (moments >= us("2026-10-25T01:00:00+00:00")) * 3600 * SECOND_US
+    series = turns([0, 1], len(moments), sorted_=sorted_)
+    local = np.tile(wall, 2) if sorted_ else np.repeat(wall, 2)
+
+    found = in_zone(local, series, ZoneInfo("Europe/Berlin"))
+
+    assert each(found, series) == [moments.tolist()] * 2
+
+
+def test_a_clock_that_was_set_before_tells_nothing_of_the_hour_that_comes_twice() -> None:
+    clock = ["00:20", "00:05", "01:00", "01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]
+    local = np.array([us(f"2026-10-25T{one}+00:00") for one in clock])
+    # The autumn of the year before is in the same log.
+    before = local - 364 * DAY_US
+
+    found = in_zone(np.concatenate([before, local]), one([*before, *local]), ZoneInfo("Europe/Berlin"))
+
+    utc = ["22:20", "22:05", "23:00", "23:30", "00:00", "00:30", "01:00", "01:30", "02:00"]
+    for year, mine in (("2025-10-26", found[:9]), ("2026-10-25", found[9:])):
+        midnight = us(f"{year}T00:00+00:00")
+        assert ((mine - midnight) % DAY_US // SECOND_US).tolist() == [
+            int(h) * 3600 + int(m) * 60 for h, m in (one.split(":") for one in utc)
+        ]
+
+
+@BOTH
+def test_another_run_goes_on_where_the_one_before_ended(*, sorted_: bool) -> None:
+    runs = np.concatenate([np.arange(5), np.arange(3), np.arange(4)]) * 10 * SECOND_US
+    series = turns([0, 1], len(runs), sorted_=sorted_)
+    times = np.tile(runs, 2) if sorted_ else np.repeat(runs, 2)
+
+    found = each(continued(times, series), series)
+
+    assert found == [(np.arange(12) * 10 * SECOND_US).tolist()] * 2
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param([0, 10, 50_000, 100_000, 100_010], id="a long job"),
+        pytest.param([0, 10, 20, 30, 9000, 50, 60], id="a damaged time"),
+        pytest.param([0, 3e8] * 50, id="longer than any job"),
+    ],
+)
+def test_what_is_no_other_run(seconds: list[float]) -> None:
+    times = (np.array(seconds) * SECOND_US).astype(np.int64)
+    assert continued(times, one(times)) is times
+
+
+@BOTH
+def test_rows_of_one_full_second_are_spread_over_it(*, sorted_: bool) -> None:
+    times = np.repeat(np.arange(5), 2) * SECOND_US
+    series = turns([0, 1], len(times), sorted_=sorted_)
+
+    found = spread(np.tile(times, 2) if sorted_ else np.repeat(times, 2), series)
+
+    assert each(found, series) == [(np.arange(10) * SECOND_US // 2).tolist()] * 2
+
+
+def test_a_second_row_now_and_then_and_fractions_of_a_second_stay() -> None:
+    for seconds in ([0, 1, 2, 2, 3, 5], [0, 0, 0.5, 0.5]):
+        times = (np.array(seconds) * SECOND_US).astype(np.int64)
+        assert spread(times, one(times)) is times
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"]
+)
+def test_the_clock_of_a_zone_through_a_year(zone: str) -> None:
+    """Each quarter of an hour of a year, through both changes of the clock."""
+    moments = np.arange(us("2025-01-01T00:00:00+00:00"), us("2026-01-01T00:00:00+00:00"), 900 * SECOND_US)
+    wall = [
+        datetime.fromtimestamp(int(one) // SECOND_US, ZoneInfo(zone)).replace(tzinfo=UTC) for one in moments
+    ]
+    local = np.array([int(one.timestamp()) * SECOND_US for one in wall])
+    # Without the second pass of the hour that comes twice nothing tells the passes apart but the order.
+    months = np.split(np.arange(len(moments)), 12)
+    found = np.concatenate([in_zone(local[rows], one(rows), ZoneInfo(zone)) for rows in months])
+    assert np.array_equal(found, moments)
+
+
+@pytest.mark.parametrize(("name", "hours"), [("UTC", 0), ("+02:00", 2), ("-0330", -3.5), ("Asia/Tokyo", 9)])
+def test_zones(name: str, hours: float) -> None:
+    noon = us("2025-06-01T12:00:00+00:00")
+    assert in_zone(np.array([noon]), one([noon]), zone_of(name))[0] == noon - hours * 3600 * SECOND_US
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Europe/Nowhere", "../../etc/passwd", "+99:00", "/etc/localtime", "a\0b"]
+)
+def test_no_zone(name: str) -> None:
+    with pytest.raises(UsageError, match="is no time zone"):
+        zone_of(name)

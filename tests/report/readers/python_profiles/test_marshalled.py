@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import contextlib
+import cProfile
+import marshal
+import math
+import pstats
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobreport.readers.python_profiles.marshalled import NotReadableError, Value, loads
+from tests.paths import CORPUS, needs_corpus
+
+VERSIONS = range(6)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**134), 2**134)
+    | st.integers(-300, 300)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=300)
+    | st.sampled_from(["", "a", "ä", "\udc80", "x" * 255, "x" * 256, "\N{SNOWMAN}" * 90])
+)
+KEYS = SCALARS | st.tuples(SCALARS, SCALARS)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=5).map(tuple)
+        | st.dictionaries(KEYS, inner, max_size=5)
+        # The same object twice is written as a reference.
+        | inner.map(lambda value: (value, value))
+    ),
+    max_leaves=25,
+)
+
+
+def plain(value: Value) -> object:
+    """With dictionaries made of their pairs."""
+    if isinstance(value, list):
+        return {plain(key): plain(one) for key, one in value}
+    return tuple(plain(one) for one in value) if isinstance(value, tuple) else value
+
+
+def typed(value: object) -> object:
+    """A value that differs where types or signs differ: 1 == 1.0 == True, 0.0 == -0.0."""
+    if isinstance(value, tuple):
+        return "tuple", [typed(one) for one in value]
+    if isinstance(value, dict):
+        return "dict", [(typed(key), typed(one)) for key, one in value.items()]
+    return type(value).__name__, repr(value)
+
+
+@given(VALUES, st.sampled_from(VERSIONS))
+def test_what_python_writes_is_read_in_every_version(value: Any, version: int) -> None:
+    assert typed(plain(loads(marshal.dumps(value, version)))) == typed(value)
+
+
+def test_numbers_that_are_not_finite_are_read() -> None:
+    for version in VERSIONS:
+        value = loads(marshal.dumps((math.inf, -math.inf, math.nan), version))
+
+        assert isinstance(value, tuple)
+        assert str(value) == "(inf, -inf, nan)"
+
+
+def test_a_tuple_of_more_than_255_values_is_read() -> None:
+    value = (*range(1000), "x" * 70_000)
+
+    for version in VERSIONS:
+        assert loads(marshal.dumps(value, version)) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"bytes", [1], {1}, frozenset({1}), 1j, ..., StopIteration, compile("1", "", "eval"), bytearray(b"x")],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_no_profile_holds_is_refused_by_its_type(value: Any) -> None:
+    for version in VERSIONS:
+        with pytest.raises(NotReadableError, match=r"holds a value of type '.', which no profile holds"):
+            loads(marshal.dumps(("x", value), version))
+
+
+TRUE = b"T"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "ends early"),
+        (b"i\1\0\0", "ends early"),
+        (b"z\5abc", "ends early"),
+        (b"u\x01\0\0\0\xff", "text that is not text"),
+        (b"z\1\xff", "text that is not text"),
+        (b"f\1x", "number that is not a number"),
+        (b"TT", "goes on behind its end"),
+        (b"0", "misses a value"),
+        (b")\0010", "misses a value"),
+        (b"{T00", "misses a value"),
+        (b"u\xff\xff\xff\xff", "negative size"),
+        (b"(\xff\xff\xff\x7f" + TRUE, "ends early"),
+        (b"a\xff\xff\xff\x7f" + TRUE, "ends early"),
+        (b"l\x0a\0\0\0" + b"\1\0" * 10, "integer of more than 135 bits"),
+        (b"l\xf6\xff\xff\xff" + b"\1\0" * 10, "integer of more than 135 bits"),
+        (b"r\0\0\0\0", "refers to a value that is not there"),
+        (b"r\xff\xff\xff\xff", "refers to a value that is not there"),
+        (b"\xa9\1r\0\0\0\0", "contains itself"),
+        (b"\xfbTr\0\0\0\x000", "contains itself"),
+        (b")\1" * 33 + TRUE, "nested too deeply"),
+        (b"{T" * 100_000, "nested too deeply"),
+        (b"(\0\x09\x3d\0" + TRUE * 4_000_000, "more than 2000000 values"),
+    ],
+)
+def test_damage_and_malice_are_named(data: bytes, reason: str) -> None:
+    with pytest.raises(NotReadableError, match=reason):
+        loads(data)
+
+
+def test_tuples_of_references_to_each_other_stay_small() -> None:
+    """Written out, the last would have 250^30 elements."""
+    bomb = b"\xa9\0"
+    for level in range(30):
+        bomb = b"\xa9" + bytes([250]) + bomb + (b"r" + struct.pack("<i", 30 - level)) * 249
+
+    started = time.process_time()
+    value = loads(bomb)
+
+    assert isinstance(value, tuple)
+    assert value[0] is value[249]
+    assert time.process_time() - started < 2
+
+
+def test_truncation_anywhere_is_an_error(dump: bytes) -> None:
+    for end in range(len(dump)):
+        with pytest.raises(NotReadableError):
+            loads(dump[:end])
+
+
+@given(st.data())
+def test_flipped_bytes_give_a_value_or_the_error_of_this_module(dump: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(dump)
+    for at in data.draw(st.lists(st.integers(0, len(dump) - 1), min_size=1, max_size=8)):
+        damaged[at] = data.draw(st.integers(0, 255))
+
+    reads_or_refuses(bytes(damaged))
+
+
+@given(st.binary(max_size=200) | st.lists(st.sampled_from(b"{(){}zZaAutifglrNTF0\xa9\xfb\0\1\2")).map(bytes))
+def test_any_bytes_give_a_value_or_the_error_of_this_module(data: bytes) -> None:
+    reads_or_refuses(data)
+
+
+def reads_or_refuses(data: bytes) -> None:
+    with contextlib.suppress(NotReadableError):
+        loads(data)
+
+
+def test_a_dump_of_cprofile_is_what_pstats_reads(tmp_path: Path, dump: bytes) -> None:
+    (tmp_path / "dump").write_bytes(dump)
+
+    assert plain(loads(dump)) == stats_of(tmp_path / "dump")
+
+
+@needs_corpus
+def test_dumps_of_real_jobs_are_what_pstats_reads() -> None:
+    files = list((CORPUS / "sagemaker-fixtures").rglob("python_stats"))
+
+    for file in files:
+        assert plain(loads(file.read_bytes())) == stats_of(file)
+    assert len(files) == 3
+
+
+def test_a_dump_of_a_megabyte_is_read_in_well_under_two_seconds() -> None:
+    functions = {
+        (f"/lib/module_{i % 97}.py", i, f"function_{i}"): (i, i, i / 7, i / 3) for i in range(14_000)
+    }
+    keys = list(functions)
+    dump = marshal.dumps(
+        {
+            key: (*row, {keys[i // 2]: row, keys[i // 3]: row})
+            for i, (key, row) in enumerate(functions.items())
+        }
+    )
+    assert len(dump) > 1_000_000
+
+    started = time.process_time()
+    loads(dump)
+
+    assert time.process_time() - started < 1
+
+
+def stats_of(file: Path) -> object:
+    return pstats.Stats(str(file)).stats  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What cProfile writes of a small program."""
+    profile = cProfile.Profile()
+    profile.runcall(sorted, ["b", "a", "c"], key=lambda text: len(text.upper()))
+    path = tmp_path_factory.mktemp("profile") / "python_stats"
+    profile.dump_stats(path)
+    return path.read_bytes()

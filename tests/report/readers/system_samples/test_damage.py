@@ -1,0 +1,372 @@
+"""Damage that is more than a bad line: files, times and names of system samples, and a directory that changes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobreport.readers import text_files
+from jobreport.readers.registry import read_job
+from jobreport.readers.system_samples import lines as sample_lines
+from jobreport.readers.system_samples.text import SoundFiles
+from jobrules.model import Metric
+from tests.report.readers.events import BASE_US, x
+from tests.report.readers.samples import (
+    FILE,
+    HOUR,
+    METRICS,
+    T0,
+    read,
+    remarks,
+    sample,
+    slow_tables,
+    tables,
+    values,
+    write,
+)
+
+CUT = "compressed data is cut short or damaged; what comes before is in use"
+LONE = "alone and far from all other samples of its machine: the time may be damaged"
+
+
+def ticks(count: int, at: float = T0, gpus: int = 2, node: str = "algo-1") -> list[str]:
+    """All sensors of some GPUs, once a second."""
+    return [
+        sample(gpu + i % 50, at=at + i, name=f"gpu{gpu}", dimension=dimension, node=node)
+        for i in range(count)
+        for gpu in range(gpus)
+        for dimension in ("GPUUtilization", "GPUMemoryUtilization")
+    ]
+
+
+# Files whose names tell nothing
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["?", sample()[1:], '{"Type": "gpu", "Value": ', "\0" * 5000, "[" * 5000, '{"version": 1}', "\n\n\0"],
+)
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("name", ["samples.json", "samples.jsonl.gz"])
+def test_a_damaged_first_line_costs_itself_alone(tmp_path: Path, first: str, end: str, name: str) -> None:
+    text = f"{first}\n{sample(10)}{end}".encode()
+
+    job, quality = read(tmp_path, {name: gzip.compress(text) if name.endswith("gz") else text})
+
+    assert values(job) == [[10.0]]
+    assert [(one.count, one.unit) for one in remarks(quality).values()] == [(1, "lines")]
+
+
+def test_a_trace_of_a_name_that_tells_little_stays_one_behind_a_sample(tmp_path: Path) -> None:
+    rows = "".join(json.dumps(x(ts=BASE_US + i)) + ",\n" for i in range(3))
+
+    job, quality = read(tmp_path, {"1700000060000000_33-algo-1_mine.json": f"{sample()}\n{rows}"})
+
+    assert job.event_count == 3
+    assert [one.source for one in quality.sources] == ["traces"]
+
+
+# Compressed files
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_text_in_front_of_damaged_compressed_data_is_used_to_the_last_byte(
+    tmp_path: Path, place: float
+) -> None:
+    rng = random.Random(3)
+    lines = [sample(rng.random(), at=T0 + i) for i in range(2000)]
+    packed = bytearray(gzip.compress("\n".join(lines).encode(), mtime=0))
+    at = int(place * len(packed))
+    packed[at : at + 16] = b"\xff" * 16
+
+    job, quality = read(tmp_path, {f"{FILE}.gz": bytes(packed), FILE: [sample(1, name="gpu1")] * 2})
+
+    known = [row[0] for row in values(job)]
+    expected = [row[0] for row in slow_values(lines)]
+    same = next((i for i, (a, b) in enumerate(zip(known, expected, strict=False)) if a != b), len(known))
+    # What is unpacked from the damage itself may look like a number; what comes in front of it is all there.
+    assert same >= (place - 0.05) * len(lines)
+    assert remarks(quality)[CUT].example == f"{FILE}.gz"
+    assert "not a complete sample" not in remarks(quality)
+
+
+def slow_values(lines: list[str]) -> list[list[float]]:
+    (table,) = slow_tables(lines).values()
+    return [list(row.values()) for _, row in sorted(table.items())]
+
+
+def test_compressed_data_without_end_costs_what_comes_behind_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_files, "_MOST_TEXT", 1 << 18)
+    bomb = gzip.compress((sample(1) + "\n").encode() + b"\n" * (4 << 20))
+    assert len(bomb) * 200 < 3 << 20
+
+    job, quality = read(tmp_path, {f"{FILE}.gz": bomb})
+    assert values(job) == [[1.0]]
+    assert remarks(quality)[CUT].example == f"{FILE}.gz"
+    with pytest.raises(text_files.DamagedError):
+        assert sum(map(len, text_files.chunks(tmp_path / f"{FILE}.gz"))) < 3 << 20
+
+
+# Lines
+
+
+def test_of_a_key_that_stands_twice_the_last_value_counts(tmp_path: Path) -> None:
+    twice = sample(1).replace('"Value"', '"Value": 5, "Value"')
+
+    assert values(read(tmp_path / "sound", {FILE: [twice]})[0]) == [[1.0]]
+    assert values(read(tmp_path / "beside", {FILE: [twice, "?"]})[0]) == [[1.0]]
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_true_and_false_are_no_numbers(tmp_path: Path, value: bool) -> None:
+    job, quality = read(tmp_path, {FILE: [sample(1), sample(value, at=T0 + 1)]})
+
+    assert values(job) == [[1.0]]
+    assert remarks(quality)["'Value' is not a number"].count == 1
+
+
+@pytest.mark.parametrize("digits", [25, 400, 5000])
+def test_numbers_without_end_are_dropped(tmp_path: Path, digits: int) -> None:
+    lines = [sample(1), sample(2, at=T0 + 1).replace("2,", "9" * digits + ",")]
+
+    job, quality = read(tmp_path, {FILE: lines})
+
+    if digits == 25:
+        assert values(job) == [[1.0], [100.0]]
+    else:
+        assert values(job) == [[1.0]]
+        assert sum(remark.count for remark in remarks(quality).values()) == 1
+
+
+def test_a_line_nested_without_end_costs_itself(tmp_path: Path) -> None:
+    lines = [sample(1), '{"a":' * 100_000, "[" * 100_000, '{"Value":' + "[" * 5000 + "]" * 5000 + "}"]
+
+    job, quality = read(tmp_path, {FILE: [*lines, sample(2, at=T0 + 1)]})
+
+    assert values(job) == [[1.0], [2.0]]
+    assert remarks(quality)["not complete JSON"].count == 3
+
+
+# Times
+
+
+@pytest.mark.parametrize("jump_s", [-86_400 * 20, -3_000, 3_000, 90_000])
+def test_a_lone_sample_far_from_all_others_does_not_stretch_the_job(tmp_path: Path, jump_s: int) -> None:
+    lines = ticks(60, gpus=4)
+    lines[200] = lines[200].replace(f"{T0 + 25}", f"{T0 + 25 + jump_s}")
+
+    job, quality = read(tmp_path, {FILE: lines})
+
+    assert job.samples_us == (T0 * 1e6, (T0 + 59) * 1e6)
+    assert (remarks(quality)[LONE].action, remarks(quality)[LONE].count) == ("dropped", 1)
+    assert quality.sources[0].rows == len(lines) - 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*ticks(60), *ticks(1, at=T0 + 7200), *ticks(60, at=T0 + 14_400)],
+        [sample(i % 100, at=T0 + 3600 * i) for i in range(50)],
+        [*ticks(60), *ticks(60, at=T0 + 86_400, node="algo-2")],
+        [sample(5, at=T0 - 300, kind="memory", name="MemoryUsedPercent", dimension=""), *ticks(60)],
+        [*ticks(60, at=T0), *ticks(60, at=T0 - 5000), *ticks(60, at=T0 + 10_000)],
+        [line for i in range(60) for line in ticks(1, at=T0 + 900 * i, gpus=4 if i < 50 else 1)],
+        [*ticks(60, gpus=8), *ticks(1, at=T0 + 7200, gpus=4)],
+    ],
+    ids=[
+        "one moment between pauses",
+        "one sensor",
+        "another clock",
+        "first moment",
+        "clock jumps back",
+        "three of four GPUs die",
+        "killed while it reads",
+    ],
+)
+def test_samples_between_pauses_stay(tmp_path: Path, lines: list[str]) -> None:
+    job, quality = read(tmp_path, {FILE: lines})
+
+    assert tables(job) == slow_tables(lines)
+    assert quality.sources[0].rows == len(lines)
+    assert not remarks(quality)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {FILE: ticks(99), f"{HOUR}/1700000100.algo-2.json": [sample(1, node="algo-2")]},
+        {FILE: ticks(120), f"{HOUR}/1700000100.algo-2.json": [sample(1, node="algo-2")]},
+        {FILE: [*ticks(120, gpus=1), *ticks(1, gpus=2)[2:]]},
+        {FILE: [*ticks(120), sample(5, kind="memory", name="MemoryUsedPercent", dimension="")]},
+    ],
+    ids=["few of others", "vanished", "two metrics", "another kind"],
+)
+def test_what_has_few_samples_for_a_reason_stays(tmp_path: Path, files: dict[str, list[str]]) -> None:
+    job, quality = read(tmp_path, files)
+
+    assert tables(job) == slow_tables([line for lines in files.values() for line in lines])
+    assert not remarks(quality)
+
+
+# Directories
+
+
+def test_two_jobs_in_one_directory_are_told(tmp_path: Path) -> None:
+    files = {f"a/{FILE}": ticks(60), f"b/{FILE}": ticks(60, at=T0 + 7200)}
+
+    job, quality = read(tmp_path, files)
+
+    assert tables(job) == slow_tables([line for lines in files.values() for line in lines])
+    remark = remarks(quality)["samples in the folders of several jobs, joined to one"]
+    assert (remark.action, remark.count, remark.unit, remark.example) == (
+        "corrected",
+        1,
+        "machines",
+        f"b/{FILE}",
+    )
+
+
+def test_the_folders_of_a_job_are_not_taken_for_several(tmp_path: Path) -> None:
+    other = FILE.replace("2023111422", "2023111423")
+    files = {FILE: ticks(60), other: ticks(60, at=T0 + 60), f"x/{FILE}".replace("algo-1", "algo-2"): ticks(9)}
+
+    assert "samples in the folders of several jobs, joined to one" not in remarks(read(tmp_path, files)[1])
+
+
+def test_a_file_that_is_still_written_is_counted(tmp_path: Path) -> None:
+    _, quality = read(tmp_path, {FILE: ticks(2), f"{FILE}.tmp": ticks(2)})
+
+    assert remarks(quality)["of a kind that is not read"].example == f"{FILE}.tmp"
+
+
+@pytest.mark.parametrize("becomes", ["shorter", "longer", "gone", "folder", "pipe", "link", "no text"])
+def test_a_file_that_changes_while_it_is_read_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    path = tmp_path / "job" / HOUR / "1700000160.algo-1.json"
+    write(tmp_path, {f"job/{FILE}": ticks(60), "job/" + str(path.relative_to(tmp_path / "job")): ticks(60)})
+    (tmp_path / "outside.json").write_text("\n".join(ticks(60, at=T0 + 100)))
+    sound = SoundFiles.rows
+
+    def changed(self: SoundFiles, number: int, place: Path) -> Any:
+        if place == path:
+            change(path, becomes, tmp_path / "outside.json")
+        return sound(self, number, place)
+
+    monkeypatch.setattr(SoundFiles, "rows", changed)
+    job, quality = read_job(tmp_path / "job")
+
+    assert job.samples_us == (T0 * 1e6, (T0 + 59) * 1e6)
+    told = [remark.reason for remark in remarks(quality).values() if remark.example]
+    assert (
+        told
+        == {
+            "shorter": [],
+            "longer": ["not complete JSON"],
+            "gone": ["cannot be read: No such file or directory"],
+            "folder": ["cannot be read: Is a directory"],
+            "pipe": ["empty"],
+            "link": ["cannot be read: Too many levels of symbolic links"],
+            "no text": ["not complete JSON"],
+        }[becomes]
+    )
+
+
+def change(path: Path, becomes: str, outside: Path) -> None:
+    text = path.read_text()
+    path.unlink()
+    if becomes == "folder":
+        path.mkdir()
+    elif becomes == "pipe":
+        os.mkfifo(path)
+    elif becomes == "link":
+        path.symlink_to(outside)
+    elif becomes != "gone":
+        made = {"shorter": text[: text.index("\n") + 1], "longer": text + '{"Type"', "no text": "\0\0\n" * 9}
+        path.write_text(made[becomes])
+
+
+def test_a_file_that_may_not_be_opened_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = f"{HOUR}/1700000160.algo-1.json"
+    write(tmp_path, {FILE: ticks(2), secret: ticks(3)})
+    opened = os.open
+
+    def refused(path: Any, *others: Any) -> int:
+        if str(path).endswith(secret):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *others)
+
+    monkeypatch.setattr(os, "open", refused)
+    job, quality = read_job(tmp_path)
+
+    assert len(values(job)) == 2
+    assert remarks(quality)["cannot be read: Permission denied"].example == secret
+
+
+def test_a_line_of_the_longest_kind_and_one_more_byte(tmp_path: Path) -> None:
+    line = sample(2, at=T0 + 1)
+    long = line[:-1] + " " * (sample_lines.LONGEST_LINE - len(line)) + "}"
+
+    job, quality = read(tmp_path, {FILE: [sample(1), long, " " + long]})
+
+    assert values(job) == [[1.0], [2.0]]
+    assert remarks(quality)["too long for a sample"].example == f"{FILE}:3"
+
+
+def test_every_sensor_may_be_damaged_in_any_way_and_is_counted(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    lines = [
+        sample(rng.choice([1, 200, -5, float("nan"), None, "x"]), at=T0 + i // 9, kind=k, dimension=d, name=n)
+        for i in range(600)
+        for k, d, n in (rng.choice(list(METRICS)),)
+    ]
+    lines = [line[: rng.choice([20, 999, 999, 999])] for line in lines]
+
+    job, quality = read(tmp_path, {FILE: lines})
+
+    left_out = sum(r.count for r in remarks(quality).values() if r.action != "corrected")
+    assert quality.sources[0].rows + left_out == len(lines)
+    assert tables(job) == slow_tables(lines)
+    assert job.panel("algo-1", Metric.MEMORY) is not None
+
+
+def test_a_sample_under_a_damaged_name_makes_no_device(tmp_path: Path) -> None:
+    names = [["gpu0", "gpu1x" if i == 20 else "gpu1"] for i in range(40)]
+    lines = [sample(50, name=name, at=T0 + i) for i, both in enumerate(names) for name in both]
+
+    job, quality = read(tmp_path, {FILE: lines})
+
+    assert job.panels[0].devices == ("gpu0", "gpu1")
+    assert quality.sources[0].rows == 79
+    reason = "the only one of its device, where another device lacks one: the name may be damaged"
+    assert remarks(quality)[reason].count == 1
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param([range(40), range(40), [39]], id="comes at the end"),
+        pytest.param([range(40), range(40), [20]], id="was read once"),
+        pytest.param([range(40), range(0, 40, 4), [20]], id="beside one that is read more seldom"),
+        pytest.param([range(40), range(30), [35]], id="after another's end"),
+        pytest.param([[*range(20), *range(30, 40)], [20]], id="at the edge of a pause"),
+    ],
+)
+def test_a_device_that_was_read_once_stays(tmp_path: Path, times: list[Sequence[int]]) -> None:
+    lines = [sample(50, name=f"gpu{i}", at=T0 + at) for i, some in enumerate(times) for at in some]
+
+    job, _ = read(tmp_path, {FILE: lines})
+
+    assert len(job.panels[0].devices) == len(times)

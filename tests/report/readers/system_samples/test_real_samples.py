@@ -1,0 +1,52 @@
+"""The reader against a plain one, on what real jobs left behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobreport.readers.registry import read_job
+from tests.paths import CORPUS, needs_corpus
+from tests.report.readers.samples import remarks, slow_tables, tables
+
+pytestmark = needs_corpus
+
+
+@pytest.mark.parametrize("name", ["job-40", "job-41"])
+def test_a_real_job_is_read_completely(name: str) -> None:
+    root = CORPUS / "sagemaker" / name
+    lines = [
+        line for path in sorted(root.rglob("system/**/*.json")) for line in path.read_text().splitlines()
+    ]
+
+    job, quality = read_job(root)
+
+    assert tables(job) == slow_tables(lines)
+    (source,) = (one for one in quality.sources if one.source == "system samples")
+    assert source.rows == sum(len(row) for table in tables(job).values() for row in table.values())
+    left_out = sum(r.count for r in source.remarks if r.action != "corrected")
+    assert source.rows + left_out == sum(bool(line.strip()) for line in lines)
+    assert source.files == len(list(root.rglob("system/**/*.json")))
+
+
+def test_a_corrupt_file_costs_its_bad_lines(tmp_path: Path) -> None:
+    (corrupt,) = (CORPUS / "sagemaker-fixtures").glob("*.corrupt")
+    shutil.copy(corrupt, tmp_path / corrupt.stem)
+    lines = corrupt.read_text().splitlines()
+
+    job, quality = read_job(tmp_path)
+
+    assert tables(job) == slow_tables(lines)
+    skipped = [r for r in remarks(quality).values() if r.action == "skipped"]
+    assert sum(r.count for r in skipped) == sum(not is_json(line) for line in lines) > 0
+
+
+def is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

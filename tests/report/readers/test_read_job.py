@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from jobreport.errors import NothingReadableError
+from jobreport.readers import grouping
+from jobreport.readers.base import SourceFile
+from jobreport.readers.registry import READERS, read_job
+from jobreport.readers.system_samples.reader import UNKNOWN, SystemSamples
+from jobreport.readers.tally import Tally
+from jobreport.remarks import Remark, SourceQuality
+from tests import scenario_d1
+from tests.report.readers import events
+from tests.report.readers.samples import FILE, read, remarks, sample, values, write
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("my-job", "my-job"),
+        ("my-job/profiler-output", "my-job"),
+        ("my-job/profiler-output/system", "my-job"),
+        ("my-job/system", "my-job"),
+        ("</script>".replace("/", ""), "<script>"),
+    ],
+)
+def test_a_job_is_called_like_its_directory_but_not_like_a_folder_every_job_has(
+    tmp_path: Path, place: str, name: str
+) -> None:
+    job, _ = read(tmp_path / place, {FILE: [sample()]})
+
+    assert job.name == name
+
+
+@pytest.mark.parametrize(
+    ("marker", "finished"),
+    [
+        ("system/training_job_end.ts", True),
+        ("framework/training_job_end.ts", True),
+        ("training_job_end.ts", True),
+        ("profiler-output/system/training_job_end.ts", True),
+        ("elsewhere/deep/training_job_end.ts", False),
+        ("system/training_job_end.ts.bak", False),
+    ],
+)
+def test_a_job_has_ended_when_a_marker_says_so(tmp_path: Path, marker: str, finished: bool) -> None:
+    job, quality = read(tmp_path, {FILE: [sample()], marker: ""})
+
+    assert job.finished is finished
+    assert len(quality.remarks) == (not finished)
+
+
+def test_files_that_nobody_reads_are_counted_with_the_first_one(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"z.txt": "", "b/notes\n.txt": "x", "a/model.pt": b"\0"}
+
+    _, quality = read(tmp_path, {FILE: sample(), **files})
+
+    (remark,) = quality.remarks
+    assert (remark.action, remark.count, remark.unit, remark.example) == ("skipped", 3, "files", "a/model.pt")
+
+
+def test_a_directory_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError, match=r"There is no directory .*nowhere"):
+        read_job(tmp_path / "nowhere")
+
+
+def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "job.txt").write_text("x")
+
+    with pytest.raises(NothingReadableError, match="neither a directory nor"):
+        read_job(tmp_path / "job.txt")
+
+
+def test_an_empty_directory_is_told_with_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError) as error:
+        read_job(tmp_path)
+
+    assert all(reader.looks_for in str(error.value) for reader in READERS)
+    assert "no files" in str(error.value)
+
+
+def test_a_directory_of_other_files_is_told_with_an_example(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError, match="found 2\u00a0files, for example notes\\.txt"):
+        read(tmp_path, {"notes.txt": "", "system/training_job_end.ts": ""})
+
+
+def test_the_directory_itself_may_be_a_link_and_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "real", {FILE: [sample(5)]})
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+
+    job, _ = read_job(Path("link"))
+
+    assert values(job) == [[5.0]]
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "job", tmp_path / "outside"
+    write(outside, {FILE: [sample(99)]})
+    write(inside, {FILE: [sample(5)]})
+    (inside / "1700000100.out.json").symlink_to(outside / FILE)
+    (inside / "out").symlink_to(outside)
+    (inside / "1700000100.broken.json").symlink_to("nothing")
+    (inside / "1700000100.self.json").symlink_to("1700000100.self.json")
+    (inside / "loop").symlink_to(".")
+    (inside / "1700000100.again.json").symlink_to(FILE)
+
+    job, quality = read_job(inside)
+
+    assert values(job) == [[5.0]]
+    assert {reason: (r.count, r.example) for reason, r in remarks(quality).items()} == {
+        "link out of the directory": (2, "1700000100.out.json"),
+        "link that leads nowhere": (2, "1700000100.broken.json"),
+        "link to another place in the directory, read there": (2, "1700000100.again.json"),
+    }
+
+
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    write(tmp_path, {FILE: [sample(5)]})
+    os.mkfifo(tmp_path / "1700000100.pipe.json")
+
+    job, quality = read_job(tmp_path)
+
+    assert values(job) == [[5.0]]
+    assert remarks(quality)["neither file nor folder"].example == "1700000100.pipe.json"
+
+
+def test_a_folder_that_cannot_be_opened_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {FILE: [sample(5)], "closed/x.txt": ""})
+    scandir = os.scandir
+
+    def refusing(path: Path | int) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+
+    job, quality = read_job(tmp_path)
+
+    assert values(job) == [[5.0]]
+    assert remarks(quality)["folder cannot be opened: Permission denied"].example == "closed"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_costs_itself(tmp_path: Path) -> None:
+    write(tmp_path, {FILE: [sample(5)], "1700000160.algo-1.json": [sample(6)]})
+    (tmp_path / "1700000160.algo-1.json").chmod(0)
+
+    job, quality = read_job(tmp_path)
+
+    assert values(job) == [[5.0]]
+    assert remarks(quality)["cannot be read: Permission denied"].count == 1
+
+
+def test_reading_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("job", "temp", "cwd"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
+    monkeypatch.chdir(tmp_path / "cwd")
+
+    read(tmp_path / "job", {FILE: b"\xef\xbb\xbf" + sample().encode() + b"\n?"})
+
+    assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == [Path(FILE).name]
+    assert not list((tmp_path / "temp").iterdir())
+
+
+def test_remarks_come_by_action_and_the_most_frequent_first() -> None:
+    tally = Tally()
+    tally.add("dropped", "samples", "b", count=5)
+    tally.add("skipped", "lines", "z", file="b", line=2)
+    tally.add("skipped", "lines", "z", file="a", line=30)
+    tally.add("skipped", "lines", "z", file="a", line=4)
+    tally.add("skipped", "lines", "a", count=2)
+    tally.add("corrected", "samples", "never", count=0, file="x")
+
+    found = [(r.action, r.reason, r.count, r.example) for r in tally.remarks()]
+
+    assert found == [("skipped", "z", 3, "a:4"), ("skipped", "a", 2, None), ("dropped", "b", 5, None)]
+
+
+@pytest.mark.parametrize("undated", [True, False], ids=["without a date", "a year earlier"])
+def test_events_far_from_all_samples_are_left_out_and_counted(tmp_path: Path, undated: bool) -> None:
+    scenario_d1.write_samples(tmp_path)
+    base = (
+        []
+        if undated
+        else [{"start_time_since_epoch_in_micros": (scenario_d1.BASE_S - 365 * 86400) * 1_000_000}]
+    )
+    rows: list[dict[str, object]] = [
+        {"name": "process_name", "ph": "M", "pid": 0, "args": args} for args in base
+    ]
+    rows.append({"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "Step:ModeKeys.TRAIN"}})
+    rows += [
+        {"name": "Step:ModeKeys.TRAIN", "ph": "X", "pid": 1, "ts": i * 1000, "dur": 10} for i in range(3)
+    ]
+    (tmp_path / "1700000040000000_33-algo-1_pythontimeline.json").write_text(json.dumps(rows))
+
+    job, quality = read_job(tmp_path)
+
+    assert job.span_us == job.samples_us
+    assert (len(job.events), len(job.steps)) == (0, 0)
+    (traces,) = (source for source in quality.sources if source.source == "traces")
+    assert traces.rows == 0
+    assert any(remark.count == 3 and remark.action == "dropped" for remark in traces.remarks)
+
+
+def test_traces_beside_rule_results_make_these_unneeded(tmp_path: Path) -> None:
+    scenario_d1.write_events(tmp_path)
+    (tmp_path / "BatchSize.json").write_text(
+        '{"RuleTriggered": 1, "Violations": 1, "Details": {}, "Datapoints": 5}'
+    )
+
+    _, quality = read_job(tmp_path)
+
+    reasons = [remark.reason for source in quality.sources for remark in source.remarks]
+    assert reasons == ["not needed: the job's own records are judged"]
+
+
+# Machines that are read apart
+
+
+def trace(node: str) -> str:
+    return f"{events.HOUR}/1700000060000000_33-{node}_pythontimeline.json"
+
+
+@pytest.fixture
+def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small machines are read apart too."""
+    monkeypatch.setattr(grouping, "_TOGETHER", 1)
+
+
+@pytest.mark.usefixtures("_apart")
+def test_machines_without_dates_cannot_stand_beside_those_with_dates(tmp_path: Path) -> None:
+    rows = [events.x(ts=i * 1000) for i in range(50)]
+    events.write(
+        tmp_path,
+        {trace("algo-1"): events.text([events.base(), *rows]), trace("algo-2"): events.text(rows)},
+    )
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert job.nodes == ("algo-1",)
+    assert job.span_us == (events.BASE_US, events.BASE_US + 49_010)
+    (source,) = quality.sources
+    assert (source.files, source.rows) == (2, 50)
+    told = {(one.action, one.unit, one.reason): one.count for one in source.remarks}
+    assert told["dropped", "events", "time lies more than 30 days from nearly all other events"] == 50
+
+
+@pytest.mark.usefixtures("_apart")
+def test_events_of_a_machine_whose_clock_was_not_set_are_dropped(tmp_path: Path) -> None:
+    rows = [events.x(ts=i * 1000) for i in range(200)]
+    wrong = events.BASE_US - 400 * events.DAY_US
+    files = {trace("algo-1"): [events.base(), *rows], trace("algo-2"): [events.base(wrong), rows[0]]}
+    events.write(tmp_path, {name: events.text(some) for name, some in files.items()})
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert job.nodes == ("algo-1",)
+    (remark,) = quality.sources[0].remarks
+    assert (remark.action, remark.count, remark.unit) == ("dropped", 1, "events")
+
+
+@pytest.mark.usefixtures("_apart")
+def test_files_that_name_a_machine_of_other_files_are_read_with_them(tmp_path: Path) -> None:
+    """The file's name says algo-2, its lines say algo-1: both files' samples are of one machine."""
+    other = FILE.replace("algo-1", "algo-2")
+    lines = [sample(i, at=1_700_000_041 + i) for i in range(10)]
+    write(tmp_path, {FILE: lines[::2], other: [*lines[1::2], lines[0]]})
+
+    job, quality = read_job(tmp_path, strict=True)
+
+    assert job.nodes == ("algo-1",)
+    assert values(job) == [[float(i)] for i in range(10)]
+    (source,) = quality.sources
+    assert (source.files, source.rows) == (2, 10)
+    # That it stands in both files can only be seen by whoever reads both.
+    assert remarks(quality)["exact repetition of another sample"].count == 1
+
+
+@pytest.mark.usefixtures("_apart")
+def test_what_is_left_out_is_added_up_over_machines(tmp_path: Path) -> None:
+    files = {FILE.replace("algo-1", f"algo-{i}"): [sample(1, node=f"algo-{i}"), "{", "{"] for i in (1, 2, 3)}
+    write(tmp_path, files)
+
+    _, quality = read_job(tmp_path, strict=True)
+
+    (source,) = quality.sources
+    (remark,) = source.remarks
+    assert (source.files, source.rows, remark.count) == (3, 3, 6)
+    assert remark.example == f"{FILE}:2"
+
+
+@pytest.mark.parametrize("together", [1, 64])
+def test_the_most_frequent_unknown_sensors_of_all_machines_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(grouping, "_TOGETHER", together)
+
+    def lines(node: str, counts: dict[str, int]) -> list[str]:
+        return [
+            sample(i, node=node, kind="tpu", name=name, at=1_700_000_041 + i)
+            for name, count in counts.items()
+            for i in range(count)
+        ]
+
+    first = dict.fromkeys((f"s{i}" for i in range(9)), 3) | {"zz": 1}
+    files = {
+        FILE: [sample(), *lines("algo-1", first)],
+        FILE.replace("1.json", "2.json"): lines("algo-2", {"zz": 5}),
+    }
+    write(tmp_path, files)
+
+    _, quality = read_job(tmp_path, strict=True)
+
+    counts = {reason.split()[-1]: one.count for reason, one in remarks(quality).items()}
+    assert counts == {"zz": 6, "sensors": 6} | dict.fromkeys((f"s{i}" for i in range(7)), 3)
+
+
+def test_thousands_of_unknown_sensors_take_linear_time() -> None:
+    def piece(machines: str) -> grouping.Piece:
+        told = tuple(
+            Remark(action="dropped", count=1, unit="samples", reason=f"{UNKNOWN}{machines}-{i}")
+            for i in range(100)
+        )
+        quality = SourceQuality(source="system samples", files=1, rows=1, remarks=told)
+        group = grouping.Group(reader=SystemSamples(), files=[])
+        return grouping.Piece(group=group, told=grouping.Told(quality=quality), handles=[])
+
+    start = time.process_time()
+    (source,) = grouping.sources_of([piece(f"m{i}") for i in range(100)], Tally())
+
+    assert (source.files, source.rows, len(source.remarks)) == (100, 100, grouping.NAMED_UNKNOWNS + 1)
+    assert sum(one.count for one in source.remarks) == 100 * 100
+    assert time.process_time() - start < 1
+
+
+def test_small_machines_are_read_together_and_large_ones_alone() -> None:
+    def together(*sizes: int) -> list[int]:
+        names = [f"1741080000.algo-{i}.json" for i in range(len(sizes))]
+        files = [SourceFile(name=n, place=n, size=size) for n, size in zip(names, sizes, strict=True)]
+        return [len(group.files) for group in grouping.packed(SystemSamples(), files)]
+
+    mib = 1 << 20
+    assert together(mib, mib, 40 * mib, mib, 31 * mib, mib) == [2, 1, 2, 1]
+    assert together(*[0] * 130) == [64, 64, 2]

@@ -1,0 +1,522 @@
+"""After --redact no name of the job is left in anything that is written or printed, and no number is another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import marshal
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobreport import pipeline
+from jobreport.readers.python_profiles.reader import PythonProfiles
+from jobreport.readers.registry import Reading
+from jobreport.redaction.identifiers import FORMS, identifiers, is_common
+from jobreport.redaction.pseudonyms import StandIns, redacted
+from jobreport.remarks import Quality, Remark, SourceQuality
+from jobreport.settings import Settings, load
+from jobreport.tables.engine import Cores
+from jobrules.model import Function, Job, Profile
+from jobrules.step_outlier import StepOutlier
+from tests.copies import replace
+from tests.paths import CORPUS, SAMPLES, needs_corpus
+from tests.report.readers.events import base, lane, text, x
+from tests.report.readers.samples import sample, write
+
+#: Seconds of samples, two a second; patience and windows of the rules fit into it.
+SECONDS, T0 = 600, 1_700_000_100
+
+
+def mark(kind: str) -> str:
+    """A word that stands nowhere else, another one for each kind."""
+    letters = "bcdfghjklmnpqrstvwxz"
+    return "".join(letters[byte % len(letters)] for byte in hashlib.sha256(kind.encode()).digest()[:14])
+
+
+#: One for everything in a job that someone may have named.
+MARKS = {
+    kind: mark(kind)
+    for kind in [
+        "job",
+        "host",
+        "device",
+        "phase",
+        "step",
+        "tensor",
+        "iterator",
+        "operator",
+        "space",
+        "module",
+        "function",
+        "builtin",
+        "user",
+        "folder",
+        "file",
+        "stray",
+        "sensor",
+        "regex",
+        "timer",
+        "bucket",
+        "mail",
+        "key",
+        "value",
+        "parameter",
+        "worker",
+        "unread",
+    ]
+}
+HOSTS = (f"{MARKS['host']}-2", f"{MARKS['host']}-10")
+ACCOUNT, ADDRESS = "418273645091", "10.37.214.9"
+
+
+def files() -> dict[str, str | bytes]:
+    """A job of two nodes, with every kind of input."""
+    m, made = MARKS, dict[str, str | bytes]()
+    for host in HOSTS:
+        lines = []
+        for i in range(2 * SECONDS):
+            at = T0 + i / 2
+            lines += [sample(5 + i % 7, at=at, name=f"gpu{d}", node=host) for d in range(2)]
+            lines.append(sample(i % 3, at=at, name=f"gpu-{m['device']}", node=host))
+            lines.append(sample(97, at=at, name="cpu0", kind="cpu", dimension="CPUUtilization", node=host))
+        lines += [sample(1, name=m["sensor"], kind=m["sensor"], node=host), f'{{"{m["key"]}": broken']
+        made[f"{m['folder']}/{T0}.{host}.json"] = "\n".join(lines)
+        rows = [base(T0 * 1_000_000)]
+        names = {
+            1: "Step:ModeKeys.TRAIN",
+            2: f"Step:ModeKeys.{m['step']}",
+            3: "cpu_functions",
+            4: f"Forward-{m['phase']}",
+            5: f"{m['phase']} gpu {ADDRESS}",
+            6: "DataLoaderIter",
+            7: "DataLoaderIterInitialize",
+        }
+        rows += [lane(pid, name) for pid, name in names.items()]
+        num = {"num_workers": "2", "pin_memory": "True"}
+        rows.append(x(f"{m['iterator']}SingleProcess.__init__", 1000, 10, 7, args=num))
+        for i in range(60):
+            ts = 1_000_000 * (1 + 5 * i)
+            rows.append(x(names[1], ts, 3_000_000 + 9_000_000 * (i == 40), 1, args={"step_num": str(i)}))
+            rows.append(x(names[2], ts + 4_000_000, 500_000, 2, args={"step_num": str(i)}))
+            rows.append(x("aten::conv2d", ts, 900_000 + i, 3))
+            rows.append(x(f"aten::{m['space']}", ts + 1_000_000, 500_000, 3))
+            rows.append(x(f"s3://{m['bucket']}/{ACCOUNT}/{m['operator']}", ts + 2_000_000, 400_000, 3))
+            rows.append(x(f"{m['phase']}Layer", ts, 800_000, 4))
+            rows.append(x(f"{m['mail']}@example.org", ts, 700_000, 5))
+            rows.append(x(f"{m['iterator']}SingleProcess::GetNext", ts + 3_000_000, 300_000, 6))
+        made[f"framework/pevents/2023111422/{T0 + 300}000000_33-{host}_pythontimeline.json"] = text(rows)
+        tensors = [base(T0 * 1_000_000), lane(1, f"grads/{m['tensor']}")]
+        tensors += [x("ALLREDUCE", 1_000_000 * (1 + 5 * i), 900_000, 1) for i in range(60)]
+        made[f"framework/pevents/2023111422/{T0 + 300}000000_33-{host}_horovod_timeline.json"] = text(tensors)
+    stretch = f"train-9-stepstart-{T0}123456.0_{m['step']}-9-stepend-{T0 + 1}123456.5"
+    home = f"/home/{m['user']}/{m['folder']}/{m['module']}.py"
+    entries: dict[Any, Any] = {
+        (home, 7, m["function"]): (2, 3, 0.5, 1.5, {}),
+        ("/opt/lib/python3.9/site-packages/torch/nn/modules/module.py", 9, "_call_impl"): (
+            2,
+            3,
+            0.4,
+            1.2,
+            {},
+        ),
+        ("~", 0, f"<built-in method {m['builtin']}.run>"): (2, 3, 0.3, 0.3, {}),
+        ("~", 0, "<built-in method torch._C._nn.linear>"): (2, 3, 0.2, 0.2, {}),
+    }
+    made[f"framework/pytorch/cprofile/33-{HOSTS[0]}/{stretch}/python_stats"] = marshal.dumps(entries)
+    quoted = {"StartStep": 7, "NumSteps": 2, "MetricsRegex": m["regex"]}
+    python = {"StartStep": 9, "NumSteps": 3, "cProfileTimer": m["timer"]}
+    made["profilerconfig.json"] = json.dumps(
+        {
+            "ProfilingParameters": {
+                "LocalPath": f"/home/{m['user']}",
+                "DataloaderProfilingConfig": json.dumps(quoted),
+                "PythonProfilingConfig": json.dumps(python),
+            }
+        }
+    )
+    made[f"{m['file']}.unread"] = m["unread"]
+    made[f"system/incremental/2023111422/{T0}.{m['stray']}.json"] = ""
+    return made
+
+
+def vendor_files() -> dict[str, str | bytes]:
+    """The vendor's results of a job of two nodes."""
+    m, gpu = (
+        MARKS,
+        {"p25": 1.0, "p50": 2.0, "p75": 3.0, "p95": 4.0, "upper": 5.0, "lower": 0.0, "gpu_max": 6.0},
+    )
+    step = {"step_stats": {"mean": 1.0, "p50": 1.0, "max": 9.0}, "number_of_outliers": 12, "stddev": 0.5}
+    details: dict[str, Any] = {
+        "LowGPUUtilization": {host: {"gpu0": gpu, m["device"]: gpu} for host in HOSTS},
+        "OverallSystemUsage": {"GPU": {h: {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4} for h in HOSTS}},
+        "StepOutlier": {
+            "step_details": {
+                f"{HOSTS[0]}-27": step | {"phase": f"Step:ModeKeys.{m['step']}", "step_numbers": ["7"]}
+            }
+        },
+        "OverallFrameworkMetrics": {"phase": {"Step:ModeKeys.TRAIN": 60.0, m["phase"]: 40.0}},
+        "MaxInitializationTime": {"job_start": T0, "job_end": T0 + 100.5, m["key"]: m["value"]},
+    }
+    empty = {"RuleTriggered": 1, "Violations": 1, "Datapoints": 9}
+    parameters = f"threshold:50\n{m['parameter']}:{m['worker']}"
+    return {
+        f"{m['folder']}/ProfilerReport-{T0}/profiler-output/profiler-reports/{rule}.json": json.dumps(
+            empty | {"Details": told, "RuleParameters": parameters}
+        )
+        for rule, told in details.items()
+    }
+
+
+def pieces(marker: str) -> Iterator[str]:
+    yield from (marker[i : i + 6] for i in range(len(marker) - 5))
+
+
+def leaks(told: str) -> dict[str, str]:
+    """Markers of which a piece is left, with the place."""
+    low = told.lower()
+    found = {kind: piece for kind, marker in MARKS.items() for piece in pieces(marker) if piece in low}
+    found |= {one: one for one in (ACCOUNT, ADDRESS) if one in told}
+    return {kind: told[max(0, low.find(piece) - 80) : low.find(piece) + 80] for kind, piece in found.items()}
+
+
+def read_all(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): p.read_text("utf-8") for p in folder.rglob("*") if p.is_file()}
+
+
+def same_but_for_texts(one: Any, other: Any, path: str = "") -> None:
+    """Equal shape and numbers; the texts may differ."""
+    assert type(one) is type(other), path
+    if isinstance(one, dict):
+        assert len(one) == len(other), path
+        for (key, value), changed in zip(one.items(), other.values(), strict=True):
+            if key != "example":
+                same_but_for_texts(value, changed, f"{path}/{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), path
+        for i, (value, changed) in enumerate(zip(one, other, strict=True)):
+            same_but_for_texts(value, changed, f"{path}/{i}")
+    elif not isinstance(one, str):
+        assert one == other, path
+
+
+def compare(directory: Path, out: Path, settings: Settings | None = None) -> tuple[str, str]:
+    """Make both reports, hold their numbers against each other, and give ``report.json`` of both."""
+    for redact in (False, True):
+        pipeline.make_report(
+            directory, out / str(redact), settings=settings, formats=["json", "md"], redact=redact
+        )
+    plain, changed = read_all(out / "False"), read_all(out / "True")
+    assert plain.keys() == changed.keys()
+    for name, told in plain.items():
+        if name.endswith(".json"):
+            same_but_for_texts(json.loads(told), json.loads(changed[name]), name)
+    return plain["report.json"], changed["report.json"]
+
+
+def test_no_piece_of_a_name_is_left_in_any_file_or_on_the_terminal(tmp_path: Path) -> None:
+    directory, out = tmp_path / MARKS["job"], tmp_path / "out"
+    write(directory, files())
+
+    told = subprocess.run(
+        [sys.executable, "-m", "jobreport.cli", "--job-dir", directory, "--out", out, "--redact"],
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+    assert told.returncode == 0, told.stderr
+    written = read_all(out)
+    assert {name.rpartition(".")[2] for name in written} == {"html", "ipynb", "json", "md"}
+    assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
+    assert leaks(told.stdout + told.stderr) == {}
+    assert "reading job" in told.stderr
+    page = written["report.html"]
+    assert all(name in page for name in ("node-1", "node-2", "aten::conv2d", "torch/nn/modules/module.py"))
+    assert "None found" in page
+
+
+def test_the_job_has_all_its_names_without_the_option_and_the_same_numbers(tmp_path: Path) -> None:
+    directory = tmp_path / MARKS["job"]
+    write(directory, files())
+
+    plain, changed = compare(directory, tmp_path)
+
+    # Tensors, broken lines and files that are not read are told nowhere; the others are of the vendor's results.
+    hidden = {"tensor", "unread", "key", "value", "parameter", "worker"}
+    assert set(leaks(plain)) >= MARKS.keys() - hidden
+    assert leaks(changed) == {}
+    assert [one["name"] for one in json.loads(changed)["job"]["nodes"]] == ["node-1", "node-2"]
+    assert [one["name"] for one in json.loads(plain)["job"]["nodes"]] == list(HOSTS)
+
+
+def test_results_of_the_vendor_are_told_without_names(tmp_path: Path) -> None:
+    directory = tmp_path / MARKS["job"]
+    write(directory, vendor_files())
+
+    compare(directory, tmp_path)
+
+    written, kept = read_all(tmp_path / "True"), read_all(tmp_path / "False")
+    assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
+    named = {"job", "host", "device", "step", "phase", "key", "value", "parameter", "worker"}
+    assert named <= {kind for one in kept.values() for kind in leaks(one)}
+    assert "node-1-27" in written["rules/StepOutlier.json"]
+    assert json.loads(written["rules/StepOutlier.json"])["RuleParameters"].startswith("threshold:50\nname-")
+
+
+def test_nodes_of_the_vendor_are_numbers_however_long_their_names(tmp_path: Path) -> None:
+    node = MARKS["host"] + "x" * 1000
+    use = {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}
+    details = {
+        "OverallSystemUsage": {"GPU": {node: use}},
+        "StepOutlier": {"step_details": {f"{node}-27": {}}},
+    }
+    write(tmp_path, {f"{rule}.json": json.dumps({"Details": told}) for rule, told in details.items()})
+
+    pipeline.make_report(tmp_path, tmp_path / "out", formats=["json"], redact=True)
+
+    written = read_all(tmp_path / "out")
+    assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
+    assert '"node-1"' in written["rules/OverallSystemUsage.json"]
+    assert '"node-1-27"' in written["rules/StepOutlier.json"]
+
+
+@pytest.mark.parametrize("mode", [f"Keys.{MARKS['step']}", MARKS["step"][3:], "TRAIN", MARKS["value"]])
+def test_steps_of_a_phase_are_chosen_by_its_stand_in(mode: str, tmp_path: Path) -> None:
+    directory = tmp_path / MARKS["job"]
+    write(directory, files() | {f"{MARKS['folder']}/{T0}.{host}.json": "" for host in HOSTS})
+    settings = load(assignments=[f"StepOutlier.mode={mode}", "StepOutlier.n_outliers=0"])
+
+    plain, changed = map(json.loads, compare(directory, tmp_path, settings))
+
+    assert leaks(json.dumps(changed)) == {}
+    (card,), (told,) = ([one for one in r["rules"] if one["name"] == "StepOutlier"] for r in (plain, changed))
+    assert card["datapoints"] == told["datapoints"] == (0 if mode == MARKS["value"] else 120)
+    seen = mode if mode == "TRAIN" else "chosen"
+    assert f"--set StepOutlier.mode={seen}" in changed["command"]
+    assert {one["name"]: one["value"] for one in told["parameters"]}["mode"] == seen
+
+
+@pytest.mark.parametrize(
+    "mode", ["1", "2", "phase-1", "RAIN", "e", "2 chosen", "TRAIN", "Acme", "Keys.Acme", "-"]
+)
+def test_a_stand_in_ends_with_the_chosen_phase_where_its_name_does(mode: str) -> None:
+    names = ["TRAIN", "EVAL", "Acme", "Acme1", "AcmeTRAIN", "phase-1", "acmE-", "the", "2 chosen", "mine"]
+
+    stand_ins = StandIns.of([("phase", name) for name in names], mode)
+
+    before, behind = StepOutlier(mode=mode), StepOutlier(mode=stand_ins.mode)
+    seen = [before.looks_at(name) for name in names]
+    assert [behind.looks_at(stand_ins("phase", name)) for name in names] == seen
+    assert len({stand_ins("phase", name) for name in names}) == len(names)
+    assert stand_ins("phase", "TRAIN") == "TRAIN"
+
+
+@pytest.mark.parametrize("directory", SAMPLES[:2], ids=lambda one: one.name)
+def test_the_numbers_of_the_samples_stay(directory: Path, tmp_path: Path) -> None:
+    compare(directory, tmp_path)
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", ["job-10", "job-40"])
+def test_the_numbers_of_real_jobs_stay(name: str, tmp_path: Path) -> None:
+    compare(CORPUS / "sagemaker" / name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("unit", "reason", "told"),
+    [
+        ("samples", "GPU of b2 is known from another source", "GPU of node-1 is known from another source"),
+        (
+            "samples",
+            "GPU of acme of b is known from another source",
+            "GPU of a node is known from another source",
+        ),
+        ("samples", "unknown sensor acme power", "other unknown sensors"),
+        ("samples", "unknown sensor gpu power", "other unknown sensors"),
+        ("samples", "unknown sensor network level", "unknown sensor network level"),
+        ("files", "the reader of traces stopped: KeyError: 'acme'", "the reader of traces stopped: KeyError"),
+        ("rules", "the rule acme of x (KeyError: 1)", "the rule of a package, which could not be loaded"),
+        ("lines", "not a complete JSON object", "not a complete JSON object"),
+    ],
+)
+def test_a_remark_keeps_its_count_and_its_reason_but_no_name(unit: str, reason: str, told: str) -> None:
+    remark = Remark(action="skipped", count=3, unit=unit, reason=reason, example="acme/a.json:7")
+    quality = Quality(
+        remarks=(remark,), sources=(SourceQuality(source="x", files=1, rows=1, remarks=(remark,)),)
+    )
+
+    changed = StandIns.of([("node", "b2")]).quality(quality)
+
+    for one in (*changed.remarks, *changed.sources[0].remarks):
+        assert (one.count, one.unit, one.reason, one.example) == (3, unit, told, None)
+
+
+def test_other_processes_put_the_same_stand_ins(tmp_path: Path) -> None:
+    directory = tmp_path / MARKS["job"]
+    write(directory, files())
+    pipeline.make_report(directory, tmp_path / "here", formats=["json"], redact=True)
+
+    with Cores(1) as engine:
+        pipeline.make_report(directory, tmp_path / "there", formats=["json"], redact=True, engine=engine)
+
+    assert read_all(tmp_path / "there") == read_all(tmp_path / "here")
+
+
+def test_a_failure_is_told_without_what_it_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError(f"no such thing as {MARKS['function']}")
+
+    monkeypatch.setattr(PythonProfiles, "read", broken)
+    directory = tmp_path / MARKS["job"]
+    write(directory, files())
+
+    outcome = pipeline.make_report(directory, tmp_path / "out", formats=["json"], redact=True)
+
+    assert "Python profiles stopped: ValueError" in str(outcome.failure)
+    assert leaks(str(outcome.failure)) == {}
+    assert leaks((tmp_path / "out" / "report.json").read_text("utf-8")) == {}
+
+
+def test_stand_ins_are_numbers_in_natural_order_and_never_a_name_that_is_kept() -> None:
+    names = [("node", "b10"), ("node", "b9"), ("phase", "phase-1"), ("phase", "Acme"), ("phase", "TRAIN")]
+
+    stand_ins = StandIns.of(names)
+
+    assert [stand_ins("node", one) for one in ("b9", "b10")] == ["node-1", "node-2"]
+    assert [stand_ins("phase", one) for one in ("TRAIN", "phase-1", "Acme")] == [
+        "TRAIN",
+        "phase-1",
+        "phase-2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "told"),
+    [
+        ("phase", "Forward-Acme", "Forward phase-1"),
+        ("phase", "AcmeForward", "phase-1"),
+        ("phase", "acmeCPU", "cpu phase-1"),
+        ("phase", "Step:Acme", "Step phase-1"),
+        ("tensor", "grads/acme_gpu", "tensor-1"),
+        ("operator", "IteratorGetNext_acme", "IteratorGetNext operator-1"),
+        ("operator", "Acme::Prefetch", "Prefetch operator-1"),
+        ("operator", "aten::acme", "aten::operator-1"),
+        ("iterator", "_SingleProcessAcmeIter", "SingleProcess iterator-1"),
+    ],
+)
+def test_what_rules_look_for_in_names_is_kept(kind: str, name: str, told: str) -> None:
+    assert StandIns.of([(kind, name)])(kind, name) == told
+
+
+def test_devices_change_all_together_since_they_stand_in_the_order_of_their_names() -> None:
+    stand_ins = StandIns.of([("device", "gpu0"), ("device", "gpu10"), ("device", "tachyon")])
+
+    assert [stand_ins("device", one) for one in ("gpu0", "gpu10", "tachyon")] == [
+        "device-1",
+        "device-2",
+        "device-3",
+    ]
+    assert StandIns.of([("device", "gpu0")])("device", "gpu0") == "gpu0"
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (("/home/ann/env/lib/python3.9/site-packages/torch/a.py", "run"), ("torch/a.py", "run")),
+        (("/usr/lib/python3.9/json/decoder.py", "decode"), ("json/decoder.py", "decode")),
+        (("/usr/lib/python3.9/threading.py", "wait"), ("threading.py", "wait")),
+        (("/env/lib/python3.9/site-packages/acme/a.py", "acme_run"), ("file-1.py", "function-1")),
+        (("/opt/ml/code/train.py", "forward"), ("file-1.py", "forward")),
+        (("", "<method 'append' of 'list' objects>"), ("", "<method 'append' of 'list' objects>")),
+        (("", "<built-in method acme.run>"), ("", "function-1")),
+    ],
+)
+def test_libraries_stay_and_the_users_own_code_does_not(
+    function: tuple[str, str], told: tuple[str, str]
+) -> None:
+    file, name = function
+    one = Function(file=file, line=1, name=name, calls=1, self_s=1.0, total_s=1.0)
+    profile = Profile(
+        node="n", worker="1", profiler="cProfile", start_us=1, end_us=2, begin="step 1", end="acme step 2",
+        functions=(one,), count=1, self_s=1.0,
+    )  # fmt: skip
+    reading = Reading(job=Job(name="acme", profiles=(profile,)), quality=Quality())
+
+    (changed,) = redacted(reading, reading.quality, load())[0].job.profiles
+
+    assert (changed.functions[0].file, changed.functions[0].name) == told
+    assert (changed.begin, changed.end) == ("step 1", "end of the profile")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aten::_convolution", "Step:ModeKeys.TRAIN", "Backward(post-forward)", "gpu_functions-dev:0", "gpu15",
+        "_MultiProcessingDataLoaderIter::GetNext", "volta_sgemm_128x64_tn", "Memcpy HtoD (Pinned -> Device)",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>", "I/O", "step_details",
+        "gradient_tape/sequential_1/dense_2/MatMul:MatMul",
+    ],
+)  # fmt: skip
+def test_names_of_frameworks_are_no_ones_own(name: str) -> None:
+    assert is_common(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "algo-1",
+        "ip-10-0-0-1",
+        "acme::op",
+        "Träger",
+        "aten::conv\u202e",
+        "418273645091",
+        "10.0.0.1",
+        "step 4182-7364-5091",
+        "gpu-10-37-214-9",
+        "step " * 99,
+    ],
+)
+def test_names_of_machines_people_and_projects_may_be(name: str) -> None:
+    assert not is_common(name)
+
+
+def test_every_form_of_an_address_is_found(tmp_path: Path) -> None:
+    told = {
+        "ARN": f"arn:aws:sagemaker:eu-west-1:{ACCOUNT}:training-job/x",
+        "Storage address": "s3://bucket/key",
+        "E-mail address": "ann.lee@example.org",
+        "Path with a user name": "/home/ann",
+        "IP address": "10.0.3.41",
+        "Serial number": "GPU-0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
+        "Access key": "AKIAABCDEFGHIJKLMNOP",
+        "Account number": ACCOUNT,
+    }
+    assert told.keys() == FORMS.keys()
+    outcome = pipeline.make_report(SAMPLES[0], tmp_path / "out", formats=["json"])
+    for kind, form in told.items():
+        job = replace(outcome.report.job, recorded=(f"told ({form}, and more)",))
+
+        found = {one.kind: one for one in identifiers(replace(outcome.report, job=job))}
+
+        assert found[kind].names == (form,)
+        assert found[kind].where == ("job",)
+        assert found["Job name"].names == (SAMPLES[0].name,)
+        assert ("Account number" in found) == (ACCOUNT in form)
+
+
+@pytest.mark.parametrize("hostile", [".s3" * 2000, "a" * 20_000, "a." * 5000 + "@", "1-" * 10_000])
+def test_forms_are_sought_in_a_time_that_follows_the_text(hostile: str) -> None:
+    begin = time.process_time()
+    is_common(hostile)
+    for form in FORMS.values():
+        list(re.finditer(form, hostile))
+    assert time.process_time() - begin < 1

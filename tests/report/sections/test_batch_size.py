@@ -1,0 +1,359 @@
+"""What the sections on batch size and GPU use say, and that drawing and live plot say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.models import Quad, Segment
+from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+
+from jobreport import sections
+from jobreport.document import Origin, Parameter, Report, RuleCard
+from jobreport.figures.batch_size import batch_drawing, batch_plot, group
+from jobreport.figures.box_plot import labels, slots
+from jobrules.analyses.gpu_utilization import Box
+from jobrules.model import Metric, Status
+from tests.copies import replace
+from tests.report.sections import examples
+from tests.report.sections.example_balance import boxes
+from tests.report.sections.html import Cells, Page
+
+NBSP = "\u00a0"
+LIMITS = {Metric.CPU_USE: 60.0, Metric.GPU_USE: 70.0, Metric.GPU_MEMORY: 80.0}
+NAMES = ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95")
+
+
+def card(status: Status = Status.PASSED, **facts: Any) -> RuleCard:
+    limits = (
+        Parameter(name=name, value=value, unit="%", help="limit", default=70.0)
+        for name, value in zip(NAMES, LIMITS.values(), strict=True)
+    )
+    window = Parameter(name="window", value=500, unit="samples", help="samples judged together", default=500)
+    return examples.card("BatchSize", status, **({"evaluated": 40, "parameters": (*limits, window)} | facts))
+
+
+def report_of(*found: Box, rule: RuleCard | None = None) -> Report:
+    return replace(examples.gpu_job(), boxes=found, rules=(rule or card(),))
+
+
+def page_of(*found: Box, rule: RuleCard | None = None) -> Page:
+    return Page.of(sections.batch_size(report_of(*found, rule=rule)).html)
+
+
+def text_of(*found: Box, rule: RuleCard | None = None) -> str:
+    return page_of(*found, rule=rule).text.replace(NBSP, " ")
+
+
+def renderers(plot: Any, kind: type) -> list[Any]:
+    return [r for r in plot.renderers if isinstance(r, GlyphRenderer) and isinstance(r.glyph, kind)]
+
+
+def test_drawing_and_live_plot_have_the_same_boxes_and_limits() -> None:
+    found = boxes("n", [50, 90], [30, 40], 20)
+
+    plot: Any = batch_plot(found, LIMITS)
+    drawing = batch_drawing(found, LIMITS)
+
+    assert (plot.x_range.end, plot.y_range.start, plot.y_range.end) == (5, 0, 100)
+    (quads,) = renderers(plot, Quad)
+    data = quads.data_source.data
+    assert [100 - b.p95 for b in drawing.boxes] == pytest.approx(data["p95"].tolist(), abs=0.06)
+    assert [b.left / 20 for b in drawing.boxes] == pytest.approx(data["left"].tolist(), abs=0.01)
+    assert [name.rsplit(",")[0] for name in data["name"]] == [
+        "n CPU",
+        "n gpu0",
+        "n gpu1",
+        "n gpu0 memory",
+        "n gpu1 memory",
+    ]
+    limits = [r for r in renderers(plot, Segment) if "limit" in r.data_source.data]
+    (line,) = limits
+    shown = line.data_source.data
+    assert shown["limit"].tolist() == [60, 70, 80]
+    assert np.c_[shown["start"], shown["end"]].tolist() == [[0, 1], [1, 3], [3, 5]]
+    assert drawing.limits == ((0, 20, 40), (20, 60, 30), (60, 100, 20))
+
+
+def test_without_limits_none_is_drawn() -> None:
+    found = boxes("n", [50], [30], 20)
+
+    assert batch_drawing(found, {}).limits == ()
+    plot: Any = batch_plot(found, {})
+    assert not [r for r in renderers(plot, Segment) if "limit" in r.data_source.data]
+
+
+def test_gpus_are_called_by_their_number_and_groups_by_their_metric() -> None:
+    named = labels(slots(sorted(boxes("n", [50, 60, 70], [30, 30, 30], 20), key=lambda b: b.metric), group))
+
+    assert list(named.values()) == ["CPU", "0", "1\nGPU memory", "2", "0", "1\nGPU", "2"]
+
+
+def test_names_that_are_no_numbers_stay() -> None:
+    (box,) = boxes("n", [50], [], None)
+
+    assert group(box) == ("GPU", "0")
+    assert group(replace(box, device="gpu12345")) == ("GPU", "gpu12345")
+    assert group(replace(box, device=examples.HOSTILE)) == ("GPU", examples.HOSTILE)
+
+
+def test_a_box_of_neither_metric_is_left_out() -> None:
+    other = replace(boxes("n", [50], [], None)[0], metric=Metric.IO_WAIT)
+
+    assert batch_plot([other], LIMITS) is None
+
+
+@pytest.mark.parametrize(
+    ("gpus", "memory", "cpu", "told"),
+    [
+        (
+            [50],
+            [30],
+            20,
+            "The GPU has every p95 of the whole job below its limit: CPU 23.0 % (limit 60 %), GPU use 53.0",
+        ),
+        ([50], [95], 20, "Over the whole job the GPU does not have every p95 below its limit"),
+        ([50, 95], [30, 30], 20, "1 of 2 GPUs has every p95 of the whole job below its limit"),
+        ([50, 50], [30, 30], 90, "Over the whole job no GPU has every p95 below its limit"),
+        ([50, 50], [], 20, "All 2 GPUs have every p95"),
+    ],
+)
+def test_the_finding_says_whether_there_is_room_in_all_three(
+    gpus: list[float], memory: list[float], cpu: float, told: str
+) -> None:
+    assert told in text_of(*boxes("n", gpus, memory, cpu))
+
+
+def test_what_the_rule_judged_is_told_and_that_boxes_hold_more() -> None:
+    found = boxes("n", [50], [30], 20)
+    hit = card(Status.TRIGGERED, violating=10, severity=0.25, last_us=examples.START_US)
+
+    assert "In none of 40 windows of a GPU were CPU, GPU and GPU memory all little used." in text_of(*found)
+    text = text_of(*found, rule=hit)
+    assert "In 10 of 40 windows of a GPU (25.0 %)" in text
+    assert "the last until 2025-11-14 08:00:00 UTC" in text
+    assert "p95 of the last 500 samples lies below the limit" in text
+    assert "the boxes hold all samples" in text
+
+
+def test_a_rule_without_an_answer_leaves_boxes_and_limits() -> None:
+    found = boxes("n", [50], [30], 20)
+
+    text = text_of(*found, rule=card(Status.NOT_EVALUATED, reason="only 612 of 1001 samples", evaluated=0))
+
+    assert "BatchSize gave no answer: only 612 of 1001 samples." in text
+    assert "dashed: its limit" in text
+
+
+def test_a_rule_that_was_not_selected_has_no_limits() -> None:
+    report = replace(report_of(*boxes("n", [50], [30], 20)), rules=())
+
+    page = Page.of(sections.batch_size(report).html)
+
+    assert "BatchSize was not selected" in page.text
+    assert not [a for _, a in page.elements if a.get("class") == "limit"]
+    assert "dashed" not in page.text
+
+
+def test_what_was_not_sampled_is_said() -> None:
+    assert "The CPU was not sampled. GPU memory utilisation was not sampled." in text_of(
+        *boxes("n", [50], [], None)
+    )
+    text = text_of(*boxes("a", [50], [30], 20), *boxes("b", [50], [], 20))
+    assert "GPU memory utilisation was not sampled on b." in text
+    assert "CPU was not sampled" not in text
+
+
+def test_the_table_holds_every_box_with_its_limit() -> None:
+    found = boxes("n", [50, 90], [30, 40], 20)
+
+    cells = Cells.of(sections.batch_size(report_of(*found)).html)
+
+    rows = [cells[i : i + 7] for i in range(0, len(cells), 7)]
+    assert len(rows) == 5
+    assert [row[0] for row in rows] == ["CPU", "GPU use", "GPU use", *["GPU memory utilisation"] * 2]
+    assert [row[-1] for row in rows] == ["60", "70", "70", "80", "80"]
+    assert [float(row[-2]) for row in rows] == pytest.approx([23.0, 53.0, 93.0, 33.0, 43.0], abs=0.1)
+
+
+def test_of_many_nodes_those_used_least_are_drawn() -> None:
+    found = [box for i in range(6) for box in boxes(f"n{i}", [90.0 - 10 * i], [30], 20)]
+
+    page = page_of(*found)
+
+    assert len([i for i in page.ids if i.startswith("live-batch-")]) == 4
+    titles = [a["aria-label"] for _, a in page.elements if "boxes" in str(a.get("class"))]
+    assert [str(title)[:2] for title in titles] == ["n2", "n3", "n4", "n5"]
+    assert "the 4 nodes of the lowest GPU p95 of 6; the table has them all" in page.text
+    assert page.all("details")
+    assert len(page.all("tr")) == 1 + 6 * 3
+
+
+def test_of_a_large_node_the_gpus_used_least_are_drawn() -> None:
+    page = page_of(*boxes("n", [90.0] * 10 + [50.0] * 10, [30] * 20, 20))
+
+    drawn = [a for _, a in page.elements if a.get("class") == "box-whole"]
+    assert len(drawn) == 1 + 16 + 16
+    assert "the 16 GPUs of the lowest p95 of each node" in page.text
+
+
+def test_nodes_without_gpus_are_left_out() -> None:
+    cpu_only = [box for box in boxes("host", [50], [], 20) if box.metric == Metric.CPU_USE]
+
+    assert "No GPU was sampled." in text_of(*cpu_only)
+    page = page_of(*boxes("n", [50], [30], 20), *cpu_only)
+    assert "host" not in page.text
+
+
+def test_the_vendors_results_have_no_such_figure() -> None:
+    report = replace(report_of(*boxes("n", [50], [], None)), origin=Origin.VENDOR)
+
+    page = Page.of(sections.batch_size(report).html)
+
+    assert "The vendor's results hold no figures of CPU and GPU memory" in page.text
+    assert page.scripts == []
+
+
+def test_hostile_names_stay_text() -> None:
+    found = [
+        replace(box, device=examples.HOSTILE, node=examples.HOSTILE) for box in boxes("n", [50], [30], 20)
+    ]
+
+    page = page_of(*found, *boxes("m", [50], [30], 20))
+
+    assert page.faults == []
+    assert all(attributes.get("type") == "application/json" for attributes, _ in page.scripts)
+    assert page.text.count("</script") >= 7
+
+
+def gpu_use(*found: Box, **facts: Any) -> Page:
+    told: dict[str, Any] = {"status": Status.PASSED, "evaluated": 480} | facts
+    rule = examples.card("LowGPUUtilization", told.pop("status"), **told)
+    return Page.of(sections.gpu_use(report_of(*found, rule=rule)).html)
+
+
+def test_gpu_use_shows_gpu_use_alone() -> None:
+    page = gpu_use(*boxes("n", [50, 60], [10, 20], 5))
+
+    drawn = [a for _, a in page.elements if a.get("class") == "box-whole"]
+    assert len(drawn) == 2
+    assert len(page.all("tr")) == 3
+    assert "CPU" not in page.text
+
+
+def test_gpu_use_draws_the_gpus_used_least_and_lists_all() -> None:
+    levels = [float(90 - i % 40) for i in range(128)]
+
+    page = gpu_use(*(box for i in range(16) for box in boxes(f"n{i}", levels[8 * i : 8 * i + 8], [], None)))
+
+    drawn = [float(str(a["y1"]).rstrip("%")) for _, a in page.elements if a.get("class") == "median"]
+    assert len(drawn) == 32
+    assert min(drawn) > np.quantile([100 - level for level in levels], 0.7)
+    assert len(page.all("tr")) == 129
+    assert "Drawn are the 32 GPUs used least of 128; the table has them all." in page.text.replace(NBSP, " ")
+
+
+def test_gpu_use_tells_what_the_rule_counted() -> None:
+    found = boxes("n", [50], [], None)
+
+    quiet = gpu_use(*found).text.replace(NBSP, " ")
+    hit = gpu_use(
+        *found, status=Status.TRIGGERED, violating=360, severity=0.75, last_us=examples.START_US
+    ).text.replace(NBSP, " ")
+    silent = gpu_use(*found, status=Status.NOT_EVALUATED, reason="only 5 of 1001 samples").text
+
+    assert "LowGPUUtilization: none of 480 windows of a GPU is low or fluctuates." in quiet
+    assert (
+        "LowGPUUtilization: 360 of 480 windows of a GPU are low or fluctuating, the last until 2025-11-14 08:00:00 UTC"
+        in hit
+    )
+    assert "It judges the last 500 samples of each GPU once a minute; the boxes hold all samples." in hit
+    assert "LowGPUUtilization gave no answer: only 5 of 1001 samples." in silent
+
+
+def test_boxes_of_memory_make_no_gpu_unused() -> None:
+    base = examples.gpu_job()
+    idle = [
+        replace(box, max=0.0) for box in boxes("algo-1", [50, 50], [1, 1], 5) if box.metric != Metric.GPU_USE
+    ]
+    used = boxes("algo-1", [50, 50], [], None)
+
+    texts = [
+        Page.of(sections.utilisation(replace(base, boxes=(*used, *more))).html).text for more in ((), idle)
+    ]
+
+    assert texts[0] == texts[1]
+    assert "never worked" not in texts[1]
+
+
+@pytest.mark.parametrize(
+    ("low", "fluctuating", "told"),
+    [
+        (0, 16, "all 16 windows of a GPU fluctuate (p95 of 70 % or more, p5 below 10 %)."),
+        (3, 0, "3 of 16 windows of a GPU are low (p95 below 70 %)."),
+        (1, 0, "1 of 16 windows of a GPU is low (p95 below 70 %)."),
+        (
+            3,
+            1,
+            "3 of 16 windows of a GPU are low (p95 below 70 %) and 1 fluctuates (p95 of 70 % or more, p5 below",
+        ),
+    ],
+)
+def test_gpu_use_tells_windows_by_kind_with_limits_as_they_were_set(
+    low: int, fluctuating: int, told: str
+) -> None:
+    limits = tuple(
+        Parameter(name=name, value=value, unit="%", help="", default=value)
+        for name, value in (("threshold_p95", 70.0), ("threshold_p5", 10.0))
+    )
+
+    page = gpu_use(
+        *boxes("n", [50], [], None),
+        status=Status.TRIGGERED,
+        evaluated=16,
+        violating=low + fluctuating,
+        kinds={"low": low, "fluctuating": fluctuating},
+        parameters=limits,
+    )
+
+    assert f"LowGPUUtilization: {told}" in page.text.replace(NBSP, " ")
+
+
+def test_gpus_are_told_as_alike_by_one_threshold_and_once_where_they_print_alike() -> None:
+    texts = [
+        gpu_use(*(replace(box, mean=mean) for box, mean in zip(found, means, strict=True))).text.replace(
+            NBSP, " "
+        )
+        for found in [boxes("n", [50, 50], [], None)]
+        for means in ((27.26, 27.34), (27.0, 31.9), (27.0, 32.0))
+    ]
+
+    assert "The 2 GPUs are alike: all at 27.3 % on average." in texts[0]
+    assert "The 2 GPUs are alike: their mean use lies between 27.0 and 31.9 %." in texts[1]
+    assert "gpu0 is used least, 27.0 % on average; gpu1 most, 32.0 %." in texts[2]
+
+
+def test_a_mean_that_hides_idle_times_leads_to_the_figures_that_show_them() -> None:
+    (box,) = boxes("n", [50], [], None)
+
+    page = gpu_use(replace(box, below_10=0.7))
+
+    assert [a["href"] for a in page.all("a")] == ["#nodes", "#balance"]
+
+
+def test_alike_nodes_are_drawn_once() -> None:
+    found = [box for i in range(6) for box in boxes(f"n{i}", [90.0 + i / 2], [30], 20)]
+
+    page = page_of(*found)
+
+    assert len([i for i in page.ids if i.startswith("live-batch-")]) == 1
+    assert "Drawn is the node of the lowest GPU p95; the 6 nodes are alike" in page.text
+
+
+def test_tables_in_closed_details_have_no_number() -> None:
+    """Numbers that a reader sees do not jump."""
+    few, many = (gpu_use(*boxes("n", [50.0] * n, [], None)).text for n in (2, 20))
+
+    assert "Table 6.1." in few
+    assert "Table" not in many

@@ -1,0 +1,352 @@
+"""What the section on data loading says, and that both of its drawings say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.models import ColumnDataSource, Plot, Quad, Range1d, Segment
+from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+
+from jobreport import sections
+from jobreport.document import Origin, Report
+from jobreport.figures import data_loading as figures
+from jobreport.figures.chart import Label, Rule
+from jobrules.analyses.data_loading import DataLoading, FetchTimes, LoaderSetup, StepBeside
+from tests.copies import replace
+from tests.report.sections import example_data_loading, examples
+from tests.report.sections.example_data_loading import node_loading
+from tests.report.sections.html import Page
+
+EXAMPLE = example_data_loading.data_loading("algo-1")
+LOG = FetchTimes(
+    log=True,
+    edges_s=(0.001, 0.01, 0.1, 1.0, 10.0),
+    step=10.0,
+    counts=(50, 30, 0, 20),
+    beyond=0,
+    p25_s=0.002,
+    p50_s=0.009,
+    p95_s=4.0,
+    max_s=9.0,
+)
+
+
+def drawn_in(plot: Plot) -> list[GlyphRenderer[Any]]:
+    """What a live plot draws."""
+    return [one for one in plot.renderers if isinstance(one, GlyphRenderer)]
+
+
+def data(one: GlyphRenderer[Any]) -> dict[str, Any]:
+    assert isinstance(one.data_source, ColumnDataSource)
+    return dict(one.data_source.data)
+
+
+def fetches() -> FetchTimes:
+    assert EXAMPLE.fetches
+    return EXAMPLE.fetches
+
+
+def page_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> Page:
+    report: Report = replace(examples.gpu_job(), loading=found, origin=origin)
+    return Page.of(sections.loading(report).html)
+
+
+def text_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> str:
+    return page_of(found, origin).text
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        (
+            {},
+            "1 loader process on 8 cores, 12.5 %; Dataloader asks for 70 to 200 %: too few. Raise num_workers.",
+        ),
+        (
+            {"loaders": 20, "of_cores_percent": 250.0, "answer": "too many"},
+            "20 loader processes on 8 cores, 250.0 %; Dataloader asks for 70 to 200 %: too many. Lower num_workers.",
+        ),
+        (
+            {"loaders": 8, "of_cores_percent": 100.0, "answer": "adequate", "violating": 0},
+            "8 loader processes on 8 cores, 100.0 %; Dataloader asks for 70 to 200 %: adequate.",
+        ),
+        (
+            {"loaders": 8, "answer": "adequate", "violating": 1, "evaluated": 4},
+            "adequate at the end, and outside of that in 1 of 4 minutes.",
+        ),
+        (
+            {"answer": "", "evaluated": 0, "reason": "only 4 of 11 seconds with data loading"},
+            "12.5 %; Dataloader asks for 70 to 200 %, but did not judge: only 4 of 11 seconds",
+        ),
+        (
+            {"answer": "", "cores": 0, "reason": "CPU was not sampled"},
+            "1 loader process (median); not judged: CPU was not sampled.",
+        ),
+        (
+            {"answer": "", "loaders": None, "mean": None, "reason": "no number of loader processes"},
+            "how many loaders were at work is not known: no number of loader processes.",
+        ),
+        ({"pipeline": True, "prefetch": True}, "1 loader thread on 8 cores"),
+    ],
+)
+def test_loaders_are_told_against_cores_with_the_limits_of_the_rule(
+    facts: dict[str, object], told: str
+) -> None:
+    found = replace(EXAMPLE, nodes=(node_loading("algo-1", **facts),))
+
+    assert told in text_of(found)
+
+
+def test_pinned_memory_is_advised_only_where_there_are_gpus() -> None:
+    without = replace(EXAMPLE, nodes=(node_loading("algo-1", gpus=0),))
+    pinned = replace(EXAMPLE, setups=(replace(EXAMPLE.setups[0], pin_memory=True),))
+    unknown = replace(EXAMPLE, setups=(replace(EXAMPLE.setups[0], pin_memory=None),))
+
+    told = ["pin_memory=True" in text_of(one) for one in (EXAMPLE, without, pinned, unknown)]
+
+    assert told == [True, False, False, False]
+
+
+def test_fetching_ahead_is_advised_only_where_a_pipeline_does_not() -> None:
+    ahead, not_ahead = (node_loading("n", pipeline=True, prefetch=one) for one in (True, False))
+
+    told = [
+        "prefetch(AUTOTUNE)" in text_of(replace(EXAMPLE, nodes=(one,)))
+        for one in (node_loading("n"), ahead, not_ahead)
+    ]
+
+    assert told == [False, False, True]
+
+
+def test_the_caption_tells_unit_width_and_what_lies_beyond() -> None:
+    text = text_of(EXAMPLE)
+
+    assert "Half of the 120 fetches took no more than 46.0 ms, 95 % no more than 62.0 ms." in text
+    assert "Time in ms, bins of 10 ms." in text
+    assert "counts the 2 fetches that took longer, up to 1.25 s." in text
+    assert "40.0 to 50.0 ms 50" in text
+    assert "70.0 ms and more 2" in text
+
+
+def test_a_scale_by_factors_says_so() -> None:
+    text = text_of(replace(EXAMPLE, fetches=LOG))
+
+    assert "The time axis is logarithmic" in text
+    assert "each bin ends at 10 times its start." in text
+    assert "beyond a gap" not in text
+
+
+@pytest.mark.parametrize(
+    "times", [fetches(), LOG, replace(fetches(), beyond=0)], ids=["plain", "log", "none"]
+)
+def test_both_histograms_show_the_same(times: FetchTimes) -> None:
+    drawn = figures.histogram(times)
+
+    still, live = figures.fetch_drawing(drawn), figures.fetch_plot(drawn)
+
+    bars = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Quad)))
+    assert bars["fetches"].tolist() == [*times.counts, *([times.beyond] if times.beyond else [])]
+    shape = still.shapes[0]
+    assert shape.path.count("M") == sum(n > 0 for n in bars["fetches"])
+    segments: list[Any] = [one.glyph for one in drawn_in(live) if isinstance(one.glyph, Segment)]
+    places = [float(still.x.place(one.x0)) for one in segments]
+    rules = [mark for mark in still.marks if isinstance(mark, Rule)]
+    assert places == [rule.x1 for rule in rules]
+    heights = [100 - float(still.y.place(one.y1)) for one in segments]
+    assert heights == pytest.approx([rule.y1 for rule in rules])
+    assert isinstance(live.x_range, Range1d)
+    assert (live.x_range.start, live.x_range.end) == (still.x.start, still.x.end)
+
+
+def test_marks_lie_where_their_times_are() -> None:
+    plain, log = figures.histogram(fetches()), figures.histogram(LOG)
+
+    assert [one.place for one in plain.marks] == pytest.approx([41, 46, 62])
+    assert [one.name for one in plain.marks] == ["p25 41.0 ms", "median 46.0 ms", "p95 62.0 ms"]
+    assert [one.place for one in log.marks] == pytest.approx(np.log10([0.002, 0.009, 4.0]))
+    assert [tick.label for tick in log.x.ticks] == ["1 ms", "10 ms", "100 ms", "1 s", "10 s"]
+
+
+def test_names_stand_beside_their_lines() -> None:
+    drawing = figures.fetch_drawing(figures.histogram(replace(fetches(), p25_s=0.0459, p95_s=0.0461)))
+
+    names = [mark for mark in drawing.marks if isinstance(mark, Label) and mark.style == "strong"]
+    assert [mark.anchor for mark in names] == ["end", "start", "start"]
+    assert names[0].y == names[1].y < names[2].y
+
+
+@pytest.mark.parametrize("shift", range(0, 100, 7))
+@pytest.mark.parametrize("spread", [(1, 1), (3, 60), (30, 5), (40, 40), (10, 20)])
+def test_no_line_crosses_the_name_of_another(shift: int, spread: tuple[int, int]) -> None:
+    p25, p50, p95 = (min(100, shift + more) for more in (0, spread[0], sum(spread)))
+    sides = figures._sides(p25, p50, p95)
+
+    room, rows = 22, [row for _, row in sides]
+    for i, (place, (left, row)) in enumerate(zip((p25, p50, p95), sides, strict=True)):
+        low, high = (place - room, place) if left else (place, place + room)
+        assert low >= 0 or not left
+        assert high <= 100 or left
+        for j, other in enumerate((p25, p50, p95)):
+            if j != i and low < other < high:
+                # The line of a lower row begins below this name.
+                assert rows[j] > row
+            if j != i and rows[j] == row:
+                theirs = (other - room, other) if sides[j][0] else (other, other + room)
+                assert high <= theirs[0] or theirs[1] <= low
+
+
+def test_ticks_have_equal_decimals() -> None:
+    even = replace(
+        fetches(), edges_s=(0.0310, 0.0312, 0.0314, 0.0316, 0.0318), p25_s=0.0311, p50_s=0.0313, p95_s=0.0316
+    )
+
+    labels = [tick.label for tick in figures.histogram(replace(even, beyond=0)).x.ticks]
+
+    assert len({len(label.partition(".")[2]) for label in labels}) == 1
+    assert len(set(labels)) == len(labels) > 3
+
+
+@pytest.mark.parametrize(
+    ("fetch_s", "told", "advised"),
+    [
+        (1.47, "A fetch takes 1.47 s at the median, a TRAIN step 0.69 s: training waits for data.", True),
+        (
+            0.1,
+            "A fetch takes 100 ms at the median, a TRAIN step 690 ms: training waits little for data.",
+            True,
+        ),
+        (
+            0.01,
+            "A fetch takes 10.0 ms at the median, a TRAIN step 690 ms: training hardly waits for data.",
+            False,
+        ),
+    ],
+)
+def test_the_wait_for_data_against_the_step_leads(fetch_s: float, told: str, advised: bool) -> None:
+    beside = StepBeside(phase="TRAIN", count=120, p50_s=0.69)
+    text = text_of(replace(EXAMPLE, fetches=replace(fetches(), p50_s=fetch_s), step=beside))
+
+    assert 0 < text.index(told) < text.index("1 loader process on 8 cores")
+    assert ("Raise num_workers" in text) == advised
+    assert "at the median, a" not in text_of(EXAMPLE)
+
+
+def test_loaders_whose_number_never_changes_are_a_sentence() -> None:
+    (line,) = EXAMPLE.at_work
+
+    page = page_of(replace(EXAMPLE, at_work=(replace(line, high=line.low),)))
+
+    assert "1 loader was at work in every second with data loading." in page.text
+    together = replace(EXAMPLE, nodes=tuple(node_loading(f"n{i}") for i in range(5)))
+    text = text_of(replace(together, at_work=(replace(line, node="", high=line.low),)))
+    assert "1 loader was at work on 5 nodes together in every second" in text
+    assert "fig-loading-work" not in page.ids
+    assert "live-loading-0" not in page.scripts[0][1]
+
+
+def test_nodes_that_print_alike_are_one_row() -> None:
+    nodes = tuple(node_loading(f"n{i}") for i in range(6))
+    setups = tuple(replace(EXAMPLE.setups[0], node=f"n{i}") for i in range(6))
+    odd = (*nodes[:5], node_loading("n5", loaders=6, of_cores_percent=75.0, answer="adequate", violating=0))
+
+    text = text_of(replace(EXAMPLE, nodes=nodes, setups=setups))
+    other = text_of(replace(EXAMPLE, nodes=odd, setups=setups))
+
+    assert "Each of 6 nodes: 1 loader process on 8 cores" in text
+    assert text.count("6 nodes, alike") == 2
+    assert "n0, n1 and 3 more, alike processes 1" in other
+    assert "n5 processes 6" in other
+    assert "n0, n1 and 3 more: 1 loader process" in other
+    assert "n5: 6 loader processes on 8 cores" in other
+
+
+def test_a_table_that_is_folded_has_no_number() -> None:
+    nodes = tuple(node_loading(f"n{i}", seconds=60 + i) for i in range(20))
+
+    open_, folded = (text_of(replace(EXAMPLE, nodes=some, setups=())) for some in (nodes[:2], nodes))
+
+    assert "Table 8.2. Loaders at work" in open_
+    assert "Table 8.2." not in folded
+
+
+def test_loaders_at_work_are_drawn_against_the_cores_and_never_joined() -> None:
+    (line,) = EXAMPLE.at_work
+    assert EXAMPLE.columns
+    axes = figures.work_axes(EXAMPLE.columns, EXAMPLE.at_work)
+
+    drawing = figures.work_drawing(line, EXAMPLE.columns, axes)
+
+    (limit,) = drawing.rules
+    assert limit.y1 == pytest.approx(100 - 100 * 8 / axes.y.end)
+    assert drawing.shapes[1].path.count("M") == 2
+    (hole,) = drawing.areas
+    assert (hole.x, hole.width) == pytest.approx((100 * 20 / 70, 100 * 10 / 70))
+    live = figures.work_plot(line, EXAMPLE.columns, axes)
+    hatched, band, mean = map(data, drawn_in(live)[:3])
+    assert hatched["left"].tolist() == [(EXAMPLE.columns.start_us + 20_000_000) / 1000]
+    assert hatched["right"].tolist() == [(EXAMPLE.columns.start_us + 30_000_000) / 1000]
+    assert len(band["left"]) == 60
+    assert np.isnan(mean["mean"]).sum() == 1
+
+
+def test_nodes_together_are_named_so() -> None:
+    line = replace(EXAMPLE.at_work[0], node="", cores=40)
+    nodes = tuple(node_loading(f"n{i}") for i in range(5))
+
+    text = text_of(replace(EXAMPLE, nodes=nodes, at_work=(line,)))
+
+    assert "1 to 3 loaders at work on 5 nodes together, which have 40 cores." in text
+
+
+def test_what_is_left_out_is_told() -> None:
+    text = text_of(replace(EXAMPLE, nodes_left_out=6, setups_left_out=1))
+
+    assert "6 nodes of the job are left out." in text
+    assert "1 more set-up is left out." in text
+
+
+def test_settings_that_were_not_recorded_are_said_so() -> None:
+    unknown = LoaderSetup(node="algo-1", iterator="Iter", num_workers=None, pin_memory=None, fetches=3)
+    alone = LoaderSetup(node="algo-1", iterator="Single", num_workers=0, pin_memory=False, fetches=3)
+
+    text = text_of(replace(EXAMPLE, setups=(unknown, alone)))
+
+    assert "Iter not recorded not recorded 3" in text
+    assert "Single 0, in the training process no 3" in text
+
+
+def test_times_stand_in_one_table() -> None:
+    text = text_of(EXAMPLE)
+
+    assert "Median (ms) p95 (ms) Longest (ms) Total (s) Over 2 × median" in text
+    assert "Fetch of a batch 120 46.0 62.0 1 250 7.90 2" in text
+    assert "From one fetch to the next of its process 119 500.0 520.0 4 100 61.00 1" in text
+    # Processes live too long for this table.
+    assert "1 loading process lived 1 min." in text
+
+
+def test_nothing_recorded_is_said_with_the_reason() -> None:
+    assert "No event of data loading was recorded" in text_of(None)
+    assert "The vendor's results hold no events" in text_of(None, Origin.VENDOR)
+    card = replace(examples.gpu_job().rules[0], name="Dataloader")
+    report = replace(examples.gpu_job(), loading=None, origin=Origin.VENDOR, rules=(card,))
+    assert "#r-Dataloader" in Page.of(sections.loading(report).html).links
+
+
+def test_every_live_figure_has_its_place() -> None:
+    page = page_of(EXAMPLE)
+
+    ids = [name for name in page.ids if name.startswith("live-loading")]
+    assert ids == ["live-loading-fetches", "live-loading-0"]
+    ((_, text),) = page.scripts
+    assert all(f'"{name}"' in text for name in ids)
+
+
+def test_hostile_names_stay_text() -> None:
+    page = page_of(example_data_loading.data_loading(examples.HOSTILE))
+
+    assert page.text.count("alert(1)") >= 2
+    assert all("<" not in text for _, text in page.scripts)
+    assert page.faults == []

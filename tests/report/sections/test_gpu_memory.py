@@ -1,0 +1,309 @@
+"""What the section on GPU memory says, and that both of its drawings say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.models import Quad, Range1d, Scatter
+
+from jobreport import sections
+from jobreport.document import Origin, Report
+from jobreport.figures import gpu_memory as figures
+from jobreport.figures.chart import Label
+from jobrules.analyses.gpu_memory import GPUMemory, MemoryLine, MemoryUse, Trend
+from jobrules.analyses.time_lines import Columns
+from jobrules.measures.sample_weights import Gap
+from tests.copies import replace
+from tests.report.figures import embedded
+from tests.report.sections import example_data_loading, examples
+from tests.report.sections.example_data_loading import gpu_memory
+from tests.report.sections.html import Page
+from tests.report.sections.test_data_loading import data, drawn_in
+
+EXAMPLE = example_data_loading.memory_use("algo-1", "gpu0", 600)
+FASTER = Trend(points_per_hour=12.0, agreement=0.97, steady=True)
+GROWS = Trend(points_per_hour=0.5, agreement=0.97, steady=True)
+
+
+def page_of(found: MemoryUse | None, **facts: object) -> Page:
+    report: Report = replace(examples.gpu_job(), memory=found, **facts)
+    return Page.of(sections.gpu_memory(report).html)
+
+
+def with_gpus(*gpus: GPUMemory) -> MemoryUse:
+    return replace(EXAMPLE, gpus=gpus, rises=())
+
+
+def test_a_rise_is_told_with_its_moment_and_means() -> None:
+    text = page_of(EXAMPLE).text
+
+    assert (
+        "GPU memory utilisation rose once by 14.0 points, from 58.0 % to 72.0 % on gpu0 at 08:10:00 UTC."
+        in text
+    )
+    assert "gpu0 08:10:00 08:10:05 58.0 72.0 14.0" in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "window", "told"),
+    [
+        (
+            5.0,
+            "10",
+            "the mean of 10 samples lies more than 5 points above that of the 10 samples before, as from 10 to over 15 %.",
+        ),
+        (0.5, "1", "as from 10 to over 10.5 %."),
+        (
+            95.0,
+            "10s",
+            "the mean of 10s of samples lies more than 95 points above that of the 10s of samples before, as from 0 to over 95 %.",
+        ),
+        (100.0, "10", "100 points above that of the 10 samples before."),
+    ],
+)
+def test_the_example_of_a_rise_adds_up(limit: float, window: str, told: str) -> None:
+    assert told in page_of(replace(EXAMPLE, limit=limit, window=window)).text
+
+
+def test_growth_is_told_where_nothing_rose() -> None:
+    text = page_of(with_gpus(gpu_memory("n", "a", trend=GROWS), gpu_memory("n", "b", trend=FASTER))).text
+
+    told = "GPU memory utilisation grows steadily on 2 GPUs, most on b: by 12.0 points an hour over the training loop."
+    assert told in text
+    assert "+0.5 grows steadily" in text
+    assert "+12.0 grows steadily" in text
+
+
+def test_what_is_drawn_is_said_and_nothing_else_is_made_of_it() -> None:
+    growing = gpu_memory("algo-1", "gpu0", trend=FASTER, p95=97.0, loop_p95=20.0, loop_p5=1.0)
+
+    texts = [page_of(found).text for found in (EXAMPLE, with_gpus(growing))]
+
+    for text in texts:
+        assert "the share of time in which the GPU's memory was read or written, not how much" in text
+        for wrong in ("leak", "full", "room", "empty", "larger batch", "memory use "):
+            assert wrong not in text.lower()
+
+
+def test_trends_are_signed_and_none_is_a_dash() -> None:
+    flat = Trend(points_per_hour=-0.04, agreement=0.0, steady=False)
+
+    text = page_of(
+        with_gpus(gpu_memory("n", "a"), gpu_memory("n", "b", trend=flat), gpu_memory("n", "c", trend=None))
+    ).text
+
+    assert "1 −0.4 no steady growth" in text
+    assert "1 0.0 no steady growth" in text
+    assert "1 – –" in text
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        (
+            [{"rise": 1.0, "events": 0}],
+            "GPU memory utilisation did not rise by more than 5 points at once; the p95 of gpu0 is 73.0 %.",
+        ),
+        (
+            [{"rise": 1.0}, {"rise": 0.0, "p95": 80.0}],
+            "GPU memory utilisation rose on no GPU by more than 5 points at once; it is highest on gpu1 with a p95 of 80.0 %.",
+        ),
+        (
+            [{"rise": 1.0}, {"rise": None}],
+            "GPU memory utilisation rose on none of 1 of 2 GPUs with enough samples by more than 5 points",
+        ),
+        (
+            [{"rise": None}],
+            "GPU memory utilisation has too few samples to look for rises; the p95 of gpu0 is 73.0 %.",
+        ),
+    ],
+)
+def test_no_rise_is_told_with_what_was_judged(gpus: list[dict[str, object]], told: str) -> None:
+    rows = [gpu_memory("algo-1", f"gpu{i}", **facts) for i, facts in enumerate(gpus)]
+
+    assert told in page_of(with_gpus(*rows)).text
+
+
+def test_quantiles_of_the_loop_are_read() -> None:
+    gpus = (
+        gpu_memory("n", "low", loop_p5=20.0, loop_p95=28.0),
+        gpu_memory("n", "idle", loop_p5=1.0, loop_p95=50.0),
+        gpu_memory("n", "swings", loop_p5=5.0, loop_p95=55.5),
+        gpu_memory("n", "busy", loop_p5=90.0, loop_p95=95.0),
+    )
+
+    text = page_of(with_gpus(*gpus)).text
+
+    assert (
+        "low: the p95 over the training loop is 28.0 %, so reading and writing memory is hardly what limits the speed."
+        in text
+    )
+    assert "idle: at least 5 % of the samples in the training loop lie under 5 %" in text
+    assert (
+        "swings: GPU memory utilisation varies much over the training loop, by 50.5 points from p5 to p95."
+        in text
+    )
+    assert "busy:" not in text
+
+
+def node(**facts: object) -> figures.NodeMemory:
+    made = figures.NodeMemory(key="n0", band=EXAMPLE.bands[0], lines=EXAMPLE.lines, rises=EXAMPLE.rises)
+    return replace(made, **facts)
+
+
+COLUMNS = Columns(start_us=examples.START_US, width_us=6_000_000, count=600)
+
+
+def test_both_drawings_show_the_same() -> None:
+    course = examples.gpu_job().course
+
+    still = figures.memory_drawing(node(), COLUMNS, course)
+    live = figures.memory_plot(node(), COLUMNS, course, figures.shared_range(COLUMNS))
+
+    names = [one.name for one in drawn_in(live) if one.name]
+    assert names == [shape.series for shape in still.shapes] == ["n0-band", "n0-s1", "n0-s2"]
+    band = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Quad)))
+    assert band["v0"].tolist() == list(EXAMPLE.lines[0].mean)
+    assert band["high"].tolist() == list(EXAMPLE.bands[0].high)
+    # Two levels of the band: alike neighbours are one step.
+    assert still.shapes[0].path == "M0 40h500v-14h500v17h-1000z"
+    (triangle,) = (mark for mark in still.marks if isinstance(mark, Label))
+    rises = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Scatter)))
+    assert (triangle.x, triangle.y) == pytest.approx((100 * 600 / 3600, 100 - 72))
+    assert (rises["time"].tolist(), rises["after"]) == ([EXAMPLE.rises[0].start_us / 1000], [72.0])
+    assert isinstance(live.x_range, Range1d)
+    assert (live.x_range.start, live.x_range.end) == (still.x.start / 1000, still.x.end / 1000)
+    assert len(still.rules) == 2
+
+
+def test_what_was_not_measured_is_hatched_and_no_line_crosses_it() -> None:
+    found = example_data_loading.memory_use("algo-1", "gpu0", 600, range(100, 200))
+    gap = Gap(node="algo-1", start_us=COLUMNS.start_us + 600_000_000, end_us=COLUMNS.start_us + 1_200_000_000)
+    other = replace(gap, node="algo-2")
+    course = replace(examples.gpu_job().course, gaps=(gap, other))
+
+    still = figures.memory_drawing(node(band=found.bands[0], lines=found.lines), COLUMNS, course)
+
+    (area,) = still.areas
+    assert (area.x, area.width) == pytest.approx((100 / 6, 100 / 6))
+    assert [shape.path.count("M") for shape in still.shapes[1:]] == [2, 2]
+    live = figures.memory_plot(
+        node(band=found.bands[0], lines=found.lines), COLUMNS, course, figures.shared_range(COLUMNS)
+    )
+    line = data(next(one for one in drawn_in(live) if one.name == "n0-s1"))
+    assert np.isnan(line["value"]).sum() == 1
+    assert data(drawn_in(live)[0])["left"].tolist() == [gap.start_us / 1000]
+    report = replace(examples.gpu_job(), memory=found, course=course)
+    assert "hatched: not measured" in sections.gpu_memory(report).html
+
+
+def test_more_gpus_than_lines_add_their_mean() -> None:
+    band = replace(EXAMPLE.bands[0], devices=8)
+
+    drawing = figures.memory_drawing(node(band=band), COLUMNS, examples.gpu_job().course)
+    text = page_of(replace(EXAMPLE, bands=(band,))).text
+
+    assert [shape.series for shape in drawing.shapes] == ["n0-band", "n0-mean", "n0-s1", "n0-s2"]
+    assert "mean of 8 GPUs" in text
+    assert "Drawn as lines are the four GPUs that rise most or are highest" in text
+
+
+def test_nodes_that_are_not_drawn_are_told() -> None:
+    gpus = tuple(gpu_memory(f"n{i}", "gpu0") for i in range(6))
+    bands = tuple(replace(EXAMPLE.bands[0], node=f"n{i}", devices=1) for i in range(4))
+    lines = tuple(MemoryLine(node=f"n{i}", device="gpu0", mean=EXAMPLE.lines[0].mean) for i in range(4))
+
+    page = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=()))
+
+    assert (
+        "Drawn are the 4 of 6 nodes that rise most or are highest; the table holds the others." in page.text
+    )
+    assert len([name for name in page.ids if name.startswith("live-gpu-memory")]) == 4
+    series = [a["data-series"] for a in page.all("span") if "data-series" in a]
+    # One key switches the lines of all nodes, whose GPUs have the same names.
+    assert series == ["n-s1", "n-band"]
+    ((_, text),) = page.scripts
+    assert text.count('"name":"n-s1"') == 4
+    assert len(page.all("tr")) == 7
+
+
+def test_nodes_with_other_gpus_have_a_key_each() -> None:
+    bands = tuple(replace(EXAMPLE.bands[0], node=f"n{i}", devices=1) for i in range(2))
+    lines = tuple(MemoryLine(node=f"n{i}", device=f"gpu{i}", mean=EXAMPLE.lines[0].mean) for i in range(2))
+    gpus = tuple(gpu_memory(f"n{i}", f"gpu{i}") for i in range(2))
+
+    page = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=()))
+
+    series = [a["data-series"] for a in page.all("span") if "data-series" in a]
+    assert series == ["n0-s1", "n0-band", "n1-s1", "n1-band"]
+
+
+def test_alike_gpus_are_told_together() -> None:
+    gpus = tuple(gpu_memory(f"n{i}", "gpu0", mean=60.0 + i, p95=70.0) for i in range(3))
+    bands = (replace(EXAMPLE.bands[0], node="n2", devices=1),)
+    lines = (MemoryLine(node="n2", device="gpu0", mean=EXAMPLE.lines[0].mean),)
+
+    text = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=(), alike=True)).text
+
+    assert "All 3 GPUs are alike: mean 60.0 to 62.0" in text
+    assert "Drawn are the GPUs of n2, one of 3 nodes; the table holds all." in text
+
+
+def test_what_is_left_out_is_told() -> None:
+    text = page_of(replace(EXAMPLE, rises_left_out=1, gpus_left_out=12)).text
+
+    assert "GPU memory utilisation rose 2 times, the most by 14.0 points" in text
+    assert "1 smaller one is left out." in text
+    assert "12 GPUs that rise less and are lower are left out." in text
+
+
+def test_every_switch_of_the_key_has_a_series_in_the_figure() -> None:
+    page = page_of(EXAMPLE)
+
+    ((_, text),) = page.scripts
+    told = {a["data-series"] for a in page.all("span") if "data-series" in a}
+    assert told == {"n0-s1", "n0-s2", "n0-band"}
+    assert all(f'"name":"{name}"' in text for name in told)
+
+
+def test_a_job_that_covers_no_time_has_a_table_and_no_figure() -> None:
+    report = replace(examples.single_sample(), memory=replace(EXAMPLE, rises=()))
+
+    page = Page.of(sections.gpu_memory(report).html)
+
+    assert page.all("figure") == []
+    assert page.scripts == []
+    assert len(page.all("table")) == 1
+
+
+def test_nothing_sampled_is_said_with_the_reason() -> None:
+    assert "GPU memory was not sampled." in page_of(None).text
+    assert "Rule results hold no samples" in page_of(None, origin=Origin.VENDOR).text
+    assert "No GPU was sampled." in Page.of(sections.gpu_memory(examples.cpu_job()).html).text
+
+
+@pytest.mark.parametrize("name", [examples.HOSTILE, "$$x$$", "@v1{0}", "$index"])
+def test_hostile_names_stay_text(name: str) -> None:
+    page = page_of(example_data_loading.memory_use(name, name, 600))
+
+    assert page.faults == []
+    ((_, text),) = page.scripts
+    assert "<" not in text
+    assert name in page.text
+    tooltips = [
+        model["attributes"]["tooltips"]
+        for model in _models(embedded.whole(text))
+        if model.get("name") == "HoverTool"
+    ]
+    assert len(tooltips) == 2
+    assert all(name not in one for one in tooltips)
+    assert sum("Solid line" in one for one in tooltips) == 1
+
+
+def _models(value: object) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        own = [value] if value.get("type") == "object" else []
+        return own + [model for one in value.values() for model in _models(one)]
+    return [model for one in value for model in _models(one)] if isinstance(value, list) else []

@@ -1,0 +1,922 @@
+"""Faults that reports of this kind are known for, each with a test that would find it in our page.
+
+``N-1`` to ``N-28`` are defects of the vendor's report notebook, ``docs/differences.md`` names them; the others were
+seen in public reports that it made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobreport import document, pipeline
+from jobreport.output import export
+from jobreport.sections.outline import SECTIONS
+from jobrules import RULES
+from jobrules.batch_size import BatchSize
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.gpu_memory_increase import GPUMemoryIncrease
+from jobrules.io_bottleneck import IOBottleneck
+from jobrules.load_balancing import LoadBalancing
+from jobrules.low_gpu_utilization import LowGPUUtilization
+from jobrules.max_initialization_time import MaxInitializationTime
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status
+from jobrules.step_outlier import StepOutlier
+from tests.copies import replace
+from tests.jobs import START_US, make_job, make_panel, make_steps
+from tests.paths import SAMPLES
+from tests.report.sections.html import Page
+from tests.report.sections.jobs_with_defects import (
+    CALLS,
+    NAMES,
+    NESTED,
+    SMALL,
+    STALLED,
+    TICKS,
+    caption,
+    drawn,
+    html_of,
+    late,
+    live,
+    loading,
+    many_gpus,
+    number,
+    plain,
+    profiled,
+    profiled_job,
+    reported,
+    rows,
+    section,
+    stalled,
+    told,
+    usual,
+    usual_job,
+    values,
+    whole,
+)
+
+# --- N-1 to N-28
+
+
+def test_n1_a_start_up_longer_than_the_training_is_told() -> None:
+    gpu = np.repeat([0.0, 90.0], [1500, 500])
+    report = reported(make_job(gpu=gpu, cpu=gpu, steps=make_steps([(750 + i, 751 + i) for i in range(249)])))
+
+    phases = {phase.key: phase.end_us - phase.start_us for phase in report.course.phases}
+    assert phases["before"] > phases["loop"]
+    assert "longer than" in told(report, "summary")
+    first = report.verdict.findings[0]
+    assert "12 min 30 s" in plain(first.title)
+    assert plain(first.title) in told(report, "verdict")
+
+
+@pytest.mark.parametrize("overlap_s", [0, 700])
+def test_n2_n6_phases_end_with_the_last_step_and_are_never_negative(overlap_s: float) -> None:
+    # Steps that reach past the last sample, as a sampler that stops first leaves them.
+    steps = make_steps([(120, 121), (1100 + overlap_s, 1105 + overlap_s)])
+    report = reported(make_job(gpu=np.full(TICKS, 50.0), steps=steps))
+
+    phases = report.course.phases
+    assert all(phase.percent >= 0 and phase.end_us >= phase.start_us for phase in phases)
+    (loop,) = [phase for phase in phases if phase.key == "loop"]
+    assert loop.end_us == START_US + (1105 + overlap_s) * SECOND_US
+    told_by = [
+        (row["Phase"], row["Share of the job"]) for row in rows(report, "summary", "Phases of the job")
+    ]
+    at = [name for name, _ in told_by].index("Whole job")
+    shares = [number(share) for _, share in told_by[:at]]
+    assert told_by[at][1] == "100.0 %"
+    assert min(shares) >= 0
+    assert round(sum(shares), 1) == 100.0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_n3_a_job_without_duration_has_a_page(count: int) -> None:
+    report = reported(make_job(gpu=[50.0] * count, cpu=[50.0] * count, interval_s=1e-6))
+
+    page = Page.of(whole(report))
+    assert page.faults == []
+    assert not re.search(r"\b(nan|inf)\b", page.text)
+
+
+def test_n4_the_start_is_told_once() -> None:
+    text = told(stalled(), "summary")
+
+    assert text.count("The job ran from") == 1
+    assert not re.search(r"(^|\s)\.\s|\.\.", text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_n5_times_say_utc_and_days_come_year_first(name: str) -> None:
+    html = html_of(usual(), name)
+
+    told_times = times_without_utc(html)
+    assert told_times == []
+    assert not re.search(r"\d\d?/\d\d?/\d{2,4}", told(usual(), name))
+
+
+def times_without_utc(html: str) -> list[str]:
+    """What holds a time of day and does not say UTC: sentences, tables by head or caption, figures by caption."""
+    clock = re.compile(r"\b\d\d:\d\d(:\d\d)?\b")
+    html = re.sub(r"<script.*?</script>", "", html, flags=re.S)
+    parts = re.findall(r"<figure.*?</figure>", html, re.S)
+    html = re.sub(r"<figure.*?</figure>", "", html, flags=re.S)
+    parts += re.findall(r"<table.*?</table>", html, re.S)
+    html = re.sub(r"<table.*?</table>", "", html, flags=re.S)
+    sentences = re.split(r"</?(?:p|li|dd|div|h[1-4])\b[^>]*>", html)
+    for part in parts:
+        drawing = re.sub(r"<table.*?</table>|<figcaption.*?</figcaption>", "", part, flags=re.S)
+        words = re.findall(r"<figcaption.*?</figcaption>", part, re.S)
+        if part.startswith("<figure"):
+            sentences += [text for word in words for text in word.split(". ") if "." in text]
+            sentences.append("".join(words) + drawing)
+        for table in re.findall(r"<table.*?</table>", part, re.S):
+            head = re.search(r"(?:<caption.*?</caption>)?\s*<thead>.*?</thead>", table, re.S)
+            sentences.append((head[0] if head else "") + " ".join(clock.findall(table) and ["00:00:00"]))
+    return [text for text in sentences if clock.search(text) and "UTC" not in text]
+
+
+def test_n7_a_job_without_gpu_gets_a_sentence_on_its_cpu() -> None:
+    busy, free = (reported(make_job(cpu=np.full((600, 4), use))) for use in (90.0, 20.0))
+
+    assert "the CPU was well used: its p95 lies at 90.0 %" in told(busy, "utilisation")
+    assert "the CPU was below 70 %" in told(free, "utilisation")
+
+
+def test_n7_a_p95_at_the_limit_is_judged() -> None:
+    below, at = (told(reported(make_job(cpu=np.full(600, use))), "utilisation") for use in (69.9, 70.0))
+
+    assert "well used" in at
+    assert "well used" not in below
+
+
+def with_network() -> Job:
+    network = make_panel(Metric.NETWORK_RECEIVE, np.full(TICKS, 5e6), prefix="net")
+    return replace(usual_job(), panels=(*usual_job().panels, network))
+
+
+def test_n8_columns_are_named_for_what_they_hold() -> None:
+    text = told(reported(with_network()), "utilisation")
+
+    assert "Min p50 p90 p95 p99 Max Mean" in text
+    assert re.search(r"Network\D* MB/s 5.0 5.0", text)
+    assert "I/O wait %" in text
+    assert "total I/O" not in text
+
+
+def test_n9_a_table_of_utilisation_needs_no_row_and_no_known_metric() -> None:
+    empty = reported(Job(name="empty"))
+    odd = replace(usual(), usage=(replace(usual().usage[0], label="Fan speed", unit="rpm"),))
+
+    assert "Not recorded" in told(empty, "utilisation")
+    assert "Fan speed rpm" in told(odd, "utilisation")
+
+
+@pytest.mark.parametrize(("backward_s", "share", "uneven"), [(0.5, "83.3 %", 1), (0.15, "60.0 %", 0)])
+def test_n10_uneven_passes_are_told_once_and_beside_the_rest(
+    backward_s: float, share: str, uneven: int
+) -> None:
+    text = told(profiled(backward_s), "framework")
+
+    assert text.count(f"The backward pass takes {share} of the time of both passes") == 1
+    assert text.count("this is uneven") == uneven
+    for others in (
+        "lay outside of steps",
+        "of the time over which it was recorded",
+        "of the operators' own time",
+        "of Horovod's time",
+    ):
+        assert others in text
+
+
+def test_n11_the_largest_is_named_and_not_the_first() -> None:
+    events = profiled_job().events
+    assert [
+        events.names.index(a) < events.names.index(b)
+        for a, b in (
+            ("elementwise", "volta_sgemm"),
+            ("NEGOTIATE_ALLREDUCE", "NCCL_ALLREDUCE"),
+            (NESTED[0], NESTED[-1]),
+            ("setup", "backward"),
+        )
+    ] == [True] * 4
+    text = told(profiled(), "framework")
+
+    assert "On the GPU volta_sgemm takes 75.0 %" in text
+    assert "On the CPU cudnn_convolution takes" in text
+    # GPU 1.6 s and CPU 3.64 s; the GPU stands first.
+    assert "69.5 % of the own time of all operators is on the CPU" in text
+    assert "NCCL_ALLREDUCE takes 75.0 % of Horovod's time" in text
+    assert "Worker 34 spent 79" in text or "Worker 33 spent" in text
+    # One worker: 863.1 of its 959.9 s were spent in steps; the time outside of them stands first.
+    assert "The worker spent 90.0 % of its time in TRAIN steps" in told(usual(), "framework")
+
+
+def test_n12_the_largest_phase_is_told() -> None:
+    assert "Backward took most time in all, 1 min 40 s." in told(profiled(), "framework")
+
+
+def test_n13_shares_of_operators_are_of_all_of_them_and_add_up() -> None:
+    text = told(profiled(), "framework")
+    table = rows(profiled(), "framework", "Operators on the CPU")
+    table += rows(profiled(), "framework", "Other operators on the CPU")
+
+    # 60 ms of 75 ms nested and 40 small ones of 0.4 ms a round; no share is of those above 2 % alone.
+    own_ms = 75 + SMALL * 0.4
+    shares = {row["Operator on the CPU"]: number(row["Share (%)"]) for row in table}
+    assert shares[NESTED[-1]] == round(100 * 60 / own_ms, 1)
+    assert shares[NESTED[0]] == round(100 * 5 / own_ms, 1)
+    assert round(sum(shares.values()), 1) == 100.0
+    assert "in percent of that of all operators" in text
+    assert "Operators were recorded for step 9" in text
+    assert sum(number(row["Calls"]) for row in table) == CALLS * (len(NESTED) + SMALL)
+
+
+def test_n14_cards_come_by_severity_and_without_rules_nothing_breaks() -> None:
+    # The fourth minute of a GPU at work is followed by idle ones.
+    gpu = np.repeat([0.0, 95.0, 0.0], [600, 1400, 400])
+    report = reported(make_job(gpu=gpu, cpu=gpu))
+    page = section(report, "rules")
+
+    names = [
+        str(a["id"])[2:] for tag, a in page.elements if tag == "h3" and str(a.get("id", "")).startswith("r-")
+    ]
+    cards = {card.name: card for card in report.rules}
+    assert sorted(names) == sorted(card.name for card in report.rules)
+    order = [Status.TRIGGERED, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
+    judging = [cards[name] for name in names if cards[name].judges]
+    assert [order.index(card.status) for card in judging] == sorted(
+        order.index(card.status) for card in judging
+    )
+    assert len({card.status for card in judging}) > 2
+    assert section(replace(report, rules=()), "rules").faults == []
+    unknown = replace(report, rules=(replace(report.rules[0], name="MyRule"),))
+    assert "MyRule" in told(unknown, "rules")
+
+
+def test_n15_a_threshold_is_read_by_its_name_whatever_its_kind() -> None:
+    report = reported(
+        usual_job(),
+        LoadBalancing(threshold=0.25),
+        CPUBottleneck(cpu_threshold=70.5),
+        StepOutlier(mode=None, stddev=2.5),
+    )
+
+    text = told(report, "rules")
+    for parameter in ("threshold=0.25", "cpu_threshold=70.5", "mode=none", "stddev=2.5"):
+        assert parameter in text
+
+
+def test_n16_an_outlier_is_longer_than_mean_and_deviations_by_the_parameters() -> None:
+    report = reported(profiled_job(), StepOutlier(stddev=2.5, n_outliers=5))
+    first = caption(report, "steps", "steps-histogram")
+
+    took = np.full(960, 0.25)
+    took[50::80] = 40.0
+    limit = took.mean() + 2.5 * took.std()
+    assert "12 of the 1 920 TRAIN steps took longer than mean + 2.5σ of their worker" in first
+    (row,) = [
+        row
+        for row in rows(report, "steps", "Durations of steps by worker and phase")
+        if row["Worker"] == "33" and row["Phase"] == "TRAIN"
+    ]
+    assert number(row["Outliers"]) == np.count_nonzero(took > limit) == 12
+    assert number(row["σ"]) == pytest.approx(took.std(), abs=6e-4)
+    assert number(row["Limit"]) == pytest.approx(limit, rel=0.005)
+    card = told(report, "rules")
+    assert "triggers on any with more than 5 outliers" in card
+    assert "n_outliers=5 steps, stddev=2.5" in card
+
+
+def test_n16_workers_share_the_edges_of_their_histogram_and_words_name_what_is_there() -> None:
+    report = profiled()
+    table = rows(report, "steps", "Steps by duration")
+    assert report.steps
+    (columns,) = {tuple(row)[1:] for row in table}
+
+    # Each duration lies in one row, and the counts of every worker are those of its own steps in it.
+    steps = profiled_job().steps
+    for column in columns:
+        _, worker, phase = column.split()
+        mine = (steps.end_us - steps.start_us)[(steps.worker == worker) & (steps.phase == phase)] / SECOND_US
+        for row in table:
+            low, _, high = row["Duration (s)"].partition(" to ")
+            least, most = number(low), number(high) if high else np.inf
+            assert number(row[column]) == np.count_nonzero((mine >= least - 1e-9) & (mine < most - 1e-9))
+        assert sum(number(row[column]) for row in table) == len(mine)
+    broken, unbroken = (caption(one, "steps", "steps-histogram") for one in (report, usual()))
+    assert "Right of the break: 12 steps" in broken
+    assert "break" not in unbroken
+    assert "a line for each" not in unbroken
+    figures = re.findall(r'<figure id="fig-([\w-]+)"', html_of(usual(), "steps"))
+    assert figures == ["steps-histogram", "steps-last", "steps-time"]
+    assert "so there is nothing to compare" in told(usual(), "steps")
+
+
+def test_n17_low_and_fluctuating_are_told_apart_and_boxes_hold_all_samples() -> None:
+    gpu = np.stack([np.full(TICKS, 20.0), np.tile([0.0, 90.0], TICKS // 2), np.full(TICKS, 30.0)], axis=1)
+    gpu[:600] = 50.0
+    report = reported(make_job(gpu=gpu, cpu=np.full(TICKS, 40.0)))
+
+    text = told(report, "gpu-use")
+    # From the ninth minute on, when 1 000 samples are seen.
+    assert "24 of 36 windows of a GPU are low (p95 below 70 %) and 12 fluctuate (p95 of 70 % or more" in text
+    assert "It judges the last 500 samples of each GPU once a minute; the boxes hold all samples" in text
+    for i, row in enumerate(rows(report, "gpu-use", "Utilisation of each GPU")):
+        for column, quantile in (("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p95", 0.95)):
+            assert number(row[column]) == np.quantile(gpu[:, i], quantile)
+
+
+@pytest.mark.parametrize(("count", "shown"), [(20, 20), (40, 32)])
+def test_n18_every_gpu_has_its_box_on_a_scale_of_100(count: int, shown: int) -> None:
+    report = many_gpus(count)
+    html = html_of(report, "gpu-use")
+
+    boxes = re.findall(r'<g class="box-whole">.*?<rect x="([\d.]+)%" width="([\d.]+)%"', html)
+    assert len(boxes) == shown
+    assert all(float(left) >= 0 and float(left) + float(width) <= 100 for left, width in boxes)
+    assert len(rows(report, "gpu-use", "Utilisation of each GPU")) == count
+    assert ("Drawn are the 32 GPUs" in told(report, "gpu-use")) == (shown < count)
+    along, up = live(report, "gpu-use", "Range1d")
+    assert (along.get("start", 0), along["end"]) == (0, shown)
+    assert (up.get("start", 0), up["end"]) == (0, 100)
+
+
+def test_n18_whiskers_have_no_height_of_their_own() -> None:
+    for name in ("gpu-use", "batch-size"):
+        quads = live(many_gpus(20), name, "Quad")
+        assert {(quad["bottom"]["field"], quad["top"]["field"]) for quad in quads} == {("p25", "p75")}
+        ends = [(up.get("start", 0), up["end"]) for up in live(many_gpus(20), name, "Range1d")]
+        assert (0, 100) in ends
+
+
+def test_n19_histograms_reach_100_and_are_shares_of_each_gpus_samples() -> None:
+    gpu = np.full((TICKS, 2), 99.0)
+    gpu[::2, 1] = np.nan
+    gpu[:2, 0] = 100.0
+    report = reported(make_job(gpu=gpu, cpu=np.full(TICKS, 40.0)))
+
+    table = rows(report, "balance", "Histogram of each GPU")
+    assert [number(row["Samples"]) for row in table] == [TICKS, TICKS // 2]
+    assert [number(row["90 to 100"]) for row in table] == [100.0, 100.0]
+    assert report.balance
+    for one in report.balance.nodes[0].gpus:
+        assert len(one.histogram) == 50
+        assert one.histogram[-1] == 100.0
+    # The last bin, which all samples lie in, ends at 100 %.
+    seen = 0
+    for data in live(report, "balance", "ColumnDataSource"):
+        columns = dict(data["data"]["entries"])
+        if "left" in columns:
+            seen += 1
+            assert values(columns["right"])[-1] == 100
+            assert [values(columns[name])[-1] for name in ("v0", "v1")] == [100, 100]
+    assert seen == 1
+
+
+def test_n19_one_gpu_on_the_first_node_does_not_end_the_comparison() -> None:
+    alone = make_panel(Metric.GPU_USE, np.full(TICKS, 50.0), node="a")
+    pair = make_panel(Metric.GPU_USE, np.tile([20.0, 90.0], (TICKS, 1)), node="b")
+    report = reported(Job(name="two", panels=(alone, pair)))
+
+    assert "b gpu0 and gpu1 are loaded least alike, 0.83 apart" in told(report, "balance")
+    assert "only one GPU" not in told(report, "balance")
+
+
+@pytest.mark.parametrize(
+    ("processes", "answer"), [(2, "too few"), (3, "adequate"), (5, "adequate"), (9, "too many")]
+)
+def test_n20_loaders_are_judged_by_the_thresholds(processes: int, answer: str) -> None:
+    report = reported(replace(usual_job(), steps=make_steps([(119, 1021)]), events=loading(processes)))
+    text = told(report, "loading")
+
+    assert f"{processes} loader processes on 4 cores" in text
+    assert [one for one in ("too few", "adequate", "too many") if one in text] == [answer]
+    (card,) = [card for card in report.rules if card.name == "Dataloader"]
+    assert (card.status is Status.PASSED) == (answer == "adequate")
+
+
+def test_n20_pinned_memory_is_advised_only_where_there_is_a_gpu() -> None:
+    with_gpu = replace(usual_job(), events=loading(3))
+    without = replace(with_gpu, panels=tuple(p for p in with_gpu.panels if p.metric in (Metric.CPU_USE,)))
+
+    assert "Set pin_memory=True" in told(reported(with_gpu), "loading")
+    assert "Set pin_memory=True" not in told(reported(without), "loading")
+
+
+@pytest.mark.parametrize("name", ["cpu-bottlenecks", "io-bottlenecks"])
+def test_n21_parts_of_the_snapshots_add_up_and_the_share_is_of_the_low_ones(name: str) -> None:
+    snapshots, low, hits = STALLED
+    parts = rows(stalled(), name, "Parts of the snapshots")
+
+    assert [number(row["Snapshots"]) for row in parts] == [snapshots - low, low - hits, hits]
+    assert round(sum(number(row["Share (%)"]) for row in parts), 1) == 100.0
+    bar = re.findall(
+        r'<rect class="\w+" x="([\d.]+)%" width="([\d.]+)%"', html_of(stalled(), name).partition("</svg>")[0]
+    )
+    assert [float(width) for _, width in bar] == [number(row["Share (%)"]) for row in parts]
+    text = told(stalled(), name)
+    # 2 129 of 3 000 are 71.0 %; of 3 019 they are 70.5 %.
+    assert "71.0 % of the snapshots with a GPU below 10 % are bottlenecks" in text
+    assert "2 129 of 3 019 snapshots (70.5 %) are bottlenecks" in text
+
+
+@pytest.mark.parametrize("increase", [5.0, 7.0])
+def test_n22_the_example_of_a_rise_adds_up(increase: float) -> None:
+    report = reported(usual_job(), GPUMemoryIncrease(increase=increase))
+
+    assert f"more than {increase:g} points above" in told(report, "gpu-memory")
+    assert f"as from 10 to over {10 + increase:g} %" in told(report, "gpu-memory")
+
+
+def test_n23_the_only_ring_has_few_parts_named_beside_it_with_units() -> None:
+    rings = {
+        name for name in NAMES if live(profiled(), name, "AnnularWedge") + live(profiled(), name, "Wedge")
+    }
+    assert rings == {"summary"}
+    ring = re.search(r'<div class="draw ring".*?</div>', html_of(profiled(), "summary"), re.S)
+    assert ring
+    assert "<text" not in ring[0]
+
+    hover = [dict(one["data"]["entries"]) for one in live(profiled(), "summary", "ColumnDataSource")]
+    table = rows(profiled(), "summary", "Phases of the job")[:-1]
+    assert [
+        tuple(plain(values(one[column])[0]) for column in ("phase", "time", "share")) for one in hover
+    ] == [(row["Phase"], row["Duration"], row["Share of the job"]) for row in table]
+    assert all(row["Share of the job"].endswith(" %") for row in table)
+    wedges = live(profiled(), "summary", "AnnularWedge")
+    turns = [one["start_angle"]["value"] - one["end_angle"]["value"] for one in wedges]
+    assert sum(turns) == pytest.approx(2 * np.pi)
+    assert [round(100 * turn / (2 * np.pi), 1) for turn in turns] == [
+        number(row["Share of the job"]) for row in table
+    ]
+
+
+def test_n23_times_that_are_zero_draw_no_broken_figure() -> None:
+    report = profiled()
+    assert report.framework
+    time = report.framework
+    before, loop, after = report.course.phases
+    phases = (
+        replace(before, end_us=before.start_us, percent=0.0),
+        replace(loop, percent=100.0),
+        replace(after, end_us=after.start_us, percent=0.0),
+    )
+    nothing = [replace(part, seconds=0.0, percent=0.0) for part in (*time.steps, *time.general)]
+    report = replace(
+        report,
+        course=replace(report.course, phases=phases),
+        framework=replace(time, steps=tuple(nothing), general=tuple(nothing), horovod=tuple(nothing)),
+    )
+
+    for name in ("summary", "framework"):
+        assert "nan" not in json.dumps(live(report, name, "Range1d")).lower()
+        places = re.findall(r' (?:x|width|x1|x2|y|height)="(-?[a-z\d.]+)%"', html_of(report, name))
+        assert places
+        assert all(float(place) >= 0 for place in places)
+        assert not re.search(r"(?i)\b(nan|inf)\b", section(report, name).text)
+    wedges = live(report, "summary", "AnnularWedge")
+    turns = [one["start_angle"]["value"] - one["end_angle"]["value"] for one in wedges]
+    assert turns == pytest.approx([0, 2 * np.pi, 0])
+    assert len(re.findall(r'class="wedge', html_of(report, "summary"))) == 1
+
+
+def test_n24_titles_are_told_once() -> None:
+    html = whole(profiled())
+
+    titles = [
+        plain(re.sub(r"<[^>]*>", "", text)) for text in re.findall(r"<h[23][^>]*>(.*?)</h[23]>", html, re.S)
+    ]
+    assert [title for title, times in Counter(titles).items() if times > 1] == []
+    labels = re.findall(r'<div class="draw[^"]*" role="img" aria-label="([^"]*)"', html)
+    assert len(labels) > 20
+    assert [label for label, times in Counter(labels).items() if times > 1] == []
+    horovod = caption(profiled(), "framework", "framework-horovod")
+    assert "NCCL_ALLREDUCE" in horovod
+    assert "phases" not in horovod
+    assert "Horovod" not in caption(profiled(), "framework", "framework-general")
+
+
+def test_n25_drawing_changes_nothing_in_the_report() -> None:
+    report = reported(usual_job())
+    before = document.to_json(report)
+
+    html = "".join(drawn(report, name) for name in NAMES)
+
+    assert document.to_json(report) == before == document.to_json(usual())
+    assert html == whole(usual())
+
+
+def test_n26_the_page_holds_no_code_of_the_notebook(gpu_page: str) -> None:
+    assert not re.search(r"sections\.\w+\(report\)|open_report|report_json|In\s*\[", gpu_page)
+
+
+def test_n27_overlapping_series_stand_apart_without_the_legend() -> None:
+    # Two lines in one plot differ in more than colour, and their numbers stand in a table.
+    histogram = html_of(profiled(), "steps").partition('id="fig-steps-last"')[0]
+    key = re.findall(r'data-series="(s\d)"', histogram)
+    assert len(set(key)) == 3
+    dashes = [str(one.get("line_dash")) for one in live(profiled(), "balance", "Line")]
+    assert len(dashes) == len(set(dashes)) == 2
+    assert len(rows(profiled(), "balance", "Histogram of each GPU")) == 2
+    assert len(rows(profiled(), "steps", "Steps by duration")[0]) == 1 + 3
+
+    # More than four have a plot each, beside the mean of all.
+    multiples = re.findall(r'id="(live-balance-\d+)"', html_of(many_gpus(20), "balance"))
+    assert len(multiples) == 8
+    assert len(live(many_gpus(20), "balance", "Line")) == 8
+    assert len(rows(many_gpus(20), "balance", "Histogram of each GPU")) == 20
+
+
+def test_n28_sentences_of_nodes_are_items_of_a_list() -> None:
+    low, high = (
+        make_panel(Metric.GPU_USE, np.full(600, use), node=node) for use, node in ((20.0, "a"), (95.0, "b"))
+    )
+    cpu = [make_panel(Metric.CPU_USE, np.full(600, 30.0), node=node, prefix="cpu") for node in "ab"]
+    page = section(reported(Job(name="two", panels=(cpu[0], low, cpu[1], high))), "utilisation")
+
+    items = [tag for tag, _ in page.elements if tag == "li"]
+    assert len(items) == 2
+    assert not re.search(r"[a-z]\.[A-Z]", plain(page.text))
+
+
+# --- seen in public reports
+
+
+def test_seen_zero_data_points_are_no_pass() -> None:
+    report = reported(make_job(cpu=np.full(100, 50.0)))
+
+    answers = {card.name: card for card in report.rules if card.judges}
+    assert {card.status for card in answers.values()} == {Status.NOT_EVALUATED}
+    text = told(report, "rules")
+    assert "Passed" not in text
+    assert text.count("Not evaluated") >= len(answers)
+
+
+@pytest.mark.parametrize("interval_s", [0.5, 1.0])
+@pytest.mark.parametrize("in_time", [False, True])
+def test_seen_a_rule_whose_patience_no_sample_fills_is_no_pass(interval_s: float, in_time: bool) -> None:
+    use = np.full(300, 5.0)
+    job = make_job(gpu=use, memory=use, cpu=np.full(300, 99.0), io_wait=use, interval_s=interval_s)
+    report = reported(job, *(in_seconds() if in_time else ()))
+
+    answers = {card.name: card.status for card in report.rules}
+    for name in ("LowGPUUtilization", "BatchSize", "CPUBottleneck", "IOBottleneck", "GPUMemoryIncrease"):
+        assert answers[name] is Status.NOT_EVALUATED
+        assert name in told(report, "verdict").partition("Not checked")[2]
+    assert "CPUBottleneck gave no answer: only 300 of " in told(report, "cpu-bottlenecks")
+
+
+def in_seconds() -> tuple[
+    LowGPUUtilization | BatchSize | CPUBottleneck | IOBottleneck | GPUMemoryIncrease | LoadBalancing, ...
+]:
+    """The rules with patience, which is told in time: the vendor's samples at 0.5 s."""
+    patience, window = timedelta(seconds=500), timedelta(seconds=250)
+    return (
+        LowGPUUtilization(patience=patience, window=window),
+        BatchSize(patience=patience, window=window),
+        CPUBottleneck(patience=patience),
+        IOBottleneck(patience=patience),
+        GPUMemoryIncrease(patience=patience, window=timedelta(seconds=5)),
+        LoadBalancing(patience=patience),
+    )
+
+
+def test_seen_patience_in_time_answers_alike_at_any_interval() -> None:
+    # 40 minutes, a value a second: work and stalls of 40 s by turns, a second GPU that does less.
+    busy = np.tile(np.repeat([95.0, 2.0, 2.0], 40), 20)
+    gpu = np.stack([busy, 0.5 * busy], axis=1)
+    cpu = np.stack([np.where(busy < 10, 99.0, 30.0), np.full(2400, 20.0)], axis=1)
+    memory = np.where(np.arange(2400) < 1330, 20.0, 60.0)[:, None] * np.ones(2)
+
+    def answers(repeat: int) -> dict[str, tuple[Status, int, int, float]]:
+        wait = np.where(cpu > 90, 80.0, 0.0)
+        sampled = [values.repeat(repeat, axis=0) for values in (gpu, cpu, memory, wait)]
+        job = make_job(
+            gpu=sampled[0], cpu=sampled[1], memory=sampled[2], io_wait=sampled[3], interval_s=1 / repeat
+        )
+        report = reported(job, *in_seconds())
+        assert "patience=500s" in told(report, "rules")
+        return {
+            card.name: (card.status, card.evaluated, card.violating, card.severity) for card in report.rules
+        }
+
+    slow, fast = answers(1), answers(2)
+    assert slow == fast
+    assert {status for status, *_ in slow.values()} == {Status.TRIGGERED}
+
+
+def test_seen_bottlenecks_before_the_patience_are_listed_as_the_card_says() -> None:
+    # All of the first 600 snapshots are bottlenecks; the rule looks from the 1 001st on.
+    early = np.repeat([True, False], [600, TICKS - 600])
+    report = reported(make_job(gpu=np.where(early, 1.0, 95.0), cpu=np.where(early, 99.0, 30.0)))
+
+    (card,) = [card for card in report.rules if card.name == "CPUBottleneck"]
+    looks = [120 * minute for minute in range(1, 21) if 120 * minute > 1000]
+    assert (
+        (card.evaluated, card.violating) == (len(looks), sum(600 / seen > 0.5 for seen in looks)) == (12, 1)
+    )
+    text = told(report, "cpu-bottlenecks")
+    assert "600 of 2 400 snapshots (25.0 %) are bottlenecks" in text
+    assert "the share so far was above in 1 of 12 looks" in text
+    (run,) = rows(report, "cpu-bottlenecks", "Longest runs of bottlenecks")
+    assert (run["Start (UTC)"], number(run["Length (s)"])) == ("22:14:00", 300)
+    # The card says that the start counts, and nothing of samples that are left out.
+    on_card = told(report, "rules").partition("Check, parameters and advice of CPUBottleneck")[2]
+    assert "the start-up counts too" in on_card.partition("Check, parameters and advice of")[0]
+    assert not re.search(r"skip|ignor|not counted", on_card.partition("Check, parameters and advice of")[0])
+
+
+def test_seen_a_gpu_that_never_worked_is_a_finding() -> None:
+    report = reported(make_job(gpu=np.zeros((1200, 2)), cpu=np.full(1200, 20.0)))
+
+    first = report.verdict.findings[0]
+    assert first.key == "gpu-never-used"
+    assert first.gpu_s == pytest.approx(2 * 600, rel=0.01)
+    assert "never worked" in told(report, "verdict")
+
+
+def test_seen_low_use_is_told_as_a_share_of_time_beside_the_p95_of_the_job() -> None:
+    # Busy for most of the job: its p95 is high, though some windows are low.
+    gpu = np.repeat([95.0, 4.0, 95.0], [1500, 1200, 1500])
+    report = reported(make_job(gpu=gpu, cpu=gpu))
+
+    (card,) = [card for card in report.rules if card.name == "LowGPUUtilization"]
+    assert card.status is Status.TRIGGERED
+    assert f"in {100 * card.severity:.1f} % of the windows" in plain(card.headline)
+    assert plain(card.headline) in told(report, "rules")
+    (row,) = rows(report, "gpu-use", "Utilisation of each GPU")
+    assert row["p95"] == "95.0"
+    assert number(row["Idle (%)"]) == pytest.approx(100 * 1200 / 4200, abs=0.05)
+
+
+def test_seen_rises_of_memory_utilisation_are_no_headline() -> None:
+    memory = np.tile(np.repeat([10.0, 20.0], 60), TICKS // 120)
+    report = reported(
+        replace(
+            usual_job(),
+            panels=tuple(
+                make_panel(Metric.GPU_MEMORY, memory) if p.metric is Metric.GPU_MEMORY else p
+                for p in usual_job().panels
+            ),
+        )
+    )
+
+    (rise,) = [finding for finding in report.verdict.findings if finding.key == "gpu-memory-increase"]
+    assert rise.severity is Severity.INFO
+    assert report.verdict.findings[0] is not rise
+    assert plain(rise.title) not in told(report, "verdict")
+    assert plain(rise.title) in told(report, "findings")
+
+
+def test_seen_rises_of_memory_utilisation_are_no_headline_where_nothing_else_is_found() -> None:
+    memory = np.tile(np.repeat([10.0, 20.0], 60), TICKS // 120)
+    report = reported(make_job(gpu=np.full(TICKS, 95.0), cpu=np.full(TICKS, 30.0), memory=memory))
+
+    assert [finding.key for finding in report.verdict.findings] == ["gpu-memory-increase"]
+    assert "Main finding GPU memory utilisation rose" not in told(report, "verdict")
+
+
+def test_seen_rules_that_never_fired_do() -> None:
+    fired = {card.name for card in stalled().rules if card.status is Status.TRIGGERED}
+    assert "IOBottleneck" in fired
+    fired = {card.name for card in many_gpus(20).rules if card.status is Status.TRIGGERED}
+    assert "LoadBalancing" in fired
+    fired = {card.name for card in late("idle", 1500).rules if card.status is Status.TRIGGERED}
+    assert "MaxInitializationTime" in fired
+
+
+@pytest.mark.parametrize(("start_s", "status"), [(1170, Status.PASSED), (1290, Status.TRIGGERED)])
+def test_seen_the_limit_of_the_start_up_is_in_minutes_as_the_page_says(start_s: int, status: Status) -> None:
+    report = late("idle", start_s)
+
+    (card,) = [card for card in report.rules if card.name == "MaxInitializationTime"]
+    (parameter,) = card.parameters
+    assert (parameter.value, parameter.unit) == (MaxInitializationTime().threshold, "min") == (20.0, "min")
+    assert card.status is status
+    assert card.measure
+    assert (card.measure.value, card.measure.unit) == (start_s / 60, "min")
+    text = told(report, "rules").partition("Check, parameters and advice of MaxInitializationTime")[2]
+    mine = text.partition("Check, parameters and advice of")[0]
+    assert "threshold minutes after the start" in mine
+    assert "threshold=20 min" in mine
+    assert not re.search(r"percent|% of", mine.partition("Advice")[0])
+
+
+@pytest.mark.parametrize("wait", ["idle", "warm-up", "no GPU"])
+@pytest.mark.parametrize("start_s", [600, 1440])
+def test_seen_a_first_step_that_comes_late_is_a_finding(wait: str, start_s: int) -> None:
+    # After 25 and 60 % of the job.
+    report = late(wait, start_s)
+
+    titles = [plain(finding.title) for finding in report.verdict.findings]
+    assert [title for title in titles if f"{start_s // 60} min" in title]
+
+
+def test_seen_steps_longer_than_two_medians_stand_beside_the_deviations() -> None:
+    # An eighth of the steps takes 20 times as long: mean + 3σ lies above them, so none is an outlier by σ.
+    took = np.where(np.arange(1040) % 8 == 3, 1.0, 0.05)
+    assert took.mean() + 3 * took.std() > took.max()
+    starts = np.arange(1040) * 1.1
+    report = reported(
+        make_job(gpu=np.full(TICKS, 50.0), steps=make_steps(list(zip(starts, starts + took, strict=True))))
+    )
+
+    (row,) = rows(report, "steps", "Durations of steps by worker and phase")
+    assert number(row["Outliers"]) == 0
+    assert number(row["> 2 medians"]) == 130
+    unit = re.search(r"Times in (\w+)\.", told(report, "steps"))
+    assert unit
+    scale = {"s": 1, "ms": 1000}[unit[1]]
+    assert number(row["Median"]) == pytest.approx(0.05 * scale)
+    assert number(row["σ"]) == pytest.approx(took.std() * scale, rel=0.01)
+
+
+def test_seen_own_time_of_nested_operators_adds_up_to_the_time_on_the_clock() -> None:
+    table = rows(profiled(), "framework", "Operators on the CPU")
+    table += rows(profiled(), "framework", "Other operators on the CPU")
+
+    own = sum(number(row["Own time (ms)"]) for row in table)
+    clock_ms = CALLS * (75 + SMALL * 0.4)
+    assert own == pytest.approx(clock_ms)
+    # A convolution of 75 ms is 75 ms at every level with what it calls, and 75 ms in all without.
+    nested = [row for row in table if row["Operator on the CPU"] in NESTED]
+    assert sum(number(row["Own time (ms)"]) for row in nested) == CALLS * 75
+    assert sum(number(row["Total (ms)"]) for row in nested) == CALLS * (75 + 70 + 65 + 60)
+    assert "3.64 s of own time in all" in told(profiled(), "framework")
+    assert table[0]["Operator on the CPU"] == NESTED[-1]
+
+
+def test_seen_rows_of_the_heat_map_stand_at_their_own_time() -> None:
+    # The GPU is sampled in the second half only, and half as often as the cores.
+    gpu = make_panel(Metric.GPU_USE, np.full(600, 55.0), interval_s=1.0, start_us=START_US + 600 * SECOND_US)
+    cpu = make_panel(Metric.CPU_USE, np.repeat([[15.0], [35.0]], 1200, axis=0), prefix="cpu")
+    report = reported(Job(name="halves", panels=(cpu, gpu)))
+
+    paths = painted(html_of(report, "devices"))
+    wide = max(end for _, runs in paths for _, end in runs)
+    assert [(step, runs) for step, runs in paths if step == "q5"] == [("q5", [(wide / 2, wide)])]
+    (lower,) = [runs for step, runs in paths if step == "q3"]
+    assert lower == [(wide / 2, wide)]
+    (ground,) = [runs for step, runs in paths if step == "q1"]
+    assert ground == [(0, wide)]
+
+
+def painted(html: str) -> list[tuple[str, list[tuple[float, float]]]]:
+    """Step of the colour, and start and end of each run of cells, of the heat map."""
+    return [
+        (
+            step,
+            [
+                (float(start), float(start) + float(length))
+                for start, length in re.findall(r"M([\d.]+) [\d.]+h([\d.]+)", path)
+            ],
+        )
+        for step, path in re.findall(r'<path class="(\w+)" d="([^"]*)"', html.partition("</figure>")[0])
+        if re.fullmatch(r"q\d|l|full", step)
+    ]
+
+
+def test_seen_colours_of_the_heat_map_are_of_100_percent() -> None:
+    # Nothing is used more than 35 %: no cell has a colour of the upper steps.
+    use = np.tile(np.repeat([5.0, 35.0], 600), 2)
+    report = reported(make_job(gpu=use, cpu=use))
+
+    assert {step for step, _ in painted(html_of(report, "devices"))} == {"q0", "q3"}
+    scales = live(report, "devices", "LinearColorMapper")
+    assert scales
+    # Above stand the full cores: 101 and their mean.
+    assert {(one["low"], one["high"]) for one in scales} == {(-0.5, 100.5), (-0.5, 201.5)}
+
+
+def test_seen_percentages_are_neither_cut_nor_rounded_up_to_whole_ones() -> None:
+    report = reported(make_job(gpu=np.full(1200, 99.9), cpu=np.full(1200, 12.3), memory=np.full(1200, 40.2)))
+
+    text = told(report, "utilisation")
+    for value in ("99.9", "12.3", "40.2"):
+        assert f"{value} {value}" in text
+    assert rows(report, "gpu-use", "Utilisation of each GPU")[0]["p50"] == "99.9"
+
+
+def test_seen_units_stand_at_every_number_of_the_table() -> None:
+    table = rows(reported(with_network()), "utilisation", "Utilisation of each node")
+
+    units = {row["Metric"]: row["Unit"] for row in table if "Unit" in row}
+    assert units["Network, received and sent"] == "MB/s"
+    assert {unit for metric, unit in units.items() if "Network" not in metric} == {"%"}
+
+
+def test_seen_defaults_on_the_page_are_the_defaults_in_force() -> None:
+    text = told(usual(), "rules")
+
+    cards = {card.name: card for card in usual().rules}
+    judged = [
+        kind for kind in RULES if kind.judges and cards[kind.__name__].status is not Status.NOT_EVALUATED
+    ]
+    assert len(judged) >= 8
+    for kind in judged:
+        rule = kind()
+        card = cards[kind.__name__]
+        mine = text.partition(f"Check, parameters and advice of {card.name}")[2].partition(
+            "Check, parameters"
+        )[0]
+        for parameter in card.parameters:
+            assert parameter.value == parameter.default
+            assert getattr(rule, parameter.name) == parameter.value
+            value = (
+                "none"
+                if parameter.value is None
+                else f"{parameter.value:,}".replace(",", " ").removesuffix(".0")
+            )
+            assert f"{parameter.name}={value}" in mine
+
+
+def test_seen_nothing_is_asked_of_anyone(gpu_page: str) -> None:
+    page = Page.of(gpu_page)
+
+    assert [link for link in page.links if not link.startswith(("#", "data:"))] == []
+    assert page.all("iframe") + page.all("object") + page.all("embed") == []
+    outside = re.sub(r"<script>.*?</script>", "", gpu_page, flags=re.S)
+    assert not re.search(r"https?://(?!www\.w3\.org/)|url\((?!['\"]?(#|data:))|@import", outside)
+
+
+def test_seen_no_account_of_the_job_directory_reaches_the_page(tmp_path: Path) -> None:
+    (sample,) = [path for path in SAMPLES if path.name == "cpu-only"]
+    account = "123456789012"
+    job_dir = tmp_path / f"sagemaker-eu-west-1-{account}" / "cpu-only"
+    shutil.copytree(sample, job_dir)
+    config = (
+        f'"S3OutputPath": "s3://sagemaker-eu-west-1-{account}/out", "ProfilingIntervalInMilliseconds": 500'
+    )
+    arn = f"arn:aws:sagemaker:eu-west-1:{account}:processing-job/x"
+    (job_dir / "profilerconfig.json").write_text(f'{{{config}, "ProcessingJobArn": "{arn}"}}')
+
+    made = pipeline.make_report(job_dir, tmp_path / "report", formats=("json", "md"))
+
+    texts = [whole(made.report), *(path.read_text() for path in made.folder.rglob("*") if path.is_file())]
+    assert len(texts) > 2
+    for text in texts:
+        assert account not in text
+        assert "arn:aws" not in text
+        assert str(tmp_path) not in text
+
+
+def test_seen_the_page_says_all_without_scripts(gpu_notebook: object, gpu_page: str) -> None:
+    still = Page.of(export.render_html(gpu_notebook, static=True))  # type: ignore[arg-type]
+
+    assert len(still.text) > 5000
+    assert still.scripts == []
+    for figure in re.findall(r"<figure.*?</figure>", gpu_page, re.S):
+        assert "<svg" in figure or "<table" in figure or "<picture" in figure
+    headings = [tag for tag, _ in still.elements if tag == "h2"]
+    assert len(headings) >= len(SECTIONS)
+
+
+# --- all of them
+
+
+#: Rows of the table of what was seen in public reports, and a test of each.
+SEEN = {
+    "needs the network; tracking pixel": "test_seen_nothing_is_asked_of_anyone",
+    "ARN with account": "test_seen_no_account_of_the_job_directory_reaches_the_page",
+    "no static figure": "test_seen_the_page_says_all_without_scripts",
+    "pie sums to more than the data points; wrong denominator": "test_n21_parts_of_the_snapshots_add_up_and_the_share_is_of_the_low_ones",
+    "low use without a share of time": "test_seen_low_use_is_told_as_a_share_of_time_beside_the_p95_of_the_job",
+    "noise of memory rises": "test_seen_rises_of_memory_utilisation_are_no_headline",
+    "rules that never fired": "test_seen_rules_that_never_fired_do",
+    "text and limit of the start-up differ": "test_seen_the_limit_of_the_start_up_is_in_minutes_as_the_page_says",
+    "a late first step is no finding": "test_seen_a_first_step_that_comes_late_is_a_finding",
+    "zero data points as a pass": "test_seen_zero_data_points_are_no_pass",
+    "patience in samples": "test_seen_patience_in_time_answers_alike_at_any_interval",
+    "shorter than the patience": "test_seen_a_rule_whose_patience_no_sample_fills_is_no_pass",
+    "bottlenecks before the patience": "test_seen_bottlenecks_before_the_patience_are_listed_as_the_card_says",
+    "deviations of heavy tails": "test_seen_steps_longer_than_two_medians_stand_beside_the_deviations",
+    "nested operators counted twice": "test_seen_own_time_of_nested_operators_adds_up_to_the_time_on_the_clock",
+    "sentence of a job without GPU": "test_n7_a_job_without_gpu_gets_a_sentence_on_its_cpu",
+    "keys of the start-up never set": "test_n1_a_start_up_longer_than_the_training_is_told",
+    "GPUs beyond 16": "test_n18_every_gpu_has_its_box_on_a_scale_of_100",
+    "documented defaults": "test_seen_defaults_on_the_page_are_the_defaults_in_force",
+    "heat map zips series": "test_seen_rows_of_the_heat_map_stand_at_their_own_time",
+    "heat map by its own maximum": "test_seen_colours_of_the_heat_map_are_of_100_percent",
+    "percent cut to whole ones": "test_seen_percentages_are_neither_cut_nor_rounded_up_to_whole_ones",
+    "units": "test_seen_units_stand_at_every_number_of_the_table",
+    "a GPU that never worked": "test_seen_a_gpu_that_never_worked_is_a_finding",
+}
+
+
+def test_every_known_defect_has_a_test() -> None:
+    tests = [name for name in globals() if name.startswith("test_")]
+
+    prefixes = [re.match(r"test((_n\d+)+)_", name) for name in tests]
+    ids = {int(i) for found in prefixes if found for i in re.findall(r"\d+", found[1])}
+    assert ids == set(range(1, 29))
+    assert set(SEEN.values()) <= set(tests)
+    others = {name for name in tests if not re.match(r"test_(n\d+|seen)_", name)}
+    assert others == {"test_every_known_defect_has_a_test"}

@@ -1,0 +1,222 @@
+"""The page of a log of GPUs: nothing but what was met, times without a date, and what has no data behind the rest."""
+
+# mypy: allow-untyped-calls
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from jobreport import pipeline, sections
+from jobreport.document import Report
+from jobreport.figures.chart import over_time
+from jobreport.output.export import _empty_last, render_html
+from tests.copies import replace
+from tests.report.sections.html import read
+from tests.report.sections.test_nodes import text_of
+from tests.report.sections.test_sections import CALLS, whole
+
+#: What only the files of another service have, and whoever wrote them.
+FOREIGN = re.compile(r"vendor|sagemaker|debugger|amazon|\baws\b|the service\b|the profiler", re.IGNORECASE)
+COLUMNS = "index, utilization.gpu [%], utilization.memory [%], memory.used [MiB], memory.total [MiB], power.draw [W]"
+MORE = "power.limit [W], temperature.gpu, clocks.sm [MHz], clocks_event_reasons.active"
+
+
+def log(time: str = "timestamp", rows: int = 41) -> str:
+    """Two GPUs, a sample every 2 s; the second one is slowed by heat in every second of them."""
+    lines = [f"{time}, {COLUMNS}, {MORE}"]
+    for i in range(rows):
+        when = f"2026/03/04 10:{i // 30:02d}:{2 * i % 60:02d}.000" if time == "timestamp" else f"{2.0 * i}"
+        for gpu in (0, 1):
+            hot = gpu == 1 and i % 2
+            lines.append(
+                f"{when}, {gpu}, 90 %, 30 %, {2048 * (1 + gpu)} MiB, 8192 MiB, {200 + 100 * gpu}.00 W, 400.00 W, "
+                f"{60 + gpu}, {1200 if hot else 1500} MHz, 0x{0x20 if hot else 0:016x}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def report_of(folder: Path, text: str) -> Report:
+    (folder / "job").mkdir()
+    (folder / "job" / "gpu.csv").write_text(text, "utf-8")
+    return pipeline.make_report(folder / "job", folder / "out", formats=("json",)).report
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return report_of(tmp_path_factory.mktemp("log"), log())
+
+
+@pytest.fixture(scope="module")
+def undated(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return report_of(tmp_path_factory.mktemp("undated"), log("elapsed_sec"))
+
+
+def test_a_log_speaks_of_no_service_that_it_never_met(report: Report) -> None:
+    found = {call(report).name: FOREIGN.findall(call(report).html) for call in CALLS}
+
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_times_without_dates_count_from_the_start(undated: Report) -> None:
+    pieces = [call(undated).html for call in CALLS]
+
+    assert [
+        re.findall(r".{40}(?:UTC|1970).{20}", html) for html in pieces if re.search("UTC|1970", html)
+    ] == []
+    told = text_of(whole(undated))
+    assert "00:00:00 to 00:01:20 after the start" in told
+    assert "Start (from the start)" in told
+    assert "Times count from the start of the log." in told
+
+
+def test_times_with_dates_are_utc(report: Report) -> None:
+    told = text_of(whole(report))
+
+    assert "2026-03-04 10:00:00 to 10:01:20 UTC" in told
+    assert "from the start)" not in told
+
+
+def test_a_log_of_days_counts_on() -> None:
+    hour = 3_600_000_000
+
+    axis = over_time(0, 60 * hour)
+    assert [tick.label for tick in axis.ticks] == ["00:00", "12:00", "24:00", "36:00", "48:00", "60:00"]
+    assert axis.told("@time") == "day @time{%j}, @time{%T} after the start"
+    assert over_time(0, hour).told("@time") == "@time{%T} after the start"
+
+
+def test_power_temperature_and_clocks(report: Report) -> None:
+    page = read(sections.power(report))
+
+    told = text_of(page)
+    assert "Heat slowed gpu1 in 50.0 % of the measured time, the most of 2 GPUs." in told
+    assert "No GPU was slowed by the hardware or by the power limit, only by heat." in told
+    # 80 s at 300 W; slowed in 20 of 40 s, so the median clock is the other one.
+    row = next(row for row in re.findall(r"<tr>.*?</tr>", sections.power(report).html) if ">gpu1<" in row)
+    cells = re.findall(r"<td>(.*?)</td>", row)
+    assert cells[:6] == ["300.0", "300.0", "400", "6.7", "61.0", "61"]
+    assert cells[6:] == ["1\u202f500", "1\u202f500", "50.0", "0.0", "0.0"]
+
+
+def reasons(names: str, rows: list[str]) -> str:
+    """A sample every second; a row is the cells of GPU 0 and, behind a bar, those of further ones."""
+    told = [f"timestamp, index, {names}"]
+    for i, row in enumerate(rows):
+        when = f"2026/03/04 {10 + i // 3600}:{i // 60 % 60:02d}:{i % 60:02d}.000"
+        told += [f"{when}, {gpu}, {cells}" for gpu, cells in enumerate(row.split(" | "))]
+    return "\n".join(told) + "\n"
+
+
+HEAT = "clocks_event_reasons.sw_thermal_slowdown"
+HARDWARE = "clocks_event_reasons.hw_slowdown"
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "told", "never"),
+    [
+        (
+            f"utilization.gpu [%], temperature.gpu, {HEAT}",
+            ["95 %, 60, Not Active | 95 %, 60, [N/A] | 95 %, 60, [N/A] | 95 %, [N/A], [N/A]"] * 20,
+            ["No GPU was slowed by heat, as far as that was recorded: for 1 of 4 GPUs."],
+            [],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}",
+            ["95 %, Not Active | 95 %, Active"] + ["95 %, Not Active"] * 20,
+            ["No GPU was slowed by heat, as far as that was recorded: for 1 of 2 GPUs.", "gpu1 –"],
+            ["Heat slowed", "Nothing held", "100.0 %"],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}",
+            ["95 %, Not Active"] * 100 + ["95 %, Active"] + ["95 %, Not Active"] * 3000,
+            ["Heat slowed gpu0 in under 0.1 % of the measured time.", "gpu0 under 0.1"],
+            ["No GPU"],
+        ),
+        (
+            f"utilization.gpu [%], temperature.gpu, {HEAT}",
+            ["95 %, 60, Not Active | 95 %, 60, Active | 95 %, 60, [N/A]"] * 20,
+            ["Heat slowed gpu1 in 100.0 % of the measured time, the most of 2 GPUs."],
+            [],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}, {HARDWARE}",
+            ["95 %, Not Active, Not Active"] * 20 + ["95 %, Not Active, Active"] * 20,
+            ["Whether heat slowed a GPU is not known: the hardware did, and no reason is named."],
+            ["slowed by heat"],
+        ),
+    ],
+    ids=["of-some", "one-sample", "a-second", "of-two", "unasked"],
+)
+def test_slowdowns_are_told_as_far_as_they_are_known(
+    names: str, rows: list[str], told: list[str], never: list[str], tmp_path: Path
+) -> None:
+    text = text_of(read(sections.power(report_of(tmp_path, reasons(names, rows)))))
+
+    assert [words for words in told if words not in text] == []
+    assert [words for words in never if words in text] == []
+
+
+def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
+    html = sections.power(report).html
+
+    drawn = set(re.findall(r'id="live-power0-([a-z-]+)"', html))
+    assert drawn == {"gpu-power", "gpu-temperature", "gpu-clock", "gpu-thermal-slowdown"}
+    assert "gpu-power" not in sections.nodes(report).html
+
+
+def test_memory_in_use_is_not_memory_utilisation(report: Report) -> None:
+    memory, use, nodes = (
+        text_of(read(call(report))) for call in (sections.gpu_memory, sections.utilisation, sections.nodes)
+    )
+
+    assert "gpu1 is the fullest of 2 GPUs: at most 4.0 GiB in use, 50.0 % of its memory." in memory
+    assert "leak" not in memory
+    assert "larger batch" not in memory
+    for told in (memory, use, nodes):
+        assert "GPU memory utilisation" in told
+        assert "GiB" in told
+
+
+def test_utilisation_of_memory_alone_is_not_how_full_it_is(report: Report) -> None:
+    told = text_of(read(sections.gpu_memory(replace(report, gpu_states=()))))
+
+    assert "GPU memory utilisation over time: the share of time in which" in told
+    assert "in use on" not in told
+
+
+def test_power_of_a_job_without_it(report: Report) -> None:
+    told = text_of(read(sections.power(replace(report, gpu_states=()))))
+
+    assert "Neither power nor temperature nor clocks of a GPU were recorded." in told
+
+
+def test_sections_without_data_fold_away(report: Report) -> None:
+    def cell(html: str, name: str) -> nbformat.NotebookNode:
+        shown = nbformat.v4.new_output("display_data", data={"text/html": html})
+        made: nbformat.NotebookNode = nbformat.v4.new_code_cell(id=name, outputs=[shown])
+        return made
+
+    pieces = [call(report) for call in CALLS]
+    html = render_html(nbformat.v4.new_notebook(cells=[cell(one.html, one.name) for one in pieces]))
+
+    order = re.findall(r'<section class="jr[^"]*?( fold empty|)" id="([a-z-]+)"', html)
+    empty = [anchor for fold, anchor in order if fold]
+    assert empty == [
+        *("framework", "steps", "loading", "cpu-bottlenecks", "io-bottlenecks", "moments", "profiles"),
+    ]
+    assert [anchor for _, anchor in order][-len(empty) :] == empty
+    assert re.findall(r'<li class="m"><a href="#([a-z-]+)">', html) == empty
+    assert '<span class="n">5</span> Steps</h2>' in html
+
+
+def test_a_section_that_failed_stays_in_its_place() -> None:
+    parts = [
+        f'<section class="jr fold{more}" id="{name}"></section>'
+        for more, name in ((" empty", "a"), ("", "b"))
+    ]
+
+    assert _empty_last(parts) == parts[::-1]

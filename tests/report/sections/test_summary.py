@@ -1,0 +1,138 @@
+"""What the sections on the job's phases and on its utilisation say."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobreport import sections
+from jobreport.document import Report
+from jobrules.model import Severity
+from jobrules.verdict.phases import Phase
+from jobrules.verdict.time_use import RoleSum
+from tests.copies import replace
+from tests.report.sections import examples
+from tests.report.sections.html import Page
+
+BASE = examples.gpu_job()
+
+
+def page_of(report: Report) -> Page:
+    return Page.of(sections.summary(report).html)
+
+
+def single() -> Report:
+    """The job as one phase, without gaps."""
+    whole = Phase(
+        key="whole", label="Whole job", start_us=BASE.job.start_us, end_us=BASE.job.end_us, percent=100.0
+    )
+    return replace(
+        BASE,
+        course=replace(BASE.course, basis="none", phases=(whole,), gaps=(), missing=(), first_work_us=None),
+    )
+
+
+def test_one_phase_without_gaps_is_a_table_and_no_figure() -> None:
+    page = page_of(single())
+
+    assert "fig-phases" not in page.ids
+    assert page.scripts == []
+    assert "Table 1.1. Phases of the job" in page.text
+    assert page.text.count("Whole job") == 1
+
+
+def test_one_phase_with_gaps_has_a_strip_and_no_ring() -> None:
+    gap = replace(examples.hostile_job().course.gaps[0], node=BASE.job.nodes[0].name)
+    start = BASE.job.start_us
+    gap = replace(gap, start_us=start + 60_000_000, end_us=start + 600_000_000)
+    report = single()
+
+    page = page_of(replace(report, course=replace(report.course, gaps=(gap,))))
+
+    assert "fig-phases" in page.ids
+    assert "live-phases" not in page.ids
+    assert "Strip: the job over time; hatched: not measured. Times are UTC." in page.text
+    assert "Figure 1.1." in page.text
+    assert "Table" not in page.text
+
+
+def test_several_phases_have_a_ring_and_a_strip() -> None:
+    page = page_of(BASE)
+
+    assert {"fig-phases", "live-phases"} <= set(page.ids)
+    assert "Ring: shares of the job by phase; strip: the same over time" in page.text
+    assert "Times are UTC." in page.text
+
+
+@pytest.mark.parametrize(
+    ("severity", "told", "strong"),
+    [(Severity.WARNING, True, True), (Severity.INFO, False, False), (None, True, False)],
+)
+def test_a_long_start_is_told_as_the_verdict_tells_it(
+    severity: Severity | None, told: bool, strong: bool
+) -> None:
+    whole = BASE.job.end_us - BASE.job.start_us
+    edge = BASE.job.start_us + 2 * whole // 3
+    before, loop = (
+        Phase(key=key, label=key, start_us=a, end_us=b, percent=50.0)
+        for key, a, b in (("before", BASE.job.start_us, edge), ("loop", edge, BASE.job.end_us))
+    )
+    finding = replace(
+        BASE.verdict.findings[0], key="max-initialization-time", severity=severity or Severity.INFO
+    )
+    verdict = replace(BASE.verdict, findings=(finding,) if severity else ())
+
+    html = sections.summary(
+        replace(BASE, verdict=verdict, course=replace(BASE.course, phases=(before, loop)))
+    ).html
+
+    assert ("The start took longer than" in html) == told
+    assert ("<b>The start took longer than" in html) == strong
+
+
+def test_use_of_all_time_and_of_the_measured_time_stand_together_where_they_differ() -> None:
+    use = BASE.verdict.use
+    assert use
+    roles = (
+        RoleSum(role="used", hours=1.0, percent=14.6),
+        RoleSum(role="lost", hours=1.0, percent=70.3),
+        RoleSum(role="unknown", hours=1.0, percent=15.1),
+    )
+    usage = tuple(replace(row, mean=17.2) if row.label == "GPU" else row for row in BASE.usage)
+    partly = replace(BASE.verdict, use=replace(use, roles=roles))
+    whole = replace(BASE.verdict, use=replace(use, roles=roles[:2]))
+
+    texts = [
+        Page.of(sections.utilisation(replace(BASE, verdict=one, usage=usage)).html).text
+        for one in (partly, whole)
+    ]
+
+    clause = "GPU use is 14.6 % of all GPU time, 17.2 % of what was measured."
+    assert [clause in text.replace("\u00a0", " ") for text in texts] == [True, False]
+    assert "of what was measured" not in texts[1]
+    assert "Network, received and sent" in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("mean", "told"),
+    [
+        (
+            66.7,
+            "GPU use is 3.4 % of all GPU time. The mean of its samples is 66.7 %: they lie closer together at some times",
+        ),
+        (3.6, ""),
+    ],
+)
+def test_the_mean_of_uneven_samples_is_told_apart_from_that_of_the_time(mean: float, told: str) -> None:
+    use = BASE.verdict.use
+    assert use
+    roles = (
+        RoleSum(role="used", hours=1.0, percent=3.4),
+        RoleSum(role="lost", hours=1.0, percent=96.6),
+    )
+    usage = tuple(replace(row, mean=mean) if row.label == "GPU" else row for row in BASE.usage)
+    uneven = replace(BASE, verdict=replace(BASE.verdict, use=replace(use, roles=roles)), usage=usage)
+
+    text = Page.of(sections.utilisation(uneven).html).text.replace("\u00a0", " ")
+
+    assert told in text
+    assert ("of all GPU time" in text) == bool(told)

@@ -1,0 +1,148 @@
+"""A cluster's workers read and judge, and give the bytes that this machine gives, also when one is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from generator.job import JobSpec
+from generator.scenarios import SCENARIOS
+from generator.writer import write_job
+from msgspec.structs import replace
+
+from jobreport.errors import UsageError
+from jobreport.pipeline import make_report
+from jobreport.progress import Progress
+from jobreport.readers.grouping import Group, read_groups
+from jobreport.readers.listing import listing
+from jobreport.readers.system_samples.reader import SystemSamples
+from jobreport.readers.tally import Tally
+from jobreport.readers.traces.reader import Traces
+from jobreport.tables.cluster import Cluster
+
+distributed: Any = pytest.importorskip("distributed")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four nodes with samples, steps and events."""
+    folder: Path = tmp_path_factory.mktemp("job")
+    scenario = SCENARIOS["cpu-bottleneck"]
+    spec = JobSpec(
+        scenario=scenario,
+        steps=scenario.steps,
+        nodes=4,
+        gpus=2,
+        cores=4,
+        duration_us=900_000_000,
+        interval_us=500_000,
+        start_us=1_741_080_077_500_000,
+        seed=1,
+    )
+    write_job(spec, folder, gzipped=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(job: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The report that is made in this process."""
+    return report(job, tmp_path_factory.mktemp("here"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two workers, each a process."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
+    ) as workers:
+        yield workers
+
+
+def report(job: Path, out: Path, engine: Any = None) -> bytes:
+    """``report.json``."""
+    make_report(job, out, formats=("json",), force=True, strict=True, engine=engine)
+    return (out / "report.json").read_bytes()
+
+
+def groups_of(job: Path) -> list[Group]:
+    """Eight groups: samples and traces of four nodes."""
+    files = listing(job, Tally())
+    return [
+        Group(reader=reader, files=some)
+        for reader in (SystemSamples(), Traces())
+        for some in reader.groups([file for file in files if reader.knows(file)]).values()
+    ]
+
+
+def killing_after(engine: Cluster, method: str, kill: Callable[[], None]) -> None:
+    """Kill a worker once, behind the first call of a method."""
+    called = getattr(engine, method)
+
+    def first(*given: Any) -> Any:
+        answer = called(*given)
+        setattr(engine, method, called)
+        kill()
+        return answer
+
+    setattr(engine, method, first)
+
+
+def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) -> None:
+    with Cluster(cluster.scheduler_address) as engine:
+        groups = [replace(group, machine=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
+        pieces = read_groups(engine, groups, Progress(), strict=True)
+        handles = [handle for piece in pieces for handle in piece.handles]
+        engine.fetch(handles)  # they are there
+        places = engine._client.who_has(handles)
+        workers: defaultdict[str, set[str]] = defaultdict(set)
+        for piece in pieces:
+            for handle in piece.handles:
+                workers[piece.group.machine].update(places[handle.key])
+        assert all(len(some) == 1 for some in workers.values())
+        assert len(set.union(*workers.values())) == 2
+
+
+def test_an_address_where_nobody_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobreport.tables.cluster._CONNECT_S", 0.2)
+    with pytest.raises(UsageError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        Cluster("tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "", "foo://x", "tcp://x:y"])
+def test_an_address_that_is_none_is_told(address: str) -> None:
+    with pytest.raises(UsageError, match="No Dask scheduler answers at"):
+        Cluster(address)
+
+
+def test_workers_of_another_version_are_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobreport.tables.cluster.__version__", "0.0.0")
+    with pytest.raises(UsageError, match=r"Workers have jobreport .*, here is 0\.0\.0"):
+        Cluster(cluster.scheduler_address)
+
+
+def test_a_cluster_gives_the_same_bytes_also_when_workers_are_killed(
+    cluster: Any, job: Path, expected: bytes, tmp_path: Path
+) -> None:
+    killed: list[int] = []
+
+    def kill() -> None:
+        worker = next(iter(cluster.workers.values()))
+        killed.append(worker.pid)
+        os.kill(worker.pid, signal.SIGKILL)
+
+    with Cluster(cluster.scheduler_address) as engine:
+        assert report(job, tmp_path / "0", engine) == expected
+        # What the worker has read is lost, and read again.
+        killing_after(engine, "keep", kill)
+        assert report(job, tmp_path / "1", engine) == expected
+        # In the middle of the rules.
+        killing_after(engine, "ask", kill)
+        assert report(job, tmp_path / "2", engine) == expected
+    assert len(set(killed)) == 2

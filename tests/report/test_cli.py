@@ -1,0 +1,258 @@
+"""The command: what it prints, what it writes, how it exits."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from jobreport import cli
+from jobreport.readers.registry import READERS
+from jobrules import RULES
+from tests.paths import ROOT, SAMPLES
+
+LINE = '{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":5,"NodeId":"algo-1","Timestamp":1700000041.5}\n'
+
+
+def make_report(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What the command prints and how it exits, in this process: starting another takes most of a second."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["make-report", *map(str, arguments)])
+        patch.chdir(cwd or Path.cwd())
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+    return subprocess.CompletedProcess(sys.argv, left.value.code, out.getvalue(), err.getvalue())  # type: ignore[arg-type]
+
+
+def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The same as a process."""
+    code = f"import sys; sys.path[:0] = [{str(ROOT / 'report')!r}, {str(ROOT / 'rules')!r}]; "
+    code += "from jobreport.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def sample(name: str) -> Path:
+    return next(path for path in SAMPLES if path.name.startswith(name))
+
+
+def test_a_report_without_the_page_is_written_and_its_path_printed(tmp_path: Path) -> None:
+    done = run("--job-dir", sample("fluctuating"), "--formats", "json,md", cwd=tmp_path)
+
+    folder = tmp_path / f"{sample('fluctuating').name}-report"
+    assert (done.returncode, done.stdout) == (0, f"{folder / 'summary.md'}\n")
+    assert "of GPU time was used" in done.stderr
+    assert sorted(p.name for p in folder.iterdir()) == ["report.json", "rules", "summary.md"]
+    assert len(list((folder / "rules").glob("*.json"))) == len(RULES)
+
+
+def test_quiet_prints_only_the_path(tmp_path: Path) -> None:
+    done = run("--job-dir", sample("cpu"), "--out", tmp_path / "o", "--formats", "json", "--quiet")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_report_is_not_replaced_without_force(tmp_path: Path) -> None:
+    options = ("--job-dir", sample("cpu"), "--out", tmp_path / "o", "--formats", "json", "--quiet")
+    make_report(*options)
+
+    again = make_report(*options)
+    forced = make_report(*options, "--force", "--select", "BatchSize")
+
+    assert again.returncode == 2
+    assert "already holds a report" in again.stderr
+    assert forced.returncode == 0
+    assert [p.name for p in (tmp_path / "o" / "rules").iterdir()] == ["BatchSize.json"]
+
+
+def test_fail_on_exits_with_three(tmp_path: Path) -> None:
+    options = ("--formats", "json", "--quiet", "--fail-on", "warning")
+
+    low = make_report("--job-dir", sample("fluctuating"), "--out", tmp_path / "low", *options)
+    fine = make_report("--job-dir", sample("healthy"), "--out", tmp_path / "fine", *options)
+
+    assert (low.returncode, fine.returncode) == (3, 0)
+
+
+def test_thresholds_reach_the_rule_and_the_command_in_the_report(tmp_path: Path) -> None:
+    change = "LowGPUUtilization.threshold_p95=1"
+    make_report(
+        "--job-dir", sample("fluctuating"), "--out", tmp_path / "o", "--formats", "json", "--set", change
+    )
+
+    report = json.loads((tmp_path / "o" / "report.json").read_bytes())
+
+    assert report["command"] == f"make-report --job-dir {sample('fluctuating').name} --set {change}"
+    (low,) = (card for card in report["rules"] if card["name"] == "LowGPUUtilization")
+    assert low["parameters"][0]["value"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "Say which job to report"),
+        (("--job-dri", "x"), "--job-dir"),
+        (("--job-dir", "x", "--formats", "pdf"), "choose from html, ipynb, json, md"),
+        (("--explain", "LowGPUUtilisation"), "Did you mean LowGPUUtilization?"),
+        (("--job-dir", "x", "--select", "Batchsizes"), "Did you mean BatchSize?"),
+    ],
+)
+def test_wrong_usage_is_a_sentence_and_status_two(arguments: tuple[str, ...], told: str) -> None:
+    done = run(*arguments)
+
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def empty(folder: Path) -> Path:
+    (folder / "job").mkdir()
+    return folder / "job"
+
+
+def something_else(folder: Path) -> Path:
+    job = empty(folder)
+    (job / "notes.txt").write_text("hello")
+    (job / "1700000040.algo-1.json").write_text("[1, 2, 3]\n")
+    return job
+
+
+def a_file(folder: Path) -> Path:
+    (folder / "job").write_text(LINE)
+    return folder / "job"
+
+
+def a_broken_archive(folder: Path) -> Path:
+    (folder / "job.tar.gz").write_bytes(b"\x1f\x8b not really")
+    return folder / "job.tar.gz"
+
+
+def nothing(folder: Path) -> Path:
+    return folder / "job"
+
+
+@pytest.mark.parametrize("make", [empty, something_else, a_file, a_broken_archive, nothing])
+def test_nothing_readable_is_a_sentence_and_status_two(make: object, tmp_path: Path) -> None:
+    job = make(tmp_path)  # type: ignore[operator]
+
+    done = make_report("--job-dir", job, "--out", tmp_path / "out")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    assert "job" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_looked_for_is_said(tmp_path: Path) -> None:
+    done = make_report("--job-dir", something_else(tmp_path), "--out", tmp_path / "out")
+
+    assert all(reader.looks_for in done.stderr for reader in READERS)
+    assert "notes.txt" in done.stderr or "1700000040" in done.stderr
+
+
+@pytest.mark.parametrize("text", [LINE, LINE + LINE[:40], "garbage\n" + LINE, LINE * 2])
+def test_a_job_of_one_sample_or_with_damaged_lines_gives_a_report(text: str, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "1700000040.algo-1.json").write_text(text)
+
+    done = make_report("--job-dir", job, "--out", tmp_path / "out", "--formats", "json,md")
+
+    assert done.returncode == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_bytes())
+    assert report["job"]["start_us"] == 1700000041500000
+    told = [remark["action"] for source in report["quality"]["sources"] for remark in source["remarks"]]
+    assert bool(told) == (text != LINE)
+
+
+def test_names_that_no_file_system_takes_are_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+
+    for arguments in (
+        ("--job-dir", "n" * 300),
+        ("--job-dir", tmp_path / "loop"),
+        ("--job-dir", sample("cpu"), "--out", "n" * 300),
+    ):
+        done = make_report(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert "defect" not in done.stderr
+
+
+def test_explain_and_list_name_every_rule() -> None:
+    listed, explained = make_report("--list-rules"), make_report("--explain", "batchsize")
+
+    assert "LowGPUUtilization" in listed.stdout
+    assert "gpu_memory_threshold_p95 = 70 %" in explained.stdout
+    assert (listed.returncode, explained.returncode) == (0, 0)
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_import_nothing_heavy(option: str) -> None:
+    code = (
+        "import sys, atexit; atexit.register(lambda: print(*sys.modules)); from jobreport.cli import main; "
+    )
+    code += f"sys.argv[1:] = [{option!r}]; main()"
+    path = f"{ROOT / 'report'}:{ROOT / 'rules'}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
+    )
+
+    assert not {"numpy", "bokeh", "papermill", "nbconvert"} & set(done.stdout.split())
+
+
+def test_an_empty_name_is_refused(tmp_path: Path) -> None:
+    for arguments in (("--job-dir", ""), ("--job-dir", sample("cpu"), "--out", "")):
+        done = make_report(*arguments, cwd=tmp_path)
+        assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+        assert "the name is empty" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence_and_status_two(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (Path("/proc/none/out"), tmp_path / "file" / "out"):
+        done = make_report("--job-dir", sample("cpu"), "--out", out, "--formats", "json")
+        assert done.returncode == 2
+        assert "--out" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are another thing there")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stage", ["reading", "running the notebook"])
+def test_a_run_that_is_stopped_leaves_nothing_half_written(
+    sent: signal.Signals, stage: str, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "jobreport.cli", "--job-dir", str(SAMPLES[0]), "--out", str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(scratch)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stderr is not None
+    while not run.stderr.readline().startswith(stage):
+        assert run.poll() is None
+    run.send_signal(sent)
+    printed, told = run.communicate(timeout=60)
+
+    assert run.returncode == 130
+    assert printed == ""
+    assert told.splitlines()[-1] == "make-report: stopped."
+    assert "Traceback" not in told
+    assert sorted(tmp_path.iterdir()) == [scratch]
+    assert not list(scratch.iterdir())

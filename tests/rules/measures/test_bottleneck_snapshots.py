@@ -1,0 +1,709 @@
+"""CPUBottleneck and IOBottleneck, which differ in what they look at on a core."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from jobreport.readers.registry import read_job
+from jobrules.cpu_bottleneck import CPUBottleneck
+from jobrules.io_bottleneck import IOBottleneck
+from jobrules.measures.sample_weights import pauses
+from jobrules.measures.snapshots import Series, node_panels
+from jobrules.model import SECOND_US, Events, Job, Metric, Panel, RuleResult, Severity, Status
+from jobrules.rule import run_rules
+from tests import scenario_d1
+from tests.copies import replace
+from tests.jobs import START_US, make_events, make_job, make_panel, make_steps
+
+MINUTE_US = 60 * SECOND_US
+Bottleneck = CPUBottleneck | IOBottleneck
+KINDS: list[tuple[type[CPUBottleneck | IOBottleneck], Metric]] = [
+    (CPUBottleneck, Metric.CPU_USE),
+    (IOBottleneck, Metric.IO_WAIT),
+]
+
+#: A GPU that idles beside a full core, and one that does not.
+STUCK, FINE = (0.0, 95.0), (80.0, 95.0)
+
+
+def job_of(*snapshots: tuple[float, float], node: str = "algo-1", **more: Any) -> Job:
+    """One GPU and one core, a snapshot every 30 s."""
+    gpu, cpu = zip(*snapshots, strict=True)
+    return make_job(gpu=gpu, cpu=cpu, node=node, interval_s=30, **more)
+
+
+def joined(*jobs: Job) -> Job:
+    panels = sorted((p for job in jobs for p in job.panels), key=lambda p: (p.node, p.metric))
+    return replace(jobs[0], panels=tuple(panels))
+
+
+# The definition, sample by sample.
+
+
+@dataclass
+class Sample:
+    time_us: int
+    metric: Metric
+    device: str
+    value: float
+
+
+@dataclass
+class Snapshot:
+    anchor_us: int
+    first: dict[tuple[Metric, str], Sample] = field(default_factory=dict)
+
+    def of(self, metric: Metric) -> list[Sample]:
+        return [sample for (kind, _), sample in self.first.items() if kind is metric]
+
+    @property
+    def gpu_us(self) -> int:
+        return min(sample.time_us for sample in self.of(Metric.GPU_USE))
+
+
+def snapshots(samples: list[Sample]) -> list[Snapshot]:
+    found: list[Snapshot] = []
+    for sample in sorted(samples, key=lambda one: one.time_us):
+        if not found or sample.time_us - found[-1].anchor_us > 20_000:
+            found.append(Snapshot(sample.time_us))
+        found[-1].first.setdefault((sample.metric, sample.device), sample)
+    return found
+
+
+def reference(nodes: dict[str, list[Sample]], rule: Bottleneck, metric: Metric) -> dict[str, Any]:
+    assert isinstance(rule.patience, int)
+    limit = rule.cpu_threshold if isinstance(rule, CPUBottleneck) else rule.io_threshold
+    every = [sample.time_us for samples in nodes.values() for sample in samples]
+    seen: dict[str, list[int]] = {}
+    lacking: dict[str, int] = {}
+    hits: dict[str, list[int]] = {}
+    told: dict[str, Any] = {"low": 0, "unsampled": 0, "bottlenecks": {}, "cores": {}}
+    for node in sorted(nodes):
+        kinds = {sample.metric for sample in nodes[node]}
+        if not kinds >= {Metric.GPU_USE, metric}:
+            continue
+        seen[node], hits[node], often = [], [], Counter[str]()
+        lacking[node] = 0
+        for one in snapshots(nodes[node]):
+            if not one.of(Metric.GPU_USE):
+                continue
+            seen[node].append(one.gpu_us)
+            gpus = sum(sample.value < rule.gpu_threshold for sample in one.of(Metric.GPU_USE))
+            busy = [sample.device for sample in one.of(metric) if sample.value > limit]
+            told["low"] += gpus > 0
+            told["unsampled"] += not one.of(metric)
+            lacking[node] += not one.of(metric)
+            if gpus and busy:
+                hits[node].append(one.gpu_us)
+                often.update(busy)
+                key = str(one.gpu_us / 1_000_000)
+                key = f"{key}#{node}" if key in told["bottlenecks"] else key
+                told["bottlenecks"][key] = {"GPUs": gpus, "CPUs": len(busy), "node": node}
+        told["cores"][node] = {core: n / len(hits[node]) for core, n in often.items()}
+    halved = {node for node in seen if lacking[node] > len(seen[node]) / 2}
+    triggered = looks = 0
+    over: set[str] = set()
+    minute = min(every) // MINUTE_US * MINUTE_US
+    while minute <= max(every):
+        after = minute + MINUTE_US
+        counts = {node: sum(t < after for t in times) for node, times in seen.items()}
+        past = {node: n for node, n in counts.items() if n > rule.patience and node not in halved}
+        if any(minute <= t < after for node in past for t in seen[node]):
+            looks += 1
+            bad = {node: sum(t < after for t in hits[node]) for node in past}
+            if Fraction(100 * sum(bad.values()), sum(past.values())) > rule.threshold:
+                triggered += 1
+                over |= {node for node in past if Fraction(100 * bad[node], past[node]) > rule.threshold}
+        minute = after
+    judged = [node for node in seen if len(seen[node]) > rule.patience and node not in halved]
+    return told | {
+        "triggered": triggered,
+        "violations": sum(len(times) for times in hits.values()),
+        "datapoints": sum(len(times) for times in seen.values()),
+        "evaluated": looks,
+        "violating": triggered,
+        "per_node": {node: (len(seen[node]), len(hits[node])) for node in seen},
+        "judged": judged,
+        "over": over,
+    }
+
+
+def as_job(nodes: dict[str, list[Sample]]) -> Job:
+    panels: list[Panel] = []
+    for node in sorted(nodes):
+        of_device: defaultdict[tuple[Metric, str], list[Sample]] = defaultdict(list)
+        for sample in sorted(nodes[node], key=lambda one: one.time_us):
+            of_device[sample.metric, sample.device].append(sample)
+        series = [
+            Series(
+                metric=metric,
+                device=device,
+                time_us=np.array([one.time_us for one in samples]),
+                values=np.array([one.value for one in samples]),
+            )
+            for (metric, device), samples in of_device.items()
+        ]
+        panels += node_panels(node, series).panels
+    return make_job(extra=panels)
+
+
+@st.composite
+def machines(draw: st.DrawFn, metric: Metric) -> dict[str, list[Sample]]:
+    """Nodes that are read in turn: gaps, sensors late or twice or missing, the same moments."""
+    devices = [(Metric.GPU_USE, "gpu0"), (Metric.GPU_USE, "gpu1"), (metric, "cpu0"), (metric, "cpu1")]
+    devices.append((Metric.MEMORY, "memory"))
+    value = st.sampled_from([None, 0.0, 5.0, 50.0, 55.0, 100.0])
+    late_ms = st.sampled_from([0, 0, 0, 3, 19, 20, 21, 300])
+    tick = st.tuples(
+        st.sampled_from([500, 500, 20_000, 60_000, 700_000]),
+        st.lists(st.tuples(value, late_ms), min_size=len(devices), max_size=len(devices)),
+    )
+    nodes: dict[str, list[Sample]] = {}
+    for i in range(draw(st.integers(1, 3))):
+        time_us = START_US
+        for gap_ms, row in draw(st.lists(tick, min_size=1, max_size=16)):
+            time_us += gap_ms * 1000
+            for (kind, device), (sampled, late) in zip(devices, row, strict=True):
+                if sampled is not None:
+                    one = Sample(time_us + late * 1000, kind, device, sampled)
+                    nodes.setdefault(f"algo-{i + 1}", []).append(one)
+    return nodes
+
+
+@pytest.mark.parametrize(("kind", "metric"), KINDS)
+@given(data=st.data())
+def test_counts_agree_with_the_definition(
+    kind: type[Bottleneck], metric: Metric, data: st.DataObject
+) -> None:
+    nodes = data.draw(machines(metric).filter(bool))
+    rule = kind(
+        threshold=data.draw(st.sampled_from([0.0, 25.0, 50.0, 99.0])),
+        gpu_threshold=data.draw(st.sampled_from([5.0, 10.0, 60.0])),
+        patience=data.draw(st.integers(1, 12)),
+    )
+    core_threshold = data.draw(st.sampled_from([50.0, 90.0]))
+    if isinstance(rule, CPUBottleneck):
+        rule = replace(rule, cpu_threshold=core_threshold)
+    else:
+        rule = replace(rule, io_threshold=core_threshold)
+
+    result = rule.check(as_job(nodes))
+
+    wanted = reference(nodes, rule, metric)
+    for figure in ("triggered", "violations", "datapoints", "evaluated", "violating"):
+        assert getattr(result, figure) == (wanted[figure] if wanted["per_node"] else 0), figure
+    status = Status.TRIGGERED if wanted["triggered"] else Status.PASSED
+    assert result.status is (status if wanted["judged"] else Status.NOT_EVALUATED)
+    answers = {one.name: one for one in result.devices}
+    assert {name for name, one in answers.items() if one.status is Status.TRIGGERED} == wanted["over"]
+    unjudged = {name for name, one in answers.items() if one.status is Status.NOT_EVALUATED}
+    assert answers.keys() - unjudged == set(wanted["judged"])
+    assert all(bool(one.reason) == (name in unjudged) for name, one in answers.items())
+    if not wanted["per_node"]:
+        return
+    details = result.details
+    assert details["low_gpu_utilization"] == wanted["low"]
+    assert details["without_core_samples"] == wanted["unsampled"]
+    assert details["bottlenecks"] == wanted["bottlenecks"]
+    assert details["cores"] == wanted["cores"]
+    per_node = {node: (one["datapoints"], one["bottlenecks"]) for node, one in details["per_node"].items()}
+    assert per_node == wanted["per_node"]
+    assert json.loads(json.dumps(details, allow_nan=False)) == details
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from([30, 30, 700])), min_size=1, max_size=40),
+    st.integers(1, 3),
+)
+def test_the_longest_runs_are_those_of_the_definition(rows: list[tuple[bool, int]], cores: int) -> None:
+    """700 s between snapshots of 30 s are a pause, where they are rare."""
+    rows = [(True, 30), *rows, (True, 30)]
+    times = (START_US + np.cumsum([gap for _, gap in rows]) * SECOND_US).tolist()
+    interval = 30 * SECOND_US
+    assume(np.median(np.diff(times)) == interval)
+    gpu = make_panel(Metric.GPU_USE, [0.0 if stuck else 50.0 for stuck, _ in rows], time_us=times)
+    cpu = make_panel(Metric.CPU_USE, [[95.0] * cores] * len(rows), time_us=times, prefix="cpu")
+
+    details = CPUBottleneck().check(make_job(extra=[gpu, cpu])).details
+
+    paused = pauses(np.array(times)).tolist()
+    runs: list[list[int]] = []
+    for i, (stuck, _) in enumerate(rows):
+        if stuck and i and rows[i - 1][0] and not paused[i - 1]:
+            runs[-1].append(times[i])
+        elif stuck:
+            runs.append([times[i]])
+    runs.sort(key=lambda run: (run[0] - run[-1], run[0]))
+    assert details["longest"] == [
+        {
+            "node": "algo-1",
+            "start_us": run[0],
+            "end_us": run[-1] + interval,
+            "snapshots": len(run),
+            "most_cores": cores,
+        }
+        for run in runs[:10]
+    ]
+
+
+# The reference scenario.
+
+
+@pytest.fixture(scope="module")
+def d1(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    root = tmp_path_factory.mktemp("d1")
+    scenario_d1.write_samples(root)
+    read, _ = read_job(root)
+    return replace(read, steps=scenario_d1.steps())
+
+
+def test_the_reference_scenario(d1: Job) -> None:
+    """Rows CPUBottleneck and IOBottleneck: triggered, violations, datapoints, low."""
+
+    def row(result: RuleResult) -> tuple[int, ...]:
+        low = result.details["low_gpu_utilization"]
+        return result.triggered, result.violations, result.datapoints, low
+
+    cpu, io = run_rules([CPUBottleneck(), IOBottleneck()], d1, strict=True)
+
+    assert row(cpu) == (0, 786, 2446, 1506)
+    assert row(io) == (0, 300, 2446, 1506)
+    assert cpu.status is io.status is Status.PASSED
+    assert cpu.headline == (
+        "A GPU idled while a CPU core was full in 32.1\u00a0% of GPU snapshots, limit 50\u00a0%"
+    )
+    assert cpu.details["bottlenecks"]["1700000047.252"] == {"GPUs": 2, "CPUs": 1, "node": "algo-1"}
+    # cpu0 waits from +180 s to +360 s, the GPUs idle until +300 s and in every second ten seconds after.
+    first = io.details["longest"][0]
+    base = scenario_d1.BASE_S * SECOND_US
+    assert (first["start_us"], first["end_us"]) == (base + 180_252_000, base + 300_252_000)
+    # Of the 60 s past the first step, gpu0 idles in 30.
+    assert io.details["bottlenecks_in_training_loop"] == 60
+    # 21 minutes, less the eight in which patience lasts; none is over the limit.
+    assert [(one.evaluated, one.violating, one.severity) for one in (cpu, io)] == [(13, 0, 0.0)] * 2
+
+
+# The answer in words.
+
+
+def test_a_finding_tells_when_where_and_how_much() -> None:
+    job = job_of(*[FINE] * 5, *[(0.0, 20.0)] * 5, *[STUCK] * 20)
+
+    result = CPUBottleneck(patience=4).check(job)
+
+    (finding,) = result.findings
+    assert finding.title == "In 66.7\u00a0% of the snapshots a GPU idled while a CPU core was full"
+    assert finding.evidence == (
+        "algo-1, 2023-11-14 22:19:00 to 22:29:00\u00a0UTC. Core cpu0 was full in every bottleneck, "
+        "inferred from simultaneous samples."
+    )
+    assert (finding.key, finding.severity, finding.section) == (
+        "cpu-bottleneck",
+        Severity.CRITICAL,
+        "cpu-bottlenecks",
+    )
+    assert (finding.share, finding.share_of) == (20 / 30, "of snapshots")
+    assert (result.first_us, result.last_us) == (
+        START_US + 300 * SECOND_US,
+        START_US + 870 * SECOND_US,
+    )
+    assert result.measure
+    assert (result.measure.value, result.measure.limits, result.measure.scale) == (66.7, (50.0,), 100)
+
+
+def test_a_share_that_fell_below_the_limit_is_told_with_its_highest() -> None:
+    result = IOBottleneck(patience=4).check(
+        make_job(gpu=[0.0] * 40, io_wait=[60.0] * 8 + [0.0] * 32, interval_s=30)
+    )
+
+    assert (result.status, result.triggered) == (Status.TRIGGERED, 5)
+    (finding,) = result.findings
+    assert "In 20.0\u00a0%" in finding.title
+    assert "above 50\u00a0% so far in 5 of 18 looks, at most 100.0\u00a0%" in finding.evidence
+    assert finding.key == "io-bottleneck"
+
+
+def stuck_job(full: float, value: float = 95.0, **more: Any) -> Job:
+    """Eight cores, of which this share stands at a value while the GPU idles, in every second snapshot."""
+    cores = np.where(np.arange(8) < 8 * full, value, 20.0)
+    use = np.tile([0.0, 0.0, 80.0], 20)
+    values = np.where((use < 10)[:, None], cores, 20.0)
+    return make_job(gpu=use, cpu=values, io_wait=values, interval_s=30, **more)
+
+
+def loaded(workers: int) -> Events:
+    """So many loading processes at work all the time."""
+    rows = [("DataLoaderWorker", "worker", 0.0, 1800.0)]
+    return Events.joined([make_events(rows, pid=100 + i) for i in range(workers)])
+
+
+@pytest.mark.parametrize(
+    ("full", "workers", "said"),
+    [
+        (1.0, 0, "Take a machine with more cores for each GPU"),
+        (7 / 8, 6, "Take a machine with more cores for each GPU"),
+        (1.0, 5, "Raise ``num_workers``, so that more processes"),
+        (5 / 8, 0, "Raise ``num_workers``, so that more processes"),
+        (2 / 8, 0, "Move loading out of the training process: ``num_workers`` above 0"),
+        (1 / 8, 1, "Move loading out of the training process: ``num_workers`` above 0"),
+        (1 / 8, 2, "Raise ``num_workers``, so that more processes"),
+    ],
+)
+def test_advice_fits_the_cores_and_the_loading_processes(full: float, workers: int, said: str) -> None:
+    events = loaded(workers) if workers else Events()
+
+    (finding,) = CPUBottleneck(patience=4).check(stuck_job(full, events=events)).findings
+
+    assert finding.advice.startswith(said)
+    if said.startswith("Take"):
+        cores = "all 8\u00a0cores" if full == 1 else "7 of 8\u00a0cores"
+        assert finding.advice.endswith(f"more loading processes will not help: {cores} are full.")
+
+
+def test_advice_for_waiting_cores_is_about_reading() -> None:
+    many, few = (IOBottleneck(patience=4).check(stuck_job(full, 60.0)).findings[0] for full in (1.0, 1 / 8))
+
+    assert many.advice.startswith("Read less often and more at a time. Pack small files")
+    assert many.advice.endswith("more loading processes will not help: all 8\u00a0cores wait.")
+    assert few.advice.startswith("Read ahead in processes of their own: ``num_workers`` above 0")
+
+
+def test_cores_at_a_tie_are_counted_and_not_named() -> None:
+    evidence = {
+        full: CPUBottleneck(patience=4).check(stuck_job(full)).findings[0].evidence.split(". ")[1]
+        for full in (1.0, 6 / 8, 1 / 8)
+    }
+
+    assert evidence == {
+        1.0: "All 8\u00a0cores were full in every bottleneck, inferred from simultaneous samples.",
+        6 / 8: "6 of 8\u00a0cores were full in every bottleneck, inferred from simultaneous samples.",
+        1 / 8: "Core cpu0 was full in every bottleneck, inferred from simultaneous samples.",
+    }
+
+
+@pytest.mark.parametrize(("lasts_s", "said"), [(50.0, True), (29.0, False)])
+def test_waiting_for_batches_is_told_where_it_was_most_of_the_bottlenecks(lasts_s: float, said: bool) -> None:
+    # Bottlenecks are the first minute of every 90 s.
+    fetches = [("DataLoaderIter", "fetch", 90.0 * i, 90.0 * i + lasts_s) for i in range(20)]
+
+    (finding,) = CPUBottleneck(patience=4).check(stuck_job(1.0, events=make_events(fetches))).findings
+
+    waited = (
+        "bottleneck, while training waited for a batch (83.3\u00a0% of that time), inferred from simultaneous"
+    )
+    assert (waited in finding.evidence) == said
+    assert ("waited" in finding.evidence) == said
+
+
+def test_a_share_at_the_threshold_passes() -> None:
+    result = CPUBottleneck(patience=1).check(job_of(FINE, STUCK, FINE, STUCK))
+
+    assert (result.status, result.evaluated, result.violating) == (Status.PASSED, 2, 0)
+
+
+def test_a_gpu_at_its_threshold_and_a_core_at_its_are_neither_idle_nor_full() -> None:
+    result = CPUBottleneck(patience=1).check(job_of((10.0, 95.0), (0.0, 90.0), (9.99, 90.01)))
+
+    assert (result.violations, result.details["low_gpu_utilization"]) == (1, 2)
+
+
+# Several nodes.
+
+
+def test_nodes_are_pooled() -> None:
+    """60 % of one and 30 % of another are 45 % of both, and 60 % of one and 45 % are over."""
+    half = [STUCK] * 6 + [FINE] * 4
+    other = [FINE] * 7 + [STUCK] * 3
+    worse = [FINE] * 5 + [STUCK] * 5
+    rule = CPUBottleneck(patience=9)
+
+    passes = rule.check(joined(job_of(*half), job_of(*other, node="algo-2")))
+    triggers = rule.check(joined(job_of(*half), job_of(*worse, node="algo-2")))
+
+    assert (passes.status, passes.violating, passes.evaluated) == (Status.PASSED, 0, 1)
+    assert (triggers.status, triggers.violating, triggers.evaluated) == (Status.TRIGGERED, 1, 1)
+    assert [(one.name, one.status) for one in triggers.devices] == [
+        ("algo-1", Status.TRIGGERED),
+        ("algo-2", Status.PASSED),
+    ]
+    assert triggers.findings[0].evidence.startswith("algo-1, ")
+
+
+def test_patience_is_each_nodes_own() -> None:
+    """Twelve snapshots of two nodes are not twelve of one."""
+    jobs = [job_of(*[STUCK] * 6, node=f"algo-{i}") for i in (1, 2)]
+
+    result = CPUBottleneck(patience=6).check(joined(*jobs))
+
+    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "only 6 of 7\u00a0samples")
+    assert (result.violations, result.datapoints, result.evaluated) == (12, 12, 0)
+
+
+def test_a_node_within_its_patience_is_counted_but_not_judged() -> None:
+    long, short = job_of(*[FINE] * 8), job_of(*[STUCK] * 4, node="algo-2")
+
+    result = CPUBottleneck(patience=6).check(joined(long, short))
+
+    assert (result.status, result.violations, result.datapoints) == (Status.PASSED, 4, 12)
+    assert (result.evaluated, result.violating) == (1, 0)
+    assert [(one.name, one.status, one.reason) for one in result.devices] == [
+        ("algo-1", Status.PASSED, ""),
+        ("algo-2", Status.NOT_EVALUATED, "only 4 of 7\u00a0samples"),
+    ]
+    assert result.headline.endswith("; 1\u00a0node not judged: algo-2")
+
+
+def test_a_node_within_its_patience_neither_adds_to_the_share_nor_is_told() -> None:
+    """6 of 10 are over the limit; with the other node's they would be 6 of 16, or 12 of 16."""
+    rule = CPUBottleneck(patience=8)
+    long = job_of(*[STUCK] * 6, *[FINE] * 4)
+
+    for other, violations in (FINE, 6), (STUCK, 12):
+        result = rule.check(joined(long, job_of(*[other] * 6, node="algo-2")))
+
+        assert (result.triggered, result.violating, result.violations) == (1, 1, violations)
+        assert result.findings[0].evidence.startswith("algo-1, ")
+        assert "In 60.0\u00a0%" in result.findings[0].title
+
+
+def test_snapshots_of_one_moment_have_a_key_each() -> None:
+    jobs = [job_of(STUCK, FINE, node=node) for node in ("algo-1", "algo-2")]
+
+    found = CPUBottleneck().check(joined(*jobs)).details["bottlenecks"]
+
+    assert list(found) == ["1700000040.0", "1700000040.0#algo-2"]
+    assert [row["node"] for row in found.values()] == ["algo-1", "algo-2"]
+
+
+# What was not measured.
+
+
+SHORT = "only 9 of 1\u202f001\u00a0samples"
+
+
+@pytest.mark.parametrize(
+    ("sampled", "cpu", "io"),
+    [
+        ({"cpu": [95.0] * 9, "io_wait": [95.0] * 9}, "GPU was not sampled", "GPU was not sampled"),
+        ({"gpu": [0.0] * 9, "io_wait": [95.0] * 9}, "CPU was not sampled", SHORT),
+        ({"gpu": [0.0] * 9, "cpu": [95.0] * 9}, SHORT, "I/O wait was not sampled"),
+        ({"gpu": [0.0] * 9, "cpu": [95.0] * 9, "io_wait": [0.0] * 9}, SHORT, SHORT),
+    ],
+)
+def test_a_job_that_lacks_something_is_not_evaluated(sampled: dict[str, Any], cpu: str, io: str) -> None:
+    results = run_rules([CPUBottleneck(), IOBottleneck()], make_job(**sampled), strict=True)
+
+    assert [result.status for result in results] == [Status.NOT_EVALUATED] * 2
+    assert [result.reason for result in results] == [cpu, io]
+
+
+def test_samples_on_different_nodes_say_nothing_of_each_other() -> None:
+    cpu = make_panel(Metric.CPU_USE, [95.0] * 9, node="algo-2", prefix="cpu")
+
+    result = CPUBottleneck(patience=1).check(make_job(gpu=[0.0] * 9, extra=[cpu]))
+
+    assert (result.status, result.reason) == (
+        Status.NOT_EVALUATED,
+        "no node has both GPU and CPU samples",
+    )
+    assert [(one.name, one.reason) for one in result.devices] == [
+        ("algo-1", "CPU was not sampled"),
+        ("algo-2", "GPU was not sampled"),
+    ]
+    assert result.datapoints == 0
+
+
+def test_a_node_without_core_samples_does_not_dilute_the_others() -> None:
+    blind = make_panel(Metric.GPU_USE, [0.0] * 20, node="algo-2", interval_s=30)
+
+    result = CPUBottleneck(patience=4).check(job_of(*[STUCK] * 6, *[FINE] * 4, extra=[blind]))
+
+    assert (result.status, result.violations, result.datapoints) == (Status.TRIGGERED, 6, 10)
+    assert result.details["low_gpu_utilization"] == 6
+    assert [one.reason for one in result.devices] == ["", "CPU was not sampled"]
+
+
+def test_snapshots_without_a_core_sample_are_counted_and_told() -> None:
+    gpu = make_panel(Metric.GPU_USE, [0.0] * 10, interval_s=30)
+    cpu = make_panel(Metric.CPU_USE, [95.0] * 5, interval_s=60, prefix="cpu")
+    cpu = replace(cpu, snapshot=cpu.snapshot * 2)
+
+    result = CPUBottleneck(patience=4).check(make_job(extra=[gpu, cpu]))
+
+    assert (result.status, result.violating, result.evaluated) == (Status.PASSED, 0, 3)
+    assert result.details["without_core_samples"] == 5
+    assert result.headline.endswith("; 5\u00a0snapshots had no CPU sample")
+
+
+def test_a_node_whose_sensors_are_read_apart_is_not_judged() -> None:
+    """GPU and core 30 ms apart share no snapshot, so nothing can be said of both at once."""
+    panels = node_panels(
+        "algo-1",
+        [
+            Series(
+                metric=metric,
+                device=device,
+                time_us=START_US + late + 30_000_000 * np.arange(20),
+                values=values,
+            )
+            for metric, device, late, values in (
+                (Metric.GPU_USE, "gpu0", 0, np.zeros(20)),
+                (Metric.CPU_USE, "cpu0", 30_000, np.full(20, 99.0)),
+            )
+        ],
+    ).panels
+
+    result = CPUBottleneck(patience=4).check(make_job(extra=panels))
+
+    reason = "only 0 of 20\u00a0GPU snapshots hold CPU samples"
+    assert (result.status, result.reason, result.datapoints) == (Status.NOT_EVALUATED, reason, 20)
+    assert [one.reason for one in result.devices] == [reason]
+
+
+def test_time_without_samples_is_not_judged_again() -> None:
+    """Ten minutes without a sample of the GPU, with the CPU sampled on."""
+    times = [START_US + 30 * SECOND_US * i for i in [*range(6), *range(26, 30)]]
+    gpu = make_panel(Metric.GPU_USE, [0.0] * 10, time_us=times)
+    gpu = replace(gpu, snapshot=np.array([*range(6), *range(26, 30)]))
+    cpu = make_panel(Metric.CPU_USE, [95.0] * 30, interval_s=30, prefix="cpu")
+
+    result = CPUBottleneck(patience=3).check(make_job(extra=[gpu, cpu]))
+
+    # Minutes 1, 2, 13 and 14.
+    assert (result.triggered, result.datapoints, result.violations) == (4, 10, 10)
+
+
+def test_a_time_of_patience_is_in_snapshots_of_each_node() -> None:
+    """Two minutes are 4 snapshots of one node and 12 of the other."""
+    slow = job_of(*[STUCK] * 5)
+    fast = make_job(gpu=[0.0] * 12, node="algo-2", interval_s=10)
+    seldom = make_panel(Metric.CPU_USE, [95.0] * 2, node="algo-2", interval_s=60, prefix="cpu")
+    fast = joined(fast, make_job(extra=[replace(seldom, snapshot=seldom.snapshot * 6)]))
+
+    result = CPUBottleneck(patience=timedelta(minutes=2)).check(joined(slow, fast))
+
+    assert [(one.name, one.reason, one.evaluated) for one in result.devices] == [
+        ("algo-1", "", 1),
+        ("algo-2", "only 12 of 13\u00a0samples", 0),
+    ]
+    # The fifth snapshot of the slow node lies in the third minute.
+    assert result.triggered == 1
+
+
+# What else the details tell.
+
+
+def test_bottlenecks_in_the_training_loop_are_those_between_its_steps() -> None:
+    job = job_of(*[STUCK] * 10)
+
+    whole = CPUBottleneck().check(job)
+    loop = CPUBottleneck().check(replace(job, steps=make_steps([(60, 65), (70, 150)])))
+
+    assert "bottlenecks_in_training_loop" not in whole.details
+    # At 60, 90 and 120 s; the loop ends before the snapshot at 150 s.
+    assert loop.details["bottlenecks_in_training_loop"] == 3
+
+
+def test_the_cores_are_sixteen_at_most_the_fullest_first() -> None:
+    table = np.full((20, 20), 20.0)
+    for core in range(19):
+        table[: core + 1, core] = 95.0
+
+    cores = CPUBottleneck().check(make_job(gpu=[0.0] * 20, cpu=table)).details["cores"]["algo-1"]
+
+    # In 19 of 20 snapshots some core was full.
+    assert list(cores.items()) == [(f"cpu{i}", (i + 1) / 19) for i in range(18, 2, -1)]
+
+
+EVENTS = make_events([("cpu_functions", "load", 20, 75), ("cpu_functions", "wait", 1000, 1001)])
+
+
+def test_what_ran_during_the_bottlenecks_is_told_once_triggered() -> None:
+    """``load`` lasts 55 s; two snapshots of 30 s, from 30 s and from 60 s on, are bottlenecks."""
+    rows = [FINE, STUCK, STUCK, FINE]
+
+    triggered = CPUBottleneck(patience=2, threshold=40).check(job_of(*rows, events=EVENTS))
+    passed = CPUBottleneck(patience=2).check(job_of(*rows, events=EVENTS))
+    no_events = CPUBottleneck(patience=2, threshold=40).check(job_of(*rows))
+
+    assert triggered.details["CPU_total"] == {"load": 45 * SECOND_US}
+    assert triggered.status is no_events.status is Status.TRIGGERED
+    assert passed.status is Status.PASSED
+    assert not {"ratio", "phase", "CPU_total"} & (passed.details.keys() | no_events.details.keys())
+
+
+def test_what_ran_on_a_node_within_its_patience_is_told_too() -> None:
+    """All bottlenecks count, here one on each node."""
+    long, short = job_of(FINE, STUCK, STUCK, events=EVENTS), job_of(STUCK, FINE, node="algo-2")
+    elsewhere = make_events([("cpu_functions", "load", 10, 30)], node="algo-2")
+    job = replace(joined(long, short), events=Events.joined([EVENTS, elsewhere]))
+
+    result = CPUBottleneck(patience=2).check(job)
+
+    assert result.details["CPU_total"] == {"load": (45 + 20) * SECOND_US}
+
+
+def test_events_of_another_node_are_not_told() -> None:
+    """Neither of one without samples nor of one without bottlenecks."""
+    events = [make_events([("cpu_functions", "load", 0, 100)], node=f"algo-{i}") for i in (2, 3)]
+    job = joined(job_of(*[STUCK] * 4, events=Events.joined(events)), job_of(FINE, FINE, node="algo-2"))
+
+    result = CPUBottleneck(patience=2).check(job)
+
+    assert result.status is Status.TRIGGERED
+    assert "CPU_total" not in result.details
+
+
+def test_the_snapshots_of_the_same_samples_are_counted_once() -> None:
+    job, rule = job_of(*[STUCK] * 4), CPUBottleneck()
+    known = rule.question.snapshots(job)
+    fine = job_of(*[(80.0, 5.0)] * 4).panels
+    cores, gpu = (next(p for p in fine if p.metric is m) for m in (Metric.CPU_USE, Metric.GPU_USE))
+
+    assert known is not None
+    assert rule.question.snapshots(replace(job, name="other")) is known
+    others = [
+        CPUBottleneck(cpu_threshold=100).question.snapshots(job),
+        rule.question.snapshots(replace(job, panels=(cores, *job.panels_of(Metric.GPU_USE)))),
+        rule.question.snapshots(replace(job, panels=(*job.panels_of(Metric.CPU_USE), gpu))),
+    ]
+    assert [other.hit.sum() for other in (known, *others) if other] == [4, 0, 0, 0]
+
+
+def test_written_files_with_late_sensors(tmp_path: Path) -> None:
+    """Cores are read 15 ms after the GPU, once 25 ms after it: then they are another moment."""
+    lines = []
+    for i in range(6):
+        for kind, name, metric, value, late in (
+            ("gpu", "gpu0", "GPUUtilization", 0.0, 0.0),
+            ("cpu", "cpu0", "CPUUtilization", 95.0, 0.025 if i == 3 else 0.015),
+        ):
+            lines.append(
+                {
+                    "Type": kind,
+                    "Name": name,
+                    "Dimension": metric,
+                    "Value": value,
+                    "NodeId": "algo-1",
+                    "Timestamp": round(START_US / SECOND_US + 0.5 * i + late, 6),
+                }
+            )
+    folder = tmp_path / "system" / "incremental" / "2023111422"
+    folder.mkdir(parents=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / f"{START_US // SECOND_US}.algo-1.json").write_text(text)
+
+    result = CPUBottleneck(patience=1).check(read_job(tmp_path)[0])
+
+    assert (result.datapoints, result.violations, result.details["without_core_samples"]) == (6, 5, 1)

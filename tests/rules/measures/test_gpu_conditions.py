@@ -1,0 +1,184 @@
+"""The rules on power, heat, clocks and memory errors: what they share, and jobs whose nodes lie elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from jobrules.ecc_errors import ECCErrors
+from jobrules.energy import Energy
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.gpu_conditions import GPU, Spell, gpus
+from jobrules.model import SECOND_US, Job, Metric, Panel, Status
+from jobrules.power_cap import PowerCap
+from jobrules.rule import Rule, run_rules
+from jobrules.slow_clock import SlowClock
+from jobrules.thermal_throttling import ThermalThrottling
+from tests.apart import Apart
+from tests.copies import replace
+from tests.jobs import START_US, make_job, make_panel
+
+RULES: tuple[Rule, ...] = (ThermalThrottling(), PowerCap(), SlowClock(), ECCErrors(), Energy())
+
+
+def job_of(*panels: Panel) -> Job:
+    return make_job(extra=panels)
+
+
+def one_gpu(*panels: Panel) -> GPU:
+    job = job_of(*panels)
+    (found,) = gpus(job.parts[0], Clocks.of(job), panels[0].metric)
+    return found
+
+
+def random_job(seed: int) -> Job:
+    """Three nodes that log different things of one to three GPUs, at moments of their own, with holes."""
+    rng = np.random.default_rng(seed)
+    panels = []
+    levels: dict[Metric, tuple[float, ...]] = {
+        Metric.GPU_USE: (0, 5, 60, 100),
+        Metric.GPU_MEMORY_TOTAL: (80e9,),
+        Metric.GPU_POWER: (70, 300, 395, 400),
+        Metric.GPU_POWER_LIMIT: (400,),
+        Metric.GPU_TEMPERATURE: (40, 80, 92),
+        Metric.GPU_CLOCK: (210, 1200, 1980),
+        Metric.GPU_THERMAL_SLOWDOWN: (0, 0, 0, 100),
+        Metric.GPU_POWER_CAP: (0, 100),
+        Metric.GPU_HARDWARE_SLOWDOWN: (0, 0, 100),
+        Metric.GPU_ECC_CORRECTED: (0, 3, 7),
+        Metric.GPU_ECC_UNCORRECTED: (0, 0, 1),
+    }
+    for node in ("a-10", "a-2", "B"):
+        n, many = int(rng.integers(2, 200)), int(rng.integers(1, 4))
+        for metric, choices in levels.items():
+            if rng.random() < 0.2:
+                continue
+            values = rng.choice(choices, (n, many)).astype(float)
+            values[rng.random(values.shape) < 0.1] = np.nan
+            values[0] = choices[-1]
+            steps = np.cumsum(rng.integers(1, 4 if metric is Metric.GPU_USE else 3, n)) * SECOND_US
+            values[:, 0] = np.nan_to_num(values[:, 0])
+            panels.append(make_panel(metric, values, node=node, time_us=START_US + steps))
+    return job_of(*panels)
+
+
+def plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nodes_that_lie_elsewhere_and_tables_that_lie_otherwise_change_nothing(seed: int) -> None:
+    job = random_job(seed)
+    turned = job_of(*(replace(panel, values=np.asfortranarray(panel.values)) for panel in job.panels))
+    here = plain(run_rules(RULES, job, strict=True))
+
+    assert plain(run_rules(RULES, turned, strict=True)) == here
+    assert plain(run_rules(RULES, Apart(job), strict=True)) == here
+
+
+def test_the_jobs_above_trigger_and_pass_and_miss_what_they_need() -> None:
+    seen = {
+        (result.rule, result.status)
+        for seed in range(12)
+        for result in run_rules(RULES, random_job(seed), strict=True)
+    }
+
+    assert {rule for rule, status in seen if status is Status.TRIGGERED} == {
+        "ThermalThrottling",
+        "PowerCap",
+        "SlowClock",
+        "ECCErrors",
+    }
+    assert ("Energy", Status.PASSED) in seen
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_job_without_such_samples_is_not_evaluated(rule: Rule) -> None:
+    (found,) = run_rules([rule], make_job(gpu=[50, 60]), strict=True)
+
+    assert found.status is Status.NOT_EVALUATED
+    assert "was not sampled" in found.reason or "no " in found.reason
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_single_sample_covers_no_time_and_stops_no_rule(rule: Rule) -> None:
+    job = job_of(*(make_panel(metric, [1.0]) for metric in Metric if metric is not Metric.CPU_USE))
+
+    (found,) = run_rules([rule], job, strict=True)
+
+    assert found.status is Status.NOT_EVALUATED
+
+
+def test_the_value_in_force_is_looked_up_by_time_and_grows_old() -> None:
+    gpu = one_gpu(
+        make_panel(Metric.GPU_CLOCK, [0.0] * 8, interval_s=1.0),
+        make_panel(
+            Metric.GPU_USE, [10, 20, 30], time_us=START_US + np.array([500_000, 1_500_000, 2_500_000])
+        ),
+    )
+    when = START_US + np.array([0, 490_000, 500_000, 1_499_000, 2_400_000, 7_500_000, 7_500_001])
+
+    found = gpu.at(Metric.GPU_USE, when)
+
+    # A sample 10 ms or 1 ms later is of the same moment; the last one holds for five seconds.
+    np.testing.assert_array_equal(found, [np.nan, 10, 10, 20, 20, 30, np.nan])
+    assert np.isnan(gpu.at(Metric.GPU_POWER, when)).all()
+
+
+def test_clocks_of_idle_moments_are_not_compared() -> None:
+    held_back = np.arange(60) < 20
+    clock = np.where(held_back, 1400.0, np.where(np.arange(60) < 40, 1900.0, 210.0))
+    use = np.where(np.arange(60) < 40, 99.0, 0.0)
+    panels = (make_panel(Metric.GPU_CLOCK, clock), make_panel(Metric.GPU_USE, use))
+    times = panels[0].time_us
+
+    assert one_gpu(*panels).clocks(times, held_back) == (1400.0, 1900.0)
+    assert one_gpu(panels[0]).clocks(times, held_back) == (1400.0, 1055.0)
+    assert one_gpu(*panels).clocks(times, np.arange(60) < 9) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_spell_is_that_of_a_plain_loop(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    times = START_US + np.cumsum(rng.integers(1, 4, 80)) * SECOND_US
+    times[40:] += 600 * SECOND_US  # a pause
+    holds = rng.random(80) < 0.4
+    gpu = one_gpu(make_panel(Metric.GPU_CLOCK, np.ones(80), time_us=times))
+
+    found = Spell.of(gpu, times, holds)
+
+    distances = [b - a for a, b in zip(times.tolist(), times[1:].tolist(), strict=False)]
+    usual = sorted(distances[:39] + distances[40:])[38:40]
+    weights = [usual[0] if i == 39 else d for i, d in enumerate(distances)] + [0]
+    stretches: list[list[int]] = []
+    for time, weight, held in zip(times.tolist(), weights, holds.tolist(), strict=True):
+        if held and weight:
+            if stretches and stretches[-1][1] == time:
+                stretches[-1][1] += weight
+            else:
+                stretches.append([time, time + weight])
+    longest = max(stretches, key=lambda one: one[1] - one[0])
+    assert usual[0] == usual[1]
+    assert found.covered_us == sum(weights)
+    assert found.us == sum(end - start for start, end in stretches)
+    assert found.span_us == (stretches[0][0], stretches[-1][1])
+    assert found.longest_us == tuple(longest)
+
+
+def test_of_many_gpus_the_worst_four_are_told_and_the_others_counted() -> None:
+    shares = np.arange(6) / 10 + 0.2
+    table = 100.0 * (np.arange(1001)[:, None] < 1000 * shares)
+
+    result = ThermalThrottling().check(job_of(make_panel(Metric.GPU_THERMAL_SLOWDOWN, table, interval_s=1.0)))
+
+    (told,) = result.findings
+    assert told.devices == tuple(f"algo-1/gpu{i}" for i in (5, 4, 3, 2, 1, 0))
+    assert "gpu5 for 11\u00a0min 40\u00a0s (70.0\u00a0%)" in told.evidence
+    assert (
+        "gpu2 for 6\u00a0min 40\u00a0s (40.0\u00a0%); 2 more; the longest stretch on algo-1 gpu5"
+        in told.evidence
+    )
+    assert told.share == pytest.approx(0.45, abs=1e-3)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrules.measures.intervals import Intervals, joined, union
+
+BASE = 1_700_000_000_000_000
+PAIRS = st.lists(st.tuples(st.integers(0, 30), st.integers(-2, 8)).map(lambda p: (p[0], p[0] + p[1])))
+
+
+def columns(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    table = np.array(pairs, np.int64).reshape(-1, 2) + BASE
+    return table[:, 0], table[:, 1]
+
+
+def moments(pairs: list[tuple[int, int]]) -> set[int]:
+    return {t for start, end in pairs for t in range(start, end)}
+
+
+def pairs_of(found: Intervals) -> list[tuple[int, int]]:
+    return list(zip((found.start_us - BASE).tolist(), (found.end_us - BASE).tolist(), strict=True))
+
+
+def test_touching_and_overlapping_intervals_become_one_and_empty_ones_vanish() -> None:
+    found = union(*columns([(5, 5), (10, 20), (0, 3), (3, 4), (15, 30), (16, 18), (40, 40)]))
+
+    assert pairs_of(found) == [(0, 4), (10, 30)]
+    assert found.total_us == 24
+
+
+def test_an_interval_holds_its_start_and_not_its_end() -> None:
+    found = union(*columns([(10, 20)]))
+
+    assert found.holds(np.array([9, 10, 19, 20]) + BASE).tolist() == [False, True, True, False]
+
+
+def test_nothing_overlaps_nothing() -> None:
+    found = union(*columns([]))
+
+    assert found.total_us == 0
+    assert found.overlap_us(*columns([(0, 9)])).tolist() == [0]
+    assert found.holds(np.array([BASE])).tolist() == [False]
+
+
+@given(PAIRS)
+def test_a_union_is_disjoint_ascending_and_holds_the_same_moments(pairs: list[tuple[int, int]]) -> None:
+    found = pairs_of(union(*columns(pairs)))
+
+    assert moments(found) == moments(pairs)
+    edges = [edge for pair in found for edge in pair]
+    assert edges == sorted(set(edges))
+
+
+@given(PAIRS, PAIRS.map(lambda pairs: [(a, max(a, b)) for a, b in pairs]))
+def test_overlap_and_holding_agree_with_counting_moments(
+    pairs: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    found = union(*columns(pairs))
+    inside = moments(pairs)
+
+    assert found.total_us == len(inside)
+    assert found.overlap_us(*columns(others)).tolist() == [len(moments([one]) & inside) for one in others]
+    assert found.holds(np.arange(-1, 40) + BASE).tolist() == [t in inside for t in range(-1, 40)]
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=4))
+def test_unions_are_joined_as_their_intervals_are(several: list[list[tuple[int, int]]]) -> None:
+    found = joined([union(*columns(pairs)) for pairs in several])
+
+    assert pairs_of(found) == pairs_of(union(*columns([pair for pairs in several for pair in pairs])))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import gc
+from weakref import ref
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrules.measures.rows import by_code, narrow, once, series_of
+from tests.jobs import joined_steps, make_steps
+
+WIDE = np.iinfo(np.int64).max
+NUMBERS = st.lists(st.integers(-3, 3) | st.sampled_from([-WIDE, WIDE, 65_532, 65_533]), max_size=20)
+
+
+@given(NUMBERS)
+def test_narrow_numbers_have_the_same_order(numbers: list[int]) -> None:
+    plain = np.array(numbers, np.int64)
+
+    found = narrow(plain)
+
+    assert np.argsort(found, kind="stable").tolist() == np.argsort(plain, kind="stable").tolist()
+    assert found.dtype == (np.uint16 if numbers and max(numbers) - min(numbers) < 1 << 16 else np.int64)
+
+
+@given(st.lists(st.integers(-1, 4)), st.integers(0, 5))
+def test_rows_stand_by_their_code(codes: list[int], many: int) -> None:
+    order, edges = by_code(np.array(codes, np.int32), many)
+
+    assert len(edges) == many + 1
+    for code in range(many):
+        assert order[edges[code] : edges[code + 1]].tolist() == [
+            i for i, one in enumerate(codes) if one == code
+        ]
+
+
+def test_the_rows_of_a_table_are_found_once() -> None:
+    steps = joined_steps(make_steps([(0, 1), (2, 3)], worker="10"), make_steps([(0, 1)], worker="9"))
+
+    found = series_of(steps)
+
+    assert {names: rows.tolist() for names, rows in found.items()} == {
+        ("algo-1", "9", "TRAIN"): [2],
+        ("algo-1", "10", "TRAIN"): [0, 1],
+    }
+    assert series_of(steps) is found
+
+
+def test_an_answer_is_forgotten_with_what_it_is_of() -> None:
+    class Thing:
+        pass
+
+    asked = []
+
+    @once
+    def of(thing: Thing) -> object:
+        asked.append(id(thing))
+        return Thing()
+
+    first, other = Thing(), Thing()
+    assert of(first) is of(first)
+    assert of(first) is not of(other)
+    answer = ref(of(first))
+    del first
+    gc.collect()
+    assert answer() is None

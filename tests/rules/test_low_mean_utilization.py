@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrules import CPUBottleneck, LowGPUUtilization, LowMeanUtilization
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status
+from jobrules.rule import run_rules
+from jobrules.verdict.findings import Verdict, judge
+from jobrules.verdict.phases import course
+from jobrules.verdict.time_use import time_use
+from tests.jobs import START_US, make_job, make_panel
+
+
+def verdict_of(job: Job) -> Verdict:
+    rules = (LowGPUUtilization(window=50, patience=60), LowMeanUtilization(), CPUBottleneck(patience=60))
+    return judge(job, rules, run_rules(rules, job, strict=True), course(job))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_mean_is_what_the_bar_counts_as_used(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.choice([0.0, 5.0, 20.0, 60.0], (800, 3))
+    values[rng.random(values.shape) < 0.1] = np.nan
+    seconds = np.cumsum(rng.choice([1, 1, 1, 7], 800))
+    panel = make_panel(Metric.GPU_USE, values, time_us=START_US + seconds * SECOND_US)
+    job = make_job(extra=[panel])
+
+    result = LowMeanUtilization().check(job)
+
+    # Hold every sample until the next one of its GPU, the last for the usual second.
+    used = covered = 0.0
+    for column in values.T:
+        known = [(int(s), v) for s, v in zip(seconds, column, strict=True) if v == v]
+        ends = [s for s, _ in known[1:]] + [min(known[-1][0] + 1, int(seconds[-1]))]
+        first = min(1, known[0][0] - int(seconds[0]))
+        used += first * known[0][1] / 100
+        covered += first
+        for (begin, value), end in zip(known, ends, strict=True):
+            used += (end - begin) * value / 100
+            covered += end - begin
+    assert result.measure is not None
+    assert result.measure.value == pytest.approx(100 * used / covered, abs=0.06)
+    use = time_use(job)
+    assert use is not None
+    if not use.of("unknown")[0]:
+        assert result.measure.value == pytest.approx(use.of("used")[1], abs=0.11)
+
+
+@pytest.mark.parametrize(
+    ("mean", "severity"),
+    [
+        (26.0, None),
+        (25.0, None),
+        (24.0, Severity.WARNING),
+        (15.0, Severity.WARNING),
+        (14.0, Severity.CRITICAL),
+    ],
+)
+def test_limits_are_those_of_clusters(mean: float, severity: Severity | None) -> None:
+    result = LowMeanUtilization().check(make_job(gpu=[[mean - 1, mean + 1]] * 700, interval_s=1))
+
+    assert [f.severity for f in result.findings] == ([severity] if severity else [])
+    assert f"2\u00a0GPUs were used to {mean:.1f}\u00a0% on average" == result.headline
+
+
+def test_gpus_that_never_worked_are_aside_unless_none_did() -> None:
+    one = LowMeanUtilization().check(make_job(gpu=[[40.0, 0.0, 0.0]] * 700, interval_s=1))
+    none = LowMeanUtilization().check(make_job(gpu=[[0.0, 0.0]] * 700, interval_s=1))
+
+    assert (one.status, one.headline) == (Status.PASSED, "1\u00a0GPU was used to 40.0\u00a0% on average")
+    assert none.findings[0].devices == ("algo-1/gpu0", "algo-1/gpu1")
+
+
+def test_a_gpu_that_never_worked_does_not_make_a_few_samples_of_another_enough() -> None:
+    values = np.full((900, 2), np.nan)
+    values[:, 0], values[:3, 1] = 0.0, 90.0
+    result = LowMeanUtilization().check(make_job(gpu=values, interval_s=1))
+
+    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "only 3\u00a0s of 10\u00a0min measured")
+
+
+def test_a_short_job_is_not_judged() -> None:
+    result = LowMeanUtilization().check(make_job(gpu=[1.0] * 500, interval_s=1))
+
+    assert (result.status, result.reason) == (
+        Status.NOT_EVALUATED,
+        "only 8\u00a0min 19\u00a0s of 10\u00a0min measured",
+    )
+
+
+def test_low_windows_and_a_low_mean_are_one_finding_with_the_worse_severity() -> None:
+    """Low for a third of the windows of a GPU that is fast asleep in the others."""
+    (finding,) = verdict_of(make_job(gpu=[12.0] * 1000, interval_s=1)).findings
+
+    assert finding.rules == ("LowGPUUtilization", "LowMeanUtilization")
+    assert finding.severity is Severity.CRITICAL
+    assert finding.evidence.endswith("The GPU was used to 12.0\u00a0% on average.")
+
+
+def test_a_low_mean_joins_its_cause() -> None:
+    # Too few samples for LowGPUUtilization as it comes.
+    job = make_job(gpu=[2.0, 2.0, 2.0, 60.0] * 100, cpu=[99.0, 99.0, 99.0, 20.0] * 100, interval_s=2)
+    rules = (LowGPUUtilization(), LowMeanUtilization(), CPUBottleneck(patience=60))
+    verdict = judge(job, rules, run_rules(rules, job, strict=True), course(job))
+
+    (finding,) = verdict.findings
+    assert finding.rules == ("CPUBottleneck", "LowMeanUtilization")
+    assert verdict.has_cause
+
+
+def test_a_low_mean_is_told_with_the_start_that_makes_it() -> None:
+    job = make_job(gpu=[0.0] * 800 + [40.0] * 200, interval_s=1)
+    rules = (LowMeanUtilization(),)
+    (finding,) = judge(job, rules, run_rules(rules, job, strict=True), course(job)).findings
+
+    assert (finding.key, finding.rules, finding.severity) == (
+        "late-first-work",
+        ("LowMeanUtilization",),
+        Severity.CRITICAL,
+    )
