@@ -82,7 +82,7 @@ def report_page() -> str:
     vendor = (
         "## rules/\\<RuleName\\>.json\n\nThe five keys of SageMaker Debugger's rule files come first, with the same "
         "meaning where [our numbers do not differ](differences.md); then ours:\n\n| key | is |\n|---|---|\n"
-        + "".join(f"| `{key}` | {told} |\n" for key, told in document.VENDOR_KEYS.items())
+        + "".join(f"| `{key}` | {told} |\n" for key, told in document.EXTRA_KEYS.items())
         + "\nWhere only the vendor's own results were there, its keys stand as it wrote them, and two more say so: "
         "`Origin` is `vendor`, `Notes` are what its number is known to get wrong.\n"
     )

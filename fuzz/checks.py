@@ -151,7 +151,7 @@ def _written(files: Mapping[str, bytes]) -> list[SourceFile]:
 
 
 def _read(reader: Reader, files: Sequence[SourceFile]) -> Found:
-    return reader.read([file for file in files if reader.knows(file) or reader.claims(file)])
+    return reader.read([file for file in files if reader.matches_name(file) or reader.matches_content(file)])
 
 
 def _told(value: object) -> Any:
@@ -234,7 +234,7 @@ def _check_traces(data: bytes) -> None:
 def _check_files(files: Mapping[str, bytes]) -> None:
     reader = Traces()
     written = _written(files)
-    mine = [file for file in written if reader.knows(file) or reader.claims(file)]
+    mine = [file for file in written if reader.matches_name(file) or reader.matches_content(file)]
     found = reader.read(mine)
     with mock.patch.object(traces, "_MOST_MISSES", 0):
         assert _told(found) == _told(reader.read(mine)), "arrays and parser differ"
@@ -271,8 +271,8 @@ def _rows_of(events: Events) -> Iterator[Event]:
         lane = events.lanes[events.lane[at]]
         yield (
             lane.node,
-            lane.worker,
-            lane.phase,
+            lane.rank,
+            lane.event_type,
             str(lane.source),
             events.names[events.name[at]],
             int(events.start_us[at]),

@@ -30,7 +30,7 @@ from generator.writer import minute_files
 
 from jobreport import pipeline
 from jobreport.errors import JobReportError
-from jobrules.text import shown
+from jobrules.text import escape_name
 from tests.report.sections.html import Page
 
 #: Whoever runs these leaves this behind, as a property of the window.
@@ -411,7 +411,7 @@ def _reported(job_dir: Path, out: Path) -> list[str]:
     try:
         outcome = pipeline.make_report(job_dir, out, force=True)
     except JobReportError as error:
-        return [f"no report: {shown(str(error), 300)}"]
+        return [f"no report: {escape_name(str(error), 300)}"]
     return faults(out) + ([f"failure: {outcome.failure}"] if outcome.failure else [])
 
 

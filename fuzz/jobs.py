@@ -31,7 +31,7 @@ from fuzz.bases import base
 from fuzz.mutations import applied, steps
 from jobreport import pipeline
 from jobreport.errors import NothingReadableError
-from jobreport.readers.debugger_results.rule_results import claims
+from jobreport.readers.debugger_results.rule_results import matches_content
 from jobreport.readers.listing import is_end_marker, listing
 from jobreport.readers.registry import READERS
 from jobreport.readers.tally import Tally
@@ -166,11 +166,11 @@ def _by_reader(job: Mapping[str, bytes], job_dir: Path) -> dict[str, Job]:
     """
     found: defaultdict[str, Job] = defaultdict(dict)
     for file in listing(job_dir, Tally()):
-        if is_end_marker(file) or claims(file):
+        if is_end_marker(file) or matches_content(file):
             continue
-        source = next((one.source for one in READERS if one.knows(file)), None)
+        source = next((one.source for one in READERS if one.matches_name(file)), None)
         source = source or _by_rows(file.name, job[file.name])
-        source = source or next((one.source for one in READERS if one.claims(file)), None)
+        source = source or next((one.source for one in READERS if one.matches_content(file)), None)
         if source:
             found[source][file.name] = job[file.name]
     return found

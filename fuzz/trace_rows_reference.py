@@ -286,7 +286,7 @@ def _event(
     base_us = 0 if start > 10**14 else base_us
     yield (
         origin.node,
-        origin.worker,
+        origin.rank,
         phase,
         str(origin.source),
         _shortened(name),

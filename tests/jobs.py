@@ -92,7 +92,7 @@ def make_events(
     ends = start_us + np.round(np.array([row[3] for row in rows]) * SECOND_US).astype(np.int64)
     order = np.lexsort((ends, starts))
     return Events(
-        lanes=tuple(Lane(node=node, worker=worker, phase=phase, source=source) for phase in lanes),
+        lanes=tuple(Lane(node=node, rank=worker, event_type=phase, source=source) for phase in lanes),
         names=tuple(names),
         lane=np.array([lanes.index(row[0]) for row in rows], np.int32)[order],
         name=np.array([names.index(row[1]) for row in rows], np.int32)[order],
@@ -120,9 +120,9 @@ def make_job(
 ) -> Job:
     """``make_job(gpu=[10, 20])`` is a job of two samples of one GPU."""
     given = (
-        (Metric.GPU_USE, gpu, "gpu"),
-        (Metric.GPU_MEMORY, memory, "gpu"),
-        (Metric.CPU_USE, cpu, "cpu"),
+        (Metric.GPU_UTILIZATION, gpu, "gpu"),
+        (Metric.GPU_MEMORY_ACTIVITY, memory, "gpu"),
+        (Metric.CPU_UTILIZATION, cpu, "cpu"),
         (Metric.IO_WAIT, io_wait, "cpu"),
     )
     panels = [

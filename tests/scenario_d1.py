@@ -74,8 +74,8 @@ def write_events(root: Path) -> None:
     for rows in minutes.values():
         events = [
             {
-                "name": f"Step:ModeKeys.{table.phase[i]}",
-                "pid": lanes[str(table.phase[i])],
+                "name": f"Step:ModeKeys.{table.mode[i]}",
+                "pid": lanes[str(table.mode[i])],
                 "ph": "X",
                 "ts": int(table.start_us[i]) - BASE_S * SECOND_US,
                 "dur": int(table.end_us[i] - table.start_us[i]),

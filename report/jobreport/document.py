@@ -17,23 +17,23 @@ from msgspec.structs import replace
 from jobreport.errors import NothingReadableError
 from jobreport.remarks import Quality
 from jobrules.analyses.balance import Balance
-from jobrules.analyses.bottlenecks import Stalls
-from jobrules.analyses.close_ups import Moment
+from jobrules.analyses.bottlenecks import Bottlenecks
+from jobrules.analyses.close_ups import CloseUp
 from jobrules.analyses.data_loading import DataLoading
 from jobrules.analyses.devices import DeviceGrid
 from jobrules.analyses.framework import FrameworkTime
 from jobrules.analyses.gpu_memory import MemoryUse
 from jobrules.analyses.gpu_utilization import Box
-from jobrules.analyses.nodes import Nodes
+from jobrules.analyses.nodes import NodeComparison
 from jobrules.analyses.power import GPUState
 from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.utilization import UsageRow
 from jobrules.model import DeviceStatus, Measure, Profile, RuleResult, Status
 from jobrules.rule import parameter_fields, written
-from jobrules.text import shown
+from jobrules.text import escape_name
 from jobrules.verdict.findings import Verdict
-from jobrules.verdict.phases import Course
+from jobrules.verdict.phases import JobPhases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from jobrules.rule import Rule
 
 #: Raised when a field changes its meaning or goes away; additions keep it.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class RuleCard(Struct, frozen=True, kw_only=True):
     advice: str
     parameters: tuple[Parameter, ...]
     #: False for the two summaries, which never trigger.
-    judges: bool
+    can_trigger: bool
     status: Status
     reason: str
     headline: str
@@ -125,7 +125,7 @@ class Origin(StrEnum):
     #: Ours, from the samples and events of the job.
     SAMPLES = "samples"
     #: The vendor's, from the rule results that its service left behind.
-    VENDOR = "vendor"
+    DEBUGGER_RESULTS = "debugger_results"
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -138,10 +138,10 @@ class Report(Struct, frozen=True, kw_only=True):
     command: str
     job: JobFacts
     verdict: Verdict
-    course: Course
-    usage: tuple[UsageRow, ...]
+    phases: JobPhases
+    utilization: tuple[UsageRow, ...]
     columns: Columns
-    timelines: tuple[TimeLine, ...]
+    time_lines: tuple[TimeLine, ...]
     boxes: tuple[Box, ...]
     rules: tuple[RuleCard, ...]
     quality: Quality
@@ -150,19 +150,19 @@ class Report(Struct, frozen=True, kw_only=True):
     #: The analyses; none, or empty, where what they need was not recorded.
     steps: StepTimes | None = None
     balance: Balance | None = None
-    loading: DataLoading | None = None
-    stalls: tuple[Stalls, ...] = ()
-    memory: MemoryUse | None = None
+    data_loading: DataLoading | None = None
+    bottlenecks: tuple[Bottlenecks, ...] = ()
+    gpu_memory: MemoryUse | None = None
     devices: DeviceGrid | None = None
-    moments: tuple[Moment, ...] = ()
+    close_ups: tuple[CloseUp, ...] = ()
     #: 12 at most, those with most self time, and how many others there are.
     profiles: tuple[Profile, ...] = ()
     profiles_left: int = 0
     #: The nodes beside one another; none for a report of the vendor's results.
-    nodes: Nodes | None = None
+    nodes: NodeComparison | None = None
     origin: Origin = Origin.SAMPLES
     #: Power, temperature, clock and memory in use of each GPU; left out where none of these was sampled.
-    gpu_states: tuple[GPUState, ...] | UnsetType = UNSET
+    power: tuple[GPUState, ...] | UnsetType = UNSET
 
 
 def to_json(report: Report) -> bytes:
@@ -201,7 +201,7 @@ def load(path: Path) -> Report:
         raise NothingReadableError(f"Cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise NothingReadableError(
-            f"{path} is not a report of this version of jobreport (schema {SCHEMA_VERSION}): {shown(str(error), 200)}"
+            f"{path} is not a report of this version of jobreport (schema {SCHEMA_VERSION}): {escape_name(str(error), 200)}"
         ) from error
     if report.schema_version != SCHEMA_VERSION:
         raise NothingReadableError(
@@ -234,7 +234,7 @@ def json_schema() -> dict[str, Any]:
 
 
 #: Keys of ``rules/<RuleName>.json`` beside the vendor's five.
-VENDOR_KEYS = {
+EXTRA_KEYS = {
     "Status": "`triggered`, `passed`, `not evaluated` or `error`",
     "Reason": "why there is no answer: what is missing, with the count",
     "Severity": "share of what was judged that is in violation, 0 to 1: comparable between rules",
@@ -246,7 +246,7 @@ VENDOR_KEYS = {
 }
 
 
-def vendor_json(rule: Rule, result: RuleResult) -> bytes:
+def rule_json(rule: Rule, result: RuleResult) -> bytes:
     """``rules/<RuleName>.json``: the vendor's five keys, then ours."""
     values = {name: getattr(rule, name) for name, _, _ in parameter_fields(rule)}
     values = {second: values[name] for second, name in rule.aliases.items()} | values
@@ -266,7 +266,7 @@ def vendor_json(rule: Rule, result: RuleResult) -> bytes:
         "Details": result.details,
         "Datapoints": result.datapoints,
         "RuleParameters": "\n".join(f"{name}:{_plain(value)}" for name, value in values.items()),
-        **dict(zip(VENDOR_KEYS, ours, strict=True)),
+        **dict(zip(EXTRA_KEYS, ours, strict=True)),
     }
     return msgspec.json.format(msgspec.json.encode(document, enc_hook=_of_numpy), indent=1) + b"\n"
 

@@ -15,10 +15,10 @@ from jobrules.text import (
     dated,
     duration,
     elapsed,
-    listed,
+    escape_name,
+    join_names,
     percent,
     share,
-    shown,
     utc,
 )
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from jobrules.analyses.utilization import UsageRow
     from jobrules.model import Finding
-    from jobrules.verdict.phases import Course
+    from jobrules.verdict.phases import JobPhases
     from jobrules.verdict.time_use import Part, TimeUse
 
 __all__ = [
@@ -44,8 +44,9 @@ __all__ = [
     "dated",
     "day",
     "duration",
+    "escape_name",
+    "join_names",
     "known",
-    "listed",
     "moment",
     "never_used",
     "number",
@@ -55,7 +56,6 @@ __all__ = [
     "rate_scale",
     "seconds",
     "share",
-    "shown",
     "span",
     "spans_days",
     "spread",
@@ -175,13 +175,13 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
     return f"{hours}{NBSP}GPU-h" if hours else "", part
 
 
-def part_hours(use: TimeUse, course: Course, part: Part) -> str:
+def part_hours(use: TimeUse, course: JobPhases, part: Part) -> str:
     """Device-hours of a part of the verdict's bar: ``1.25``; ``under 0.01`` of what rounds to nothing and is not."""
     nothing = part.role == "used" and never_used(use, course)
     return number(part.hours, use.digits) if part.hours or nothing else f"under {10**-use.digits:g}"
 
 
-def never_used(use: TimeUse, course: Course) -> bool:
+def never_used(use: TimeUse, course: JobPhases) -> bool:
     """Whether no sample of the use of GPUs is above 0 %."""
     return use.device == "GPU" and course.first_work_us is None
 

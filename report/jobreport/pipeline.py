@@ -27,18 +27,18 @@ from jobreport.remarks import Remark
 from jobreport.settings import load
 from jobreport.tables.engine import Here
 from jobrules.analyses.balance import balance
-from jobrules.analyses.bottlenecks import stalls
-from jobrules.analyses.close_ups import moments
+from jobrules.analyses.bottlenecks import bottlenecks
+from jobrules.analyses.close_ups import close_ups
 from jobrules.analyses.data_loading import data_loading
-from jobrules.analyses.devices import device_grid
-from jobrules.analyses.framework import framework_time
-from jobrules.analyses.gpu_memory import memory_use
-from jobrules.analyses.gpu_utilization import all_boxes
-from jobrules.analyses.nodes import node_ranks
-from jobrules.analyses.power import gpu_states
-from jobrules.analyses.steps import step_times
+from jobrules.analyses.devices import devices
+from jobrules.analyses.framework import framework
+from jobrules.analyses.gpu_memory import gpu_memory
+from jobrules.analyses.gpu_utilization import gpu_utilization
+from jobrules.analyses.nodes import node_comparison
+from jobrules.analyses.power import power
+from jobrules.analyses.steps import steps
 from jobrules.analyses.time_lines import columns, time_lines
-from jobrules.analyses.utilization import usage_rows
+from jobrules.analyses.utilization import utilization
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.dataloader import Dataloader
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
@@ -48,9 +48,9 @@ from jobrules.model import SECOND_US, Metric, Status, span_of
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.rule import parameter_fields, run_rules, written
 from jobrules.step_outlier import StepOutlier
-from jobrules.text import count, listed, shown
+from jobrules.text import count, escape_name, join_names
 from jobrules.verdict.findings import judge
-from jobrules.verdict.phases import course
+from jobrules.verdict.phases import job_phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -151,9 +151,11 @@ def make_report(
             given = archive.printable(job_dir.name) if source.name and not redact else name
             if redact:
                 reading, quality, chosen = redacted(reading, quality, chosen)
-            if reading.vendor:
+            if reading.debugger_results:
                 progress.stage("no samples: taking the vendor's rule results")
-                report, rules = _of_vendor(name, reading.vendor, quality, chosen, given, strict=strict)
+                report, rules = _of_vendor(
+                    name, reading.debugger_results, quality, chosen, given, strict=strict
+                )
             else:
                 job, many = reading.job, len(chosen.rules)
                 progress.stage(f"judging by {count(many, 'rule')}", many + ANALYSES)
@@ -172,7 +174,7 @@ def make_report(
                     progress=progress,
                 )
             except OSError as error:
-                told = f"Cannot write into {shown(str(folder), 200)}: {error.strerror}. What was there is unchanged."
+                told = f"Cannot write into {escape_name(str(folder), 200)}: {error.strerror}. What was there is unchanged."
                 raise JobReportError(told) from error
             made = place.publish()
     return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
@@ -200,7 +202,7 @@ def _of_vendor(
     others = [card(rule, result) for rule, result in own.items()]
     command = _command(job_dir, options)
     report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
-    files = {rule.name: document.vendor_json(rule, result) for rule, result in own.items()}
+    files = {rule.name: document.rule_json(rule, result) for rule, result in own.items()}
     return report, debugger_report.documents(report, found) | files
 
 
@@ -214,12 +216,12 @@ def _judged(
         advance(1)
         try:
             result = document.checked(given)
-            files[rule.name] = document.vendor_json(rule, result)
+            files[rule.name] = document.rule_json(rule, result)
         except Exception as error:
             if strict:
                 raise
-            result = rule.stopped(error)
-            files[rule.name] = document.vendor_json(rule, result)
+            result = rule.failed(error)
+            files[rule.name] = document.rule_json(rule, result)
         results.append(result)
     return tuple(results), files
 
@@ -231,7 +233,7 @@ def _stopped(report: Report) -> JobReportError | None:
     if not broken:
         return None
     return JobReportError(
-        f"The report was written without {listed(broken)}, which failed; --strict shows where."
+        f"The report was written without {join_names(broken)}, which failed; --strict shows where."
     )
 
 
@@ -245,9 +247,9 @@ def build_report(
     strict: bool = False,
 ) -> Report:
     """Everything the page shows, from the job and its rule results."""
-    in_time = course(job)
+    in_time = job_phases(job)
     grid = columns(job)
-    beside = node_ranks(job, grid, in_time)
+    beside = node_comparison(job, grid, in_time)
     start_us, end_us = job.span_us
     report = Report(
         schema_version=document.SCHEMA_VERSION,
@@ -264,11 +266,11 @@ def build_report(
             recorded=job.recorded,
         ),
         verdict=judge(job, rules, results, in_time),
-        course=in_time,
-        usage=usage_rows(job),
+        phases=in_time,
+        utilization=utilization(job),
         columns=grid,
-        timelines=time_lines(job, grid, beside.drawn),
-        boxes=all_boxes(job),
+        time_lines=time_lines(job, grid, beside.drawn),
+        boxes=gpu_utilization(job),
         rules=tuple(card(rule, result) for rule, result in zip(rules, results, strict=True)),
         quality=quality,
         profiles=_longest(job.profiles),
@@ -287,14 +289,14 @@ def _with_analyses(
     loaders = next((result for result in results if result.rule == Dataloader.__name__), None)
     analyses: dict[str, Callable[[], Any]] = {
         "framework": lambda: next((_framework(r, job) for r in results if r.rule == FRAMEWORK), None),
-        "steps": lambda: step_times(job, _rule(rules, StepOutlier)),
+        "steps": lambda: steps(job, _rule(rules, StepOutlier)),
         "balance": lambda: balance(job, _rule(rules, LoadBalancing)),
-        "loading": lambda: data_loading(job, _rule(rules, Dataloader), loaders),
-        "stalls": lambda: tuple(found for rule in (cpu, io) if (found := stalls(job, rule, grid))),
-        "memory": lambda: memory_use(job, _rule(rules, GPUMemoryIncrease), grid),
-        "devices": lambda: device_grid(job, grid, _rule(rules, CPUBottleneck).cpu_threshold),
-        "moments": lambda: moments(job, cpu, io),
-        "gpu_states": lambda: gpu_states(job) or UNSET,
+        "data_loading": lambda: data_loading(job, _rule(rules, Dataloader), loaders),
+        "bottlenecks": lambda: tuple(found for rule in (cpu, io) if (found := bottlenecks(job, rule, grid))),
+        "gpu_memory": lambda: gpu_memory(job, _rule(rules, GPUMemoryIncrease), grid),
+        "devices": lambda: devices(job, grid, _rule(rules, CPUBottleneck).cpu_threshold),
+        "close_ups": lambda: close_ups(job, cpu, io),
+        "power": lambda: power(job) or UNSET,
     }
     found, remarks = {}, []
     for name, analyse in analyses.items():
@@ -304,7 +306,7 @@ def _with_analyses(
         except Exception as error:
             if strict:
                 raise
-            reason = shown(f"the analysis of {name} stopped: {type(error).__name__}: {error}", 200)
+            reason = escape_name(f"the analysis of {name} stopped: {type(error).__name__}: {error}", 200)
             remarks.append(Remark(action="failed", count=1, unit="sections", reason=reason))
     quality = replace(report.quality, remarks=(*report.quality.remarks, *remarks))
     return replace(report, quality=quality, **found)
@@ -322,12 +324,12 @@ def _rule(rules: Sequence[Rule], kind: type[_R]) -> _R:
 
 
 def _framework(result: RuleResult, job: Job) -> FrameworkTime | None:
-    return framework_time(result.details, job) if result.status is Status.PASSED else None
+    return framework(result.details, job) if result.status is Status.PASSED else None
 
 
 def _node_facts(part: PartFacts) -> NodeFacts:
     known = {panel.metric: panel for panel in part.panels}
-    gpu, cpu = known.get(Metric.GPU_USE), known.get(Metric.CPU_USE)
+    gpu, cpu = known.get(Metric.GPU_UTILIZATION), known.get(Metric.CPU_UTILIZATION)
     interval_us = next((p.interval_us for p in (cpu, gpu, *part.panels) if p and p.interval_us), 0)
     first_us, last_us = span_of((part.samples_us, part.steps_us, part.events_us)) or (0, 0)
     return NodeFacts(
@@ -360,7 +362,7 @@ def card(rule: Rule, result: RuleResult) -> RuleCard:
             for name, default, metadata in parameter_fields(rule)
             for value in (getattr(rule, name),)
         ),
-        judges=rule.judges,
+        can_trigger=rule.can_trigger,
         status=result.status,
         reason=result.reason,
         headline=result.headline,
@@ -403,7 +405,9 @@ def _write(
     try:
         failed = _write_page(folder, formats, kernel, static=static, progress=progress)
         if failed:
-            raise JobReportError(f"The page was written without {listed(failed)}, which could not be drawn.")
+            raise JobReportError(
+                f"The page was written without {join_names(failed)}, which could not be drawn."
+            )
     except Exception as error:
         if strict or (isinstance(error, OSError) and error.errno in _NO_ROOM):
             raise

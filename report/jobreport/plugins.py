@@ -22,7 +22,7 @@ from msgspec import Struct
 from jobreport.errors import UsageError
 from jobrules import RULES, Rule
 from jobrules.rule import parameter_fields
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,8 +55,8 @@ def known_rules(files: Sequence[Path] = ()) -> Known:
             _check(rule, rules)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of a package may do anything
             package = point.dist.name if point.dist else "an unknown package"
-            reason = shown(f"{type(error).__name__}: {error}", 200)
-            failed.append(f"the rule {shown(point.name)} of {shown(package)} ({reason})")
+            reason = escape_name(f"{type(error).__name__}: {error}", 200)
+            failed.append(f"the rule {escape_name(point.name)} of {escape_name(package)} ({reason})")
         else:
             rules.append(rule)
     for path in files:

@@ -84,7 +84,7 @@ def load(
                     for parameter, value in table.items():
                         take(find_rule(name, known), parameter, value)
                 elif "_" in name:
-                    take(*_vendor_form(name, known), table)
+                    take(*_debugger_form(name, known), table)
                 else:
                     raise UsageError(f"{name} should be a table of thresholds, [{name}], named after a rule.")
         except UsageError as error:
@@ -94,7 +94,7 @@ def load(
         name, dot, parameter = target.strip().partition(".")
         if not equals or not (dot or "_" in name):
             raise UsageError(f"--set {assignment}: write Rule.parameter=value.")
-        rule, parameter = (find_rule(name, known), parameter) if dot else _vendor_form(name, known)
+        rule, parameter = (find_rule(name, known), parameter) if dot else _debugger_form(name, known)
         take(rule, parameter.strip(), text.strip())
     chosen = (selected or set(known)) - ignored
     try:
@@ -113,7 +113,7 @@ def find_rule(name: str, known: Sequence[type[Rule]] = RULES) -> type[Rule]:
     return by_name[nearest(name.strip(), by_name, "rule")]
 
 
-def _vendor_form(name: str, known: Sequence[type[Rule]]) -> tuple[type[Rule], str]:
+def _debugger_form(name: str, known: Sequence[type[Rule]]) -> tuple[type[Rule], str]:
     """``LowGPUUtilization_threshold_p95``: rule and parameter, told apart at the first underscore."""
     rule, _, parameter = name.partition("_")
     return find_rule(rule, known), parameter

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.gpu_checks import JudgedGPU, Judgement
+from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import ordered, quartiles
 from jobrules.model import Metric
-from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
+from jobrules.rule import Amount, Rule, in_samples, percent, reason_few_samples, samples
 from jobrules.text import count
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class BatchSize(Rule):
     """
 
     title: ClassVar[str] = "CPU, GPU and GPU memory are all little used"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE, Metric.CPU_USE)
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION)
     section: ClassVar[str] = "batch-size"
 
     cpu_threshold_p95: float = percent(70.0, "95th percentile of the node's mean CPU use")
@@ -53,7 +53,7 @@ class BatchSize(Rule):
         grid = Windows.of(job)
         nodes = [node for node in job.each(self._judged, grid) if node]
         gpus = [gpu for node in nodes for gpu in node.gpus]
-        judgement = Judgement.of(job, grid, gpus)
+        judgement = GPUChecks.of(job, grid, gpus)
         cpu_seen = {node.name: node.cpu_samples for node in nodes if node.cpu_samples}
         if not cpu_seen:
             return self.not_evaluated("no node has both GPU and CPU samples", devices=judgement.answers)
@@ -82,12 +82,12 @@ class BatchSize(Rule):
 
     def _judged(self, part: Job, grid: Windows) -> _Node | None:
         (name,) = part.nodes
-        panel, cpu = part.panel(name, Metric.GPU_USE), part.panel(name, Metric.CPU_USE)
+        panel, cpu = part.panel(name, Metric.GPU_UTILIZATION), part.panel(name, Metric.CPU_UTILIZATION)
         if panel is None:
             return None
         seen, at, cpu_low, cpu_short = self._cpu(cpu, grid)
-        memory = part.panel(name, Metric.GPU_MEMORY)
-        gpus: list[JudgedGPU] = []
+        memory = part.panel(name, Metric.GPU_MEMORY_ACTIVITY)
+        gpus: list[CheckedGPU] = []
         boxes: dict[str, Any] = {}
         with_memory = 0
         for column, device in enumerate(panel.devices):
@@ -111,18 +111,18 @@ class BatchSize(Rule):
                 )
                 with_memory += int(np.count_nonzero(low & known))
             unused = bool(values.max() <= 0)
-            gpu_short = "" if len(at_gpu) else too_few(len(values), window)
-            gpu = JudgedGPU(
+            gpu_short = "" if len(at_gpu) else reason_few_samples(len(values), window)
+            gpu = CheckedGPU(
                 node=name,
                 device=device,
-                judged=len(both),
-                hits=both[low],
+                checks=len(both),
+                violations=both[low],
                 unused=unused,
                 reason=cpu_short or gpu_short or "GPU and CPU were not sampled in the same minutes",
             )
             gpus.append(gpu)
-            if len(gpu.hits):
-                last = int(gpu.hits[-1]) + 1
+            if len(gpu.violations):
+                last = int(gpu.violations[-1]) + 1
                 boxes[device] = quartiles(ordered(values[: gpu_seen.before(last)])) | {"unused": unused}
                 if held and memory_seen.before(last):
                     boxes[f"{device}_memory"] = quartiles(ordered(held[1][: memory_seen.before(last)]))
@@ -149,14 +149,14 @@ class BatchSize(Rule):
         seen = grid.seen(cpu.time_us)
         at = seen.judged(wanted)
         low = trailing_below(cpu.mean, seen.by(at), window, 0.95, self.cpu_threshold_p95)
-        return seen, at, low, "" if len(at) else too_few(len(cpu.mean), wanted)
+        return seen, at, low, "" if len(at) else reason_few_samples(len(cpu.mean), wanted)
 
 
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     #: Snapshots of its CPU; 0 without any.
     cpu_samples: int
-    gpus: tuple[JudgedGPU, ...]
+    gpus: tuple[CheckedGPU, ...]
     #: Windows in violation that were judged with memory, over all GPUs.
     with_memory: int
     #: As told in the JSON; empty without a window in violation.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from jobrules.measures.bottleneck_snapshots import Question
+from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.model import Metric
 from jobrules.rule import Amount, Rule, percent, samples
 
@@ -36,7 +36,7 @@ class CPUBottleneck(Rule):
     """
 
     title: ClassVar[str] = "A GPU idles while a CPU core is full"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE, Metric.CPU_USE)
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION)
     section: ClassVar[str] = "cpu-bottlenecks"
 
     threshold: float = percent(50.0, "share of GPU snapshots that are bottlenecks")
@@ -49,11 +49,11 @@ class CPUBottleneck(Rule):
         return self.question.answer(self, job)
 
     @property
-    def question(self) -> Question:
+    def question(self) -> BottleneckCriteria:
         """The rule with its thresholds, as the two bottleneck rules share it."""
-        return Question(
+        return BottleneckCriteria(
             key="cpu",
-            metric=Metric.CPU_USE,
+            metric=Metric.CPU_UTILIZATION,
             core_threshold=self.cpu_threshold,
             gpu_threshold=self.gpu_threshold,
             threshold=self.threshold,

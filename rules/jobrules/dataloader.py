@@ -15,7 +15,7 @@ from jobrules.measures.rows import narrow
 from jobrules.model import SECOND_US, DeviceStatus, Finding, Measure, Metric, RuleResult, Severity
 from jobrules.rule import Rule
 from jobrules.rule import number as parameter
-from jobrules.text import count, duration, number, shown
+from jobrules.text import count, duration, escape_name, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ class Dataloader(Rule):
         loading = Loading.of(part.events, name)
         if loading is None:
             return None
-        cpu = part.panel(name, Metric.CPU_USE)
+        cpu = part.panel(name, Metric.CPU_UTILIZATION)
         cores = len(cpu.devices) if cpu else 0
         busy = loading.busy
         lasted = busy.stop_s - busy.start_s
@@ -123,12 +123,12 @@ class Dataloader(Rule):
         lanes = np.flatnonzero(np.bincount(loading.fetches.lane)).tolist()
         return _Node(
             name=name,
-            has_gpus=part.has(Metric.GPU_USE),
+            has_gpus=part.has(Metric.GPU_UTILIZATION),
             pipeline=loading.pipeline,
             prefetch=loading.prefetch,
             # TensorFlow's fetches are among the work of its threads.
             datapoints=workers if loading.pipeline else fetches + workers,
-            processes=len({loading.fetches.lanes[i].worker for i in lanes}),
+            processes=len({loading.fetches.lanes[i].rank for i in lanes}),
             fetch_times=_fetch_times(loading.fetches),
             loaders=[dict(zip(_SETTING, one, strict=True)) for one in loading.settings],
             tables={} if loading.pipeline else _tables(loading),
@@ -152,7 +152,7 @@ class Dataloader(Rule):
         verdict = ": too few" if few else ": too many" if many else " at the end, not adequate before"
         others = [node for node in nodes if len(node.hits) and node is not worst]
         clauses = [
-            f"{shown(worst.name)}: median over {count(worst.seconds, 'second')} with data loading, "
+            f"{escape_name(worst.name)}: median over {count(worst.seconds, 'second')} with data loading, "
             f"{worst.mean:.1f} on average",
             "threads of TensorFlow's data pipeline, experimental" if worst.pipeline else "",
             f"{count(len(others), 'other node')} in violation too" if others else "",

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.gpu_conditions import as_far_as_recorded, by_node, gpus, several
+from jobrules.measures.gpu_conditions import as_far_as_recorded, by_node, gpus, join_first
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import DeviceStatus, Metric, Severity
-from jobrules.rule import Rule, too_few
-from jobrules.text import between, count, number, shown
+from jobrules.rule import Rule, reason_few_samples
+from jobrules.text import between, count, escape_name, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +58,9 @@ class ECCErrors(Rule):
         grew = {kind: [gpu for gpu in found if gpu.errors(kind)] for kind in _KINDS}
         hits = {gpu.name for told in grew.values() for gpu in told}
         devices = tuple(
-            DeviceStatus.of(gpu.name, too_few(gpu.samples, 1), int(gpu.samples > 1), int(gpu.name in hits))
+            DeviceStatus.of(
+                gpu.name, reason_few_samples(gpu.samples, 1), int(gpu.samples > 1), int(gpu.name in hits)
+            )
             for gpu in found
         )
         facts: dict[str, Any] = {
@@ -87,11 +89,11 @@ class ECCErrors(Rule):
         start_us, end_us = min(one.first_us for one in counters), max(one.last_us for one in counters)
         hours = max(one.hours for one in counters)
         errors = sum(one.errors for one in counters)
-        each = [f"{shown(f'{gpu.node} {gpu.device}', 40)} {number(gpu.errors(kind))}" for gpu in told]
+        each = [f"{escape_name(f'{gpu.node} {gpu.device}', 40)} {number(gpu.errors(kind))}" for gpu in told]
         rate = f", {errors / hours:.3g} an hour" if hours and errors > 1 else ""
         reset = sum(one.resets for one in counters)
         clauses = [
-            f"{several(each)}{rate}",
+            f"{join_first(each)}{rate}",
             between(start_us, end_us),
             f"counters were reset {count(reset, 'time')}" if reset else "",
         ]
@@ -182,7 +184,7 @@ def _before(found: Sequence[_GPU]) -> str:
     for kind in _KINDS:
         counters = [gpu.counters[kind] for gpu in found if kind in gpu.counters]
         earlier = sum(one.before for one in counters)
-        uncounted = [shown(f"{gpu.node} {gpu.device}", 40) for gpu in found if kind not in gpu.counters]
+        uncounted = [escape_name(f"{gpu.node} {gpu.device}", 40) for gpu in found if kind not in gpu.counters]
         if not counters:
             clauses.append(f"{kind} ones were not counted")
         elif uncounted:

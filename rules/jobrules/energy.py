@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import by_node, gpus
-from jobrules.measures.sample_weights import held
+from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import HOUR_US, IDLE_PERCENT
 from jobrules.model import SECOND_US, Metric
 from jobrules.rule import Rule
@@ -45,7 +45,7 @@ class Energy(Rule):
     title: ClassVar[str] = "Energy in figures"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_POWER,)
     section: ClassVar[str] = "power"
-    judges: ClassVar[bool] = False
+    can_trigger: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
         """``Datapoints`` are the samples of the GPU that has most."""
@@ -114,12 +114,12 @@ class _Taken(Struct, frozen=True, kw_only=True):
 def _taken(part: Job, clocks: Clocks) -> Iterator[_Taken]:
     for gpu in gpus(part, clocks, Metric.GPU_POWER):
         time_us, watts = gpu.series(Metric.GPU_POWER)
-        weight_us = held(time_us, *gpu.span_us).weight_us
+        weight_us = sample_weights(time_us, *gpu.span_us).weight_us
         # A reading is the mean of the last second on most GPUs, not a point of a line, so it counts for the
         # time it stands for, and no trapezoid is laid between two. That this time is taken to follow it, as
         # of any other sample, moves the sum by an interval of the first reading less the last one.
         wh = watts * weight_us / HOUR_US
-        use = gpu.at(Metric.GPU_USE, time_us)
+        use = gpu.at(Metric.GPU_UTILIZATION, time_us)
         yield _Taken(
             node=gpu.node,
             device=gpu.device,

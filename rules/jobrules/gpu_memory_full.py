@@ -9,10 +9,10 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.sample_weights import held, pauses
+from jobrules.measures.sample_weights import pauses, sample_weights
 from jobrules.model import SECOND_US, DeviceStatus, Finding, Measure, Metric, Severity
-from jobrules.rule import Rule, minutes, number, percent, too_short
-from jobrules.text import between, duration, listed, share, shown
+from jobrules.rule import Rule, minutes, number, percent, reason_short
+from jobrules.text import between, duration, escape_name, join_names, share
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class GPUMemoryFull(Rule):
 
     What it checks
         Memory in use against the memory that the GPU has: triggers where more than ``threshold`` of it is in use for
-        at least ``patience`` minutes on end. That is a warning where more than ``brim`` is in use for that long,
+        at least ``patience`` minutes on end. That is a warning where more than ``warning_threshold`` is in use for that long,
         or where it still grew by ``growth`` points from the first to the last tenth of the full time, else
         an info. Only where both amounts were sampled; how often memory is read or written says nothing of it.
 
@@ -46,7 +46,7 @@ class GPUMemoryFull(Rule):
     section: ClassVar[str] = "gpu-memory"
 
     threshold: float = percent(92.0, "memory in use above which a GPU is nearly full")
-    brim: float = percent(99.0, "memory in use above which that is a warning")
+    warning_threshold: float = percent(99.0, "memory in use above which that is a warning")
     growth: float = number(1.0, "growth while full from which that is a warning", unit="points", high=100)
     patience: float = minutes(1.0, "how long it stays full at least")
 
@@ -95,7 +95,7 @@ class GPUMemoryFull(Rule):
                     yield _GPU(name=name, shown=told, reason="GPU memory total was not sampled")
                     continue
                 time_us, used = panel.series(column)
-                weight_us = held(time_us, *clocks.span_us(panel.node)).weight_us
+                weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
                 yield self._judged(name, told, time_us, 100 * used / total[device], weight_us)
 
     def _judged(
@@ -103,7 +103,7 @@ class GPUMemoryFull(Rule):
     ) -> _GPU:
         measured_us = float(weight_us.sum())
         if measured_us < self.patience * 60 * SECOND_US:
-            reason = too_short(measured_us, self.patience, "measured")
+            reason = reason_short(measured_us, self.patience, "measured")
             return _GPU(name=name, shown=told, reason=reason)
         known: dict[str, Any] = {"name": name, "shown": told, "highest": float(values.max())}
         rows = self._long(time_us, values > self.threshold, weight_us)
@@ -115,7 +115,7 @@ class GPUMemoryFull(Rule):
             full_us=float(weight_us[rows].sum()),
             measured_us=measured_us,
             grown=float(full[-tenth:].mean() - full[:tenth].mean()),
-            brim=bool(len(self._long(time_us, values > self.brim, weight_us))),
+            nearly_all=bool(len(self._long(time_us, values > self.warning_threshold, weight_us))),
             first_us=int(time_us[rows[0]]),
             last_us=int(time_us[rows[-1]]),
         )
@@ -129,20 +129,22 @@ class GPUMemoryFull(Rule):
 
     def _finding(self, full: Sequence[_GPU], gpus: int) -> Finding:
         growing = [gpu for gpu in full if gpu.grown >= self.growth]
-        brim = [gpu for gpu in full if gpu.brim]
+        brim = [gpu for gpu in full if gpu.nearly_all]
         who = "GPU memory" if gpus == 1 else f"The memory of {len(full)} of {gpus} GPUs"
         measured_us = sum(gpu.measured_us for gpu in full)
         part = sum(gpu.full_us for gpu in full) / measured_us
         first_us, last_us = min(gpu.first_us for gpu in full), max(gpu.last_us for gpu in full)
         told = [
-            f"{listed([gpu.shown for gpu in full])}, {between(first_us, last_us)}; highest {in_percent(full[0].highest)}.",
+            f"{join_names([gpu.shown for gpu in full])}, {between(first_us, last_us)}; highest {in_percent(full[0].highest)}.",
             "It is allocated, not necessarily needed.",
         ]
         if brim:
-            told.append(f"{listed([gpu.shown for gpu in brim])}: above {self.brim:g}\u00a0% on end.")
+            told.append(
+                f"{join_names([gpu.shown for gpu in brim])}: above {self.warning_threshold:g}\u00a0% on end."
+            )
         if growing:
             most = max(growing, key=lambda gpu: gpu.grown)
-            told.append(f"While full it still grew, on {shown(most.shown)} by {most.grown:.1f} points.")
+            told.append(f"While full it still grew, on {escape_name(most.shown)} by {most.grown:.1f} points.")
         return self.finding(
             f"{who} was above {self.threshold:g}\u00a0% in use for {share(part)} of the time measured",
             " ".join(told),
@@ -169,7 +171,7 @@ class _GPU(Struct, frozen=True, kw_only=True):
     #: Mean of the last tenth of the samples in them less that of the first, in points.
     grown: float = 0.0
     #: Whether it was at the brim for as long.
-    brim: bool = False
+    nearly_all: bool = False
     #: First and last sample in them.
     first_us: int = 0
     last_us: int = 0

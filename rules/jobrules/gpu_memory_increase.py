@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from jobrules.measures.minutes import Windows
 from jobrules.measures.quartiles import ordered, quantiles, quartiles
 from jobrules.model import DeviceStatus, Finding, Measure, Metric, RuleResult, Severity
-from jobrules.rule import Amount, Rule, in_samples, number, samples, too_few
-from jobrules.text import between, clock, count, duration, listed, shown
+from jobrules.rule import Amount, Rule, in_samples, number, reason_few_samples, samples
+from jobrules.text import between, clock, count, duration, escape_name, join_names
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class GPUMemoryIncrease(Rule):
     """
 
     title: ClassVar[str] = "GPU memory utilisation rises at once"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY,)
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_ACTIVITY,)
     section: ClassVar[str] = "gpu-memory"
 
     increase: float = number(
@@ -112,7 +112,7 @@ class GPUMemoryIncrease(Rule):
 
     def _gpus(self, part: Job, grid: Windows) -> Iterator[_GPU]:
         """The GPUs of one node."""
-        for panel in part.panels_of(Metric.GPU_MEMORY):
+        for panel in part.panels_of(Metric.GPU_MEMORY_ACTIVITY):
             for column, device in enumerate(panel.devices):
                 yield self._judged(panel.node, device, *panel.series(column), grid)
 
@@ -120,7 +120,9 @@ class GPUMemoryIncrease(Rule):
         n, name = len(values), f"{node}/{device}"
         found = compare(time_us, values, self)
         if isinstance(found, int):
-            return _GPU(node=node, device=device, name=name, n=n, judged=0, reason=too_few(n, found))
+            return _GPU(
+                node=node, device=device, name=name, n=n, judged=0, reason=reason_few_samples(n, found)
+            )
         seen = grid.seen(time_us)
         result = _GPU(
             node=node,
@@ -163,13 +165,13 @@ class GPUMemoryIncrease(Rule):
             subject = f"GPU memory utilisation rose {count(events, 'time')}, at most"
         title = f"{subject} by {largest.points:.1f} points within {duration(largest.within_us)}"
         told = [
-            f"{shown(f'{gpu.node} {gpu.device}')}: {count(gpu.events, 'rise')}, the largest from "
+            f"{escape_name(f'{gpu.node} {gpu.device}')}: {count(gpu.events, 'rise')}, the largest from "
             f"{in_percent(one.from_percent)} to {in_percent(one.to_percent)} at {clock(one.start_us)}, "
             f"highest since the first {in_percent(gpu.peak)}"
             for gpu, one in worst[:_MOST_TOLD]
         ]
         start_us, end_us = min(gpu.first_us for gpu in rising), max(gpu.last_us for gpu in rising)
-        where = listed([f"{gpu.node} {gpu.device}" for gpu in rising], _MOST_TOLD)
+        where = join_names([f"{gpu.node} {gpu.device}" for gpu in rising], _MOST_TOLD)
         return self.finding(
             title,
             f"{where}, {between(start_us, end_us)}. {'; '.join(told)}.",

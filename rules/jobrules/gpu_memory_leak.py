@@ -12,8 +12,8 @@ from jobrules.gpu_memory_full import totals
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.work_span import HOUR_US, work_span_us
 from jobrules.model import SECOND_US, DeviceStatus, Finding, Measure, Metric, Severity
-from jobrules.rule import Rule, minutes, number, too_short
-from jobrules.text import between, duration, listed, shown
+from jobrules.rule import Rule, minutes, number, reason_short
+from jobrules.text import between, duration, escape_name, join_names
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class GPUMemoryLeak(Rule):
 
     def _gpus(self, part: Job, clocks: Clocks, work_us: tuple[int, int] | None) -> Iterator[_GPU]:
         for panel in part.panels_of(Metric.GPU_MEMORY_USED):
-            late_us = clocks.late_us.get(panel.node, 0)
+            late_us = clocks.clock_offset_us.get(panel.node, 0)
             of_work = (work_us[0] + late_us, work_us[1] + late_us) if work_us else None
             span_us = part.loop_us(panel.node) or of_work or (int(panel.time_us[0]), int(panel.time_us[-1]))
             total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
@@ -120,7 +120,7 @@ class GPUMemoryLeak(Rule):
         time_us, values = time_us[first:stop], values[first:stop]
         lasted_us = int(time_us[-1] - time_us[0]) if len(time_us) else 0
         if lasted_us < self.patience * 60 * SECOND_US:
-            return _GPU(name=name, shown=told, reason=too_short(lasted_us, self.patience, "of training"))
+            return _GPU(name=name, shown=told, reason=reason_short(lasted_us, self.patience, "of training"))
         hours, floor = _floor(time_us, values)
         if len(floor) < 4:
             return _GPU(name=name, shown=told, reason=f"only {len(floor)} stretches of training with samples")
@@ -150,7 +150,7 @@ class GPUMemoryLeak(Rule):
         first_us, last_us = min(gpu.first_us for gpu in leaking), max(gpu.last_us for gpu in leaking)
         return self.finding(
             f"{who} grew throughout{at_most} by {in_percent(max(gpu.slope for gpu in leaking))} of it an hour",
-            f"{listed([gpu.shown for gpu in leaking])}, {between(first_us, last_us)}. The floor of {shown(worst.shown)} had "
+            f"{join_names([gpu.shown for gpu in leaking])}, {between(first_us, last_us)}. The floor of {escape_name(worst.shown)} had "
             f"reached {in_percent(worst.reached)}; at this pace it is full after another "
             f"{duration(worst.full_after_h * HOUR_US)}.",
             severity=Severity.WARNING if worst.full_after_h <= _SOON_H else Severity.INFO,

@@ -9,11 +9,11 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.sample_weights import PAUSE_INTERVALS, PAUSE_US, held
+from jobrules.measures.sample_weights import PAUSE_INTERVALS, PAUSE_US, sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, DeviceStatus, Finding, FloatArray, IntArray, Measure, Metric
-from jobrules.rule import Rule, minutes, number, percent, severity_of, too_short
-from jobrules.text import clock, count, duration, share, shown
+from jobrules.rule import Rule, minutes, number, percent, reason_short, severity_of
+from jobrules.text import clock, count, duration, escape_name, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ class IdleGaps(Rule):
     What it checks
         Looks at every node from the first work of any of its GPUs to the last, without the start-up before
         the first step where steps are known. A gap is a time in which every GPU of the node is used by less than
-        10 % for at least ``least_samples`` samples in a row. Triggers where the gaps of a node are more than
+        10 % for at least ``min_samples`` samples in a row. Triggers where the gaps of a node are more than
         ``threshold`` of that time, as far as the use of all its GPUs was measured. Not judged are a node whose
         work takes less than ``patience`` minutes and one with a GPU whose use was not sampled. What is shorter
         than the samples are apart cannot be seen.
@@ -49,11 +49,11 @@ class IdleGaps(Rule):
     """
 
     title: ClassVar[str] = "All GPUs of a node idle at once"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE,)
-    section: ClassVar[str] = "gpu-use"
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
+    section: ClassVar[str] = "gpu-utilization"
 
     threshold: float = percent(5.0, "share of the time from first to last work that is gaps")
-    least_samples: int = number(2, "a shorter gap is not counted", unit="samples", low=1)
+    min_samples: int = number(2, "a shorter gap is not counted", unit="samples", low=1)
     patience: float = minutes(10.0, "time from first to last work that is wanted before a node is judged")
 
     def check(self, job: Job) -> RuleResult:
@@ -66,7 +66,7 @@ class IdleGaps(Rule):
                 return self.not_evaluated(unknown)
             longest = max((node.whole_us for node in nodes), default=0.0)
             return self.not_evaluated(
-                too_short(longest, self.patience, "of work")
+                reason_short(longest, self.patience, "of work")
                 if longest
                 else f"no GPU at work, used by {IDLE_PERCENT:g}\u00a0% or more"
             )
@@ -79,7 +79,7 @@ class IdleGaps(Rule):
             "devices": tuple(
                 DeviceStatus.of(
                     node.name,
-                    node.unknown or too_short(node.whole_us, self.patience, "of work"),
+                    node.unknown or reason_short(node.whole_us, self.patience, "of work"),
                     int(node in judged),
                     int(node in over),
                 )
@@ -110,9 +110,9 @@ class IdleGaps(Rule):
         )
 
     def _nodes(self, part: Job, clocks: Clocks) -> Iterator[_Node]:
-        for panel in part.panels_of(Metric.GPU_USE):
-            weight_us = held(panel.time_us, *clocks.span_us(panel.node)).weight_us
-            gaps = Gaps.of(part, panel, self.least_samples)
+        for panel in part.panels_of(Metric.GPU_UTILIZATION):
+            weight_us = sample_weights(panel.time_us, *clocks.span_us(panel.node)).weight_us
+            gaps = Gaps.of(part, panel, self.min_samples)
             until_us = np.append(0.0, np.cumsum(np.where(gaps.known, weight_us, 0.0)))
             gpus = len(part.facts[0].gpus)
             unknown = gpus - len(panel.devices)
@@ -138,12 +138,12 @@ class IdleGaps(Rule):
     def _finding(self, worst: _Node, over: Sequence[_Node], nodes: int) -> Finding:
         who = "The GPU" if len(worst.devices) == 1 else "All GPUs"
         if nodes > 1:
-            who += f" of {shown(worst.name)}"
+            who += f" of {escape_name(worst.name)}"
         title = (
             f"{who} idled {'' if len(worst.devices) == 1 else 'at once '}for {share(worst.part)} of the time"
         )
         told = [
-            f"{shown(worst.name)}: {count(worst.gaps, 'gap')} between first and last work, {duration(worst.idle_us)} "
+            f"{escape_name(worst.name)}: {count(worst.gaps, 'gap')} between first and last work, {duration(worst.idle_us)} "
             f"together, the longest {duration(worst.longest_us)} at {clock(worst.longest_start_us)}."
         ]
         if worst.every_us and worst.part < _MOST_IDLE:
@@ -154,7 +154,7 @@ class IdleGaps(Rule):
             told.append(f"So did those of {count(len(over) - 1, 'other node')}.")
         told.append(
             f"Samples are {duration(worst.interval_us)} apart: gaps of less than "
-            f"{count(self.least_samples, 'sample')} are not seen."
+            f"{count(self.min_samples, 'sample')} are not seen."
         )
         return self.finding(
             title,

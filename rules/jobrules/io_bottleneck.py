@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from jobrules.measures.bottleneck_snapshots import Question
+from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.model import Metric
 from jobrules.rule import Amount, Rule, percent, samples
 
@@ -37,7 +37,7 @@ class IOBottleneck(Rule):
     """
 
     title: ClassVar[str] = "A GPU idles while a CPU core waits for I/O"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE, Metric.IO_WAIT)
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.IO_WAIT)
     section: ClassVar[str] = "io-bottlenecks"
 
     threshold: float = percent(50.0, "share of GPU snapshots that are bottlenecks")
@@ -50,9 +50,9 @@ class IOBottleneck(Rule):
         return self.question.answer(self, job)
 
     @property
-    def question(self) -> Question:
+    def question(self) -> BottleneckCriteria:
         """The rule with its thresholds, as the two bottleneck rules share it."""
-        return Question(
+        return BottleneckCriteria(
             key="io",
             metric=Metric.IO_WAIT,
             core_threshold=self.io_threshold,

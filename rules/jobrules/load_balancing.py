@@ -11,8 +11,8 @@ from msgspec import Struct
 from jobrules.measures.histograms import distance, growing, normalised
 from jobrules.measures.minutes import Windows
 from jobrules.model import DeviceStatus, Finding, Measure, Metric, RuleResult, Severity, Status
-from jobrules.rule import Amount, Rule, in_samples, number, samples, severity_of, too_few
-from jobrules.text import count, shown
+from jobrules.rule import Amount, Rule, in_samples, number, reason_few_samples, samples, severity_of
+from jobrules.text import count, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class LoadBalancing(Rule):
     """
 
     title: ClassVar[str] = "The GPUs of a node are used differently"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE,)
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "balance"
 
     threshold: float = number(0.2, "distance of the distributions of use of two GPUs", high=1)
@@ -104,7 +104,10 @@ class LoadBalancing(Rule):
 
     def _compared(self, part: Job, grid: Windows) -> list[_Node]:
         """The GPUs of one node; empty where it has none."""
-        return [self._node(panel, part.loop_us(panel.node), grid) for panel in part.panels_of(Metric.GPU_USE)]
+        return [
+            self._node(panel, part.loop_us(panel.node), grid)
+            for panel in part.panels_of(Metric.GPU_UTILIZATION)
+        ]
 
     def _node(self, panel: Panel, loop: tuple[int, int] | None, grid: Windows) -> _Node:
         gpus = len(panel.devices)
@@ -167,13 +170,13 @@ class LoadBalancing(Rule):
             busiest, least = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
             lost += float(sum(used[busiest] - mean for mean in used.values())) / 100
             lines.append(
-                f"{shown(node.name)}: {shown(node.devices[busiest])} {in_percent(used[busiest])} busiest, "
-                f"{shown(node.devices[least])} {in_percent(used[least])} least"
+                f"{escape_name(node.name)}: {escape_name(node.devices[busiest])} {in_percent(used[busiest])} busiest, "
+                f"{escape_name(node.devices[least])} {in_percent(used[least])} least"
             )
         # What the difference costs: time that GPUs were used less than the busiest one they are told with,
         # of the time of all GPUs. Distance says nothing of it: 0.83 also has 49 % against 51 %.
         part = lost / sum(len(node.names) for node in nodes)
-        pair = shown(f"{worst.node} {worst.one_device} and {worst.other_device}")
+        pair = escape_name(f"{worst.node} {worst.one_device} and {worst.other_device}")
         far = f"distance {worst.distance:.2f}"
         bases = {node.basis for node in nodes}
         basis = bases.pop() if len(bases) == 1 else "training loop where its node recorded steps"
@@ -288,9 +291,9 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
             if len(self.names) == 1:
                 reason = ALONE
             elif self.seen[i] <= self.patience:
-                reason = too_few(int(self.seen[i]), self.patience)
+                reason = reason_few_samples(int(self.seen[i]), self.patience)
             elif (inside := int(self.histogram[i].sum())) < (least := min(self.patience, LEAST_IN_LOOP)):
-                reason = f"{too_few(inside, least - 1)} in the training loop"
+                reason = f"{reason_few_samples(inside, least - 1)} in the training loop"
             elif not judged[i]:
                 reason = NO_OTHER
             found.append(DeviceStatus.of(name, reason, judged[i], hits[i]))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.measures.gpu_checks import JudgedGPU, Judgement
+from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Windows, trailing_below, trailing_quantiles
 from jobrules.measures.quartiles import ordered, quartiles
 from jobrules.model import Metric
-from jobrules.rule import Amount, Rule, in_samples, percent, samples, too_few
+from jobrules.rule import Amount, Rule, in_samples, percent, reason_few_samples, samples
 from jobrules.text import count
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class LowGPUUtilization(Rule):
     """
 
     title: ClassVar[str] = "GPU utilisation is low or fluctuates"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE,)
-    section: ClassVar[str] = "gpu-use"
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
+    section: ClassVar[str] = "gpu-utilization"
 
     threshold_p95: float = percent(70.0, "a window is low when its 95th percentile is below this")
     threshold_p5: float = percent(
@@ -53,7 +53,7 @@ class LowGPUUtilization(Rule):
         """Counts are of windows of one GPU: eight low GPUs in one minute count eight."""
         grid = Windows.of(job)
         gpus = job.gathered(self._judged, grid)
-        judgement = Judgement.of(job, grid, gpus)
+        judgement = GPUChecks.of(job, grid, gpus)
         seen_per_series = {gpu.name: gpu.samples for gpu in gpus}
         facts: dict[str, Any] = {
             "datapoints": max(seen_per_series.values()),
@@ -79,7 +79,7 @@ class LowGPUUtilization(Rule):
 
     def _judged(self, part: Job, grid: Windows) -> Iterator[_GPU]:
         """The GPUs of one node."""
-        for panel in part.panels_of(Metric.GPU_USE):
+        for panel in part.panels_of(Metric.GPU_UTILIZATION):
             for column, device in enumerate(panel.devices):
                 time_us, values = panel.series(column)
                 patience, window = (in_samples(amount, time_us) for amount in (self.patience, self.window))
@@ -111,17 +111,17 @@ class LowGPUUtilization(Rule):
                 yield _GPU(
                     node=panel.node,
                     device=device,
-                    judged=len(at),
-                    hits=at[hit],
+                    checks=len(at),
+                    violations=at[hit],
                     unused=unused,
-                    reason=too_few(len(values), patience),
+                    reason=reason_few_samples(len(values), patience),
                     samples=len(values),
                     **kinds,
                     details=details,
                 )
 
-    def _finding(self, judgement: Judgement, gpus: Mapping[str, _GPU]) -> Finding:
-        told = [gpus[gpu.name] for gpu in judgement.told]
+    def _finding(self, judgement: GPUChecks, gpus: Mapping[str, _GPU]) -> Finding:
+        told = [gpus[gpu.name] for gpu in judgement.named_gpus]
         low, swings = sum(gpu.low for gpu in told), sum(gpu.fluctuating for gpu in told)
         kind = "low" if not swings else "fluctuating" if not low else "low or fluctuating"
         p95, p5 = f"{self.threshold_p95:g}\u00a0%", f"{self.threshold_p5:g}\u00a0%"
@@ -132,7 +132,7 @@ class LowGPUUtilization(Rule):
         return judgement.finding(self, f"GPU use was {kind}", clauses)
 
 
-class _GPU(JudgedGPU, frozen=True, kw_only=True, eq=False):
+class _GPU(CheckedGPU, frozen=True, kw_only=True, eq=False):
     samples: int
     #: Windows in violation by their kind.
     low: int

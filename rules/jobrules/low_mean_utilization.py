@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.sample_weights import held
+from jobrules.measures.sample_weights import sample_weights
 from jobrules.model import SECOND_US, Measure, Metric, Severity
-from jobrules.rule import Rule, minutes, percent, too_short
-from jobrules.text import count, duration, shown
+from jobrules.rule import Rule, minutes, percent, reason_short
+from jobrules.text import count, duration, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class LowMeanUtilization(Rule):
     """
 
     title: ClassVar[str] = "GPUs are little used over the whole job"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE,)
-    section: ClassVar[str] = "gpu-use"
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
+    section: ClassVar[str] = "gpu-utilization"
 
     threshold: float = percent(25.0, "mean use of all GPUs below which the rule triggers")
     critical: float = percent(15.0, "mean use of all GPUs below which that is critical")
@@ -53,7 +53,7 @@ class LowMeanUtilization(Rule):
         judged = [gpu for gpu in gpus if gpu.worked] or gpus
         longest_us = max(gpu.measured_us for gpu in judged)
         if longest_us < self.patience * 60 * SECOND_US:
-            return self.not_evaluated(too_short(longest_us, self.patience, "measured"))
+            return self.not_evaluated(reason_short(longest_us, self.patience, "measured"))
         measured_us = sum(gpu.measured_us for gpu in judged)
         mean = 100 * sum(gpu.used_us for gpu in judged) / measured_us
         who = "The GPU" if len(gpus) + job.gpus_unknown == 1 else count(len(judged), "GPU")
@@ -77,7 +77,7 @@ class LowMeanUtilization(Rule):
         least, most = min(each, key=each.__getitem__), max(each, key=each.__getitem__)
         evidence = f"Over {duration(measured_us)} of GPU time that was measured."
         if len(each) > 1:
-            evidence += f" Least {in_percent(each[least])} ({shown(least)}), most {in_percent(each[most])} ({shown(most)})."
+            evidence += f" Least {in_percent(each[least])} ({escape_name(least)}), most {in_percent(each[most])} ({escape_name(most)})."
         if len(judged) < len(gpus):
             evidence += f" {count(len(gpus) - len(judged), 'GPU')} that never worked aside."
         finding = self.finding(
@@ -100,10 +100,10 @@ class _GPU(Struct, frozen=True, kw_only=True):
 
 
 def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
-    for panel in part.panels_of(Metric.GPU_USE):
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
-            weight_us = held(time_us, *clocks.span_us(panel.node)).weight_us
+            weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
             yield _GPU(
                 name=f"{panel.node}/{device}",
                 worked=bool(values.max() > 0),

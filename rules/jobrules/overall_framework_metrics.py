@@ -13,7 +13,7 @@ from jobrules.measures.intervals import joined, union
 from jobrules.measures.rows import series_of
 from jobrules.model import SECOND_US, natural_sorted
 from jobrules.rule import Rule
-from jobrules.text import apportion, count, percent, shown
+from jobrules.text import apportion, count, escape_name, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class OverallFrameworkMetrics(Rule):
     """
 
     title: ClassVar[str] = "Where the time of the framework went"
-    judges: ClassVar[bool] = False
+    can_trigger: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
         """``datapoints`` are events; steps where these came without events."""
@@ -65,19 +65,19 @@ class OverallFrameworkMetrics(Rule):
         return self.passed(headline, datapoints=job.event_count or job.step_count, details=details)
 
 
-class WorkerSteps(Struct, frozen=True, kw_only=True):
+class RankSteps(Struct, frozen=True, kw_only=True):
     """The time of one worker from the first start of a step to the last end, in microseconds."""
 
     node: str
-    worker: str
+    rank: str
     span_us: int
     #: How much of it lies in any step.
     inside_us: int
     #: Of the steps of each phase, all added up.
-    phases: dict[str, int]
+    modes: dict[str, int]
 
 
-def worker_steps(part: Job) -> list[WorkerSteps]:
+def rank_steps(part: Job) -> list[RankSteps]:
     """The workers of a node in natural order, and of each its phases."""
     steps = part.steps
     by_worker: dict[tuple[str, str], dict[str, IntArray]] = {}
@@ -87,12 +87,12 @@ def worker_steps(part: Job) -> list[WorkerSteps]:
     for (node, worker), phases in by_worker.items():
         every = np.concatenate(list(phases.values()))
         start_us, end_us = steps.start_us[every], steps.end_us[every]
-        one = WorkerSteps(
+        one = RankSteps(
             node=node,
-            worker=worker,
+            rank=worker,
             span_us=int(end_us.max() - start_us.min()),
             inside_us=union(start_us, end_us).total_us,
-            phases={
+            modes={
                 phase: int((steps.end_us[rows] - steps.start_us[rows]).sum())
                 for phase, rows in phases.items()
             },
@@ -112,7 +112,7 @@ class _Ran(Struct, frozen=True, kw_only=True, eq=False):
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
     sums: Sums
     ran: dict[str, _Ran]
-    workers: list[WorkerSteps]
+    workers: list[RankSteps]
 
 
 _KINDS = {"CPU": Kind.CPU, "GPU": Kind.GPU, "general": Kind.GENERAL}
@@ -130,15 +130,15 @@ def _of_node(part: Job) -> _Node:
                 first_step=int(steps.min()) if len(steps) else None,
                 last_step=int(steps.max()) if len(steps) else None,
             )
-    return _Node(sums=summed(part.events), ran=ran, workers=worker_steps(part))
+    return _Node(sums=summed(part.events), ran=ran, workers=rank_steps(part))
 
 
-def _times(workers: Sequence[WorkerSteps]) -> dict[str, int]:
+def _times(workers: Sequence[RankSteps]) -> dict[str, int]:
     """Microseconds of the steps of each phase, and of the time outside of steps, over all workers.
 
     A worker's time outside of steps lies between its first start and its last end.
     """
-    phases = added(one.phases for one in workers)
+    phases = added(one.modes for one in workers)
     times = {STEP + phase: phases[phase] for phase in natural_sorted(set(phases))}
     times[OTHERS] = sum(one.span_us - one.inside_us for one in workers)
     return largest_first(times)
@@ -148,7 +148,9 @@ def _told(times: dict[str, int]) -> str:
     """``Step time: TRAIN 55.2 %, EVAL 3.7 %, outside of steps 41.1 %``."""
     parts = zip(times, apportion(list(times.values()), 100, 1), strict=True)
     names = {OTHERS: "outside of steps"}
-    told = [f"{names.get(name) or shown(name.removeprefix(STEP))} {percent(part)}" for name, part in parts]
+    told = [
+        f"{names.get(name) or escape_name(name.removeprefix(STEP))} {percent(part)}" for name, part in parts
+    ]
     return f"Step time: {', '.join(told)}"
 
 

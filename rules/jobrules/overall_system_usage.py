@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 #: The vendor's names, in its order, then ours. Two metrics are added up.
 _METRICS: dict[str, tuple[Metric, ...]] = {
     "Network": ALGORITHM,
-    "GPU": (Metric.GPU_USE,),
-    "CPU": (Metric.CPU_USE,),
-    "CPU memory": (Metric.MEMORY,),
-    "GPU memory": (Metric.GPU_MEMORY,),
+    "GPU": (Metric.GPU_UTILIZATION,),
+    "CPU": (Metric.CPU_UTILIZATION,),
+    "CPU memory": (Metric.HOST_MEMORY,),
+    "GPU memory": (Metric.GPU_MEMORY_ACTIVITY,),
     "I/O": (Metric.IO_WAIT,),
     "Network receive": (Metric.NETWORK_RECEIVE,),
     "Network transmit": (Metric.NETWORK_TRANSMIT,),
@@ -47,8 +47,8 @@ class OverallSystemUsage(Rule):
     """
 
     title: ClassVar[str] = "System usage in figures"
-    section: ClassVar[str] = "utilisation"
-    judges: ClassVar[bool] = False
+    section: ClassVar[str] = "utilization"
+    can_trigger: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
         """``Datapoints`` are the CPU snapshots of the node that has most, or GPU snapshots without CPU."""
@@ -67,7 +67,7 @@ class OverallSystemUsage(Rule):
                 for panel in part.panels
                 if panel.metric == metric
             }
-            for metric in (Metric.CPU_USE, Metric.GPU_USE)
+            for metric in (Metric.CPU_UTILIZATION, Metric.GPU_UTILIZATION)
         }
         cpu, gpu = snapshots.values()
         counts = list((cpu or gpu).values()) or [0]

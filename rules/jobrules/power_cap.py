@@ -11,17 +11,17 @@ from msgspec import Struct
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import (
     LEAST_SAMPLES,
-    Spell,
+    ConditionTime,
     as_far_as_recorded,
     at_most,
     by_node,
     facts_of,
     finding_of,
     gpus,
-    several,
+    join_first,
 )
 from jobrules.model import SECOND_US, Metric, Severity
-from jobrules.rule import Rule, percent, too_few
+from jobrules.rule import Rule, percent, reason_few_samples
 from jobrules.text import count, share
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class PowerCap(Rule):
     What it checks
         The share of each GPU's measured time in which the driver names the power limit as the reason
         for the clock: triggers above ``threshold``. Where the tool gives a share of each sample's time, as
-        dmon does, that share counts. Where no reasons were sampled, the time in which it drew ``near`` of
-        its limit or more, which is called that. A warning where the clock then was below ``clock`` of what
+        dmon does, that share counts. Where no reasons were sampled, the time in which it drew ``near_limit`` of
+        its limit or more, which is called that. A warning where the clock then was below ``clock_drop`` of what
         it was while the GPU worked freely, else for information.
 
     Why it matters
@@ -58,8 +58,8 @@ class PowerCap(Rule):
     # for 30 % of the time; one that draws nine tenths of it, give or take three percent, for 1 %.
     threshold: float = percent(10.0, "share of a GPU's time in which it is at its power limit")
     # At the limit the draw of these eight swings from 97.5 to 99.2 % of it: judged by 98 % they seem to differ.
-    near: float = percent(97.0, "a draw of this much of the limit is near it")
-    clock: float = percent(90.0, "a clock below this much of the one in free work has fallen")
+    near_limit: float = percent(97.0, "a draw of this much of the limit is near it")
+    clock_drop: float = percent(90.0, "a clock below this much of the one in free work has fallen")
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
@@ -69,7 +69,7 @@ class PowerCap(Rule):
             known = job.has(Metric.GPU_POWER)
             lack = "power was sampled, but neither its limit nor why clocks were low"
             return self.not_evaluated(lack if known else f"{Metric.GPU_POWER.label} was not sampled")
-        found = job.gathered(_capped, Clocks.of(job), self.near)
+        found = job.gathered(_capped, Clocks.of(job), self.near_limit)
         if not any(gpu.at_limit.covered_us for gpu in found):
             return self.not_evaluated("no GPU's power and its limit were sampled together over time")
         capped = [gpu for gpu in found if gpu.at_limit.judged and 100 * gpu.at_limit.share > self.threshold]
@@ -80,7 +80,7 @@ class PowerCap(Rule):
         facts |= {"details": details}
         judged = [gpu.at_limit for gpu in found if gpu.at_limit.judged]
         if not judged:
-            return self.not_evaluated(too_few(facts["datapoints"], LEAST_SAMPLES - 1), **facts)
+            return self.not_evaluated(reason_few_samples(facts["datapoints"], LEAST_SAMPLES - 1), **facts)
         if not capped:
             most = at_most(100 * max(spell.share for spell in judged))
             told = f"GPUs were at their power limit for {most} of the time of any at most"
@@ -91,7 +91,7 @@ class PowerCap(Rule):
         return self.triggered(self._finding(capped, found), **facts)
 
     def _finding(self, capped: Sequence[_Capped], found: Sequence[_Capped]) -> Finding:
-        fell = [gpu for gpu in capped if gpu.fell(self.clock)]
+        fell = [gpu for gpu in capped if gpu.fell(self.clock_drop)]
         clocks = [
             f"{gpu.at_limit.called} {gpu.clocks[0]:.0f}\u00a0MHz then, {gpu.clocks[1]:.0f}\u00a0MHz {'in other work' if gpu.at_work else 'else'}"
             for gpu in fell or capped
@@ -107,7 +107,7 @@ class PowerCap(Rule):
             title + (", and the clock fell" if fell else ""),
             [gpu.at_limit for gpu in capped],
             [gpu.at_limit for gpu in found],
-            [f"median clock: {several(clocks)}" if clocks else "whether the clock fell is not known"],
+            [f"median clock: {join_first(clocks)}" if clocks else "whether the clock fell is not known"],
             severity=Severity.WARNING if fell else Severity.INFO,
         )
 
@@ -118,7 +118,7 @@ class _Capped(Struct, frozen=True, kw_only=True):
     node: str
     device: str
     #: When it was at the limit, and whether the driver says so; else its draw was near it.
-    at_limit: Spell
+    at_limit: ConditionTime
     named: bool
     #: Median clock at the limit and in other work, in MHz; none where that cannot be told.
     clocks: tuple[float, float] | None
@@ -155,8 +155,8 @@ def _capped(part: Job, clocks: Clocks, near: float) -> Iterator[_Capped]:
             yield _Capped(
                 node=gpu.node,
                 device=gpu.device,
-                at_limit=Spell.of(gpu, time_us, part_held),
+                at_limit=ConditionTime.of(gpu, time_us, part_held),
                 named=named,
                 clocks=gpu.clocks(time_us, part_held >= 0.5),
-                at_work=not np.isnan(gpu.at(Metric.GPU_USE, time_us)).any(),
+                at_work=not np.isnan(gpu.at(Metric.GPU_UTILIZATION, time_us)).any(),
             )

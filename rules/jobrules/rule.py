@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.model import SECOND_US, Finding, RuleResult, Severity, Status
-from jobrules.text import count, duration, shown
+from jobrules.text import count, duration, escape_name
 from jobrules.text import number as in_digits
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Rule(ABC):
     #: Anchor of the page's section that holds the evidence.
     section: ClassVar[str] = "rules"
     #: False for a summary, which states figures and never triggers.
-    judges: ClassVar[bool] = True
+    can_trigger: ClassVar[bool] = True
     #: Second names that the vendor has for a parameter, as ``{"threshold": "stddev"}``.
     aliases: ClassVar[dict[str, str]] = {}
 
@@ -105,9 +105,9 @@ class Rule(ABC):
             rule=self.name, status=Status.NOT_EVALUATED, reason=reason, headline=headline, **facts
         )
 
-    def stopped(self, error: BaseException) -> RuleResult:
+    def failed(self, error: BaseException) -> RuleResult:
         """The answer in place of one that could not be given."""
-        reason = shown(f"{type(error).__name__}: {error}", 200)
+        reason = escape_name(f"{type(error).__name__}: {error}", 200)
         return RuleResult(
             rule=self.name, status=Status.ERROR, reason=reason, headline=f"The rule stopped: {reason}"
         )
@@ -143,17 +143,17 @@ class Rule(ABC):
         )
 
 
-def lacks(job: Job, needs: Sequence[Metric]) -> str | None:
+def missing_metric(job: Job, needs: Sequence[Metric]) -> str | None:
     """The first thing that a job lacks of what a rule needs, in words; none if it has all."""
     return next((f"{metric.label} was not sampled" for metric in needs if not job.has(metric)), None)
 
 
-def too_few(most: int, more_than: int) -> str:
+def reason_few_samples(most: int, more_than: int) -> str:
     """Why a rule that waits for more than so many samples gave no answer: "only 612 of 1 001 samples"."""
     return f"only {in_digits(most)} of {count(more_than + 1, 'sample')}"
 
 
-def too_short(lasted_us: float, wanted_min: float, what: str) -> str:
+def reason_short(lasted_us: float, wanted_min: float, what: str) -> str:
     """Why a rule that waits for so many minutes gave no answer: "only 9 min of 15 min measured"."""
     # Rounded down: 14 min 59.9 s are not 15 min.
     lasted_us -= lasted_us % SECOND_US
@@ -172,13 +172,13 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
     results = []
     for rule in rules:
         try:
-            lack = lacks(job, rule.requires)
+            lack = missing_metric(job, rule.requires)
             results.append(rule.not_evaluated(lack) if lack else rule.check(job))
         # A rule of a user's own may also end the program.
         except (Exception, SystemExit) as error:
             if strict:
                 raise
-            results.append(rule.stopped(error))
+            results.append(rule.failed(error))
     return tuple(results)
 
 

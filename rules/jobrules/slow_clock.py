@@ -10,10 +10,10 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.gpu_conditions import BUSY_PERCENT, by_node, gpus, several
+from jobrules.measures.gpu_conditions import BUSY_PERCENT, by_node, gpus, join_first
 from jobrules.model import DeviceStatus, Measure, Metric, Severity
-from jobrules.rule import Rule, number, percent, too_few
-from jobrules.text import count, shown
+from jobrules.rule import Rule, number, percent, reason_few_samples
+from jobrules.text import count, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class SlowClock(Rule):
     """A GPU works at a lower clock than its peers.
 
     What it checks
-        The median clock of each GPU over the samples at which it was used ``busy`` or more, against
+        The median clock of each GPU over the samples at which it was used ``min_utilization`` or more, against
         the median of the same figure of its peers: the other GPUs of the job with as much memory, give or
         take 5 %, as far as that is known. Triggers below ``threshold`` of it. Which model a GPU is, is not
         known: a warning where all its peers have exactly as much memory, else for information. One peer is
@@ -50,17 +50,17 @@ class SlowClock(Rule):
     """
 
     title: ClassVar[str] = "A GPU works at a lower clock than its peers"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_CLOCK, Metric.GPU_USE)
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_CLOCK, Metric.GPU_UTILIZATION)
     section: ClassVar[str] = "power"
 
     # Ours. GPUs of one kind differ by 8 % on average in how fast they are (Sinha et al. 2022, arXiv 2208.11035).
     threshold: float = percent(90.0, "a clock below this much of that of its peers is slow")
-    busy: float = percent(BUSY_PERCENT, "a GPU works from this use on")
+    min_utilization: float = percent(BUSY_PERCENT, "a GPU works from this use on")
     patience: int = number(30, "samples of a GPU at work that it is compared from", unit="samples", low=1)
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
-        found = job.gathered(_clocked, Clocks.of(job), self.busy)
+        found = job.gathered(_clocked, Clocks.of(job), self.min_utilization)
         enough = [gpu for gpu in found if gpu.samples >= self.patience]
         peers = {gpu.name: its for gpu, its in zip(enough, _peers(enough), strict=True)}
         compared = [gpu for gpu in enough if peers[gpu.name].clock > 0]  # not NaN: it has peers
@@ -98,7 +98,7 @@ class SlowClock(Rule):
 
     def _answer(self, gpu: _Clocked, compared: Collection[str], slow: Collection[str]) -> DeviceStatus:
         few = gpu.samples < self.patience
-        reason = f"{too_few(gpu.samples, self.patience - 1)} at work" if few else _NO_PEER
+        reason = f"{reason_few_samples(gpu.samples, self.patience - 1)} at work" if few else _NO_PEER
         return DeviceStatus.of(gpu.name, reason, int(gpu.name in compared), int(gpu.name in slow))
 
     def _finding(
@@ -106,7 +106,7 @@ class SlowClock(Rule):
     ) -> Finding:
         slow = sorted(slow, key=lambda gpu: ratios[gpu.name])
         each = [
-            f"{shown(f'{gpu.node} {gpu.device}', 40)} {gpu.clock:.0f}\u00a0MHz, its peers {peers[gpu.name].clock:.0f}\u00a0MHz"
+            f"{escape_name(f'{gpu.node} {gpu.device}', 40)} {gpu.clock:.0f}\u00a0MHz, its peers {peers[gpu.name].clock:.0f}\u00a0MHz"
             + (f" ({gpu.held_back})" if gpu.held_back else "")
             for gpu in slow
         ]
@@ -115,7 +115,7 @@ class SlowClock(Rule):
         alike = all(peers[gpu.name].alike for gpu in slow)
         return self.finding(
             f"{count(len(slow), 'GPU')} {verb} at a lower clock than the peers, {least} of it at the least",
-            f"Median clock at work: {several(each)}. "
+            f"Median clock at work: {join_first(each)}. "
             + (
                 "Their memory is the same; their models are not known."
                 if alike
@@ -160,7 +160,7 @@ class _Clocked(Struct, frozen=True, kw_only=True):
 def _clocked(part: Job, clocks: Clocks, busy: float) -> Iterator[_Clocked]:
     for gpu in gpus(part, clocks, Metric.GPU_CLOCK):
         time_us, values = gpu.series(Metric.GPU_CLOCK)
-        at_work = gpu.at(Metric.GPU_USE, time_us) >= busy
+        at_work = gpu.at(Metric.GPU_UTILIZATION, time_us) >= busy
         when_us, clock = time_us[at_work], values[at_work]
         _, memory = gpu.series(Metric.GPU_MEMORY_TOTAL)
         yield _Clocked(

@@ -20,7 +20,7 @@ from jobrules.model import SECOND_US, DeviceStatus, Measure, RuleResult
 from jobrules.overall_framework_metrics import STEP
 from jobrules.rule import Rule, severity_of, text
 from jobrules.rule import number as parameter
-from jobrules.text import between, count, duration, listed, number, share, shown
+from jobrules.text import between, count, duration, escape_name, join_names, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ class StepOutlier(Rule):
             "details": _details(every),
         }
         if not every:
-            none = f"no {shown(self.mode)} steps" if self.mode and job.step_count else "no step events"
+            none = f"no {escape_name(self.mode)} steps" if self.mode and job.step_count else "no step events"
             return self.not_evaluated(none, **facts)
         series = [one for one in every if one.looks]
         if not series:
@@ -110,7 +110,7 @@ class StepOutlier(Rule):
             return self.passed("; ".join(filter(None, (headline, aside))), **facts)
         if job.event_count:
             limits: dict[tuple[str, ...], int | None] = {
-                (one.node, one.worker, one.phase): one.limit_us for one in series
+                (one.node, one.rank, one.mode): one.limit_us for one in series
             }
             facts["details"] |= breakdown_of(job.each(_at_outliers, limits))
         first_us = grid.begin_us(min(one.hit_windows[0] for one in told))
@@ -149,8 +149,8 @@ class StepOutlier(Rule):
         known = steps.number[rows[slow]]
         return _Series(
             node=node,
-            worker=worker,
-            phase=phase,
+            rank=worker,
+            mode=phase,
             steps=len(rows),
             begun_us=int(start_us.min()),
             ended_us=int(end_us[-1]),
@@ -207,7 +207,7 @@ class StepOutlier(Rule):
             clauses.append(f"the first step took {_took(told[0].first_us)}")
         return self.finding(
             title,
-            f"{listed([one.label for one in told])}: {'; '.join(filter(None, clauses))}.",
+            f"{join_names([one.label for one in told])}: {'; '.join(filter(None, clauses))}.",
             severity=severity_of(part),
             share=part,
             share_of="of the training loop",
@@ -219,8 +219,8 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What the steps of one worker and one phase tell."""
 
     node: str
-    worker: str
-    phase: str
+    rank: str
+    mode: str
     #: How many, the first start and the last end.
     steps: int
     begun_us: int
@@ -256,15 +256,15 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def who(self) -> tuple[str, str]:
         """The node and the worker."""
-        return self.node, self.worker
+        return self.node, self.rank
 
     @property
     def name(self) -> str:
-        return f"{self.node}/{self.worker} {self.phase}"
+        return f"{self.node}/{self.rank} {self.mode}"
 
     @property
     def label(self) -> str:
-        return f"{self.node} worker {self.worker} {self.phase}"
+        return f"{self.node} worker {self.rank} {self.mode}"
 
     @property
     def reason(self) -> str:
@@ -289,7 +289,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             block["number_of_outliers"] = self.count
         std_s = self.std_us / SECOND_US
         probs, edges = self.histogram
-        block |= {"phase": STEP + self.phase, "stddev": round(std_s, 2), "probs": probs, "binedges": edges}
+        block |= {"phase": STEP + self.mode, "stddev": round(std_s, 2), "probs": probs, "binedges": edges}
         if self.looks:
             block["step_numbers"] = [str(n) for n in self.numbers]
             block["threshold_s"] = self.threshold_us / SECOND_US
@@ -354,7 +354,7 @@ def _details(every: Sequence[_Series]) -> dict[str, Any]:
     details: dict[str, Any] = {"step_details": {}}
     for (node, worker), series in workers.items():
         longest = max(series, key=lambda one: one.steps)
-        phases = {STEP + one.phase: one.block for one in series}
+        phases = {STEP + one.mode: one.block for one in series}
         if longest.looks:
             details["step_details"][f"{node}-{worker}"] = longest.block | {"phases": phases}
         else:
@@ -373,7 +373,7 @@ def _at_outliers(part: Job, limits: Mapping[tuple[str, ...], int | None]) -> Sum
                 slow.setdefault(worker, []).append(mine)
     every = {worker: np.concatenate(several) for worker, several in slow.items()}
     moments = {worker: union(steps.start_us[rows], steps.end_us[rows]) for worker, rows in every.items()}
-    return summed(part.events, weights_by_lane(part.events, lambda lane: moments.get(lane.worker)))
+    return summed(part.events, weights_by_lane(part.events, lambda lane: moments.get(lane.rank)))
 
 
 def _took(us: float) -> str:

@@ -120,9 +120,9 @@ def utc(us: int) -> datetime:
     return datetime.fromtimestamp(us // SECOND_US, UTC)
 
 
-def listed(names: Sequence[str], most: int = 4) -> str:
+def join_names(names: Sequence[str], most: int = 4) -> str:
     """``a, b and c``; past ``most`` names ``a, b, c and 5 more``. For names from data: see ``shown``."""
-    names = [shown(name) for name in names]
+    names = [escape_name(name) for name in names]
     if len(names) > most:
         return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
     if len(names) < 2:
@@ -130,7 +130,7 @@ def listed(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:-1]) + " and " + names[-1]
 
 
-def shown(text: str, most: int = 80) -> str:
+def escape_name(text: str, most: int = 80) -> str:
     """Text from data, fit for a sentence: one line, control characters escaped, cut in the middle.
 
     So are marks on one letter that are more than any script puts there: they would cover the lines around.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import (
     LEAST_SAMPLES,
-    Spell,
+    ConditionTime,
     as_far_as_recorded,
     at_most,
     by_node,
@@ -21,7 +21,7 @@ from jobrules.measures.gpu_conditions import (
     gpus,
 )
 from jobrules.model import SECOND_US, Metric, Severity
-from jobrules.rule import Rule, percent, too_few
+from jobrules.rule import Rule, percent, reason_few_samples
 from jobrules.text import count, share
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ThermalThrottling(Rule):
         details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
         facts = facts_of([gpu.most for gpu in found], hits, self.threshold) | {"details": details}
         if not facts["evaluated"]:
-            return self.not_evaluated(too_few(facts["datapoints"], LEAST_SAMPLES - 1), **facts)
+            return self.not_evaluated(reason_few_samples(facts["datapoints"], LEAST_SAMPLES - 1), **facts)
         if not hits:
             return self.passed(_passed(found, job.gpu_count + job.gpus_unknown), **facts)
         findings = [tell(told, found) for tell, told in ((self._heat, hot), (self._brake, braked)) if told]
@@ -117,8 +117,8 @@ class _Slowed(Struct, frozen=True, kw_only=True):
     node: str
     device: str
     #: Heat, and the hardware where heat is not named.
-    heat: Spell
-    brake: Spell
+    heat: ConditionTime
+    brake: ConditionTime
     #: Whether heat as a reason was sampled whenever the hardware slowed it.
     asked: bool
     #: Degrees Celsius; none where no temperature was sampled while heat slowed it.
@@ -127,7 +127,7 @@ class _Slowed(Struct, frozen=True, kw_only=True):
     clocks: tuple[float, float] | None
 
     @property
-    def most(self) -> Spell:
+    def most(self) -> ConditionTime:
         """The one that took the larger share of time."""
         return max(self.heat, self.brake, key=lambda spell: (spell.judged, spell.share, spell.samples))
 
@@ -167,8 +167,8 @@ def _slowed(part: Job, clocks: Clocks) -> Iterator[_Slowed]:
         yield _Slowed(
             node=gpu.node,
             device=gpu.device,
-            heat=Spell.of(gpu, time_us, heat),
-            brake=Spell.of(gpu, brake_us, brake),
+            heat=ConditionTime.of(gpu, time_us, heat),
+            brake=ConditionTime.of(gpu, brake_us, brake),
             # A value in force is not enough: the reader leaves out what a log does not tell.
             asked=bool(gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, brake_us)[brake].all()),
             hottest=float(warm.max()) if len(warm) else None,

@@ -9,11 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.sample_weights import held
+from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric, Severity
-from jobrules.rule import Rule, minutes, percent, too_short
-from jobrules.text import count, duration, listed, share, shown
+from jobrules.rule import Rule, minutes, percent, reason_short
+from jobrules.text import count, duration, escape_name, join_names, share
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class UnusedGPU(Rule):
     """
 
     title: ClassVar[str] = "A GPU is not used"
-    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_USE,)
-    section: ClassVar[str] = "gpu-use"
+    requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
+    section: ClassVar[str] = "gpu-utilization"
 
     threshold: float = percent(5.0, "a GPU at work for less of the measured time is not used")
     patience: float = minutes(15.0, "measured time of a GPU that is wanted before it is judged")
@@ -55,7 +55,7 @@ class UnusedGPU(Rule):
         judged = [gpu for gpu in gpus if gpu.measured_us >= least_us]
         if not judged:
             longest = max(gpu.measured_us for gpu in gpus)
-            return self.not_evaluated(too_short(longest, self.patience, "measured"))
+            return self.not_evaluated(reason_short(longest, self.patience, "measured"))
         idle = [gpu for gpu in judged if 100 * gpu.part < self.threshold]
         never, hardly = [gpu for gpu in idle if not gpu.highest], [gpu for gpu in idle if gpu.highest]
         names = {gpu.name for gpu in idle}
@@ -66,7 +66,7 @@ class UnusedGPU(Rule):
             "devices": tuple(
                 DeviceStatus.of(
                     gpu.name,
-                    too_short(gpu.measured_us, self.patience, "measured"),
+                    reason_short(gpu.measured_us, self.patience, "measured"),
                     int(gpu.measured_us >= least_us),
                     int(gpu.name in names),
                 )
@@ -84,12 +84,12 @@ class UnusedGPU(Rule):
             return self.passed("Every GPU that was judged was at work", **facts)
         findings, every = [], len(gpus) + job.gpus_unknown
         if never:
-            evidence = f"{listed([gpu.shown for gpu in never])}: no sample above 0\u00a0%."
+            evidence = f"{join_names([gpu.shown for gpu in never])}: no sample above 0\u00a0%."
             findings.append(self._told("never", never, every, evidence))
         if hardly:
             one = min(hardly, key=lambda gpu: gpu.part)
             evidence = (
-                f"{listed([gpu.shown for gpu in hardly])}; {shown(one.shown)} was used by {IDLE_PERCENT:g}\u00a0% or more in "
+                f"{join_names([gpu.shown for gpu in hardly])}; {escape_name(one.shown)} was used by {IDLE_PERCENT:g}\u00a0% or more in "
                 f"{share(one.part)} of {duration(one.measured_us)} measured, highest sample {in_percent(one.highest)}."
             )
             findings.append(self._told("hardly", hardly, every, evidence))
@@ -125,10 +125,10 @@ class _GPU(Struct, frozen=True, kw_only=True):
 
 
 def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
-    for panel in part.panels_of(Metric.GPU_USE):
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
-            weight_us = held(time_us, *clocks.span_us(panel.node)).weight_us
+            weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
             measured_us = float(weight_us.sum())
             at_work_us = float(weight_us[values >= IDLE_PERCENT].sum())
             yield _GPU(

@@ -14,7 +14,7 @@ import pytest
 from fuzz.hostile import MARK, NAMES, in_path, job, write
 from jobreport import pipeline
 from jobreport.output import export
-from jobrules.text import shown
+from jobrules.text import escape_name
 from tests.browser.visit import Visit, html_faults, needs_browser, needs_checker
 
 pytestmark = [pytest.mark.browser, needs_browser]
@@ -157,7 +157,9 @@ def test_no_name_is_more_than_text(browser: Any, page: Path) -> None:
     assert found == []
     assert paper.startswith(b"%PDF")
     plain = " ".join(text.split())
-    assert [kind for kind, name in NAMES.items() if " ".join(shown(name[:14]).split()) not in plain] == []
+    assert [
+        kind for kind, name in NAMES.items() if " ".join(escape_name(name[:14]).split()) not in plain
+    ] == []
     assert len(told) > 10
     assert any("<script>" in box for box in told)
     assert any("onerror" in box for box in told)

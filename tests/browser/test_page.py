@@ -120,7 +120,7 @@ def test_the_wheel_scrolls_the_page_over_a_figure(visit: Visit) -> None:
 
 def test_the_pointer_shows_values_with_unit_and_utc(visit: Visit) -> None:
     page = visit.page
-    line = page.locator("#live-node0-gpu-memory")
+    line = page.locator("#live-node0-gpu-memory-activity")
     line.scroll_into_view_if_needed()
     box = line.bounding_box()
 
@@ -216,7 +216,7 @@ def test_a_hostile_job_runs_nothing_of_its_own(browser: Any, hostile_file: Path)
     opened.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     opened.live()
 
-    first = opened.page.locator("#live-gpu-use")
+    first = opened.page.locator("#live-gpu-utilization")
     first.scroll_into_view_if_needed()
     box = first.bounding_box()
     opened.page.mouse.move(box["x"] + 160, box["y"] + 120)

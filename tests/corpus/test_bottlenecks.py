@@ -43,7 +43,7 @@ def test_snapshots_of_an_idle_gpu_are_as_many_as_the_vendors(name: str) -> None:
 @pytest.mark.parametrize("rule", ["CPUBottleneck", "IOBottleneck"])
 @pytest.mark.parametrize("name", GPU_JOBS)
 def test_gpus_of_the_vendors_bottlenecks_idle_in_ours(name: str, rule: str) -> None:
-    (panel,) = cut_job(name).panels_of(Metric.GPU_USE)
+    (panel,) = cut_job(name).panels_of(Metric.GPU_UTILIZATION)
     idle = (panel.values < 10).sum(axis=1)
 
     for seconds, counts in vendor(name, rule)["Details"]["bottlenecks"].items():

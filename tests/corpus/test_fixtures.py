@@ -120,7 +120,7 @@ def test_events_have_their_process_and_time(
 ) -> None:
     events = read(FIXTURES / tree).events
 
-    assert {(lane.node, lane.worker, lane.source) for lane in events.lanes} == {(node, worker, source)}
+    assert {(lane.node, lane.rank, lane.source) for lane in events.lanes} == {(node, worker, source)}
     assert 0 <= events.start_us[0] - first_us <= (100_000 if source == EventSource.PROFILER else 0)
 
 
@@ -140,7 +140,7 @@ def test_the_steps_of_training_and_evaluation_are_found() -> None:
         for row in rows
     )
     assert (
-        list(zip(steps.start_us.tolist(), steps.phase.tolist(), steps.number.tolist(), strict=True))
+        list(zip(steps.start_us.tolist(), steps.mode.tolist(), steps.number.tolist(), strict=True))
         == expected
     )
     assert len(steps) == 40
@@ -152,11 +152,9 @@ def test_a_real_job_has_its_1179_steps() -> None:
     (path,) = (CORPUS / "sagemaker" / "job-40").rglob("*pythontimeline.json")
     rows = [row for row in _rows(path) if "Step" in row["name"]]
     assert len(steps) == len(rows) == 1179
-    assert set(zip(steps.node.tolist(), steps.worker.tolist(), strict=True)) == {("algo-1", "1")}
+    assert set(zip(steps.node.tolist(), steps.rank.tolist(), strict=True)) == {("algo-1", "1")}
     assert sum((steps.end_us - steps.start_us).tolist()) == sum(row["dur"] for row in rows)
-    assert Counter(steps.phase.tolist()) == Counter(
-        row["name"].removeprefix("Step:ModeKeys.") for row in rows
-    )
+    assert Counter(steps.mode.tolist()) == Counter(row["name"].removeprefix("Step:ModeKeys.") for row in rows)
     assert sorted(steps.number.tolist()) == sorted(int(row["args"]["step_num"]) for row in rows)
 
 
@@ -172,4 +170,4 @@ def test_a_trace_of_another_profiler_is_not_read_under_any_name(tmp_path: Path, 
     for name in ("worker0.trace.json", "1700000000000_host_trace.json"):
         shutil.copy(path, tmp_path / name)
 
-        assert not Traces().claims(SourceFile(name=name, place=str(tmp_path / name)))
+        assert not Traces().matches_content(SourceFile(name=name, place=str(tmp_path / name)))

@@ -34,7 +34,7 @@ def test_workloads_equal_the_vendors(name: str) -> None:
     assert ours.datapoints == theirs["Datapoints"]
     assert set(ours.details) == set(theirs["Details"])
     for node, block in theirs["Details"].items():
-        panel = job.panel(node, Metric.GPU_USE)
+        panel = job.panel(node, Metric.GPU_UTILIZATION)
         assert panel
         assert list(block["workloads"]) == list(panel.devices)
         for gpu, expected in block["workloads"].items():

@@ -18,9 +18,9 @@ pytestmark = needs_corpus
 FOLDER = CORPUS / "nvidia-smi"
 #: What the columns of these files hold, and what makes a number of it one of ours.
 METRICS = {
-    "utilization_gpu_percent": (Metric.GPU_USE, 1.0),
-    "gpu_util_pct": (Metric.GPU_USE, 1.0),
-    "gpu_utilization": (Metric.GPU_USE, 1.0),
+    "utilization_gpu_percent": (Metric.GPU_UTILIZATION, 1.0),
+    "gpu_util_pct": (Metric.GPU_UTILIZATION, 1.0),
+    "gpu_utilization": (Metric.GPU_UTILIZATION, 1.0),
     "power_W": (Metric.GPU_POWER, 1.0),
     "power_w": (Metric.GPU_POWER, 1.0),
     "temperature_C": (Metric.GPU_TEMPERATURE, 1.0),
@@ -93,7 +93,7 @@ def test_a_log_and_the_same_log_at_a_later_moment_are_one(tmp_path: Path) -> Non
     assert found.rows == len(both)
     assert sum(r.count for r in found.remarks if r.action == "dropped") == len(early)
     assert job.samples_us == (both.us.min(), both.us.max())
-    (use,) = job.panels_of(Metric.GPU_USE)
+    (use,) = job.panels_of(Metric.GPU_UTILIZATION)
     for gpu in range(8):
         expected = both[both.gpu == gpu].utilization_gpu_percent.mean()
         assert use.series(gpu)[1].mean() == pytest.approx(expected)

@@ -40,7 +40,7 @@ def test_every_job_gives_a_report_and_keeps_the_vendors_numbers(tmp_path: Path, 
     outcome = make_report(CORPUS / "sagemaker" / job, tmp_path / "out", formats=["json", "md"], strict=True)
 
     report = outcome.report
-    assert report.origin is Origin.VENDOR
+    assert report.origin is Origin.DEBUGGER_RESULTS
     assert outcome.failure is None
     assert [source.remarks for source in report.quality.sources] == [()]
     assert {card.name for card in report.rules} >= set(NAMES)
@@ -76,8 +76,8 @@ def test_what_is_known_of_one_job(tmp_path: Path) -> None:
     assert [(box.device, box.p95) for box in report.boxes] == [
         ("gpu0", 85.0), ("gpu1", 0.0), ("gpu2", 0.0), ("gpu3", 0.0)
     ]  # fmt: skip
-    assert [round((p.end_us - p.start_us) / 1e6) for p in report.course.phases] == [115, 419]
-    assert {u.rule: u.reason for u in report.verdict.unanswered if u.rule in NAMES} == {
+    assert [round((p.end_us - p.start_us) / 1e6) for p in report.phases.phases] == [115, 419]
+    assert {u.rule: u.reason for u in report.verdict.not_evaluated if u.rule in NAMES} == {
         "Dataloader": "no data loader events",
         "LoadBalancing": "the vendor's rule never compares anything; see our own reading",
     }

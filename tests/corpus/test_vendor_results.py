@@ -87,7 +87,7 @@ def test_low_gpu_utilization_equals_the_vendors(name: str) -> None:
 
 
 def windows_at_the_threshold(job: Job) -> int:
-    (panel,) = job.panels_of(Metric.GPU_USE)
+    (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
     start = panel.time_us[0] // 60_000_000 * 60_000_000
     found = 0
     for end in range(int(start) + 60_000_000, int(panel.time_us[-1]) + 60_000_000, 60_000_000):

@@ -124,7 +124,7 @@ def test_a_reader_that_stops_costs_its_files_and_the_exit_status(
     class Broken(SystemSamples):
         source = "broken samples"
 
-        def knows(self, file: SourceFile) -> bool:
+        def matches_name(self, file: SourceFile) -> bool:
             return file.name.endswith("0.algo-1.json.gz") and "1741080" in file.name
 
         def read(self, files: object) -> Found:
@@ -217,7 +217,7 @@ def test_the_file_that_is_named_was_made_now(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("analysis", "section"), [("step_times", sections.steps), ("stalls", sections.cpu_bottlenecks)]
+    ("analysis", "section"), [("steps", sections.steps), ("bottlenecks", sections.cpu_bottlenecks)]
 )
 def test_an_analysis_that_fails_costs_its_section_alone(
     analysis: str,

@@ -82,9 +82,9 @@ def odd_job(seed: int) -> Job:
         n, gpus = int(rng.integers(1, 1500)), int(rng.integers(0, 4))
         start_us = START_US + int(rng.integers(0, 90)) * SECOND_US
         for metric, many, prefix in (
-            (Metric.GPU_USE, gpus, "gpu"),
-            (Metric.GPU_MEMORY, gpus if i % 2 else 0, "gpu"),
-            (Metric.CPU_USE, i % 3 * 2, "cpu"),
+            (Metric.GPU_UTILIZATION, gpus, "gpu"),
+            (Metric.GPU_MEMORY_ACTIVITY, gpus if i % 2 else 0, "gpu"),
+            (Metric.CPU_UTILIZATION, i % 3 * 2, "cpu"),
             (Metric.GPU_MEMORY_USED, gpus if i % 2 else 0, "gpu"),
             (Metric.GPU_MEMORY_TOTAL, gpus if i % 2 else 0, "gpu"),
         ):
@@ -129,7 +129,7 @@ EAGER = (
     LoadBalancing(threshold=0.0, patience=1),
     StepOutlier(stddev=0.5, n_outliers=0),
     UnusedGPU(threshold=100.0, patience=0.0),
-    IdleGaps(threshold=0.0, patience=0.0, least_samples=1),
+    IdleGaps(threshold=0.0, patience=0.0, min_samples=1),
     LowMeanUtilization(threshold=100.0, patience=0.0),
     GPUMemoryFull(threshold=10.0, patience=0.1),
     GPUMemoryLeak(threshold=0.0, patience=1.0),

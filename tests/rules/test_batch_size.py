@@ -49,7 +49,9 @@ def test_counts_agree_with_the_definition(
     times = (START_US + np.cumsum([s[3] for s in samples]) * SECOND_US).tolist()
     panels = [
         make_panel(metric, [row[i] for row in rows], time_us=times)
-        for i, metric in enumerate((Metric.CPU_USE, Metric.GPU_USE, Metric.GPU_MEMORY))
+        for i, metric in enumerate(
+            (Metric.CPU_UTILIZATION, Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY)
+        )
     ]
 
     result = rule.check(make_job(extra=panels))
@@ -80,7 +82,7 @@ def test_a_gpu_without_memory_samples_is_judged_by_the_rest() -> None:
 
 
 def test_memory_of_another_node_does_not_count() -> None:
-    memory = make_panel(Metric.GPU_MEMORY, [95.0] * 20, node="algo-2", interval_s=30)
+    memory = make_panel(Metric.GPU_MEMORY_ACTIVITY, [95.0] * 20, node="algo-2", interval_s=30)
 
     result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=[40.0] * 20, interval_s=30, extra=[memory]))
 
@@ -88,7 +90,7 @@ def test_memory_of_another_node_does_not_count() -> None:
 
 
 def test_nodes_without_both_kinds_of_samples_are_not_evaluated() -> None:
-    cpu = make_panel(Metric.CPU_USE, [20.0] * 20, node="algo-2", interval_s=30)
+    cpu = make_panel(Metric.CPU_UTILIZATION, [20.0] * 20, node="algo-2", interval_s=30)
 
     result = SMALL.check(make_job(gpu=[20.0] * 20, interval_s=30, extra=[cpu]))
 
@@ -107,7 +109,9 @@ def test_last_timestamp_is_the_last_window_in_violation() -> None:
 
 
 def test_memory_samples_that_come_later_do_not_judge_earlier_windows() -> None:
-    late = make_panel(Metric.GPU_MEMORY, [95.0] * 2, time_us=[START_US + s * SECOND_US for s in (540, 570)])
+    late = make_panel(
+        Metric.GPU_MEMORY_ACTIVITY, [95.0] * 2, time_us=[START_US + s * SECOND_US for s in (540, 570)]
+    )
 
     result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=[40.0] * 20, interval_s=30, extra=[late]))
 
@@ -115,7 +119,7 @@ def test_memory_samples_that_come_later_do_not_judge_earlier_windows() -> None:
 
 
 def test_the_reason_names_what_is_short() -> None:
-    short_gpu = make_panel(Metric.GPU_USE, [20.0] * 3, interval_s=30)
+    short_gpu = make_panel(Metric.GPU_UTILIZATION, [20.0] * 3, interval_s=30)
 
     result = SMALL.check(make_job(cpu=[20.0] * 20, interval_s=30, extra=[short_gpu]))
 
@@ -126,9 +130,9 @@ def test_times_become_samples_of_each_series() -> None:
     """The CPU is sampled every 10 s, the GPU every 30 s: 60 s are 6 samples of one and 2 of the other."""
     rng = np.random.default_rng(5)
     cpu = make_panel(
-        Metric.CPU_USE, rng.choice([20.0, 80.0], 120, p=[0.95, 0.05]), interval_s=10, prefix="cpu"
+        Metric.CPU_UTILIZATION, rng.choice([20.0, 80.0], 120, p=[0.95, 0.05]), interval_s=10, prefix="cpu"
     )
-    gpu = make_panel(Metric.GPU_USE, rng.choice([20.0, 80.0], 40, p=[0.8, 0.2]), interval_s=30)
+    gpu = make_panel(Metric.GPU_UTILIZATION, rng.choice([20.0, 80.0], 40, p=[0.8, 0.2]), interval_s=30)
     times = cpu.time_us.tolist()
     rule = BatchSize(window=timedelta(seconds=60), patience=timedelta(seconds=200))
 
@@ -146,7 +150,7 @@ def test_times_become_samples_of_each_series() -> None:
 
 
 def test_each_gpu_says_what_it_lacked() -> None:
-    other = make_panel(Metric.GPU_USE, [20.0] * 20, node="algo-2", interval_s=30)
+    other = make_panel(Metric.GPU_UTILIZATION, [20.0] * 20, node="algo-2", interval_s=30)
 
     result = SMALL.check(make_job(cpu=[20.0] * 20, gpu=[20.0] * 20, interval_s=30, extra=[other]))
 

@@ -38,7 +38,7 @@ def loader(
 ) -> Loader:
     return Loader(
         node=node,
-        worker=process,
+        rank=process,
         iterator=kind,
         start_us=START_US + round(start_s * SECOND_US),
         num_workers=num_workers,
@@ -55,7 +55,9 @@ def events_of(
 
 
 def cores(n: int, *, seconds: int = 300, node: str = "algo-1") -> Panel:
-    return make_panel(Metric.CPU_USE, np.full((seconds, n), 20.0), interval_s=1, prefix="cpu", node=node)
+    return make_panel(
+        Metric.CPU_UTILIZATION, np.full((seconds, n), 20.0), interval_s=1, prefix="cpu", node=node
+    )
 
 
 def job_of(events: Events, n: int = 4) -> Job:
@@ -76,14 +78,14 @@ def reference(job: Job, rule: Dataloader) -> tuple[list[int], int, int]:
             if not inside and not (begin < (second + 1) * SECOND_US and end > second * SECOND_US):
                 continue
             lane, name = events.lanes[events.lane[i]], events.names[events.name[i]]
-            if lane.phase == "DataLoaderWorker":
+            if lane.event_type == "DataLoaderWorker":
                 pid = int(events.pid[i])
                 processes.add((pid, None) if pid >= 0 else (pid, lane))
-            if lane.phase == "DataLoaderIter":
+            if lane.event_type == "DataLoaderIter":
                 before = [
                     one
                     for one in events.loaders
-                    if one.worker == lane.worker and name.startswith(one.iterator) and one.start_us <= begin
+                    if one.rank == lane.rank and name.startswith(one.iterator) and one.start_us <= begin
                 ]
                 number = max(before, key=lambda one: one.start_us).num_workers if before else None
                 if number is None and "SingleProcess" in name:
@@ -93,7 +95,7 @@ def reference(job: Job, rule: Dataloader) -> tuple[list[int], int, int]:
         loaders = len(processes) or sum(number for _, number in settings)
         if loaders:
             found[second] = loaders
-    panel = job.panel("algo-1", Metric.CPU_USE)
+    panel = job.panel("algo-1", Metric.CPU_UTILIZATION)
     assert panel
     judged = violating = 0
     start = first // SECOND_US // 60 * 60
@@ -375,7 +377,7 @@ def test_events_of_other_nodes_are_left_alone() -> None:
 
     assert Loading.of(events, "algo-2") is None
     assert (
-        Loading.of(Events(lanes=(Lane(node="a", worker="", phase="x", source=EventSource.OTHER),)), "a")
+        Loading.of(Events(lanes=(Lane(node="a", rank="", event_type="x", source=EventSource.OTHER),)), "a")
         is None
     )
 

@@ -96,7 +96,7 @@ def test_counters_of_some_gpus_say_nothing_of_the_others() -> None:
     job = make_job(
         extra=[
             make_panel(Metric.GPU_ECC_UNCORRECTED, [0] * 10, interval_s=60.0),
-            make_panel(Metric.GPU_USE, [[95] * 4] * 10, interval_s=60.0),
+            make_panel(Metric.GPU_UTILIZATION, [[95] * 4] * 10, interval_s=60.0),
         ]
     )
 

@@ -32,7 +32,7 @@ def test_energy_is_that_of_a_plain_loop(seed: int) -> None:
     seconds[100:] += 120
     power, use = rng.uniform(60, 700, 200), rng.choice([0.0, 9.9, 10.0, 90.0], 160)
     panels = [
-        make_panel(Metric.GPU_USE, use, interval_s=2.0),
+        make_panel(Metric.GPU_UTILIZATION, use, interval_s=2.0),
         make_panel(Metric.GPU_POWER, power, time_us=START_US + seconds * SECOND_US),
     ]
 
@@ -95,7 +95,7 @@ def test_energy_while_idle_is_a_share_of_that_of_gpus_whose_use_is_known() -> No
     power = np.array([[50.0, 400.0, 400.0, 400.0]] * 3601)
     panels = [
         make_panel(Metric.GPU_POWER, power, interval_s=1.0),
-        make_panel(Metric.GPU_USE, [0.0] * 3601, interval_s=1.0),
+        make_panel(Metric.GPU_UTILIZATION, [0.0] * 3601, interval_s=1.0),
     ]
 
     found = checked(make_job(extra=panels))
@@ -111,7 +111,7 @@ def test_where_use_is_known_of_all_it_is_a_share_of_all() -> None:
     use = np.where(np.arange(3601) < 900, 0.0, 95.0)
     panels = [
         make_panel(metric, v, interval_s=1.0)
-        for metric, v in ((Metric.GPU_POWER, [100.0] * 3601), (Metric.GPU_USE, use))
+        for metric, v in ((Metric.GPU_POWER, [100.0] * 3601), (Metric.GPU_UTILIZATION, use))
     ]
 
     found = checked(make_job(extra=panels))
@@ -132,4 +132,4 @@ def test_a_gpu_that_was_measured_for_half_of_the_job_counts_for_half() -> None:
 
 
 def test_energy_never_triggers() -> None:
-    assert not Energy.judges
+    assert not Energy.can_trigger

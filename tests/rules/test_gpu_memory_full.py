@@ -106,4 +106,4 @@ def test_how_often_memory_is_read_says_nothing() -> None:
     job = make_job(gpu=[90.0] * 200, memory=[99.0] * 200)
 
     assert not job.has(Metric.GPU_MEMORY_USED)
-    assert Metric.GPU_MEMORY not in GPUMemoryFull.requires
+    assert Metric.GPU_MEMORY_ACTIVITY not in GPUMemoryFull.requires

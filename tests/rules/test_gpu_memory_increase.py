@@ -175,7 +175,7 @@ def test_an_event_goes_on_across_a_time_without_samples() -> None:
     values = [0.0] * 8 + [30.0] * 8
     times = [START_US + t * SECOND_US for t in [*range(9), *range(3000, 3007)]]
 
-    result = SMALL.check(make_job(extra=[make_panel(Metric.GPU_MEMORY, values, time_us=times)]))
+    result = SMALL.check(make_job(extra=[make_panel(Metric.GPU_MEMORY_ACTIVITY, values, time_us=times)]))
 
     assert (result.triggered, result.violations) == (1, 3)
     assert result.last_us == times[10]

@@ -35,7 +35,7 @@ def judged(percents: FloatArray, steps: Steps | None = None, gpu: FloatArray | N
         make_panel(Metric.GPU_MEMORY_TOTAL, np.full(used.shape, TOTAL_MIB * MIB), interval_s=APART),
     ]
     if gpu is not None:
-        panels.insert(0, make_panel(Metric.GPU_USE, gpu, interval_s=APART))
+        panels.insert(0, make_panel(Metric.GPU_UTILIZATION, gpu, interval_s=APART))
     return GPUMemoryLeak().check(make_job(extra=panels, steps=steps))
 
 

@@ -9,7 +9,7 @@ from jobrules import CPUBottleneck, IdleGaps, LowGPUUtilization
 from jobrules.model import SECOND_US, Job, Metric, Severity, Status
 from jobrules.rule import Rule, run_rules
 from jobrules.verdict.findings import Verdict, judge
-from jobrules.verdict.phases import course
+from jobrules.verdict.phases import job_phases
 from tests.apart import Apart
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
@@ -17,7 +17,7 @@ EAGER = IdleGaps(patience=0, threshold=0)
 
 
 def verdict_of(job: Job, *rules: Rule) -> Verdict:
-    return judge(job, rules, run_rules(rules, job, strict=True), course(job))
+    return judge(job, rules, run_rules(rules, job, strict=True), job_phases(job))
 
 
 def with_gaps(every: int, long: int, n: int = 1000, busy: float = 95.0) -> list[float]:
@@ -32,7 +32,7 @@ def with_gaps(every: int, long: int, n: int = 1000, busy: float = 95.0) -> list[
     st.integers(1, 4),
 )
 def test_gaps_are_those_of_a_plain_loop(rows: list[list[float]], least: int) -> None:
-    result = IdleGaps(patience=0, threshold=0, least_samples=least).check(make_job(gpu=rows, interval_s=1))
+    result = IdleGaps(patience=0, threshold=0, min_samples=least).check(make_job(gpu=rows, interval_s=1))
 
     work = [i for i, row in enumerate(rows) if max(row) >= 10]
     found, run = [], 0
@@ -102,7 +102,7 @@ def test_gpus_that_are_sampled_in_turn_are_joined_by_time() -> None:
     values = np.full((n, 2), np.nan)
     values[::2, 0] = 95.0
     values[1::2, 1] = 0.0
-    steady = make_panel(Metric.GPU_USE, values, interval_s=1)
+    steady = make_panel(Metric.GPU_UTILIZATION, values, interval_s=1)
     assert (
         IdleGaps().check(make_job(extra=[steady])).measure
         == IdleGaps().check(make_job(gpu=[95.0] * n, interval_s=1)).measure
@@ -114,7 +114,9 @@ def test_gpus_that_are_sampled_in_turn_are_joined_by_time() -> None:
     values[601::2, 1] = np.nan
     rows = ~np.isnan(values).all(axis=1)
     times = START_US + np.arange(n)[rows] * SECOND_US
-    result = IdleGaps().check(make_job(extra=[make_panel(Metric.GPU_USE, values[rows], time_us=times)]))
+    result = IdleGaps().check(
+        make_job(extra=[make_panel(Metric.GPU_UTILIZATION, values[rows], time_us=times)])
+    )
     assert (result.status, result.measure.value if result.measure else None) == (Status.PASSED, 0.0)
 
 
@@ -122,7 +124,7 @@ def test_a_gpu_whose_use_is_not_known_may_be_at_work() -> None:
     """One GPU comes and goes; the other works for a quarter of the time, then its use is not told any more."""
     n = 2400
     values = np.column_stack([with_gaps(100, 40, n), np.where(np.arange(n) < 700, 95.0, np.nan)])
-    partly = make_job(extra=[make_panel(Metric.GPU_USE, values, interval_s=1)])
+    partly = make_job(extra=[make_panel(Metric.GPU_UTILIZATION, values, interval_s=1)])
     power = make_panel(Metric.GPU_POWER, np.full((n, 2), 400.0), interval_s=1)
     never = make_job(gpu=values[:, 0], interval_s=1, extra=[power])
 
@@ -141,7 +143,7 @@ def test_time_that_was_not_measured_is_no_gap() -> None:
     seconds = np.arange(1400) + np.where(np.arange(1400) >= 700, 900, 0)
     gpu = np.full(1400, 95.0)
     gpu[699] = gpu[700] = 0.0  # on both sides of the pause
-    panel = make_panel(Metric.GPU_USE, gpu, time_us=START_US + seconds * SECOND_US)
+    panel = make_panel(Metric.GPU_UTILIZATION, gpu, time_us=START_US + seconds * SECOND_US)
 
     result = EAGER.check(make_job(extra=[panel]))
     assert result.details["algo-1"]["idle_s"] == 2.0

@@ -110,7 +110,9 @@ def test_counts_and_distances_agree_with_the_definition(
     steps = make_steps([(loop_s[0], sum(loop_s))]) if loop_s else None
     loop = (START_US + loop_s[0] * SECOND_US, START_US + sum(loop_s) * SECOND_US) if loop_s else None
 
-    result = rule.check(make_job(extra=[make_panel(Metric.GPU_USE, values, time_us=times)], steps=steps))
+    result = rule.check(
+        make_job(extra=[make_panel(Metric.GPU_UTILIZATION, values, time_us=times)], steps=steps)
+    )
 
     # The windows of the job reach as far as its steps, but those without a sample are not judged.
     compared, far, final = reference(table, times, loop, rule, patience)
@@ -211,7 +213,7 @@ def test_alike_at_the_end_is_an_event_of_the_past() -> None:
 
 
 def test_gpus_of_different_nodes_are_not_a_pair_but_nodes_are_compared() -> None:
-    other = make_panel(Metric.GPU_USE, [[10.0, 10.0]] * 20, node="algo-2", interval_s=30)
+    other = make_panel(Metric.GPU_UTILIZATION, [[10.0, 10.0]] * 20, node="algo-2", interval_s=30)
 
     result = SMALL.check(make_job(gpu=[[90.0, 90.0]] * 20, interval_s=30, extra=[other]))
 
@@ -232,7 +234,9 @@ def test_a_node_is_compared_with_all_that_come_after_it_at_once(monkeypatch: pyt
     monkeypatch.setattr(load_balancing, "distance", counted)
     rng = np.random.default_rng(1)
     nodes = [f"algo-{i}" for i in range(40)]
-    panels = [make_panel(Metric.GPU_USE, rng.uniform(0, 100, 9), node=node, interval_s=30) for node in nodes]
+    panels = [
+        make_panel(Metric.GPU_UTILIZATION, rng.uniform(0, 100, 9), node=node, interval_s=30) for node in nodes
+    ]
 
     details = SMALL.check(Job(name="job", panels=tuple(panels))).details
 
@@ -251,7 +255,7 @@ def test_a_node_is_compared_with_all_that_come_after_it_at_once(monkeypatch: pyt
 
 def test_nodes_are_compared_up_to_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     panels = tuple(
-        make_panel(Metric.GPU_USE, [10.0 * i] * 20, node=f"algo-{i}", interval_s=30) for i in range(3)
+        make_panel(Metric.GPU_UTILIZATION, [10.0 * i] * 20, node=f"algo-{i}", interval_s=30) for i in range(3)
     )
     job = Job(name="job", panels=panels)
 
@@ -267,7 +271,7 @@ def test_nodes_are_compared_up_to_so_many(monkeypatch: pytest.MonkeyPatch) -> No
 def test_in_the_distance_of_nodes_every_gpu_counts_the_same() -> None:
     # One GPU of algo-1 was sampled half as often; by samples its share would be a third.
     table = np.column_stack([[90.0] * 20, [np.nan, 10.0] * 10])
-    other = make_panel(Metric.GPU_USE, [90.0, 10.0] * 10, node="algo-2", interval_s=30)
+    other = make_panel(Metric.GPU_UTILIZATION, [90.0, 10.0] * 10, node="algo-2", interval_s=30)
 
     result = SMALL.check(make_job(gpu=table, interval_s=30, extra=[other]))
 
@@ -275,7 +279,7 @@ def test_in_the_distance_of_nodes_every_gpu_counts_the_same() -> None:
 
 
 def test_one_gpu_on_each_node_is_not_judged_but_nodes_are_compared() -> None:
-    other = make_panel(Metric.GPU_USE, [10.0] * 20, node="algo-2", interval_s=30)
+    other = make_panel(Metric.GPU_UTILIZATION, [10.0] * 20, node="algo-2", interval_s=30)
 
     result = SMALL.check(make_job(gpu=[90.0] * 20, interval_s=30, extra=[other]))
 
@@ -286,7 +290,7 @@ def test_one_gpu_on_each_node_is_not_judged_but_nodes_are_compared() -> None:
 
 def test_every_gpu_says_why_it_was_not_compared() -> None:
     few = [np.nan] * 17 + [50.0] * 3
-    alone = make_panel(Metric.GPU_USE, [50.0] * 20, node="algo-2", interval_s=30)
+    alone = make_panel(Metric.GPU_UTILIZATION, [50.0] * 20, node="algo-2", interval_s=30)
     both = SMALL.check(
         make_job(gpu=np.column_stack([[50.0] * 20, [50.0] * 20, few]), interval_s=30, extra=[alone])
     )
@@ -322,7 +326,7 @@ def test_a_sample_at_the_end_of_the_loop_is_outside() -> None:
 
 def test_each_node_has_its_own_loop() -> None:
     table = [[0.0, 0.0]] * 10 + [[90.0, 10.0]] * 10
-    other = make_panel(Metric.GPU_USE, table, node="algo-2", interval_s=30)
+    other = make_panel(Metric.GPU_UTILIZATION, table, node="algo-2", interval_s=30)
     steps = joined_steps(make_steps([(0, 290)]), make_steps([(300, 600)], node="algo-2"))
 
     result = SMALL.check(make_job(gpu=table, interval_s=30, extra=[other], steps=steps))

@@ -51,7 +51,7 @@ def test_counts_agree_with_the_definition(
     rule = LowGPUUtilization(window=window, patience=patience)
     values = [value for value, _ in samples]
     times = (START_US + np.cumsum([gap for _, gap in samples]) * SECOND_US).tolist()
-    panel = make_panel(Metric.GPU_USE, values, time_us=times)
+    panel = make_panel(Metric.GPU_UTILIZATION, values, time_us=times)
 
     result = rule.check(make_job(extra=[panel]))
 
@@ -119,7 +119,7 @@ def test_box_holds_the_history_at_the_last_trigger_and_the_whole_job_beside_it()
 
 def test_a_time_without_samples_is_not_judged_again() -> None:
     times = [START_US + t * SECOND_US for t in [*range(0, 300, 30), *range(3000, 3300, 30)]]
-    panel = make_panel(Metric.GPU_USE, [5.0] * 20, time_us=times)
+    panel = make_panel(Metric.GPU_UTILIZATION, [5.0] * 20, time_us=times)
 
     result = SMALL.check(make_job(extra=[panel]))
 
@@ -207,7 +207,7 @@ def test_a_real_runs_count_of_windows() -> None:
     times = [
         start + i * 500_000 for start, n in zip(starts, [85] + [120] * 37, strict=True) for i in range(n)
     ]
-    panel = make_panel(Metric.GPU_USE, [40.0] * len(times), time_us=times)
+    panel = make_panel(Metric.GPU_UTILIZATION, [40.0] * len(times), time_us=times)
 
     result = LowGPUUtilization().check(make_job(extra=[panel]))
 

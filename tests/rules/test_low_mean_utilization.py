@@ -7,14 +7,14 @@ from jobrules import CPUBottleneck, LowGPUUtilization, LowMeanUtilization
 from jobrules.model import SECOND_US, Job, Metric, Severity, Status
 from jobrules.rule import run_rules
 from jobrules.verdict.findings import Verdict, judge
-from jobrules.verdict.phases import course
+from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
 from tests.jobs import START_US, make_job, make_panel
 
 
 def verdict_of(job: Job) -> Verdict:
     rules = (LowGPUUtilization(window=50, patience=60), LowMeanUtilization(), CPUBottleneck(patience=60))
-    return judge(job, rules, run_rules(rules, job, strict=True), course(job))
+    return judge(job, rules, run_rules(rules, job, strict=True), job_phases(job))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -23,7 +23,7 @@ def test_the_mean_is_what_the_bar_counts_as_used(seed: int) -> None:
     values = rng.choice([0.0, 5.0, 20.0, 60.0], (800, 3))
     values[rng.random(values.shape) < 0.1] = np.nan
     seconds = np.cumsum(rng.choice([1, 1, 1, 7], 800))
-    panel = make_panel(Metric.GPU_USE, values, time_us=START_US + seconds * SECOND_US)
+    panel = make_panel(Metric.GPU_UTILIZATION, values, time_us=START_US + seconds * SECOND_US)
     job = make_job(extra=[panel])
 
     result = LowMeanUtilization().check(job)
@@ -102,7 +102,7 @@ def test_a_low_mean_joins_its_cause() -> None:
     # Too few samples for LowGPUUtilization as it comes.
     job = make_job(gpu=[2.0, 2.0, 2.0, 60.0] * 100, cpu=[99.0, 99.0, 99.0, 20.0] * 100, interval_s=2)
     rules = (LowGPUUtilization(), LowMeanUtilization(), CPUBottleneck(patience=60))
-    verdict = judge(job, rules, run_rules(rules, job, strict=True), course(job))
+    verdict = judge(job, rules, run_rules(rules, job, strict=True), job_phases(job))
 
     (finding,) = verdict.findings
     assert finding.rules == ("CPUBottleneck", "LowMeanUtilization")
@@ -112,7 +112,7 @@ def test_a_low_mean_joins_its_cause() -> None:
 def test_a_low_mean_is_told_with_the_start_that_makes_it() -> None:
     job = make_job(gpu=[0.0] * 800 + [40.0] * 200, interval_s=1)
     rules = (LowMeanUtilization(),)
-    (finding,) = judge(job, rules, run_rules(rules, job, strict=True), course(job)).findings
+    (finding,) = judge(job, rules, run_rules(rules, job, strict=True), job_phases(job)).findings
 
     assert (finding.key, finding.rules, finding.severity) == (
         "late-first-work",

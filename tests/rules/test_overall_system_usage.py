@@ -45,7 +45,7 @@ def test_figures_agree_with_a_walk_over_the_samples(
     rows = {node: [(t, c) for t, c in row if any(v is not None for v in c)] for node, row in rows.items()}
     panels = [
         make_panel(
-            Metric.CPU_USE,
+            Metric.CPU_UTILIZATION,
             [[np.nan if v is None else v for v in cells] for _, cells in row],
             node=node,
             time_us=[t for t, _ in row],
@@ -107,7 +107,7 @@ def test_network_is_receive_plus_transmit_of_the_same_snapshot() -> None:
 
 
 def test_nodes_are_told_apart_and_the_longer_one_counts() -> None:
-    other = make_panel(Metric.CPU_USE, [90.0] * 5, node="algo-2")
+    other = make_panel(Metric.CPU_UTILIZATION, [90.0] * 5, node="algo-2")
 
     result = OverallSystemUsage().check(make_job(cpu=[10.0] * 3, extra=[other]))
 

@@ -210,7 +210,7 @@ def test_all_gpus_of_a_real_log_are_near_their_limit_for_the_same_time(tmp_path:
     job = make_job(extra=[power, limit])
 
     def shares(near: float) -> list[float]:
-        (of_node,) = checked(job, PowerCap(near=near)).details.values()
+        (of_node,) = checked(job, PowerCap(near_limit=near)).details.values()
         return [gpu["percent"] for gpu in of_node.values()]
 
     assert 30 <= min(shares(97.0)) <= max(shares(97.0)) < 31

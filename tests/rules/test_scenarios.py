@@ -16,12 +16,12 @@ from jobrules import RULES
 from jobrules.model import Severity, Status
 from jobrules.rule import run_rules
 from jobrules.verdict.findings import Verdict, judge
-from jobrules.verdict.phases import course
+from jobrules.verdict.phases import job_phases
 from tests.paths import ROOT
 
 SEEDS = (1, 2, 3)
 START_US = 1_741_080_077_500_000
-JUDGES = tuple(rule for rule in RULES if rule.judges)
+JUDGES = tuple(rule for rule in RULES if rule.can_trigger)
 #: Scenarios that lose GPU time for the reason they are made for; of others the main finding is no cause.
 CAUSED = (
     "cpu-bottleneck",
@@ -58,7 +58,7 @@ def judged(name: str, seed: int, *, logged: bool = False) -> tuple[dict[str, Sta
         job, _ = read_job(Path(folder), strict=True)
     rules = [rule() for rule in JUDGES]
     results = run_rules(rules, job, strict=True)
-    return {result.rule: result.status for result in results}, judge(job, rules, results, course(job))
+    return {result.rule: result.status for result in results}, judge(job, rules, results, job_phases(job))
 
 
 def statuses(name: str, seed: int) -> dict[str, Status]:

@@ -23,7 +23,7 @@ def checked(job: Job, rule: SlowClock | None = None) -> RuleResult:
 def logged(clock: FloatArray, use: float | FloatArray = 98.0, **more: FloatArray) -> Job:
     panels = [
         make_panel(Metric.GPU_CLOCK, clock),
-        make_panel(Metric.GPU_USE, np.broadcast_to(use, clock.shape)),
+        make_panel(Metric.GPU_UTILIZATION, np.broadcast_to(use, clock.shape)),
     ]
     return make_job(extra=[*panels, *(make_panel(Metric(name), table) for name, table in more.items())])
 
@@ -45,7 +45,7 @@ def test_ratios_are_those_of_a_plain_loop(seed: int) -> None:
             rng.choice([0.0, 49.0, 50.0, 100.0], (len(use_us), 2)),
         )
         panels += [
-            make_panel(Metric.GPU_USE, use, node=node, time_us=use_us),
+            make_panel(Metric.GPU_UTILIZATION, use, node=node, time_us=use_us),
             make_panel(Metric.GPU_MEMORY_TOTAL, np.full((N, 2), memory), node=node, time_us=times),
             make_panel(Metric.GPU_CLOCK, clock, node=node, time_us=times),
         ]

@@ -50,13 +50,13 @@ def events_of(steps: Steps) -> Events:
     """The steps as events, in lanes of their workers."""
     tables = []
     for i in range(len(steps)):
-        phase = f"Step:ModeKeys.{steps.phase[i]}"
+        phase = f"Step:ModeKeys.{steps.mode[i]}"
         span = [(int(us) - START_US) / SECOND_US for us in (steps.start_us[i], steps.end_us[i])]
         tables.append(
             make_events(
                 [(phase, phase, span[0], span[1])],
                 node=str(steps.node[i]),
-                worker=str(steps.worker[i]),
+                worker=str(steps.rank[i]),
             )
         )
     return Events.joined(tables)
@@ -163,7 +163,7 @@ def test_more_deviations_than_numbers_hold_find_nothing() -> None:
 
 def test_outliers_count_once_a_minute_to_the_end_of_the_job() -> None:
     steps = lasting(*[0.1] * 200, *[1.0] * 11)
-    gpu = make_panel(Metric.GPU_USE, [50.0] * 1200, interval_s=1)
+    gpu = make_panel(Metric.GPU_UTILIZATION, [50.0] * 1200, interval_s=1)
 
     result = StepOutlier().check(make_job(steps=steps, extra=[gpu]))
 
@@ -406,7 +406,7 @@ def test_counts_agree_with_the_definition(
     steps = steps_of(runs)
     series: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
     for i in range(len(steps)):
-        key = str(steps.node[i]), str(steps.worker[i]), str(steps.phase[i])
+        key = str(steps.node[i]), str(steps.rank[i]), str(steps.mode[i])
         series[key].append((int(steps.end_us[i]), int(steps.end_us[i] - steps.start_us[i])))
     first = int(steps.start_us.min()) // (60 * SECOND_US) * (60 * SECOND_US)
     last = int(steps.end_us.max())

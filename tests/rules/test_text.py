@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrules.text import between, count, duration, listed, shown
+from jobrules.text import between, count, duration, escape_name, join_names
 
 SECOND = 1_000_000
 
@@ -44,12 +44,12 @@ def test_ranges_name_the_day_once_unless_it_changes() -> None:
 
 
 def test_long_lists_say_how_many_more() -> None:
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(list("abcdefg")) == "a, b, c and 4 more"
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b", "c"]) == "a, b and c"
+    assert join_names(list("abcdefg")) == "a, b, c and 4 more"
 
 
 def test_long_text_is_cut_in_the_middle_and_control_characters_are_escaped() -> None:
-    assert shown("plain é 漢") == "plain é 漢"
-    assert shown("a\x00\n\u202e\ud800") == "a\\x00\\n\\u202e\\ud800"
-    assert shown("a" * 500 + "b" * 500) == "a" * 53 + "…" + "b" * 25
+    assert escape_name("plain é 漢") == "plain é 漢"
+    assert escape_name("a\x00\n\u202e\ud800") == "a\\x00\\n\\u202e\\ud800"
+    assert escape_name("a" * 500 + "b" * 500) == "a" * 53 + "…" + "b" * 25

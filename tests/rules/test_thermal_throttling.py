@@ -107,7 +107,7 @@ def test_what_is_known_of_some_gpus_is_not_told_of_all() -> None:
     panels = [
         make_panel(HEAT, [[0.0, 0.0]] * 60, interval_s=1.0),
         make_panel(HARDWARE, [0.0] * 60, interval_s=1.0),
-        make_panel(Metric.GPU_USE, [[95.0] * 4] * 60, interval_s=1.0),
+        make_panel(Metric.GPU_UTILIZATION, [[95.0] * 4] * 60, interval_s=1.0),
     ]
     far = ", as far as that was recorded: for {} of 4\u00a0GPUs"
 

@@ -7,7 +7,7 @@ from jobrules import LowGPUUtilization, LowMeanUtilization, UnusedGPU
 from jobrules.model import SECOND_US, Job, Metric, Severity, Status
 from jobrules.rule import run_rules
 from jobrules.verdict.findings import Verdict, judge
-from jobrules.verdict.phases import course
+from jobrules.verdict.phases import job_phases
 from tests.jobs import START_US, make_job, make_panel
 
 
@@ -18,7 +18,7 @@ def busy_for(part: float, n: int = 1000, use: float = 80.0) -> list[float]:
 
 def verdict_of(job: Job) -> Verdict:
     rules = (UnusedGPU(), LowGPUUtilization(window=50, patience=60), LowMeanUtilization())
-    return judge(job, rules, run_rules(rules, job, strict=True), course(job))
+    return judge(job, rules, run_rules(rules, job, strict=True), job_phases(job))
 
 
 @pytest.mark.parametrize(("part", "unused"), [(0.04, True), (0.06, False), (1.0, False)])
@@ -43,7 +43,7 @@ def test_samples_count_for_as_long_as_they_stand_for() -> None:
     for at_work, part in ((quick, 10), (slow, 3600)):
         seconds = np.sort(np.concatenate((quick, slow)))
         values = np.where(np.isin(seconds, at_work), 90.0, 0.0)
-        panel = make_panel(Metric.GPU_USE, values, time_us=START_US + seconds * SECOND_US)
+        panel = make_panel(Metric.GPU_UTILIZATION, values, time_us=START_US + seconds * SECOND_US)
         status = UnusedGPU().check(make_job(extra=[panel])).status
         assert (status is Status.TRIGGERED) is (part < 180)
 

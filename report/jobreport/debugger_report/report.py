@@ -25,7 +25,7 @@ from jobreport.debugger_report.rules import (
     span_of,
     typed,
 )
-from jobreport.document import VENDOR_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
+from jobreport.document import EXTRA_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
@@ -34,8 +34,8 @@ from jobrules.analyses.utilization import UsageRow
 from jobrules.model import Finding, Metric, Severity, Status, natural_key, natural_sorted
 from jobrules.rule import Documentation, parameter_fields
 from jobrules.text import apportion, duration
-from jobrules.verdict.findings import NEVER_USED_ADVICE, Unanswered, Verdict
-from jobrules.verdict.phases import Course, Phase
+from jobrules.verdict.findings import NEVER_USED_ADVICE, NotEvaluated, Verdict
+from jobrules.verdict.phases import JobPhases, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,13 +76,13 @@ def build(
     left_out = {rule.__name__ for rule in RULES} - chosen
     readings = {rule: read_rule(rule, results, strict) for rule in NAMES if rule not in left_out}
     cards = (*(_card(rule, reading, results[rule]) for rule, reading in readings.items()), *others)
-    judging = [card for card in cards if card.judges]
+    judging = [card for card in cards if card.can_trigger]
     start_us, end_us = span_of(results)
     return Report(
         schema_version=document.SCHEMA_VERSION,
         version=__version__,
         command=command,
-        origin=Origin.VENDOR,
+        origin=Origin.DEBUGGER_RESULTS,
         job=JobFacts(
             name=name,
             start_us=start_us,
@@ -95,17 +95,17 @@ def build(
         verdict=Verdict(
             use=None,
             findings=_findings(readings, results, start_us),
-            unanswered=tuple(
-                Unanswered(rule=card.name, status=card.status, reason=card.reason)
+            not_evaluated=tuple(
+                NotEvaluated(rule=card.name, status=card.status, reason=card.reason)
                 for card in judging
                 if card.status in (Status.NOT_EVALUATED, Status.ERROR)
             ),
             rules=len(judging),
         ),
-        course=_course(results, start_us, end_us),
-        usage=_usage(results),
+        phases=_course(results, start_us, end_us),
+        utilization=_usage(results),
         columns=Columns(start_us=start_us, width_us=1, count=0),
-        timelines=(),
+        time_lines=(),
         boxes=_boxes(results),
         rules=cards,
         quality=replace(quality, sources=(*quality.sources, results.quality)),
@@ -130,7 +130,7 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
             {},  # The vendor does not say what its data points belong to.
             {},  # Nor does it answer for each device.
         )
-        extra = dict(zip(VENDOR_KEYS, ours, strict=True))
+        extra = dict(zip(EXTRA_KEYS, ours, strict=True))
         extra |= {"Origin": report.origin, "Notes": card.notes}
         told = (found.raw if found else _NO_DOCUMENT) | extra
         written[card.name] = msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
@@ -164,7 +164,7 @@ def _card(name: str, reading: Reading, found: RuleDocument | None) -> RuleCard:
         why=told.why,
         advice=told.advice,
         parameters=tuple(parameters),
-        judges=not name.startswith("Overall"),
+        can_trigger=not name.startswith("Overall"),
         status=reading.status,
         reason=reading.reason,
         headline=reading.headline or f"Not evaluated: {reading.reason}",
@@ -194,7 +194,7 @@ def _loop_us(results: RuleResults) -> tuple[int, int] | None:
     return (first, last) if first and last and start_us <= first < last <= end_us else None
 
 
-def _course(results: RuleResults, start_us: int, end_us: int) -> Course:
+def _course(results: RuleResults, start_us: int, end_us: int) -> JobPhases:
     """Phases as the vendor has them: training ends where its last step begins."""
     loop = _loop_us(results)
     named: tuple[tuple[str, str, int, int], ...] = (("whole", "Whole job", start_us, end_us),)
@@ -206,7 +206,7 @@ def _course(results: RuleResults, start_us: int, end_us: int) -> Course:
         )
         named = tuple(one for one in named if one[3] > one[2])
     parts = apportion([max(end - start, 1) for *_, start, end in named], 100.0, 1)
-    return Course(
+    return JobPhases(
         basis="steps" if loop else "none",
         phases=tuple(
             Phase(key=key, label=label, start_us=start, end_us=end, percent=part)
@@ -239,11 +239,11 @@ def _nodes(results: RuleResults, start_us: int, end_us: int) -> tuple[NodeFacts,
 
 def _usage(results: RuleResults) -> tuple[UsageRow, ...]:
     metrics = (
-        ("GPU", Metric.GPU_USE.label, "%"),
-        ("CPU", Metric.CPU_USE.label, "%"),
+        ("GPU", Metric.GPU_UTILIZATION.label, "%"),
+        ("CPU", Metric.CPU_UTILIZATION.label, "%"),
         ("I/O", Metric.IO_WAIT.label, "%"),
-        ("CPU memory", Metric.MEMORY.label, "%"),
-        ("GPU memory", Metric.GPU_MEMORY.label, "%"),
+        ("CPU memory", Metric.HOST_MEMORY.label, "%"),
+        ("GPU memory", Metric.GPU_MEMORY_ACTIVITY.label, "%"),
         ("Network", "Network", "B/s"),
     )
     nodes = natural_sorted({node for nodes in results.usage.values() for node in nodes})
@@ -279,7 +279,7 @@ def _box(node: str, device: str, use: GpuUse) -> Box | None:
     return Box(
         node=node,
         device=device,
-        metric=Metric.GPU_USE,
+        metric=Metric.GPU_UTILIZATION,
         unit="%",
         basis="whole job",
         lower=use.lower,
@@ -339,7 +339,7 @@ def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding
             ),
             advice=NEVER_USED_ADVICE,
             rules=tuple(rule for one in same for rule in one.rules),
-            section="gpu-use",
+            section="gpu-utilization",
             devices=devices,
             share=len(unused) / len(whole),
             share_of="of GPUs",

@@ -17,8 +17,8 @@ from jobrules import RULES
 from jobrules.measures.histograms import distance, normalised
 from jobrules.measures.minutes import WIDTH_US
 from jobrules.model import SECOND_US, Finding, Measure, Metric, Severity, Status, natural_key
-from jobrules.rule import severity_of, too_few
-from jobrules.text import clock, count, duration, listed, number, percent, share, shown
+from jobrules.rule import reason_few_samples, severity_of
+from jobrules.text import clock, count, duration, escape_name, join_names, number, percent, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NO_FILE = "the vendor's results hold no file of this rule"
 _NO_COUNTERS = "the vendor's result lacks its counters"
-_NO_GPU = f"{Metric.GPU_USE.label} was not sampled"
+_NO_GPU = f"{Metric.GPU_UTILIZATION.label} was not sampled"
 #: No threshold is higher; one that is NaN, infinite or negative is none either.
 _HIGHEST_LIMIT = 1e15
 #: Bins of 2 % from 0 to 98, and GPUs of a node that are compared at most.
@@ -53,9 +53,9 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 #: Sections that hold more of a rule's numbers than its card.
 SECTIONS = {
-    "LowGPUUtilization": "gpu-use",
+    "LowGPUUtilization": "gpu-utilization",
     "MaxInitializationTime": "summary",
-    "OverallSystemUsage": "utilisation",
+    "OverallSystemUsage": "utilization",
 }
 _IDLE_ADVICE = (
     "Some GPUs hardly ever work: check that as many processes run as there are GPUs and that each takes "
@@ -129,7 +129,11 @@ class _Counted(Struct, frozen=True):
         """Why the vendor gave no answer: too few samples; empty where there are enough."""
         if self.triggered or self.datapoints > more_than:
             return ""
-        return too_few(self.datapoints, int(more_than)) if self.datapoints else "no sample was counted"
+        return (
+            reason_few_samples(self.datapoints, int(more_than))
+            if self.datapoints
+            else "no sample was counted"
+        )
 
     def finding(self, title: str, evidence: str, severity: Severity, **facts: Any) -> Finding:
         name = self.found.rule
@@ -189,7 +193,7 @@ def _last(us: int | None) -> str:
 def named(gpus: Iterable[tuple[str, str]]) -> str:
     """The GPUs as ``algo-1 gpu0``, in their natural order, in words."""
     ordered = sorted(gpus, key=lambda gpu: tuple(map(natural_key, gpu)))
-    return listed([f"{shown(node, 40)} {shown(device, 24)}" for node, device in ordered])
+    return join_names([f"{escape_name(node, 40)} {escape_name(device, 24)}" for node, device in ordered])
 
 
 def _low_gpu(counted: _Counted, results: RuleResults) -> Reading:
@@ -399,7 +403,7 @@ def _balance(counted: _Counted, results: RuleResults) -> Reading:
         return _not_evaluated(reason, "LB-1", "LB-2")
     reason += "; see our own reading"
     limit = counted.limit("threshold", 0.2)
-    names = f"{named([(worst.node, worst.one)])} and {shown(worst.other, 24)}"
+    names = f"{named([(worst.node, worst.one)])} and {escape_name(worst.other, 24)}"
     kept = min(sum(bins) for bins in results.workloads.values())
     lost = 1 - kept / counted.datapoints if counted.datapoints > kept else 0
     told = (
@@ -449,8 +453,8 @@ def _steps(counted: _Counted, results: RuleResults) -> Reading:
         )
     worker, worst = max(guilty, key=lambda one: len(set(one[1].step_numbers)))
     different = len(set(worst.step_numbers))
-    phase = shown(worst.phase.removeprefix("Step:ModeKeys."), 40)
-    headline = f"{count(different, 'step')} of {shown(worker, 40)}{f' ({phase})' if phase else ''}"
+    phase = escape_name(worst.phase.removeprefix("Step:ModeKeys."), 40)
+    headline = f"{count(different, 'step')} of {escape_name(worker, 40)}{f' ({phase})' if phase else ''}"
     headline += f" {_was(different)} {'an outlier' if different == 1 else 'outliers'}"
     stats = worst.step_stats
     if stats.max is not None and stats.p50 is not None:
@@ -570,7 +574,9 @@ def _framework(_: _Counted, results: RuleResults) -> Reading:
     if not results.phases:
         return _not_evaluated("no step events")
     largest = sorted(results.phases.items(), key=lambda item: -item[1])[:4]
-    told = [f"{shown(name.removeprefix('Step:ModeKeys.'), 40)} {percent(part)}" for name, part in largest]
+    told = [
+        f"{escape_name(name.removeprefix('Step:ModeKeys.'), 40)} {percent(part)}" for name, part in largest
+    ]
     return Reading(
         status=Status.PASSED,
         headline=f"Time by phase: {', '.join(told)}",
@@ -607,5 +613,5 @@ def read_rule(name: str, results: RuleResults, strict: bool) -> Reading:
     except Exception as error:
         if strict:
             raise
-        reason = shown(f"{type(error).__name__}: {error}", 200)
+        reason = escape_name(f"{type(error).__name__}: {error}", 200)
         return Reading(status=Status.ERROR, headline=f"The result cannot be told: {reason}", reason=reason)

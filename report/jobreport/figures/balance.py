@@ -11,7 +11,7 @@ from msgspec import Struct
 from jobreport.figures import theme
 from jobreport.figures.chart import Drawing, hover, live_plot, outline, quantity, upward
 from jobreport.figures.scales import ceiling
-from jobreport.formats import shown
+from jobreport.formats import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ def load_plot(plot: Histograms, axes: tuple[Axis, Axis]) -> Plot:
     for i, (curve, (token, dash)) in enumerate(zip(plot.curves, theme.SERIES, strict=False)):
         name = f"v{i}"
         lines.data[name], bins.data[name] = _outlined(curve.values), _packed(curve.values)
-        bins.data[f"n{i}"] = [shown(curve.name, 40)] * len(curve.values)
+        bins.data[f"n{i}"] = [escape_name(curve.name, 40)] * len(curve.values)
         look = Line(
             x="x",
             y=name,

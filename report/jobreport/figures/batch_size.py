@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jobrules.analyses.gpu_utilization import Box
 
 #: The groups in the order they stand in.
-METRICS = (Metric.CPU_USE, Metric.GPU_USE, Metric.GPU_MEMORY)
+METRICS = (Metric.CPU_UTILIZATION, Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY)
 
 _NUMBERED = re.compile(r"gpu(\d{1,3})")
 

@@ -27,7 +27,7 @@ from jobreport.figures.chart import (
     quantity,
     upward,
 )
-from jobreport.formats import shown
+from jobreport.formats import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def _edges(bands: Sequence[Band]) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _axes(names: Sequence[str]) -> tuple[Axis, Axis]:
-    return along(0, 100), downward([shown(name, _NAME) for name in names])
+    return along(0, 100), downward([escape_name(name, _NAME) for name in names])
 
 
 def parted_drawing(names: Sequence[str], bands: Sequence[Band]) -> Drawing:
@@ -102,7 +102,7 @@ def parted_plot(names: Sequence[str], bands: Sequence[Band], counted: str) -> Pl
                 "y": slots,
                 "left": left,
                 "right": right,
-                "name": [shown(name, 40) for name in names],
+                "name": [escape_name(name, 40) for name in names],
                 "part": [band.label] * len(names),
                 "count": np.array(band.counts, np.int32),
                 "percent": np.array(band.percents),

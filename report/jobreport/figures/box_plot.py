@@ -24,7 +24,7 @@ from bokeh.models.annotations.geometry import Span
 from msgspec import Struct
 
 from jobreport.figures import theme
-from jobreport.formats import NBSP, known, shown
+from jobreport.formats import NBSP, escape_name, known
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -181,8 +181,8 @@ def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad]
 
 
 def _name(box: Box) -> str:
-    memory = " memory" if box.metric == Metric.GPU_MEMORY else ""
-    return f"{shown(box.node, 40)} {shown(box.device, 24)}{memory}, {box.basis}"
+    memory = " memory" if box.metric == Metric.GPU_MEMORY_ACTIVITY else ""
+    return f"{escape_name(box.node, 40)} {escape_name(box.device, 24)}{memory}, {box.basis}"
 
 
 def labels(places: Sequence[Slot]) -> dict[int, str]:
@@ -194,19 +194,19 @@ def labels(places: Sequence[Slot]) -> dict[int, str]:
     middle = {}
     edges = [0, *borders(places), len(places)]
     for start, end in itertools.pairwise(edges):
-        name = shown(places[start].group, 16)
+        name = escape_name(places[start].group, 16)
         # A device that is called as its group, as the CPU, needs no second name.
         if end - start > 1 or places[start].device != places[start].group or len(places) > _MOST_LABELS:
             middle[(start + end - 1) // 2] = name
     if len(places) <= _MOST_LABELS:
         return {
-            i: shown(slot.device, 12) + ("\n" + middle[i] if several and i in middle else "")
+            i: escape_name(slot.device, 12) + ("\n" + middle[i] if several and i in middle else "")
             for i, slot in enumerate(places)
         }
     if several:
         return {i: "\n" + name for i, name in middle.items()}
     step = -(-len(places) // _MOST_LABELS)
-    return {i: shown(places[i].device, 12) for i in range(0, len(places), step)}
+    return {i: escape_name(places[i].device, 12) for i in range(0, len(places), step)}
 
 
 def _device_axis(places: Sequence[Slot]) -> LinearAxis:

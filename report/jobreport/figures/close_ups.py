@@ -30,12 +30,12 @@ from jobreport.figures.chart import (
 )
 from jobreport.figures.framework import RANKED_PX
 from jobreport.figures.names import fitted, width_px
-from jobreport.formats import shown
+from jobreport.formats import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.analyses.close_ups import Curve, Moment, MomentLane
+    from jobrules.analyses.close_ups import CloseUp, CloseUpLane, Curve
     from jobrules.model import FloatArray, IntArray
 
 #: Metric → class of its line: told apart by dashes too.
@@ -65,7 +65,7 @@ class Panels(Struct, frozen=True, kw_only=True):
     live_lanes: Plot | None
 
 
-def panels(moment: Moment) -> Panels:
+def panels(moment: CloseUp) -> Panels:
     """Draw a moment: samples only where some were taken, rows only where something ran."""
     x = over_time(moment.start_us, moment.end_us, _MOST_TICKS)
     sampled = [curve for curve in moment.curves if curve.samples]
@@ -99,27 +99,27 @@ def readable(phase: str) -> str:
     return phase.partition("(")[0].strip() or phase
 
 
-def lane_names(lanes: Sequence[MomentLane]) -> tuple[str, ...]:
+def lane_names(lanes: Sequence[CloseUpLane]) -> tuple[str, ...]:
     """What stands beside the rows: the worker, where there are several, and what it did.
 
     A row that would read like another one keeps its recorded name.
     """
-    several = len({lane.worker for lane in lanes}) > 1
-    names = [readable(lane.phase) for lane in lanes]
-    alike = Counter((lane.worker, name) for lane, name in zip(lanes, names, strict=True))
+    several = len({lane.rank for lane in lanes}) > 1
+    names = [readable(lane.event_type) for lane in lanes]
+    alike = Counter((lane.rank, name) for lane, name in zip(lanes, names, strict=True))
     found = []
     for lane, name in zip(lanes, names, strict=True):
-        told = name if alike[lane.worker, name] == 1 else lane.phase
+        told = name if alike[lane.rank, name] == 1 else lane.event_type
         if several:
             room = RANKED_PX - round(width_px(told)) - _COMMA_PX
-            worker = f"worker {lane.worker}"
+            worker = f"worker {lane.rank}"
             # A name that is cut had better be cut without the word before it.
-            told = f"{worker if fitted(worker, room) == worker else fitted(lane.worker, room)}, {told}"
+            told = f"{worker if fitted(worker, room) == worker else fitted(lane.rank, room)}, {told}"
         found.append(fitted(told, RANKED_PX))
     return tuple(found)
 
 
-def _samples(moment: Moment, curves: Sequence[Curve], x: Axis, *, labels: bool) -> Drawing:
+def _samples(moment: CloseUp, curves: Sequence[Curve], x: Axis, *, labels: bool) -> Drawing:
     y = upward(100)
     gaps = [x.place(span).tolist() for span in over_columns.merged(moment.unmeasured_us)]
     marks: list[Mark] = [Area(style="x", x=a, y=0, width=b - a, height=100) for a, b in gaps]
@@ -127,7 +127,9 @@ def _samples(moment: Moment, curves: Sequence[Curve], x: Axis, *, labels: bool) 
     return Drawing(x=x, y=y, marks=tuple(marks), labels=labels)
 
 
-def _live_samples(moment: Moment, curves: Sequence[Curve], x: Axis, shared: Range1d, *, labels: bool) -> Plot:
+def _live_samples(
+    moment: CloseUp, curves: Sequence[Curve], x: Axis, shared: Range1d, *, labels: bool
+) -> Plot:
     plot = live_plot(x, upward(100), x_range=shared, labels=labels, zoom=True, left=RANKED_PX)
     dashes = dict(theme.SERIES)
     for start, end in over_columns.merged(moment.unmeasured_us):
@@ -155,7 +157,7 @@ class _Rows(Struct, frozen=True, kw_only=True, eq=False):
     table: IntArray
 
 
-def _rows(moment: Moment) -> list[_Rows]:
+def _rows(moment: CloseUp) -> list[_Rows]:
     table = moment.table
     kinds = np.array([lane.kind for lane in moment.lanes])
     widest = int((moment.end_us - moment.start_us) * _NARROWEST)
@@ -169,7 +171,7 @@ def _rows(moment: Moment) -> list[_Rows]:
     return found
 
 
-def step_labels(moment: Moment) -> list[tuple[float, str]]:
+def step_labels(moment: CloseUp) -> list[tuple[float, str]]:
     """Numbers of steps and where they stand, in microseconds; few enough to be read."""
     if not moment.lanes or moment.lanes[0].kind != "steps":
         return []
@@ -186,7 +188,7 @@ def step_labels(moment: Moment) -> list[tuple[float, str]]:
     return found
 
 
-def _lanes(moment: Moment, x: Axis) -> Drawing:
+def _lanes(moment: CloseUp, x: Axis) -> Drawing:
     y = downward(lane_names(moment.lanes))
     marks: list[Mark] = []
     for rows in _rows(moment):
@@ -200,10 +202,10 @@ def _lanes(moment: Moment, x: Axis) -> Drawing:
     return Drawing(x=x, y=y, marks=tuple(marks))
 
 
-def _live_lanes(moment: Moment, x: Axis, shared: Range1d) -> Plot:
+def _live_lanes(moment: CloseUp, x: Axis, shared: Range1d) -> Plot:
     plot = live_plot(x, downward(lane_names(moment.lanes)), x_range=shared, zoom=True, left=RANKED_PX)
     colours = theme.light()
-    names = [shown(name, 60) for name in moment.names]
+    names = [escape_name(name, 60) for name in moment.names]
     drawn = []
     for rows in _rows(moment):
         _, start, length, name, events = rows.table.T

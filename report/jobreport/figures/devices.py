@@ -29,7 +29,7 @@ from jobreport.figures.chart import (
 )
 from jobreport.figures.scales import Tick
 from jobreport.figures.time_line import boundaries
-from jobreport.formats import NBSP, count, shown
+from jobreport.formats import NBSP, count, escape_name
 from jobrules.analyses.devices import FULL as FULL_BYTE
 from jobrules.analyses.devices import NOT_MEASURED
 from jobrules.model import Metric
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobrules.analyses.devices import DeviceGrid, DeviceRows
-    from jobrules.verdict.phases import Course
+    from jobrules.verdict.phases import JobPhases
 
     Bytes = npt.NDArray[np.uint8]
 
@@ -67,7 +67,7 @@ FULL = _STEPS
 #: Where the values of each line stand, so that they cover one another as little as can be.
 _BESIDE = ("left", "right", "above", "below")
 
-GPU, MEMORY, CORE, NODE = "GPU use", Metric.GPU_MEMORY.label, "core use", "mean GPU use"
+GPU, MEMORY, CORE, NODE = "GPU use", Metric.GPU_MEMORY_ACTIVITY.label, "core use", "mean GPU use"
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -153,7 +153,7 @@ class HeatMap(Struct, frozen=True, kw_only=True):
 
 
 def heat_map(
-    grid: DeviceGrid, course: Course, means: Mapping[tuple[str, str, str], float] | None = None
+    grid: DeviceGrid, course: JobPhases, means: Mapping[tuple[str, str, str], float] | None = None
 ) -> HeatMap:
     """Lay out the rows: GPUs above cores of each node; of more than four nodes only those that differ most.
 
@@ -162,8 +162,12 @@ def heat_map(
     tables = {
         (rows.node, rows.metric): list(_single(rows, grid.columns.count, means or {})) for rows in grid.rows
     }
-    nodes = tuple(dict.fromkeys(node for node, metric in tables if metric != Metric.GPU_MEMORY))
-    main = Metric.GPU_USE if any(metric == Metric.GPU_USE for _, metric in tables) else Metric.CPU_USE
+    nodes = tuple(dict.fromkeys(node for node, metric in tables if metric != Metric.GPU_MEMORY_ACTIVITY))
+    main = (
+        Metric.GPU_UTILIZATION
+        if any(metric == Metric.GPU_UTILIZATION for _, metric in tables)
+        else Metric.CPU_UTILIZATION
+    )
     many = len(nodes) > MOST_NODES
     of_nodes = [
         _mean_row(tables[node, main], node, main) for node in nodes if many and (node, main) in tables
@@ -177,8 +181,11 @@ def heat_map(
     others: list[Row] = []
     together = 1
     for node in drawn:
-        gpus, cores = tables.get((node, Metric.GPU_USE), []), tables.get((node, Metric.CPU_USE), [])
-        if many and main == Metric.GPU_USE:
+        gpus, cores = (
+            tables.get((node, Metric.GPU_UTILIZATION), []),
+            tables.get((node, Metric.CPU_UTILIZATION), []),
+        )
+        if many and main == Metric.GPU_UTILIZATION:
             others += cores
             cores = []
         share = -(-len(cores) // most_cores)
@@ -187,7 +194,7 @@ def heat_map(
             cores = [_together(cores[i : i + share]) for i in range(0, len(cores), share)]
         together = max(together, share)
         blocks.append((node, gpus + cores))
-        others += tables.get((node, Metric.GPU_MEMORY), [])
+        others += tables.get((node, Metric.GPU_MEMORY_ACTIVITY), [])
     for node in nodes:
         if node not in drawn:
             others += tables.get((node, main), [])
@@ -217,15 +224,15 @@ def _single(rows: DeviceRows, columns: int, means: Mapping[tuple[str, str, str],
     full = (told >= FULL_BYTE) & (told != NOT_MEASURED)
     table = np.where(full, told - FULL_BYTE, told).astype(np.uint8)
     kind, what = {
-        Metric.GPU_USE: ("gpu", GPU),
-        Metric.CPU_USE: ("core", CORE),
-        Metric.GPU_MEMORY: ("", MEMORY),
+        Metric.GPU_UTILIZATION: ("gpu", GPU),
+        Metric.CPU_UTILIZATION: ("core", CORE),
+        Metric.GPU_MEMORY_ACTIVITY: ("", MEMORY),
     }[Metric(rows.metric)]
     for device, values, at_limit in zip(rows.devices, table, full, strict=True):
         yield Row(
             node=rows.node,
             what=what,
-            name=shown(device, 14),
+            name=escape_name(device, 14),
             values=values,
             full=at_limit if kind == "core" else None,
             average=means.get((rows.node, rows.metric, device)),
@@ -243,14 +250,14 @@ def _mean(rows: Sequence[Row]) -> Bytes:
 
 
 def _mean_row(rows: Sequence[Row], node: str, main: Metric) -> Row:
-    what = NODE if main == Metric.GPU_USE else "mean core use"
-    return Row(node=node, what=what, name=shown(node, 14), values=_mean(rows), kind="node")
+    what = NODE if main == Metric.GPU_UTILIZATION else "mean core use"
+    return Row(node=node, what=what, name=escape_name(node, 14), values=_mean(rows), kind="node")
 
 
 def _together(cores: Sequence[Row]) -> Row:
     """The core used most in each column: a mean would hide a full one."""
     first, last = cores[0], cores[-1]
-    name = first.name if first is last else f"{shown(first.name, 7)}–{shown(last.name, 7)}"
+    name = first.name if first is last else f"{escape_name(first.name, 7)}–{escape_name(last.name, 7)}"
     table = np.stack([row.values for row in cores])
     highest = np.where(table == NOT_MEASURED, 0, table).max(axis=0)
     values = np.where((table == NOT_MEASURED).all(axis=0), NOT_MEASURED, highest).astype(np.uint8)
@@ -284,7 +291,7 @@ def _placed(
             for row in found:
                 placed.append(replace(row, top=at))
                 at += _UNITS[kind]
-        heads.append((shown(name, 16) if named else "", start, at))
+        heads.append((escape_name(name, 16) if named else "", start, at))
     return tuple(placed), tuple(heads), at
 
 
@@ -512,15 +519,15 @@ def _bytes(row: Row) -> Bytes:
 
 def _group(row: Row) -> str:
     """The heading under which a row is chosen."""
-    return f"{shown(row.node, 40)}, {row.what}"
+    return f"{escape_name(row.node, 40)}, {row.what}"
 
 
 def full_name(row: Row, *, several: bool) -> str:
     """What a row is called where its node does not stand beside it: ``algo-1 gpu0``, ``algo-1 gpu0 memory``."""
     name = f"{row.name} memory" if row.what == MEMORY else row.name
     if row.kind == "node":
-        return f"{shown(row.node, 40)} mean"
-    return f"{shown(row.node, 40)} {name}" if several else name
+        return f"{escape_name(row.node, 40)} mean"
+    return f"{escape_name(row.node, 40)} {name}" if several else name
 
 
 def _mapper(kind: str) -> LinearColorMapper:

@@ -24,7 +24,7 @@ from jobreport.figures.chart import (
 )
 from jobreport.figures.names import fitted
 from jobreport.figures.scales import ceiling
-from jobreport.formats import percent, shown
+from jobreport.formats import escape_name, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,8 +105,8 @@ def stacked(stacks: Sequence[Stack], kinds: Sequence[str], fills: Sequence[str])
                 "left": left[:, i],
                 "right": right[:, i],
                 "percent": percents[:, i],
-                "name": [shown(one.name, 60) for one in stacks],
-                "kind": [shown(kind, 60)] * len(stacks),
+                "name": [escape_name(one.name, 60) for one in stacks],
+                "kind": [escape_name(kind, 60)] * len(stacks),
                 "whole": [one.whole for one in stacks],
             }
         )
@@ -148,7 +148,7 @@ def ranked(ranks: Sequence[Rank]) -> Pair:
             {
                 "y": middle,
                 "percent": ends,
-                "name": [shown(one.name, 60) for _, one in rows],
+                "name": [escape_name(one.name, 60) for _, one in rows],
                 "told": [one.told for _, one in rows],
             }
         )

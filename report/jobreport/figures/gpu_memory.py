@@ -12,14 +12,14 @@ from msgspec import Struct
 from jobreport.figures import chart, over_columns, theme
 from jobreport.figures.chart import Axis, Drawing, Label, Rule
 from jobreport.figures.time_line import boundaries
-from jobreport.formats import NBSP, shown
+from jobreport.formats import NBSP, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.analyses.gpu_memory import MemoryBand, MemoryLine, MemoryRise
     from jobrules.analyses.time_lines import Columns
-    from jobrules.verdict.phases import Course
+    from jobrules.verdict.phases import JobPhases
 
 PERCENT = chart.upward(100)
 #: How the lines are called where the name of a GPU may not stand in a tooltip's frame.
@@ -58,7 +58,7 @@ def shared_range(columns: Columns) -> Range1d:
     return Range1d(start=start, end=end, bounds=(start, end))
 
 
-def memory_drawing(node: NodeMemory, columns: Columns, course: Course) -> Drawing:
+def memory_drawing(node: NodeMemory, columns: Columns, course: JobPhases) -> Drawing:
     """The static twin of ``memory_plot``."""
     x, y = time_axis(columns), PERCENT
     mean, low, high = map(over_columns.numbers, (node.band.mean, node.band.low, node.band.high))
@@ -81,7 +81,7 @@ def memory_drawing(node: NodeMemory, columns: Columns, course: Course) -> Drawin
     return Drawing(x=x, y=y, marks=tuple(marks))
 
 
-def memory_plot(node: NodeMemory, columns: Columns, course: Course, x_range: Range1d) -> Plot:
+def memory_plot(node: NodeMemory, columns: Columns, course: JobPhases, x_range: Range1d) -> Plot:
     """Band from the lowest to the highest sample of any GPU, lines of single GPUs, triangles where one rose."""
     colours = theme.light()
     x, y = time_axis(columns), PERCENT
@@ -134,7 +134,7 @@ def memory_plot(node: NodeMemory, columns: Columns, course: Course, x_range: Ran
     return plot
 
 
-def _gaps(node: NodeMemory, columns: Columns, course: Course) -> list[tuple[int, int]]:
+def _gaps(node: NodeMemory, columns: Columns, course: JobPhases) -> list[tuple[int, int]]:
     """The gaps of the node, and the columns without a sample."""
     gaps = [(gap.start_us, gap.end_us) for gap in course.gaps if gap.node == node.band.node]
     return over_columns.merged(gaps + over_columns.holes(columns, over_columns.numbers(node.band.mean)))
@@ -162,7 +162,7 @@ def _triangles(plot: Plot, x: Axis, rises: Sequence[MemoryRise]) -> None:
             "time": x.live([rise.start_us for rise in rises]),
             "before": [rise.from_percent for rise in rises],
             "after": [rise.to_percent for rise in rises],
-            "gpu": [shown(rise.device, 24) for rise in rises],
+            "gpu": [escape_name(rise.device, 24) for rise in rises],
         }
     )
     glyph = Scatter(x="time", y="after", marker="triangle", size=9, fill_color=ink, line_color=ink)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobreport.figures import theme
-from jobreport.formats import shown
+from jobreport.formats import escape_name
 
 #: Room between a name and the axis, and at the edge.
 _MARGIN_PX = 12
@@ -14,9 +14,9 @@ _NARROW, _WIDE = frozenset("fijlrtI.,:;'!|()[]{}/\\- "), frozenset("mwMW@%…")
 def fitted(text: str, room_px: int = theme.NAMES_PX) -> str:
     """Text from data, cut in the middle until it fits beside an axis with as much room."""
     most = min(len(text), _LONGEST)
-    while most > 4 and width_px(shown(text, most)) > room_px - _MARGIN_PX:
+    while most > 4 and width_px(escape_name(text, most)) > room_px - _MARGIN_PX:
         most -= 1
-    return shown(text, most)
+    return escape_name(text, most)
 
 
 def width_px(text: str) -> float:

@@ -14,7 +14,7 @@ from jobreport.figures import chart, theme
 from jobreport.figures.chart import Area, Axis, Drawing, Mark
 from jobreport.figures.scales import ceiling
 from jobreport.figures.steps import upward
-from jobreport.formats import shown
+from jobreport.formats import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,9 @@ def fill(part: StepPart, parts: Sequence[StepPart]) -> tuple[str, str]:
 
 
 def _contrast_axes(contrast: StepContrast) -> tuple[Axis, Axis]:
-    names = [shown(one.name + (f", {one.device}" if one.device else ""), 16) for one in contrast.classes]
+    names = [
+        escape_name(one.name + (f", {one.device}" if one.device else ""), 16) for one in contrast.classes
+    ]
     most = max(max(one.normal_percent, one.outlier_percent) for one in contrast.classes)
     return chart.along(0, ceiling(most)), chart.downward(names)
 
@@ -79,7 +81,7 @@ def contrast_plot(contrast: StepContrast) -> Plot:
             "outlier": [one.outlier_percent for one in contrast.classes],
             "above": slot - 0.32,
             "below": slot - 0.68,
-            "name": [shown(one.name, 60) for one in contrast.classes],
+            "name": [escape_name(one.name, 60) for one in contrast.classes],
         }
     )
     hit: list[DataRenderer] = [
@@ -166,7 +168,7 @@ def last_plot(last: LastSteps, unit: Unit) -> Plot:
                 "top": top,
                 "step": names,
                 "time": top - bottom,
-                "name": [shown(part.name, 60)] * len(names),
+                "name": [escape_name(part.name, 60)] * len(names),
             }
         )
         style, token = fill(part, last.parts)

@@ -19,7 +19,7 @@ from jobreport.figures import chart, theme
 from jobreport.figures.chart import Axis, Drawing, Mark, Rule
 from jobreport.figures.scales import Tick, ceiling
 from jobreport.figures.time_line import boundaries
-from jobreport.formats import NBSP, number, shown
+from jobreport.formats import NBSP, escape_name, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from jobrules.analyses.steps import (
         StepBins,
-        StepCourse,
         StepHistogram,
-        StepPhase,
+        StepMode,
+        StepsOverTime,
         StepTimeline,
         StepTimes,
     )
     from jobrules.model import FloatArray, IntArray
-    from jobrules.verdict.phases import Course
+    from jobrules.verdict.phases import JobPhases
 
 #: Fills of phases over time, as class of the drawing and token; grey where a phase is not the main one.
 _PHASES = (("u", "used"), ("n2", "ink2"), ("u2", "used2"), ("f2", "rest2"))
@@ -60,7 +60,7 @@ class Unit(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, times: StepTimes) -> Unit:
         """What suits the steps of the main phase: seconds from 0.1 s on, else milliseconds or microseconds."""
-        median_us = times.phases[0].median_s * 1e6
+        median_us = times.modes[0].median_s * 1e6
         if median_us >= 100_000 or median_us == 0:
             return cls(name="s", us=1_000_000, digits=3 if median_us < 100_000_000 else 1)
         if median_us >= 100:
@@ -145,7 +145,7 @@ def _histogram_axes(histogram: StepHistogram, unit: Unit) -> tuple[Axis, Axis]:
     return Axis(start=start, end=end, ticks=tuple(ticks)), upward(max(2, most))
 
 
-def _limits(histogram: StepHistogram, phases: Sequence[StepPhase], stddev: float, unit: Unit) -> list[_Limit]:
+def _limits(histogram: StepHistogram, phases: Sequence[StepMode], stddev: float, unit: Unit) -> list[_Limit]:
     """The limit of each phase that lies within the bins, two at most; where workers differ their range."""
     edges = _edges(histogram, unit)
     judged = [phase for phase in phases if phase.high_limit_s is not None and phase.low_limit_s is not None]
@@ -155,7 +155,7 @@ def _limits(histogram: StepHistogram, phases: Sequence[StepPhase], stddev: float
         inside = [us for us in (low, high) if us / unit.us <= edges[-1]]
         if not inside:
             continue
-        whose = f"{shown(phase.phase, 16)}: " if len(judged) > 1 else ""
+        whose = f"{escape_name(phase.mode, 16)}: " if len(judged) > 1 else ""
         text = f"{whose}mean + {stddev:g}σ = {limit_words(phase, unit)}"
         left = (inside[-1] / unit.us - edges[0]) / (edges[-1] - edges[0]) > 0.45
         found.append(_Limit(at=inside[-1] / unit.us, text=text, left=left, down=1.0 + 1.3 * len(found)))
@@ -164,20 +164,20 @@ def _limits(histogram: StepHistogram, phases: Sequence[StepPhase], stddev: float
     return found
 
 
-def limit_words(phase: StepPhase, unit: Unit) -> str:
+def limit_words(phase: StepMode, unit: Unit) -> str:
     """``1.19 s``, or ``1.19 to 2.03 s`` where workers have different limits; empty where none was judged."""
     if phase.low_limit_s is None or phase.high_limit_s is None:
         return ""
     return unit.range(phase.low_limit_s * 1e6, phase.high_limit_s * 1e6)
 
 
-def limit_inside(histogram: StepHistogram, phase: StepPhase) -> bool:
+def limit_inside(histogram: StepHistogram, phase: StepMode) -> bool:
     """Whether the limits of a phase lie within the bins: then what lies beyond is beyond them too."""
     last_us = histogram.start_us + histogram.bins * histogram.width_us
     return phase.high_limit_s is not None and phase.high_limit_s * 1e6 <= last_us
 
 
-def _over(histogram: StepHistogram, phases: Sequence[StepPhase]) -> tuple[str, str]:
+def _over(histogram: StepHistogram, phases: Sequence[StepMode]) -> tuple[str, str]:
     """Fill of the bar beyond the bins: orange where all in it are outliers."""
     return ("l", "lost") if limit_inside(histogram, phases[0]) else ("f2", "rest2")
 
@@ -197,7 +197,7 @@ def histogram_drawing(times: StepTimes, unit: Unit) -> Drawing:
             left, right = slots[i]
             if len(histogram.series) == 1:
                 marks.append(
-                    chart.bars(_over(histogram, times.phases)[0], x, y, ([left], [right], 0, [one.beyond]))
+                    chart.bars(_over(histogram, times.modes)[0], x, y, ([left], [right], 0, [one.beyond]))
                 )
             else:
                 marks.append(chart.outline(f"s{i + 1}", x, y, [left, right], [one.beyond]))
@@ -207,7 +207,7 @@ def histogram_drawing(times: StepTimes, unit: Unit) -> Drawing:
             style = "strong w" if len(slots) > 1 and one.beyond > 999 else "strong"
             marks.append(chart.Label(text=number(one.beyond, 0), x=middle, y=top, dy=-0.35, style=style))
     marks += [_slash(x, at) for at in _slashes(histogram, unit)]
-    for limit in _limits(histogram, times.phases, times.stddev, unit):
+    for limit in _limits(histogram, times.modes, times.stddev, unit):
         at = float(x.place(limit.at))
         marks.append(Rule(style="limit", x1=at, x2=at, y1=0, y2=100))
         if limit.text:
@@ -247,7 +247,7 @@ def histogram_plot(times: StepTimes, unit: Unit, names: Sequence[str]) -> Plot:
         token, dash = theme.SERIES[i]
         look: dict[str, Any] = {"fill_color": None, "line_color": None}
         if full:
-            over = _over(histogram, times.phases)[1]
+            over = _over(histogram, times.modes)[1]
             source.data["colour"] = [colours["used"]] * histogram.bins + [colours[over]] * bool(one.beyond)
             look = {"fill_color": "colour", "line_color": None}
         quad = Quad(left="left", right="right", bottom=0, top="count", **look)
@@ -268,7 +268,7 @@ def histogram_plot(times: StepTimes, unit: Unit, names: Sequence[str]) -> Plot:
     for at in _slashes(histogram, unit):
         source = ColumnDataSource({"x0": [at - width], "x1": [at + width], "y0": [0.0], "y1": [height]})
         plot.add_glyph(source, Segment(x0="x0", x1="x1", y0="y0", y1="y1", line_color=colours["ink2"]))
-    for limit in _limits(histogram, times.phases, times.stddev, unit):
+    for limit in _limits(histogram, times.modes, times.stddev, unit):
         plot.add_layout(
             Span(
                 location=limit.at,
@@ -344,7 +344,7 @@ class _Durations(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, times: StepTimes, unit: Unit) -> _Durations:
         values = [one for course in times.timeline.series for one in course.high_us if one is not None]
-        most, median = max(values) / unit.us, times.phases[0].median_s * 1e6 / unit.us
+        most, median = max(values) / unit.us, times.modes[0].median_s * 1e6 / unit.us
         if not is_log(times):
             return cls(axis=upward(most), unit=unit, log=False)
         lows = [one for course in times.timeline.series for one in course.low_us if one]
@@ -380,7 +380,7 @@ class _Durations(Struct, frozen=True, kw_only=True):
 
 def is_log(times: StepTimes) -> bool:
     """Whether the time line has an axis by powers of ten."""
-    median_us = times.phases[0].median_s * 1e6
+    median_us = times.modes[0].median_s * 1e6
     return 0 < _FLAT * median_us < times.histogram.longest_us
 
 
@@ -391,31 +391,31 @@ def _time_axis(timeline: StepTimeline) -> Axis:
     return chart.over_time(timeline.start_us - margin, timeline.start_us + span + margin)
 
 
-def _phase_lines(timeline: StepTimeline, course: Course) -> list[int]:
+def _phase_lines(timeline: StepTimeline, course: JobPhases) -> list[int]:
     x = _time_axis(timeline)
     return [us for us in boundaries(course) if x.start < us < x.end]
 
 
-def has_phase_lines(times: StepTimes, course: Course) -> bool:
+def has_phase_lines(times: StepTimes, course: JobPhases) -> bool:
     """Whether a boundary of the job's phases lies within the time line."""
     return bool(_phase_lines(times.timeline, course))
 
 
-def _columns(one: StepCourse) -> tuple[IntArray, list[int], list[int]]:
+def _columns(one: StepsOverTime) -> tuple[IntArray, list[int], list[int]]:
     """Numbers of the columns with steps, their shortest and their longest step."""
     pairs = zip(one.low_us, one.high_us, strict=True)
     found = [(i, low, high) for i, (low, high) in enumerate(pairs) if low is not None and high is not None]
     return np.array([i for i, _, _ in found], np.int64), [a for _, a, _ in found], [b for _, _, b in found]
 
 
-def _marks_of(timeline: StepTimeline, one: StepCourse, x: Axis) -> tuple[FloatArray, FloatArray]:
+def _marks_of(timeline: StepTimeline, one: StepsOverTime, x: Axis) -> tuple[FloatArray, FloatArray]:
     """Left and right edge of the marks of outliers."""
     middle = timeline.start_us + timeline.width_us * (np.array(one.outlier_columns, np.float64) + 0.5)
     half = max(timeline.width_us / 2, _MARK / 100 * (x.end - x.start))
     return middle - half, middle + half
 
 
-def timeline_drawing(times: StepTimes, course: Course, unit: Unit) -> Drawing:
+def timeline_drawing(times: StepTimes, course: JobPhases, unit: Unit) -> Drawing:
     """A bar a column from its shortest to its longest step, a mark at the longest outlier."""
     timeline = times.timeline
     scale = _Durations.of(times, unit)
@@ -437,7 +437,7 @@ def timeline_drawing(times: StepTimes, course: Course, unit: Unit) -> Drawing:
     return Drawing(x=x, y=y, marks=tuple(marks))
 
 
-def timeline_plot(times: StepTimes, course: Course, unit: Unit, names: Sequence[str]) -> Plot:
+def timeline_plot(times: StepTimes, course: JobPhases, unit: Unit, names: Sequence[str]) -> Plot:
     """The same with values, to zoom along time; ``names`` are those of the phases, switched as s1, s2, …."""
     timeline = times.timeline
     colours = theme.light()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bokeh.models import AnnularWedge, ColumnDataSource, HoverTool, Plot, Range1d
 
 from jobreport.figures import theme
-from jobrules.text import duration, percent, shown
+from jobrules.text import duration, escape_name, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def pie(phases: Sequence[Phase]) -> Plot | None:
     for phase, span, start, end in zip(phases, spans, edges[:-1], edges[1:], strict=True):
         source = ColumnDataSource(
             {
-                "phase": [shown(phase.label)],
+                "phase": [escape_name(phase.label)],
                 "time": [duration(span)],
                 "share": [percent(phase.percent)],
             }

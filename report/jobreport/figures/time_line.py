@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from jobreport.formats import Scale
     from jobrules.analyses.time_lines import TimeLine
-    from jobrules.verdict.phases import Course
+    from jobrules.verdict.phases import JobPhases
 
     FloatArray = npt.NDArray[np.float64]
 
@@ -61,7 +61,7 @@ def bundles(columns: Columns, size: int) -> Columns:
 
 
 def unmeasured(
-    lines: Sequence[TimeLine], columns: Columns, course: Course, size: int
+    lines: Sequence[TimeLine], columns: Columns, course: JobPhases, size: int
 ) -> list[tuple[int, int]]:
     """When none of the lines, which are of one node, was measured: its gaps, and columns without a sample."""
     missing = np.logical_and.reduce([np.isnan(bundled(line, size)[0]) for line in lines])
@@ -94,10 +94,10 @@ class SharedTime(Struct, frozen=True, kw_only=True):
     size: int
     width_ms: float
     columns: Columns
-    course: Course
+    course: JobPhases
 
 
-def shared_time(columns: Columns, course: Course, most: int = MOST_COLUMNS[0]) -> SharedTime:
+def shared_time(columns: Columns, course: JobPhases, most: int = MOST_COLUMNS[0]) -> SharedTime:
     """The range and the times of at most ``most`` columns, each at its middle."""
     axis, size = axis_of(columns), size_of(columns, most)
     start, end = float(axis.live(axis.start)), float(axis.live(axis.end))
@@ -158,7 +158,7 @@ def time_line(lines: Sequence[TimeLine], time: SharedTime, scale: Scale, top: fl
 def time_drawing(
     lines: Sequence[TimeLine],
     columns: Columns,
-    course: Course,
+    course: JobPhases,
     scale: Scale,
     top: float,
     *,
@@ -217,7 +217,7 @@ def top_of(lines: Sequence[TimeLine], scale: Scale) -> float:
     return ceiling(max(values, default=0.0) / scale.factor)
 
 
-def boundaries(course: Course) -> tuple[int, ...]:
+def boundaries(course: JobPhases) -> tuple[int, ...]:
     """Where one phase ends and the next begins."""
     return tuple(phase.start_us for phase in course.phases[1:])
 

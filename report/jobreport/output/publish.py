@@ -20,7 +20,7 @@ from jobreport import document
 from jobreport.errors import JobReportError, UsageError
 from jobreport.output.files import FILES
 from jobreport.scratch import STAGING, locked, sweep
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +87,7 @@ class Place:
     def _moved(self, new: set[Path], older: set[Path]) -> None:
         """Every file by itself; an older report's that have no successor go."""
         if taken := [name for name in sorted(new | older) if (self._folder / name).is_dir()]:
-            place = shown(str(self._folder / taken[0]), 200)
+            place = escape_name(str(self._folder / taken[0]), 200)
             raise UsageError(f"{place} is a folder, in the place of a file of the report. Use another --out.")
         (self._folder / "rules").mkdir(exist_ok=True)
         for name in sorted(new):
@@ -109,7 +109,7 @@ def place(folder: Path, *, force: bool) -> Iterator[Place]:
         with contextlib.ExitStack() as stack:
             try:
                 if real.exists() and not real.is_dir():
-                    raise UsageError(f"{shown(str(folder), 200)} is a file; name a folder with --out.")
+                    raise UsageError(f"{escape_name(str(folder), 200)} is a file; name a folder with --out.")
                 if not force and any((real / name).exists() for name in (*FILES.values(), "rules")):
                     raise UsageError(_there(folder))
                 missing = [parent for parent in real.parents if not parent.exists()]
@@ -117,7 +117,7 @@ def place(folder: Path, *, force: bool) -> Iterator[Place]:
                 staging, lock = stack.enter_context(_staging(real))
             except OSError as error:
                 raise UsageError(
-                    f"Cannot write into {shown(str(folder), 200)}: {error.strerror}. Name another folder with --out."
+                    f"Cannot write into {escape_name(str(folder), 200)}: {error.strerror}. Name another folder with --out."
                 ) from error
             yield Place(real, staging, lock, force=force)
             done = True
@@ -226,7 +226,7 @@ def _older(folder: Path) -> set[Path]:
 
 
 def _there(folder: Path) -> str:
-    return f"{shown(str(folder), 200)} already holds a report. Use --force to replace it, or another --out."
+    return f"{escape_name(str(folder), 200)} already holds a report. Use --force to replace it, or another --out."
 
 
 def _is_within(folder: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobrules.model import Severity, Status
-from jobrules.text import between, count, duration, shown
+from jobrules.text import between, count, duration, escape_name
 from jobrules.verdict.findings import by_reason, use_sentence
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def markdown(report: Report) -> str:
     """The verdict, where the time went, then the findings, worst first, under 10,000 characters."""
     job = report.job
     blocks = [
-        f"# Training job report: {escape(shown(job.name))}",
+        f"# Training job report: {escape(escape_name(job.name))}",
         f"**{escape(answer(report))}**",
         *_parts(report),
         f"{_ran(report)}{_machines(report)}. Source: {', '.join(job.sources)}.",
     ]
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         blocks.append(
             "All numbers are the vendor's, from the rule results that its service left behind; no sample was "
             "judged. What is called our own reading is ours, made from these results. "
@@ -92,14 +92,14 @@ def answer(report: Report) -> str:
     """How well the machine was used, in a sentence or two; of rule results, what they allow to say."""
     if report.origin is Origin.SAMPLES:
         return use_sentence(report.verdict.use)
-    figures = formats.use_figures(report.usage)
+    figures = formats.use_figures(report.utilization)
     told = f"By the vendor's numbers: {figures}." if figures else "Made from the vendor's rule results."
     return f"{told} GPU-hours used and lost cannot be told without samples."
 
 
 def _ran(report: Report) -> str:
     start_us, end_us = report.job.start_us, report.job.end_us
-    if report.origin is Origin.VENDOR and not end_us:
+    if report.origin is Origin.DEBUGGER_RESULTS and not end_us:
         return "When it ran is not in the results, "
     return f"Ran {between(start_us, end_us)}, {duration(end_us - start_us)}, "
 
@@ -111,7 +111,7 @@ def _parts(report: Report) -> list[str]:
         return []
     lines = []
     for part in use.parts:
-        amount = f"{formats.part_hours(use, report.course, part)}{formats.NBSP}{use.noun}-h, {formats.percent(part.percent)}"
+        amount = f"{formats.part_hours(use, report.phases, part)}{formats.NBSP}{use.noun}-h, {formats.percent(part.percent)}"
         lines.append(f"- {escape(part.label)}: {amount}")
     return ["\n".join(lines)]
 
@@ -127,13 +127,13 @@ def _finding(finding: Finding, verdict: Verdict) -> str:
 
 
 def _none(verdict: Verdict) -> str:
-    judged = len(verdict.unanswered) < verdict.rules
+    judged = len(verdict.not_evaluated) < verdict.rules
     return "No finding." if judged else "No finding: no rule could judge."
 
 
 def _unanswered(report: Report, gap: str = "\n- ") -> str:
     """What was not checked, by the reason; four reasons at most."""
-    groups = by_reason(report.verdict.unanswered)
+    groups = by_reason(report.verdict.not_evaluated)
     if not groups:
         return ""
     kept = groups if len(groups) <= MOST_REASONS else groups[: MOST_REASONS - 1]
@@ -144,7 +144,7 @@ def _unanswered(report: Report, gap: str = "\n- ") -> str:
     ]
     if left := groups[len(kept) :]:
         told.append(f"{count(sum(len(one.rules) for one in left), 'rule')} for {len(left)} other reasons")
-    whole = f"Not checked, {len(report.verdict.unanswered)} of {count(report.verdict.rules, 'rule')}:"
+    whole = f"Not checked, {len(report.verdict.not_evaluated)} of {count(report.verdict.rules, 'rule')}:"
     first = gap if gap.startswith("\n") else " "
     return f"{whole}{first}{gap.join(told)}"
 

@@ -22,7 +22,7 @@ from msgspec import Struct
 from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.remarks import Remark
 from jobreport.scratch import Scratch
-from jobrules.text import count, shown
+from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,13 +97,13 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
         except _DAMAGE as error:
             if not extraction.files:
                 raise NothingReadableError(
-                    f"Cannot unpack {shown(str(job), 200)}: {_reason(error)}."
+                    f"Cannot unpack {escape_name(str(job), 200)}: {_reason(error)}."
                 ) from error
             extraction.remark("the archive is cut short or damaged; what comes before is in use", job.name)
         if not extraction.files and extraction.remarks:
             why = next(iter(extraction.remarks.values()))
             raise NothingReadableError(
-                f"Nothing of {shown(str(job), 200)} can be unpacked: {why.reason} ({why.example})."
+                f"Nothing of {escape_name(str(job), 200)} can be unpacked: {why.reason} ({why.example})."
             )
         yield Unpacked(
             directory=Path(folder),
@@ -114,7 +114,7 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
 
 def _reason(error: Exception) -> str:
     """What a library says of a damaged archive, which may be several lines, in its first words."""
-    return shown(str(error).partition(":\n")[0], 200)
+    return escape_name(str(error).partition(":\n")[0], 200)
 
 
 def printable(name: str) -> str:
@@ -185,7 +185,7 @@ class _Extraction:
             count=known.count + 1 if known else 1,
             unit="files",
             reason=reason,
-            example=known.example if known else shown(name, 200),
+            example=known.example if known else escape_name(name, 200),
         )
 
     def _count(self) -> None:

@@ -74,10 +74,10 @@ class Reader(Protocol):
     #: What a row of its files is: ``samples``, each a row of its own, or ``rows`` of a GPU's samples at a moment.
     rows: str
 
-    def knows(self, file: SourceFile) -> bool:
+    def matches_name(self, file: SourceFile) -> bool:
         """Whether the file belongs to this reader by its name alone."""
 
-    def claims(self, file: SourceFile) -> bool:
+    def matches_content(self, file: SourceFile) -> bool:
         """Whether the file, which no reader knows by its name, belongs to this one by its first bytes."""
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:

@@ -19,7 +19,7 @@ from jobreport.remarks import Remark, SourceQuality
 from jobreport.tables.engine import Task
 from jobreport.tables.parts import facts_of
 from jobrules.model import Job, Metric, span_of
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
 def stopped(source: str, error: Exception) -> str:
     """Why a reader stopped."""
-    return f"the reader of {source} stopped: {type(error).__name__}: {shown(str(error))}"
+    return f"the reader of {source} stopped: {type(error).__name__}: {escape_name(str(error))}"
 
 
 def packed(reader: Reader, files: Sequence[SourceFile]) -> list[Group]:
@@ -199,7 +199,7 @@ def nodes_of(
             for panel in facts.panels:
                 if panel.metric in seen:
                     (samples,) = engine.ask(_samples, [([handle], (panel.metric,))])
-                    reason = f"{panel.metric.label} of {shown(node)} is known from another source"
+                    reason = f"{panel.metric.label} of {escape_name(node)} is known from another source"
                     tally.add("dropped", "samples", reason, count=samples)
                 seen.add(panel.metric)
     return {
@@ -217,7 +217,7 @@ def _samples(things: Sequence[Job], metric: Metric) -> int:
 # Records whose time cannot be the job's
 
 
-def without_strays(pieces: list[Piece], engine: Engine) -> list[Piece]:
+def drop_implausible_times(pieces: list[Piece], engine: Engine) -> list[Piece]:
     """The pieces without samples that lie far from nearly all others, and events that lie far from all samples.
 
     In a job without samples, without events that lie far from nearly all others.

@@ -122,7 +122,7 @@ def _is_log(piece: Piece) -> bool:
 
 def _uses(table: _Table) -> list[PanelFacts]:
     """What was sampled of its GPUs' use."""
-    return [panel for panel in table.facts.panels if panel.metric == Metric.GPU_USE]
+    return [panel for panel in table.facts.panels if panel.metric == Metric.GPU_UTILIZATION]
 
 
 def _cells(log: _Table, longest_us: int) -> int:
@@ -171,7 +171,7 @@ def _seconds(us: int) -> str:
 
 def _offset(things: Sequence[Job]) -> CurveOffset | str:
     """Of the use of the GPUs in a machine's samples and in a log."""
-    samples, log = (_together(panel) for one in things for panel in one.panels_of(Metric.GPU_USE))
+    samples, log = (_together(panel) for one in things for panel in one.panels_of(Metric.GPU_UTILIZATION))
     return curve_offset(curves(samples), curves(log))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobreport.errors import NothingReadableError
 from jobreport.readers.base import SourceFile
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -100,7 +100,7 @@ def _link(path: Path, root: Path) -> str:
 
 
 def _no_directory(directory: Path, error: Exception) -> str:
-    name = shown(_text(str(directory)), 200)
+    name = escape_name(_text(str(directory)), 200)
     if isinstance(error, FileNotFoundError):
         return f"There is no directory {name}. Give the directory that the job left behind with --job-dir."
     if isinstance(error, NotADirectoryError):

@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from jobreport.errors import NothingReadableError
 from jobreport.progress import Progress
 from jobreport.readers.debugger_results import rule_results
-from jobreport.readers.grouping import nodes_of, packed, read_groups, sources_of, stopped, without_strays
+from jobreport.readers.grouping import (
+    drop_implausible_times,
+    nodes_of,
+    packed,
+    read_groups,
+    sources_of,
+    stopped,
+)
 from jobreport.readers.joining import joined
 from jobreport.readers.listing import is_end_marker, job_name, listing
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
@@ -26,7 +33,7 @@ from jobreport.remarks import Quality, Remark
 from jobreport.tables.engine import Here
 from jobreport.tables.parts import JobOfParts
 from jobrules.model import Job
-from jobrules.text import count, shown
+from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -50,14 +57,14 @@ class Reading(Struct, frozen=True, kw_only=True, eq=False):
     job: Job
     quality: Quality
     #: The vendor's rule results; none where the job itself can be judged.
-    vendor: RuleResults | None = None
+    debugger_results: RuleResults | None = None
 
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
     """The job in a directory, all of it in memory; rule results are nothing to report here."""
     reading = read_directory(directory, strict=strict, engine=Here(in_memory=sys.maxsize))
-    if reading.vendor:
-        raise NothingReadableError(f"{shown(str(directory), 200)} holds rule results, but no samples.")
+    if reading.debugger_results:
+        raise NothingReadableError(f"{escape_name(str(directory), 200)} holds rule results, but no samples.")
     known = {one.name: getattr(reading.job, one.name) for one in fields(Job)}
     return Job(**known), reading.quality
 
@@ -92,24 +99,26 @@ def read_directory(
         if is_end_marker(file):
             ended = True
             continue
-        if rule_results.claims(file):
+        if rule_results.matches_content(file):
             results.append(file)
             continue
-        reader = next((i for i, one in enumerate(readers) if one.knows(file)), None)
+        reader = next((i for i, one in enumerate(readers) if one.matches_name(file)), None)
         if reader is None:
-            reader = next((i for i, one in enumerate(readers) if one.claims(file)), None)
+            reader = next((i for i, one in enumerate(readers) if one.matches_content(file)), None)
         if reader is None:
             unclaimed.append(file)
         else:
             claimed[reader].append(file)
     job_is = name or job_name(directory)
-    progress.stage(f"reading {shown(job_is)}", sum(f.size for some in claimed.values() for f in some), "B")
+    progress.stage(
+        f"reading {escape_name(job_is)}", sum(f.size for some in claimed.values() for f in some), "B"
+    )
     groups = [group for i in sorted(claimed) for group in packed(readers[i], claimed[i])]
     pieces = joined(read_groups(engine, groups, progress, strict=strict), engine)
-    pieces = without_strays(pieces, engine)
+    pieces = drop_implausible_times(pieces, engine)
     sources = sources_of(pieces, tally)
     nodes = nodes_of(pieces, engine, tally)
-    vendor = _vendor(results, tally, strict=strict) if results else None
+    vendor = _debugger_results(results, tally, strict=strict) if results else None
     if not nodes and not (vendor and vendor.documents):
         remarks = [remark for one in sources for remark in one.remarks]
         remarks += vendor.quality.remarks if vendor else ()
@@ -128,10 +137,10 @@ def read_directory(
     if vendor and nodes:
         sources.append(_not_needed(vendor))
     quality = Quality(sources=tuple(sources), remarks=tally.remarks())
-    return Reading(job=job, quality=quality, vendor=None if nodes else vendor)
+    return Reading(job=job, quality=quality, debugger_results=None if nodes else vendor)
 
 
-def _vendor(files: Sequence[SourceFile], tally: Tally, *, strict: bool) -> RuleResults | None:
+def _debugger_results(files: Sequence[SourceFile], tally: Tally, *, strict: bool) -> RuleResults | None:
     try:
         return rule_results.read(files)
     except Exception as error:
@@ -153,7 +162,7 @@ def _not_needed(vendor: RuleResults) -> SourceQuality:
         count=len(vendor.documents),
         unit="files",
         reason="not needed: the job's own records are judged",
-        example=shown(vendor.documents[0].file, 200),
+        example=escape_name(vendor.documents[0].file, 200),
     )
     return replace(quality, files=0, rows=0, remarks=(remark, *quality.remarks))
 
@@ -165,11 +174,11 @@ def _finished(says: Iterable[bool | None]) -> bool | None:
 
 def _nothing(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark], tally: Tally) -> str:
     """What was looked for, what was found, and the first thing that went wrong, in a sentence or two."""
-    text = f"{shown(str(directory), 200)} holds nothing that a report can be made from."
+    text = f"{escape_name(str(directory), 200)} holds nothing that a report can be made from."
     looked_for = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
     text += f" Looked for {' or '.join(looked_for)}; "
     if files:
-        text += f"found {count(len(files), 'file')}, for example {shown(files[0].name, 200)}."
+        text += f"found {count(len(files), 'file')}, for example {escape_name(files[0].name, 200)}."
     else:
         text += "it has no files that can be seen."
     remarks = [*remarks, *tally.remarks()]

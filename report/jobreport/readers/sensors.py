@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 
 from jobrules.model import Metric
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 #: Device names of metrics of the whole node.
 _MEMORY, _NETWORK, _DISK = "memory", "network", "disk"
 
 #: By type and dimension; every name is a device.
 _DEVICES = {
-    ("cpu", "CPUUtilization"): Metric.CPU_USE,
+    ("cpu", "CPUUtilization"): Metric.CPU_UTILIZATION,
     ("cpu", "I/OWaitPercentage"): Metric.IO_WAIT,
-    ("gpu", "GPUUtilization"): Metric.GPU_USE,
-    ("gpu", "GPUMemoryUtilization"): Metric.GPU_MEMORY,
+    ("gpu", "GPUUtilization"): Metric.GPU_UTILIZATION,
+    ("gpu", "GPUMemoryUtilization"): Metric.GPU_MEMORY_ACTIVITY,
 }
 #: By type, dimension and name.
 _WHOLE_NODE = {
-    ("memory", "", ""): (Metric.MEMORY, _MEMORY),
-    ("memory", "", "MemoryUsedPercent"): (Metric.MEMORY, _MEMORY),
+    ("memory", "", ""): (Metric.HOST_MEMORY, _MEMORY),
+    ("memory", "", "MemoryUsedPercent"): (Metric.HOST_MEMORY, _MEMORY),
     ("network", "Algorithm", "ReceiveBytesPerSecond"): (Metric.NETWORK_RECEIVE, _NETWORK),
     ("network", "Algorithm", "TransmitBytesPerSecond"): (Metric.NETWORK_TRANSMIT, _NETWORK),
     ("network", "Platform", "ReceiveBytesPerSecond"): (Metric.PLATFORM_RECEIVE, _NETWORK),
@@ -49,4 +49,4 @@ def as_name(text: str) -> str:
     if len(text) <= _LONGEST_NAME and text.isprintable():
         return text
     mark = hashlib.blake2s(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    return f"{shown(text)} ({mark})"
+    return f"{escape_name(text)} ({mark})"

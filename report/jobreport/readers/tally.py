@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jobreport.remarks import Remark
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,4 +55,4 @@ class Tally:
         if key not in self._first:
             return None
         file, line = self._first[key]
-        return f"{shown(file, 200)}:{line}" if line else shown(file, 200)
+        return f"{escape_name(file, 200)}:{line}" if line else escape_name(file, 200)

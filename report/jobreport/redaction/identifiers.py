@@ -40,10 +40,10 @@ _FORM = re.compile("|".join(f"(?P<f{i}>{form})" for i, form in enumerate(FORMS.v
 #: Fields that hold names from programs, by type and name.
 _PROGRAM = {
     ("Operator", "name"),
-    ("PhaseTime", "name"),
+    ("EventTypeTime", "name"),
     ("ClassShare", "name"),
-    ("StepRow", "phase"),
-    ("MomentLane", "phase"),
+    ("StepRow", "mode"),
+    ("CloseUpLane", "event_type"),
     ("LoaderSetup", "iterator"),
     ("Function", "name"),
 }

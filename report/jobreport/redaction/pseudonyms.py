@@ -89,7 +89,7 @@ _LONGEST_PROCESS = 7
 _NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,12})?|[0-9]{16}")
 
 
-class StandIns(Struct, frozen=True, kw_only=True):
+class Pseudonyms(Struct, frozen=True, kw_only=True):
     """What is said instead of each name, by kind and name."""
 
     names: dict[tuple[str, str], str]
@@ -97,7 +97,7 @@ class StandIns(Struct, frozen=True, kw_only=True):
     mode: str | None = None
 
     @classmethod
-    def of(cls, names: Iterable[tuple[str, str]], mode: str | None = None) -> StandIns:
+    def of(cls, names: Iterable[tuple[str, str]], mode: str | None = None) -> Pseudonyms:
         """For names of kinds: node, device, worker, phase, tensor, iterator, operator, file, function.
 
         And for what was given as ``StepOutlier.mode``.
@@ -157,7 +157,7 @@ class StandIns(Struct, frozen=True, kw_only=True):
         return replace(
             one,
             node=self("node", one.node),
-            worker=self("worker", one.worker),
+            rank=self("worker", one.rank),
             begin=begin,
             end=end,
             functions=tuple(map(self._function, one.functions)),
@@ -214,8 +214,8 @@ class StandIns(Struct, frozen=True, kw_only=True):
                 replace(
                     lane,
                     node=self("node", lane.node),
-                    worker=self("worker", lane.worker),
-                    phase=self(_kind(lane), lane.phase),
+                    rank=self("worker", lane.rank),
+                    event_type=self(_kind(lane), lane.event_type),
                 )
                 for lane in events.lanes
             ),
@@ -224,7 +224,7 @@ class StandIns(Struct, frozen=True, kw_only=True):
                 replace(
                     one,
                     node=self("node", one.node),
-                    worker=self("worker", one.worker),
+                    rank=self("worker", one.rank),
                     iterator=self("iterator", one.iterator),
                 )
                 for one in events.loaders
@@ -241,7 +241,7 @@ class StandIns(Struct, frozen=True, kw_only=True):
 class _Redacted(JobOfParts):
     """A job under stand-ins; its tables stay where they lie, and are changed for those who ask."""
 
-    def __init__(self, job: Job, stand_ins: StandIns) -> None:
+    def __init__(self, job: Job, stand_ins: Pseudonyms) -> None:
         known: dict[str, Any] = {
             "name": job.name,
             "profiles": tuple(map(stand_ins.profile, job.profiles)),
@@ -269,23 +269,23 @@ class _Redacted(JobOfParts):
 def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Reading, Quality, Settings]:
     """What was read, what became of its files, and the settings, with stand-ins in the place of all names."""
     mode = next((rule.mode for rule in chosen.rules if isinstance(rule, StepOutlier)), None)
-    if reading.vendor:
-        stand_ins = StandIns.of(("node", node) for node in _nodes_of(reading.vendor))
-        told = replace(reading, vendor=_results(reading.vendor, stand_ins))
+    if reading.debugger_results:
+        stand_ins = Pseudonyms.of(("node", node) for node in _nodes_of(reading.debugger_results))
+        told = replace(reading, debugger_results=_results(reading.debugger_results, stand_ins))
         return told, stand_ins.quality(quality), stand_ins.settings(chosen)
     job = reading.job
     names = {one for found in job.each(_names_of) for one in found}
     for profile in job.profiles:
-        names |= {("node", profile.node), ("worker", profile.worker)}
+        names |= {("node", profile.node), ("worker", profile.rank)}
         for function in profile.functions:
             if _library(function) is None:
                 names |= {("file", function.file), ("function", function.name)}
-    stand_ins = StandIns.of(names, mode)
+    stand_ins = Pseudonyms.of(names, mode)
     told = replace(reading, job=_Redacted(job, stand_ins))
     return told, stand_ins.quality(quality), stand_ins.settings(chosen)
 
 
-def _asked(part: Job, stand_ins: StandIns, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def _asked(part: Job, stand_ins: Pseudonyms, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
     return function(stand_ins.job(part), *given, **named)
 
 
@@ -294,7 +294,7 @@ def _names_of(part: Job) -> set[tuple[str, str]]:
     found = {("node", node) for node in part.nodes}
     found |= {("device", device) for panel in part.panels for device in panel.devices}
     for lane in part.events.lanes:
-        found |= {("worker", lane.worker), (_kind(lane), lane.phase)}
+        found |= {("worker", lane.rank), (_kind(lane), lane.event_type)}
     found |= {("operator", name) for name in part.events.names if not is_common(name)}
     found |= {("iterator", one.iterator) for one in part.events.loaders}
     for _, worker, phase in part.steps.series:
@@ -343,7 +343,7 @@ def _library(one: Function) -> str | None:
 # The vendor's results
 
 
-def _results(found: RuleResults, stand_ins: StandIns) -> RuleResults:
+def _results(found: RuleResults, stand_ins: Pseudonyms) -> RuleResults:
     """The vendor's results, read again from documents without names."""
     texts = {text for one in found.documents for text in (*_texts(one.raw), *_texts(one.parameters))}
     nodes = {node: told for (_, node), told in stand_ins.names.items()}

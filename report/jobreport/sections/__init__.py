@@ -9,15 +9,15 @@ from jobreport import document
 from jobreport.sections.balance import balance
 from jobreport.sections.batch_size import batch_size
 from jobreport.sections.bottlenecks import cpu_bottlenecks, io_bottlenecks
-from jobreport.sections.close_ups import moments
-from jobreport.sections.data_loading import loading
+from jobreport.sections.close_ups import close_ups
+from jobreport.sections.data_loading import data_loading
 from jobreport.sections.devices import devices
 from jobreport.sections.fragment import Fragment
 from jobreport.sections.framework import framework
 from jobreport.sections.gpu_memory import gpu_memory
-from jobreport.sections.gpu_utilization import gpu_use
+from jobreport.sections.gpu_utilization import gpu_utilization
 from jobreport.sections.head import contents, head
-from jobreport.sections.identifiers import identity
+from jobreport.sections.identifiers import identifiers
 from jobreport.sections.jupyter import live_figures, style
 from jobreport.sections.nodes import nodes
 from jobreport.sections.power import power
@@ -26,7 +26,7 @@ from jobreport.sections.quality import quality
 from jobreport.sections.rules import rules
 from jobreport.sections.steps import steps
 from jobreport.sections.summary import summary
-from jobreport.sections.utilization import utilisation
+from jobreport.sections.utilization import utilization
 from jobreport.sections.verdict import findings, verdict
 
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ __all__ = [
     "Fragment",
     "balance",
     "batch_size",
+    "close_ups",
     "contents",
     "cpu_bottlenecks",
+    "data_loading",
     "devices",
     "findings",
     "framework",
     "gpu_memory",
-    "gpu_use",
+    "gpu_utilization",
     "head",
-    "identity",
+    "identifiers",
     "io_bottlenecks",
     "live_figures",
-    "loading",
-    "moments",
     "nodes",
     "open_report",
     "power",
@@ -58,7 +58,7 @@ __all__ = [
     "steps",
     "style",
     "summary",
-    "utilisation",
+    "utilization",
     "verdict",
 ]
 

@@ -12,7 +12,7 @@ from jobreport.document import Origin
 from jobreport.figures import theme
 from jobreport.figures.balance import MOST_LINES, Curve, Histograms, frame, load_drawing, load_plot, series
 from jobreport.figures.embed import document_json
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.analyses.balance import MOST_NODES
@@ -97,7 +97,7 @@ class Other(Struct, frozen=True, kw_only=True):
     distance: str
 
 
-@guarded
+@error_boundary
 def balance(report: Report) -> Fragment:
     """Histograms, a matrix of distances a node, and how both were judged."""
     found = report.balance
@@ -151,12 +151,12 @@ def _gpus(found: Balance) -> Iterator[tuple[NodeLoad, Load]]:
 
 
 def _name(found: Balance, node: NodeLoad, device: str) -> str:
-    name = formats.shown(device, 24)
-    return name if len(found.nodes) == 1 else f"{formats.shown(node.node, 40)} {name}"
+    name = formats.escape_name(device, 24)
+    return name if len(found.nodes) == 1 else f"{formats.escape_name(node.node, 40)} {name}"
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "The vendor's results hold no samples to compare; what its rule counted is on the card of LoadBalancing."
     if report.balance is not None:
         return "GPUs were sampled, but none in the training loop."
@@ -177,9 +177,9 @@ def _plots(
         for node in nodes:
             gpus = [gpu for gpu in node.gpus if gpu.histogram]
             if gpus:
-                title = formats.shown(node.node, 40) if len(found.nodes) > 1 else ""
+                title = formats.escape_name(node.node, 40) if len(found.nodes) > 1 else ""
                 means = ", ".join(
-                    f"{formats.shown(g.device, 24)} {formats.percent(g.mean or 0)}" for g in gpus
+                    f"{formats.escape_name(g.device, 24)} {formats.percent(g.mean or 0)}" for g in gpus
                 )
                 yield title, f"{title or 'The node'}, mean use: {means}.", Histograms(curves=_curves(gpus))
         return
@@ -209,7 +209,7 @@ def _key(found: Balance, alike: NodeLoad | None) -> list[tuple[str, str, str]]:
     entries = []
     for i, (style, _) in enumerate(theme.SERIES[:most]):
         names = {names[i] for names in drawn if len(names) > i}
-        words = formats.shown(names.pop(), 24) if len(names) == 1 else f"GPU {i + 1} of each node"
+        words = formats.escape_name(names.pop(), 24) if len(names) == 1 else f"GPU {i + 1} of each node"
         entries.append((style, words, series(i)))
     return entries
 
@@ -244,7 +244,7 @@ def _lead(report: Report, found: Balance) -> str:
         )
     aside = ""
     if alone:
-        names = formats.listed([formats.shown(node.node, 40) for node in alone])
+        names = formats.join_names([formats.escape_name(node.node, 40) for node in alone])
         aside = f" {names} {'has' if len(alone) == 1 else 'have'} one GPU: there is nothing to balance."
     return _judged(report, found) + aside
 
@@ -278,7 +278,7 @@ def _caption(found: Balance, *, judged: bool) -> str:
         who = "the GPU's" if sum(1 for _ in _gpus(found)) == 1 else f"{_name(found, node, gpu.device)}'s"
         return f"The fullest bin holds {formats.percent(best)} of {who} samples: a use of {at} to {at + 100 // len(gpu.histogram)}{formats.NBSP}%."
     node, pair = worst
-    one, other = _name(found, node, pair.one), formats.shown(pair.other, 24)
+    one, other = _name(found, node, pair.one), formats.escape_name(pair.other, 24)
     limit = formats.number(found.limit, 2)
     side = "above" if pair.distance > found.limit else "within"
     far = f"{formats.number(pair.distance, 2)} apart, "
@@ -327,7 +327,7 @@ def _joined(found: Balance, alike: NodeLoad | None) -> str:
     means = formats.spread(gpu.mean for _, gpu in _gpus(found) if gpu.mean is not None)
     return (
         f"The {len(found.nodes)} nodes are alike, mean use {means}; drawn is "
-        f"{formats.shown(alike.node, 40)}, whose GPUs lie farthest apart."
+        f"{formats.escape_name(alike.node, 40)}, whose GPUs lie farthest apart."
     )
 
 
@@ -337,8 +337,8 @@ def _two(found: Balance, pairs: Sequence[NodeLoad]) -> str:
     if len(found.nodes) < 2 or not far:
         return ""
     least, most = (formats.number(pick(pair.distance for _, pair in far), 2) for pick in (min, max))
-    over = [formats.shown(node.node, 40) for node, pair in far if pair.distance > found.limit]
-    where = f"on {formats.listed(over, MOST_NODES)} above the limit" if over else "none above the limit"
+    over = [formats.escape_name(node.node, 40) for node, pair in far if pair.distance > found.limit]
+    where = f"on {formats.join_names(over, MOST_NODES)} above the limit" if over else "none above the limit"
     whose = "of the node with two" if len(far) == 1 else f"of the {len(far)} nodes with two"
     return f"The GPUs {whose} lie {least if least == most else f'{least} to {most}'} apart, {where} of {formats.number(found.limit, 2)}."
 
@@ -420,7 +420,9 @@ def _pairs_told(found: Balance, matrices: Sequence[Matrix]) -> str:
     where = ""
     if len(matrices) < with_pairs:
         most = f"{len(matrices)} nodes of {with_pairs} that differ most"
-        where = f" on {formats.shown(matrices[0].node, 40)}" if len(matrices) == 1 else f" on the {most}"
+        where = (
+            f" on {formats.escape_name(matrices[0].node, 40)}" if len(matrices) == 1 else f" on the {most}"
+        )
     if not compared:
         return "No GPU has samples enough to be compared with another: the distances are not judged."
     lies = "lies" if over < 2 else "lie"
@@ -434,6 +436,6 @@ def _other(node: NodeLoad) -> Other:
         node=node.node,
         gpus=formats.number(len(node.gpus), 0),
         means=formats.spread(means) or "not measured",
-        pair=f"{formats.shown(far.one, 24)} and {formats.shown(far.other, 24)}" if far else "–",
+        pair=f"{formats.escape_name(far.one, 24)} and {formats.escape_name(far.other, 24)}" if far else "–",
         distance=formats.number(far.distance, 2) if far else "–",
     )

@@ -11,7 +11,7 @@ from jobreport.document import Origin
 from jobreport.figures.batch_size import METRICS, batch_drawing, batch_plot
 from jobreport.figures.box_plot import LOOP, WHOLE
 from jobreport.figures.embed import document_json
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.measures.quartiles import ALIKE_POINTS
@@ -29,11 +29,15 @@ MOST_ROWS = 128
 
 #: The parameter of BatchSize that holds the limit of each metric.
 _PARAMETERS = {
-    Metric.CPU_USE: "cpu_threshold_p95",
-    Metric.GPU_USE: "gpu_threshold_p95",
-    Metric.GPU_MEMORY: "gpu_memory_threshold_p95",
+    Metric.CPU_UTILIZATION: "cpu_threshold_p95",
+    Metric.GPU_UTILIZATION: "gpu_threshold_p95",
+    Metric.GPU_MEMORY_ACTIVITY: "gpu_memory_threshold_p95",
 }
-_NAMES = {Metric.CPU_USE: "CPU", Metric.GPU_USE: "GPU use", Metric.GPU_MEMORY: Metric.GPU_MEMORY.label}
+_NAMES = {
+    Metric.CPU_UTILIZATION: "CPU",
+    Metric.GPU_UTILIZATION: "GPU use",
+    Metric.GPU_MEMORY_ACTIVITY: Metric.GPU_MEMORY_ACTIVITY.label,
+}
 
 
 class Panel(Struct, frozen=True, kw_only=True, weakref=True):
@@ -57,7 +61,7 @@ class Row(Struct, frozen=True, kw_only=True):
     limit: str
 
 
-@guarded
+@error_boundary
 def batch_size(report: Report) -> Fragment:
     """Box plots a node, and the table of all boxes."""
     card = next((card for card in report.rules if card.name == "BatchSize"), None)
@@ -70,7 +74,7 @@ def batch_size(report: Report) -> Fragment:
             id=f"live-batch-{i}",
             node=node,
             drawing=batch_drawing(found, limits),
-            label=f"{formats.shown(node, 40)}: {_told([b for b in found if b.basis == WHOLE], limits)}",
+            label=f"{formats.escape_name(node, 40)}: {_told([b for b in found if b.basis == WHOLE], limits)}",
         )
         panels.append(panel)
         figures[panel.id] = batch_plot(found, limits)
@@ -103,9 +107,9 @@ def _limits(card: RuleCard | None) -> dict[Metric, float]:
 
 def _of_gpu_nodes(report: Report) -> list[Box]:
     """The boxes of nodes with GPUs, by node and then metric."""
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return []
-    by_node: dict[str, list[Box]] = {b.node: [] for b in report.boxes if b.metric == Metric.GPU_USE}
+    by_node: dict[str, list[Box]] = {b.node: [] for b in report.boxes if b.metric == Metric.GPU_UTILIZATION}
     for box in report.boxes:
         if box.node in by_node and box.metric in METRICS:
             by_node[box.node].append(box)
@@ -118,7 +122,7 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
     for box in boxes:
         by_node.setdefault(box.node, []).append(box)
     levels: dict[str, dict[str, float]] = {
-        node: {b.device: b.p95 for b in found if b.metric == Metric.GPU_USE and b.basis == WHOLE}
+        node: {b.device: b.p95 for b in found if b.metric == Metric.GPU_UTILIZATION and b.basis == WHOLE}
         for node, found in by_node.items()
     }
     ranked = sorted(levels, key=lambda node: sum(levels[node].values()) / len(levels[node]))
@@ -133,7 +137,7 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
     if any(len(gpus[node]) < len(levels[node]) for node in drawn):
         cut.append(f"the {MOST_GPUS} GPUs of the lowest p95 of each node")
     chosen = {
-        node: [b for b in found if b.metric == Metric.CPU_USE or b.device in gpus[node]]
+        node: [b for b in found if b.metric == Metric.CPU_UTILIZATION or b.device in gpus[node]]
         for node, found in by_node.items()
         if node in drawn
     }
@@ -186,13 +190,15 @@ def _caption(whole: list[Box], limits: dict[Metric, float]) -> str:
     """Whether there is room in all three, over the whole job."""
     if not whole or len(limits) < len(METRICS):
         return _told(whole, {})
-    gpus = [(b.node, b.device) for b in whole if b.metric == Metric.GPU_USE]
+    gpus = [(b.node, b.device) for b in whole if b.metric == Metric.GPU_UTILIZATION]
     low = {(b.node, b.device, b.metric): b.p95 < limits[Metric(b.metric)] for b in whole}
-    cpu = {b.node: b.p95 < limits[Metric.CPU_USE] for b in whole if b.metric == Metric.CPU_USE}
+    cpu = {
+        b.node: b.p95 < limits[Metric.CPU_UTILIZATION] for b in whole if b.metric == Metric.CPU_UTILIZATION
+    }
     small = sum(
         cpu.get(node, False)
-        and low[node, device, Metric.GPU_USE]
-        and low.get((node, device, Metric.GPU_MEMORY), True)
+        and low[node, device, Metric.GPU_UTILIZATION]
+        and low.get((node, device, Metric.GPU_MEMORY_ACTIVITY), True)
         for node, device in gpus
     )
     told = _told(whole, limits)
@@ -225,14 +231,17 @@ def _missing(boxes: list[Box]) -> str:
     """What was not sampled where."""
     nodes = list(dict.fromkeys(box.node for box in boxes))
     told = []
-    for metric, words in ((Metric.CPU_USE, "The CPU was"), (Metric.GPU_MEMORY, "GPU memory utilisation was")):
+    for metric, words in (
+        (Metric.CPU_UTILIZATION, "The CPU was"),
+        (Metric.GPU_MEMORY_ACTIVITY, "GPU memory utilisation was"),
+    ):
         having = {box.node for box in boxes if box.metric == metric}
         without = [node for node in nodes if node not in having]
         if without:
             where = (
                 ""
                 if len(without) == len(nodes)
-                else f" on {formats.listed([formats.shown(n, 40) for n in without])}"
+                else f" on {formats.join_names([formats.escape_name(n, 40) for n in without])}"
             )
             told.append(f"{words} not sampled{where}.")
     return " ".join(told)
@@ -243,7 +252,7 @@ def _row(box: Box, limits: dict[Metric, float]) -> Row:
     return Row(
         node=box.node,
         metric=_NAMES[metric],
-        device="all cores, mean" if metric is Metric.CPU_USE else box.device,
+        device="all cores, mean" if metric is Metric.CPU_UTILIZATION else box.device,
         basis=box.basis,
         samples=formats.known(box.n, 0),
         values=tuple(formats.number(v) for v in (box.p25, box.p50, box.p75, box.p95)),
@@ -252,6 +261,6 @@ def _row(box: Box, limits: dict[Metric, float]) -> Row:
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "The vendor's results hold no figures of CPU and GPU memory utilisation beside those of the GPUs; its count is on the card of the rule."
     return "No GPU was sampled."

@@ -19,7 +19,7 @@ from jobreport.figures.bottlenecks import (
 )
 from jobreport.figures.embed import document_json
 from jobreport.figures.time_line import boundaries
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.model import Status
@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
-    from jobrules.analyses.bottlenecks import NodeCores, Ran, StallCourse, StallRun, Stalls, StepSpan
+    from jobrules.analyses.bottlenecks import (
+        BottleneckRun,
+        Bottlenecks,
+        BottlenecksOverTime,
+        NodeCores,
+        Ran,
+        StepSpan,
+    )
 
 #: Larger tables are folded away.
 MOST_OPEN_NODES = 4
@@ -155,13 +162,13 @@ class CoreTable(Struct, frozen=True, kw_only=True):
     note: str
 
 
-@guarded
+@error_boundary
 def cpu_bottlenecks(report: Report) -> Fragment:
     """Moments in which a GPU idled while a core was full."""
     return _bottlenecks(report, "cpu")
 
 
-@guarded
+@error_boundary
 def io_bottlenecks(report: Report) -> Fragment:
     """Moments in which a GPU idled while a core waited for storage."""
     return _bottlenecks(report, "io")
@@ -170,7 +177,7 @@ def io_bottlenecks(report: Report) -> Fragment:
 def _bottlenecks(report: Report, key: str) -> Fragment:
     name = f"{key}-bottlenecks"
     words = _WORDS[key]
-    found = next((one for one in report.stalls if one.key == key), None)
+    found = next((one for one in report.bottlenecks if one.key == key), None)
     if found is None:
         html = render(
             "bottlenecks", heading=heading(name, report), found=None, why_none=_why_none(report, words)
@@ -218,12 +225,14 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
 
 
 def _why_none(report: Report, words: Words) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "The vendor's results hold no samples; what its rule counted stands on the rule's card."
     nodes = report.job.nodes
     if not any(node.gpus for node in nodes):
         return "No GPU was sampled."
-    if not any(row.label == ("CPU" if words.metric == "CPU use" else words.metric) for row in report.usage):
+    if not any(
+        row.label == ("CPU" if words.metric == "CPU use" else words.metric) for row in report.utilization
+    ):
         return f"The {words.metric} of the cores was not sampled."
     return f"No node has samples of both GPU and {words.metric}."
 
@@ -232,7 +241,7 @@ def _limit(value: float) -> str:
     return f"{formats.plain_number(value)}{formats.NBSP}%"
 
 
-def _lead(found: Stalls, words: Words, card: RuleCard | None, report: Report) -> str:
+def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Report) -> str:
     """Whether the rule answered, how many there are, whether that is too many, and what the verdict makes of it."""
     beside = words.beside.format(_limit(found.core_above))
     low = f"below {_limit(found.gpu_below)}"
@@ -263,23 +272,23 @@ def _lead(found: Stalls, words: Words, card: RuleCard | None, report: Report) ->
     return " ".join(told)
 
 
-def _notes(found: Stalls, words: Words, card: RuleCard | None) -> list[str]:
+def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:
     """What is not judged and why, and where the rule's answer is not the plain comparison above."""
     notes = _of_rule(found, words, card) if card else []
-    reasons = [f"{formats.shown(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
+    reasons = [f"{formats.escape_name(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
     if reasons and len(found.nodes) > 1:
         more = len(reasons) - MOST_REASONS
         told = f"{', '.join(reasons[:MOST_REASONS])}{f' and {more} more' if more > 0 else ''}"
         notes.append(f"Counted here but not judged by the rule: {told}.")
     if found.without_cores:
-        names = formats.listed([formats.shown(name, 40) for name in found.without_cores])
+        names = formats.join_names([formats.escape_name(name, 40) for name in found.without_cores])
         notes.append(f"Not looked at, because the {words.metric} of its cores was not sampled: {names}.")
     if found.bottlenecks and not found.ran:
         notes.append("What ran during the bottlenecks is not known: no events were recorded around them.")
     return notes
 
 
-def _of_rule(found: Stalls, words: Words, card: RuleCard) -> list[str]:
+def _of_rule(found: Bottlenecks, words: Words, card: RuleCard) -> list[str]:
     if card.status in (Status.NOT_EVALUATED, Status.ERROR):
         return []
     percent = found.split.parts[-1].percent
@@ -292,7 +301,7 @@ def _of_rule(found: Stalls, words: Words, card: RuleCard) -> list[str]:
     return []
 
 
-def _split_caption(found: Stalls, words: Words) -> str:
+def _split_caption(found: Bottlenecks, words: Words) -> str:
     low = _limit(found.gpu_below)
     if found.bottlenecks:
         caused = formats.percent(found.split.of_low_percent)
@@ -305,7 +314,7 @@ def _split_caption(found: Stalls, words: Words) -> str:
     return f"A GPU was below {low} in {times} of {snapshots}, but in none was that seen beside {core}"
 
 
-def _split(found: Stalls, words: Words) -> list[Part]:
+def _split(found: Bottlenecks, words: Words) -> list[Part]:
     """All snapshots in parts that add up."""
     low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
     kinds = {
@@ -323,18 +332,20 @@ def _split(found: Stalls, words: Words) -> list[Part]:
     ]
 
 
-def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot], *, drawn: bool) -> Samples:
+def _samples(
+    found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot], *, drawn: bool
+) -> Samples:
     low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
     kinds = (
-        ("u", "good: above 90\u00a0%", [one.good for one in found.nodes]),
+        ("u", "good: above 90\u00a0%", [one.busy for one in found.nodes]),
         (
             "u3",
             f"partly used: {formats.plain_number(found.gpu_below)} to 90\u00a0%",
             [one.partly for one in found.nodes],
         ),
-        ("l3", f"low: below {low}, not beside {core}", [one.free for one in found.nodes]),
-        ("x", f"not known: below {low}, no core sampled", [one.unknown for one in found.nodes]),
-        ("l", f"in a bottleneck: below {low} beside {core}", [one.held_up for one in found.nodes]),
+        ("l3", f"low: below {low}, not beside {core}", [one.idle_unsaturated for one in found.nodes]),
+        ("x", f"not known: below {low}, no core sampled", [one.idle_no_core_sample for one in found.nodes]),
+        ("l", f"in a bottleneck: below {low} beside {core}", [one.bottleneck for one in found.nodes]),
     )
     percents = zip(*(one.percents for one in found.nodes), strict=True)
     bands = tuple(
@@ -352,7 +363,7 @@ def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot], *
         bands=bands,
         rows=tuple(
             SampleRow(
-                node=formats.shown(one.node, 40),
+                node=formats.escape_name(one.node, 40),
                 basis="training loop" if one.in_loop else "whole job",
                 samples=one.samples,
                 parts=tuple((band.counts[i], band.percents[i]) for band in bands),
@@ -367,7 +378,7 @@ def _samples(found: Stalls, words: Words, name: str, figures: dict[str, Plot], *
     )
 
 
-def _basis(found: Stalls) -> str:
+def _basis(found: Bottlenecks) -> str:
     loops = [one.in_loop for one in found.nodes]
     if all(loops):
         return "in the training loop"
@@ -378,12 +389,12 @@ def _basis(found: Stalls) -> str:
     )
 
 
-def _samples_caption(found: Stalls, basis: str, low: str, core: str) -> str:
+def _samples_caption(found: Bottlenecks, basis: str, low: str, core: str) -> str:
     shares = [one.percents[-1] for one in found.nodes]
     most = max(shares)
-    names = [formats.shown(one.node, 40) for one in found.nodes if one.percents[-1] == most]
+    names = [formats.escape_name(one.node, 40) for one in found.nodes if one.percents[-1] == most]
     every = len(names) == len(found.nodes) > 1 and not found.more_nodes
-    where = f"each of {formats.count(len(names), 'node')}" if every else formats.listed(names)
+    where = f"each of {formats.count(len(names), 'node')}" if every else formats.join_names(names)
     rest = "" if every else ", more than on any other node"
     return (
         f"On {where} {formats.percent(most)} of the GPU samples {basis} were below {low} beside {core}{rest}."
@@ -391,14 +402,14 @@ def _samples_caption(found: Stalls, basis: str, low: str, core: str) -> str:
 
 
 def _strips(
-    found: Stalls, report: Report, name: str, figures: dict[str, Plot], *, limit: float | None
+    found: Bottlenecks, report: Report, name: str, figures: dict[str, Plot], *, limit: float | None
 ) -> Strips | None:
     """``limit`` is none where the rule gave no answer: then nothing is held against it."""
-    courses, columns, course = found.courses, report.columns, report.course
+    courses, columns, course = found.courses, report.columns, report.phases
     if not courses or not columns.count:
         return None
     with_day = formats.spans_days(report.job.start_us, report.job.end_us)
-    titles = [formats.shown(one.node, 60) if one.node else "All nodes together" for one in courses]
+    titles = [formats.escape_name(one.node, 60) if one.node else "All nodes together" for one in courses]
     frame = Frame(columns=columns, boundaries=boundaries(course), limit=limit)
     drawn = []
     plots = course_plots([one.percent for one in courses], frame)
@@ -441,7 +452,7 @@ def _strips(
 
 
 def _finding(
-    courses: Sequence[StallCourse], titles: Sequence[str], limit: float | None, *, with_day: bool
+    courses: Sequence[BottlenecksOverTime], titles: Sequence[str], limit: float | None, *, with_day: bool
 ) -> str:
     """``Above the limit of 50 % for 10 min 16 s of the 15 min measured, between 07:55:29 and 08:09:08 UTC``."""
     if limit is None:
@@ -465,11 +476,11 @@ def _finding(
     if len(courses) == 1:
         return f"{above} {next(iter(alike))}, {when}"
     return f"{above}, {when}: " + "; ".join(
-        f"{formats.listed(names)} {part}" for part, names in alike.items()
+        f"{formats.join_names(names)} {part}" for part, names in alike.items()
     )
 
 
-def _part(one: StallCourse) -> str:
+def _part(one: BottlenecksOverTime) -> str:
     if not one.known_us:
         return "not measured"
     if not one.above_us:
@@ -481,9 +492,9 @@ def _moment(us: int, with_day: bool) -> str:
     return formats.column_time(us, with_day=with_day).replace(" ", formats.NBSP)
 
 
-def _run(run: StallRun) -> RunRow:
+def _run(run: BottleneckRun) -> RunRow:
     return RunRow(
-        node=formats.shown(run.node, 40),
+        node=formats.escape_name(run.node, 40),
         start_us=run.start_us,
         seconds=(run.end_us - run.start_us) / 1e6,
         snapshots=run.snapshots,
@@ -500,14 +511,14 @@ def _steps(place: str, steps: Sequence[StepSpan]) -> str:
         return " and ".join(_span(one) for one in steps)
     if place == "between":
         before, after = steps
-        if before.phase == after.phase and before.last is not None and after.first is not None:
-            return f"between {formats.shown(before.phase, 20)} steps {before.last} and {after.first}"
+        if before.mode == after.mode and before.last is not None and after.first is not None:
+            return f"between {formats.escape_name(before.mode, 20)} steps {before.last} and {after.first}"
         return f"between {_span(before)} and {_span(after)}"
     return f"{place} {_span(steps[0])}"
 
 
 def _span(one: StepSpan) -> str:
-    phase = formats.shown(one.phase, 20)
+    phase = formats.escape_name(one.mode, 20)
     if one.first is None:
         return f"{phase} step"
     return (
@@ -515,7 +526,7 @@ def _span(one: StepSpan) -> str:
     )
 
 
-def _run_caption(runs: Sequence[StallRun], *, several: bool, with_day: bool) -> str:
+def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool) -> str:
     if not runs:
         return ""
     lasted = [formats.duration(run.end_us - run.start_us) for run in runs]
@@ -523,14 +534,14 @@ def _run_caption(runs: Sequence[StallRun], *, several: bool, with_day: bool) -> 
     if len(alike) > 1:
         return f"The {formats.count(len(alike), 'longest run')} of bottlenecks lasted {lasted[0]} each"
     first = runs[0]
-    where = f" on {formats.shown(first.node, 40)}" if several else ""
+    where = f" on {formats.escape_name(first.node, 40)}" if several else ""
     at = f"{_moment(first.start_us, with_day)}{formats.NBSP}UTC"
     return f"The longest run of bottlenecks lasted {lasted[0]}, from {at}{where}"
 
 
 def _core_table(one: NodeCores) -> CoreTable:
     rows = tuple(
-        (", ".join(formats.shown(core.core, 24) for core in alike), percent)
+        (", ".join(formats.escape_name(core.core, 24) for core in alike), percent)
         for percent, alike in groupby(one.cores, key=lambda core: core.percent)
     )
     more = one.ever - len(one.cores)
@@ -539,7 +550,7 @@ def _core_table(one: NodeCores) -> CoreTable:
         f"{formats.count(more, 'other core')} less often" if more else "",
         f"{formats.number(never, 0)} of {formats.count(one.count, 'core')} never" if never else "",
     ]
-    return CoreTable(node=formats.shown(one.node, 40), rows=rows, note="; ".join(filter(None, told)))
+    return CoreTable(node=formats.escape_name(one.node, 40), rows=rows, note="; ".join(filter(None, told)))
 
 
 def _core_caption(cores: Sequence[NodeCores], over: str, *, more: int) -> str:
@@ -547,13 +558,15 @@ def _core_caption(cores: Sequence[NodeCores], over: str, *, more: int) -> str:
     if not cores:
         return ""
     facts = [_most_often(one, over) for one in cores]
-    names = [formats.shown(one.node, 40) for one, fact in zip(cores, facts, strict=True) if fact == facts[0]]
+    names = [
+        formats.escape_name(one.node, 40) for one, fact in zip(cores, facts, strict=True) if fact == facts[0]
+    ]
     if len(cores) == 1:
         where = ""
     elif len(names) == len(cores) and not more:
         where = f" on each of {formats.count(len(names), 'node')}"
     else:
-        where = f" on {formats.listed(names)}"
+        where = f" on {formats.join_names(names)}"
     return f"{facts[0]}{where}"
 
 
@@ -563,7 +576,7 @@ def _most_often(one: NodeCores, over: str) -> str:
     if len(alike) == one.count > 1:
         who = f"All {formats.count(one.count, 'core')}"
     else:
-        who = formats.listed([formats.shown(core.core, 24) for core in alike])
+        who = formats.join_names([formats.escape_name(core.core, 24) for core in alike])
     was = f"was {over.replace('their', 'its')}" if len(alike) == 1 else f"were {over}"
     return f"{who} {was} in {formats.percent(first.percent)} of the bottlenecks"
 
@@ -579,7 +592,7 @@ def _ran_caption(ran: Sequence[Ran]) -> str:
     if first.points < ALIKE_POINTS:
         return "Nothing that was recorded ran notably more during bottlenecks"
     alike = [one for one in ran if (one.during, one.otherwise) == (first.during, first.otherwise)]
-    names = formats.listed([formats.shown(_class(one.name), 60) for one in alike])
+    names = formats.join_names([formats.escape_name(_class(one.name), 60) for one in alike])
     return (
         f"{names} ran in {formats.percent(first.during)} of the time of bottlenecks and in "
         f"{formats.percent(first.otherwise)} of the rest"

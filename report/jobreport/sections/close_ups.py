@@ -12,7 +12,7 @@ from jobreport.figures.close_ups import FILLS, SERIES, Panels, panels, readable
 from jobreport.figures.embed import document_json
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.model import SECOND_US
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobrules.analyses.close_ups import Bottlenecks, Moment, MomentLane, WorstMinute
+    from jobrules.analyses.close_ups import BottleneckCount, CloseUp, CloseUpLane, WorstMinute
 
 _TITLES = {
     "first-steps": "First steps",
@@ -34,8 +34,8 @@ _KINDS = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
 class Row(Struct, frozen=True, kw_only=True):
     """A lane as printed."""
 
-    worker: str
-    phase: str
+    rank: str
+    event_type: str
     #: What the files call it; empty for steps.
     recorded: str
     events: str
@@ -66,35 +66,35 @@ class View(Struct, frozen=True, kw_only=True):
     def plots(self) -> dict[str, Plot]:
         """The live plots by the element that each is drawn in."""
         found = {
-            f"live-moments-{self.key}-samples": self.drawn.live_samples,
-            f"live-moments-{self.key}-lanes": self.drawn.live_lanes,
+            f"live-close-ups-{self.key}-samples": self.drawn.live_samples,
+            f"live-close-ups-{self.key}-lanes": self.drawn.live_lanes,
         }
         return {name: plot for name, plot in found.items() if plot is not None}
 
 
-@guarded
-def moments(report: Report) -> Fragment:
+@error_boundary
+def close_ups(report: Report) -> Fragment:
     """Samples above events, at moments worth a close look."""
-    views = [_view(moment) for moment in report.moments]
+    views = [_view(moment) for moment in report.close_ups]
     plots = {name: plot for view in views for name, plot in view.plots.items()}
     html = render(
-        "moments",
-        heading=heading("moments", report),
+        "close_ups",
+        heading=heading("close-ups", report),
         views=views,
         node=_node(report),
-        figures=document_json("moments", plots) if plots else "",
+        figures=document_json("close-ups", plots) if plots else "",
         why_none=_why_none(report),
     )
-    return Fragment(name="moments", html=html)
+    return Fragment(name="close-ups", html=html)
 
 
 def _node(report: Report) -> str:
     """The nodes of the moments, where the job has others."""
-    names = list(dict.fromkeys(moment.node for moment in report.moments))
-    return formats.listed(names) if len(report.job.nodes) > 1 else ""
+    names = list(dict.fromkeys(moment.node for moment in report.close_ups))
+    return formats.join_names(names) if len(report.job.nodes) > 1 else ""
 
 
-def _view(moment: Moment) -> View:
+def _view(moment: CloseUp) -> View:
     scale = time_scale(lane.total_us / SECOND_US for lane in moment.lanes)
     caption, title = _caption(moment), _title(moment)
     return View(
@@ -116,7 +116,7 @@ def _view(moment: Moment) -> View:
             for kind, (fill, _) in FILLS.items()
             if any(lane.kind == kind for lane in moment.lanes)
         ],
-        several=len({lane.worker for lane in moment.lanes}) > 1,
+        several=len({lane.rank for lane in moment.lanes}) > 1,
         scale=scale,
         rows=[_row(lane, scale) for lane in moment.lanes],
     )
@@ -126,18 +126,18 @@ def _curve_name(label: str, devices: int) -> str:
     return label if devices == 1 else f"{label}, mean of {devices}"
 
 
-def _row(lane: MomentLane, scale: formats.TimeScale) -> Row:
+def _row(lane: CloseUpLane, scale: formats.TimeScale) -> Row:
     return Row(
-        worker=formats.shown(lane.worker, 24) or "–",
-        phase=formats.shown(readable(lane.phase), 60),
-        recorded="" if lane.kind == "steps" else formats.shown(lane.phase, 60),
+        rank=formats.escape_name(lane.rank, 24) or "–",
+        event_type=formats.escape_name(readable(lane.event_type), 60),
+        recorded="" if lane.kind == "steps" else formats.escape_name(lane.event_type, 60),
         events=formats.number(lane.events, 0),
         total=scale(lane.total_us / SECOND_US),
         share=formats.number(lane.percent),
     )
 
 
-def _title(moment: Moment) -> str:
+def _title(moment: CloseUp) -> str:
     if moment.worst is None:
         return _TITLES[moment.key]
     what = "most bottlenecks" if moment.worst.hits else "the lowest GPU use"
@@ -165,13 +165,13 @@ def _worst_told(worst: WorstMinute, gpu: float) -> str:
     return f"{found}; GPU use was {formats.percent(gpu)}, {usual}"
 
 
-def _bottlenecks_told(one: Bottlenecks) -> str:
+def _bottlenecks_told(one: BottleneckCount) -> str:
     low, high = (f"{limit:g}{formats.NBSP}%" for limit in (one.gpu_threshold, one.core_threshold))
     core = f"was above {high}" if one.kind == "cpu" else f"waited for I/O above {high}"
     return f"a GPU was below {low} while a core {core}"
 
 
-def _caption(moment: Moment) -> str:
+def _caption(moment: CloseUp) -> str:
     """What happened: the steps or the bottlenecks, then what covers most of the time."""
     lasted = seconds((moment.end_us - moment.start_us) / SECOND_US)
     means = {one.key: one.mean for one in moment.curves if one.mean is not None}
@@ -197,27 +197,27 @@ def _caption(moment: Moment) -> str:
     return " ".join(filter(None, (f"{found}.", _lanes_told(moment))))
 
 
-def _lanes_told(moment: Moment) -> str:
+def _lanes_told(moment: CloseUp) -> str:
     """How much of the time the steps of the first worker cover, and the row of work that covers most."""
-    several = len({lane.worker for lane in moment.lanes}) > 1
+    several = len({lane.rank for lane in moment.lanes}) > 1
 
-    def covers(what: str, lane: MomentLane) -> str:
-        of = f" of worker {formats.shown(lane.worker, 24)}" if several else ""
+    def covers(what: str, lane: CloseUpLane) -> str:
+        of = f" of worker {formats.escape_name(lane.rank, 24)}" if several else ""
         return f"{what}{of} {'cover' if what == 'steps' else 'covers'} {formats.percent(lane.percent)}"
 
     told = [covers("steps", lane) for lane in moment.lanes if lane.kind == "steps"][:1]
     work = [lane for lane in moment.lanes if lane.kind != "steps"]
     if work:
         most = max(work, key=lambda lane: lane.covered_us)
-        name = readable(most.phase)
-        told.append(covers(formats.shown(name, 60), most))
+        name = readable(most.event_type)
+        told.append(covers(formats.escape_name(name, 60), most))
     if not told:
         return ""
     sentence = ", ".join((f"{told[0]} of the time", *told[1:]))
     return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
-def _reading(moment: Moment) -> str:
+def _reading(moment: CloseUp) -> str:
     """How to read the drawings, and what is not in them."""
     sampled = [one for one in moment.curves if one.samples]
     same_second = moment.start_us // SECOND_US == moment.end_us // SECOND_US
@@ -263,8 +263,8 @@ def _reading(moment: Moment) -> str:
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "The vendor's results hold neither samples nor events."
-    if any(row.label == "GPU" for row in report.usage):
+    if any(row.label == "GPU" for row in report.utilization):
         return "Neither steps nor events were recorded, and no minute of the GPUs' work stands out."
     return "Neither steps nor events nor GPU samples were recorded."

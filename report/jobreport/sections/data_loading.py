@@ -21,7 +21,7 @@ from jobreport.figures.data_loading import (
     work_plot,
 )
 from jobreport.figures.embed import document_json
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.analyses.data_loading import ADEQUATE, LOG_FROM, TOO_FEW, TOO_MANY
@@ -66,30 +66,30 @@ class Row(Struct, frozen=True, kw_only=True):
     word: str = ""
 
 
-@guarded
-def loading(report: Report) -> Fragment:
+@error_boundary
+def data_loading(report: Report) -> Fragment:
     """Loaders against cores, fetch times, and how many loaders were at work when."""
-    found = report.loading
-    place = heading("loading", report)
+    found = report.data_loading
+    place = heading("data-loading", report)
     if found is None:
         html = render(
-            "loading",
+            "data_loading",
             heading=place,
             nodes=(),
-            vendor=report.origin is Origin.VENDOR,
-            vendor_card=report.origin is Origin.VENDOR
+            vendor=report.origin is Origin.DEBUGGER_RESULTS,
+            vendor_card=report.origin is Origin.DEBUGGER_RESULTS
             and any(card.name == Dataloader.__name__ for card in report.rules),
         )
-        return Fragment(name="loading", html=html)
+        return Fragment(name="data-loading", html=html)
     bins = histogram(found.fetches) if found.fetches else None
     flat = _flat(found)
     blocks, figures = ([], {}) if flat else _at_work(found)
     if bins:
-        figures = {"live-loading-fetches": fetch_plot(bins), **figures}
+        figures = {"live-data-loading-fetches": fetch_plot(bins), **figures}
     unit = unit_for(found.fetches.p50_s) if found.fetches else unit_for(1)
     nodes = _joined([_node_row(node) for node in found.nodes])
     html = render(
-        "loading",
+        "data_loading",
         heading=place,
         told=_sentences(found),
         fetch_caption=_fetch_caption(found, unit),
@@ -102,7 +102,7 @@ def loading(report: Report) -> Fragment:
         has_holes=any(value is None for line in found.at_work for value in line.mean),
         has_cores=any(line.cores for line in found.at_work),
         blocks=blocks,
-        figures=document_json("loading", figures) if figures else "",
+        figures=document_json("data-loading", figures) if figures else "",
         flat=flat,
         times_unit=_times_unit(found).name,
         times=_times_rows(found),
@@ -115,7 +115,7 @@ def loading(report: Report) -> Fragment:
         several=len(found.nodes) > 1,
         limits=_limits(found),
     )
-    return Fragment(name="loading", html=html)
+    return Fragment(name="data-loading", html=html)
 
 
 def _limits(found: DataLoading) -> str:
@@ -127,7 +127,7 @@ def _wait(found: DataLoading) -> str:
     times, step = found.fetches, found.step
     if times is None or step is None or not step.p50_s:
         return ""
-    what = f"{formats.shown(step.phase, 24)} step" if step.phase else "step"
+    what = f"{formats.escape_name(step.mode, 24)} step" if step.mode else "step"
     both = times.p50_s, step.p50_s
     common = unit_for(max(both))
     fetch, lasted = (
@@ -167,7 +167,7 @@ def _sentences(found: DataLoading) -> list[str]:
     several = len(found.nodes) > 1
     told = [_wait(found)] if _wait(found) else []
     for sentence, nodes in list(alike.items())[:_MOST_TOLD]:
-        names = formats.listed([formats.shown(node.name, 40) for node in nodes], 3)
+        names = formats.join_names([formats.escape_name(node.name, 40) for node in nodes], 3)
         if len(nodes) == len(found.nodes) and several:
             names = f"Each of {formats.count(len(nodes), 'node')}"
         told.append(f"{names}: {sentence}" if several else sentence)
@@ -177,7 +177,9 @@ def _sentences(found: DataLoading) -> list[str]:
     with_gpus = {node.name for node in found.nodes if node.gpus}
     loose = [one for one in found.setups if one.pin_memory is False and one.node in with_gpus and one.fetches]
     if loose:
-        kinds = formats.listed(list(dict.fromkeys(formats.shown(one.iterator, 60) for one in loose)), 3)
+        kinds = formats.join_names(
+            list(dict.fromkeys(formats.escape_name(one.iterator, 60) for one in loose)), 3
+        )
         told.append(
             f"Batches of {kinds} are not pinned in memory. Set `pin_memory=True`: copies to the GPU are "
             "faster from pinned memory. It changes nothing where the GPUs do not wait for copies."
@@ -268,7 +270,7 @@ def _work_caption(found: DataLoading) -> str:
     high = max(high for high in line.high if high is not None)
     noun = "thread" if all(node.pipeline for node in found.nodes) else "loader"
     many = formats.count(high, noun) if low == high else f"{low} to {formats.count(high, noun)}"
-    where = f" on {formats.shown(line.node, 40)}" if len(found.at_work) > 1 else ""
+    where = f" on {formats.escape_name(line.node, 40)}" if len(found.at_work) > 1 else ""
     if not line.node and len(found.nodes) > 1:
         where = f" on {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
     cores = f", which {'has' if len(found.at_work) > 1 else 'have'}" if where else ""
@@ -298,7 +300,7 @@ def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
         return blocks, figures
     axes = work_axes(found.columns, found.at_work)
     for i, line in enumerate(found.at_work):
-        element = f"live-loading-{i}"
+        element = f"live-data-loading-{i}"
         figures[element] = work_plot(line, found.columns, axes)
         blocks.append(
             Block(
@@ -313,7 +315,7 @@ def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
 
 def _title(line: LoadersAtWork, found: DataLoading) -> str:
     if line.node:
-        return formats.shown(line.node, 60)
+        return formats.escape_name(line.node, 60)
     return f"All {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
 
 
@@ -377,8 +379,8 @@ def _joined(rows: list[Row]) -> list[Row]:
 
 def _alike(names: list[str], every: int) -> str:
     if len(names) == 1:
-        return formats.shown(names[0], 32)
-    listed = formats.listed([formats.shown(name, 24) for name in names], 3)
+        return formats.escape_name(names[0], 32)
+    listed = formats.join_names([formats.escape_name(name, 24) for name in names], 3)
     return f"{formats.count(every, 'node') if len(names) == every else listed}, alike"
 
 

@@ -26,7 +26,7 @@ from jobreport.figures.devices import (
 )
 from jobreport.figures.embed import document_json
 from jobreport.figures.theme import SERIES
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobrules.measures.quartiles import ALIKE_POINTS
@@ -66,14 +66,14 @@ class Pick(Struct, frozen=True, kw_only=True):
     name: str
 
 
-@guarded
+@error_boundary
 def devices(report: Report) -> Fragment:
     """The heat map of all devices, single ones as lines, and the table per device."""
     place = heading("devices", report)
     if report.devices is None or not covers_time(report):
         html = render("devices", heading=place, heat=None, why_none=_why_none(report))
         return Fragment(name="devices", html=html)
-    heat = heat_map(report.devices, report.course, _means(report, report.devices))
+    heat = heat_map(report.devices, report.phases, _means(report, report.devices))
     chosen = defaults(heat)
     shared = shared_range(heat)
     live, sources = live_heat_map(heat, shared)
@@ -106,7 +106,7 @@ def devices(report: Report) -> Fragment:
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "Rule results hold no samples, so there is no use of single devices over time."
     if report.devices is None:
         return "No use of a GPU or core was sampled."
@@ -120,13 +120,13 @@ def _means(report: Report, grid: DeviceGrid) -> dict[tuple[str, str, str], float
         for box in report.boxes
         if box.basis == WHOLE and box.mean is not None
     }
-    cores = {(core.node, str(Metric.CPU_USE), core.device): core.mean for core in grid.cores}
+    cores = {(core.node, str(Metric.CPU_UTILIZATION), core.device): core.mean for core in grid.cores}
     return boxes | cores
 
 
 def _caption(report: Report, grid: DeviceGrid) -> str:
     """In how many of their samples the GPUs idle, and in how many the cores are full."""
-    gpus = [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_USE]
+    gpus = [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION]
     idle = [box.below_10 for box in gpus if box.below_10 is not None]
     busy = [box.above_90 for box in gpus if box.above_90 is not None]
     told = []
@@ -162,8 +162,8 @@ def _full(grid: DeviceGrid, *, several: bool) -> str:
     if max(shares) - min(shares) < ALIKE_SHARE:
         return f"{subject} {_often(at, shares, f' of {whose} samples')}."
     most = max(grid.cores, key=lambda core: core.at_limit)
-    device = formats.shown(most.device, 24)
-    name = f"{formats.shown(most.node, 40)} {device}" if several else device
+    device = formats.escape_name(most.device, 24)
+    name = f"{formats.escape_name(most.node, 40)} {device}" if several else device
     top = formats.percent(100 * most.at_limit)
     often = sum(share >= OFTEN for share in shares)
     cores = formats.count(len(shares), "core")
@@ -177,9 +177,9 @@ def _full(grid: DeviceGrid, *, several: bool) -> str:
 
 def _phases(report: Report) -> str:
     """What the dotted lines are; empty without any."""
-    kind = "step" if report.course.basis == "steps" else "GPU work"
+    kind = "step" if report.phases.basis == "steps" else "GPU work"
     words = {"loop": f"first {kind}", "after": f"last {kind}"}
-    return " and ".join(words[phase.key] for phase in report.course.phases[1:])
+    return " and ".join(words[phase.key] for phase in report.phases.phases[1:])
 
 
 def _read(report: Report, heat: HeatMap) -> str:
@@ -241,7 +241,7 @@ def _table(report: Report, heat: HeatMap) -> tuple[list[Line], int]:
     gpus = [
         box
         for box in report.boxes
-        if box.basis == WHOLE and box.metric == Metric.GPU_USE and box.node in heat.drawn
+        if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION and box.node in heat.drawn
     ]
     drawn = {row.node for row in heat.of("core")}
     cores = [core for core in (grid.cores if grid else ()) if core.node in drawn]
@@ -256,8 +256,8 @@ def _table(report: Report, heat: HeatMap) -> tuple[list[Line], int]:
 
 def _line(use: Box | CoreUse) -> Line:
     return Line(
-        node=formats.shown(use.node, 32),
-        device=formats.shown(use.device, 24),
+        node=formats.escape_name(use.node, 32),
+        device=formats.escape_name(use.device, 24),
         values=(
             formats.known(use.n, 0),
             *(formats.known(value) for value in (use.mean, use.p50, use.p95, use.p99, use.max)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import SECTIONS
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jobreport.document import Report
 
 
-def guarded(section: Callable[[Report], Fragment]) -> Callable[[Report], Fragment]:
+def error_boundary(section: Callable[[Report], Fragment]) -> Callable[[Report], Fragment]:
     """The section; where making it fails, its heading and why. ``facts`` then has ``failed``, in words."""
 
     @wraps(section)
@@ -26,7 +26,7 @@ def guarded(section: Callable[[Report], Fragment]) -> Callable[[Report], Fragmen
             anchor = section.__name__.replace("_", "-")
             numbered = {name: (number, title) for number, (name, title) in enumerate(SECTIONS, start=1)}
             number, title = numbered.get(anchor, (None, anchor.capitalize()))
-            why = f"{type(error).__name__}: {shown(str(error), 200)}"
+            why = f"{type(error).__name__}: {escape_name(str(error), 200)}"
             html = render("stopped", anchor=anchor, number=number, title=title, why=why)
             return Fragment(name=section.__name__, html=html, facts={"failed": f"{title} ({why})"})
 

@@ -67,7 +67,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    names = ("between", "clock", "count", "date_time", "day", "duration", "number", "percent", "shown")
+    names = (
+        "between",
+        "clock",
+        "count",
+        "date_time",
+        "day",
+        "duration",
+        "number",
+        "percent",
+        "escape_name",
+        "join_names",
+    )
     environment.filters |= {name: getattr(formats, name) for name in names}
     environment.filters |= {
         "code": code,

@@ -12,7 +12,7 @@ from jobreport.figures.embed import document_json
 from jobreport.figures.framework import MOST_RANKED, Pair, Rank, Stack, of_slices, other, ranked, stacked
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobrules.analyses.framework import FrameworkTime, Operators, PhaseTime, Slice
+    from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Operators, Slice
 
 #: Time outside of steps that is worth a look, in percent.
 MUCH_OUTSIDE = 25.0
@@ -59,7 +59,7 @@ class Figure(Struct, frozen=True, kw_only=True):
         return f"live-framework-{self.name}"
 
 
-@guarded
+@error_boundary
 def framework(report: Report) -> Fragment:
     """Figures of shares, the largest first; operators by the time that is their own; the tables behind them."""
     time = report.framework
@@ -75,7 +75,7 @@ def framework(report: Report) -> Fragment:
         return Fragment(name="framework", html=html)
     between = _between(time)
     figures = {
-        "workers": _workers_figure(time),
+        "ranks": _ranks_figure(time),
         "passes": _passes_figure(time),
         "general": _general_figure(time),
         "horovod": _horovod_figure(time),
@@ -101,9 +101,9 @@ def framework(report: Report) -> Fragment:
         operators_basis=_operators_basis(time),
         general=seconds(time.general_s) if time.general_s is not None else "",
         enough=ENOUGH_EVENTS,
-        phases_scale=time_scale(one.seconds for one in time.phases),
+        phases_scale=time_scale(one.seconds for one in time.event_types),
         phases_days=_phases_days(time),
-        nodes=len({one.node for one in time.workers}),
+        nodes=len({one.node for one in time.ranks}),
         time_scale=time_scale,
         seconds=seconds,
         most_open=MOST_OPEN,
@@ -130,7 +130,7 @@ def _lead(time: FrameworkTime) -> str:
     ran = (
         ["data loading", "checkpoints"] if _evaluates(time) else ["data loading", "evaluation", "checkpoints"]
     )
-    return f"{text} That is much: look at what runs between them, as {formats.listed(ran)}."
+    return f"{text} That is much: look at what runs between them, as {formats.join_names(ran)}."
 
 
 def _evaluates(time: FrameworkTime) -> bool:
@@ -138,20 +138,20 @@ def _evaluates(time: FrameworkTime) -> bool:
     return any(name.upper().startswith("EVAL") for name in (*time.kinds, *(part.name for part in time.steps)))
 
 
-def _between(time: FrameworkTime) -> PhaseTime | None:
+def _between(time: FrameworkTime) -> EventTypeTime | None:
     """The phase that ran for most of the time between steps, where that time is much and events tell it."""
     outside = next((part.percent for part in time.steps if part.name == OUTSIDE), 0.0)
     if time.forward_only or outside <= MUCH_OUTSIDE:
         return None
-    known = [one for one in time.phases if one.outside_percent is not None]
+    known = [one for one in time.event_types if one.outside_percent is not None]
     most = max(known, key=lambda one: one.outside_percent or 0.0, default=None)
     return most if most and (most.outside_percent or 0.0) > MUCH_BETWEEN else None
 
 
-def _link(report: Report, phase: PhaseTime) -> tuple[str, str] | None:
+def _link(report: Report, phase: EventTypeTime) -> tuple[str, str] | None:
     """Anchor and title of the section that tells more of a phase."""
-    anchor = "loading" if phase.name in _LOADING else "cpu-bottlenecks"
-    told = report.loading if anchor == "loading" else report.stalls
+    anchor = "data-loading" if phase.name in _LOADING else "cpu-bottlenecks"
+    told = report.data_loading if anchor == "data-loading" else report.bottlenecks
     return (anchor, heading(anchor).title) if told else None
 
 
@@ -171,9 +171,9 @@ def _operators_basis(time: FrameworkTime) -> str:
 
 def _phases_days(time: FrameworkTime) -> bool:
     """Whether the stretches of the phases lie on several days."""
-    if not time.phases:
+    if not time.event_types:
         return False
-    first, last = min(one.first_us for one in time.phases), max(one.last_us for one in time.phases)
+    first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
     return formats.spans_days(first, last)
 
 
@@ -184,15 +184,15 @@ def _steps(first: int, last: int) -> str:
 def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str]]:
     """Class, words and series of each kind in a figure of stacked bars."""
     return [
-        (fill, formats.shown(name, 40), f"kind-{i}")
+        (fill, formats.escape_name(name, 40), f"kind-{i}")
         for i, (fill, name) in enumerate(zip(fills, names, strict=False))
     ]
 
 
 def _worker(time: FrameworkTime, index: int) -> str:
-    one = time.workers[index]
-    several = len({other.node for other in time.workers}) > 1
-    return f"{one.node} {one.worker}".strip() if several else one.worker or one.node
+    one = time.ranks[index]
+    several = len({other.node for other in time.ranks}) > 1
+    return f"{one.node} {one.rank}".strip() if several else one.rank or one.node
 
 
 def _fills(time: FrameworkTime) -> list[str]:
@@ -201,32 +201,32 @@ def _fills(time: FrameworkTime) -> list[str]:
     return [first, *_PHASE_FILLS][: len(time.kinds)]
 
 
-def _workers_figure(time: FrameworkTime) -> Figure | None:
-    if not time.workers:
+def _ranks_figure(time: FrameworkTime) -> Figure | None:
+    if not time.ranks:
         return None
     stacks = [
         Stack(name=_worker(time, i), percents=one.percents, whole=seconds(one.seconds))
-        for i, one in enumerate(time.workers)
+        for i, one in enumerate(time.ranks)
     ]
-    if time.other_workers:
-        name = formats.count(time.other_workers, "other")
+    if time.other_ranks:
+        name = formats.count(time.other_ranks, "other")
         stacks.append(Stack(name=name, percents=time.other_percents, whole="their time"))
     pair = stacked(stacks, time.kinds, _fills(time))
     caption = _workers_caption(time)
     style = rows_class(len(stacks)) + (" names" if len(stacks) > 1 else "")
     return Figure(
-        name="workers", pair=pair, style=style, label=f"Share of step time. {caption}", caption=caption
+        name="ranks", pair=pair, style=style, label=f"Share of step time. {caption}", caption=caption
     )
 
 
 def _workers_caption(time: FrameworkTime) -> str:
     """Whether the workers are alike, and which one is not."""
-    outside = [one.percents[0] for one in time.workers]
-    count = len(outside) + time.other_workers
+    outside = [one.percents[0] for one in time.ranks]
+    count = len(outside) + time.other_ranks
     if count == 1 or time.outside_median is None:
-        parts = sorted(zip(time.workers[0].percents, time.kinds, strict=True), key=lambda part: -part[0])
+        parts = sorted(zip(time.ranks[0].percents, time.kinds, strict=True), key=lambda part: -part[0])
         share, kind = parts[0]
-        where = "outside of steps" if kind == OUTSIDE else f"in {formats.shown(kind, 40)} steps"
+        where = "outside of steps" if kind == OUTSIDE else f"in {formats.escape_name(kind, 40)} steps"
         return f"The worker spent {formats.percent(share)} of its time {where}."
     usual = time.outside_median
     odd = max(range(len(outside)), key=lambda i: abs(outside[i] - usual))
@@ -235,7 +235,7 @@ def _workers_caption(time: FrameworkTime) -> str:
             f"The {count}{formats.NBSP}workers are alike: each spent {formats.spread(outside)} "
             "of its time outside of steps."
         )
-    name = formats.shown(_worker(time, odd), 40)
+    name = formats.escape_name(_worker(time, odd), 40)
     return (
         f"Worker {name} spent {formats.percent(outside[odd])} of its time outside of steps, "
         f"the median of {count}{formats.NBSP}workers is {formats.percent(usual)}."
@@ -270,18 +270,20 @@ def _passes_figure(time: FrameworkTime) -> Figure | None:
 
 def _general_figure(time: FrameworkTime) -> Figure | None:
     """The ten phases that ran for most of the stretch in which they were recorded."""
-    told = [one for one in time.phases if one.percent is not None][:MOST_RANKED]
+    told = [one for one in time.event_types if one.percent is not None][:MOST_RANKED]
     if not told:
         return None
-    first, longest = told[0], max(time.phases, key=lambda one: one.seconds if one.name else 0.0)
+    first, longest = told[0], max(time.event_types, key=lambda one: one.seconds if one.name else 0.0)
     caption = (
-        f"{formats.shown(first.name, 60)} ran for {formats.percent(first.percent or 0.0)} of the time over which "
+        f"{formats.escape_name(first.name, 60)} ran for {formats.percent(first.percent or 0.0)} of the time over which "
         "it was recorded"
     )
     if longest is first:
         caption += f" and took most time in all, {seconds(first.seconds)}."
     else:
-        caption += f"; {formats.shown(longest.name, 60)} took most time in all, {seconds(longest.seconds)}."
+        caption += (
+            f"; {formats.escape_name(longest.name, 60)} took most time in all, {seconds(longest.seconds)}."
+        )
     ranks = [
         Rank(name=one.name, percent=one.percent or 0.0, told=f"{seconds(one.seconds)} in all") for one in told
     ]
@@ -293,7 +295,7 @@ def _horovod_figure(time: FrameworkTime) -> Figure | None:
         return None
     first = time.horovod[0]
     caption = (
-        f"{formats.shown(first.name, 60)} takes {formats.percent(first.percent)} of Horovod's time, "
+        f"{formats.escape_name(first.name, 60)} takes {formats.percent(first.percent)} of Horovod's time, "
         f"{seconds(first.seconds)}."
     )
     return _ranked_figure("horovod", "Horovod", caption, _ranks(time.horovod))
@@ -339,18 +341,18 @@ def _operators_caption(time: FrameworkTime) -> str:
 def _finding(table: Operators) -> str:
     """The operator that takes most."""
     first = table.rows[0]
-    name = formats.shown(first.name, 60)
+    name = formats.escape_name(first.name, 60)
     return f"{name} takes {formats.percent(first.percent)} of the operators' own time"
 
 
 def _told_in_rules(report: Report) -> bool:
     """Whether the card of the rule tells the vendor's figures."""
     cards = {card.name: card.status for card in report.rules}
-    return report.origin is Origin.VENDOR and cards.get(_RULE) is Status.PASSED
+    return report.origin is Origin.DEBUGGER_RESULTS and cards.get(_RULE) is Status.PASSED
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return f"The vendor's results hold no {_RULE}."
     if not any(card.name == _RULE for card in report.rules):
         return f"{_RULE} was not selected."

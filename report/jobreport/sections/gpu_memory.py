@@ -10,7 +10,7 @@ from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.gpu_memory import NodeMemory, memory_drawing, memory_plot, shared_range
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, has_time_lines, heading
 from jobreport.sections.time_lines import Block, TimeLines
@@ -65,10 +65,10 @@ class RiseRow(Struct, frozen=True, kw_only=True):
     values: tuple[str, ...]
 
 
-@guarded
+@error_boundary
 def gpu_memory(report: Report) -> Fragment:
     """Memory in use, then GPU memory utilisation: time lines of the GPUs that rise most or are highest, and a table of all."""
-    found, place, in_use = report.memory, heading("gpu-memory", report), _in_use(report)
+    found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
     if found is None:
         html = render("gpu_memory", heading=place, in_use=in_use, rows=(), why_none=_why_none(report))
         return Fragment(name="gpu-memory", html=html)
@@ -115,7 +115,7 @@ class InUse(Struct, frozen=True, kw_only=True):
 
 
 def _in_use(report: Report) -> InUse | None:
-    states = [state for state in report.gpu_states or () if state.memory_max is not None]
+    states = [state for state in report.power or () if state.memory_max is not None]
     if not states:
         return None
     lines = TimeLines.of(report, (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL))
@@ -157,7 +157,7 @@ def _most_in_use(states: Sequence[GPUState], scale: formats.Scale, *, several: b
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "Rule results hold no samples of GPU memory, so there is nothing to draw over time."
     if not any(node.gpus for node in report.job.nodes):
         return "No GPU was sampled."
@@ -165,12 +165,12 @@ def _why_none(report: Report) -> str:
 
 
 def _name(gpu: GPUMemory | MemoryRise | GPUState, *, several: bool) -> str:
-    device = formats.shown(gpu.device, 24)
-    return f"{formats.shown(gpu.node, 40)} {device}" if several else device
+    device = formats.escape_name(gpu.device, 24)
+    return f"{formats.escape_name(gpu.node, 40)} {device}" if several else device
 
 
 def _names(gpus: Sequence[GPUMemory], *, several: bool) -> str:
-    return formats.listed([_name(gpu, several=several) for gpu in gpus], _MOST_NAMES)
+    return formats.join_names([_name(gpu, several=several) for gpu in gpus], _MOST_NAMES)
 
 
 def _caption(found: MemoryUse, *, several: bool) -> str:
@@ -269,10 +269,10 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
             rises=tuple(rise for rise in found.rises if rise.node == band.node),
         )
         element = f"live-gpu-memory-{i}"
-        figures[element] = memory_plot(node, found.columns, report.course, x_range)
+        figures[element] = memory_plot(node, found.columns, report.phases, x_range)
         means = [gpu.mean for gpu in found.gpus if gpu.node == band.node]
         label = (
-            f"GPU memory utilisation of {formats.count(band.devices, 'GPU')} of {formats.shown(band.node, 40)} over time: mean "
+            f"GPU memory utilisation of {formats.count(band.devices, 'GPU')} of {formats.escape_name(band.node, 40)} over time: mean "
             f"{formats.spread(means)}, lowest sample "
             f"{formats.percent(min(v for v in band.low if v is not None))}, highest "
             f"{formats.percent(max(v for v in band.high if v is not None))}, "
@@ -281,9 +281,9 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
         blocks.append(
             NodeBlock(
                 id=element,
-                title=f"{formats.shown(band.node, 60)}, GPU memory utilisation, %",
+                title=f"{formats.escape_name(band.node, 60)}, GPU memory utilisation, %",
                 label=label,
-                drawing=memory_drawing(node, found.columns, report.course),
+                drawing=memory_drawing(node, found.columns, report.phases),
                 key=_key(node),
             )
         )
@@ -292,7 +292,7 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
 
 def _key(node: NodeMemory) -> tuple[tuple[str, str, str], ...]:
     names = ((f"s{i}", line.device) for i, line in enumerate(node.lines, start=1))
-    key = [(token, formats.shown(device, 24), node.series(token)) for token, device in names]
+    key = [(token, formats.escape_name(device, 24), node.series(token)) for token, device in names]
     if node.has_mean:
         key.append(("n2", f"mean of {formats.count(node.band.devices, 'GPU')}", node.series("mean")))
     key.append(("u3", "lowest to highest sample", node.series("band")))
@@ -304,9 +304,9 @@ def _marks(report: Report, found: MemoryUse) -> list[str]:
     told = ["lines: mean of a GPU in a column", "band: lowest to highest sample of any GPU of the node"]
     if found.rises:
         told.append("triangle: a rise, at the moment and height it reached")
-    if len(report.course.phases) > 1:
+    if len(report.phases.phases) > 1:
         told.append(f"dotted: the ends of the {found.loop}")
-    gaps = any(gap.node in {band.node for band in found.bands} for gap in report.course.gaps)
+    gaps = any(gap.node in {band.node for band in found.bands} for gap in report.phases.gaps)
     if gaps or any(None in band.mean for band in found.bands):
         told.append("hatched: not measured")
     return told
@@ -322,7 +322,7 @@ def _note(found: MemoryUse) -> str:
         gpus = formats.count(len(found.gpus) + found.gpus_left_out, "GPU")
         what = "the GPU with the highest p95, the mean and the band" if folded else "the GPUs"
         where = (
-            f" of {formats.shown(found.bands[0].node, 40)}, one of {nodes}{formats.NBSP}nodes"
+            f" of {formats.escape_name(found.bands[0].node, 40)}, one of {nodes}{formats.NBSP}nodes"
             if nodes > 1
             else ""
         )

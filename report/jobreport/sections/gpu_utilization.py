@@ -11,7 +11,7 @@ from jobreport.document import Origin
 from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
 from jobreport.figures.embed import document_json
 from jobreport.figures.static_svg import still_boxes
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.measures.quartiles import ALIKE_POINTS
@@ -45,10 +45,10 @@ class Row(Struct, frozen=True, kw_only=True):
     shares: tuple[str, ...]
 
 
-@guarded
-def gpu_use(report: Report) -> Fragment:
+@error_boundary
+def gpu_utilization(report: Report) -> Fragment:
     """Box plots per GPU and the table per device."""
-    boxes = [box for box in report.boxes if box.metric == Metric.GPU_USE]
+    boxes = [box for box in report.boxes if box.metric == Metric.GPU_UTILIZATION]
     whole = [box for box in boxes if box.basis == WHOLE]
     chosen = _least_used(whole)
     drawn = [box for box in boxes if (box.node, box.device) in chosen]
@@ -57,8 +57,8 @@ def gpu_use(report: Report) -> Fragment:
     # Of very many GPUs the loop is enough.
     told = loop if len(boxes) > MOST_ROWS and len(loop) == len(whole) else boxes
     html = render(
-        "gpu_use",
-        heading=heading("gpu-use", report),
+        "gpu_utilization",
+        heading=heading("gpu-utilization", report),
         caption=_caption(whole),
         lead=_lead(whole),
         judged=_judged(report),
@@ -69,11 +69,11 @@ def gpu_use(report: Report) -> Fragment:
         one_basis=len(told) < len(boxes),
         nodes=len({box.node for box in boxes}),
         folded=len(boxes) > MOST_OPEN_ROWS,
-        figures=document_json("gpu-use", {"live-gpu-use": figure}) if figure else "",
-        vendor=report.origin is Origin.VENDOR,
+        figures=document_json("gpu-utilization", {"live-gpu-utilization": figure}) if figure else "",
+        vendor=report.origin is Origin.DEBUGGER_RESULTS,
         why_none=_why_none(report),
     )
-    return Fragment(name="gpu-use", html=html)
+    return Fragment(name="gpu-utilization", html=html)
 
 
 def _least_used(whole: list[Box]) -> set[tuple[str, str]]:
@@ -90,7 +90,7 @@ def _cut(gpus: int, drawn: int) -> str:
 def _judged(report: Report) -> str:
     """What LowGPUUtilization counted, which is not what the boxes hold."""
     card = next((card for card in report.rules if card.name == "LowGPUUtilization"), None)
-    if card is None or report.origin is Origin.VENDOR:
+    if card is None or report.origin is Origin.DEBUGGER_RESULTS:
         return ""
     if card.status in (Status.NOT_EVALUATED, Status.ERROR):
         return f"`LowGPUUtilization` gave no answer: {card.reason}."
@@ -133,8 +133,8 @@ def _counted(card: RuleCard) -> str:
 
 
 def _name(box: Box, boxes: list[Box]) -> str:
-    device = formats.shown(box.device, 24)
-    return device if len({b.node for b in boxes}) == 1 else f"{formats.shown(box.node, 40)} {device}"
+    device = formats.escape_name(box.device, 24)
+    return device if len({b.node for b in boxes}) == 1 else f"{formats.escape_name(box.node, 40)} {device}"
 
 
 def _caption(boxes: list[Box]) -> str:
@@ -151,7 +151,7 @@ def _caption(boxes: list[Box]) -> str:
         return f"The GPU's median use is {formats.percent(lowest.p50)}; {half}."
     idle = [box for box in boxes if box.max <= 0]
     if idle:
-        names = formats.listed([_name(box, boxes) for box in idle])
+        names = formats.join_names([_name(box, boxes) for box in idle])
         return f"{names} never worked; {_name(highest, boxes)} was used most, {formats.percent(_level(highest))} {average}."
     levels = _level(lowest), _level(highest)
     if levels[1] - levels[0] < ALIKE_POINTS:
@@ -171,7 +171,9 @@ def _level(box: Box) -> float:
 def _why_none(report: Report) -> str:
     if report.origin is Origin.SAMPLES:
         return "No GPU was sampled."
-    if not any(node.gpus for node in report.job.nodes) and not any(r.label == "GPU" for r in report.usage):
+    if not any(node.gpus for node in report.job.nodes) and not any(
+        r.label == "GPU" for r in report.utilization
+    ):
         return "The vendor's results name no GPU."
     return "The vendor's results hold figures of single GPUs only where LowGPUUtilization triggered."
 

@@ -21,9 +21,9 @@ def head(report: Report) -> Fragment:
     job = report.job
     html = render(
         "head",
-        name=formats.shown(job.name, MOST_NAME),
+        name=formats.escape_name(job.name, MOST_NAME),
         facts=_facts(report),
-        vendor=report.origin is Origin.VENDOR,
+        vendor=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="head", html=html, facts={"title": page_title(report)})
 
@@ -31,8 +31,8 @@ def head(report: Report) -> Fragment:
 def page_title(report: Report) -> str:
     """The name of the browser's tab: the verdict, then the job."""
     use = report.verdict.use
-    name = formats.shown(report.job.name, MOST_NAME)
-    if report.origin is Origin.VENDOR:
+    name = formats.escape_name(report.job.name, MOST_NAME)
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return f"Training job report from the vendor's results: {name}"
     if use is None:
         return f"Training job report: {name}"
@@ -41,7 +41,7 @@ def page_title(report: Report) -> str:
 
 def contents(report: Report) -> Fragment:
     """Links to all sections."""
-    judging = [card for card in report.rules if card.judges]
+    judging = [card for card in report.rules if card.can_trigger]
     triggered = sum(card.status == "triggered" for card in judging)
     notes = {
         "findings": str(len(report.verdict.findings)),
@@ -54,7 +54,7 @@ def contents(report: Report) -> Fragment:
 
 def _facts(report: Report) -> list[tuple[str, str]]:
     job = report.job
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return _vendor_facts(report)
     facts = [
         ("Ran", _ran(job.start_us, job.end_us)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobreport.redaction.identifiers import identifiers, is_redacted
-from jobreport.sections.error_boundary import guarded
+from jobreport.redaction import identifiers as names
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 MOST_NAMES = 5
 
 
-@guarded
-def identity(report: Report) -> Fragment:
+@error_boundary
+def identifiers(report: Report) -> Fragment:
     """Names and addresses in the report, folded away; a line where there is none."""
     html = render(
-        "identity",
-        heading=heading("identity", report),
-        found=identifiers(report),
-        redacted=is_redacted(report),
+        "identifiers",
+        heading=heading("identifiers", report),
+        found=names.identifiers(report),
+        redacted=names.is_redacted(report),
         most_names=MOST_NAMES,
     )
-    return Fragment(name="identity", html=html)
+    return Fragment(name="identifiers", html=html)

@@ -13,7 +13,7 @@ from jobreport.figures import over_columns
 from jobreport.figures.chart import upward
 from jobreport.figures.embed import document_json
 from jobreport.figures.time_line import axis_of, stroke_shape
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.time_lines import POWER, TimeLines
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobrules.analyses.nodes import NodeRank, Nodes, Use
+    from jobrules.analyses.nodes import NodeComparison, NodeDifference, NodeUtilization
     from jobrules.analyses.time_lines import Columns
 
 #: Odd nodes in the open table; more are in the folded one.
@@ -57,14 +57,14 @@ class Ranking(Struct, frozen=True, kw_only=True):
     summary: str
 
 
-@guarded
+@error_boundary
 def nodes(report: Report) -> Fragment:
     """Time lines of at most four nodes; of more, a ranked table and the time lines of the oddest."""
     place = heading("nodes", report)
     if not has_time_lines(report):
         html = render("nodes", heading=place, blocks=(), figures="", reason=_reason(report))
         return Fragment(name="nodes", html=html)
-    lines = TimeLines.of(report, {line.key for line in report.timelines} - set(POWER))
+    lines = TimeLines.of(report, {line.key for line in report.time_lines} - set(POWER))
     names = list(lines.names)
     blocks, figures = lines.draw("live-node")
     html = render(
@@ -86,9 +86,9 @@ def nodes(report: Report) -> Fragment:
 
 
 def _reason(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "Rule results hold no samples, so there is nothing to draw over time."
-    if not report.timelines:
+    if not report.time_lines:
         return "No metric was sampled."
     return "The samples cover no time, so there is nothing to draw over it."
 
@@ -96,9 +96,9 @@ def _reason(report: Report) -> str:
 def _caption(report: Report, names: list[str]) -> str:
     """How far GPUs or CPUs are used: what differs between nodes, or over the time of one."""
     use = report.nodes.use if report.nodes else None
-    keys = [line.key for line in report.timelines]
+    keys = [line.key for line in report.time_lines]
     key = next((one for one in ("gpu_utilization", "cpu_utilization") if one in keys), "")
-    lines = [line for line in report.timelines if line.key == key and line.node in names]
+    lines = [line for line in report.time_lines if line.key == key and line.node in names]
     drawn = {line.node: line.average for line in lines if line.average is not None}
     if not drawn:
         return "The sampled metrics over time."
@@ -107,12 +107,12 @@ def _caption(report: Report, names: list[str]) -> str:
         return f"The {label} lines stay at 0 over the whole job."
     if len(drawn) > 1:
         return _between_nodes(label, use.means if use else drawn)
-    phases = _by_phase(use, report.course.basis) if use else ""
+    phases = _by_phase(use, report.phases.basis) if use else ""
     told = f"Mean {label} use of the samples is {formats.percent(use.mean if use else drawn[lines[0].node])}{phases}."
     if use and use.falls:
         times = {1: "once", 2: "twice"}.get(use.falls, f"{use.falls} times")
         for_ = f"for {formats.duration(use.fall_us)}" + (" (median)" if use.falls > 1 else "")
-        where = "In the training loop" if report.course.basis == "steps" else "In that time"
+        where = "In the training loop" if report.phases.basis == "steps" else "In that time"
         told += f" {where} it falls {times} under 10{formats.NBSP}%, {for_}."
     return told
 
@@ -125,14 +125,14 @@ def _between_nodes(label: str, means: dict[str, float]) -> str:
         )
     if means[high] - means[low] < ALIKE_POINTS:
         return f"The nodes are alike: mean {label} use of the samples is {formats.spread(means.values())}."
-    lowest, highest = formats.shown(low, 40), formats.shown(high, 40)
+    lowest, highest = formats.escape_name(low, 40), formats.escape_name(high, 40)
     return (
         f"Mean {label} use of the samples differs between the nodes: {formats.percent(means[low])} on {lowest}, "
         f"{formats.percent(means[high])} on {highest}."
     )
 
 
-def _by_phase(use: Use, basis: str) -> str:
+def _by_phase(use: NodeUtilization, basis: str) -> str:
     """The means of the phases, where they are no longer alike."""
     kind = "step" if basis == "steps" else "GPU work"
     before = any(one.phase == "before" for one in use.phases)
@@ -158,7 +158,7 @@ def _note(report: Report, names: list[str]) -> str:
     if not found.odd:
         if len(names) < 2:
             return f"Drawn below is {_listed(names)}, the node in the middle and the lowest in one."
-        return f"Drawn below are {formats.shown(names[0], 40)}, the node in the middle, and {formats.shown(names[1], 40)}, the lowest."
+        return f"Drawn below are {formats.escape_name(names[0], 40)}, the node in the middle, and {formats.escape_name(names[1], 40)}, the lowest."
     which = "the one that differs" if len(found.odd) == 1 else f"the {len(found.odd)} that differ"
     if len(found.odd) > len(names):
         which = f"the {len(names)} at the top of the table"
@@ -166,10 +166,10 @@ def _note(report: Report, names: list[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return formats.listed([formats.shown(name, 40) for name in names])
+    return formats.join_names([formats.escape_name(name, 40) for name in names])
 
 
-def _ranking(found: Nodes) -> Ranking:
+def _ranking(found: NodeComparison) -> Ranking:
     odd, alike = found.odd, found.alike
     rows = [_rank_row(rank, found) for rank in odd[:MOST_ODD]]
     if len(odd) > MOST_ODD:
@@ -187,7 +187,7 @@ def _ranking(found: Nodes) -> Ranking:
     )
 
 
-def _finding(found: Nodes) -> str:
+def _finding(found: NodeComparison) -> str:
     """What the table shows, and how a node becomes odd."""
     total, odd = len(found.ranks), len(found.odd)
     if not odd:
@@ -213,11 +213,11 @@ _SIGNS = {
 }
 
 
-def _rank_row(rank: NodeRank, found: Nodes) -> RankRow:
+def _rank_row(rank: NodeDifference, found: NodeComparison) -> RankRow:
     style, word = _SIGNS[rank.severity]
     path, holes = _small_line(rank, found.columns)
     return RankRow(
-        name=formats.shown(rank.node, 40),
+        name=formats.escape_name(rank.node, 40),
         style=style,
         word=word,
         differs="; ".join(rank.reasons) or "nothing",
@@ -228,7 +228,9 @@ def _rank_row(rank: NodeRank, found: Nodes) -> RankRow:
     )
 
 
-def _together(ranks: Sequence[NodeRank], found: Nodes, what: str, style: str, word: str) -> RankRow:
+def _together(
+    ranks: Sequence[NodeDifference], found: NodeComparison, what: str, style: str, word: str
+) -> RankRow:
     """Several nodes in one row: the span of their means."""
     means = [rank.mean for rank in ranks if rank.mean is not None]
     off = [rank.against for rank in ranks if rank.against is not None]
@@ -251,7 +253,7 @@ def _signed(value: float | None) -> str:
     return text if text == "0.0" else f"{'−' if value < 0 else '+'}{text}"
 
 
-def _small_line(rank: NodeRank, columns: Columns | None) -> tuple[str, tuple[tuple[float, float], ...]]:
+def _small_line(rank: NodeDifference, columns: Columns | None) -> tuple[str, tuple[tuple[float, float], ...]]:
     if columns is None or not rank.line:
         return "", ()
     x = axis_of(columns)
@@ -262,7 +264,7 @@ def _small_line(rank: NodeRank, columns: Columns | None) -> tuple[str, tuple[tup
     return stroke_shape("line", x, upward(100), columns, 1, values).path, holes
 
 
-def _band(found: Nodes) -> str:
+def _band(found: NodeComparison) -> str:
     if found.columns is None or not found.low:
         return ""
     low, high = _floats(found.low), _floats(found.high)

@@ -15,32 +15,27 @@ if TYPE_CHECKING:
 #: Anchor and title of every numbered section, in the order of the page.
 SECTIONS = (
     ("summary", "Training job summary"),
-    ("utilisation", "Resource utilisation"),
+    ("utilization", "Resource utilisation"),
     ("framework", "Framework time"),
     ("rules", "Rules"),
     ("steps", "Steps"),
-    ("gpu-use", "GPU use"),
+    ("gpu-utilization", "GPU use"),
     ("balance", "Workload balance"),
-    ("loading", "Data loading"),
+    ("data-loading", "Data loading"),
     ("batch-size", "Batch size"),
     ("cpu-bottlenecks", "CPU bottlenecks"),
     ("io-bottlenecks", "I/O bottlenecks"),
     ("gpu-memory", "GPU memory"),
     ("nodes", "Nodes"),
     ("devices", "Devices over time"),
-    ("moments", "Chosen moments"),
+    ("close-ups", "Chosen moments"),
     ("profiles", "Python profiles"),
     ("power", "Power, temperature and clocks"),
     ("quality", "Method and data quality"),
-    ("identity", "What identifies someone"),
+    ("identifiers", "What identifies someone"),
 )
-#: The analysis that fills a section, where it has another name (see ``pipeline``).
-ANALYSES = {
-    "cpu-bottlenecks": "stalls",
-    "io-bottlenecks": "stalls",
-    "gpu-memory": "memory",
-    "power": "gpu_states",
-}
+#: The analysis that fills a section, where it is not called like the anchor (see ``pipeline``).
+ANALYSES = {"cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}
 #: Anchors that a link may lead to.
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
 
@@ -84,7 +79,7 @@ def heading(anchor: str, report: Report | None = None) -> Heading:
     for number, (name, title) in enumerate(SECTIONS, start=1):
         if name == anchor:
             failed = [r.reason for r in report.quality.remarks if r.action == "failed"] if report else []
-            mine = f"the analysis of {ANALYSES.get(anchor, anchor)} stopped"
+            mine = f"the analysis of {ANALYSES.get(anchor, anchor.replace('-', '_'))} stopped"
             stopped = next((f"{r[:1].upper()}{r[1:]}." for r in failed if r.startswith(mine)), "")
             end_us = report.job.end_us if report else 0
             return Heading(anchor=anchor, number=number, title=title, stopped=stopped, end_us=end_us)
@@ -93,12 +88,12 @@ def heading(anchor: str, report: Report | None = None) -> Heading:
 
 def has_time_lines(report: Report) -> bool:
     """Whether there is anything to draw over time: values, and a time that they cover."""
-    return covers_time(report) and any(v is not None for line in report.timelines for v in line.mean)
+    return covers_time(report) and any(v is not None for line in report.time_lines for v in line.mean)
 
 
 def covers_time(report: Report) -> bool:
     """Whether the records cover a time; the sensors of a single snapshot lie microseconds apart."""
     job = report.job
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return job.end_us > job.start_us
     return job.end_us > job.start_us and (job.steps > 0 or any(node.interval_s for node in job.nodes))

@@ -9,7 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.time_lines import POWER, REASONS, TimeLines
@@ -60,10 +60,10 @@ class Row(Struct, frozen=True, kw_only=True):
     values: tuple[str, ...]
 
 
-@guarded
+@error_boundary
 def power(report: Report) -> Fragment:
     """Time lines of power, temperature, clock and slowdowns; a table of all GPUs."""
-    states = report.gpu_states or ()
+    states = report.power or ()
     place = heading("power", report)
     columns = [one for one in _COLUMNS if any(getattr(state, one[0]) is not None for state in states)]
     if not columns:
@@ -92,20 +92,20 @@ def power(report: Report) -> Fragment:
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "Rule results hold no power, temperature or clock."
     return "Neither power nor temperature nor clocks of a GPU were recorded."
 
 
 def _drawn_keys(report: Report) -> set[str]:
     """Without slowdowns that never happened: words say so."""
-    happened = {line.key for line in report.timelines if line.highest}
+    happened = {line.key for line in report.time_lines if line.highest}
     return {key for key in POWER if key not in REASONS or key in happened}
 
 
 def _name(state: GPUState, *, several: bool) -> str:
-    device = formats.shown(state.device, 24)
-    return f"{formats.shown(state.node, 40)} {device}" if several else device
+    device = formats.escape_name(state.device, 24)
+    return f"{formats.escape_name(state.node, 40)} {device}" if several else device
 
 
 def _most(states: Sequence[GPUState], field: str) -> tuple[GPUState, float] | None:
@@ -144,7 +144,7 @@ def _caption(states: Sequence[GPUState], *, several: bool) -> tuple[str, str]:
 def _sentences(report: Report, states: Sequence[GPUState], above: str) -> list[str]:
     """What held GPUs back, what did not, and what nothing was recorded of; ``above`` is the field the caption tells of."""
     several = len({state.node for state in states}) > 1
-    sampled = {line.key for line in report.timelines}
+    sampled = {line.key for line in report.time_lines}
     told: list[str] = []
     unknown: list[str] = []
     too_few: list[str] = []
@@ -154,7 +154,7 @@ def _sentences(report: Report, states: Sequence[GPUState], above: str) -> list[s
         known = [(s, v) for s in states if (v := getattr(s, field)) is not None]
         slowed = [(s, v) for s, v in known if v]
         if slowed and (len(slowed) > 1 or field != above):
-            names = formats.listed([_name(state, several=several) for state, _ in slowed])
+            names = formats.join_names([_name(state, several=several) for state, _ in slowed])
             part = _share([value for _, value in slowed])
             told.append(f"{did[:1].upper()}{did[1:]} {names} in {part} of the measured time.")
         elif known and not slowed:

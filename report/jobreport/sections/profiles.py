@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.model import SECOND_US
@@ -51,7 +51,7 @@ class View(Struct, frozen=True, kw_only=True):
     counted: bool
 
 
-@guarded
+@error_boundary
 def profiles(report: Report) -> Fragment:
     """A table of functions by self time for each profile, the first three open."""
     several = len({one.node for one in report.profiles}) > 1
@@ -73,13 +73,13 @@ def _view(profile: Profile, *, several: bool) -> View:
     rest_s = max(0.0, profile.self_s - sum(own))
     percents = apportion([*own, rest_s], 100.0, 1)
     left = profile.count - len(profile.functions)
-    worker = f"Worker {formats.shown(profile.worker, 24)}" if profile.worker else "A process"
-    where = f" on {formats.shown(profile.node, 40)}" if several else ""
+    worker = f"Worker {formats.escape_name(profile.rank, 24)}" if profile.rank else "A process"
+    where = f" on {formats.escape_name(profile.node, 40)}" if several else ""
     return View(
         title=f"{worker}{where}, {_stretch(profile)}",
         caption=_caption(profile, percents),
         about=(
-            f"{formats.shown(profile.profiler, 24)}, {formats.between(profile.start_us, profile.end_us)}, "
+            f"{formats.escape_name(profile.profiler, 24)}, {formats.between(profile.start_us, profile.end_us)}, "
             f"{formats.seconds((profile.end_us - profile.start_us) / SECOND_US)}"
         ),
         scale=scale,
@@ -104,7 +104,7 @@ def _view(profile: Profile, *, several: bool) -> View:
 
 def _stretch(profile: Profile) -> str:
     """``start-up, until train step 0, step start``; ``from train step 9, step start to …``; ``step 3``."""
-    begin, end = formats.shown(profile.begin, 80), formats.shown(profile.end, 80)
+    begin, end = formats.escape_name(profile.begin, 80), formats.escape_name(profile.end, 80)
     if begin.startswith(_START_UP):
         return "start-up, before step 0" if end.startswith(_START_UP) else f"start-up, until {end}"
     if begin == end:
@@ -118,7 +118,7 @@ def _caption(profile: Profile, percents: tuple[float, ...]) -> str:
     first = profile.functions[0]
     where = f" ({_place(first, 40)})" if first.file else ""
     return (
-        f"{formats.shown(first.name, 60)}{where} takes most, {formats.percent(percents[0])} of "
+        f"{formats.escape_name(first.name, 60)}{where} takes most, {formats.percent(percents[0])} of "
         f"{formats.seconds(profile.self_s)} of self time."
     )
 
@@ -127,16 +127,16 @@ def _place(function: Function, most: int = 48) -> str:
     """The end of the path, which tells files apart, and the line; empty for what is built in."""
     if not function.file:
         return ""
-    path = formats.shown(function.file, 200)
+    path = formats.escape_name(function.file, 200)
     while len(path) > most and "/" in path.removeprefix("…/"):
         path = "…/" + path.removeprefix("…/").partition("/")[2]
     line = f":{function.line}" if function.line else ""
-    return formats.shown(path, most) + line
+    return formats.escape_name(path, most) + line
 
 
 def _row(function: Function, percent: float, scale: formats.TimeScale) -> Row:
     return Row(
-        name=formats.shown(function.name, 60),
+        name=formats.escape_name(function.name, 60),
         # Names of what is built in often say so: "<built-in method posix.mkdir>".
         place=_place(function) or ("" if function.name.startswith("<") else "built in"),
         calls="–" if function.calls is None else formats.number(function.calls, 0),
@@ -148,6 +148,6 @@ def _row(function: Function, percent: float, scale: formats.TimeScale) -> Row:
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return "The vendor's results hold no Python profile."
     return "No Python profile was recorded."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 
@@ -20,10 +20,10 @@ MOST_GAPS = 50
 MOST_REMARKS = 50
 
 
-@guarded
+@error_boundary
 def quality(report: Report) -> Fragment:
     """What was read, skipped and missing; what the words mean; how to make the report again."""
-    gaps = sorted(report.course.gaps, key=lambda gap: gap.start_us - gap.end_us)
+    gaps = sorted(report.phases.gaps, key=lambda gap: gap.start_us - gap.end_us)
     html = render(
         "quality",
         heading=heading("quality", report),
@@ -52,14 +52,14 @@ def _parameters(report: Report, *, changed: bool) -> list[tuple[RuleCard, list[P
 def _told(remark: Remark) -> str:
     """``12 lines skipped: not a complete JSON object (first: a/b.json:7)``."""
     unit = remark.unit[:-1] if remark.count == 1 and remark.unit.endswith("s") else remark.unit
-    where = f" (first: {formats.shown(remark.example, 120)})" if remark.example else ""
+    where = f" (first: {formats.escape_name(remark.example, 120)})" if remark.example else ""
     return f"{formats.number(remark.count, 0)}{formats.NBSP}{unit} {remark.action}: {remark.reason}{where}"
 
 
 def _definitions(report: Report) -> list[tuple[str, str]]:
     use, job = report.verdict.use, report.job
     told = []
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return [
             ("Vendor's number", "As the vendor's service wrote it, not computed again from samples."),
             (

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS, heading
 from jobreport.sections.verdict import SIGNS
@@ -47,10 +47,10 @@ class Card(Struct, frozen=True, kw_only=True):
     when: tuple[str, ...]
 
 
-@guarded
+@error_boundary
 def rules(report: Report) -> Fragment:
     """Cards by severity, then errors, then what passed; a line each for what was not evaluated."""
-    judging = [card for card in report.rules if card.judges]
+    judging = [card for card in report.rules if card.can_trigger]
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
     silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
     html = render(
@@ -59,9 +59,9 @@ def rules(report: Report) -> Fragment:
         lead=_lead(report, judging),
         cards=[_card(report, card) for card in ranked if card not in silent],
         silent=[_card(report, card) for card in silent],
-        summaries=[card for card in report.rules if not card.judges],
+        summaries=[card for card in report.rules if not card.can_trigger],
         signs=SIGNS,
-        vendor=report.origin is Origin.VENDOR,
+        vendor=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="rules", html=html)
 
@@ -104,7 +104,7 @@ def _missing(card: RuleCard) -> str:
     for device in card.devices:
         if device.status is Status.NOT_EVALUATED and device.reason != card.reason:
             by_reason.setdefault(device.reason, []).append(device.name)
-    told = [f"{formats.listed(names)} ({reason})" for reason, names in by_reason.items()]
+    told = [f"{formats.join_names(names)} ({reason})" for reason, names in by_reason.items()]
     more = f"; {formats.count(len(told) - MOST_REASONS, 'more reason')} in report.json"
     return "; ".join(told[:MOST_REASONS]) + (more if len(told) > MOST_REASONS else "")
 
@@ -143,7 +143,7 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
         if n:
             told.append(f"{n} {verb}{word}")
     text = ", ".join(told) + "."
-    if report.origin is Origin.VENDOR:
+    if report.origin is Origin.DEBUGGER_RESULTS:
         text += (
             " All numbers here are the vendor's; nothing was judged again but what a card says. Thresholds are those that the "
             "vendor's service ran with. Every count ends "
@@ -151,5 +151,5 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
         )
     joined = next((f for f in report.verdict.findings if len(f.rules) > 1), None)
     if joined:
-        text += f" {formats.listed(joined.rules)} are told as one finding."
+        text += f" {formats.join_names(joined.rules)} are told as one finding."
     return text

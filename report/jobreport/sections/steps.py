@@ -13,7 +13,7 @@ from jobreport.figures import step_parts as parts
 from jobreport.figures import steps as figures
 from jobreport.figures.embed import document_json
 from jobreport.formats import NBSP
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.analyses.step_parts import BETWEEN, FEWEST_OUTLIERS, IN_STEP, LOADING, UNACCOUNTED
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jobreport.figures.chart import Drawing
     from jobreport.figures.steps import Unit
     from jobrules.analyses.step_parts import StepContrast
-    from jobrules.analyses.steps import StepBins, StepPhase, StepRow, StepTimes
+    from jobrules.analyses.steps import StepBins, StepMode, StepRow, StepTimes
 
 #: Phases that are told in sentences.
 MOST_TOLD = 4
@@ -42,10 +42,10 @@ class Row(Struct, frozen=True, kw_only=True):
     """A worker and phase as printed, or several whose rows print alike."""
 
     node: str
-    worker: str
+    rank: str
     #: What several are together; empty for one.
     together: str
-    phase: str
+    mode: str
     steps: str
     #: Mean, median, σ, p95, p99, max, min, first step.
     values: tuple[str, ...]
@@ -63,7 +63,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     key: tuple[tuple[str, str, str], ...] = ()
 
 
-@guarded
+@error_boundary
 def steps(report: Report) -> Fragment:
     """A table per worker and phase, and what the durations look like together."""
     times = report.steps
@@ -72,8 +72,8 @@ def steps(report: Report) -> Fragment:
             "steps",
             heading=heading("steps", report),
             times=None,
-            vendor=report.origin is Origin.VENDOR,
-            vendor_card=report.origin is Origin.VENDOR
+            vendor=report.origin is Origin.DEBUGGER_RESULTS,
+            vendor_card=report.origin is Origin.DEBUGGER_RESULTS
             and any(card.name == StepOutlier.__name__ for card in report.rules),
         )
         return Fragment(name="steps", html=html)
@@ -83,7 +83,7 @@ def steps(report: Report) -> Fragment:
         "live-steps-histogram": figures.histogram_plot(
             times, unit, [_series(one, times) for one in times.histogram.series]
         ),
-        "live-steps-time": figures.timeline_plot(times, report.course, unit, _phases(times)),
+        "live-steps-time": figures.timeline_plot(times, report.phases, unit, _phases(times)),
     }
     if contrast:
         live["live-steps-contrast"] = parts.contrast_plot(contrast)
@@ -118,10 +118,10 @@ def steps(report: Report) -> Fragment:
 # --- sentences
 
 
-def _half(phase: StepPhase, unit: Unit) -> str:
+def _half(phase: StepMode, unit: Unit) -> str:
     """``Half of the 2 680 steps take 3.10 to 3.50 s``."""
     span = unit.range(phase.p25_s * 1e6, phase.p75_s * 1e6)
-    name = f" {formats.shown(phase.phase, 24)}" if phase.phase else ""
+    name = f" {formats.escape_name(phase.mode, 24)}" if phase.mode else ""
     if phase.steps == 1:
         return f"The only{name} step took {span}"
     alike = unit.short(phase.p25_s * 1e6) == unit.short(phase.p75_s * 1e6)
@@ -131,22 +131,22 @@ def _half(phase: StepPhase, unit: Unit) -> str:
 
 def _finding(times: StepTimes, unit: Unit) -> str:
     """How many steps of the main phase are outliers."""
-    phase = times.phases[0]
+    phase = times.modes[0]
     if phase.steps == 1:
         return f"{_half(phase, unit)}."
-    n = phase.outliers if phase.judged else phase.above_two_medians
-    name = f" {formats.shown(phase.phase, 24)}" if phase.phase else ""
+    n = phase.outliers if phase.evaluated else phase.above_two_medians
+    name = f" {formats.escape_name(phase.mode, 24)}" if phase.mode else ""
     found = f"{formats.number(n, 0) if n else 'None'} of the {formats.number(phase.steps, 0)}{name} steps took longer than"
-    if not phase.judged:
+    if not phase.evaluated:
         return f"{found} twice the median."
-    own = "" if phase.workers == 1 else " of its worker" if n == 1 else " of their worker"
+    own = "" if phase.ranks == 1 else " of its worker" if n == 1 else " of their worker"
     return f"{found} mean + {times.stddev:g}σ{own} ({figures.limit_words(phase, unit)})."
 
 
 def _lead(times: StepTimes, unit: Unit) -> str:
     """How long steps take, the phase with most time first, and the first step where it took much longer."""
-    told = [_half(phase, unit) + "." for phase in times.phases[:MOST_TOLD] if times.count > 1]
-    left = len(times.phases[MOST_TOLD:]) + times.phases_left
+    told = [_half(phase, unit) + "." for phase in times.modes[:MOST_TOLD] if times.count > 1]
+    left = len(times.modes[MOST_TOLD:]) + times.modes_left
     if left:
         told.append(
             f"{formats.count(left, 'more phase')} that took less time {'is' if left == 1 else 'are'} in the table."
@@ -156,14 +156,14 @@ def _lead(times: StepTimes, unit: Unit) -> str:
         took, factor = unit.short(first.first_s * 1e6), _times(first.first_s / first.median_s)
         why = "start-up and compilation often fall into it."
         alike = [
-            row for row in times.rows if row.phase == first.phase and unit.short(row.first_s * 1e6) == took
+            row for row in times.rows if row.mode == first.mode and unit.short(row.first_s * 1e6) == took
         ]
         if len(times.rows) == 1:
             who = "The first step"
         elif len(alike) == 1:
-            who = f"The longest first step, of {_who(first.node, first.worker, first.phase, times)},"
+            who = f"The longest first step, of {_who(first.node, first.rank, first.mode, times)},"
         else:
-            phase = f"{formats.shown(first.phase, 24)} " if first.phase else ""
+            phase = f"{formats.escape_name(first.mode, 24)} " if first.mode else ""
             who = f"The longest first {phase}step, equally of {formats.count(len(alike), 'worker')},"
         told.append(f"{who} took {took}, {factor} times the median: {why}")
     return " ".join(told)
@@ -193,19 +193,19 @@ def _who(node: str, worker: str, phase: str, times: StepTimes) -> str:
     if not (node or worker or phase):
         return "other phases"
     several_nodes = len({row.node for row in times.rows}) > 1
-    several = several_nodes or len({row.worker for row in times.rows}) > 1
-    parts = [formats.shown(node, 24)] if several_nodes and node else []
-    parts += [f"worker {formats.shown(worker, 16)}"] if several and worker else []
-    parts += [formats.shown(phase, 24)] if phase else []
+    several = several_nodes or len({row.rank for row in times.rows}) > 1
+    parts = [formats.escape_name(node, 24)] if several_nodes and node else []
+    parts += [f"worker {formats.escape_name(worker, 16)}"] if several and worker else []
+    parts += [formats.escape_name(phase, 24)] if phase else []
     return " ".join(parts)
 
 
 def _series(one: StepBins, times: StepTimes) -> str:
-    return _who(one.node, one.worker, one.phase, times)
+    return _who(one.node, one.rank, one.mode, times)
 
 
 def _phases(times: StepTimes) -> list[str]:
-    return [formats.shown(one.phase, 24) or "other phases" for one in times.timeline.series]
+    return [formats.escape_name(one.mode, 24) or "other phases" for one in times.timeline.series]
 
 
 # --- figures
@@ -221,13 +221,13 @@ def _histogram(times: StepTimes, unit: Unit) -> Shown:
         + (
             "."
             if one
-            else f"; a line for each {'worker and phase' if histogram.series[0].worker else 'phase'}."
+            else f"; a line for each {'worker and phase' if histogram.series[0].rank else 'phase'}."
         ),
     ]
-    inside = [phase for phase in times.phases[:2] if figures.limit_inside(histogram, phase)]
+    inside = [phase for phase in times.modes[:2] if figures.limit_inside(histogram, phase)]
     if inside:
         text.append("Dashed: the limit of StepOutlier.")
-    elif any(phase.judged for phase in times.phases):
+    elif any(phase.evaluated for phase in times.modes):
         text.append("The limit of StepOutlier lies beyond the bars.")
     if histogram.beyond:
         text.append(
@@ -288,7 +288,7 @@ def _time(times: StepTimes, report: Report, unit: Unit) -> Shown:
     timeline = times.timeline
     longest = timeline.peaks[0]
     took, at = unit.short(longest.lasted_us), formats.clock(longest.start_us)
-    name = f" {formats.shown(longest.phase, 24)}" if longest.phase and len(timeline.series) > 1 else ""
+    name = f" {formats.escape_name(longest.mode, 24)}" if longest.mode and len(timeline.series) > 1 else ""
     finding = f"The longest{name} step took {took} and began about {at}."
     if times.count == 1:
         finding = f"The only step took {took} and began at {at}."
@@ -302,12 +302,12 @@ def _time(times: StepTimes, report: Report, unit: Unit) -> Shown:
             f"Orange marks: the longest outlier of a bar; {formats.count(times.marks, 'step')} "
             f"{'is' if times.marks == 1 else 'are'} {_marks(times)}."
         )
-    if figures.has_phase_lines(times, report.course):
+    if figures.has_phase_lines(times, report.phases):
         text.append("Dotted: where the phases of the job change.")
     key = tuple((figures.phase_fill(i), one, f"s{i + 1}") for i, one in enumerate(_phases(times)))
     marks = (("l", "outlier", ""),) if times.marked else ()
     return Shown(
-        drawing=figures.timeline_drawing(times, report.course, unit),
+        drawing=figures.timeline_drawing(times, report.phases, unit),
         caption=finding,
         read=" ".join(text),
         key=(*(key if len(key) > 1 or marks else ()), *marks),
@@ -325,7 +325,7 @@ def _exact_time(us: int) -> str:
 def _listed(times: StepTimes, unit: Unit) -> list[tuple[int, str, str]]:
     """The columns with the longest steps: time, phase, duration."""
     return [
-        (peak.start_us, formats.shown(peak.phase, 24) or "other phases", unit.text(peak.lasted_us))
+        (peak.start_us, formats.escape_name(peak.mode, 24) or "other phases", unit.text(peak.lasted_us))
         for peak in times.timeline.peaks
     ]
 
@@ -338,7 +338,7 @@ def _worth_drawing(times: StepTimes) -> StepContrast | None:
 
 def _contrast(times: StepTimes, contrast: StepContrast) -> Shown:
     first = contrast.classes[0]
-    name = formats.shown(first.name, 40)
+    name = formats.escape_name(first.name, 40)
     a, b = first.outlier_percent, first.normal_percent
     if abs(first.points) < ALIKE_POINTS:
         most = formats.number(abs(first.points))
@@ -386,8 +386,8 @@ def _why_no_contrast(times: StepTimes) -> str:
 def _last(times: StepTimes, unit: Unit) -> Shown:
     last = times.last
     n = len(last.numbers)
-    whose = f"worker {formats.shown(last.worker, 16)} of {formats.shown(last.node, 24)}"
-    phase = f" {formats.shown(last.phase, 24)}" if last.phase else ""
+    whose = f"worker {formats.escape_name(last.rank, 16)} of {formats.escape_name(last.node, 24)}"
+    phase = f" {formats.escape_name(last.mode, 24)}" if last.mode else ""
     every = f"The last {formats.number(n, 0)}{phase} steps" if n > 1 else f"The only{phase} step"
     text = (
         f"{every} of {whose}, by step number; {_unit_words(unit)} from the start of a step to the start of the "
@@ -414,7 +414,7 @@ def _until(times: StepTimes) -> str:
 
 
 def _part_name(name: str) -> str:
-    return formats.shown(name, 40)
+    return formats.escape_name(name, 40)
 
 
 def _spread(times: StepTimes, unit: Unit) -> str:
@@ -477,7 +477,7 @@ def _rows(times: StepTimes, unit: Unit) -> list[Row]:
     for row in times.rows:
         found.setdefault(_row(row, unit), []).append(row)
     return [
-        replace(printed, node=rows[0].node, worker=rows[0].worker, together=_together(rows, times))
+        replace(printed, node=rows[0].node, rank=rows[0].rank, together=_together(rows, times))
         for printed, rows in found.items()
     ]
 
@@ -486,11 +486,11 @@ def _together(rows: list[StepRow], times: StepTimes) -> str:
     """``12 workers, alike``, or by name where others of the phase are not alike; empty for one."""
     if len(rows) == 1:
         return ""
-    if len(rows) == sum(row.phase == rows[0].phase for row in times.rows):
+    if len(rows) == sum(row.mode == rows[0].mode for row in times.rows):
         return f"{formats.count(len(rows), 'worker')}, alike"
     several = len({row.node for row in times.rows}) > 1
-    names = [f"{row.node}/{row.worker}" if several else row.worker for row in rows]
-    return f"{formats.listed([formats.shown(name, 24) for name in names])}, alike"
+    names = [f"{row.node}/{row.rank}" if several else row.rank for row in rows]
+    return f"{formats.join_names([formats.escape_name(name, 24) for name in names])}, alike"
 
 
 def _row(row: StepRow, unit: Unit) -> Row:
@@ -498,9 +498,9 @@ def _row(row: StepRow, unit: Unit) -> Row:
     values = (row.mean_s, row.median_s, row.std_s, row.p95_s, row.p99_s, row.max_s, row.min_s, row.first_s)
     return Row(
         node="",
-        worker="",
+        rank="",
         together="",
-        phase=row.phase,
+        mode=row.mode,
         steps=formats.number(row.steps, 0),
         values=tuple(unit.text(value * 1e6) for value in values),
         limit="–" if row.limit_s is None else unit.text(row.limit_s * 1e6),

@@ -13,7 +13,7 @@ from jobreport.figures.over_columns import merged
 from jobreport.figures.scales import time_ticks
 from jobreport.figures.static_svg import Stretch, still_ring, stretch
 from jobreport.figures.summary import COLOURS, pie
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobrules.model import SECOND_US, Severity
@@ -49,10 +49,10 @@ class Lane(Struct, frozen=True, kw_only=True):
     gaps: tuple[Stretch, ...]
 
 
-@guarded
+@error_boundary
 def summary(report: Report) -> Fragment:
     """When the job ran, and in which phases."""
-    job, course = report.job, report.course
+    job, course = report.job, report.phases
     covers = covers_time(report)
     axis = (job.start_us, job.end_us)
     # One phase is no share of anything, and a strip of one colour tells nothing but its gaps.
@@ -68,7 +68,7 @@ def summary(report: Report) -> Fragment:
         basis=_basis(report),
         caption=_caption(report),
         covers=covers,
-        vendor=report.origin is Origin.VENDOR,
+        vendor=report.origin is Origin.DEBUGGER_RESULTS,
         wedges=still_ring(course.phases) if several else (),
         fills=_FILLS,
         places=[stretch(p.start_us, p.end_us, axis) for p in course.phases] if covers else (),
@@ -100,8 +100,8 @@ _FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token i
 
 def _basis(report: Report) -> str:
     """What the phases were told from."""
-    course = report.course
-    if report.origin is Origin.VENDOR:
+    course = report.phases
+    if report.origin is Origin.DEBUGGER_RESULTS:
         return _vendor_basis(report)
     if course.basis == "steps":
         return f"The phases are told from {formats.count(report.job.steps, 'recorded step')}."
@@ -110,14 +110,14 @@ def _basis(report: Report) -> str:
             "No step was recorded, so the phases are told from the GPUs: "
             f"the first and the last sample above 0{formats.NBSP}%."
         )
-    if any(row.label == "GPU" for row in report.usage):
+    if any(row.label == "GPU" for row in report.utilization):
         return "No step was recorded and every sample of GPU use is 0, so start and end cannot be told from training."
     return "Neither steps nor GPUs were recorded, so start and end cannot be told from training."
 
 
 def _vendor_basis(report: Report) -> str:
     ends = "The last minute may be missing (C-1)."
-    if report.course.basis != "steps":
+    if report.phases.basis != "steps":
         return (
             f"{ends} The results name no first and last step, so start and end cannot be told from training."
         )
@@ -129,7 +129,7 @@ def _vendor_basis(report: Report) -> str:
 
 def _caption(report: Report) -> str:
     """The finding in the phases, with its number."""
-    course = report.course
+    course = report.phases
     parts = []
     by_key = {phase.key: phase for phase in course.phases}
     loop, before = by_key.get("loop"), by_key.get("before")
@@ -159,7 +159,7 @@ def _lanes(report: Report) -> list[Lane]:
     names = [node.name for node in report.job.nodes]
     height = 100 / max(len(names), 1)
     gaps: dict[str, list[tuple[int, int]]] = {}
-    for gap in report.course.gaps:
+    for gap in report.phases.gaps:
         gaps.setdefault(gap.node, []).append((gap.start_us, gap.end_us))
     return [
         Lane(
@@ -184,12 +184,12 @@ def _long_start(report: Report) -> str:
     """
     if any(f.key == _WAITED and f.severity is Severity.INFO for f in _start_findings(report)):
         return ""
-    by_key = {phase.key: phase.end_us - phase.start_us for phase in report.course.phases}
+    by_key = {phase.key: phase.end_us - phase.start_us for phase in report.phases.phases}
     before, loop = by_key.get("before", 0), by_key.get("loop", 0)
     if not loop or before <= loop:
         return ""
     first, work = (
-        ("step", "the training loop") if report.course.basis == "steps" else ("GPU work", "the work")
+        ("step", "the training loop") if report.phases.basis == "steps" else ("GPU work", "the work")
     )
     told = (
         f"The start took longer than {work}: {formats.duration(before)} before the first {first}, "
@@ -224,7 +224,7 @@ def _kinds(report: Report) -> list[Kind]:
         found.setdefault((node.gpus, node.cores, node.interval_s), []).append(node.name)
     return [
         Kind(
-            nodes=formats.listed([formats.shown(name, 40) for name in names]),
+            nodes=formats.join_names([formats.escape_name(name, 40) for name in names]),
             count=len(names),
             gpus=gpus,
             cores=cores,

@@ -102,7 +102,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
         """The lines of a node that were measured at any time."""
         return [
             line
-            for line in self.report.timelines
+            for line in self.report.time_lines
             if line.node == node and line.key in self.keys and any(v is not None for v in line.mean)
         ]
 
@@ -127,7 +127,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
     @property
     def hatched(self) -> bool:
         """Whether any plot has a time that was not measured."""
-        columns, course = self.report.columns, self.report.course
+        columns, course = self.report.columns, self.report.phases
         size = size_of(columns, self.most)
         plots = (lines for name in self.names for lines in self.plots(name))
         return any(unmeasured(lines, columns, course, size) for lines in plots)
@@ -145,7 +145,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
     @property
     def marks(self) -> list[str]:
         """What the marks mean that are drawn."""
-        course = self.report.course
+        course = self.report.phases
         told = ["line: mean", "band: lowest to highest sample of any device, so that every peak is there"]
         if any(line.key in REASONS for name in self.names for line in self.of_node(name)):
             told[1] += "; of slowdowns, lowest to highest share of a GPU"
@@ -168,7 +168,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
     def draw(self, prefix: str) -> tuple[list[Block], dict[str, Plot]]:
         """A block for each node and the live figures by the ids of their places, which begin with the prefix."""
         report, most = self.report, self.most
-        time = shared_time(report.columns, report.course, most)
+        time = shared_time(report.columns, report.phases, most)
         blocks, figures = [], {}
         for i, name in enumerate(self.names):
             plots = self.plots(name)
@@ -186,11 +186,11 @@ class TimeLines(Struct, frozen=True, kw_only=True):
                         title=_title(lines, scale.unit),
                         label="; ".join(_label(line, scale) for line in lines),
                         drawing=time_drawing(
-                            lines, report.columns, report.course, scale, top, labels=last, most=most
+                            lines, report.columns, report.phases, scale, top, labels=last, most=most
                         ),
                     )
                 )
-            blocks.append(Block(name=formats.shown(name, 60), panels=tuple(panels)))
+            blocks.append(Block(name=formats.escape_name(name, 60), panels=tuple(panels)))
         return blocks, figures
 
 
@@ -221,7 +221,7 @@ def _row(line: TimeLine) -> Row:
     scale = formats.rate_scale((v for v in line.high if v is not None), line.unit)
     mean, low, high = _summary(line, scale)
     return Row(
-        node=formats.shown(line.node, 40),
+        node=formats.escape_name(line.node, 40),
         label=line.label,
         unit=scale.unit,
         mean=mean,

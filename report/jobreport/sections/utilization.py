@@ -10,7 +10,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.box_plot import WHOLE
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobrules.model import Metric, Status
@@ -58,12 +58,12 @@ class Spread(Struct, frozen=True, kw_only=True):
     bar: tuple[float, float, float] | None
 
 
-@guarded
-def utilisation(report: Report) -> Fragment:
+@error_boundary
+def utilization(report: Report) -> Fragment:
     """A sentence for every kind of node, then the table."""
     facts = {node.name: node for node in report.job.nodes}
     by_node: dict[str, list[UsageRow]] = {}
-    for row in report.usage:
+    for row in report.utilization:
         by_node.setdefault(row.node, []).append(row)
     many = len(by_node) > MOST_NODES
     odd = [rank.node for rank in report.nodes.odd if rank.node in by_node] if report.nodes else []
@@ -72,8 +72,8 @@ def utilisation(report: Report) -> Fragment:
     measured = _measured(report)
     told = _sentences(by_node, _unused(report), report) + _of_measured(report, by_node)
     html = render(
-        "utilisation",
-        heading=heading("utilisation", report),
+        "utilization",
+        heading=heading("utilization", report),
         sentences=told + _covered(measured, by_node) if many else told,
         spreads=_spreads(by_node) if many else (),
         groups=_groups(opened, by_node, facts, measured),
@@ -81,9 +81,9 @@ def utilisation(report: Report) -> Fragment:
         left_out=len(folded[MOST_FOLDED:]),
         nodes=len(by_node),
         snapshots=_snapshots(report),
-        vendor=report.origin is Origin.VENDOR,
+        vendor=report.origin is Origin.DEBUGGER_RESULTS,
     )
-    return Fragment(name="utilisation", html=html)
+    return Fragment(name="utilization", html=html)
 
 
 def _groups(
@@ -102,7 +102,7 @@ def _groups(
 
 
 def _title(name: str, node: NodeFacts | None, measured: float | None) -> str:
-    parts = [formats.shown(name, 60)]
+    parts = [formats.escape_name(name, 60)]
     if node and node.gpus:
         parts.append(formats.count(node.gpus, "GPU"))
     if node and node.cores:
@@ -114,7 +114,7 @@ def _title(name: str, node: NodeFacts | None, measured: float | None) -> str:
 
 def _measured(report: Report) -> dict[str, float]:
     """Node → percent of the job's time that its samples cover, for nodes with gaps."""
-    return {one.node: one.measured_percent for one in report.course.missing}
+    return {one.node: one.measured_percent for one in report.phases.missing}
 
 
 def _covered(measured: dict[str, float], by_node: dict[str, list[UsageRow]]) -> list[str]:
@@ -123,7 +123,7 @@ def _covered(measured: dict[str, float], by_node: dict[str, list[UsageRow]]) -> 
         return []
     worst = sorted(measured.items(), key=lambda one: one[1])
     names = ", ".join(
-        f"{formats.shown(name, 40)} {formats.percent(part)}" for name, part in worst[:MOST_NODES]
+        f"{formats.escape_name(name, 40)} {formats.percent(part)}" for name, part in worst[:MOST_NODES]
     )
     if len(worst) > MOST_NODES:
         names += f" and {len(worst) - MOST_NODES} more"
@@ -196,7 +196,7 @@ def _row(row: UsageRow) -> Row:
 
 
 def _snapshots(report: Report) -> str:
-    counts = sorted({row.n for row in report.usage if row.n is not None})
+    counts = sorted({row.n for row in report.utilization if row.n is not None})
     if not counts:
         return ""
     if len(counts) == 1:
@@ -208,7 +208,7 @@ def _unused(report: Report) -> dict[str, str]:
     """Node → "2 of 8 GPUs never worked", where some but not all GPUs of a node did."""
     by_node: dict[str, list[float]] = {}
     for box in report.boxes:
-        if box.metric == Metric.GPU_USE and box.basis == WHOLE:
+        if box.metric == Metric.GPU_UTILIZATION and box.basis == WHOLE:
             by_node.setdefault(box.node, []).append(box.max)
     told = {}
     for node, highest in by_node.items():
@@ -243,7 +243,7 @@ def _busiest(report: Report) -> dict[str, float]:
     """Node → mean use of its busiest GPU, where it has several."""
     means: dict[str, list[float]] = {}
     for box in report.boxes:
-        if box.metric == Metric.GPU_USE and box.basis == WHOLE and box.mean is not None:
+        if box.metric == Metric.GPU_UTILIZATION and box.basis == WHOLE and box.mean is not None:
             means.setdefault(box.node, []).append(box.mean)
     return {node: max(values) for node, values in means.items() if len(values) > 1}
 
@@ -310,4 +310,4 @@ def _where(names: list[str], nodes: int) -> str:
         return "On this node"
     if len(names) == nodes:
         return "On both nodes" if nodes == 2 else f"On all {nodes}{formats.NBSP}nodes"
-    return f"On {formats.listed([formats.shown(name, 40) for name in names])}"
+    return f"On {formats.join_names([formats.escape_name(name, 40) for name in names])}"

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.sections.error_boundary import guarded
+from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
 from jobrules.model import Severity, Status
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobrules.model import Finding
-    from jobrules.verdict.findings import Open
+    from jobrules.verdict.findings import ReasonGroup
     from jobrules.verdict.time_use import TimeUse
 
 #: Classes that fill the parts of lost time by their kind, the same in every report: shades of one colour.
@@ -63,7 +63,7 @@ class Segment(Struct, frozen=True, kw_only=True):
     link: str | None
 
 
-@guarded
+@error_boundary
 def verdict(report: Report) -> Fragment:
     """How much of the device time was used, why not more, what to try, what was not checked."""
     use = report.verdict.use
@@ -73,12 +73,12 @@ def verdict(report: Report) -> Fragment:
     html = render(
         "verdict",
         use=use,
-        vendor=_vendor(report) if report.origin is Origin.VENDOR else None,
+        vendor=_vendor(report) if report.origin is Origin.DEBUGGER_RESULTS else None,
         number=f"{use.of('used')[1]:.1f}" if use else "",
         lost=_hours(use, use.of("lost")[0]) if use else "",
         unknown=_hours(use, use.of("unknown")[0]) if use and use.of("unknown")[0] else "",
         whole=_hours(use, use.hours) if use else "",
-        never=use is not None and not use.unknown and formats.never_used(use, report.course),
+        never=use is not None and not use.unknown and formats.never_used(use, report.phases),
         segments=_segments(report, use) if use else (),
         bar_label=_bar_label(use) if use else "",
         why_none=_why_none(report),
@@ -88,7 +88,7 @@ def verdict(report: Report) -> Fragment:
         amount=", ".join(filter(None, (hours, part))),
         wins=hours if cause else "",
         advice=_first_sentence(first.advice) if first else ("", ""),
-        unanswered=len(report.verdict.unanswered),
+        unanswered=len(report.verdict.not_evaluated),
         open=_not_checked(report)[0],
         left=_not_checked(report)[1],
         rules=report.verdict.rules,
@@ -97,7 +97,7 @@ def verdict(report: Report) -> Fragment:
     return Fragment(name="verdict", html=html)
 
 
-@guarded
+@error_boundary
 def findings(report: Report) -> Fragment:
     """Everything worth telling, worst first, each with a link to its evidence."""
     use = report.verdict.use
@@ -118,15 +118,15 @@ def findings(report: Report) -> Fragment:
             "findings",
             rows=rows,
             cards=cards,
-            unanswered=len(report.verdict.unanswered),
-            vendor=report.origin is Origin.VENDOR,
+            unanswered=len(report.verdict.not_evaluated),
+            vendor=report.origin is Origin.DEBUGGER_RESULTS,
         ),
     )
 
 
-def _not_checked(report: Report) -> tuple[list[Open], str]:
+def _not_checked(report: Report) -> tuple[list[ReasonGroup], str]:
     """Rules by reason, and how many are left out; four lines at most."""
-    groups = by_reason(report.verdict.unanswered)
+    groups = by_reason(report.verdict.not_evaluated)
     kept = groups if len(groups) <= MOST_REASONS else groups[: MOST_REASONS - 1]
     left = groups[len(kept) :]
     rules = formats.count(sum(len(one.rules) for one in left), "more rule")
@@ -176,7 +176,7 @@ def _segments(report: Report, use: TimeUse) -> list[Segment]:
                 label=part.label,
                 at=round(at, 1),
                 width=part.percent,
-                hours=formats.part_hours(use, report.course, part),
+                hours=formats.part_hours(use, report.phases, part),
                 percent=part.percent,
                 link=links.get(part.finding) if part.finding else None,
             )
@@ -201,7 +201,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
 
 def _vendor(report: Report) -> Vendor:
     for device in ("GPU", "CPU"):
-        rows = [row for row in report.usage if row.label == device]
+        rows = [row for row in report.utilization if row.label == device]
         if rows:
             p50, p95 = (formats.spread(getattr(row, q) for row in rows) for q in ("p50", "p95"))
             return Vendor(device=device, p50=p50.partition(formats.NBSP)[0], p95=p95, nodes=len(rows))
@@ -209,7 +209,7 @@ def _vendor(report: Report) -> Vendor:
 
 
 def _why_none(report: Report) -> str:
-    if not any(row.label in ("GPU", "CPU") for row in report.usage):
+    if not any(row.label in ("GPU", "CPU") for row in report.utilization):
         return "neither GPUs nor CPU cores were sampled"
     return "the samples cover no time"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class Cluster:
             self._client = connect(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"No Dask scheduler answers at {shown(address)}: {shown(str(error))}."
+                f"No Dask scheduler answers at {escape_name(address)}: {escape_name(str(error))}."
             ) from error
         try:
             self._check()

@@ -25,7 +25,7 @@ from msgspec import Struct
 from jobreport import progress
 from jobreport.errors import JobReportError
 from jobreport.scratch import Scratch
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -341,7 +341,7 @@ class _Packed(Struct, frozen=True):
                     places.append((file.tell(), buffer.nbytes))
                     file.write(buffer)
         except OSError as error:
-            place = shown(str(path.parent.parent), 200)
+            place = escape_name(str(path.parent.parent), 200)
             raise JobReportError(
                 f"Tables cannot be kept in {place}: {error.strerror}. Set TMPDIR to another folder."
             ) from error

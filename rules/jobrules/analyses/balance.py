@@ -122,7 +122,7 @@ def _only(node: NodeLoad, drawn: set[tuple[str, str]]) -> NodeLoad:
 
 def _nodes(part: Job, rule: LoadBalancing) -> list[NodeLoad]:
     """The node; none where it has no GPU."""
-    return [_node(panel, part.loop_us(panel.node), rule) for panel in part.panels_of(Metric.GPU_USE)]
+    return [_node(panel, part.loop_us(panel.node), rule) for panel in part.panels_of(Metric.GPU_UTILIZATION)]
 
 
 def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> NodeLoad:

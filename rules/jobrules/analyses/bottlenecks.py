@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jobrules.analyses.time_lines import Columns
     from jobrules.cpu_bottleneck import CPUBottleneck
     from jobrules.io_bottleneck import IOBottleneck
-    from jobrules.measures.bottleneck_snapshots import Node, Question, Snapshots
+    from jobrules.measures.bottleneck_snapshots import BottleneckCriteria, NodeSnapshots, Snapshots
     from jobrules.measures.intervals import Intervals
     from jobrules.model import Events, FloatArray, IntArray, Job, Lane, Panel, Steps
 
@@ -37,7 +37,7 @@ MOST_STRETCHES = 24
 HOROVOD = "Horovod"
 
 
-class NodeStalls(Struct, frozen=True, kw_only=True):
+class NodeBottlenecks(Struct, frozen=True, kw_only=True):
     """The snapshots and the GPU samples of one node."""
 
     node: str
@@ -47,38 +47,47 @@ class NodeStalls(Struct, frozen=True, kw_only=True):
     #: and those with a core over its limit, the bottlenecks.
     snapshots: int
     low: int
-    blind: int
+    no_core_sample: int
     bottlenecks: int
     #: Whether the samples below are those of the training loop; else of the whole job.
     in_loop: bool
     #: GPU samples above 90 %; between that and low; low beside no core over its limit, beside no core
     #: that was sampled, and beside a core over its limit.
-    good: int
+    busy: int
     partly: int
-    free: int
-    unknown: int
-    held_up: int
+    idle_unsaturated: int
+    idle_no_core_sample: int
+    bottleneck: int
     #: All of them, and their parts in this order in percent that add up to 100.0.
     samples: int
     percents: tuple[float, ...]
 
     @classmethod
-    def of(cls, *, good: int, partly: int, free: int, unknown: int, held_up: int, **facts: Any) -> NodeStalls:
+    def of(
+        cls,
+        *,
+        busy: int,
+        partly: int,
+        idle_unsaturated: int,
+        idle_no_core_sample: int,
+        bottleneck: int,
+        **facts: Any,
+    ) -> NodeBottlenecks:
         """With the GPU samples added up."""
-        counts = (good, partly, free, unknown, held_up)
+        counts = (busy, partly, idle_unsaturated, idle_no_core_sample, bottleneck)
         return cls(
-            good=good,
+            busy=busy,
             partly=partly,
-            free=free,
-            unknown=unknown,
-            held_up=held_up,
+            idle_unsaturated=idle_unsaturated,
+            idle_no_core_sample=idle_no_core_sample,
+            bottleneck=bottleneck,
             samples=sum(counts),
             percents=apportion(counts, 100.0, 1),
             **facts,
         )
 
 
-class StallCourse(Struct, frozen=True, kw_only=True):
+class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
     """The share of bottlenecks over time."""
 
     #: Empty for all nodes together.
@@ -106,7 +115,7 @@ class StallCourse(Struct, frozen=True, kw_only=True):
         limit: float,
         grid: Columns,
         span_us: tuple[int, int] | None,
-    ) -> StallCourse:
+    ) -> BottlenecksOverTime:
         """With what the columns come to; ``span_us`` is from the first bottleneck to the end of the last."""
         known = [value for value in percent if value is not None]
         above = [i for i, value in enumerate(percent) if value is not None and value > limit]
@@ -159,12 +168,12 @@ class Split(Struct, frozen=True, kw_only=True):
     of_low_percent: float
 
     @classmethod
-    def of(cls, *, snapshots: int, low: int, blind: int, bottlenecks: int) -> Split:
-        """From counts as in ``NodeStalls``."""
+    def of(cls, *, snapshots: int, low: int, no_core_sample: int, bottlenecks: int) -> Split:
+        """From counts as in ``NodeBottlenecks``."""
         counts = {
             "fine": snapshots - low,
-            "free": low - blind - bottlenecks,
-            "unknown": blind,
+            "free": low - no_core_sample - bottlenecks,
+            "unknown": no_core_sample,
             "bottleneck": bottlenecks,
         }
         # The bottlenecks as the rule's card has them, whatever the others need to add up.
@@ -182,13 +191,13 @@ class Split(Struct, frozen=True, kw_only=True):
 class StepSpan(Struct, frozen=True, kw_only=True):
     """Steps of one phase."""
 
-    phase: str
+    mode: str
     #: Their lowest and highest number; none where the source numbers none.
     first: int | None
     last: int | None
 
 
-class StallRun(Struct, frozen=True, kw_only=True):
+class BottleneckRun(Struct, frozen=True, kw_only=True):
     """Consecutive snapshots that are bottlenecks."""
 
     node: str
@@ -240,7 +249,7 @@ class Ran(Struct, frozen=True, kw_only=True):
         return cls(name=name, during=during, otherwise=otherwise, points=round(during - otherwise, 1))
 
 
-class Stalls(Struct, frozen=True, kw_only=True):
+class Bottlenecks(Struct, frozen=True, kw_only=True):
     """The bottlenecks of one kind."""
 
     #: ``cpu`` or ``io``.
@@ -250,24 +259,24 @@ class Stalls(Struct, frozen=True, kw_only=True):
     core_above: float
     #: Percent of the snapshots above which the rule triggers.
     limit: float
-    #: Of all nodes with samples of GPU and cores, as in ``NodeStalls``.
+    #: Of all nodes with samples of GPU and cores, as in ``NodeBottlenecks``.
     snapshots: int
     low: int
-    blind: int
+    no_core_sample: int
     bottlenecks: int
     #: The same in parts.
     split: Split
     #: Highest share of samples that were held up first, 16 at most; and how many are left out.
-    nodes: tuple[NodeStalls, ...]
+    nodes: tuple[NodeBottlenecks, ...]
     more_nodes: int
     #: Nodes with GPUs of which no core was sampled.
     without_cores: tuple[str, ...]
     #: All nodes up to four; of more, all together and then the three with most bottlenecks. Empty without any.
-    courses: tuple[StallCourse, ...]
+    courses: tuple[BottlenecksOverTime, ...]
     #: Columns that each of their means is of.
     stretch: int
     #: The ten longest, longest first.
-    runs: tuple[StallRun, ...]
+    runs: tuple[BottleneckRun, ...]
     #: Of the four nodes with most bottlenecks.
     cores: tuple[NodeCores, ...]
     more_cores: int
@@ -276,22 +285,23 @@ class Stalls(Struct, frozen=True, kw_only=True):
     more_ran: int
 
 
-def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stalls | None:
+def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Bottlenecks | None:
     """The bottlenecks that a rule looks for; none where no node has samples of GPU and cores."""
     asked = rule.question
     found = job.gathered(_node, asked)
     if not found:
         return None
     told = [one.told for one in found]
-    worst = sorted(told, key=lambda one: -one.held_up / max(1, one.samples))
+    worst = sorted(told, key=lambda one: -one.bottleneck / max(1, one.samples))
     hit = sorted((one for one in found if one.span_us), key=lambda one: -one.told.bottlenecks)
     runs = _longest([run for one in found for run in one.runs])
     beside = job.gathered(_beside, asked, grid, runs) if hit else []
     ran = _ran(beside)
     counts = {
-        name: sum(getattr(one, name) for one in told) for name in ("snapshots", "low", "blind", "bottlenecks")
+        name: sum(getattr(one, name) for one in told)
+        for name in ("snapshots", "low", "no_core_sample", "bottlenecks")
     }
-    return Stalls(
+    return Bottlenecks(
         key=asked.key,
         gpu_below=asked.gpu_threshold,
         core_above=asked.core_threshold,
@@ -303,7 +313,8 @@ def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stall
         without_cores=tuple(
             part.node
             for part in job.facts
-            if {panel.metric for panel in part.panels} & {Metric.GPU_USE, asked.metric} == {Metric.GPU_USE}
+            if {panel.metric for panel in part.panels} & {Metric.GPU_UTILIZATION, asked.metric}
+            == {Metric.GPU_UTILIZATION}
         ),
         courses=_courses(beside, hit, grid, asked.threshold) if hit else (),
         stretch=stretch_of(grid.count),
@@ -318,12 +329,12 @@ def stalls(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Stall
 class _Node(Struct, frozen=True, kw_only=True):
     """What the snapshots of one node come to."""
 
-    told: NodeStalls
+    told: NodeBottlenecks
     cores: NodeCores
     #: From the first bottleneck to the end of the last; none without one.
     span_us: tuple[int, int] | None
     #: Its longest, longest first, without their place among the steps.
-    runs: list[StallRun]
+    runs: list[BottleneckRun]
 
 
 class _Beside(Struct, frozen=True, kw_only=True, eq=False):
@@ -334,32 +345,34 @@ class _Beside(Struct, frozen=True, kw_only=True, eq=False):
     percent: FloatArray
     known: FloatArray
     #: Of the longest of all, with their place among its steps.
-    runs: list[StallRun]
+    runs: list[BottleneckRun]
     #: By class of events, (2, 2) during bottlenecks and otherwise: time in which it ran, and in which it
     #: could have.
     ran: dict[str, FloatArray]
 
 
-def _longest(runs: Sequence[StallRun]) -> list[StallRun]:
+def _longest(runs: Sequence[BottleneckRun]) -> list[BottleneckRun]:
     """The longest of all, longest first; of equal ones the first node's."""
     return sorted(runs, key=lambda run: run.start_us - run.end_us)[:MOST_RUNS]
 
 
-def _node(part: Job, asked: Question) -> Iterator[_Node]:
+def _node(part: Job, asked: BottleneckCriteria) -> Iterator[_Node]:
     found = asked.snapshots(part)
     if found is None:
         return
     node = found.node
-    (gpu,) = part.panels_of(Metric.GPU_USE)
+    (gpu,) = part.panels_of(Metric.GPU_UTILIZATION)
     yield _Node(
         told=_told(found, gpu, asked.gpu_threshold, part.loop_us(node.name)),
         cores=_cores(node),
         span_us=(int(node.hit_us[0]), int(node.hit_us[-1]) + node.interval_us) if len(node.hit_us) else None,
-        runs=[StallRun(**run, place="", steps=()) for run in node.runs],
+        runs=[BottleneckRun(**run, place="", steps=()) for run in node.runs],
     )
 
 
-def _beside(part: Job, asked: Question, grid: Columns, runs: Sequence[StallRun]) -> Iterator[_Beside]:
+def _beside(
+    part: Job, asked: BottleneckCriteria, grid: Columns, runs: Sequence[BottleneckRun]
+) -> Iterator[_Beside]:
     found = asked.snapshots(part)
     if found is None:
         return
@@ -374,7 +387,7 @@ def _beside(part: Job, asked: Question, grid: Columns, runs: Sequence[StallRun])
     yield _Beside(node=found.node.name, percent=percent, known=known, runs=placed, ran=ran)
 
 
-def _told(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeStalls:
+def _told(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeBottlenecks:
     node = found.node
     first, end = np.searchsorted(found.time_us, loop).tolist() if loop else (0, 0)
     part = slice(first, end) if end > first else slice(None)
@@ -382,25 +395,25 @@ def _told(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] 
     is_low = values < low_below
     lows = is_low.sum(axis=1)
     good = int(np.count_nonzero((values > GOOD) & ~is_low))
-    return NodeStalls.of(
+    return NodeBottlenecks.of(
         node=node.name,
         reason=node.reason,
         snapshots=node.seen,
         low=node.low,
-        blind=int(np.count_nonzero(found.low & ~found.sampled)),
+        no_core_sample=int(np.count_nonzero(found.low & ~found.sampled)),
         bottlenecks=len(node.hit_us),
         in_loop=end > first,
-        good=good,
+        busy=good,
         partly=int(np.count_nonzero(~np.isnan(values))) - int(lows.sum()) - good,
-        free=int(lows[sampled & ~hit].sum()),
-        unknown=int(lows[~sampled].sum()),
-        held_up=int(lows[hit].sum()),
+        idle_unsaturated=int(lows[sampled & ~hit].sum()),
+        idle_no_core_sample=int(lows[~sampled].sum()),
+        bottleneck=int(lows[hit].sum()),
     )
 
 
 def _courses(
     beside: Sequence[_Beside], hit: Sequence[_Node], grid: Columns, limit: float
-) -> tuple[StallCourse, ...]:
+) -> tuple[BottlenecksOverTime, ...]:
     shares = {one.node: one.percent for one in beside}
     spans = {one.told.node: one.span_us for one in hit}
     spans[""] = span_of(spans.values())
@@ -410,7 +423,7 @@ def _courses(
         chosen = {"": _together(beside)}
         chosen |= {one.told.node: shares[one.told.node] for one in hit[: MOST_COURSES - 1]}
     return tuple(
-        StallCourse.of(
+        BottlenecksOverTime.of(
             name,
             tuple(None if np.isnan(v) else v for v in np.round(values, 1).tolist()),
             limit=limit,
@@ -469,11 +482,11 @@ def _spans(steps: Steps) -> tuple[StepSpan, ...]:
         mine = np.concatenate(parts)
         numbers = steps.number[mine][steps.number[mine] >= 0]
         low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (None, None)
-        spans.append((int(steps.start_us[mine].min()), StepSpan(phase=phase, first=low, last=high)))
+        spans.append((int(steps.start_us[mine].min()), StepSpan(mode=phase, first=low, last=high)))
     return tuple(span for _, span in sorted(spans, key=itemgetter(0)))
 
 
-def _cores(node: Node) -> NodeCores:
+def _cores(node: NodeSnapshots) -> NodeCores:
     return NodeCores(
         node=node.name,
         bottlenecks=len(node.hit_us),
@@ -554,7 +567,7 @@ def _classes(events: Events) -> Iterator[tuple[str, Intervals]]:
 
 def _number(lane: Lane, names: dict[str, int]) -> int:
     """A number for the class of a lane; lives of processes belong to none."""
-    if lane.phase in LIFETIMES:
+    if lane.event_type in LIFETIMES:
         return -1
-    name = HOROVOD if lane.source is EventSource.HOROVOD else lane.phase
+    name = HOROVOD if lane.source is EventSource.HOROVOD else lane.event_type
     return names.setdefault(name, len(names))

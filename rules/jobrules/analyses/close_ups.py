@@ -18,14 +18,14 @@ from jobrules.measures.intervals import union
 from jobrules.measures.rows import series_of
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, Events, EventSource, Metric, natural_key
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jobrules.cpu_bottleneck import CPUBottleneck
     from jobrules.io_bottleneck import IOBottleneck
-    from jobrules.measures.bottleneck_snapshots import Question, Snapshots
+    from jobrules.measures.bottleneck_snapshots import BottleneckCriteria, Snapshots
     from jobrules.measures.sample_weights import Gap
     from jobrules.model import BoolArray, FloatArray, IntArray, Job, Lane, Panel, Steps
 
@@ -45,7 +45,7 @@ HOROVOD = "Horovod"
 _MOST_NAME = 60
 #: In the order in which they are chosen.
 _KEYS = ("first-steps", "first-events", "worst-minute", "last-steps")
-_CURVES = (Metric.GPU_USE, Metric.CPU_USE, Metric.IO_WAIT)
+_CURVES = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION, Metric.IO_WAIT)
 _WAITING = frozenset({FETCH, SET_UP, PIPELINE})
 #: Largest offset that is written, in ticks of the stretch.
 _MOST_TICKS = 1 << 30
@@ -66,13 +66,13 @@ class Curve(Struct, frozen=True, kw_only=True):
     ticks: bytes
     percents: bytes
 
-    def points(self, moment: Moment) -> tuple[IntArray, FloatArray]:
+    def points(self, moment: CloseUp) -> tuple[IntArray, FloatArray]:
         """(n,) times in microseconds since the epoch and (n,) percents; NaN breaks the curve."""
         at = np.frombuffer(self.ticks, "<i4").astype(np.int64)
         return moment.start_us + at * moment.tick_us, np.frombuffer(self.percents, "<f4").astype(np.float64)
 
 
-class Bottlenecks(Struct, frozen=True, kw_only=True):
+class BottleneckCount(Struct, frozen=True, kw_only=True):
     """The snapshots of a minute that one rule counts."""
 
     #: ``cpu`` (a core was full) or ``io`` (a core waited for input or output).
@@ -94,14 +94,14 @@ class WorstMinute(Struct, frozen=True, kw_only=True):
     snapshots: int
     hits: int
     #: By kind, most first; empty where the minute is the one with the lowest GPU use.
-    bottlenecks: tuple[Bottlenecks, ...]
+    bottlenecks: tuple[BottleneckCount, ...]
 
 
-class MomentLane(Struct, frozen=True, kw_only=True):
+class CloseUpLane(Struct, frozen=True, kw_only=True):
     """What one process did of one kind: a row of bars."""
 
-    worker: str
-    phase: str
+    rank: str
+    event_type: str
     #: ``steps``, ``waiting`` (for data) or ``work``.
     kind: str
     events: int
@@ -112,7 +112,7 @@ class MomentLane(Struct, frozen=True, kw_only=True):
     percent: float
 
 
-class Moment(Struct, frozen=True, kw_only=True):
+class CloseUp(Struct, frozen=True, kw_only=True):
     """A short stretch of one node in full detail."""
 
     #: ``first-steps``, ``worst-minute``, ``last-steps`` or ``first-events``.
@@ -124,7 +124,7 @@ class Moment(Struct, frozen=True, kw_only=True):
     tick_us: int
     curves: tuple[Curve, ...]
     #: By worker: its steps, if any, then by the time they take; 12 besides steps, and 16 in all at most.
-    lanes: tuple[MomentLane, ...]
+    lanes: tuple[CloseUpLane, ...]
     #: How many other lanes had events.
     lanes_left: int
     #: Lives of loader processes, which are not drawn.
@@ -172,7 +172,7 @@ class _Stretch(Struct, frozen=True, kw_only=True):
         return self.node == other.node and shared >= ALIKE * whole
 
 
-def moments(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[Moment, ...]:
+def close_ups(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[CloseUp, ...]:
     """The chosen stretches, at most three; none where neither steps, events nor GPU samples cover a time.
 
     The first ten and the last thirty steps of the first worker; the minute of the training loop with most
@@ -191,7 +191,7 @@ def moments(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[Moment, ...
     return tuple(made[one.key] for one in chosen)
 
 
-def _stretches(part: Job, with_steps: str | None, asked: Sequence[Question]) -> Iterator[_Stretch]:
+def _stretches(part: Job, with_steps: str | None, asked: Sequence[BottleneckCriteria]) -> Iterator[_Stretch]:
     """Those of one node; of steps where it is the first node with steps, of events where no node has any."""
     (node,) = part.nodes
     events = part.events
@@ -209,7 +209,7 @@ def _stretches(part: Job, with_steps: str | None, asked: Sequence[Question]) -> 
         yield _Stretch(
             key="first-events", node=node, worker=None, start_us=start_us, end_us=end_us, rank=rank
         )
-    gpu = part.panel(node, Metric.GPU_USE)
+    gpu = part.panel(node, Metric.GPU_UTILIZATION)
     span = _Span.of(part, gpu) if gpu else None
     worst = span and (span.busiest([(one, one.snapshots(part)) for one in asked]) or span.calmest())
     if worst:
@@ -254,7 +254,7 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
         a, b = np.searchsorted(self.gpu.time_us, (self.start_us, self.end_us))
         return slice(int(a), int(b))
 
-    def busiest(self, asked: Sequence[tuple[Question, Snapshots | None]]) -> _Stretch | None:
+    def busiest(self, asked: Sequence[tuple[BottleneckCriteria, Snapshots | None]]) -> _Stretch | None:
         """The minute with most bottlenecks of any kind; none where there is none."""
         minutes = self.gpu.time_us[self.rows] // MINUTE_US
         hits = np.zeros(len(minutes), np.bool_)
@@ -269,7 +269,7 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
         minute = int(held[counts.argmax()])
         here = minutes == minute
         found = [
-            Bottlenecks(
+            BottleneckCount(
                 kind=one.key,
                 snapshots=int(np.count_nonzero(snapshots.hit[self.rows] & here)),
                 gpu_threshold=float(one.gpu_threshold),
@@ -356,11 +356,11 @@ class _Bars(Struct, frozen=True, kw_only=True, eq=False):
         return _Bars(start_us=start[order], end_us=end[order], name=name[order], events=events[order])
 
 
-def _moments(part: Job, chosen: Sequence[_Stretch], missing: tuple[Gap, ...]) -> Iterator[Moment]:
+def _moments(part: Job, chosen: Sequence[_Stretch], missing: tuple[Gap, ...]) -> Iterator[CloseUp]:
     return (_moment(part, one, missing) for one in chosen if one.node in part.nodes)
 
 
-def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
+def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> CloseUp:
     start_us, end_us = chosen.start_us, chosen.end_us
     tick_us = 1 + (end_us - start_us) // _MOST_TICKS
     own = _first_worker(part.steps) if chosen.worker is None else chosen.worker
@@ -373,7 +373,7 @@ def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> Moment:
     rows = steps.get(own, np.empty(0, np.int64))
     lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
     longest = rows[lasted.argmax()] if len(rows) else -1
-    return Moment(
+    return CloseUp(
         key=chosen.key,
         node=chosen.node,
         start_us=start_us,
@@ -412,7 +412,7 @@ def _name_of(steps: Steps, row: int) -> str:
 
 
 def _step_name(phase: str, number: int) -> str:
-    return shown(phase, _MOST_NAME) if number < 0 else f"{shown(phase, _MOST_NAME // 2)} {number}"
+    return escape_name(phase, _MOST_NAME) if number < 0 else f"{escape_name(phase, _MOST_NAME // 2)} {number}"
 
 
 def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolArray:
@@ -422,7 +422,7 @@ def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolA
 
 def _lanes(
     part: Job, chosen: _Stretch, own: str, steps: dict[str, IntArray]
-) -> tuple[list[MomentLane], list[_Bars], int, int]:
+) -> tuple[list[CloseUpLane], list[_Bars], int, int]:
     """Lanes and their bars, and how many lanes and lives of loader processes are left out.
 
     By worker, one of them first: the steps, whose names follow those of events, then the rest by the
@@ -435,7 +435,7 @@ def _lanes(
     group = np.full(len(events.lanes), -1)
     for i in np.flatnonzero(~lives & ~of_steps).tolist():
         lane = events.lanes[i]
-        group[i] = numbers.setdefault((lane.worker, *_phase(lane)), len(numbers))
+        group[i] = numbers.setdefault((lane.rank, *_phase(lane)), len(numbers))
     keys = list(numbers)
     reach = int(np.searchsorted(events.start_us, end_us))
     rows = np.flatnonzero(_within(events.start_us[:reach], events.end_us[:reach], start_us, end_us))
@@ -479,7 +479,7 @@ def _lanes(
         lanes.append(_lane(*keys[i], table, end_us - start_us))
 
     def place(i: int) -> tuple[bool, tuple[tuple[int, str], ...], bool]:
-        return lanes[i].worker != own, natural_key(lanes[i].worker), lanes[i].kind != "steps"
+        return lanes[i].rank != own, natural_key(lanes[i].rank), lanes[i].kind != "steps"
 
     # Sorting keeps the order of those that share a worker: by the time they take.
     order = sorted(range(len(lanes)), key=place)
@@ -490,14 +490,14 @@ def _phase(lane: Lane) -> tuple[str, str]:
     """What a lane is called, and its kind; the tensors of Horovod share one."""
     if lane.source is EventSource.HOROVOD:
         return HOROVOD, "work"
-    return lane.phase, "waiting" if lane.phase in _WAITING else "work"
+    return lane.event_type, "waiting" if lane.event_type in _WAITING else "work"
 
 
-def _lane(worker: str, phase: str, kind: str, bars: _Bars, whole_us: int) -> MomentLane:
+def _lane(worker: str, phase: str, kind: str, bars: _Bars, whole_us: int) -> CloseUpLane:
     covered_us = union(bars.start_us, bars.end_us).total_us
-    return MomentLane(
-        worker=worker,
-        phase=phase,
+    return CloseUpLane(
+        rank=worker,
+        event_type=phase,
         kind=kind,
         events=len(bars.start_us),
         total_us=int((bars.end_us - bars.start_us).sum()),
@@ -532,7 +532,7 @@ def _packed(
     )
     used = np.unique(name[name >= 0])
     known = [
-        shown(of_events[i], _MOST_NAME) if i < len(of_events) else of_steps[i - len(of_events)]
+        escape_name(of_events[i], _MOST_NAME) if i < len(of_events) else of_steps[i - len(of_events)]
         for i in used.tolist()
     ]
     place = np.where(name >= 0, np.searchsorted(used, name), -1)

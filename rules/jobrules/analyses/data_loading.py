@@ -133,10 +133,10 @@ class LoadersAtWork(Struct, frozen=True, kw_only=True):
     high: tuple[int | None, ...]
 
 
-class StepBeside(Struct, frozen=True, kw_only=True):
+class StepTime(Struct, frozen=True, kw_only=True):
     """The steps that batches are fetched for: of the phase that took most time."""
 
-    phase: str
+    mode: str
     count: int
     #: Their median, in seconds.
     p50_s: float
@@ -162,7 +162,7 @@ class DataLoading(Struct, frozen=True, kw_only=True):
     #: Of every node for up to four, else of all together.
     at_work: tuple[LoadersAtWork, ...]
     #: None without steps, and where none of the fetches are of loading processes.
-    step: StepBeside | None = None
+    step: StepTime | None = None
 
 
 def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -> DataLoading | None:
@@ -233,7 +233,7 @@ def _of_node(part: Job, rule: Dataloader, answers: Mapping[str, DeviceStatus], w
 
 
 def _told(part: Job, node: str, loading: Loading, rule: Dataloader, judged: DeviceStatus) -> NodeLoading:
-    cpu, gpus = part.panel(node, Metric.CPU_USE), part.panel(node, Metric.GPU_USE)
+    cpu, gpus = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.GPU_UTILIZATION)
     cores = len(cpu.devices) if cpu else 0
     busy = loading.busy
     lasted = busy.stop_s - busy.start_s
@@ -270,7 +270,7 @@ def _median(values: IntArray, weight: IntArray) -> int:
     return int(values[order[middle]].sum() // 2)
 
 
-def _step_beside(nodes: Sequence[Mapping[str, Counted]]) -> StepBeside | None:
+def _step_beside(nodes: Sequence[Mapping[str, Counted]]) -> StepTime | None:
     """The phase that took most time."""
     phases = {
         phase: Counted.joined([one[phase] for one in nodes if phase in one])
@@ -279,7 +279,7 @@ def _step_beside(nodes: Sequence[Mapping[str, Counted]]) -> StepBeside | None:
     if not phases:
         return None
     phase, most = max(phases.items(), key=lambda item: item[1].total)
-    return StepBeside(phase=phase, count=len(most), p50_s=most.quantiles(0.5)[0] / SECOND_US)
+    return StepTime(mode=phase, count=len(most), p50_s=most.quantiles(0.5)[0] / SECOND_US)
 
 
 def _times(nodes: Sequence[Mapping[str, Counted]], fetched: Counted) -> tuple[Spread, ...]:

@@ -28,7 +28,7 @@ FULL = 101
 #: A core is full in a column where at least this share of the column's samples is at the limit or above.
 FULL_SHARE = 0.5
 
-_KEPT = (Metric.GPU_USE, Metric.CPU_USE, Metric.GPU_MEMORY)
+_KEPT = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY)
 
 
 class DeviceRows(Struct, frozen=True, kw_only=True):
@@ -92,12 +92,12 @@ class DeviceGrid(Struct, frozen=True, kw_only=True):
     limit: float
 
 
-def device_grid(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
+def devices(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
     """The use of all devices; none where no use was sampled.
 
     ``grid`` are the columns of the time lines; from ``limit`` on a core is full, in percent.
     """
-    if not (job.has(Metric.GPU_USE) or job.has(Metric.CPU_USE)):
+    if not (job.has(Metric.GPU_UTILIZATION) or job.has(Metric.CPU_UTILIZATION)):
         return None
     bundle = -(-grid.count // MOST_COLUMNS)
     columns = Columns(start_us=grid.start_us, width_us=bundle * grid.width_us, count=-(-grid.count // bundle))
@@ -128,7 +128,7 @@ def _of_panel(panel: Panel, columns: Columns, limit: float) -> tuple[DeviceRows,
         means = places.means(values)
         measured = ~np.isnan(means)
         table[column, measured] = np.rint(np.clip(means[measured], 0, 100))
-        if panel.metric is Metric.CPU_USE:
+        if panel.metric is Metric.CPU_UTILIZATION:
             table[column, measured & (places.means(values >= limit) >= FULL_SHARE)] += FULL
             cores.append(_core(panel.node, device, values, limit))
     left_out = len(panel.devices) - len(devices)

@@ -12,7 +12,7 @@ from jobrules.measures.framework_time import MOST_OPERATORS, Kind, added, kind_o
 from jobrules.measures.intervals import Intervals, union
 from jobrules.measures.rows import by_code, series_of
 from jobrules.model import SECOND_US, IntArray, Job, Steps
-from jobrules.overall_framework_metrics import OTHERS, STEP, WorkerSteps, worker_steps
+from jobrules.overall_framework_metrics import OTHERS, STEP, RankSteps, rank_steps
 from jobrules.text import apportion
 
 
@@ -61,17 +61,17 @@ class Operators(Struct, frozen=True, kw_only=True):
     ran_s: float | None = None
 
 
-class WorkerTime(Struct, frozen=True, kw_only=True):
+class RankTime(Struct, frozen=True, kw_only=True):
     """How one worker spent the time from its first step to its last."""
 
     node: str
-    worker: str
+    rank: str
     seconds: float
     #: For each of ``FrameworkTime.kinds``, rounded so that they add up to 100.0.
     percents: tuple[float, ...]
 
 
-class PhaseTime(Struct, frozen=True, kw_only=True):
+class EventTypeTime(Struct, frozen=True, kw_only=True):
     """A phase beside steps and operators, over the stretch in which it was recorded.
 
     The stretch of a worker lies between its first and its last such event. Shares are of the stretches
@@ -113,13 +113,13 @@ class FrameworkTime(Struct, frozen=True, kw_only=True):
     passes: tuple[Slice, ...] = ()
     #: Seconds of the job in which any of ``general`` ran; and its phases, the largest share first.
     general_s: float | None = None
-    phases: tuple[PhaseTime, ...] = ()
+    event_types: tuple[EventTypeTime, ...] = ()
     #: What the workers' time is told apart by: the time outside of steps first, then phases.
     kinds: tuple[str, ...] = ()
     #: 16 at most; of more those whose time outside of steps is farthest from the median, farthest first.
-    workers: tuple[WorkerTime, ...] = ()
+    ranks: tuple[RankTime, ...] = ()
     #: How many other workers there are, and the mean of their percents.
-    other_workers: int = 0
+    other_ranks: int = 0
     other_percents: tuple[float, ...] = ()
     #: The time outside of steps of the median worker, in percent; none without workers.
     outside_median: float | None = None
@@ -142,7 +142,7 @@ _DEVICES = ("GPU", "CPU")
 _PHASES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 
 
-def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
+def framework(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
     """From the details of OverallFrameworkMetrics and the job they are of; none where they hold no time."""
     steps = {
         OUTSIDE if name == OTHERS else name.removeprefix(STEP): us
@@ -176,10 +176,10 @@ def framework_time(details: Mapping[str, Any], job: Job) -> FrameworkTime | None
         forward_only=forward and not passes,
         passes=_slices(passes),
         general_s=phases.get("seconds"),
-        phases=_phases(kept, [one.recorded for one in nodes], general),
+        event_types=_phases(kept, [one.recorded for one in nodes], general),
         kinds=kinds,
-        workers=tuple(told),
-        other_workers=len(rest),
+        ranks=tuple(told),
+        other_ranks=len(rest),
         other_percents=_mean(rest),
         outside_median=_usual(workers) if workers else None,
     )
@@ -242,7 +242,7 @@ class _Node(Struct, frozen=True, kw_only=True):
     horovod: dict[str, int]
     #: By position in the phases that are told apart, and after the last one the rest: an entry a worker.
     recorded: dict[int, list[_Recorded]]
-    workers: list[WorkerSteps]
+    workers: list[RankSteps]
 
 
 def _of_node(part: Job, kept: Sequence[str]) -> _Node:
@@ -261,7 +261,7 @@ def _of_node(part: Job, kept: Sequence[str]) -> _Node:
         passes_us=(passes_us[Kind.FORWARD], passes_us[Kind.BACKWARD]),
         horovod=horovod,
         recorded=_recorded(part, kept),
-        workers=worker_steps(part),
+        workers=rank_steps(part),
     )
 
 
@@ -275,7 +275,7 @@ def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
     for i in np.flatnonzero(some).tolist():
         lane = events.lanes[i]
         if kind_of(lane) is Kind.GENERAL:
-            pair = number.get(lane.phase, len(kept)), lane.worker
+            pair = number.get(lane.event_type, len(kept)), lane.rank
             group[i] = pairs.setdefault(pair, len(pairs))
     # Starts stay ascending within a pair.
     order, edges = by_code(group[events.lane], len(pairs))
@@ -290,7 +290,7 @@ def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
 
 def _phases(
     kept: Sequence[str], nodes: Sequence[Mapping[int, list[_Recorded]]], general: Mapping[str, int]
-) -> tuple[PhaseTime, ...]:
+) -> tuple[EventTypeTime, ...]:
     """The phases of a table of microseconds, over their stretches; of too many the rest is one."""
     found: dict[int, list[_Recorded]] = {}
     for one in nodes:
@@ -374,13 +374,13 @@ class _Recorded(Struct, frozen=True, kw_only=True):
         )
 
 
-def _phase_time(name: str, count: int, workers: Sequence[_Recorded], us: int) -> PhaseTime:
+def _phase_time(name: str, count: int, workers: Sequence[_Recorded], us: int) -> EventTypeTime:
     told = [one for one in workers if one.events >= ENOUGH_EVENTS] if name else []
 
     def share(part: int, whole: int) -> float | None:
         return round(100 * part / whole, 1) if whole else None
 
-    return PhaseTime(
+    return EventTypeTime(
         name=name,
         count=count,
         events=sum(one.events for one in workers),
@@ -404,13 +404,13 @@ def _passes(modules_us: Sequence[tuple[int, int]], general: Mapping[str, int]) -
     return largest_first(times) if all(times.values()) else {}
 
 
-def _workers(workers: Sequence[WorkerSteps]) -> tuple[tuple[str, ...], list[WorkerTime]]:
+def _workers(workers: Sequence[RankSteps]) -> tuple[tuple[str, ...], list[RankTime]]:
     """Kinds of time, outside of steps first, and how each worker's time is shared out among them.
 
     As in OverallFrameworkMetrics: steps count as long as they last, the time outside of them is what
     no step covers between the worker's first start and its last end.
     """
-    whole = added(one.phases for one in workers)
+    whole = added(one.modes for one in workers)
     known = [phase for phase in _PHASES if phase in whole]
     phases = (known + [name for name in largest_first(whole) if name not in known])[: MOST_KINDS - 1]
     if len(whole) > len(phases):
@@ -418,19 +418,17 @@ def _workers(workers: Sequence[WorkerSteps]) -> tuple[tuple[str, ...], list[Work
     found = []
     for one in workers:
         times = dict.fromkeys(phases, 0)
-        for phase, us in one.phases.items():
+        for phase, us in one.modes.items():
             times[phase if phase in times else OTHER_PHASES] += us
         shares = [one.span_us - one.inside_us, *times.values()]
         if sum(shares):
             percents = apportion(shares, 100.0, 1)
-            time = WorkerTime(
-                node=one.node, worker=one.worker, seconds=one.span_us / SECOND_US, percents=percents
-            )
+            time = RankTime(node=one.node, rank=one.rank, seconds=one.span_us / SECOND_US, percents=percents)
             found.append(time)
     return (OUTSIDE, *phases) if found else (), found
 
 
-def _odd_first(workers: list[WorkerTime]) -> tuple[list[WorkerTime], list[WorkerTime]]:
+def _odd_first(workers: list[RankTime]) -> tuple[list[RankTime], list[RankTime]]:
     """Those to be told one by one, and the others; too many are put in order of their oddness."""
     if len(workers) <= MOST_WORKERS:
         return workers, []
@@ -439,12 +437,12 @@ def _odd_first(workers: list[WorkerTime]) -> tuple[list[WorkerTime], list[Worker
     return ordered[: MOST_WORKERS - 1], ordered[MOST_WORKERS - 1 :]
 
 
-def _usual(workers: Sequence[WorkerTime]) -> float:
+def _usual(workers: Sequence[RankTime]) -> float:
     """The time outside of steps of the median worker, in percent."""
     return round(float(np.median([one.percents[0] for one in workers])), 2)
 
 
-def _mean(workers: Sequence[WorkerTime]) -> tuple[float, ...]:
+def _mean(workers: Sequence[RankTime]) -> tuple[float, ...]:
     if not workers:
         return ()
     columns = zip(*(one.percents for one in workers), strict=True)

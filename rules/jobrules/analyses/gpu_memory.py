@@ -132,9 +132,9 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
     rises_left_out: int
 
 
-def memory_use(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
+def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
     """GPU memory utilisation of all GPUs; none where it was not sampled."""
-    if not job.has(Metric.GPU_MEMORY):
+    if not job.has(Metric.GPU_MEMORY_ACTIVITY):
         return None
     work = work_span_us(job)
     nodes = job.each(_node, rule, work, grid)
@@ -172,7 +172,7 @@ class _Node(Struct, frozen=True, kw_only=True):
 def _node(part: Job, rule: GPUMemoryIncrease, work: tuple[int, int] | None, grid: Columns) -> _Node:
     gpus: list[GPUMemory] = []
     rises: list[MemoryRise] = []
-    for panel in part.panels_of(Metric.GPU_MEMORY):
+    for panel in part.panels_of(Metric.GPU_MEMORY_ACTIVITY):
         loop_us = part.loop_us(panel.node) or work or part.span_us
         of_all = Places.of(grid, panel.time_us)
         for column, device in enumerate(panel.devices):
@@ -297,7 +297,7 @@ def _pictures(
     part: Job, drawn: Mapping[str, Sequence[str]], grid: Columns, alike: bool
 ) -> Iterator[tuple[MemoryBand, list[MemoryLine]]]:
     """Of a node that is drawn, whose GPUs are given with the oddest first: the band, and the lines."""
-    for panel in part.panels_of(Metric.GPU_MEMORY) if part.nodes[0] in drawn else ():
+    for panel in part.panels_of(Metric.GPU_MEMORY_ACTIVITY) if part.nodes[0] in drawn else ():
         low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
         bands = reduce(grid, panel.time_us, panel.mean, low, high)
         mean, low_told, high_told = map(_drawn, bands)

@@ -66,7 +66,7 @@ def box(panel: Panel, device: str, basis: str, values: FloatArray) -> Box:
     )
 
 
-def all_boxes(job: Job) -> tuple[Box, ...]:
+def gpu_utilization(job: Job) -> tuple[Box, ...]:
     """Boxes of the use and the memory of every GPU, and of each node's CPU: its mean over the cores.
 
     Each of the whole job and, where steps are known, of the training loop. They follow one another by
@@ -76,12 +76,12 @@ def all_boxes(job: Job) -> tuple[Box, ...]:
     return tuple(one for metric in _BOXED for one in found if one.metric == metric)
 
 
-_BOXED = (Metric.GPU_USE, Metric.GPU_MEMORY, Metric.CPU_USE)
+_BOXED = (Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY, Metric.CPU_UTILIZATION)
 
 
 def _boxes(part: Job) -> Iterator[Box]:
     for panel in part.panels:
-        if panel.metric is Metric.CPU_USE:
+        if panel.metric is Metric.CPU_UTILIZATION:
             yield from _pair(part, panel, ALL_CORES, panel.time_us, panel.mean)
         elif panel.metric in _BOXED:
             for column, device in enumerate(panel.devices):

@@ -19,7 +19,7 @@ from jobrules.measures.clock_offsets import offsets
 from jobrules.measures.sample_weights import PAUSE_US
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel, Severity
 from jobrules.text import NBSP, clock, count, duration
-from jobrules.verdict.phases import Course
+from jobrules.verdict.phases import JobPhases
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,11 +31,11 @@ DEVIATIONS = 3.0
 MAD_SIGMA = 1.4826
 #: Points of the mean that a node must differ by at least.
 LEAST_POINTS = {
-    Metric.GPU_USE: 5.0,
-    Metric.CPU_USE: 10.0,
+    Metric.GPU_UTILIZATION: 5.0,
+    Metric.CPU_UTILIZATION: 10.0,
     Metric.IO_WAIT: 5.0,
-    Metric.GPU_MEMORY: 10.0,
-    Metric.MEMORY: 10.0,
+    Metric.GPU_MEMORY_ACTIVITY: 10.0,
+    Metric.HOST_MEMORY: 10.0,
 }
 #: A GPU stopped where it did nothing for so long, and for this share of the job, while most others worked.
 STOPPED_US = PAUSE_US
@@ -52,7 +52,7 @@ MOST_FALLS, MOST_FALLEN = 20, 0.25
 _ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.INFO, None)
 
 
-class NodeRank(Struct, frozen=True, kw_only=True):
+class NodeDifference(Struct, frozen=True, kw_only=True):
     """A node among the others."""
 
     node: str
@@ -77,7 +77,7 @@ class StartUp(Struct, frozen=True, kw_only=True):
     received: float | None
 
 
-class PhaseUse(Struct, frozen=True, kw_only=True):
+class PhaseUtilization(Struct, frozen=True, kw_only=True):
     """Mean use in one phase of the job."""
 
     #: As ``Phase.key``.
@@ -86,7 +86,7 @@ class PhaseUse(Struct, frozen=True, kw_only=True):
     mean: float
 
 
-class Use(Struct, frozen=True, kw_only=True):
+class NodeUtilization(Struct, frozen=True, kw_only=True):
     """The use of the GPUs of the drawn nodes, or of their CPUs where no GPU was sampled."""
 
     #: ``GPU`` or ``CPU``.
@@ -95,14 +95,14 @@ class Use(Struct, frozen=True, kw_only=True):
     means: dict[str, float]
     mean: float
     #: The same in each phase that has samples.
-    phases: tuple[PhaseUse, ...]
+    phases: tuple[PhaseUtilization, ...]
     #: How often it fell under 10 % in the training loop, or from the first to the last GPU work, of a job
     #: with one node; 0 where it did so all the time. And the length of a fall, the median.
     falls: int = 0
     fall_us: int = 0
 
 
-class Nodes(Struct, frozen=True, kw_only=True):
+class NodeComparison(Struct, frozen=True, kw_only=True):
     """The nodes of a job; ranked where they are more than four."""
 
     #: The nodes that are drawn: all of at most four, else the oddest, or of equal ones two.
@@ -110,26 +110,26 @@ class Nodes(Struct, frozen=True, kw_only=True):
     #: None where no phase before the loop is known, or nothing was sampled in it.
     start_up: StartUp | None
     #: None where neither GPU nor CPU use was sampled.
-    use: Use | None = None
+    use: NodeUtilization | None = None
     #: ``GPU`` or ``CPU``: what ``mean`` is the use of.
     label: str = ""
     #: Mean use of the median node in percent, and the points beyond which a node is odd.
     median: float | None = None
     limit: float | None = None
     #: Odd nodes first, the worst of them first; empty for at most four nodes.
-    ranks: tuple[NodeRank, ...] = ()
+    ranks: tuple[NodeDifference, ...] = ()
     #: Columns of the small lines; lowest and highest mean of the alike nodes in each, in whole percent.
     columns: Columns | None = None
     low: tuple[int | None, ...] = ()
     high: tuple[int | None, ...] = ()
 
     @property
-    def odd(self) -> tuple[NodeRank, ...]:
+    def odd(self) -> tuple[NodeDifference, ...]:
         """The nodes that differ."""
         return tuple(rank for rank in self.ranks if rank.severity)
 
     @property
-    def alike(self) -> tuple[NodeRank, ...]:
+    def alike(self) -> tuple[NodeDifference, ...]:
         """The nodes that do not."""
         return tuple(rank for rank in self.ranks if not rank.severity)
 
@@ -152,16 +152,16 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     falls: tuple[int, int]
 
 
-def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
+def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparison:
     """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
-    metric = Metric.GPU_USE if job.gpu_count else Metric.CPU_USE
+    metric = Metric.GPU_UTILIZATION if job.gpu_count else Metric.CPU_UTILIZATION
     ranked = len(job.nodes) > MOST_DRAWN
     size = -(-grid.count // MOST_COLUMNS)
     columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
     nodes = job.each(_seen, metric, in_time, columns if ranked else None, len(job.nodes) == 1)
     start_up = _start_up(nodes)
     if not ranked:
-        return Nodes(drawn=job.nodes, start_up=start_up, use=_use(metric, nodes, in_time))
+        return NodeComparison(drawn=job.nodes, start_up=start_up, use=_use(metric, nodes, in_time))
     means = {m: {node.node: node.means[m] for node in nodes if m in node.means} for m in LEAST_POINTS}
     told: dict[str, list[tuple[Severity, str]]] = {node: [] for node in job.nodes}
     for node, found in (*_gpus_at_zero(job, nodes), *_uses(means), *_unmeasured(job, in_time), *_others(job)):
@@ -173,7 +173,7 @@ def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
         reasons = sorted(told[node], key=lambda one: _ORDER.index(one[0]))
         mean = uses.get(node)
         ranks.append(
-            NodeRank(
+            NodeDifference(
                 node=node,
                 severity=reasons[0][0] if reasons else None,
                 reasons=tuple(words for _, words in reasons),
@@ -188,7 +188,7 @@ def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
     band = np.array(alike) if alike else np.empty((0, columns.count))
     drawn = _drawn(job, ranks, middle)
     beside = [node for node in nodes if node.node in drawn]
-    return Nodes(
+    return NodeComparison(
         drawn=drawn,
         start_up=start_up,
         use=_use(metric, sorted(beside, key=lambda node: drawn.index(node.node)), in_time),
@@ -204,9 +204,9 @@ def node_ranks(job: Job, grid: Columns, in_time: Course) -> Nodes:
     )
 
 
-def _seen(part: Job, metric: Metric, in_time: Course, columns: Columns | None, alone: bool) -> _Node:
+def _seen(part: Job, metric: Metric, in_time: JobPhases, columns: Columns | None, alone: bool) -> _Node:
     panels = {panel.metric: panel for panel in part.panels}
-    gpu, use = panels.get(Metric.GPU_USE), panels.get(metric)
+    gpu, use = panels.get(Metric.GPU_UTILIZATION), panels.get(metric)
     line = np.full(columns.count if columns else 0, np.nan)
     phases, falls = {}, (0, 0)
     if use:
@@ -235,12 +235,12 @@ def _seen(part: Job, metric: Metric, in_time: Course, columns: Columns | None, a
     )
 
 
-def _begin_us(in_time: Course) -> int:
+def _begin_us(in_time: JobPhases) -> int:
     """When the loop began; 0 where no phase before it is known."""
     return next((phase.end_us for phase in in_time.phases if phase.key == "before"), 0)
 
 
-def _work_us(in_time: Course) -> tuple[int, int] | None:
+def _work_us(in_time: JobPhases) -> tuple[int, int] | None:
     first_us, last_us = in_time.first_work_us, in_time.last_work_us
     return None if first_us is None or last_us is None else (first_us, last_us)
 
@@ -265,7 +265,7 @@ def _uses(means: Mapping[Metric, Mapping[str, float]]) -> _Told:
         for node, mean in means[metric].items():
             off = mean - middle
             if abs(off) > limit:
-                harmless = metric is Metric.GPU_USE and off > 0
+                harmless = metric is Metric.GPU_UTILIZATION and off > 0
                 side = "above" if off > 0 else "below"
                 words = f"mean {metric.label} {abs(off):.1f}{NBSP}points {side} the median node"
                 found.append((node, (Severity.INFO if harmless else Severity.WARNING, words)))
@@ -305,7 +305,7 @@ def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
     return np.where(work.any(axis=0), time_us[last], -1)
 
 
-def _unmeasured(job: Job, in_time: Course) -> _Told:
+def _unmeasured(job: Job, in_time: JobPhases) -> _Told:
     """Nodes that were not sampled for a minute longer than the median node."""
     lost = dict.fromkeys(_sampled(job), 0)
     for gap in in_time.gaps:
@@ -327,7 +327,7 @@ def _others(job: Job) -> _Told:
     """Nodes with another number of GPUs than most, or another clock."""
     found: _Told = []
     gpus = {
-        part.node: sum(len(panel.devices) for panel in part.panels if panel.metric == Metric.GPU_USE)
+        part.node: sum(len(panel.devices) for panel in part.panels if panel.metric == Metric.GPU_UTILIZATION)
         for part in job.facts
         if part.panels
     }
@@ -339,8 +339,8 @@ def _others(job: Job) -> _Told:
                 words = f"{count(number, 'GPU') if number else 'no GPU'} sampled, on most nodes {usual}"
                 found.append((node, (Severity.INFO, words)))
     for one in offsets(job):
-        side = "ahead" if one.us > 0 else "behind"
-        words = f"clock {duration(abs(one.us))} {side}, told from its steps"
+        side = "ahead" if one.offset_us > 0 else "behind"
+        words = f"clock {duration(abs(one.offset_us))} {side}, told from its steps"
         found.append((one.node, (Severity.INFO, words)))
     return found
 
@@ -349,7 +349,7 @@ def _whole(values: FloatArray) -> tuple[int | None, ...]:
     return tuple(None if np.isnan(v) else round(v) for v in values.tolist())
 
 
-def _drawn(job: Job, ranks: Sequence[NodeRank], middle: float | None) -> tuple[str, ...]:
+def _drawn(job: Job, ranks: Sequence[NodeDifference], middle: float | None) -> tuple[str, ...]:
     """The oddest nodes that were sampled; of equal ones the one in the middle and the lowest."""
     sampled = set(_sampled(job))
     odd = [r.node for r in ranks if r.severity and r.node in sampled]
@@ -363,18 +363,18 @@ def _drawn(job: Job, ranks: Sequence[NodeRank], middle: float | None) -> tuple[s
     return tuple(dict.fromkeys((typical, lowest)))
 
 
-def _use(metric: Metric, nodes: Sequence[_Node], in_time: Course) -> Use | None:
+def _use(metric: Metric, nodes: Sequence[_Node], in_time: JobPhases) -> NodeUtilization | None:
     nodes = [node for node in nodes if metric in node.means]
     if not nodes:
         return None
     means = {node.node: round(node.means[metric], 3) for node in nodes}
     phases = tuple(
-        PhaseUse(phase=phase.key, mean=round(sum(values) / len(values), 3))
+        PhaseUtilization(phase=phase.key, mean=round(sum(values) / len(values), 3))
         for phase in in_time.phases
         if (values := [node.phases[phase.key] for node in nodes if phase.key in node.phases])
     )
     falls, fall_us = nodes[0].falls
-    return Use(
+    return NodeUtilization(
         label=metric.label,
         means=means,
         mean=round(sum(means.values()) / len(means), 3),
@@ -401,7 +401,7 @@ def _falls(panel: Panel, span: tuple[int, int] | None) -> tuple[int, int]:
     return len(lengths), int(np.median(lengths))
 
 
-_BEFORE = (Metric.CPU_USE, Metric.IO_WAIT, Metric.NETWORK_RECEIVE)
+_BEFORE = (Metric.CPU_UTILIZATION, Metric.IO_WAIT, Metric.NETWORK_RECEIVE)
 
 
 def _start_up(nodes: Sequence[_Node]) -> StartUp | None:

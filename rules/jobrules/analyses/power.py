@@ -10,7 +10,7 @@ from msgspec import Struct
 from jobrules.gpu_memory_full import totals
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, LEAST_SAMPLES, gpus
-from jobrules.measures.sample_weights import held
+from jobrules.measures.sample_weights import sample_weights
 from jobrules.model import SECOND_US, Job, Metric
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class GPUState(Struct, frozen=True, kw_only=True):
     memory_percent: float | None = None
 
 
-def gpu_states(job: Job) -> tuple[GPUState, ...]:
+def power(job: Job) -> tuple[GPUState, ...]:
     """Every GPU of which more than its use was sampled; of more than 256 those held back most, warmest, fullest."""
     if not any(job.has(metric) for metric in STATES):
         return ()
@@ -108,7 +108,9 @@ def _state(gpu: GPU, total: float | None) -> GPUState:
         found = gpu.series(metric)
         if found is None or not len(found[0]):
             return None
-        return _Series(time_us=found[0], values=found[1], weight_us=held(found[0], *gpu.span_us).weight_us)
+        return _Series(
+            time_us=found[0], values=found[1], weight_us=sample_weights(found[0], *gpu.span_us).weight_us
+        )
 
     def percent(metric: Metric) -> float | None:
         found = series(metric)
@@ -127,7 +129,7 @@ def _state(gpu: GPU, total: float | None) -> GPUState:
     warm, clock, used = (
         series(metric) for metric in (Metric.GPU_TEMPERATURE, Metric.GPU_CLOCK, Metric.GPU_MEMORY_USED)
     )
-    busy = clock.values[gpu.at(Metric.GPU_USE, clock.time_us) >= BUSY_PERCENT] if clock else ()
+    busy = clock.values[gpu.at(Metric.GPU_UTILIZATION, clock.time_us) >= BUSY_PERCENT] if clock else ()
     whole_us = gpu.span_us[1] - gpu.span_us[0]
     return GPUState(
         node=gpu.node,

@@ -83,8 +83,8 @@ class LastSteps(Struct, frozen=True, kw_only=True):
     """The last steps of one worker, each from its start to the start of the next."""
 
     node: str
-    worker: str
-    phase: str
+    rank: str
+    mode: str
     #: -1 where the source gave none.
     numbers: tuple[int, ...]
     #: From the bottom of the bar to its top.
@@ -108,8 +108,8 @@ class Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The steps of one worker and one phase, by their end as StepOutlier has them."""
 
     node: str
-    worker: str
-    phase: str
+    rank: str
+    mode: str
     steps: Steps
     #: (n,) rows of ``steps``.
     rows: IntArray
@@ -120,12 +120,12 @@ class Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return [
             cls(
                 node=node,
-                worker=worker,
-                phase=phase,
+                rank=rank,
+                mode=mode,
                 steps=steps,
                 rows=rows[np.argsort(steps.end_us[rows], kind="stable")],
             )
-            for (node, worker, phase), rows in series_of(steps).items()
+            for (node, rank, mode), rows in series_of(steps).items()
         ]
 
     def __len__(self) -> int:
@@ -150,7 +150,7 @@ class Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def names(self) -> Names:
         """Node, worker and phase."""
-        return self.node, self.worker, self.phase
+        return self.node, self.rank, self.mode
 
     def slow(self, limits_us: Mapping[Names, float]) -> BoolArray:
         """(n,) which steps took longer than the limit of their series; none without one."""
@@ -199,7 +199,7 @@ def class_times(events: Events) -> dict[tuple[str, str], dict[Class, int]]:
             found.append((events.lanes[operators[lane]], (events.names[name], device), int(us)))
     times: dict[tuple[str, str], dict[Class, int]] = {}
     for lane, one, us in found:
-        mine = times.setdefault((lane.node, lane.worker), {})
+        mine = times.setdefault((lane.node, lane.rank), {})
         mine[one] = mine.get(one, 0) + us
     return times
 
@@ -222,8 +222,8 @@ def amounts(
     sums: dict[Class, tuple[int, ...]] = {}
     if not told or not classes:
         return sums
-    for worker, groups in _at_work(events, {"", *(one.worker for one, _ in told)}, classes):
-        mine = [(one, slow) for one, slow in told if worker in {"", one.worker}]
+    for worker, groups in _at_work(events, {"", *(one.rank for one, _ in told)}, classes):
+        mine = [(one, slow) for one, slow in told if worker in {"", one.rank}]
         start, end = (np.concatenate([getattr(one, name) for one, _ in mine]) for name in _ENDS)
         slow = np.concatenate([slow for _, slow in mine])
         for own in groups:
@@ -293,7 +293,7 @@ def _at_work(
     places = {worker: i for i, worker in enumerate(sorted(workers))}
     code = {one: i for i, one in enumerate(classes)}
     kinds = [kind_of(lane) for lane in events.lanes]
-    place = np.array([places.get(lane.worker, -1) for lane in events.lanes], np.int32)
+    place = np.array([places.get(lane.rank, -1) for lane in events.lanes], np.int32)
     number = np.array(
         [
             -1 if kind in _DEVICES else code.get((_phase_of(lane, kind), ""), -1)
@@ -326,7 +326,7 @@ def _at_work(
 
 
 def _phase_of(lane: Lane, kind: Kind) -> str:
-    return "Horovod" if kind is Kind.HOROVOD else lane.phase
+    return "Horovod" if kind is Kind.HOROVOD else lane.event_type
 
 
 def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
@@ -349,7 +349,7 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
     after = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, start, side="right")]
     following = np.maximum(following, after)
     stop = np.where(following == np.iinfo(np.int64).max, end, np.maximum(following, end))
-    classes = _classes_of(events, main.worker)
+    classes = _classes_of(events, main.rank)
     parts = _parts_by_event(events, classes, start, stop)
     ended, ended_us = _ended(events, classes, int(start[-2:][0]))
     by_event = any(part.time_us.any() for part in parts)
@@ -364,8 +364,8 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
     percents = apportion([int(part.time_us[:-1].sum()) for part in parts], 100.0, 1)
     return LastSteps(
         node=main.node,
-        worker=main.worker,
-        phase=main.phase,
+        rank=main.rank,
+        mode=main.mode,
         numbers=tuple(main.steps.number[main.rows[rows]].tolist()),
         parts=tuple(
             StepPart(name=part.name, role=part.role, time_us=tuple(part.time_us.tolist()), percent=percent)
@@ -390,20 +390,20 @@ class _Part(Struct, frozen=True, kw_only=True, eq=False):
 _PASSES = {Kind.FORWARD, Kind.BACKWARD, Kind.GENERAL}
 #: The first that holds decides. Name and role of a class; in this order its events take precedence.
 _FIRST: tuple[tuple[Callable[[Lane, Kind], bool], str, str], ...] = (
-    (lambda lane, kind: kind in _PASSES and lane.phase.startswith("Forward"), "Forward", "work"),
-    (lambda lane, kind: kind in _PASSES and lane.phase.startswith("Backward"), "Backward", "work"),
+    (lambda lane, kind: kind in _PASSES and lane.event_type.startswith("Forward"), "Forward", "work"),
+    (lambda lane, kind: kind in _PASSES and lane.event_type.startswith("Backward"), "Backward", "work"),
     (lambda _, kind: kind is Kind.GPU, "GPU operators", "work"),
     (lambda _, kind: kind is Kind.CPU, "CPU operators", "work"),
     (lambda _, kind: kind is Kind.HOROVOD, "Horovod", "other"),
-    (lambda lane, _: lane.phase in {FETCH, SET_UP, PIPELINE}, LOADING, "wait"),
+    (lambda lane, _: lane.event_type in {FETCH, SET_UP, PIPELINE}, LOADING, "wait"),
 )
 
 
 def _classes_of(events: Events, worker: str) -> list[str]:
     """The class of each lane; empty for lanes that do not tell what a worker's time went to."""
     return [
-        next((name for holds, name, _ in _FIRST if holds(lane, kind)), lane.phase)
-        if kind not in _APART and lane.worker in {"", worker}
+        next((name for holds, name, _ in _FIRST if holds(lane, kind)), lane.event_type)
+        if kind not in _APART and lane.rank in {"", worker}
         else ""
         for lane, kind in ((lane, kind_of(lane)) for lane in events.lanes)
     ]

@@ -71,8 +71,8 @@ class StepRow(Struct, frozen=True, kw_only=True):
     """The steps of one worker and one phase; times in seconds, to the microsecond."""
 
     node: str
-    worker: str
-    phase: str
+    rank: str
+    mode: str
     steps: int
     mean_s: float
     median_s: float
@@ -92,18 +92,18 @@ class StepRow(Struct, frozen=True, kw_only=True):
     above_two_medians: int
 
 
-class StepPhase(Struct, frozen=True, kw_only=True):
+class StepMode(Struct, frozen=True, kw_only=True):
     """The steps of one phase, over all workers."""
 
-    phase: str
+    mode: str
     steps: int
     #: Quartiles, in seconds.
     p25_s: float
     median_s: float
     p75_s: float
     #: Workers, how many of them were judged, their outliers, and the range of their limits in seconds.
-    workers: int
-    judged: int
+    ranks: int
+    evaluated: int
     outliers: int
     low_limit_s: float | None
     high_limit_s: float | None
@@ -114,8 +114,8 @@ class StepBins(Struct, frozen=True, kw_only=True):
     """A series of the histogram: of one worker, or where ``worker`` is empty of a phase; both empty for the rest."""
 
     node: str
-    worker: str
-    phase: str
+    rank: str
+    mode: str
     #: Steps in each bin, and above the last one.
     counts: tuple[int, ...]
     beyond: int
@@ -135,11 +135,11 @@ class StepHistogram(Struct, frozen=True, kw_only=True):
     series: tuple[StepBins, ...]
 
 
-class StepCourse(Struct, frozen=True, kw_only=True):
+class StepsOverTime(Struct, frozen=True, kw_only=True):
     """A phase over time, all workers; durations in microseconds, none in a column without a step."""
 
     #: Empty for the phases that have no series of their own.
-    phase: str
+    mode: str
     low_us: tuple[int | None, ...]
     high_us: tuple[int | None, ...]
     #: Columns that hold outliers, and the longest of each.
@@ -147,7 +147,7 @@ class StepCourse(Struct, frozen=True, kw_only=True):
     outlier_us: tuple[int, ...]
 
     @classmethod
-    def of(cls, phase: str, count: int, nodes: Sequence[tuple[Extremes, Extremes]]) -> StepCourse:
+    def of(cls, phase: str, count: int, nodes: Sequence[tuple[Extremes, Extremes]]) -> StepsOverTime:
         """From what ``_looked`` tells of each node, over so many columns."""
         lowest, highest, slowest = np.full(count, _NEVER), np.full(count, -1), np.full(count, -1)
         for (column, least, most), (slow_column, _, slow_most) in nodes:
@@ -156,7 +156,7 @@ class StepCourse(Struct, frozen=True, kw_only=True):
             slowest[slow_column] = np.maximum(slowest[slow_column], slow_most)
         held = np.flatnonzero(slowest >= 0)
         return cls(
-            phase=phase,
+            mode=phase,
             low_us=_known(lowest, highest >= 0),
             high_us=_known(highest, highest >= 0),
             outlier_columns=tuple(held.tolist()),
@@ -167,7 +167,7 @@ class StepCourse(Struct, frozen=True, kw_only=True):
 class StepPeak(Struct, frozen=True, kw_only=True):
     """The longest step of a phase in one column of time."""
 
-    phase: str
+    mode: str
     #: Start of the column, and how long the step took.
     start_us: int
     lasted_us: int
@@ -179,7 +179,7 @@ class StepTimeline(Struct, frozen=True, kw_only=True):
     start_us: int
     width_us: int
     count: int
-    series: tuple[StepCourse, ...]
+    series: tuple[StepsOverTime, ...]
     #: The ten highest of all columns and phases, the highest first.
     peaks: tuple[StepPeak, ...]
 
@@ -200,8 +200,8 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     #: Workers and phases that are not in ``rows``.
     rows_left: int
     #: Most time first.
-    phases: tuple[StepPhase, ...]
-    phases_left: int
+    modes: tuple[StepMode, ...]
+    modes_left: int
     histogram: StepHistogram
     timeline: StepTimeline
     contrast: StepContrast | None
@@ -210,7 +210,7 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     last: LastSteps
 
 
-def step_times(job: Job, rule: StepOutlier) -> StepTimes | None:
+def steps(job: Job, rule: StepOutlier) -> StepTimes | None:
     """The durations of all steps; none where no step was recorded.
 
     An outlier is what ``rule`` calls one at the end of the job.
@@ -221,7 +221,7 @@ def step_times(job: Job, rule: StepOutlier) -> StepTimes | None:
     series = [one for node in nodes for one in node.series]
     by_phase: dict[str, list[_Series]] = {}
     for one in series:
-        by_phase.setdefault(one.row.phase, []).append(one)
+        by_phase.setdefault(one.row.mode, []).append(one)
     by_phase = dict(sorted(by_phase.items(), key=lambda item: -sum(one.total_us for one in item[1])))
     pooled = [
         Counted.joined([node.lasted[name] for node in nodes if name in node.lasted]) for name in by_phase
@@ -237,13 +237,13 @@ def step_times(job: Job, rule: StepOutlier) -> StepTimes | None:
         limits_us=limits_us,
         bins=_bins(phases, pooled),
         columns=_columns(job.steps_us, rows),
-        place={one.row.phase: i for i, (_, found) in enumerate(few) for one in found},
+        place={one.row.mode: i for i, (_, found) in enumerate(few) for one in found},
         classes=_compared(nodes, limits_us),
-        last=(series[0].row.node, series[0].row.worker),
+        last=(series[0].row.node, series[0].row.rank),
     )
     seen = job.each(_looked, look)
     courses = tuple(
-        StepCourse.of(name, look.columns.count, [one.courses[i] for one in seen if i in one.courses])
+        StepsOverTime.of(name, look.columns.count, [one.courses[i] for one in seen if i in one.courses])
         for i, (name, _) in enumerate(few)
     )
     drawn = [(one.names, [one]) for found in by_phase.values() for one in found]
@@ -256,8 +256,8 @@ def step_times(job: Job, rule: StepOutlier) -> StepTimes | None:
         marks=sum(one.marks(marked) for one in series),
         rows=tuple(rows[:MOST_ROWS]),
         rows_left=len(rows[MOST_ROWS:]),
-        phases=tuple(phases[:MOST_PHASES]),
-        phases_left=len(phases[MOST_PHASES:]),
+        modes=tuple(phases[:MOST_PHASES]),
+        modes_left=len(phases[MOST_PHASES:]),
         histogram=_histogram(look.bins, drawn, seen, max(int(lasted.values[-1]) for lasted in pooled)),
         timeline=StepTimeline(
             start_us=look.columns.start_us,
@@ -283,7 +283,7 @@ class _Series(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> Names:
-        return self.row.node, self.row.worker, self.row.phase
+        return self.row.node, self.row.rank, self.row.mode
 
     def marks(self, by: str) -> int:
         """Outliers by the rule, or steps longer than two medians; none by neither."""
@@ -308,7 +308,7 @@ def _of_node(part: Job, rule: StepOutlier) -> _Node:
     lasted: dict[str, list[Counted]] = {}
     for one in Series.all_of(part.steps):
         times = Counted.of(one.lasted_us)
-        lasted.setdefault(one.phase, []).append(times)
+        lasted.setdefault(one.mode, []).append(times)
         found.append(_series(one, times, rule))
     return _Node(
         series=found,
@@ -321,13 +321,13 @@ def _of_node(part: Job, rule: StepOutlier) -> _Node:
 def _series(one: Series, times: Counted, rule: StepOutlier) -> _Series:
     lasted, n = one.lasted_us, len(one)
     median, p95, p99 = times.quantiles(0.5, 0.95, 0.99)
-    judged = n > PATIENCE and rule.looks_at(one.phase)
+    judged = n > PATIENCE and rule.looks_at(one.mode)
     limit_us = int(limits_of(lasted, np.array([n]), rule.stddev)[0]) if judged else None
     mean, std = float(lasted.mean()), float(lasted.std())
     row = StepRow(
         node=one.node,
-        worker=one.worker,
-        phase=one.phase,
+        rank=one.rank,
+        mode=one.mode,
         steps=n,
         mean_s=seconds(mean),
         median_s=seconds(median),
@@ -377,7 +377,7 @@ def _looked(part: Job, look: _Look) -> _Seen:
         places = np.minimum((one.lasted_us - start) // width, bins)
         counts[one.names] = np.bincount(places, minlength=bins + 1).tolist()
         column = (one.start_us - look.columns.start_us) // look.columns.width_us
-        told.setdefault(look.place[one.phase], []).append((column, one.lasted_us, one.slow(look.limits_us)))
+        told.setdefault(look.place[one.mode], []).append((column, one.lasted_us, one.slow(look.limits_us)))
     courses = {}
     for place, several in told.items():
         column, lasted, marked = map(np.concatenate, zip(*several, strict=True))
@@ -394,18 +394,18 @@ def _looked(part: Job, look: _Look) -> _Seen:
     )
 
 
-def _phase(name: str, series: Sequence[_Series], lasted: Counted) -> StepPhase:
+def _phase(name: str, series: Sequence[_Series], lasted: Counted) -> StepMode:
     p25, p50, p75 = lasted.quantiles(0.25, 0.5, 0.75)
     rows = [one.row for one in series]
     limits = [row.limit_s for row in rows if row.limit_s is not None]
-    return StepPhase(
-        phase=name,
+    return StepMode(
+        mode=name,
         steps=len(lasted),
         p25_s=seconds(p25),
         median_s=seconds(p50),
         p75_s=seconds(p75),
-        workers=len(rows),
-        judged=len(limits),
+        ranks=len(rows),
+        evaluated=len(limits),
         outliers=sum(row.outliers or 0 for row in rows),
         low_limit_s=min(limits, default=None),
         high_limit_s=max(limits, default=None),
@@ -437,7 +437,7 @@ def _compared(nodes: Sequence[_Node], limits_us: Collection[Names]) -> tuple[Cla
     return compared(times for one in nodes for who, times in one.classes.items() if who in workers)
 
 
-def _bins(phases: Sequence[StepPhase], lasted: Sequence[Counted]) -> tuple[int, int, int]:
+def _bins(phases: Sequence[StepMode], lasted: Sequence[Counted]) -> tuple[int, int, int]:
     """Common bins up to the limit; up to p99 where the limit lies so far off that it would flatten the rest.
 
     From 0, or where all lie high from the shortest. No wider than needed for 60 bins. Start, width and number.
@@ -475,7 +475,7 @@ def _histogram(
     tables = []
     for (node, worker, phase), several in drawn:
         *found, beyond = np.sum([counts[one.names] for one in several], axis=0).tolist()
-        tables.append(StepBins(node=node, worker=worker, phase=phase, counts=tuple(found), beyond=beyond))
+        tables.append(StepBins(node=node, rank=worker, mode=phase, counts=tuple(found), beyond=beyond))
     return StepHistogram(
         start_us=start,
         width_us=width,
@@ -492,21 +492,21 @@ def _columns(span_us: tuple[int, int], rows: Sequence[StepRow]) -> Columns:
     start, span = span_us[0], span_us[1] - span_us[0]
     workers = Counter[tuple[str, str]]()
     for row in rows:
-        workers[row.node, row.worker] += row.steps
+        workers[row.node, row.rank] += row.steps
     least = span / min(MOST_COLUMNS, max(workers.values()))
     hours = max(1, math.ceil(least / _HOUR_US)) * _HOUR_US
     width = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least), hours)
     return Columns(start_us=start, width_us=width, count=span // width + 1)
 
 
-def peaks(courses: Sequence[StepCourse], start_us: int, width_us: int) -> tuple[StepPeak, ...]:
+def peaks(courses: Sequence[StepsOverTime], start_us: int, width_us: int) -> tuple[StepPeak, ...]:
     """The longest steps of the highest columns, the highest first, of equal ones the earlier."""
     found = [
-        (-us, column, one.phase) for one in courses for column, us in enumerate(one.high_us) if us is not None
+        (-us, column, one.mode) for one in courses for column, us in enumerate(one.high_us) if us is not None
     ]
     found.sort(key=lambda peak: peak[:2])
     return tuple(
-        StepPeak(phase=phase, start_us=start_us + column * width_us, lasted_us=-us)
+        StepPeak(mode=phase, start_us=start_us + column * width_us, lasted_us=-us)
         for us, column, phase in found[:MOST_PEAKS]
     )
 

@@ -61,11 +61,11 @@ _REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWA
 _WHOLE = ("B", "B/s", "MHz")
 
 _DRAWN = (
-    Metric.GPU_USE,
-    Metric.CPU_USE,
-    Metric.GPU_MEMORY,
+    Metric.GPU_UTILIZATION,
+    Metric.CPU_UTILIZATION,
+    Metric.GPU_MEMORY_ACTIVITY,
     Metric.IO_WAIT,
-    Metric.MEMORY,
+    Metric.HOST_MEMORY,
     Metric.NETWORK_RECEIVE,
     Metric.NETWORK_TRANSMIT,
     Metric.GPU_MEMORY_USED,

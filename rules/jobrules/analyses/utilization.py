@@ -46,17 +46,17 @@ def _row(node: str, label: str, unit: str, values: FloatArray) -> UsageRow:
     )
 
 
-def usage_rows(job: Job) -> tuple[UsageRow, ...]:
+def utilization(job: Job) -> tuple[UsageRow, ...]:
     """The utilisation table: for each node GPU, CPU, busiest core, I/O wait, memories, network."""
     return tuple(job.gathered(_usage_rows))
 
 
 _LISTED = (
-    Metric.GPU_USE,
-    Metric.CPU_USE,
+    Metric.GPU_UTILIZATION,
+    Metric.CPU_UTILIZATION,
     Metric.IO_WAIT,
-    Metric.MEMORY,
-    Metric.GPU_MEMORY,
+    Metric.HOST_MEMORY,
+    Metric.GPU_MEMORY_ACTIVITY,
     Metric.GPU_MEMORY_USED,
 )
 
@@ -68,7 +68,7 @@ def _usage_rows(part: Job) -> Iterator[UsageRow]:
         if panel is None:
             continue
         yield _row(node, metric.label, metric.unit, panel.mean)
-        if metric is Metric.CPU_USE and len(panel.devices) > 1:
+        if metric is Metric.CPU_UTILIZATION and len(panel.devices) > 1:
             busiest = np.asarray(np.nanmax(panel.values, axis=1))
             yield _row(node, "CPU, busiest core", metric.unit, busiest)
     network = summed(part, node, ALGORITHM)

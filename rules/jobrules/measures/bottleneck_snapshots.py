@@ -15,8 +15,8 @@ from jobrules.measures.intervals import union
 from jobrules.measures.minutes import Seen, Windows
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric, Panel, RuleResult, Status
-from jobrules.rule import in_samples, severity_of, too_few
-from jobrules.text import between, count, listed, number, share, shown
+from jobrules.rule import in_samples, reason_few_samples, severity_of
+from jobrules.text import between, count, escape_name, join_names, number, share
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ WAITED = 0.5
 MOST_RUNS, MOST_CORES = 10, 16
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class BottleneckCriteria(Struct, frozen=True, kw_only=True):
     """What makes a snapshot a bottleneck, and how many of them are too many; limits in percent."""
 
     #: ``cpu`` or ``io``.
@@ -62,7 +62,7 @@ class Question(Struct, frozen=True, kw_only=True):
     def snapshots(self, part: Job) -> Snapshots | None:
         """The snapshots of a node; none where it lacks samples of GPU or cores."""
         (name,) = part.nodes
-        gpu, cores = part.panel(name, Metric.GPU_USE), part.panel(name, self.metric)
+        gpu, cores = part.panel(name, Metric.GPU_UTILIZATION), part.panel(name, self.metric)
         if gpu is None or cores is None:
             return None
         known = _known.setdefault(gpu, WeakKeyDictionary()).setdefault(cores, {})
@@ -75,15 +75,16 @@ class Question(Struct, frozen=True, kw_only=True):
         grid = Windows.of(job)
         found = job.gathered(self._node, grid)
         nodes = [node for node, _ in found]
-        scans = _Scans.of(nodes, [seen for _, seen in found], self.threshold, grid)
+        scans = _Checks.of(nodes, [seen for _, seen in found], self.threshold, grid)
         known = {
-            node.name: node.status(*seen) for node, *seen in zip(nodes, scans.looks, scans.hits, strict=True)
+            node.name: node.status(*seen)
+            for node, *seen in zip(nodes, scans.checks, scans.violations, strict=True)
         }
         devices = tuple(
             known.get(one.node)
-            or _lacks(one.node, self.metric if Metric.GPU_USE in sampled else Metric.GPU_USE)
+            or _lacks(one.node, self.metric if Metric.GPU_UTILIZATION in sampled else Metric.GPU_UTILIZATION)
             for one in job.facts
-            if (sampled := {panel.metric for panel in one.panels} & {Metric.GPU_USE, self.metric})
+            if (sampled := {panel.metric for panel in one.panels} & {Metric.GPU_UTILIZATION, self.metric})
         )
         if not nodes:
             both = f"no node has both GPU and {self.metric.label} samples"
@@ -119,14 +120,14 @@ class Question(Struct, frozen=True, kw_only=True):
             limit = f"{share(part)} of GPU snapshots, limit {self.threshold:g}\u00a0%"
             headline = f"A GPU idled while a CPU core {self.core_did} in {limit}"
             return rule.passed("; ".join(filter(None, (headline, *asides))), **facts)
-        told = [node for node, over in zip(nodes, scans.hits, strict=True) if over]
+        told = [node for node, over in zip(nodes, scans.violations, strict=True) if over]
         beside = job.each(self._beside, frozenset(node.name for node in told))
         if job.event_count:
             facts["details"] |= breakdown_of([one.events for one in beside])
         finding = self._finding(rule, told, scans, part, asides, dict(zip(job.nodes, beside, strict=True)))
         return rule.triggered(finding, triggered=scans.triggered, **facts)
 
-    def _node(self, part: Job, grid: Windows) -> list[tuple[Node, Seen]]:
+    def _node(self, part: Job, grid: Windows) -> list[tuple[NodeSnapshots, Seen]]:
         """What a node's snapshots come to, and how many there were by each window; nothing where it lacks any."""
         found = self.snapshots(part)
         return [(found.node, grid.seen(found.time_us))] if found else []
@@ -149,8 +150,8 @@ class Question(Struct, frozen=True, kw_only=True):
     def _finding(
         self,
         rule: Rule,
-        told: Sequence[Node],
-        scans: _Scans,
+        told: Sequence[NodeSnapshots],
+        scans: _Checks,
         part: float,
         asides: Sequence[str],
         beside: dict[str, _Beside],
@@ -162,13 +163,13 @@ class Question(Struct, frozen=True, kw_only=True):
         fetched_us = sum(us for node in told for us in beside[node.name].fetched_us)
         fetching = fetched_us / lasted_us if lasted_us else 0.0
         clauses = [
-            f"{listed([node.name for node in told])}, {between(start_us, end_us)}",
+            f"{join_names([node.name for node in told])}, {between(start_us, end_us)}",
             "" if part * 100 > self.threshold else scans.told(self.threshold),
             *asides,
         ]
         waited = f", while training waited for a batch ({share(fetching)} of that time)"
         cores = most.cores_told(self.core_did, self.cores_did)
-        where = f"On {shown(most.name)} {cores}" if len(told) > 1 else cores[0].upper() + cores[1:]
+        where = f"On {escape_name(most.name)} {cores}" if len(told) > 1 else cores[0].upper() + cores[1:]
         return rule.finding(
             f"In {share(part)} of the snapshots a GPU idled while a CPU core {self.core_did}",
             f"{'; '.join(filter(None, clauses))}. {where}{waited if fetching > WAITED else ''}, "
@@ -182,7 +183,7 @@ class Question(Struct, frozen=True, kw_only=True):
             end_us=end_us,
         )
 
-    def _advice(self, rule: Rule, told: Sequence[Node], loaders: dict[str, int | None]) -> str:
+    def _advice(self, rule: Rule, told: Sequence[NodeSnapshots], loaders: dict[str, int | None]) -> str:
         """What fits the cores that count, and the loading processes that were recorded."""
         if any(node.core_count < 2 for node in told):
             return rule.documentation().advice
@@ -223,7 +224,7 @@ def _loaders(loading: Loading) -> int | None:
 def _fetching(loading: Loading, moments: Intervals) -> Iterator[float]:
     """How long each training process fetched, over how many there are."""
     events = loading.fetches
-    processes = np.unique([lane.worker for lane in events.lanes], return_inverse=True)[1][events.lane]
+    processes = np.unique([lane.rank for lane in events.lanes], return_inverse=True)[1][events.lane]
     present = np.unique(processes).tolist()
     for one in present:
         own = union(events.start_us[processes == one], events.end_us[processes == one])
@@ -235,7 +236,7 @@ def _of_all(n: int, cores: int) -> str:
     return f"{f'{number(n)} of' if n < cores else 'all'} {count(cores, 'core')}"
 
 
-class Node(Struct, frozen=True, kw_only=True, eq=False):
+class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
     """What the GPU snapshots of one node come to."""
 
     name: str
@@ -277,7 +278,9 @@ class Node(Struct, frozen=True, kw_only=True, eq=False):
         """Which cores counted in how many of the bottlenecks: those of nearly all, else the first one."""
         (name, often), *_ = self.busiest.items()
         n, part = (self.crowd, self.crowd_share) if self.crowd > 1 else (1, often)
-        who = f"{_of_all(n, self.core_count)} {several_did}" if n > 1 else f"core {shown(name)} {one_did}"
+        who = (
+            f"{_of_all(n, self.core_count)} {several_did}" if n > 1 else f"core {escape_name(name)} {one_did}"
+        )
         return f"{who} in {'every bottleneck' if part == 1 else f'{share(part)} of the bottlenecks'}"
 
     @property
@@ -291,7 +294,7 @@ class Node(Struct, frozen=True, kw_only=True, eq=False):
         if self.judged:
             return ""
         if self.seen <= self.patience:
-            return too_few(self.seen, self.patience)
+            return reason_few_samples(self.seen, self.patience)
         sampled = self.seen - self.unsampled
         return f"only {number(sampled)} of {count(self.seen, 'GPU snapshot')} hold {self.core_label} samples"
 
@@ -303,7 +306,7 @@ class Node(Struct, frozen=True, kw_only=True, eq=False):
 class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The GPU snapshots of one node."""
 
-    node: Node
+    node: NodeSnapshots
     #: (n,) first GPU sample of each.
     time_us: IntArray
     #: (n,) whether a GPU counts, whether a core does, and whether any core was sampled.
@@ -317,7 +320,7 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.low & self.full
 
     @classmethod
-    def of(cls, gpu: Panel, cores: Panel, asked: Question) -> Snapshots:
+    def of(cls, gpu: Panel, cores: Panel, asked: BottleneckCriteria) -> Snapshots:
         """The snapshots of two panels of one node."""
         # Comparisons with NaN, a device without a sample, are false.
         gpus = (gpu.values < asked.gpu_threshold).sum(axis=1)
@@ -333,7 +336,7 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         crowd = often[often >= NEARLY]
         low, full = gpus > 0, in_snapshot > 0
         hit = low & full
-        node = Node(
+        node = NodeSnapshots(
             name=gpu.node,
             interval_us=gpu.interval_us,
             patience=in_samples(asked.patience, gpu.time_us),
@@ -356,7 +359,9 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 #: The rules and three analyses ask for the same snapshots of two panels.
-_known: WeakKeyDictionary[Panel, WeakKeyDictionary[Panel, dict[Question, Snapshots]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Panel, WeakKeyDictionary[Panel, dict[BottleneckCriteria, Snapshots]]] = (
+    WeakKeyDictionary()
+)
 
 
 def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:
@@ -377,7 +382,7 @@ def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:
     ]
 
 
-class _Scans(Struct, frozen=True, kw_only=True, eq=False):
+class _Checks(Struct, frozen=True, kw_only=True, eq=False):
     """The share of bottlenecks so far, looked at once a minute."""
 
     #: (scans,) those with a new GPU snapshot of a node past its patience; percent of these nodes' snapshots.
@@ -385,13 +390,15 @@ class _Scans(Struct, frozen=True, kw_only=True, eq=False):
     #: How many of them are above the limit.
     triggered: int
     #: Of each node: its scans, and those of the pool above the limit in which its own share is so too.
-    looks: tuple[int, ...]
-    hits: tuple[int, ...]
+    checks: tuple[int, ...]
+    violations: tuple[int, ...]
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], by_window: Sequence[Seen], threshold: float, grid: Windows) -> _Scans:
+    def of(
+        cls, nodes: Sequence[NodeSnapshots], by_window: Sequence[Seen], threshold: float, grid: Windows
+    ) -> _Checks:
         if not nodes:
-            return cls(percent=np.empty(0), triggered=0, looks=(), hits=())
+            return cls(percent=np.empty(0), triggered=0, checks=(), violations=())
         looks = [
             seen.judged(node.patience) for node, seen in zip(nodes, by_window, strict=True) if node.judged
         ]
@@ -407,8 +414,8 @@ class _Scans(Struct, frozen=True, kw_only=True, eq=False):
         return cls(
             percent=percent,
             triggered=int(np.count_nonzero(above)),
-            looks=tuple(past.sum(axis=1).tolist()),
-            hits=tuple((own & past & above).sum(axis=1).tolist()),
+            checks=tuple(past.sum(axis=1).tolist()),
+            violations=tuple((own & past & above).sum(axis=1).tolist()),
         )
 
     def told(self, threshold: float) -> str:
@@ -417,7 +424,7 @@ class _Scans(Struct, frozen=True, kw_only=True, eq=False):
         return f"above {threshold:g}\u00a0% so far in {looks}, at most {in_percent(self.percent.max())}"
 
 
-def _details(nodes: Sequence[Node], job: Job) -> dict[str, Any]:
+def _details(nodes: Sequence[NodeSnapshots], job: Job) -> dict[str, Any]:
     details: dict[str, Any] = {
         "low_gpu_utilization": sum(node.low for node in nodes),
         "bottlenecks": _by_time(nodes),
@@ -445,7 +452,7 @@ def _details(nodes: Sequence[Node], job: Job) -> dict[str, Any]:
     return details
 
 
-def _by_time(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
+def _by_time(nodes: Sequence[NodeSnapshots]) -> dict[str, dict[str, Any]]:
     """The vendor's table: seconds as text → how many GPUs and cores; our addition is the node."""
     found: dict[str, dict[str, Any]] = {}
     for node in nodes:
@@ -459,7 +466,7 @@ def _by_time(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _longest(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+def _longest(nodes: Sequence[NodeSnapshots]) -> list[dict[str, Any]]:
     """The longest runs of all nodes, longest first; of equal ones the first node's."""
     runs = [run for node in nodes for run in node.runs]
     return sorted(runs, key=lambda run: run["start_us"] - run["end_us"])[:MOST_RUNS]
@@ -471,10 +478,10 @@ def _lacks(node: str, metric: Metric) -> DeviceStatus:
 
 def _not_judged(devices: Sequence[DeviceStatus]) -> str:
     missing = [one.name for one in devices if one.status is Status.NOT_EVALUATED]
-    return f"{count(len(missing), 'node')} not judged: {listed(missing)}" if missing else ""
+    return f"{count(len(missing), 'node')} not judged: {join_names(missing)}" if missing else ""
 
 
-def _unsampled(nodes: Sequence[Node], metric: Metric) -> str:
+def _unsampled(nodes: Sequence[NodeSnapshots], metric: Metric) -> str:
     """How many snapshots lacked a core sample, where that could matter; the first one of a job often does."""
     missing, whole = (sum(n) for n in zip(*((node.unsampled, node.seen) for node in nodes), strict=True))
     told = f"{count(missing, 'snapshot')} had no {metric.label} sample"

@@ -33,7 +33,7 @@ class Offset(Struct, frozen=True, kw_only=True):
     node: str
     reference: str
     #: Median over the common steps; positive where the node's times are later.
-    us: int
+    offset_us: int
     #: Half of the steps lie within so much of the median.
     spread_us: int
     #: Common steps.
@@ -64,7 +64,9 @@ def offsets(job: Job) -> tuple[Offset, ...]:
             continue
         middle, spread, common = late
         if abs(middle) >= max(LEAST_US, 4 * spread):
-            result.append(Offset(node=node, reference=reference, us=middle, spread_us=spread, steps=common))
+            result.append(
+                Offset(node=node, reference=reference, offset_us=middle, spread_us=spread, steps=common)
+            )
     return tuple(result)
 
 
@@ -75,7 +77,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
     #: How far the clock of a node is ahead; nodes that do not differ are left out.
-    late_us: dict[str, int] = field(default_factory=dict)
+    clock_offset_us: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: Job) -> Clocks:
@@ -92,7 +94,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
 
     def span_us(self, node: str) -> tuple[int, int]:
         """First and last record of the whole job, in the time of a node."""
-        late = self.late_us.get(node, 0)
+        late = self.clock_offset_us.get(node, 0)
         return self.start_us + late, self.end_us + late
 
 
@@ -102,15 +104,15 @@ def _clocks(job: Job) -> Clocks:
     late = {}
     for one in offsets(job):
         mine, theirs = spans[one.node], spans[one.reference]
-        if mine and theirs and 2 * _apart(mine, theirs, one.us) < _apart(mine, theirs, 0):
-            late[one.node] = one.us
+        if mine and theirs and 2 * _apart(mine, theirs, one.offset_us) < _apart(mine, theirs, 0):
+            late[one.node] = one.offset_us
     recorded = []
     for part in job.facts:
         if span := span_of((part.samples_us, part.steps_us, part.events_us)):
             ahead = late.get(part.node, 0)
             recorded.append((span[0] - ahead, span[1] - ahead))
     start_us, end_us = span_of(recorded) or (0, 0)
-    return Clocks(start_us=start_us, end_us=end_us, late_us=late)
+    return Clocks(start_us=start_us, end_us=end_us, clock_offset_us=late)
 
 
 def _apart(one: tuple[int, int], other: tuple[int, int], late_us: int) -> int:

@@ -55,7 +55,7 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """What a node recorded; none if it recorded no fetch and no worker."""
 
         def rows(phase: str) -> BoolArray:
-            return events.in_lanes(lambda lane: lane.node == node and lane.phase == phase)
+            return events.in_lanes(lambda lane: lane.node == node and lane.event_type == phase)
 
         fetches, workers, set_up = rows(FETCH), rows(WORKER), rows(SET_UP)
         loaders = tuple(loader for loader in events.loaders if loader.node == node)
@@ -90,14 +90,14 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return found
         alike: dict[tuple[str, str], list[int]] = {}
         for i in np.argsort([one.start_us for one in loaders], kind="stable").tolist():
-            alike.setdefault((loaders[i].worker, loaders[i].iterator), []).append(i)
+            alike.setdefault((loaders[i].rank, loaders[i].iterator), []).append(i)
         workers = {worker: i for i, worker in enumerate({worker for worker, _ in alike})}
         kinds = {kind: i for i, kind in enumerate({kind for _, kind in alike})}
         # The last row and column are of what no loader has.
         table = np.full((len(workers) + 1, len(kinds) + 1), -1, np.int32)
         for i, (worker, kind) in enumerate(alike):
             table[workers[worker], kinds[kind]] = i
-        by_lane = np.array([workers.get(lane.worker, -1) for lane in events.lanes])
+        by_lane = np.array([workers.get(lane.rank, -1) for lane in events.lanes])
         by_name = np.array([kinds.get(name.partition("::")[0], -1) for name in events.names])
         code = table[by_lane[events.lane], by_name[events.name]]
         order, edges = by_code(code, len(alike))

@@ -53,12 +53,12 @@ class Kind(Enum):
 _TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
     (Kind.HOROVOD, lambda lane: lane.source is EventSource.HOROVOD),
     (Kind.GENERAL, lambda lane: lane.source is EventSource.SMDATAPARALLEL),
-    (Kind.CPU, lambda lane: "cpu" in lane.phase.lower()),
-    (Kind.GPU, lambda lane: "gpu" in lane.phase.lower()),
-    (Kind.STEP, lambda lane: "Step" in lane.phase),
-    (Kind.FORWARD, lambda lane: lane.phase == "Forward-SubModuleInternal"),
-    (Kind.BACKWARD, lambda lane: lane.phase == "Backward-SubModuleInternal"),
-    (Kind.LIFETIME, lambda lane: lane.phase in LIFETIMES),
+    (Kind.CPU, lambda lane: "cpu" in lane.event_type.lower()),
+    (Kind.GPU, lambda lane: "gpu" in lane.event_type.lower()),
+    (Kind.STEP, lambda lane: "Step" in lane.event_type),
+    (Kind.FORWARD, lambda lane: lane.event_type == "Forward-SubModuleInternal"),
+    (Kind.BACKWARD, lambda lane: lane.event_type == "Backward-SubModuleInternal"),
+    (Kind.LIFETIME, lambda lane: lane.event_type in LIFETIMES),
     (Kind.GENERAL, lambda _: True),
 )
 
@@ -102,7 +102,7 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
     for lane, us in zip(events.lanes, _sums(events.lane, weight, len(events.lanes)).tolist(), strict=True):
         if us:
             times = phases[kind_of(lane)]
-            times[lane.phase] = times.get(lane.phase, 0) + us
+            times[lane.event_type] = times.get(lane.event_type, 0) + us
     total, own, calls = ({kind: dict[str, int]() for kind in _NAMED} for _ in range(3))
     for kind in _NAMED:
         if phases[kind]:

@@ -8,11 +8,11 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.intervals import union
-from jobrules.measures.sample_weights import held
+from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import DeviceStatus, Job, Measure, Metric, natural_sorted
-from jobrules.rule import too_few
-from jobrules.text import between, count, duration, share, shown
+from jobrules.rule import reason_few_samples
+from jobrules.text import between, count, duration, escape_name, share
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -78,7 +78,10 @@ class GPU(Struct, frozen=True, kw_only=True, eq=False):
         Moments at which the GPU was not busy are left out where its use is known. None with fewer than
         ten clocks on either side.
         """
-        clock, idle = self.at(Metric.GPU_CLOCK, time_us), self.at(Metric.GPU_USE, time_us) < BUSY_PERCENT
+        clock, idle = (
+            self.at(Metric.GPU_CLOCK, time_us),
+            self.at(Metric.GPU_UTILIZATION, time_us) < BUSY_PERCENT,
+        )
         told = ~np.isnan(clock) & ~idle
         then, else_ = clock[told & held_back], clock[told & ~held_back]
         if min(len(then), len(else_)) < LEAST_SAMPLES:
@@ -86,7 +89,7 @@ class GPU(Struct, frozen=True, kw_only=True, eq=False):
         return float(np.median(then)), float(np.median(else_))
 
 
-class Spell(Struct, frozen=True, kw_only=True):
+class ConditionTime(Struct, frozen=True, kw_only=True):
     """For how long something held of a GPU, and when."""
 
     #: ``node/device``, and how a sentence calls it.
@@ -102,16 +105,16 @@ class Spell(Struct, frozen=True, kw_only=True):
     longest_us: tuple[int, int] | None
 
     @classmethod
-    def of(cls, gpu: GPU, time_us: IntArray, part: BoolArray | FloatArray) -> Spell:
+    def of(cls, gpu: GPU, time_us: IntArray, part: BoolArray | FloatArray) -> ConditionTime:
         """From the times of a GPU's samples, and whether it held in each, or for which part of it (0 to 1)."""
-        weight_us = held(time_us, *gpu.span_us).weight_us if len(time_us) else np.empty(0)
+        weight_us = sample_weights(time_us, *gpu.span_us).weight_us if len(time_us) else np.empty(0)
         holds = part > 0
         # Rounded up, so that stretches without a pause between them touch.
         found = union(time_us[holds], time_us[holds] + np.ceil(weight_us[holds]).astype(np.int64))
         spans = list(zip(found.start_us.tolist(), found.end_us.tolist(), strict=True))
         return cls(
             name=gpu.name,
-            called=shown(f"{gpu.node} {gpu.device}", 40),
+            called=escape_name(f"{gpu.node} {gpu.device}", 40),
             samples=len(time_us),
             covered_us=float(weight_us.sum()),
             us=float(weight_us @ part),
@@ -148,7 +151,7 @@ def at_most(percent: float) -> str:
     return f"{percent:.2f}\u00a0%" if percent >= 0.005 else "under 0.01\u00a0%"
 
 
-def several(clauses: Sequence[str]) -> str:
+def join_first(clauses: Sequence[str]) -> str:
     """The first four of some clauses, and how many more there are."""
     more = [f"{len(clauses) - _MOST_TOLD} more"] if len(clauses) > _MOST_TOLD else []
     return "; ".join([*clauses[:_MOST_TOLD], *more])
@@ -157,8 +160,8 @@ def several(clauses: Sequence[str]) -> str:
 def finding_of(
     rule: Rule,
     title: str,
-    spells: Sequence[Spell],
-    every: Sequence[Spell],
+    spells: Sequence[ConditionTime],
+    every: Sequence[ConditionTime],
     clauses: Sequence[str],
     **facts: Any,
 ) -> Finding:
@@ -168,7 +171,7 @@ def finding_of(
     """
     spells = sorted(spells, key=lambda one: -one.share)
     spans = [one.span_us for one in spells if one.span_us]
-    each = several([f"{one.called} for {duration(one.us)} ({share(one.share)})" for one in spells])
+    each = join_first([f"{one.called} for {duration(one.us)} ({share(one.share)})" for one in spells])
     longest = max(
         ((one.longest_us, one.called) for one in spells if one.longest_us),
         key=lambda told: told[0][1] - told[0][0],
@@ -186,7 +189,7 @@ def finding_of(
     )
 
 
-def facts_of(spells: Sequence[Spell], hits: Collection[str], limit: float) -> dict[str, Any]:
+def facts_of(spells: Sequence[ConditionTime], hits: Collection[str], limit: float) -> dict[str, Any]:
     """Counters and measure of a rule that compares shares of GPUs' time with a limit, in percent.
 
     ``hits`` are the GPUs in violation. The measure is that of the GPUs that were judged, none without any.
@@ -213,7 +216,9 @@ def facts_of(spells: Sequence[Spell], hits: Collection[str], limit: float) -> di
         "violating": len(hits),
         "counted": "GPUs",
         "devices": tuple(
-            DeviceStatus.of(name, too_few(n, LEAST_SAMPLES - 1), int(name in judged), int(name in hits))
+            DeviceStatus.of(
+                name, reason_few_samples(n, LEAST_SAMPLES - 1), int(name in judged), int(name in hits)
+            )
             for name, n in samples.items()
         ),
         "first_us": min((start for start, _ in spans), default=None),

@@ -49,7 +49,7 @@ def pauses(time_us: IntArray) -> BoolArray:
     return paused
 
 
-class Held(Struct, frozen=True, kw_only=True, eq=False):
+class SampleWeights(Struct, frozen=True, kw_only=True, eq=False):
     """How long each sample of a series stands for."""
 
     #: (n,) microseconds.
@@ -58,7 +58,7 @@ class Held(Struct, frozen=True, kw_only=True, eq=False):
     unmeasured_us: float
 
 
-def held(time_us: IntArray, start_us: int, end_us: int) -> Held:
+def sample_weights(time_us: IntArray, start_us: int, end_us: int) -> SampleWeights:
     """Share out [start, end] among the ascending samples inside it, at least one.
 
     The samples' weights and the unmeasured time add up to ``end - start``. Before the first sample
@@ -72,7 +72,9 @@ def held(time_us: IntArray, start_us: int, end_us: int) -> Held:
     most = interval + TOLERANCE_US
     weight[0] += min(float(time_us[0] - start_us), most)
     weight[-1] += min(float(end_us - time_us[-1]), most)
-    return Held(weight_us=weight, unmeasured_us=max(0.0, float(end_us - start_us) - float(weight.sum())))
+    return SampleWeights(
+        weight_us=weight, unmeasured_us=max(0.0, float(end_us - start_us) - float(weight.sum()))
+    )
 
 
 def ticks(part: Job) -> IntArray:

@@ -16,13 +16,13 @@ IDLE_PERCENT = 10.0
 
 
 def work_span_us(
-    job: Job, metric: Metric = Metric.GPU_USE, clocks: Clocks | None = None
+    job: Job, metric: Metric = Metric.GPU_UTILIZATION, clocks: Clocks | None = None
 ) -> tuple[int, int] | None:
     """Times of the first and the last sample above 0 % of any device; none if there is none.
 
     As written, or with the clocks that differ set right.
     """
-    late_us = clocks.late_us if clocks else {}
+    late_us = clocks.clock_offset_us if clocks else {}
     return span_of(
         (first - late_us.get(node, 0), last - late_us.get(node, 0))
         for node, first, last in job.gathered(_worked_us, metric)

@@ -32,9 +32,9 @@ class Lane(Struct, frozen=True, kw_only=True, order=True):
 
     node: str
     #: The process: its rank or process id on the node; empty where the source names none.
-    worker: str
+    rank: str
     #: The category: ``Forward``, ``cpu_functions``, ``Step:ModeKeys.TRAIN``; for Horovod the tensor.
-    phase: str
+    event_type: str
     source: EventSource
 
 
@@ -42,7 +42,7 @@ class Loader(Struct, frozen=True, kw_only=True):
     """A data loader as a training process set it up."""
 
     node: str
-    worker: str
+    rank: str
     #: Class of its iterator, as ``_MultiProcessingDataLoaderIter``.
     iterator: str
     start_us: int

@@ -241,7 +241,9 @@ class Job:
     @property
     def gpu_count(self) -> int:
         """GPUs with at least one utilisation sample."""
-        return sum(len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_USE)
+        return sum(
+            len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_UTILIZATION
+        )
 
     @property
     def gpus_unknown(self) -> int:

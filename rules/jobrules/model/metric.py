@@ -8,12 +8,12 @@ from enum import StrEnum
 class Metric(StrEnum):
     """A sampled quantity, named for what it is and not for the tool that sampled it."""
 
-    GPU_USE = "gpu_utilization"
+    GPU_UTILIZATION = "gpu_utilization"
     #: The share of time in which the GPU's memory was read or written, not how much of it is in use.
-    GPU_MEMORY = "gpu_memory"
-    CPU_USE = "cpu_utilization"
+    GPU_MEMORY_ACTIVITY = "gpu_memory_activity"
+    CPU_UTILIZATION = "cpu_utilization"
     IO_WAIT = "io_wait"
-    MEMORY = "memory"
+    HOST_MEMORY = "host_memory"
     NETWORK_RECEIVE = "network_receive"
     NETWORK_TRANSMIT = "network_transmit"
     PLATFORM_RECEIVE = "platform_receive"
@@ -54,11 +54,11 @@ class Metric(StrEnum):
 
 
 _LABELS = {
-    Metric.GPU_USE: "GPU",
-    Metric.GPU_MEMORY: "GPU memory utilisation",
-    Metric.CPU_USE: "CPU",
+    Metric.GPU_UTILIZATION: "GPU",
+    Metric.GPU_MEMORY_ACTIVITY: "GPU memory utilisation",
+    Metric.CPU_UTILIZATION: "CPU",
     Metric.IO_WAIT: "I/O wait",
-    Metric.MEMORY: "CPU memory",
+    Metric.HOST_MEMORY: "CPU memory",
     Metric.NETWORK_RECEIVE: "Network receive",
     Metric.NETWORK_TRANSMIT: "Network transmit",
     Metric.PLATFORM_RECEIVE: "Platform receive",

@@ -23,7 +23,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     """Where a process's Python code spent a stretch of time."""
 
     node: str
-    worker: str
+    rank: str
     #: ``cProfile`` or ``Pyinstrument``.
     profiler: str
     start_us: int

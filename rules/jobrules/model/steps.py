@@ -38,12 +38,12 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True, dict=True
         return self._named(0)
 
     @cached_property
-    def worker(self) -> StrArray:
+    def rank(self) -> StrArray:
         """(n,) names of training processes."""
         return self._named(1)
 
     @cached_property
-    def phase(self) -> StrArray:
+    def mode(self) -> StrArray:
         """(n,) names of phases."""
         return self._named(2)
 

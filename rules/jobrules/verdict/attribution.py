@@ -52,7 +52,7 @@ from jobrules.verdict.device_time import Cause, edges
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobrules.measures.bottleneck_snapshots import Question
+    from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
     from jobrules.measures.intervals import Intervals
     from jobrules.model import Events, FloatArray, IntArray, Job, Panel, RuleResult
     from jobrules.rule import Rule
@@ -121,7 +121,7 @@ class Ends(Struct, frozen=True, kw_only=True):
 def loop_us(job: Job, clocks: Clocks) -> tuple[int, int] | None:
     """First start and last end of all steps, with the clocks that differ set right; none without steps."""
     steps_us = {part.node: part.steps_us for part in job.facts if part.steps_us}
-    late_us = clocks.late_us
+    late_us = clocks.clock_offset_us
     return span_of((a - late_us.get(node, 0), b - late_us.get(node, 0)) for node, (a, b) in steps_us.items())
 
 
@@ -133,8 +133,8 @@ def _mean_use(job: Job, clocks: Clocks, start_us: int, end_us: int) -> float:
 
 
 def _use(part: Job, clocks: Clocks, start_us: int, end_us: int) -> Iterator[tuple[float, int]]:
-    for panel in part.panels_of(Metric.GPU_USE):
-        time_us = panel.time_us - clocks.late_us.get(panel.node, 0)
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        time_us = panel.time_us - clocks.clock_offset_us.get(panel.node, 0)
         first, stop = np.searchsorted(time_us, (start_us, end_us)).tolist()
         values = panel.values[first:stop]
         yield float(np.nansum(values)), int(np.count_nonzero(~np.isnan(values)))
@@ -180,7 +180,7 @@ def _cause(job: Job, rule: Rule, result: RuleResult, ends: Ends | None) -> Cause
         small = partial(_small_batch, rule, result.runs, Windows.of(job))
         return Cause(key=key, label="Lost: CPU, GPU and memory little used", claim=small, counts=counts)
     if isinstance(rule, IdleGaps):
-        between = partial(_between_work, rule.least_samples, named)
+        between = partial(_between_work, rule.min_samples, named)
         return Cause(key=key, label="Unexplained: all GPUs of the node idle at once", claim=between)
     return _waiting(job, key, rule, result, ends) if isinstance(rule, Dataloader) else None
 
@@ -217,7 +217,7 @@ def _edges(ends: Ends | None) -> tuple[Cause, ...]:
     found = edges((ends.first_work_us, ends.last_work_us), ends.clocks)
     if ends.first_step_us is None or ends.recorded_late:
         return found
-    claim = partial(_before_step, ends.first_step_us, ends.clocks.late_us)
+    claim = partial(_before_step, ends.first_step_us, ends.clocks.clock_offset_us)
     return Cause(key=BEFORE_STEP, label="Lost: idle before the first step", claim=claim), *found
 
 
@@ -231,7 +231,9 @@ def _before_step(step_us: int, late_us: Mapping[str, int], _: Job, panel: Panel,
     return claim
 
 
-def _stalled(asked: Question, named: frozenset[str], part: Job, panel: Panel, _: FloatArray) -> Claim | None:
+def _stalled(
+    asked: BottleneckCriteria, named: frozenset[str], part: Job, panel: Panel, _: FloatArray
+) -> Claim | None:
     """A GPU idles in the same snapshot in which a core counts."""
     found = asked.snapshots(part)
     if found is None or named.isdisjoint(f"{panel.node}/{device}" for device in panel.devices):
@@ -322,7 +324,7 @@ def _fetching(few: frozenset[str], part: Job, panel: Panel, weight: FloatArray) 
     events = _fetches(part, few)
     if events is None:
         return None
-    processes = np.unique([lane.worker for lane in events.lanes], return_inverse=True)[1][events.lane]
+    processes = np.unique([lane.rank for lane in events.lanes], return_inverse=True)[1][events.lane]
     present = np.unique(processes).tolist()
     fetched = np.zeros(len(panel.time_us))
     for one in present:
@@ -351,7 +353,7 @@ def _small_batch(
     Not the samples below 10 %, which the report calls idle everywhere: that GPU waits for something that
     a larger batch would not bring.
     """
-    cpu = part.panel(panel.node, Metric.CPU_USE)
+    cpu = part.panel(panel.node, Metric.CPU_UTILIZATION)
     if cpu is None:
         return None
     wanted = max(in_samples(amount, cpu.time_us) for amount in (rule.window, rule.patience))
@@ -387,7 +389,10 @@ def _between_work(least: int, named: frozenset[str], part: Job, panel: Panel, _:
 
 def _memory_us(part: Job, samples: Samples) -> list[IntArray]:
     """Times of the GPU's memory samples, if there are any."""
-    memory, device = part.panel(samples.panel.node, Metric.GPU_MEMORY), samples.panel.devices[samples.column]
+    memory, device = (
+        part.panel(samples.panel.node, Metric.GPU_MEMORY_ACTIVITY),
+        samples.panel.devices[samples.column],
+    )
     if memory is None or device not in memory.devices:
         return []
     return [memory.series(memory.devices.index(device))[0]]

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.sample_weights import held
+from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT, work_span_us
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel
 
@@ -70,7 +70,7 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     partial: bool = False
 
 
-class Spent(Struct, frozen=True, kw_only=True):
+class DeviceTime(Struct, frozen=True, kw_only=True):
     """How the time of one device was spent, in microseconds; each moment counts once."""
 
     node: str
@@ -95,7 +95,10 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 def edges(work_us: tuple[int, int], clocks: Clocks) -> tuple[Cause, Cause]:
     """What was lost before the first and after the last work of any device."""
-    before, after = partial(_before, work_us[0], clocks.late_us), partial(_after, work_us[1], clocks.late_us)
+    before, after = (
+        partial(_before, work_us[0], clocks.clock_offset_us),
+        partial(_after, work_us[1], clocks.clock_offset_us),
+    )
     return (
         Cause(key="idle-before", label=LABELS["idle-before"], claim=before),
         Cause(key="idle-after", label=LABELS["idle-after"], claim=after),
@@ -113,8 +116,8 @@ def _after(last_us: int, late_us: Mapping[str, int], _: Job, panel: Panel, __: F
 
 
 def spent_per_device(
-    job: Job, metric: Metric = Metric.GPU_USE, causes: Sequence[Cause] | None = None
-) -> tuple[Spent, ...]:
+    job: Job, metric: Metric = Metric.GPU_UTILIZATION, causes: Sequence[Cause] | None = None
+) -> tuple[DeviceTime, ...]:
     """The time from the first to the last record of the job, for every device of a utilisation metric.
 
     Lost time goes to the causes in their order: each takes what it claims of what the ones before it
@@ -128,15 +131,15 @@ def spent_per_device(
     return tuple(job.gathered(_spent, metric, tuple(causes), clocks))
 
 
-def _spent(part: Job, metric: Metric, causes: Sequence[Cause], clocks: Clocks) -> Iterator[Spent]:
+def _spent(part: Job, metric: Metric, causes: Sequence[Cause], clocks: Clocks) -> Iterator[DeviceTime]:
     for panel in part.panels_of(metric):
         span_us = clocks.span_us(panel.node)
-        of_all = held(panel.time_us, *span_us)
+        of_all = sample_weights(panel.time_us, *span_us)
         claims = [(one.key, claim) for one in causes if (claim := one.claim(part, panel, of_all.weight_us))]
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
             whole = len(time_us) == len(panel.time_us)
-            hold = of_all if whole else held(time_us, *span_us)
+            hold = of_all if whole else sample_weights(time_us, *span_us)
             samples = Samples(
                 panel=panel,
                 column=column,
@@ -156,7 +159,7 @@ def _spent(part: Job, metric: Metric, causes: Sequence[Cause], clocks: Clocks) -
                     left = left - taken
             idle = samples.values < IDLE_PERCENT
             lost |= {"idle": float(left[idle].sum()), "partly": float(left[~idle].sum())}
-            yield Spent(
+            yield DeviceTime(
                 node=panel.node,
                 device=device,
                 worked=samples.worked,

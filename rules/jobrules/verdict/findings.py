@@ -20,15 +20,15 @@ from jobrules.measures.clock_offsets import Clocks, offsets
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity, Status, natural_sorted
 from jobrules.rule import Rule
 from jobrules.slow_clock import SlowClock
-from jobrules.text import between, clock, count, duration, listed, percent
+from jobrules.text import between, clock, count, duration, join_names, percent
 from jobrules.unused_gpu import UnusedGPU
 from jobrules.verdict.attribution import BEFORE_STEP, END, NEVER, START, Ends, causes_of, loop_us
-from jobrules.verdict.device_time import Cause, Spent, spent_per_device
-from jobrules.verdict.phases import Course
+from jobrules.verdict.device_time import Cause, DeviceTime, spent_per_device
+from jobrules.verdict.phases import JobPhases
 from jobrules.verdict.time_use import REST, TimeUse, in_parts, time_use
 
 
-class Unanswered(Struct, frozen=True, kw_only=True):
+class NotEvaluated(Struct, frozen=True, kw_only=True):
     """A rule that gave no answer."""
 
     rule: str
@@ -43,7 +43,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     use: TimeUse | None
     #: Everything worth telling, worst first; findings of one cause are one.
     findings: tuple[Finding, ...]
-    unanswered: tuple[Unanswered, ...]
+    not_evaluated: tuple[NotEvaluated, ...]
     #: Rules that judge; the two summaries are not among them.
     rules: int
     #: Key of the finding that a reader with ten seconds should see; empty for the first one.
@@ -110,9 +110,9 @@ _EDGES = ("late-first-work", "idle-end", "max-initialization-time")
 _STARTS = (BEFORE_STEP, START)
 
 
-def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course: Course) -> Verdict:
+def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course: JobPhases) -> Verdict:
     """Findings of all rules and of the job's course, worst first, and the rules that gave no answer."""
-    judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.judges]
+    judging = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
     use, told, unmeasured_us = _explained(job, judging)
     told = _slow_once(told, judging)
     unmeasured = _unmeasured(job, course, use, unmeasured_us)
@@ -124,8 +124,8 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], course
     return Verdict(
         use=use,
         findings=tuple(findings),
-        unanswered=tuple(
-            Unanswered(rule=rule.name, status=result.status, reason=result.reason)
+        not_evaluated=tuple(
+            NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
             for rule, result in judging
             if result.status in (Status.NOT_EVALUATED, Status.ERROR)
         ),
@@ -217,7 +217,7 @@ def _by_part(found: Sequence[Finding], start: Finding | None) -> dict[str, Findi
 
 
 def _unused_once(
-    job: Job, judging: Sequence[tuple[Rule, RuleResult]], spent: Sequence[Spent]
+    job: Job, judging: Sequence[tuple[Rule, RuleResult]], spent: Sequence[DeviceTime]
 ) -> list[Finding]:
     """All findings of rules, where those on GPUs that never worked are one: that they are little used is no news."""
     found = [finding for _, result in judging for finding in result.findings]
@@ -298,7 +298,7 @@ def _little_used(
     return low, more, [low if f == first else f for f in found if f not in others]
 
 
-def _main_cause(low: Finding, spent: Sequence[Spent], told: dict[str, Finding]) -> Finding | None:
+def _main_cause(low: Finding, spent: Sequence[DeviceTime], told: dict[str, Finding]) -> Finding | None:
     """The cause of most of the loss of the GPUs of low use; none where more of it has no cause.
 
     A slow start or end says nothing of the time between them, so it counts for next to nothing where windows
@@ -343,7 +343,11 @@ def _bursts(low: Finding, judging: Sequence[tuple[Rule, RuleResult]]) -> bool:
 
 
 def _home(
-    gaps: Finding, result: RuleResult, spent: Sequence[Spent], told: dict[str, Finding], low: Finding | None
+    gaps: Finding,
+    result: RuleResult,
+    spent: Sequence[DeviceTime],
+    told: dict[str, Finding],
+    low: Finding | None,
 ) -> Finding | None:
     """The finding that times without work of any GPU are told with; none where they are one of their own.
 
@@ -365,13 +369,15 @@ def _with_gaps(home: Finding, gaps: Finding, *, at_length: bool) -> Finding:
     return replace(home, evidence=f"{home.evidence} {more}", rules=home.rules + gaps.rules)
 
 
-def _without_gaps(one: Spent) -> Spent:
+def _without_gaps(one: DeviceTime) -> DeviceTime:
     """With what is left of the times without work of any GPU as plain idle time."""
     lost = {key: us for key, us in one.lost.items() if key != "idle-gaps"}
     return replace(one, lost=lost | {"idle": lost["idle"] + one.lost.get("idle-gaps", 0.0)})
 
 
-def _apart_from(spent: Sequence[Spent], low: Finding, unexplained: Sequence[str]) -> tuple[Spent, ...]:
+def _apart_from(
+    spent: Sequence[DeviceTime], low: Finding, unexplained: Sequence[str]
+) -> tuple[DeviceTime, ...]:
     """What GPUs lost that are not of low use, without a cause, as a part of its own."""
     result = []
     for one in spent:
@@ -381,7 +387,7 @@ def _apart_from(spent: Sequence[Spent], low: Finding, unexplained: Sequence[str]
     return tuple(result)
 
 
-def _labels(causes: Sequence[Cause], spent: Sequence[Spent]) -> dict[str, str]:
+def _labels(causes: Sequence[Cause], spent: Sequence[DeviceTime]) -> dict[str, str]:
     """Names of the lost parts in the order of the bar: causes, the largest first, then what has none."""
     sums = {cause.key: sum(one.lost.get(cause.key, 0.0) for one in spent) for cause in causes}
     names = {cause.key: cause.label for cause in causes}
@@ -437,10 +443,10 @@ def _joined(low: Finding, more: Sequence[str], cause: Finding, bursts: bool) -> 
     )
 
 
-def _never_used(job: Job, unused: Sequence[Spent], known: int, rules: tuple[str, ...]) -> Finding:
+def _never_used(job: Job, unused: Sequence[DeviceTime], known: int, rules: tuple[str, ...]) -> Finding:
     gpus = known + job.gpus_unknown
     held = sum(job.gathered(_holds_memory, frozenset(one.name for one in unused)))
-    evidence = f"{listed([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%."
+    evidence = f"{join_names([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%."
     if known < gpus:
         evidence += f" The use of {count(gpus - known, 'GPU')} was not sampled."
     if held:
@@ -452,7 +458,7 @@ def _never_used(job: Job, unused: Sequence[Spent], known: int, rules: tuple[str,
         evidence=evidence,
         advice=MEMORY_HELD_ADVICE if held == len(unused) else NEVER_USED_ADVICE,
         rules=rules,
-        section="gpu-use",
+        section="gpu-utilization",
         devices=tuple(one.name for one in unused),
     )
 
@@ -472,7 +478,7 @@ def _recorded_late(start: Finding, ends: Ends) -> Finding:
     return replace(start, severity=Severity.INFO, evidence=f"{start.evidence} {before}")
 
 
-def _start_and_end(spent: Sequence[Spent], ends: Ends, nobody: str, *, started: bool) -> list[Finding]:
+def _start_and_end(spent: Sequence[DeviceTime], ends: Ends, nobody: str, *, started: bool) -> list[Finding]:
     """Idle time of the GPUs that worked, before the first step and work, and after the last work of any.
 
     ``started`` tells that a rule told the start already.
@@ -562,7 +568,7 @@ class _Edge(Struct, frozen=True, kw_only=True):
     job_us: int
 
     @classmethod
-    def of(cls, spent: Sequence[Spent], keys: Sequence[str], job_us: int) -> _Edge:
+    def of(cls, spent: Sequence[DeviceTime], keys: Sequence[str], job_us: int) -> _Edge:
         lost_us = [sum(one.lost.get(key, 0.0) for key in keys) for one in spent if one.worked]
         whole_us = sum(one.total for one in spent)
         return cls(share=sum(lost_us) / whole_us, each_us=sum(lost_us) / len(lost_us), job_us=job_us)
@@ -582,7 +588,7 @@ class _Edge(Struct, frozen=True, kw_only=True):
         return f"{duration(lasted_us)}, of which {duration(self.each_us)} were measured"
 
 
-def _unmeasured(job: Job, course: Course, use: TimeUse | None, unmeasured_us: float) -> list[Finding]:
+def _unmeasured(job: Job, course: JobPhases, use: TimeUse | None, unmeasured_us: float) -> list[Finding]:
     """Pauses of the sampling, or a good part of the GPU time without samples."""
     unknown = use.of("unknown") if use and use.device == "GPU" else None
     if course.gaps:
@@ -593,7 +599,7 @@ def _unmeasured(job: Job, course: Course, use: TimeUse | None, unmeasured_us: fl
         if len(course.gaps) > 1:
             title = f"Sampling paused {count(len(course.gaps), 'time')}, at most for {lasted}"
         evidence = (
-            f"{listed(natural_sorted({gap.node for gap in course.gaps}))}, {between(start_us, end_us)}."
+            f"{join_names(natural_sorted({gap.node for gap in course.gaps}))}, {between(start_us, end_us)}."
         )
     elif use and unknown and unknown[1] >= WORTH_TELLING_PERCENT:
         # Other sensors were sampled all the time.
@@ -645,16 +651,16 @@ def _clocks(job: Job) -> list[Finding]:
     found = offsets(job)
     if not found:
         return []
-    most = max(found, key=lambda offset: abs(offset.us))
-    way = "later" if most.us > 0 else "earlier"
+    most = max(found, key=lambda offset: abs(offset.offset_us))
+    way = "later" if most.offset_us > 0 else "earlier"
     return [
         Finding(
             key="clocks-differ",
             severity=Severity.INFO,
-            title=f"Steps of {most.node} begin {duration(abs(most.us))} {way} than the same steps of {most.reference}",
+            title=f"Steps of {most.node} begin {duration(abs(most.offset_us))} {way} than the same steps of {most.reference}",
             evidence=(
                 f"Median of {count(most.steps, 'step')}, half of them within {duration(most.spread_us)}; "
-                f"nodes concerned: {listed([offset.node for offset in found])}. Each node is judged on its own "
+                f"nodes concerned: {join_names([offset.node for offset in found])}. Each node is judged on its own "
                 "clock, its start and end too; phases and time lines use the times as written."
             ),
             advice="Synchronise the clocks of the machines (NTP), or check that the nodes train together.",
@@ -678,7 +684,7 @@ def use_sentence(use: TimeUse | None) -> str:
     return f"{text}. The use of {count(use.unknown, 'more GPU')} is not known." if use.unknown else f"{text}."
 
 
-class Open(Struct, frozen=True, kw_only=True):
+class ReasonGroup(Struct, frozen=True, kw_only=True):
     """Rules without an answer for the same reason."""
 
     status: Status
@@ -687,7 +693,7 @@ class Open(Struct, frozen=True, kw_only=True):
     rules: tuple[str, ...]
 
 
-def by_reason(unanswered: Sequence[Unanswered]) -> tuple[Open, ...]:
+def by_reason(unanswered: Sequence[NotEvaluated]) -> tuple[ReasonGroup, ...]:
     """Rules that failed first, then the reasons of most rules."""
     groups: dict[tuple[Status, str], list[str]] = {}
     for one in unanswered:
@@ -695,5 +701,5 @@ def by_reason(unanswered: Sequence[Unanswered]) -> tuple[Open, ...]:
         if counted := re.fullmatch(r"only (.* of .*)", reason):
             reason = f"{counted[1]} needed"
         groups.setdefault((one.status, reason), []).append(one.rule)
-    opened = [Open(status=s, reason=r, rules=tuple(names)) for (s, r), names in groups.items()]
+    opened = [ReasonGroup(status=s, reason=r, rules=tuple(names)) for (s, r), names in groups.items()]
     return tuple(sorted(opened, key=lambda one: (one.status is not Status.ERROR, -len(one.rules))))

@@ -42,7 +42,7 @@ class Missing(Struct, frozen=True, kw_only=True):
     measured_percent: float
 
 
-class Course(Struct, frozen=True, kw_only=True):
+class JobPhases(Struct, frozen=True, kw_only=True):
     """The job in time."""
 
     #: What separates the phases: ``steps``, ``gpu`` (first and last GPU work) or ``none``.
@@ -63,7 +63,7 @@ _LABELS = {
 }
 
 
-def course(job: Job) -> Course:
+def job_phases(job: Job) -> JobPhases:
     """Phases by the recorded steps; without steps by the first and last GPU work, said in ``basis``.
 
     A phase of one sampling interval or less is the grain of the samples and belongs to the loop.
@@ -85,7 +85,7 @@ def course(job: Job) -> Course:
     # More than one snapshot: the samples of one are no farther apart.
     sampled = [node for node, span in spans.items() if span and span[1] - span[0] > TOLERANCE_US]
     percents = apportion([max(b - a, 1) for _, _, a, b in stretches], 100.0, 1)
-    return Course(
+    return JobPhases(
         basis=basis,
         phases=tuple(
             Phase(key=key, label=label, start_us=a, end_us=b, percent=percent)

@@ -10,7 +10,7 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Job, Metric
 from jobrules.text import apportion, digits_for
-from jobrules.verdict.device_time import LABELS, Spent, spent_per_device
+from jobrules.verdict.device_time import LABELS, DeviceTime, spent_per_device
 
 #: Parts of the lost time that no cause is known of: while all GPUs of a node idled at once (IdleGaps), else
 #: below 10 % of a device, and above.
@@ -113,12 +113,12 @@ def time_use(job: Job) -> TimeUse | None:
 
     None where nothing was sampled, or a single snapshot, which covers no time.
     """
-    metric, device = (Metric.GPU_USE, "GPU") if job.gpu_count else (Metric.CPU_USE, "CPU")
+    metric, device = (Metric.GPU_UTILIZATION, "GPU") if job.gpu_count else (Metric.CPU_UTILIZATION, "CPU")
     labels = LABELS if device == "GPU" else LABELS | _CPU_LABELS
     return in_parts(job, device, spent_per_device(job, metric), labels)
 
 
-def in_parts(job: Job, device: str, spent: Sequence[Spent], labels: Mapping[str, str]) -> TimeUse | None:
+def in_parts(job: Job, device: str, spent: Sequence[DeviceTime], labels: Mapping[str, str]) -> TimeUse | None:
     """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``."""
     total_hours = len(spent) * Clocks.of(job).length_us / HOUR_US
     if not total_hours or not job.covers_time:

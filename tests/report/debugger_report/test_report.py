@@ -26,7 +26,7 @@ from jobreport.remarks import Quality
 from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.model import Finding, Job, RuleResult, Severity, Status
 from jobrules.rule import Rule, run_rules
-from jobrules.verdict.findings import Unanswered
+from jobrules.verdict.findings import NotEvaluated
 from tests.copies import replace
 from tests.jobs import make_job
 from tests.report.readers.debugger_results.test_rule_results import result
@@ -151,9 +151,9 @@ def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> Non
     assert {one.status for one in others} == {Status.NOT_EVALUATED}
     assert {one.reason for one in others} == {"the vendor's results hold no file of this rule"}
     assert all(one.notes == () for one in others)
-    assert [u.rule for u in report.verdict.unanswered] == [one.name for one in others if one.judges]
-    assert len(report.verdict.unanswered) == report.verdict.rules - 1 == 8
-    assert report.origin is Origin.VENDOR
+    assert [u.rule for u in report.verdict.not_evaluated] == [one.name for one in others if one.can_trigger]
+    assert len(report.verdict.not_evaluated) == report.verdict.rules - 1 == 8
+    assert report.origin is Origin.DEBUGGER_RESULTS
 
 
 def test_a_rule_that_the_vendor_does_not_have_is_not_evaluated(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_rule_that_the_vendor_does_not_have_is_not_evaluated(tmp_path: Path) -
     )
 
     assert report.rules[-1] == mine
-    assert report.verdict.unanswered[-1] == Unanswered(
+    assert report.verdict.not_evaluated[-1] == NotEvaluated(
         rule="Own", status=Status.NOT_EVALUATED, reason="no samples"
     )
     assert report.verdict.rules == 10
@@ -201,9 +201,9 @@ def test_a_result_that_cannot_be_told_costs_itself_only(
 def test_times_and_phases_are_the_vendors(tmp_path: Path) -> None:
     report = built(tmp_path, MaxInitializationTime=job(first=60, last=500, end=600))
 
-    seconds = [(p.key, (p.end_us - p.start_us) / SECOND, p.percent) for p in report.course.phases]
+    seconds = [(p.key, (p.end_us - p.start_us) / SECOND, p.percent) for p in report.phases.phases]
     assert seconds == [("before", 60, 10.0), ("loop", 440, 73.3), ("after", 100, 16.7)]
-    assert report.course.basis == "steps"
+    assert report.phases.basis == "steps"
     assert report.job.start_us == START * SECOND
     assert "MIT-4" in Page.of(sections.summary(report).html).text
 
@@ -212,7 +212,7 @@ def test_a_last_step_after_the_last_full_minute_makes_the_job_longer(tmp_path: P
     report = built(tmp_path, MaxInitializationTime=job(last=610, end=600))
 
     assert report.job.end_us == (START + 610) * SECOND
-    assert [p.key for p in report.course.phases] == ["before", "loop"]
+    assert [p.key for p in report.phases.phases] == ["before", "loop"]
 
 
 def test_a_step_years_away_is_no_part_of_the_job(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_step_years_away_is_no_part_of_the_job(tmp_path: Path) -> None:
     details = {"step_num": {"first": 1, "last": int(9e15)}}
     alone = built(tmp_path / "b", MaxInitializationTime=result(details, Datapoints=2))
 
-    assert (report.job.end_us - report.job.start_us, report.course.basis) == (600 * SECOND, "none")
+    assert (report.job.end_us - report.job.start_us, report.phases.basis) == (600 * SECOND, "none")
     assert (alone.job.start_us, alone.job.end_us) == (0, 0)
 
 
@@ -237,16 +237,16 @@ def test_the_use_of_every_node_is_told_without_gpu_hours(tmp_path: Path) -> None
     report = built(tmp_path, OverallSystemUsage=usage(20, "algo-1", "algo-2"))
 
     assert report.verdict.use is None
-    assert [(row.node, row.label) for row in report.usage] == [
+    assert [(row.node, row.label) for row in report.utilization] == [
         (node, label) for node in ("algo-1", "algo-2") for label in ("GPU", "CPU", "Network")
     ]
-    assert {(row.p90, row.mean, row.n) for row in report.usage} == {(None, None, None)}
+    assert {(row.p90, row.mean, row.n) for row in report.utilization} == {(None, None, None)}
     told = summary.answer(report).replace("\u00a0", " ")
     assert told == (
         "By the vendor's numbers: median GPU use 20.0 %, p95 30.0 %. "
         "GPU-hours used and lost cannot be told without samples."
     )
-    table = Page.of(sections.utilisation(report).html).text
+    table = Page.of(sections.utilization(report).html).text
     assert "20.0 – 30.0 40.0 50.0 –" in table
 
 
@@ -283,7 +283,7 @@ def test_without_a_gpu_no_rule_on_gpus_passes(tmp_path: Path) -> None:
     )
 
     about_gpus = [one for one in report.rules if one.datapoints or "GPU" in one.name]
-    judged = {one.name: one.reason for one in about_gpus if one.judges}
+    judged = {one.name: one.reason for one in about_gpus if one.can_trigger}
     assert set(judged.values()) == {"GPU was not sampled"}
     assert len(judged) == 5
     assert card(report, "CPUBottleneck").notes == differences.notes("CPU-6")
@@ -597,7 +597,7 @@ def test_without_steps_there_is_no_first_one(tmp_path: Path) -> None:
     report = built(tmp_path, MaxInitializationTime=told)
 
     assert card(report, "MaxInitializationTime").reason == "no step events"
-    assert report.course.basis == "none"
+    assert report.phases.basis == "none"
 
 
 def test_a_start_longer_than_the_training_is_a_finding(tmp_path: Path) -> None:
@@ -640,7 +640,7 @@ def test_the_vendors_documents_are_written_again_with_our_keys(tmp_path: Path) -
     names = {path.stem for path in (tmp_path / "out/rules").iterdir()}
     assert names == {one.name for one in outcome.report.rules}
     written = json.loads((tmp_path / "out/rules/LowGPUUtilization.json").read_text("utf-8"))
-    assert {key: written.pop(key) for key in (*document.VENDOR_KEYS, "Origin")} == {
+    assert {key: written.pop(key) for key in (*document.EXTRA_KEYS, "Origin")} == {
         "Status": "triggered",
         "Reason": "",
         "Severity": 0.0,
@@ -649,12 +649,12 @@ def test_the_vendors_documents_are_written_again_with_our_keys(tmp_path: Path) -
         "Counted": "",
         "DatapointsPerSeries": {},
         "Devices": {},
-        "Origin": "vendor",
+        "Origin": "debugger_results",
     }
     assert written.pop("Notes") == list(card(outcome.report, "LowGPUUtilization").notes)
     assert written == told
     missing = json.loads((tmp_path / "out/rules/BatchSize.json").read_text("utf-8"))
-    assert missing.keys() == {*result(), *document.VENDOR_KEYS, "Origin", "Notes"}
+    assert missing.keys() == {*result(), *document.EXTRA_KEYS, "Origin", "Notes"}
     assert missing["Reason"] == "the vendor's results hold no file of this rule"
     assert [missing[key] for key in ("RuleTriggered", "Violations", "Details", "Datapoints")] == [0, 0, {}, 0]
 
@@ -718,7 +718,7 @@ def test_a_smaller_machine_is_not_proposed_where_a_core_is_the_bottleneck(tmp_pa
     free = built(tmp_path / "a", OverallSystemUsage=usage(20))
     full = built(tmp_path / "b", OverallSystemUsage=usage(20), CPUBottleneck=bottleneck())
 
-    told, other = (Page.of(sections.utilisation(report).html).text for report in (free, full))
+    told, other = (Page.of(sections.utilization(report).html).text for report in (free, full))
     assert "GPU and CPU were below 70 % nearly all the time" in told.replace("\u00a0", " ")
     assert "A smaller machine may do." in told
     assert "smaller machine" not in other
@@ -803,7 +803,7 @@ def test_a_report_of_samples_prints_no_word_of_the_vendor(tmp_path: Path) -> Non
     report = replace(everything(tmp_path), origin=Origin.SAMPLES)
     report = replace(report, rules=tuple(replace(one, notes=()) for one in report.rules))
 
-    for call in (sections.head, sections.utilisation, sections.gpu_use, sections.contents):
+    for call in (sections.head, sections.utilization, sections.gpu_utilization, sections.contents):
         assert "vendor" not in Page.of(call(report).html).text.replace("rule results of the vendor", "")
 
 

@@ -41,7 +41,7 @@ def wedges(plot: Any) -> list[Any]:
 
 def shared(report: Report | None = None) -> SharedTime:
     report = report or examples.hostile_job()
-    return shared_time(report.columns, report.course)
+    return shared_time(report.columns, report.phases)
 
 
 def data(time: SharedTime) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def data(time: SharedTime) -> dict[str, Any]:
 
 
 def test_the_ring_closes_and_starts_at_the_top() -> None:
-    plot: Any = pie(examples.gpu_job().course.phases)
+    plot: Any = pie(examples.gpu_job().phases.phases)
     assert plot is not None
 
     drawn = wedges(plot)
@@ -60,13 +60,13 @@ def test_the_ring_closes_and_starts_at_the_top() -> None:
 
 
 def test_phases_that_cover_no_time_have_no_ring() -> None:
-    assert pie(examples.single_sample().course.phases) is None
+    assert pie(examples.single_sample().phases.phases) is None
 
 
 def test_time_lines_share_one_range_and_one_table() -> None:
     report, time = examples.hostile_job(), shared()
 
-    plots: list[Any] = [time_line([line], time, PERCENT, 100, labels=False) for line in report.timelines]
+    plots: list[Any] = [time_line([line], time, PERCENT, 100, labels=False) for line in report.time_lines]
 
     assert len({id(plot.x_range) for plot in plots}) == 1
     sources = {id(r.data_source) for plot in plots for r in plot.renderers if isinstance(r, GlyphRenderer)}
@@ -75,17 +75,17 @@ def test_time_lines_share_one_range_and_one_table() -> None:
 
 def test_percent_runs_from_0_to_100_and_rates_to_a_round_number() -> None:
     report = examples.gpu_job()
-    rate = report.timelines[-1]
+    rate = report.time_lines[-1]
     megabytes = Scale(factor=1e6, unit="MB/s")
 
-    assert top_of([report.timelines[0]], PERCENT) == 100
+    assert top_of([report.time_lines[0]], PERCENT) == 100
     assert top_of([rate], megabytes) == 80
     assert top_of([replace(rate, high=(None,))], megabytes) == 1
 
 
 def test_a_gap_stays_blank_and_is_hatched_on_its_node_only() -> None:
     report, time = examples.hostile_job(), shared()
-    first, _, second = report.timelines
+    first, _, second = report.time_lines
 
     hatched: Any = time_line([second], time, PERCENT, 100, labels=False)
     whole: Any = time_line([first], time, PERCENT, 100, labels=False)
@@ -95,15 +95,15 @@ def test_a_gap_stays_blank_and_is_hatched_on_its_node_only() -> None:
     assert sorted(set(holes)) == [0, sum(v is None for v in second.mean)]
     (box,) = [a for a in hatched.center if isinstance(a, BoxAnnotation)]
     assert (box.left, box.right) == (
-        report.course.gaps[0].start_us / 1000,
-        report.course.gaps[0].end_us / 1000,
+        report.phases.gaps[0].start_us / 1000,
+        report.phases.gaps[0].end_us / 1000,
     )
     assert not [a for a in whole.center if isinstance(a, BoxAnnotation)]
 
 
 def test_values_are_small_and_equal_columns_are_kept_once() -> None:
     time = shared()
-    flat = examples.line("n", "memory", "CPU memory", 1, 240, lambda x: 40.0)
+    flat = examples.line("n", "host_memory", "CPU memory", 1, 240, lambda x: 40.0)
 
     time_line([flat], time, PERCENT, 100, labels=False)
 
@@ -116,17 +116,17 @@ def test_values_are_small_and_equal_columns_are_kept_once() -> None:
 
 def test_phase_boundaries_are_lines() -> None:
     report = examples.gpu_job()
-    time = shared_time(report.columns, report.course)
+    time = shared_time(report.columns, report.phases)
 
-    plot: Any = time_line([report.timelines[0]], time, PERCENT, 100, labels=False)
+    plot: Any = time_line([report.time_lines[0]], time, PERCENT, 100, labels=False)
 
     spans = [a.location for a in plot.center if isinstance(a, Span)]
-    assert spans == [phase.start_us / 1000 for phase in report.course.phases[1:]]
+    assert spans == [phase.start_us / 1000 for phase in report.phases.phases[1:]]
 
 
 def test_no_tool_takes_the_wheel_and_no_logo_is_shown() -> None:
     plot: Any = time_line(
-        [examples.gpu_job().timelines[0]], shared(examples.gpu_job()), PERCENT, 100, labels=False
+        [examples.gpu_job().time_lines[0]], shared(examples.gpu_job()), PERCENT, 100, labels=False
     )
 
     assert not plot.select({"type": WheelZoomTool})
@@ -137,7 +137,7 @@ def test_no_tool_takes_the_wheel_and_no_logo_is_shown() -> None:
 
 def test_the_tooltip_states_time_zone_and_unit() -> None:
     plot: Any = time_line(
-        [examples.gpu_job().timelines[0]], shared(examples.gpu_job()), PERCENT, 100, labels=False
+        [examples.gpu_job().time_lines[0]], shared(examples.gpu_job()), PERCENT, 100, labels=False
     )
 
     (hover,) = [tool for tool in plot.tools if isinstance(tool, HoverTool)]
@@ -151,8 +151,8 @@ def test_the_tooltip_states_time_zone_and_unit() -> None:
 def test_a_single_column_can_be_drawn() -> None:
     report = examples.single_sample()
 
-    time = shared_time(report.columns, report.course)
-    plot: Any = time_line([report.timelines[0]], time, PERCENT, 100, labels=True)
+    time = shared_time(report.columns, report.phases)
+    plot: Any = time_line([report.time_lines[0]], time, PERCENT, 100, labels=True)
 
     assert plot.x_range.end > plot.x_range.start
 
@@ -221,9 +221,9 @@ def test_embedded_json_is_deterministic_and_cannot_end_its_element() -> None:
 
 def test_embedded_models_have_what_a_document_of_bokeh_writes() -> None:
     report = examples.gpu_job()
-    time = shared_time(report.columns, report.course)
-    figures: list[Any] = [pie(report.course.phases), box_plot(report.boxes)]
-    figures += [time_line([line], time, PERCENT, 100, labels=True) for line in report.timelines]
+    time = shared_time(report.columns, report.phases)
+    figures: list[Any] = [pie(report.phases.phases), box_plot(report.boxes)]
+    figures += [time_line([line], time, PERCENT, 100, labels=True) for line in report.time_lines]
     told = embedded.whole(document_json("all", {str(i): figure for i, figure in enumerate(figures)}))
 
     document = Document()
@@ -263,9 +263,9 @@ def test_the_schemes_define_the_same_colours_apart_from_each_other() -> None:
 
 def test_every_colour_of_a_figure_is_a_token() -> None:
     report = examples.gpu_job()
-    time = shared_time(report.columns, report.course)
-    figures = [pie(report.course.phases), box_plot(report.boxes)]
-    figures += [time_line([line], time, PERCENT, 100, labels=True) for line in report.timelines]
+    time = shared_time(report.columns, report.phases)
+    figures = [pie(report.phases.phases), box_plot(report.boxes)]
+    figures += [time_line([line], time, PERCENT, 100, labels=True) for line in report.time_lines]
 
     text = document_json("all", {str(i): figure for i, figure in enumerate(figures) if figure})
 

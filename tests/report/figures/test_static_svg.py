@@ -7,9 +7,9 @@ from tests.report.sections import examples
 
 
 def test_wedges_cover_the_ring_and_a_whole_is_closed() -> None:
-    assert [w.key for w in still_ring(examples.gpu_job().course.phases)] == ["before", "loop", "after"]
-    assert "A" in still_ring(examples.cpu_job().course.phases)[0].path
-    assert still_ring(examples.single_sample().course.phases) == ()
+    assert [w.key for w in still_ring(examples.gpu_job().phases.phases)] == ["before", "loop", "after"]
+    assert "A" in still_ring(examples.cpu_job().phases.phases)[0].path
+    assert still_ring(examples.single_sample().phases.phases) == ()
 
 
 def test_boxes_lie_inside_the_drawing() -> None:

@@ -18,7 +18,7 @@ from jobreport.figures.time_line import bundled, middles, shared_time, time_draw
 from jobreport.formats import Scale
 from jobrules.analyses import time_lines as timelines
 from jobrules.analyses.time_lines import Columns, TimeLine
-from jobrules.verdict.phases import Course
+from jobrules.verdict.phases import JobPhases
 from tests.copies import replace
 from tests.report.sections import examples
 
@@ -39,8 +39,8 @@ def line_of(values: list[float | None], *, low: float = 0.0, high: float = 0.0) 
     )
 
 
-def course() -> Course:
-    return examples.cpu_job().course
+def course() -> JobPhases:
+    return examples.cpu_job().phases
 
 
 def points(path: str) -> list[list[tuple[float, float]]]:
@@ -145,10 +145,10 @@ def test_level_stretches_cost_few_points() -> None:
 
 def test_gaps_of_the_node_and_phases_are_drawn_where_they_are() -> None:
     report = examples.hostile_job()
-    first, _, holed = report.timelines
+    first, _, holed = report.time_lines
 
     drawings = [
-        time_drawing([line], report.columns, report.course, PERCENT, 100, labels=False, most=200)
+        time_drawing([line], report.columns, report.phases, PERCENT, 100, labels=False, most=200)
         for line in (first, holed)
     ]
 

@@ -88,7 +88,7 @@ def test_it_has_landmarks_and_a_way_past_them(page: Page) -> None:
 
 
 def test_sections_come_in_order(page: Page) -> None:
-    order = ["verdict", "findings", "summary", "utilisation", "rules", "gpu-use", "nodes", "quality"]
+    order = ["verdict", "findings", "summary", "utilization", "rules", "gpu-utilization", "nodes", "quality"]
 
     assert [i for i in page.ids if i in order] == order
 

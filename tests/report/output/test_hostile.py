@@ -28,7 +28,7 @@ from fuzz.hostile import (
 )
 from jobreport import cli, pipeline
 from jobreport.output.summary import escape
-from jobrules.text import shown
+from jobrules.text import escape_name
 from tests.paths import ROOT
 from tests.report.sections.html import Page
 from tests.report.sections.test_sections import CALLS
@@ -203,8 +203,10 @@ def test_every_name_is_text_and_nothing_else(clean: Made) -> None:
 
     assert clean.status == 0
     assert faults(clean.folder) == []
-    assert [kind for kind, name in NAMES.items() if " ".join(shown(name[:14]).split()) not in text] == []
-    assert shown(CODE) in text
+    assert [
+        kind for kind, name in NAMES.items() if " ".join(escape_name(name[:14]).split()) not in text
+    ] == []
+    assert escape_name(CODE) in text
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,7 @@ def test_what_looks_for_faults_finds_them_in_html(html: str) -> None:
 )
 def test_what_looks_for_faults_finds_them_in_markdown(text: str) -> None:
     assert of_markdown(f"# Head\n\n{text}\n") != []
-    assert of_markdown(f"# Head\n\n{escape(shown(text))}\n") == []
+    assert of_markdown(f"# Head\n\n{escape(escape_name(text))}\n") == []
 
 
 def test_what_looks_for_faults_finds_them_in_a_notebook(clean: Made, tmp_path: Path) -> None:
@@ -262,7 +264,7 @@ def test_the_terminal_shows_names_and_obeys_none(clean: Made) -> None:
     told = clean.said.replace("\r\n", "\n").replace("\r", "\n").replace("\x1b[A", "")
 
     assert unseen(told) == []
-    assert shown(CODE) in told
+    assert escape_name(CODE) in told
     assert "of GPU time was used" in told
     assert r"/out\x1b]0;\u202e/report.html" in told
 
@@ -302,7 +304,7 @@ def test_rule_results_with_such_names_are_text_too(tmp_path: Path) -> None:
 
     assert of_html("".join(pages), scripts=0) == []
     assert of_markdown((tmp_path / "out" / "summary.md").read_text("utf-8")) == []
-    assert shown(NAMES["markup"]) in Page.of("".join(pages)).text
+    assert escape_name(NAMES["markup"]) in Page.of("".join(pages)).text
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from jobreport.remarks import Quality, SourceQuality
 from jobrules import RULES
 from jobrules.model import Job, Metric, Severity, Status
 from jobrules.rule import run_rules
-from jobrules.verdict.findings import Unanswered
+from jobrules.verdict.findings import NotEvaluated
 from tests.copies import replace
 from tests.jobs import make_job, make_panel
 from tests.report.sections.html import read
@@ -41,10 +41,10 @@ def test_what_was_not_checked_is_told_by_the_reason_in_four_lines_at_most() -> N
     report = report_of(LOW)
     reasons = [*["GPU was not sampled"] * 9, "one", "two", "three", *["four"] * 2]
     open_ = tuple(
-        Unanswered(rule=f"Rule{i}", status=Status.NOT_EVALUATED, reason=reason)
+        NotEvaluated(rule=f"Rule{i}", status=Status.NOT_EVALUATED, reason=reason)
         for i, reason in enumerate(reasons)
     )
-    verdict = replace(report.verdict, unanswered=open_, findings=(), main="", rules=len(open_))
+    verdict = replace(report.verdict, not_evaluated=open_, findings=(), main="", rules=len(open_))
     report = replace(report, verdict=verdict)
 
     told = [
@@ -133,7 +133,7 @@ def test_nothing_is_told_as_nothing_and_not_as_little() -> None:
     for report, told in ((never, "0.000"), (hardly, "under 0.001")):
         assert f"- Used: {told}\u00a0GPU-h, 0.0\u00a0%" in summary.markdown(report)
         assert f"Used {told} GPU-h" in read(sections.verdict(report)).text.replace("\u00a0", " ")
-    text = read(sections.utilisation(never)).text
+    text = read(sections.utilization(never)).text
     assert "every sample of GPU use is 0; the CPU was not sampled." in text
     assert "not measured" not in text
 

@@ -57,7 +57,9 @@ def read(root: Path, files: Mapping[str, str | bytes] | None = None) -> Found:
     if files is not None:
         write(root, files)
     reader = Traces()
-    return reader.read([file for file in listing(root, Tally()) if reader.knows(file) or reader.claims(file)])
+    return reader.read(
+        [file for file in listing(root, Tally()) if reader.matches_name(file) or reader.matches_content(file)]
+    )
 
 
 def read_rows(root: Path, *rows: Row | str, name: str = FILE) -> Found:
@@ -77,7 +79,7 @@ def rows_of(events: Events) -> list[Event]:
     found = []
     for where, what, *numbers in zip(*(column.tolist() for column in columns), strict=True):
         at = events.lanes[where]
-        found.append((at.node, at.worker, at.phase, str(at.source), events.names[what], *numbers))
+        found.append((at.node, at.rank, at.event_type, str(at.source), events.names[what], *numbers))
     return found
 
 

@@ -17,11 +17,11 @@ HOUR = "system/incremental/2023111422"
 FILE = f"{HOUR}/1700000100.algo-1.json"
 
 METRICS = {
-    ("cpu", "CPUUtilization", None): Metric.CPU_USE,
+    ("cpu", "CPUUtilization", None): Metric.CPU_UTILIZATION,
     ("cpu", "I/OWaitPercentage", None): Metric.IO_WAIT,
-    ("gpu", "GPUUtilization", None): Metric.GPU_USE,
-    ("gpu", "GPUMemoryUtilization", None): Metric.GPU_MEMORY,
-    ("memory", "", "MemoryUsedPercent"): Metric.MEMORY,
+    ("gpu", "GPUUtilization", None): Metric.GPU_UTILIZATION,
+    ("gpu", "GPUMemoryUtilization", None): Metric.GPU_MEMORY_ACTIVITY,
+    ("memory", "", "MemoryUsedPercent"): Metric.HOST_MEMORY,
     ("network", "Algorithm", "ReceiveBytesPerSecond"): Metric.NETWORK_RECEIVE,
     ("network", "Algorithm", "TransmitBytesPerSecond"): Metric.NETWORK_TRANSMIT,
     ("network", "Platform", "ReceiveBytesPerSecond"): Metric.PLATFORM_RECEIVE,
@@ -75,7 +75,7 @@ def write(directory: Path, files: Mapping[str, str | bytes | Iterable[str]]) -> 
             path.write_text(content if isinstance(content, str) else "".join(f"{line}\n" for line in content))
 
 
-def values(job: Job, metric: Metric = Metric.GPU_USE, node: str = "algo-1") -> list[list[float]]:
+def values(job: Job, metric: Metric = Metric.GPU_UTILIZATION, node: str = "algo-1") -> list[list[float]]:
     panel = job.panel(node, metric)
     assert panel is not None
     table: list[list[float]] = panel.values.tolist()

@@ -33,7 +33,10 @@ def test_an_archive_gives_the_report_of_its_directory(tmp_path: Path) -> None:
     with zipfile.ZipFile(zipped, "w") as zip_:
         for path in sample.rglob("*.json*"):
             zip_.write(path, path.relative_to(sample.parent))
-    assert pipeline.make_report(zipped, tmp_path / "outzip", formats=["json"]).report.usage == plain.usage
+    assert (
+        pipeline.make_report(zipped, tmp_path / "outzip", formats=["json"]).report.utilization
+        == plain.utilization
+    )
 
 
 def test_nothing_is_written_outside_and_links_are_not_followed(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_log_becomes_part_of_its_machine(tmp_path: Path, later_s: float) -> No
     assert ("behind" if later_s < 0 else "ahead") in reason or later_s == 0
     assert "\u00b1 1.0" in reason
     # Its use of GPUs is known already.
-    gpu = job.panel("algo-2", Metric.GPU_USE)
+    gpu = job.panel("algo-2", Metric.GPU_UTILIZATION)
     assert gpu
     assert len(gpu.time_us) == 900
     assert [(r.count, r.unit) for r in quality.remarks] == [(900, "samples")]
@@ -184,7 +184,7 @@ def test_a_log_of_a_machine_without_samples_of_its_gpus_joins_by_name(tmp_path: 
 
     job, _ = read_job(tmp_path)
 
-    cpu, gpu = job.panel("algo-1", Metric.CPU_USE), job.panel("algo-1", Metric.GPU_USE)
+    cpu, gpu = job.panel("algo-1", Metric.CPU_UTILIZATION), job.panel("algo-1", Metric.GPU_UTILIZATION)
     assert cpu
     assert gpu
     # The log begins 100 s later, and its snapshots lie among those of the samples.

@@ -20,7 +20,7 @@ from jobreport import pipeline
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.registry import Reading
 from jobreport.redaction.identifiers import FORMS, identifiers, is_common
-from jobreport.redaction.pseudonyms import StandIns, redacted
+from jobreport.redaction.pseudonyms import Pseudonyms, redacted
 from jobreport.remarks import Quality, Remark, SourceQuality
 from jobreport.settings import Settings, load
 from jobreport.tables.engine import Cores
@@ -311,7 +311,7 @@ def test_steps_of_a_phase_are_chosen_by_its_stand_in(mode: str, tmp_path: Path) 
 def test_a_stand_in_ends_with_the_chosen_phase_where_its_name_does(mode: str) -> None:
     names = ["TRAIN", "EVAL", "Acme", "Acme1", "AcmeTRAIN", "phase-1", "acmE-", "the", "2 chosen", "mine"]
 
-    stand_ins = StandIns.of([("phase", name) for name in names], mode)
+    stand_ins = Pseudonyms.of([("phase", name) for name in names], mode)
 
     before, behind = StepOutlier(mode=mode), StepOutlier(mode=stand_ins.mode)
     seen = [before.looks_at(name) for name in names]
@@ -354,7 +354,7 @@ def test_a_remark_keeps_its_count_and_its_reason_but_no_name(unit: str, reason: 
         remarks=(remark,), sources=(SourceQuality(source="x", files=1, rows=1, remarks=(remark,)),)
     )
 
-    changed = StandIns.of([("node", "b2")]).quality(quality)
+    changed = Pseudonyms.of([("node", "b2")]).quality(quality)
 
     for one in (*changed.remarks, *changed.sources[0].remarks):
         assert (one.count, one.unit, one.reason, one.example) == (3, unit, told, None)
@@ -389,7 +389,7 @@ def test_a_failure_is_told_without_what_it_quotes(tmp_path: Path, monkeypatch: p
 def test_stand_ins_are_numbers_in_natural_order_and_never_a_name_that_is_kept() -> None:
     names = [("node", "b10"), ("node", "b9"), ("phase", "phase-1"), ("phase", "Acme"), ("phase", "TRAIN")]
 
-    stand_ins = StandIns.of(names)
+    stand_ins = Pseudonyms.of(names)
 
     assert [stand_ins("node", one) for one in ("b9", "b10")] == ["node-1", "node-2"]
     assert [stand_ins("phase", one) for one in ("TRAIN", "phase-1", "Acme")] == [
@@ -414,18 +414,18 @@ def test_stand_ins_are_numbers_in_natural_order_and_never_a_name_that_is_kept() 
     ],
 )
 def test_what_rules_look_for_in_names_is_kept(kind: str, name: str, told: str) -> None:
-    assert StandIns.of([(kind, name)])(kind, name) == told
+    assert Pseudonyms.of([(kind, name)])(kind, name) == told
 
 
 def test_devices_change_all_together_since_they_stand_in_the_order_of_their_names() -> None:
-    stand_ins = StandIns.of([("device", "gpu0"), ("device", "gpu10"), ("device", "tachyon")])
+    stand_ins = Pseudonyms.of([("device", "gpu0"), ("device", "gpu10"), ("device", "tachyon")])
 
     assert [stand_ins("device", one) for one in ("gpu0", "gpu10", "tachyon")] == [
         "device-1",
         "device-2",
         "device-3",
     ]
-    assert StandIns.of([("device", "gpu0")])("device", "gpu0") == "gpu0"
+    assert Pseudonyms.of([("device", "gpu0")])("device", "gpu0") == "gpu0"
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ def test_libraries_stay_and_the_users_own_code_does_not(
     file, name = function
     one = Function(file=file, line=1, name=name, calls=1, self_s=1.0, total_s=1.0)
     profile = Profile(
-        node="n", worker="1", profiler="cProfile", start_us=1, end_us=2, begin="step 1", end="acme step 2",
+        node="n", rank="1", profiler="cProfile", start_us=1, end_us=2, begin="step 1", end="acme step 2",
         functions=(one,), count=1, self_s=1.0,
     )  # fmt: skip
     reading = Reading(job=Job(name="acme", profiles=(profile,)), quality=Quality())

@@ -8,7 +8,7 @@ import numpy as np
 
 from jobrules.analyses.balance import Balance
 from jobrules.analyses.balance import balance as measured
-from jobrules.analyses.gpu_utilization import Box, all_boxes
+from jobrules.analyses.gpu_utilization import Box, gpu_utilization
 from jobrules.load_balancing import LoadBalancing
 from jobrules.model import Job, Metric, Panel
 from tests.copies import replace
@@ -18,7 +18,9 @@ from tests.jobs import make_panel
 SAMPLES = 1200
 
 
-def panel(node: str, levels: Sequence[float], prefix: str = "gpu", metric: Metric = Metric.GPU_USE) -> Panel:
+def panel(
+    node: str, levels: Sequence[float], prefix: str = "gpu", metric: Metric = Metric.GPU_UTILIZATION
+) -> Panel:
     """A node whose GPUs swing by 3 points around their level; NaN is a GPU that is sampled once only."""
     wave = 3 * np.sin(np.arange(SAMPLES))[:, None]
     values = np.clip(np.array(levels)[None, :] + wave, 0, 100)
@@ -43,6 +45,6 @@ def balance(name: str) -> Balance:
 def boxes(node: str, gpus: Sequence[float], memory: Sequence[float], cpu: float | None) -> tuple[Box, ...]:
     """All boxes of one node from the levels of its GPUs, their memory and its CPU; none where not sampled."""
     panels = [panel(node, gpus)]
-    panels += [panel(node, memory, metric=Metric.GPU_MEMORY)] if memory else []
-    panels += [panel(node, [cpu - 4, cpu + 4], "cpu", Metric.CPU_USE)] if cpu is not None else []
-    return all_boxes(Job(name="job", panels=tuple(panels)))
+    panels += [panel(node, memory, metric=Metric.GPU_MEMORY_ACTIVITY)] if memory else []
+    panels += [panel(node, [cpu - 4, cpu + 4], "cpu", Metric.CPU_UTILIZATION)] if cpu is not None else []
+    return gpu_utilization(Job(name="job", panels=tuple(panels)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from jobrules.analyses.bottlenecks import (
+    BottleneckRun,
+    Bottlenecks,
+    BottlenecksOverTime,
     CoreShare,
+    NodeBottlenecks,
     NodeCores,
-    NodeStalls,
     Ran,
     Split,
-    StallCourse,
-    StallRun,
-    Stalls,
     StepSpan,
     stretch_of,
 )
@@ -19,9 +19,9 @@ from jobrules.analyses.time_lines import Columns
 START_US = 1_763_107_200_000_000
 
 
-def course(node: str, share: tuple[float | None, ...], limit: float = 50.0) -> StallCourse:
+def course(node: str, share: tuple[float | None, ...], limit: float = 50.0) -> BottlenecksOverTime:
     """Of an hour, with bottlenecks from its first second to its last minute."""
-    return StallCourse.of(
+    return BottlenecksOverTime.of(
         node,
         share,
         limit=limit,
@@ -30,51 +30,51 @@ def course(node: str, share: tuple[float | None, ...], limit: float = 50.0) -> S
     )
 
 
-def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) -> tuple[Stalls, ...]:
+def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) -> tuple[Bottlenecks, ...]:
     """CPU bottlenecks that are too many, and not one of I/O; ``name`` is that of whatever has one."""
     share = [None if 0.5 < i / columns < 0.6 else 75.0 if i > columns / 4 else 0.0 for i in range(columns)]
     told = tuple(
-        NodeStalls.of(
+        NodeBottlenecks.of(
             node=node,
             reason="",
             snapshots=3600,
             low=2400,
-            blind=1,
+            no_core_sample=1,
             bottlenecks=2000,
             in_loop=True,
-            good=900,
+            busy=900,
             partly=400,
-            free=200,
-            unknown=0,
-            held_up=1500,
+            idle_unsaturated=200,
+            idle_no_core_sample=0,
+            bottleneck=1500,
         )
         for node in nodes
     )
     n = len(nodes)
-    cpu = Stalls(
+    cpu = Bottlenecks(
         key="cpu",
         gpu_below=10.0,
         core_above=90.0,
         limit=50.0,
         snapshots=3600 * n,
         low=2400 * n,
-        blind=n,
+        no_core_sample=n,
         bottlenecks=2000 * n,
-        split=Split.of(snapshots=3600 * n, low=2400 * n, blind=n, bottlenecks=2000 * n),
+        split=Split.of(snapshots=3600 * n, low=2400 * n, no_core_sample=n, bottlenecks=2000 * n),
         nodes=told,
         more_nodes=0,
         without_cores=(),
         courses=tuple(course(node, tuple(share)) for node in nodes[:4]),
         stretch=stretch_of(columns),
         runs=(
-            StallRun(
+            BottleneckRun(
                 node=nodes[0],
                 start_us=START_US + 1_000_000,
                 end_us=START_US + 61_500_000,
                 snapshots=121,
                 most_cores=2,
                 place="in",
-                steps=(StepSpan(phase=name, first=240, last=243),),
+                steps=(StepSpan(mode=name, first=240, last=243),),
             ),
         ),
         cores=tuple(
@@ -95,30 +95,30 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
         ran=(Ran.of(name, 80.0, 20.0), Ran.of("Backward", 5.0, 45.5)),
         more_ran=1,
     )
-    io = Stalls(
+    io = Bottlenecks(
         key="io",
         gpu_below=10.0,
         core_above=50.0,
         limit=50.0,
         snapshots=3600 * n,
         low=2400 * n,
-        blind=0,
+        no_core_sample=0,
         bottlenecks=0,
-        split=Split.of(snapshots=3600 * n, low=2400 * n, blind=0, bottlenecks=0),
+        split=Split.of(snapshots=3600 * n, low=2400 * n, no_core_sample=0, bottlenecks=0),
         nodes=tuple(
-            NodeStalls.of(
+            NodeBottlenecks.of(
                 node=node,
                 reason="",
                 snapshots=3600,
                 low=2400,
-                blind=0,
+                no_core_sample=0,
                 bottlenecks=0,
                 in_loop=True,
-                good=900,
+                busy=900,
                 partly=400,
-                free=1700,
-                unknown=0,
-                held_up=0,
+                idle_unsaturated=1700,
+                idle_no_core_sample=0,
+                bottleneck=0,
             )
             for node in nodes
         ),

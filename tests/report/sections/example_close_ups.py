@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jobrules.analyses.close_ups import Moment, moments
-from jobrules.analyses.framework import PhaseTime, Slice, WorkerTime
+from jobrules.analyses.close_ups import CloseUp, close_ups
+from jobrules.analyses.framework import EventTypeTime, RankTime, Slice
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.model import SECOND_US, Events, EventSource, Function, Job, Metric, Profile
@@ -33,8 +33,8 @@ def job(name: str, *, steps: int = 60) -> Job:
     return Job(
         name=name,
         panels=(
-            make_panel(Metric.CPU_USE, cores, node=name, interval_s=1),
-            make_panel(Metric.GPU_USE, gpu, node=name, interval_s=1),
+            make_panel(Metric.CPU_UTILIZATION, cores, node=name, interval_s=1),
+            make_panel(Metric.GPU_UTILIZATION, gpu, node=name, interval_s=1),
             make_panel(Metric.IO_WAIT, wait, node=name, interval_s=1),
         ),
         steps=joined_steps(
@@ -45,9 +45,9 @@ def job(name: str, *, steps: int = 60) -> Job:
     )
 
 
-def chosen(name: str) -> tuple[Moment, ...]:
+def chosen(name: str) -> tuple[CloseUp, ...]:
     """The moments of a job with such names."""
-    return moments(job(name), CPUBottleneck(), IOBottleneck())
+    return close_ups(job(name), CPUBottleneck(), IOBottleneck())
 
 
 def profile(name: str, *, functions: int | tuple[Function, ...] = 12, **more: Any) -> Profile:
@@ -65,7 +65,7 @@ def profile(name: str, *, functions: int | tuple[Function, ...] = 12, **more: An
     )
     known: dict[str, Any] = {
         "node": name,
-        "worker": "0",
+        "rank": "0",
         "profiler": "cProfile",
         "start_us": START_US,
         "end_us": START_US + 5 * SECOND_US,
@@ -91,7 +91,7 @@ def profiles(name: str) -> tuple[Profile, ...]:
             name,
             begin="step 3",
             end="step 3",
-            worker="1",
+            rank="1",
             profiler="Pyinstrument",
             functions=sampled,
             count=2,
@@ -100,7 +100,7 @@ def profiles(name: str) -> tuple[Profile, ...]:
     )
 
 
-def phase_time(name: str, **more: Any) -> PhaseTime:
+def phase_time(name: str, **more: Any) -> EventTypeTime:
     """A phase recorded for 100 s."""
     known: dict[str, Any] = {
         "name": name,
@@ -110,7 +110,7 @@ def phase_time(name: str, **more: Any) -> PhaseTime:
         "last_us": START_US + 100 * SECOND_US,
         "steps": 0,
     }
-    return PhaseTime(**(known | more))
+    return EventTypeTime(**(known | more))
 
 
 def more_framework(name: str, workers: int = 3, others: int = 0) -> dict[str, Any]:
@@ -121,17 +121,17 @@ def more_framework(name: str, workers: int = 3, others: int = 0) -> dict[str, An
             Slice(name="Forward pass", seconds=3.0, percent=33.3),
         ),
         "general_s": 4.5,
-        "phases": (
+        "event_types": (
             phase_time(name, seconds=1.0, percent=80.0, outside_percent=83.0, steps=39),
             phase_time("Forward", seconds=30.0, percent=25.0, outside_percent=0.0, steps=1199),
             phase_time("once", seconds=4.0, events=1),
         ),
         "kinds": ("Outside of steps", "TRAIN", name),
-        "workers": tuple(
-            WorkerTime(node=name, worker=str(i), seconds=660.0 + i, percents=(35.0 + i, 60.0 - i, 5.0))
+        "ranks": tuple(
+            RankTime(node=name, rank=str(i), seconds=660.0 + i, percents=(35.0 + i, 60.0 - i, 5.0))
             for i in range(workers)
         ),
-        "other_workers": others,
+        "other_ranks": others,
         "other_percents": (35.0, 60.0, 5.0) if others else (),
         "outside_median": 35.0,
     }

@@ -10,7 +10,7 @@ from jobrules.analyses.devices import FULL, NOT_MEASURED, CoreUse, DeviceGrid, D
 from jobrules.analyses.time_lines import Columns
 
 START_US = 1_763_107_200_000_000  # 2025-11-14 08:00:00 UTC
-GPU, CPU, MEMORY = "gpu_utilization", "cpu_utilization", "gpu_memory"
+GPU, CPU, MEMORY = "gpu_utilization", "cpu_utilization", "gpu_memory_activity"
 
 
 def rows(node: str, metric: str, devices: Sequence[str], values: Sequence[Sequence[int]]) -> DeviceRows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from jobrules.analyses.nodes import NodeRank, Nodes, StartUp
+from jobrules.analyses.nodes import NodeComparison, NodeDifference, StartUp
 from jobrules.analyses.time_lines import Columns
 from jobrules.model import Severity
 
@@ -13,18 +13,18 @@ MINUTE_US = 60_000_000
 COLUMNS = 60
 
 
-def nodes(names: Sequence[str]) -> Nodes:
+def nodes(names: Sequence[str]) -> NodeComparison:
     """At most four nodes, all drawn."""
-    return Nodes(drawn=tuple(names), start_up=StartUp(cpu=12.3, io_wait=4.5, received=6.7e6))
+    return NodeComparison(drawn=tuple(names), start_up=StartUp(cpu=12.3, io_wait=4.5, received=6.7e6))
 
 
-def ranked(means: Mapping[str, float], odd: Mapping[str, str], start_us: int) -> Nodes:
+def ranked(means: Mapping[str, float], odd: Mapping[str, str], start_us: int) -> NodeComparison:
     """Nodes with their mean GPU use, of which some are odd for a reason in words; a hole in the first line."""
     middle = median(means.values())
     names = [*odd, *(name for name in means if name not in odd)]
     alike = [round(means[name]) for name in means if name not in odd]
     ranks = [
-        NodeRank(
+        NodeDifference(
             node=name,
             severity=Severity.WARNING if name in odd else None,
             reasons=(odd[name],) if name in odd else (),
@@ -34,7 +34,7 @@ def ranked(means: Mapping[str, float], odd: Mapping[str, str], start_us: int) ->
         )
         for i, name in enumerate(names)
     ]
-    return Nodes(
+    return NodeComparison(
         drawn=tuple(names[: min(4, len(odd))] if odd else names[:2]),
         start_up=None,
         label="GPU",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from jobrules.analyses.step_parts import ClassShare, LastSteps, StepContrast, StepPart
 from jobrules.analyses.steps import (
     StepBins,
-    StepCourse,
     StepHistogram,
+    StepMode,
     StepPeak,
-    StepPhase,
     StepRow,
+    StepsOverTime,
     StepTimeline,
     StepTimes,
 )
@@ -22,8 +22,8 @@ COUNTS = (0, 40, 300, 500, 300, 30, 9)
 def row(name: str, phase: str = "TRAIN", **facts: object) -> StepRow:
     known: dict[str, object] = {
         "node": name,
-        "worker": "0",
-        "phase": phase,
+        "rank": "0",
+        "mode": phase,
         "steps": 1200,
         "mean_s": 0.48,
         "median_s": 0.47,
@@ -51,22 +51,22 @@ def step_times(name: str) -> StepTimes:
         marks=21,
         rows=(row(name, name),),
         rows_left=0,
-        phases=(
-            StepPhase(
-                phase=name,
+        modes=(
+            StepMode(
+                mode=name,
                 steps=1200,
                 p25_s=0.44,
                 median_s=0.47,
                 p75_s=0.5,
-                workers=1,
-                judged=1,
+                ranks=1,
+                evaluated=1,
                 outliers=21,
                 low_limit_s=0.63,
                 high_limit_s=0.63,
                 above_two_medians=2,
             ),
         ),
-        phases_left=0,
+        modes_left=0,
         histogram=StepHistogram(
             start_us=300_000,
             width_us=50_000,
@@ -74,15 +74,15 @@ def step_times(name: str) -> StepTimes:
             end_us=300_000 + 50_000 * len(COUNTS),
             beyond=21,
             longest_us=3_250_000,
-            series=(StepBins(node=name, worker="0", phase=name, counts=COUNTS, beyond=21),),
+            series=(StepBins(node=name, rank="0", mode=name, counts=COUNTS, beyond=21),),
         ),
         timeline=StepTimeline(
             start_us=START_US,
             width_us=60_000_000,
             count=20,
             series=(
-                StepCourse(
-                    phase=name,
+                StepsOverTime(
+                    mode=name,
                     low_us=low,
                     high_us=high,
                     outlier_columns=(0,),
@@ -90,7 +90,7 @@ def step_times(name: str) -> StepTimes:
                 ),
             ),
             peaks=tuple(
-                StepPeak(phase=name, start_us=START_US + i * 60_000_000, lasted_us=us)
+                StepPeak(mode=name, start_us=START_US + i * 60_000_000, lasted_us=us)
                 for i, us in [(i, us) for i, us in enumerate(high) if us is not None][:10]
             ),
         ),
@@ -120,8 +120,8 @@ def step_times(name: str) -> StepTimes:
         has_events=True,
         last=LastSteps(
             node=name,
-            worker="0",
-            phase=name,
+            rank="0",
+            mode=name,
             numbers=(1196, 1197, 1198, 1199),
             parts=(
                 StepPart(name="Forward", role="work", time_us=(100_000,) * 4, percent=16.4),

@@ -16,8 +16,8 @@ from jobrules.analyses.time_lines import Columns, TimeLine, time_line
 from jobrules.analyses.utilization import UsageRow
 from jobrules.measures.sample_weights import Gap
 from jobrules.model import Finding, Measure, Severity, Status
-from jobrules.verdict.findings import Unanswered, Verdict
-from jobrules.verdict.phases import Course, Phase, missing
+from jobrules.verdict.findings import NotEvaluated, Verdict
+from jobrules.verdict.phases import JobPhases, Phase, missing
 from jobrules.verdict.time_use import Part, TimeUse
 from tests.copies import replace
 from tests.report.sections import example_close_ups, example_nodes
@@ -102,7 +102,7 @@ def card(name: str, status: Status, **facts: object) -> RuleCard:
             Parameter(name="threshold_p95", value=60.0, unit="%", help="limit of the p95", default=70.0),
             Parameter(name="window", value=500, unit="samples", help="samples judged together", default=500),
         ),
-        "judges": True,
+        "can_trigger": True,
         "status": status,
         "reason": "",
         "headline": "GPU use was low in 75.0\u00a0% of windows",
@@ -116,7 +116,7 @@ def card(name: str, status: Status, **facts: object) -> RuleCard:
         "severity": 0.0,
         "first_us": None,
         "last_us": None,
-        "section": "gpu-use",
+        "section": "gpu-utilization",
     }
     return RuleCard(**(known | facts))  # type: ignore[arg-type]
 
@@ -128,7 +128,7 @@ LOW = Finding(
     evidence="All GPUs, 08:05:00 to 08:55:00\u00a0UTC.",
     advice="Raise `num_workers` from 1 to 4 per process. It gains nothing where the disk is slow.",
     rules=("BatchSize", "LowGPUUtilization"),
-    section="gpu-use",
+    section="gpu-utilization",
     share=0.404,
     share_of="of GPU time",
     gpu_s=3.23 * 3600,
@@ -247,15 +247,15 @@ def gpu_job() -> Report:
             ),
             main="batch-size",
             findings=(LOW, LATE),
-            unanswered=(
-                Unanswered(
+            not_evaluated=(
+                NotEvaluated(
                     rule="MaxInitializationTime", status=Status.NOT_EVALUATED, reason="no step events"
                 ),
-                Unanswered(rule="IOBottleneck", status=Status.ERROR, reason="ValueError: odd samples"),
+                NotEvaluated(rule="IOBottleneck", status=Status.ERROR, reason="ValueError: odd samples"),
             ),
             rules=5,
         ),
-        course=Course(
+        phases=JobPhases(
             basis="steps",
             phases=(
                 Phase(
@@ -268,7 +268,7 @@ def gpu_job() -> Report:
             first_work_us=work[0],
             last_work_us=work[1],
         ),
-        usage=(
+        utilization=(
             usage(node, "GPU", 43.0),
             usage(node, "CPU", 39.0),
             usage(node, "CPU, busiest core", 76.0),
@@ -278,12 +278,12 @@ def gpu_job() -> Report:
             usage(node, "Network", 41e6, "B/s"),
         ),
         columns=Columns(start_us=start, width_us=6_000_000, count=count),
-        timelines=(
+        time_lines=(
             line(node, "gpu_utilization", "GPU", 8, count, gpu),
             line(node, "cpu_utilization", "CPU", 32, count, lambda x: 40 + 10 * math.cos(20 * x)),
-            line(node, "gpu_memory", "GPU memory utilisation", 8, count, lambda x: 75.0),
+            line(node, "gpu_memory_activity", "GPU memory utilisation", 8, count, lambda x: 75.0),
             line(node, "io_wait", "I/O wait", 32, count, lambda x: 2.0),
-            line(node, "memory", "CPU memory", 1, count, lambda x: 40 + 5 * x),
+            line(node, "host_memory", "CPU memory", 1, count, lambda x: 40 + 5 * x),
             line(node, "network", "Network", 1, count, lambda x: 4e7 * (1 + x), "B/s"),
         ),
         boxes=tuple(
@@ -336,7 +336,7 @@ def gpu_job() -> Report:
             card(
                 "OverallSystemUsage",
                 Status.PASSED,
-                judges=False,
+                can_trigger=False,
                 headline="3600 snapshots of 1 node",
                 parameters=(),
             ),
@@ -345,11 +345,11 @@ def gpu_job() -> Report:
         devices=devices(node, gpus=8, cores=8, gap=False),
         steps=step_times("TRAIN"),
         balance=balance("gpu"),
-        moments=example_close_ups.chosen("algo-1"),
+        close_ups=example_close_ups.chosen("algo-1"),
         profiles=example_close_ups.profiles("train"),
-        loading=data_loading(node),
-        memory=memory_use(node, "gpu0", count),
-        stalls=stalls("DataLoader"),
+        data_loading=data_loading(node),
+        gpu_memory=memory_use(node, "gpu0", count),
+        bottlenecks=stalls("DataLoader"),
         nodes=example_nodes.nodes((node,)),
         quality=Quality(
             sources=(
@@ -434,10 +434,10 @@ def hostile_job() -> Report:
                     share_of="of windows",
                 ),
             ),
-            unanswered=(Unanswered(rule="IOBottleneck", status=Status.ERROR, reason=HOSTILE),),
+            not_evaluated=(NotEvaluated(rule="IOBottleneck", status=Status.ERROR, reason=HOSTILE),),
             rules=2,
         ),
-        course=Course(
+        phases=JobPhases(
             basis="gpu",
             phases=(
                 Phase(
@@ -450,9 +450,9 @@ def hostile_job() -> Report:
             first_work_us=work,
             last_work_us=end,
         ),
-        usage=(usage(first, "GPU", 50.0), usage(first, "CPU", 85.0), usage(second, "GPU", 75.0)),
+        utilization=(usage(first, "GPU", 50.0), usage(first, "CPU", 85.0), usage(second, "GPU", 75.0)),
         columns=Columns(start_us=start, width_us=10_000_000, count=count),
-        timelines=(
+        time_lines=(
             line(first, "gpu_utilization", "GPU", 2, count, lambda x: 50.0),
             line(first, "network", "Network", 1, count, lambda x: 900.0, "B/s"),
             line(second, "gpu_utilization", "GPU", 2, count, holed),
@@ -473,11 +473,11 @@ def hostile_job() -> Report:
         devices=devices(HOSTILE, nodes=2, gpu=HOSTILE),
         steps=step_times(HOSTILE),
         balance=balance(HOSTILE),
-        moments=example_close_ups.chosen(HOSTILE),
+        close_ups=example_close_ups.chosen(HOSTILE),
         profiles=example_close_ups.profiles(HOSTILE),
-        loading=data_loading(HOSTILE),
-        memory=memory_use(second, HOSTILE, count, range(60, 90)),
-        stalls=stalls(HOSTILE, (first, second), count),
+        data_loading=data_loading(HOSTILE),
+        gpu_memory=memory_use(second, HOSTILE, count, range(60, 90)),
+        bottlenecks=stalls(HOSTILE, (first, second), count),
         nodes=example_nodes.nodes((first, second)),
         quality=Quality(
             sources=base.quality.sources,
@@ -512,19 +512,19 @@ def cpu_job() -> Report:
                 3,
             ),
             findings=(),
-            unanswered=(),
+            not_evaluated=(),
             rules=1,
         ),
-        course=Course(
+        phases=JobPhases(
             basis="none",
             phases=(Phase(key="whole", label="Whole job", start_us=start, end_us=end, percent=100.0),),
             gaps=(),
             first_work_us=None,
             last_work_us=None,
         ),
-        usage=(usage(node, "CPU", 30.0, n=600), usage(node, "I/O wait", 1.0, n=600)),
+        utilization=(usage(node, "CPU", 30.0, n=600), usage(node, "I/O wait", 1.0, n=600)),
         columns=Columns(start_us=start, width_us=6_000_000, count=count),
-        timelines=(line(node, "cpu_utilization", "CPU", 1, count, lambda x: 30.0),),
+        time_lines=(line(node, "cpu_utilization", "CPU", 1, count, lambda x: 30.0),),
         boxes=(),
         rules=(card("Dataloader", Status.PASSED, evaluated=1, headline="Enough loaders", section="rules"),),
         quality=Quality(sources=(SourceQuality(source="system samples", files=1, rows=1200),)),
@@ -551,19 +551,19 @@ def single_sample() -> Report:
         verdict=Verdict(
             use=None,
             findings=(),
-            unanswered=(Unanswered(rule="A", status=Status.NOT_EVALUATED, reason="too few"),),
+            not_evaluated=(NotEvaluated(rule="A", status=Status.NOT_EVALUATED, reason="too few"),),
             rules=1,
         ),
-        course=Course(
+        phases=JobPhases(
             basis="none",
             phases=(Phase(key="whole", label="Whole job", start_us=START_US, end_us=START_US, percent=0.0),),
             gaps=(),
             first_work_us=None,
             last_work_us=None,
         ),
-        usage=(usage("n", "GPU", 12.0, n=1),),
+        utilization=(usage("n", "GPU", 12.0, n=1),),
         columns=Columns(start_us=START_US, width_us=100_000, count=1),
-        timelines=(line("n", "gpu_utilization", "GPU", 1, 1, lambda x: 12.0),),
+        time_lines=(line("n", "gpu_utilization", "GPU", 1, 1, lambda x: 12.0),),
         boxes=(),
         rules=(card("A", Status.NOT_EVALUATED, reason="too few"),),
         quality=Quality(),
@@ -580,11 +580,11 @@ def empty_job() -> Report:
         job=JobFacts(
             name="nothing", start_us=START_US, end_us=START_US, nodes=(), sources=(), steps=0, finished=None
         ),
-        verdict=Verdict(use=None, findings=(), unanswered=(), rules=0),
-        course=base.course,
-        usage=(),
+        verdict=Verdict(use=None, findings=(), not_evaluated=(), rules=0),
+        phases=base.phases,
+        utilization=(),
         columns=Columns(start_us=START_US, width_us=1, count=0),
-        timelines=(),
+        time_lines=(),
         boxes=(),
         rules=(),
         quality=Quality(),
@@ -621,18 +621,18 @@ def idle_job() -> Report:
                     gpu_s=8 * 3600.0,
                 ),
             ),
-            unanswered=(),
+            not_evaluated=(),
             rules=5,
         ),
-        course=Course(
+        phases=JobPhases(
             basis="none",
             phases=(Phase(key="whole", label="Whole job", start_us=start, end_us=end, percent=100.0),),
             gaps=(),
             first_work_us=None,
             last_work_us=None,
         ),
-        usage=(replace(usage("algo-1", "GPU", 0.0), max=0.0), usage("algo-1", "CPU", 30.0)),
-        timelines=(line("algo-1", "gpu_utilization", "GPU", 1, 600, lambda x: 0.0),),
+        utilization=(replace(usage("algo-1", "GPU", 0.0), max=0.0), usage("algo-1", "CPU", 30.0)),
+        time_lines=(line("algo-1", "gpu_utilization", "GPU", 1, 600, lambda x: 0.0),),
         boxes=tuple(replace(box("algo-1", f"gpu{i}", 0.0), below_10=1.0, **idle) for i in range(8)),
     )
 
@@ -654,8 +654,8 @@ def many_nodes(nodes: int = 16, gpus: int = 8) -> Report:
             name="big",
             nodes=tuple(replace(base.job.nodes[0], name=name, gpus=gpus) for name in names),
         ),
-        usage=tuple(usage(name, "GPU", level[name]) for name in names),
-        timelines=tuple(
+        utilization=tuple(usage(name, "GPU", level[name]) for name in names),
+        time_lines=tuple(
             line(name, "gpu_utilization", "GPU", gpus, 600, partial(_steady, level[name]))
             for name in names[7:11]
         ),

@@ -216,7 +216,7 @@ def loading(processes: int) -> Events:
     iterator = "_MultiProcessingDataLoaderIter"
     loader = Loader(
         node="algo-1",
-        worker="33",
+        rank="33",
         iterator=iterator,
         start_us=START_US + 119 * SECOND_US,
         num_workers=processes,

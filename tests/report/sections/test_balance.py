@@ -285,7 +285,7 @@ def test_a_large_node_lists_the_odd_ones() -> None:
 
 
 def test_nothing_to_show_is_said_with_the_reason() -> None:
-    vendor = replace(report_of(None), origin=Origin.VENDOR)
+    vendor = replace(report_of(None), origin=Origin.DEBUGGER_RESULTS)
     found = of_panels(panel("n", [50]))
     (node,) = found.nodes
     gone = replace(node, gpus=(replace(node.gpus[0], samples=0, mean=None, tenths=(), histogram=()),))

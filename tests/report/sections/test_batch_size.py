@@ -21,7 +21,7 @@ from tests.report.sections.example_balance import boxes
 from tests.report.sections.html import Cells, Page
 
 NBSP = "\u00a0"
-LIMITS = {Metric.CPU_USE: 60.0, Metric.GPU_USE: 70.0, Metric.GPU_MEMORY: 80.0}
+LIMITS = {Metric.CPU_UTILIZATION: 60.0, Metric.GPU_UTILIZATION: 70.0, Metric.GPU_MEMORY_ACTIVITY: 80.0}
 NAMES = ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95")
 
 
@@ -199,7 +199,7 @@ def test_of_a_large_node_the_gpus_used_least_are_drawn() -> None:
 
 
 def test_nodes_without_gpus_are_left_out() -> None:
-    cpu_only = [box for box in boxes("host", [50], [], 20) if box.metric == Metric.CPU_USE]
+    cpu_only = [box for box in boxes("host", [50], [], 20) if box.metric == Metric.CPU_UTILIZATION]
 
     assert "No GPU was sampled." in text_of(*cpu_only)
     page = page_of(*boxes("n", [50], [30], 20), *cpu_only)
@@ -207,7 +207,7 @@ def test_nodes_without_gpus_are_left_out() -> None:
 
 
 def test_the_vendors_results_have_no_such_figure() -> None:
-    report = replace(report_of(*boxes("n", [50], [], None)), origin=Origin.VENDOR)
+    report = replace(report_of(*boxes("n", [50], [], None)), origin=Origin.DEBUGGER_RESULTS)
 
     page = Page.of(sections.batch_size(report).html)
 
@@ -230,7 +230,7 @@ def test_hostile_names_stay_text() -> None:
 def gpu_use(*found: Box, **facts: Any) -> Page:
     told: dict[str, Any] = {"status": Status.PASSED, "evaluated": 480} | facts
     rule = examples.card("LowGPUUtilization", told.pop("status"), **told)
-    return Page.of(sections.gpu_use(report_of(*found, rule=rule)).html)
+    return Page.of(sections.gpu_utilization(report_of(*found, rule=rule)).html)
 
 
 def test_gpu_use_shows_gpu_use_alone() -> None:
@@ -275,12 +275,14 @@ def test_gpu_use_tells_what_the_rule_counted() -> None:
 def test_boxes_of_memory_make_no_gpu_unused() -> None:
     base = examples.gpu_job()
     idle = [
-        replace(box, max=0.0) for box in boxes("algo-1", [50, 50], [1, 1], 5) if box.metric != Metric.GPU_USE
+        replace(box, max=0.0)
+        for box in boxes("algo-1", [50, 50], [1, 1], 5)
+        if box.metric != Metric.GPU_UTILIZATION
     ]
     used = boxes("algo-1", [50, 50], [], None)
 
     texts = [
-        Page.of(sections.utilisation(replace(base, boxes=(*used, *more))).html).text for more in ((), idle)
+        Page.of(sections.utilization(replace(base, boxes=(*used, *more))).html).text for more in ((), idle)
     ]
 
     assert texts[0] == texts[1]

@@ -20,7 +20,7 @@ from jobreport.figures.bottlenecks import (
     parted_drawing,
     parted_plot,
 )
-from jobrules.analyses.bottlenecks import CoreShare, NodeStalls, Ran, Split, Stalls, StepSpan
+from jobrules.analyses.bottlenecks import Bottlenecks, CoreShare, NodeBottlenecks, Ran, Split, StepSpan
 from jobrules.analyses.time_lines import Columns
 from jobrules.model import Measure, Status
 from jobrules.verdict.phases import Phase
@@ -32,14 +32,17 @@ CPU, IO = example_bottlenecks.stalls("DataLoader")
 
 
 def report_of(*stalls: Any, **more: Any) -> Report:
-    return replace(examples.gpu_job(), stalls=stalls, **more)
+    return replace(examples.gpu_job(), bottlenecks=stalls, **more)
 
 
-def changed(stalls: Stalls, **changes: Any) -> Stalls:
+def changed(stalls: Bottlenecks, **changes: Any) -> Bottlenecks:
     """With other numbers, and what they add up to."""
     found = replace(stalls, **changes)
     split = Split.of(
-        snapshots=found.snapshots, low=found.low, blind=found.blind, bottlenecks=found.bottlenecks
+        snapshots=found.snapshots,
+        low=found.low,
+        no_core_sample=found.no_core_sample,
+        bottlenecks=found.bottlenecks,
     )
     return replace(found, split=split)
 
@@ -156,7 +159,7 @@ def test_a_job_without_bottlenecks_keeps_the_split() -> None:
 
 
 def test_gpus_that_were_never_low_are_said_to() -> None:
-    never = changed(IO, low=0, nodes=(replace(IO.nodes[0], low=0, free=0),))
+    never = changed(IO, low=0, nodes=(replace(IO.nodes[0], low=0, idle_unsaturated=0),))
 
     text = text_of(Page.of(sections.io_bottlenecks(report_of(never)).html))
 
@@ -180,7 +183,7 @@ def test_the_parts_of_the_bar_add_up_to_all_snapshots() -> None:
 
 def test_what_was_not_sampled_is_no_part_where_there_is_none() -> None:
     assert "no core sampled" in text_of(cpu_page())
-    assert "no core sampled" not in text_of(cpu_page(blind=0))
+    assert "no core sampled" not in text_of(cpu_page(no_core_sample=0))
 
 
 def test_the_samples_of_one_node_are_data_and_those_of_several_a_figure() -> None:
@@ -200,7 +203,7 @@ def test_the_nodes_with_most_samples_in_bottlenecks_are_all_named() -> None:
     other = replace(first, node="algo-2")
     less = replace(first, node="algo-3", percents=(70.0, 13.3, 6.7, 0.0, 10.0))
 
-    def told(*nodes: NodeStalls, **changes: Any) -> str:
+    def told(*nodes: NodeBottlenecks, **changes: Any) -> str:
         return text_of(cpu_page(nodes=nodes, **changes))
 
     alike = "50.0 % of the GPU samples in the training loop were below 10 % beside a core above 90 %"
@@ -215,8 +218,8 @@ def test_a_node_without_steps_is_of_the_whole_job() -> None:
         CPU.nodes[0],
         node="algo-2",
         in_loop=False,
-        unknown=300,
-        good=600,
+        idle_no_core_sample=300,
+        busy=600,
         percents=(20.0, 13.3, 6.7, 10.0, 50.0),
     )
 
@@ -253,7 +256,7 @@ def test_nodes_with_the_same_course_are_told_together() -> None:
     both = examples.gpu_job()
     cpu, _ = example_bottlenecks.stalls("x", ("algo-1", "algo-2"))
 
-    text = text_of(Page.of(sections.cpu_bottlenecks(replace(both, stalls=(cpu,))).html))
+    text = text_of(Page.of(sections.cpu_bottlenecks(replace(both, bottlenecks=(cpu,))).html))
 
     assert "Bottlenecks lie between 08:00:01 and 08:59:00 UTC. Orange" in text
 
@@ -378,7 +381,7 @@ def test_many_nodes_fold_their_table() -> None:
     ],
 )
 def test_the_steps_of_a_run_are_told(place: str, steps: tuple[Any, ...], told: str) -> None:
-    spans = tuple(StepSpan(phase=phase, first=first, last=last) for phase, first, last in steps)
+    spans = tuple(StepSpan(mode=phase, first=first, last=last) for phase, first, last in steps)
 
     text = text_of(cpu_page(runs=(replace(CPU.runs[0], place=place, steps=spans),)))
 
@@ -465,14 +468,14 @@ def test_where_the_rule_says_something_else_the_reason_stands_beside_it() -> Non
 
 def test_without_samples_the_reason_is_told() -> None:
     def reason(report: Report) -> str:
-        return Page.of(sections.io_bottlenecks(replace(report, stalls=())).html).text
+        return Page.of(sections.io_bottlenecks(replace(report, bottlenecks=())).html).text
 
     job = examples.gpu_job()
     facts = NodeFacts(name="n", gpus=0, cores=8, interval_s=0.5, first_us=0, last_us=1)
-    assert "The vendor's results hold no samples" in reason(replace(job, origin=Origin.VENDOR))
+    assert "The vendor's results hold no samples" in reason(replace(job, origin=Origin.DEBUGGER_RESULTS))
     assert "No GPU was sampled." in reason(replace(job, job=replace(job.job, nodes=(facts,))))
-    assert "The I/O wait of the cores was not sampled." in reason(replace(job, usage=()))
-    both = replace(job, usage=(examples.usage("n", "I/O wait", 1.0),))
+    assert "The I/O wait of the cores was not sampled." in reason(replace(job, utilization=()))
+    both = replace(job, utilization=(examples.usage("n", "I/O wait", 1.0),))
     assert "No node has samples of both GPU and I/O wait." in reason(both)
 
 
@@ -486,23 +489,23 @@ def test_hostile_names_stay_text() -> None:
 
 @pytest.mark.parametrize("snapshots", [1, 2])
 def test_one_snapshot_is_enough(snapshots: int) -> None:
-    node = NodeStalls.of(
+    node = NodeBottlenecks.of(
         node="n",
         reason="",
         snapshots=snapshots,
         low=1,
-        blind=0,
+        no_core_sample=0,
         bottlenecks=1,
         in_loop=False,
-        good=0,
+        busy=0,
         partly=0,
-        free=0,
-        unknown=0,
-        held_up=1,
+        idle_unsaturated=0,
+        idle_no_core_sample=0,
+        bottleneck=1,
     )
-    few = changed(CPU, nodes=(node,), snapshots=snapshots, low=1, blind=0, bottlenecks=1, courses=())
+    few = changed(CPU, nodes=(node,), snapshots=snapshots, low=1, no_core_sample=0, bottlenecks=1, courses=())
     whole = Phase(key="whole", label="Whole job", start_us=0, end_us=1, percent=100.0)
-    report = replace(report_of(few), course=replace(examples.gpu_job().course, phases=(whole,)))
+    report = replace(report_of(few), phases=replace(examples.gpu_job().phases, phases=(whole,)))
 
     page = Page.of(sections.cpu_bottlenecks(report).html)
 

@@ -17,8 +17,8 @@ from jobreport.document import Origin, Report
 from jobreport.figures.chart import Label, Shape, over_time
 from jobreport.figures.close_ups import FILLS, SERIES, lane_names, panels
 from jobreport.figures.names import width_px
-from jobrules.analyses.close_ups import Bottlenecks, Moment, MomentLane, WorstMinute
-from jobrules.analyses.close_ups import moments as all_moments
+from jobrules.analyses.close_ups import BottleneckCount, CloseUp, CloseUpLane, WorstMinute
+from jobrules.analyses.close_ups import close_ups as all_moments
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.model import Job
@@ -28,12 +28,12 @@ from tests.report.sections import example_close_ups, examples
 from tests.report.sections.html import Page
 
 
-def moments(job: Job) -> tuple[Moment, ...]:
+def moments(job: Job) -> tuple[CloseUp, ...]:
     return all_moments(job, CPUBottleneck(), IOBottleneck())
 
 
-def page_of(*chosen: Moment, report: Report | None = None) -> Page:
-    return Page.of(sections.moments(replace(report or examples.gpu_job(), moments=chosen)).html)
+def page_of(*chosen: CloseUp, report: Report | None = None) -> Page:
+    return Page.of(sections.close_ups(replace(report or examples.gpu_job(), close_ups=chosen)).html)
 
 
 CHOSEN = example_close_ups.chosen("algo-1")
@@ -69,7 +69,7 @@ def test_the_table_holds_events_time_and_share_of_every_row() -> None:
 
 
 @pytest.mark.parametrize("moment", CHOSEN, ids=[one.key for one in CHOSEN])
-def test_drawing_and_live_plot_show_the_same_bars_and_lines(moment: Moment) -> None:
+def test_drawing_and_live_plot_show_the_same_bars_and_lines(moment: CloseUp) -> None:
     drawn = panels(moment)
 
     assert drawn.lanes
@@ -168,7 +168,10 @@ def test_joined_bars_and_rows_that_are_left_out_are_told() -> None:
 
 def test_without_moments_the_reason_is_told() -> None:
     assert "Neither steps nor events" in page_of().text
-    assert "The vendor's results" in page_of(report=replace(examples.gpu_job(), origin=Origin.VENDOR)).text
+    assert (
+        "The vendor's results"
+        in page_of(report=replace(examples.gpu_job(), origin=Origin.DEBUGGER_RESULTS)).text
+    )
 
 
 def test_the_bottlenecks_of_a_minute_are_told_by_kind_with_the_limits_in_force() -> None:
@@ -178,8 +181,8 @@ def test_the_bottlenecks_of_a_minute_are_told_by_kind_with_the_limits_in_force()
         snapshots=60,
         hits=45,
         bottlenecks=(
-            Bottlenecks(kind="io", snapshots=40, gpu_threshold=5.0, core_threshold=62.5),
-            Bottlenecks(kind="cpu", snapshots=12, gpu_threshold=10.0, core_threshold=90.0),
+            BottleneckCount(kind="io", snapshots=40, gpu_threshold=5.0, core_threshold=62.5),
+            BottleneckCount(kind="cpu", snapshots=12, gpu_threshold=10.0, core_threshold=90.0),
         ),
     )
 
@@ -195,8 +198,8 @@ def test_the_bottlenecks_of_a_minute_are_told_by_kind_with_the_limits_in_force()
 
 
 def test_rows_have_names_that_a_reader_knows() -> None:
-    def lane(worker: str, phase: str) -> MomentLane:
-        return replace(CHOSEN[0].lanes[1], worker=worker, phase=phase)
+    def lane(worker: str, phase: str) -> CloseUpLane:
+        return replace(CHOSEN[0].lanes[1], rank=worker, event_type=phase)
 
     several = [
         lane("0", "Steps"),
@@ -223,7 +226,7 @@ def test_rows_have_names_that_a_reader_knows() -> None:
 
 
 def test_what_is_found_stands_before_how_to_read_it() -> None:
-    html = sections.moments(replace(examples.gpu_job(), moments=CHOSEN)).html
+    html = sections.close_ups(replace(examples.gpu_job(), close_ups=CHOSEN)).html
 
     for caption in re.findall(r"<figcaption>(.*?)</figcaption>", html, re.DOTALL):
         found, _, reading = caption.partition('<span class="read">')

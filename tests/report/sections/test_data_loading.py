@@ -13,7 +13,7 @@ from jobreport import sections
 from jobreport.document import Origin, Report
 from jobreport.figures import data_loading as figures
 from jobreport.figures.chart import Label, Rule
-from jobrules.analyses.data_loading import DataLoading, FetchTimes, LoaderSetup, StepBeside
+from jobrules.analyses.data_loading import DataLoading, FetchTimes, LoaderSetup, StepTime
 from tests.copies import replace
 from tests.report.sections import example_data_loading, examples
 from tests.report.sections.example_data_loading import node_loading
@@ -49,8 +49,8 @@ def fetches() -> FetchTimes:
 
 
 def page_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> Page:
-    report: Report = replace(examples.gpu_job(), loading=found, origin=origin)
-    return Page.of(sections.loading(report).html)
+    report: Report = replace(examples.gpu_job(), data_loading=found, origin=origin)
+    return Page.of(sections.data_loading(report).html)
 
 
 def text_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> str:
@@ -225,7 +225,7 @@ def test_ticks_have_equal_decimals() -> None:
     ],
 )
 def test_the_wait_for_data_against_the_step_leads(fetch_s: float, told: str, advised: bool) -> None:
-    beside = StepBeside(phase="TRAIN", count=120, p50_s=0.69)
+    beside = StepTime(mode="TRAIN", count=120, p50_s=0.69)
     text = text_of(replace(EXAMPLE, fetches=replace(fetches(), p50_s=fetch_s), step=beside))
 
     assert 0 < text.index(told) < text.index("1 loader process on 8 cores")
@@ -242,8 +242,8 @@ def test_loaders_whose_number_never_changes_are_a_sentence() -> None:
     together = replace(EXAMPLE, nodes=tuple(node_loading(f"n{i}") for i in range(5)))
     text = text_of(replace(together, at_work=(replace(line, node="", high=line.low),)))
     assert "1 loader was at work on 5 nodes together in every second" in text
-    assert "fig-loading-work" not in page.ids
-    assert "live-loading-0" not in page.scripts[0][1]
+    assert "fig-data-loading-work" not in page.ids
+    assert "live-data-loading-0" not in page.scripts[0][1]
 
 
 def test_nodes_that_print_alike_are_one_row() -> None:
@@ -329,17 +329,17 @@ def test_times_stand_in_one_table() -> None:
 
 def test_nothing_recorded_is_said_with_the_reason() -> None:
     assert "No event of data loading was recorded" in text_of(None)
-    assert "The vendor's results hold no events" in text_of(None, Origin.VENDOR)
+    assert "The vendor's results hold no events" in text_of(None, Origin.DEBUGGER_RESULTS)
     card = replace(examples.gpu_job().rules[0], name="Dataloader")
-    report = replace(examples.gpu_job(), loading=None, origin=Origin.VENDOR, rules=(card,))
-    assert "#r-Dataloader" in Page.of(sections.loading(report).html).links
+    report = replace(examples.gpu_job(), data_loading=None, origin=Origin.DEBUGGER_RESULTS, rules=(card,))
+    assert "#r-Dataloader" in Page.of(sections.data_loading(report).html).links
 
 
 def test_every_live_figure_has_its_place() -> None:
     page = page_of(EXAMPLE)
 
-    ids = [name for name in page.ids if name.startswith("live-loading")]
-    assert ids == ["live-loading-fetches", "live-loading-0"]
+    ids = [name for name in page.ids if name.startswith("live-data-loading")]
+    assert ids == ["live-data-loading-fetches", "live-data-loading-0"]
     ((_, text),) = page.scripts
     assert all(f'"{name}"' in text for name in ids)
 

@@ -28,7 +28,7 @@ def report(grid: DeviceGrid | None, **changes: Any) -> Report:
 
 
 def drawn(grid: DeviceGrid) -> HeatMap:
-    return heat_map(grid, examples.gpu_job().course)
+    return heat_map(grid, examples.gpu_job().phases)
 
 
 def text(page: Page) -> str:
@@ -100,7 +100,7 @@ def test_rows_do_not_overlap_and_gpus_stand_above_cores_of_their_node() -> None:
 
 def with_boxes(grid: DeviceGrid, *below_10: float, means: tuple[float, ...] = ()) -> Report:
     """Boxes for the GPUs of the grid's first node, which idle in shares of their samples."""
-    gpus = next(rows for rows in grid.rows if rows.metric == Metric.GPU_USE)
+    gpus = next(rows for rows in grid.rows if rows.metric == Metric.GPU_UTILIZATION)
     levels = means or (50.0,) * len(below_10)
     boxes = tuple(
         replace(box, node=gpus.node, device=device, below_10=low, above_90=0.02, mean=mean)
@@ -252,7 +252,9 @@ def test_the_reason_for_nothing_is_the_true_one() -> None:
     single = replace(examples.single_sample(), devices=grid)
 
     assert "No use of a GPU or core was sampled." in text(read(sections.devices(report(None))))
-    assert "Rule results hold no samples" in text(read(sections.devices(report(None, origin=Origin.VENDOR))))
+    assert "Rule results hold no samples" in text(
+        read(sections.devices(report(None, origin=Origin.DEBUGGER_RESULTS)))
+    )
     assert "cover no time" in text(read(sections.devices(single)))
 
 

@@ -18,7 +18,7 @@ from tests.report.sections import examples
 def undrawable() -> document.Report:
     """A report whose time lines do not fit together."""
     report = examples.gpu_job()
-    return replace(report, timelines=tuple(replace(line, mean=line.mean[:1]) for line in report.timelines))
+    return replace(report, time_lines=tuple(replace(line, mean=line.mean[:1]) for line in report.time_lines))
 
 
 @pytest.fixture(scope="module")

@@ -108,11 +108,11 @@ def test_what_was_profiled_is_told_in_seconds() -> None:
 )
 def test_the_odd_worker_is_told(percents: list[tuple[float, ...]], told: str) -> None:
     time = examples.framework("conv2d")
-    workers = tuple(replace(time.workers[0], worker=str(i), percents=one) for i, one in enumerate(percents))
+    workers = tuple(replace(time.ranks[0], rank=str(i), percents=one) for i, one in enumerate(percents))
     few = replace(
         time,
         kinds=("Outside of steps", "TRAIN"),
-        workers=workers,
+        ranks=workers,
         outside_median=median(one[0] for one in percents),
     )
 
@@ -223,7 +223,7 @@ def test_nothing_recorded_is_said_with_the_reason() -> None:
 
 
 def test_the_vendors_figures_are_told_by_its_rule() -> None:
-    none = replace(examples.gpu_job(), framework=None, origin=Origin.VENDOR)
+    none = replace(examples.gpu_job(), framework=None, origin=Origin.DEBUGGER_RESULTS)
     card = replace(none.rules[0], name="OverallFrameworkMetrics", status=Status.PASSED)
 
     page = page_of(replace(none, rules=(card,)))
@@ -248,7 +248,7 @@ def test_each_phase_stands_beside_its_stretch_and_is_drawn_by_its_share_of_it() 
 
 
 @pytest.mark.parametrize(
-    ("name", "link"), [("DataLoaderIter", "#loading"), ("write checkpoint", "#cpu-bottlenecks")]
+    ("name", "link"), [("DataLoaderIter", "#data-loading"), ("write checkpoint", "#cpu-bottlenecks")]
 )
 def test_what_ran_between_steps_is_named_with_a_link_to_more(name: str, link: str) -> None:
     job = replace(examples.gpu_job(), framework=examples.framework(name))
@@ -260,7 +260,7 @@ def test_what_ran_between_steps_is_named_with_a_link_to_more(name: str, link: st
 
 
 def test_evaluation_is_no_suspect_where_it_has_steps_of_its_own() -> None:
-    time = replace(examples.framework("conv2d"), phases=())
+    time = replace(examples.framework("conv2d"), event_types=())
     known = replace(time, kinds=("Outside of steps", "TRAIN", "EVAL"))
 
     first, second = (page_of(replace(examples.gpu_job(), framework=one)).text for one in (time, known))

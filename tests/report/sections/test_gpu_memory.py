@@ -28,7 +28,7 @@ GROWS = Trend(points_per_hour=0.5, agreement=0.97, steady=True)
 
 
 def page_of(found: MemoryUse | None, **facts: object) -> Page:
-    report: Report = replace(examples.gpu_job(), memory=found, **facts)
+    report: Report = replace(examples.gpu_job(), gpu_memory=found, **facts)
     return Page.of(sections.gpu_memory(report).html)
 
 
@@ -157,7 +157,7 @@ COLUMNS = Columns(start_us=examples.START_US, width_us=6_000_000, count=600)
 
 
 def test_both_drawings_show_the_same() -> None:
-    course = examples.gpu_job().course
+    course = examples.gpu_job().phases
 
     still = figures.memory_drawing(node(), COLUMNS, course)
     live = figures.memory_plot(node(), COLUMNS, course, figures.shared_range(COLUMNS))
@@ -182,7 +182,7 @@ def test_what_was_not_measured_is_hatched_and_no_line_crosses_it() -> None:
     found = example_data_loading.memory_use("algo-1", "gpu0", 600, range(100, 200))
     gap = Gap(node="algo-1", start_us=COLUMNS.start_us + 600_000_000, end_us=COLUMNS.start_us + 1_200_000_000)
     other = replace(gap, node="algo-2")
-    course = replace(examples.gpu_job().course, gaps=(gap, other))
+    course = replace(examples.gpu_job().phases, gaps=(gap, other))
 
     still = figures.memory_drawing(node(band=found.bands[0], lines=found.lines), COLUMNS, course)
 
@@ -195,14 +195,14 @@ def test_what_was_not_measured_is_hatched_and_no_line_crosses_it() -> None:
     line = data(next(one for one in drawn_in(live) if one.name == "n0-s1"))
     assert np.isnan(line["value"]).sum() == 1
     assert data(drawn_in(live)[0])["left"].tolist() == [gap.start_us / 1000]
-    report = replace(examples.gpu_job(), memory=found, course=course)
+    report = replace(examples.gpu_job(), gpu_memory=found, phases=course)
     assert "hatched: not measured" in sections.gpu_memory(report).html
 
 
 def test_more_gpus_than_lines_add_their_mean() -> None:
     band = replace(EXAMPLE.bands[0], devices=8)
 
-    drawing = figures.memory_drawing(node(band=band), COLUMNS, examples.gpu_job().course)
+    drawing = figures.memory_drawing(node(band=band), COLUMNS, examples.gpu_job().phases)
     text = page_of(replace(EXAMPLE, bands=(band,))).text
 
     assert [shape.series for shape in drawing.shapes] == ["n0-band", "n0-mean", "n0-s1", "n0-s2"]
@@ -269,7 +269,7 @@ def test_every_switch_of_the_key_has_a_series_in_the_figure() -> None:
 
 
 def test_a_job_that_covers_no_time_has_a_table_and_no_figure() -> None:
-    report = replace(examples.single_sample(), memory=replace(EXAMPLE, rises=()))
+    report = replace(examples.single_sample(), gpu_memory=replace(EXAMPLE, rises=()))
 
     page = Page.of(sections.gpu_memory(report).html)
 
@@ -280,7 +280,7 @@ def test_a_job_that_covers_no_time_has_a_table_and_no_figure() -> None:
 
 def test_nothing_sampled_is_said_with_the_reason() -> None:
     assert "GPU memory was not sampled." in page_of(None).text
-    assert "Rule results hold no samples" in page_of(None, origin=Origin.VENDOR).text
+    assert "Rule results hold no samples" in page_of(None, origin=Origin.DEBUGGER_RESULTS).text
     assert "No GPU was sampled." in Page.of(sections.gpu_memory(examples.cpu_job()).html).text
 
 

@@ -18,7 +18,7 @@ def with_lines(report: Report, *lines: str) -> Report:
 
 def rows(report: Report) -> dict[str, tuple[str, str]]:
     """Names and places of each kind, as printed."""
-    cells = Cells.of(sections.identity(report).html, "th", "td")[3:]
+    cells = Cells.of(sections.identifiers(report).html, "th", "td")[3:]
     return {kind: (names, where) for kind, names, where in zip(*[iter(cells)] * 3, strict=True)}
 
 
@@ -31,7 +31,7 @@ def test_the_names_of_job_and_nodes_are_told_with_their_places() -> None:
     assert told["Job name"] == (report.job.name, "command, job")
     assert told["Node"][0] == ", ".join(node.name for node in report.job.nodes)
     # In sentences too.
-    assert {"job", "usage", "version"} <= set(told["Node"][1].split(", "))
+    assert {"job", "utilization", "version"} <= set(told["Node"][1].split(", "))
 
 
 def test_forms_of_addresses_are_told_and_many_of_them_cut() -> None:
@@ -56,10 +56,10 @@ def test_a_report_is_redacted_by_its_option_not_by_a_name(name: str) -> None:
     for words in (["--job-dir", name], ["--job-dir", name, "--ignore", "BatchSize"]):
         command = " ".join(["make-report", *(f"'{word}'" for word in words)])
 
-        text = read(sections.identity(replace(report, command=command))).text
+        text = read(sections.identifiers(replace(report, command=command))).text
 
         assert "replaced by stand-ins" not in text
-        text = read(sections.identity(replace(report, command=f"{command} --redact"))).text
+        text = read(sections.identifiers(replace(report, command=f"{command} --redact"))).text
         assert "replaced by stand-ins" in text
 
 
@@ -67,9 +67,9 @@ def test_without_names_a_line_says_so() -> None:
     report = examples.gpu_job()
     redacted = replace(report, command="make-report --job-dir job --redact")
 
-    assert "None found" in read(sections.identity(redacted)).text
+    assert "None found" in read(sections.identifiers(redacted)).text
     assert rows(redacted) == {}
     # A form that is left is told all the same.
     left = with_lines(redacted, "see /home/ann")
-    assert "None found" not in read(sections.identity(left)).text
+    assert "None found" not in read(sections.identifiers(left)).text
     assert rows(left) == {"Path with a user name": ("/home/ann", "job")}

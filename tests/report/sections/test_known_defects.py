@@ -69,7 +69,7 @@ def test_n1_a_start_up_longer_than_the_training_is_told() -> None:
     gpu = np.repeat([0.0, 90.0], [1500, 500])
     report = reported(make_job(gpu=gpu, cpu=gpu, steps=make_steps([(750 + i, 751 + i) for i in range(249)])))
 
-    phases = {phase.key: phase.end_us - phase.start_us for phase in report.course.phases}
+    phases = {phase.key: phase.end_us - phase.start_us for phase in report.phases.phases}
     assert phases["before"] > phases["loop"]
     assert "longer than" in told(report, "summary")
     first = report.verdict.findings[0]
@@ -83,7 +83,7 @@ def test_n2_n6_phases_end_with_the_last_step_and_are_never_negative(overlap_s: f
     steps = make_steps([(120, 121), (1100 + overlap_s, 1105 + overlap_s)])
     report = reported(make_job(gpu=np.full(TICKS, 50.0), steps=steps))
 
-    phases = report.course.phases
+    phases = report.phases.phases
     assert all(phase.percent >= 0 and phase.end_us >= phase.start_us for phase in phases)
     (loop,) = [phase for phase in phases if phase.key == "loop"]
     assert loop.end_us == START_US + (1105 + overlap_s) * SECOND_US
@@ -146,12 +146,12 @@ def times_without_utc(html: str) -> list[str]:
 def test_n7_a_job_without_gpu_gets_a_sentence_on_its_cpu() -> None:
     busy, free = (reported(make_job(cpu=np.full((600, 4), use))) for use in (90.0, 20.0))
 
-    assert "the CPU was well used: its p95 lies at 90.0 %" in told(busy, "utilisation")
-    assert "the CPU was below 70 %" in told(free, "utilisation")
+    assert "the CPU was well used: its p95 lies at 90.0 %" in told(busy, "utilization")
+    assert "the CPU was below 70 %" in told(free, "utilization")
 
 
 def test_n7_a_p95_at_the_limit_is_judged() -> None:
-    below, at = (told(reported(make_job(cpu=np.full(600, use))), "utilisation") for use in (69.9, 70.0))
+    below, at = (told(reported(make_job(cpu=np.full(600, use))), "utilization") for use in (69.9, 70.0))
 
     assert "well used" in at
     assert "well used" not in below
@@ -163,7 +163,7 @@ def with_network() -> Job:
 
 
 def test_n8_columns_are_named_for_what_they_hold() -> None:
-    text = told(reported(with_network()), "utilisation")
+    text = told(reported(with_network()), "utilization")
 
     assert "Min p50 p90 p95 p99 Max Mean" in text
     assert re.search(r"Network\D* MB/s 5.0 5.0", text)
@@ -173,10 +173,10 @@ def test_n8_columns_are_named_for_what_they_hold() -> None:
 
 def test_n9_a_table_of_utilisation_needs_no_row_and_no_known_metric() -> None:
     empty = reported(Job(name="empty"))
-    odd = replace(usual(), usage=(replace(usual().usage[0], label="Fan speed", unit="rpm"),))
+    odd = replace(usual(), utilization=(replace(usual().utilization[0], label="Fan speed", unit="rpm"),))
 
-    assert "Not recorded" in told(empty, "utilisation")
-    assert "Fan speed rpm" in told(odd, "utilisation")
+    assert "Not recorded" in told(empty, "utilization")
+    assert "Fan speed rpm" in told(odd, "utilization")
 
 
 @pytest.mark.parametrize(("backward_s", "share", "uneven"), [(0.5, "83.3 %", 1), (0.15, "60.0 %", 0)])
@@ -251,7 +251,7 @@ def test_n14_cards_come_by_severity_and_without_rules_nothing_breaks() -> None:
     cards = {card.name: card for card in report.rules}
     assert sorted(names) == sorted(card.name for card in report.rules)
     order = [Status.TRIGGERED, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
-    judging = [cards[name] for name in names if cards[name].judges]
+    judging = [cards[name] for name in names if cards[name].can_trigger]
     assert [order.index(card.status) for card in judging] == sorted(
         order.index(card.status) for card in judging
     )
@@ -305,7 +305,7 @@ def test_n16_workers_share_the_edges_of_their_histogram_and_words_name_what_is_t
     steps = profiled_job().steps
     for column in columns:
         _, worker, phase = column.split()
-        mine = (steps.end_us - steps.start_us)[(steps.worker == worker) & (steps.phase == phase)] / SECOND_US
+        mine = (steps.end_us - steps.start_us)[(steps.rank == worker) & (steps.mode == phase)] / SECOND_US
         for row in table:
             low, _, high = row["Duration (s)"].partition(" to ")
             least, most = number(low), number(high) if high else np.inf
@@ -325,11 +325,11 @@ def test_n17_low_and_fluctuating_are_told_apart_and_boxes_hold_all_samples() -> 
     gpu[:600] = 50.0
     report = reported(make_job(gpu=gpu, cpu=np.full(TICKS, 40.0)))
 
-    text = told(report, "gpu-use")
+    text = told(report, "gpu-utilization")
     # From the ninth minute on, when 1 000 samples are seen.
     assert "24 of 36 windows of a GPU are low (p95 below 70 %) and 12 fluctuate (p95 of 70 % or more" in text
     assert "It judges the last 500 samples of each GPU once a minute; the boxes hold all samples" in text
-    for i, row in enumerate(rows(report, "gpu-use", "Utilisation of each GPU")):
+    for i, row in enumerate(rows(report, "gpu-utilization", "Utilisation of each GPU")):
         for column, quantile in (("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p95", 0.95)):
             assert number(row[column]) == np.quantile(gpu[:, i], quantile)
 
@@ -337,20 +337,20 @@ def test_n17_low_and_fluctuating_are_told_apart_and_boxes_hold_all_samples() -> 
 @pytest.mark.parametrize(("count", "shown"), [(20, 20), (40, 32)])
 def test_n18_every_gpu_has_its_box_on_a_scale_of_100(count: int, shown: int) -> None:
     report = many_gpus(count)
-    html = html_of(report, "gpu-use")
+    html = html_of(report, "gpu-utilization")
 
     boxes = re.findall(r'<g class="box-whole">.*?<rect x="([\d.]+)%" width="([\d.]+)%"', html)
     assert len(boxes) == shown
     assert all(float(left) >= 0 and float(left) + float(width) <= 100 for left, width in boxes)
-    assert len(rows(report, "gpu-use", "Utilisation of each GPU")) == count
-    assert ("Drawn are the 32 GPUs" in told(report, "gpu-use")) == (shown < count)
-    along, up = live(report, "gpu-use", "Range1d")
+    assert len(rows(report, "gpu-utilization", "Utilisation of each GPU")) == count
+    assert ("Drawn are the 32 GPUs" in told(report, "gpu-utilization")) == (shown < count)
+    along, up = live(report, "gpu-utilization", "Range1d")
     assert (along.get("start", 0), along["end"]) == (0, shown)
     assert (up.get("start", 0), up["end"]) == (0, 100)
 
 
 def test_n18_whiskers_have_no_height_of_their_own() -> None:
-    for name in ("gpu-use", "batch-size"):
+    for name in ("gpu-utilization", "batch-size"):
         quads = live(many_gpus(20), name, "Quad")
         assert {(quad["bottom"]["field"], quad["top"]["field"]) for quad in quads} == {("p25", "p75")}
         ends = [(up.get("start", 0), up["end"]) for up in live(many_gpus(20), name, "Range1d")]
@@ -382,8 +382,8 @@ def test_n19_histograms_reach_100_and_are_shares_of_each_gpus_samples() -> None:
 
 
 def test_n19_one_gpu_on_the_first_node_does_not_end_the_comparison() -> None:
-    alone = make_panel(Metric.GPU_USE, np.full(TICKS, 50.0), node="a")
-    pair = make_panel(Metric.GPU_USE, np.tile([20.0, 90.0], (TICKS, 1)), node="b")
+    alone = make_panel(Metric.GPU_UTILIZATION, np.full(TICKS, 50.0), node="a")
+    pair = make_panel(Metric.GPU_UTILIZATION, np.tile([20.0, 90.0], (TICKS, 1)), node="b")
     report = reported(Job(name="two", panels=(alone, pair)))
 
     assert "b gpu0 and gpu1 are loaded least alike, 0.83 apart" in told(report, "balance")
@@ -395,7 +395,7 @@ def test_n19_one_gpu_on_the_first_node_does_not_end_the_comparison() -> None:
 )
 def test_n20_loaders_are_judged_by_the_thresholds(processes: int, answer: str) -> None:
     report = reported(replace(usual_job(), steps=make_steps([(119, 1021)]), events=loading(processes)))
-    text = told(report, "loading")
+    text = told(report, "data-loading")
 
     assert f"{processes} loader processes on 4 cores" in text
     assert [one for one in ("too few", "adequate", "too many") if one in text] == [answer]
@@ -405,10 +405,12 @@ def test_n20_loaders_are_judged_by_the_thresholds(processes: int, answer: str) -
 
 def test_n20_pinned_memory_is_advised_only_where_there_is_a_gpu() -> None:
     with_gpu = replace(usual_job(), events=loading(3))
-    without = replace(with_gpu, panels=tuple(p for p in with_gpu.panels if p.metric in (Metric.CPU_USE,)))
+    without = replace(
+        with_gpu, panels=tuple(p for p in with_gpu.panels if p.metric in (Metric.CPU_UTILIZATION,))
+    )
 
-    assert "Set pin_memory=True" in told(reported(with_gpu), "loading")
-    assert "Set pin_memory=True" not in told(reported(without), "loading")
+    assert "Set pin_memory=True" in told(reported(with_gpu), "data-loading")
+    assert "Set pin_memory=True" not in told(reported(without), "data-loading")
 
 
 @pytest.mark.parametrize("name", ["cpu-bottlenecks", "io-bottlenecks"])
@@ -463,7 +465,7 @@ def test_n23_times_that_are_zero_draw_no_broken_figure() -> None:
     report = profiled()
     assert report.framework
     time = report.framework
-    before, loop, after = report.course.phases
+    before, loop, after = report.phases.phases
     phases = (
         replace(before, end_us=before.start_us, percent=0.0),
         replace(loop, percent=100.0),
@@ -472,7 +474,7 @@ def test_n23_times_that_are_zero_draw_no_broken_figure() -> None:
     nothing = [replace(part, seconds=0.0, percent=0.0) for part in (*time.steps, *time.general)]
     report = replace(
         report,
-        course=replace(report.course, phases=phases),
+        phases=replace(report.phases, phases=phases),
         framework=replace(time, steps=tuple(nothing), general=tuple(nothing), horovod=tuple(nothing)),
     )
 
@@ -537,10 +539,11 @@ def test_n27_overlapping_series_stand_apart_without_the_legend() -> None:
 
 def test_n28_sentences_of_nodes_are_items_of_a_list() -> None:
     low, high = (
-        make_panel(Metric.GPU_USE, np.full(600, use), node=node) for use, node in ((20.0, "a"), (95.0, "b"))
+        make_panel(Metric.GPU_UTILIZATION, np.full(600, use), node=node)
+        for use, node in ((20.0, "a"), (95.0, "b"))
     )
-    cpu = [make_panel(Metric.CPU_USE, np.full(600, 30.0), node=node, prefix="cpu") for node in "ab"]
-    page = section(reported(Job(name="two", panels=(cpu[0], low, cpu[1], high))), "utilisation")
+    cpu = [make_panel(Metric.CPU_UTILIZATION, np.full(600, 30.0), node=node, prefix="cpu") for node in "ab"]
+    page = section(reported(Job(name="two", panels=(cpu[0], low, cpu[1], high))), "utilization")
 
     items = [tag for tag, _ in page.elements if tag == "li"]
     assert len(items) == 2
@@ -553,7 +556,7 @@ def test_n28_sentences_of_nodes_are_items_of_a_list() -> None:
 def test_seen_zero_data_points_are_no_pass() -> None:
     report = reported(make_job(cpu=np.full(100, 50.0)))
 
-    answers = {card.name: card for card in report.rules if card.judges}
+    answers = {card.name: card for card in report.rules if card.can_trigger}
     assert {card.status for card in answers.values()} == {Status.NOT_EVALUATED}
     text = told(report, "rules")
     assert "Passed" not in text
@@ -652,7 +655,7 @@ def test_seen_low_use_is_told_as_a_share_of_time_beside_the_p95_of_the_job() -> 
     assert card.status is Status.TRIGGERED
     assert f"in {100 * card.severity:.1f} % of the windows" in plain(card.headline)
     assert plain(card.headline) in told(report, "rules")
-    (row,) = rows(report, "gpu-use", "Utilisation of each GPU")
+    (row,) = rows(report, "gpu-utilization", "Utilisation of each GPU")
     assert row["p95"] == "95.0"
     assert number(row["Idle (%)"]) == pytest.approx(100 * 1200 / 4200, abs=0.05)
 
@@ -663,7 +666,9 @@ def test_seen_rises_of_memory_utilisation_are_no_headline() -> None:
         replace(
             usual_job(),
             panels=tuple(
-                make_panel(Metric.GPU_MEMORY, memory) if p.metric is Metric.GPU_MEMORY else p
+                make_panel(Metric.GPU_MEMORY_ACTIVITY, memory)
+                if p.metric is Metric.GPU_MEMORY_ACTIVITY
+                else p
                 for p in usual_job().panels
             ),
         )
@@ -756,8 +761,10 @@ def test_seen_own_time_of_nested_operators_adds_up_to_the_time_on_the_clock() ->
 
 def test_seen_rows_of_the_heat_map_stand_at_their_own_time() -> None:
     # The GPU is sampled in the second half only, and half as often as the cores.
-    gpu = make_panel(Metric.GPU_USE, np.full(600, 55.0), interval_s=1.0, start_us=START_US + 600 * SECOND_US)
-    cpu = make_panel(Metric.CPU_USE, np.repeat([[15.0], [35.0]], 1200, axis=0), prefix="cpu")
+    gpu = make_panel(
+        Metric.GPU_UTILIZATION, np.full(600, 55.0), interval_s=1.0, start_us=START_US + 600 * SECOND_US
+    )
+    cpu = make_panel(Metric.CPU_UTILIZATION, np.repeat([[15.0], [35.0]], 1200, axis=0), prefix="cpu")
     report = reported(Job(name="halves", panels=(cpu, gpu)))
 
     paths = painted(html_of(report, "devices"))
@@ -799,14 +806,14 @@ def test_seen_colours_of_the_heat_map_are_of_100_percent() -> None:
 def test_seen_percentages_are_neither_cut_nor_rounded_up_to_whole_ones() -> None:
     report = reported(make_job(gpu=np.full(1200, 99.9), cpu=np.full(1200, 12.3), memory=np.full(1200, 40.2)))
 
-    text = told(report, "utilisation")
+    text = told(report, "utilization")
     for value in ("99.9", "12.3", "40.2"):
         assert f"{value} {value}" in text
-    assert rows(report, "gpu-use", "Utilisation of each GPU")[0]["p50"] == "99.9"
+    assert rows(report, "gpu-utilization", "Utilisation of each GPU")[0]["p50"] == "99.9"
 
 
 def test_seen_units_stand_at_every_number_of_the_table() -> None:
-    table = rows(reported(with_network()), "utilisation", "Utilisation of each node")
+    table = rows(reported(with_network()), "utilization", "Utilisation of each node")
 
     units = {row["Metric"]: row["Unit"] for row in table if "Unit" in row}
     assert units["Network, received and sent"] == "MB/s"
@@ -818,7 +825,7 @@ def test_seen_defaults_on_the_page_are_the_defaults_in_force() -> None:
 
     cards = {card.name: card for card in usual().rules}
     judged = [
-        kind for kind in RULES if kind.judges and cards[kind.__name__].status is not Status.NOT_EVALUATED
+        kind for kind in RULES if kind.can_trigger and cards[kind.__name__].status is not Status.NOT_EVALUATED
     ]
     assert len(judged) >= 8
     for kind in judged:

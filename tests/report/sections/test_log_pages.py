@@ -170,7 +170,7 @@ def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
 
 def test_memory_in_use_is_not_memory_utilisation(report: Report) -> None:
     memory, use, nodes = (
-        text_of(read(call(report))) for call in (sections.gpu_memory, sections.utilisation, sections.nodes)
+        text_of(read(call(report))) for call in (sections.gpu_memory, sections.utilization, sections.nodes)
     )
 
     assert "gpu1 is the fullest of 2 GPUs: at most 4.0 GiB in use, 50.0 % of its memory." in memory
@@ -182,14 +182,14 @@ def test_memory_in_use_is_not_memory_utilisation(report: Report) -> None:
 
 
 def test_utilisation_of_memory_alone_is_not_how_full_it_is(report: Report) -> None:
-    told = text_of(read(sections.gpu_memory(replace(report, gpu_states=()))))
+    told = text_of(read(sections.gpu_memory(replace(report, power=()))))
 
     assert "GPU memory utilisation over time: the share of time in which" in told
     assert "in use on" not in told
 
 
 def test_power_of_a_job_without_it(report: Report) -> None:
-    told = text_of(read(sections.power(replace(report, gpu_states=()))))
+    told = text_of(read(sections.power(replace(report, power=()))))
 
     assert "Neither power nor temperature nor clocks of a GPU were recorded." in told
 
@@ -206,7 +206,7 @@ def test_sections_without_data_fold_away(report: Report) -> None:
     order = re.findall(r'<section class="jr[^"]*?( fold empty|)" id="([a-z-]+)"', html)
     empty = [anchor for fold, anchor in order if fold]
     assert empty == [
-        *("framework", "steps", "loading", "cpu-bottlenecks", "io-bottlenecks", "moments", "profiles"),
+        *("framework", "steps", "data-loading", "cpu-bottlenecks", "io-bottlenecks", "close-ups", "profiles"),
     ]
     assert [anchor for _, anchor in order][-len(empty) :] == empty
     assert re.findall(r'<li class="m"><a href="#([a-z-]+)">', html) == empty

@@ -39,7 +39,7 @@ def test_the_odd_nodes_are_looked_for_a_few_times_only(monkeypatch: pytest.Monke
     odd = Mock(wraps=figure._odd)
     monkeypatch.setattr(figure, "_odd", odd)
 
-    heat = figure.heat_map(example_devices.devices("n", nodes=NODES, gpus=1), examples.gpu_job().course)
+    heat = figure.heat_map(example_devices.devices("n", nodes=NODES, gpus=1), examples.gpu_job().phases)
 
     assert heat.nodes == NODES
     assert 0 < odd.call_count <= 2
@@ -53,10 +53,10 @@ def test_boxes_and_gaps_are_not_gone_through_for_every_node() -> None:
     start = base.job.start_us
     gaps = Passes(Gap(node=name, start_us=start, end_us=start + 1) for name in names)
     report = replace(
-        base, job=replace(base.job, nodes=nodes), boxes=boxes, course=replace(base.course, gaps=gaps)
+        base, job=replace(base.job, nodes=nodes), boxes=boxes, phases=replace(base.phases, gaps=gaps)
     )
 
-    for section in (sections.utilisation, sections.batch_size, sections.summary):
+    for section in (sections.utilization, sections.batch_size, sections.summary):
         section(report)
 
     assert 0 < boxes.passes < NODES

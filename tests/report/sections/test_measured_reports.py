@@ -24,12 +24,12 @@ def test_the_head_names_the_day_once() -> None:
 
 def test_sensors_of_one_snapshot_cover_no_time() -> None:
     # The cores are read 50 microseconds after the GPU, as real samplers do.
-    cpu = make_panel(Metric.CPU_USE, [50.0], start_us=START_US + 50, prefix="cpu")
+    cpu = make_panel(Metric.CPU_UTILIZATION, [50.0], start_us=START_US + 50, prefix="cpu")
     report = report_of(make_job(gpu=[50.0], extra=[cpu]))
 
     assert "the samples cover no time" in read(sections.verdict(report)).text
     assert "covers no time" in read(sections.summary(report)).text
-    assert "may do" not in read(sections.utilisation(report)).text
+    assert "may do" not in read(sections.utilization(report)).text
     assert "No gap" not in read(sections.quality(report)).text
 
 
@@ -51,7 +51,7 @@ def test_durations_and_hours_of_the_definitions_agree() -> None:
 
 def test_a_gap_shorter_than_ten_intervals_is_not_denied_in_seconds_alone() -> None:
     times = [START_US + 60 * SECOND_US * i for i in range(60) if not 20 < i < 28]
-    gpu = make_panel(Metric.GPU_USE, [95.0] * len(times), time_us=times)
+    gpu = make_panel(Metric.GPU_UTILIZATION, [95.0] * len(times), time_us=times)
 
     text = read(sections.quality(report_of(make_job(extra=[gpu])))).text
     assert "60 s and ten sampling intervals" in text
@@ -65,7 +65,7 @@ def test_a_smaller_machine_is_proposed_only_where_nothing_is_the_limit() -> None
     )
 
     told, full, stored = (
-        read(sections.utilisation(report)).text
+        read(sections.utilization(report)).text
         for report in (
             free,
             report_of(make_job(cpu=cores, gpu=[20.0] * 1500)),
@@ -82,6 +82,6 @@ def test_a_smaller_machine_is_proposed_only_where_nothing_is_the_limit() -> None
 def test_unused_gpus_are_told_before_the_mean_is_judged() -> None:
     gpu = np.column_stack([np.full(1500, 95.0), np.zeros(1500)])
 
-    text = read(sections.utilisation(report_of(make_job(cpu=[90.0] * 1500, gpu=gpu)))).text
+    text = read(sections.utilization(report_of(make_job(cpu=[90.0] * 1500, gpu=gpu)))).text
     assert "1 of 2 GPUs never worked" in text
     assert "little used" not in text

@@ -10,9 +10,9 @@ import pytest
 
 from jobreport import sections
 from jobreport.document import Report
-from jobrules.analyses.nodes import PhaseUse, Use
+from jobrules.analyses.nodes import NodeUtilization, PhaseUtilization
 from jobrules.measures.sample_weights import Gap
-from jobrules.verdict.phases import Course, Phase, interrupted, missing
+from jobrules.verdict.phases import JobPhases, Phase, interrupted, missing
 from tests.copies import replace
 from tests.report.figures.embedded import whole
 from tests.report.sections import example_nodes, examples
@@ -39,7 +39,7 @@ def sixteen(odd: dict[str, str], **means: float) -> Report:
         examples.line(name, "gpu_utilization", "GPU", 8, 600, lambda x: 50.0) for name in found.drawn
     )
     usage = tuple(examples.usage(name, "GPU", level) for name, level in levels.items())
-    return replace(base, nodes=found, timelines=lines, usage=usage)
+    return replace(base, nodes=found, time_lines=lines, utilization=usage)
 
 
 def rows_of(html: str) -> list[list[str]]:
@@ -105,11 +105,11 @@ def test_hostile_names_of_many_nodes_stay_text() -> None:
     base = sixteen({"node-07": "odd"})
     assert base.nodes is not None
     ranks = tuple(replace(rank, node=examples.HOSTILE + rank.node) for rank in base.nodes.ranks)
-    lines = tuple(replace(line, node=examples.HOSTILE + line.node) for line in base.timelines)
+    lines = tuple(replace(line, node=examples.HOSTILE + line.node) for line in base.time_lines)
     drawn = tuple(examples.HOSTILE + name for name in base.nodes.drawn)
 
     page = read(
-        sections.nodes(replace(base, nodes=replace(base.nodes, ranks=ranks, drawn=drawn), timelines=lines))
+        sections.nodes(replace(base, nodes=replace(base.nodes, ranks=ranks, drawn=drawn), time_lines=lines))
     )
 
     assert [a.get("type") for a, _ in page.scripts] == ["application/json"]
@@ -124,7 +124,7 @@ def test_received_and_sent_share_a_plot_with_a_key() -> None:
         for key, label in (("network_receive", "Network receive"), ("network_transmit", "Network transmit"))
     )
 
-    page = read(sections.nodes(replace(base, timelines=(*base.timelines[:5], *lines))))
+    page = read(sections.nodes(replace(base, time_lines=(*base.time_lines[:5], *lines))))
 
     assert "Network, received and sent, MB/s" in text_of(page)
     series = [a["data-series"] for _, a in page.elements if "data-series" in a]
@@ -154,7 +154,7 @@ def test_phases_are_named_once_with_their_times() -> None:
 def test_many_nodes_have_a_table_of_their_spread_and_rows_for_the_odd_ones() -> None:
     report = sixteen({"node-07": "odd"}, **{"node-07": 20.0})
 
-    rows = rows_of(sections.utilisation(report).html)
+    rows = rows_of(sections.utilization(report).html)
 
     assert rows[1][:8] == ["GPU", "%", "20.0", "70.7", "71.5", "23.0", "81.3", "82.2"]
     assert [row[0] for row in rows if row[0].startswith("node-")][:2] == [
@@ -165,23 +165,23 @@ def test_many_nodes_have_a_table_of_their_spread_and_rows_for_the_odd_ones() -> 
 
 
 def test_few_nodes_are_told_one_by_one_and_nothing_is_folded() -> None:
-    page = read(sections.utilisation(examples.hostile_job()))
+    page = read(sections.utilization(examples.hostile_job()))
 
     assert page.all("details") == []
     assert len(page.all("table")) == 1
 
 
 def test_the_share_of_time_that_samples_cover_is_told_where_it_is_not_all() -> None:
-    text = text_of(read(sections.utilisation(examples.hostile_job())))
+    text = text_of(read(sections.utilization(examples.hostile_job())))
 
     assert text.count("samples cover") == 1
     assert "16 cores, samples cover 87.5 % of the job" in text
 
 
-def with_gaps(report: Report, gaps: tuple[Gap, ...]) -> Course:
+def with_gaps(report: Report, gaps: tuple[Gap, ...]) -> JobPhases:
     span_us = report.job.start_us, report.job.end_us
     return replace(
-        report.course,
+        report.phases,
         gaps=gaps,
         missing=missing(gaps, span_us),
         interrupted=interrupted(gaps, [node.name for node in report.job.nodes], span_us),
@@ -192,7 +192,7 @@ def test_of_many_nodes_the_least_sampled_are_named() -> None:
     base = sixteen({})
     gaps = tuple(Gap(node=f"node-{i:02}", start_us=START, end_us=START + i * MINUTE) for i in range(1, 7))
 
-    text = text_of(read(sections.utilisation(replace(base, course=with_gaps(base, gaps)))))
+    text = text_of(read(sections.utilization(replace(base, phases=with_gaps(base, gaps)))))
 
     assert (
         "On 6 of 16 nodes the samples cover less than the whole job: "
@@ -220,13 +220,13 @@ def test_the_sentences_follow_p95_and_p50_with_70_on_the_busy_side(
         if found
     ]
 
-    report = replace(examples.cpu_job(), usage=tuple(rows), boxes=())
+    report = replace(examples.cpu_job(), utilization=tuple(rows), boxes=())
 
-    assert told in text_of(read(sections.utilisation(report)))
+    assert told in text_of(read(sections.utilization(report)))
 
 
-def phases(*minutes: tuple[str, float, float]) -> Course:
-    return Course(
+def phases(*minutes: tuple[str, float, float]) -> JobPhases:
+    return JobPhases(
         basis="steps",
         phases=tuple(
             Phase(
@@ -246,7 +246,7 @@ def phases(*minutes: tuple[str, float, float]) -> Course:
 
 def test_a_start_longer_than_the_loop_is_told_with_what_was_measured_in_it() -> None:
     base = examples.gpu_job()
-    long = replace(base, course=phases(("before", 0, 40), ("loop", 40, 59), ("after", 59, 60)))
+    long = replace(base, phases=phases(("before", 0, 40), ("loop", 40, 59), ("after", 59, 60)))
 
     text = text_of(read(sections.summary(long)))
 
@@ -283,8 +283,8 @@ def test_only_the_time_in_which_no_node_was_sampled_is_an_interruption() -> None
     )
 
     base = replace(base, job=job)
-    both = sections.summary(replace(base, course=with_gaps(base, gaps)))
-    one = sections.summary(replace(base, course=with_gaps(base, gaps[:1])))
+    both = sections.summary(replace(base, phases=with_gaps(base, gaps)))
+    one = sections.summary(replace(base, phases=with_gaps(base, gaps[:1])))
 
     assert ["of which interrupted, no node measured", "08:14:00", "08:20:00", "6 min", "10.0 %"] in rows_of(
         both.html
@@ -296,7 +296,7 @@ def test_gaps_of_more_nodes_than_rows_are_counted() -> None:
     base = sixteen({})
     gaps = tuple(Gap(node=f"node-{i:02}", start_us=START, end_us=START + 2 * MINUTE) for i in range(9))
 
-    text = text_of(read(sections.summary(replace(base, course=with_gaps(base, gaps)))))
+    text = text_of(read(sections.summary(replace(base, phases=with_gaps(base, gaps)))))
 
     assert "and on 5 more nodes" in text
 
@@ -305,18 +305,18 @@ def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0, ba
     """The caption of the time lines for means of nodes and phases."""
     base = sixteen({})
     assert base.nodes is not None
-    lines = tuple(replace(base.timelines[0], node=name) for name in means)
-    use = Use(
+    lines = tuple(replace(base.time_lines[0], node=name) for name in means)
+    use = NodeUtilization(
         label="GPU",
         means=means,
         mean=sum(means.values()) / len(means),
-        phases=tuple(PhaseUse(phase=key, mean=mean) for key, mean in phases),
+        phases=tuple(PhaseUtilization(phase=key, mean=mean) for key, mean in phases),
         falls=falls,
         fall_us=10_000_000 if falls else 0,
     )
     found = replace(base.nodes, drawn=tuple(means), use=use)
-    course = replace(examples.gpu_job().course, basis=basis)
-    text = text_of(read(sections.nodes(replace(base, nodes=found, timelines=lines, course=course))))
+    course = replace(examples.gpu_job().phases, basis=basis)
+    text = text_of(read(sections.nodes(replace(base, nodes=found, time_lines=lines, phases=course))))
     return text.partition("Figure 13.1. ")[2].partition(" One column")[0].strip()
 
 

@@ -27,24 +27,24 @@ EVERY = (*SAMPLES, ROOT / "sample_data" / "throttled-4gpu")
 SOURCES = {
     "verdict": ("verdict",),
     "findings": ("verdict",),
-    "summary": ("course", "job"),
-    "utilisation": ("usage", "job"),
+    "summary": ("phases", "job"),
+    "utilization": ("utilization", "job"),
     "framework": ("framework",),
     "steps": ("steps",),
-    "gpu-use": ("boxes", "job"),
+    "gpu-utilization": ("boxes", "job"),
     "balance": ("balance",),
-    "loading": ("loading",),
+    "data-loading": ("data_loading",),
     "batch-size": ("boxes", "rules"),
-    "cpu-bottlenecks": ("stalls", "columns"),
-    "io-bottlenecks": ("stalls", "columns"),
-    "gpu-memory": ("memory", "columns", "gpu_states", "course"),
-    "nodes": ("timelines", "nodes", "job", "columns", "course"),
+    "cpu-bottlenecks": ("bottlenecks", "columns"),
+    "io-bottlenecks": ("bottlenecks", "columns"),
+    "gpu-memory": ("gpu_memory", "columns", "power", "phases"),
+    "nodes": ("time_lines", "nodes", "job", "columns", "phases"),
     "devices": ("devices", "boxes", "job", "rules"),
-    "moments": ("moments",),
+    "close-ups": ("close_ups",),
     "profiles": ("profiles",),
-    "power": ("gpu_states", "timelines", "columns", "course"),
-    "quality": ("quality", "rules", "course", "verdict", "job"),
-    "identity": ("job", "profiles", "quality"),
+    "power": ("power", "time_lines", "columns", "phases"),
+    "quality": ("quality", "rules", "phases", "verdict", "job"),
+    "identifiers": ("job", "profiles", "quality"),
 }
 #: Where sections print numbers besides the cells of tables: values of lists, amounts; and besides captions: headlines.
 PLACES = {"verdict": ("dd",), "findings": ("b", "span")}
@@ -188,14 +188,14 @@ def test_the_numbers_of_captions_are_in_the_json(sample: Path, section: str) -> 
         # next to none of them by chance.
         ("framework", 0.9),
         ("steps", 0.9),
-        ("moments", 0.9),
-        ("loading", 0.8),
+        ("close-ups", 0.9),
+        ("data-loading", 0.8),
         # Percentages with one digit, of which there are a thousand: the more of them another job holds,
         # the more are hit.
         ("cpu-bottlenecks", 0.5),
         ("devices", 0.3),
-        ("utilisation", 0.3),
-        ("gpu-use", 0.1),
+        ("utilization", 0.3),
+        ("gpu-utilization", 0.1),
     ],
 )
 def test_numbers_of_another_job_are_not(section: str, share: float) -> None:
@@ -222,11 +222,11 @@ def test_captions_of_another_job_are_not() -> None:
         "summary",
         "framework",
         "steps",
-        "gpu-use",
-        "loading",
+        "gpu-utilization",
+        "data-loading",
         "cpu-bottlenecks",
         "devices",
-        "moments",
+        "close-ups",
     }
 
 

@@ -78,7 +78,7 @@ def test_names_stay_text() -> None:
 
 def test_without_profiles_the_reason_is_told() -> None:
     assert "No Python profile was recorded." in page_of().text
-    vendor = replace(examples.gpu_job(), profiles=(), origin=Origin.VENDOR)
+    vendor = replace(examples.gpu_job(), profiles=(), origin=Origin.DEBUGGER_RESULTS)
     assert "The vendor's results hold no Python profile." in Page.of(sections.profiles(vendor).html).text
 
 

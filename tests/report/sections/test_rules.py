@@ -84,7 +84,7 @@ def test_a_summary_without_an_answer_says_so_once() -> None:
         Status.NOT_EVALUATED,
         reason="no framework events",
         headline="Not evaluated: no framework events",
-        judges=False,
+        can_trigger=False,
     )
 
     text = text_of(card)

@@ -14,7 +14,7 @@ from jobreport import sections
 from jobreport.document import Report
 from jobreport.sections.outline import SECTIONS
 from jobrules.measures.sample_weights import Gap
-from jobrules.verdict.phases import Course
+from jobrules.verdict.phases import JobPhases
 from tests.copies import replace
 from tests.report.sections import examples
 from tests.report.sections.html import Page, read
@@ -25,24 +25,24 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
     sections.findings,
     sections.contents,
     sections.summary,
-    sections.utilisation,
+    sections.utilization,
     sections.framework,
     sections.rules,
     sections.steps,
-    sections.gpu_use,
+    sections.gpu_utilization,
     sections.balance,
-    sections.loading,
+    sections.data_loading,
     sections.batch_size,
     sections.cpu_bottlenecks,
     sections.io_bottlenecks,
     sections.gpu_memory,
     sections.nodes,
     sections.devices,
-    sections.moments,
+    sections.close_ups,
     sections.profiles,
     sections.power,
     sections.quality,
-    sections.identity,
+    sections.identifiers,
 )
 
 
@@ -93,7 +93,7 @@ def test_links_inside_the_page_lead_somewhere(report: Report) -> None:
         "i-off",
         "i-err",
     }
-    cards = {f"r-{u.rule}" for u in report.verdict.unanswered} - {f"r-{c.name}" for c in report.rules}
+    cards = {f"r-{u.rule}" for u in report.verdict.not_evaluated} - {f"r-{c.name}" for c in report.rules}
     assert targets - cards <= set(page.ids)
     assert {link for link in page.links if not link.startswith("#")} == set()
 
@@ -209,7 +209,7 @@ def test_gpus_that_never_worked_are_told_so() -> None:
     report = examples.idle_job()
 
     assert "No GPU worked" in read(sections.verdict(report)).text
-    assert "Every sample of GPU use is 0." in read(sections.gpu_use(report)).text
+    assert "Every sample of GPU use is 0." in read(sections.gpu_utilization(report)).text
     assert "stay at 0" in read(sections.nodes(report)).text
 
 
@@ -220,7 +220,7 @@ def test_a_cpu_job_talks_of_cpu_time_that_was_free() -> None:
     assert "of CPU time was used" in text
     assert "were free" in text
     assert "lost" not in text
-    assert "No GPU was sampled." in read(sections.gpu_use(report)).text
+    assert "No GPU was sampled." in read(sections.gpu_utilization(report)).text
     assert not report.verdict.findings
     assert "Nothing to tell." in read(sections.findings(report)).text
 
@@ -238,7 +238,7 @@ def test_nothing_at_all_says_so() -> None:
     report = examples.empty_job()
 
     assert "neither GPUs nor CPU cores were sampled" in read(sections.verdict(report)).text
-    assert "No metric was sampled." in read(sections.utilisation(report)).text
+    assert "No metric was sampled." in read(sections.utilization(report)).text
     assert "No rule was selected." in read(sections.rules(report)).text
 
 
@@ -248,7 +248,7 @@ def test_findings_show_amount_share_and_rules() -> None:
 
     assert "3.23 GPU-h 40.4 % of GPU time" in text
     assert "BatchSize, LowGPUUtilization" in text
-    assert "#gpu-use" in page.links
+    assert "#gpu-utilization" in page.links
 
 
 def test_phases_add_up() -> None:
@@ -273,9 +273,9 @@ def test_a_job_that_passes_midnight_shows_dates() -> None:
     long = replace(
         report,
         job=replace(report.job, end_us=report.job.start_us + day),
-        course=Course(
+        phases=JobPhases(
             basis="none",
-            phases=(replace(report.course.phases[0], key="whole", end_us=report.job.start_us + day),),
+            phases=(replace(report.phases.phases[0], key="whole", end_us=report.job.start_us + day),),
             gaps=(gap,),
             first_work_us=None,
             last_work_us=None,
@@ -287,7 +287,7 @@ def test_a_job_that_passes_midnight_shows_dates() -> None:
 
 
 def test_rates_are_scaled_and_not_drawn_on_the_percent_scale() -> None:
-    page = read(sections.utilisation(examples.gpu_job()))
+    page = read(sections.utilization(examples.gpu_job()))
 
     assert re.search(r"Network, received and sent MB/s 0.0 41.0", page.text)
     assert "no fixed scale" in page.text
@@ -295,7 +295,7 @@ def test_rates_are_scaled_and_not_drawn_on_the_percent_scale() -> None:
 
 
 def test_nodes_that_are_alike_share_a_sentence() -> None:
-    text = read(sections.utilisation(examples.many_nodes())).text
+    text = read(sections.utilization(examples.many_nodes())).text
 
     assert "On node-00, node-01, node-02 and 10 more," in text
 
@@ -334,17 +334,17 @@ def test_files_are_counted_and_the_first_of_each_fault_is_named() -> None:
 
 
 def test_many_gpus_fold_their_table_and_are_all_in_it() -> None:
-    page = read(sections.gpu_use(examples.many_nodes()))
+    page = read(sections.gpu_utilization(examples.many_nodes()))
 
     assert page.all("details")
     assert len(page.all("tr")) == 129
 
 
 def test_the_shares_of_a_gpu_add_up() -> None:
-    text = read(sections.gpu_use(examples.cpu_job())).text
+    text = read(sections.gpu_utilization(examples.cpu_job())).text
     assert "Idle" not in text
 
-    text = read(sections.gpu_use(examples.gpu_job())).text
+    text = read(sections.gpu_utilization(examples.gpu_job())).text
     assert "12.5 62.5 25.0" in text
 
 

@@ -52,20 +52,20 @@ def test_the_caption_states_the_spread_and_the_outliers() -> None:
 
 
 def test_workers_with_different_limits_are_told_as_a_range() -> None:
-    (phase,) = times().phases
-    two = replace(phase, workers=2, judged=2, low_limit_s=0.61, outliers=1)
+    (phase,) = times().modes
+    two = replace(phase, ranks=2, evaluated=2, low_limit_s=0.61, outliers=1)
 
-    text = text_of(replace(times(), phases=(two,)))
+    text = text_of(replace(times(), modes=(two,)))
 
     assert "1 of the 1 200 TRAIN steps took longer than mean + 3σ of its worker (0.610 to 0.630 s)." in text
 
 
 def test_steps_that_were_not_judged_are_told_by_the_median_and_have_no_limit() -> None:
-    (phase,) = times().phases
-    few = replace(phase, steps=50, judged=0, outliers=0, low_limit_s=None, high_limit_s=None)
+    (phase,) = times().modes
+    few = replace(phase, steps=50, evaluated=0, outliers=0, low_limit_s=None, high_limit_s=None)
     row = example_steps.row(NAME, steps=50, limit_s=None, outliers=None)
 
-    page = page_of(replace(times(), phases=(few,), rows=(row,), marked="median", marks=2))
+    page = page_of(replace(times(), modes=(few,), rows=(row,), marked="median", marks=2))
     text = page.text.replace("\u00a0", " ")
 
     assert "2 of the 50 TRAIN steps took longer than twice the median." in text
@@ -76,8 +76,8 @@ def test_steps_that_were_not_judged_are_told_by_the_median_and_have_no_limit() -
 
 
 def test_a_limit_beyond_the_bars_is_said_and_not_drawn() -> None:
-    (phase,) = times().phases
-    far = replace(times(), phases=(replace(phase, low_limit_s=2.5, high_limit_s=2.5),))
+    (phase,) = times().modes
+    far = replace(times(), modes=(replace(phase, low_limit_s=2.5, high_limit_s=2.5),))
 
     assert "The limit of StepOutlier lies beyond the bars." in text_of(far)
     unit = figures.Unit.of(far)
@@ -192,10 +192,10 @@ def test_the_time_to_the_next_step_has_the_colour_of_lost_time() -> None:
 
 
 def test_the_phase_with_most_time_comes_first() -> None:
-    (phase,) = times().phases
-    minor = replace(phase, phase="EVAL", steps=64, p25_s=0.1, p75_s=0.2)
+    (phase,) = times().modes
+    minor = replace(phase, mode="EVAL", steps=64, p25_s=0.1, p75_s=0.2)
 
-    text = text_of(replace(times(), phases=(phase, minor)))
+    text = text_of(replace(times(), modes=(phase, minor)))
 
     assert (
         text.index("Half of the 1 200 TRAIN") < text.index("Half of the 64 EVAL") < text.index("Figure 5.1.")
@@ -204,7 +204,7 @@ def test_the_phase_with_most_time_comes_first() -> None:
 
 def test_workers_that_print_alike_are_one_row_and_a_shared_longest_is_said() -> None:
     rows = tuple(
-        example_steps.row(f"node-{i // 2}", worker=str(i), median_s=0.5 if i == 5 else 0.47) for i in range(6)
+        example_steps.row(f"node-{i // 2}", rank=str(i), median_s=0.5 if i == 5 else 0.47) for i in range(6)
     )
 
     text = text_of(replace(times(), rows=rows))
@@ -235,10 +235,10 @@ def test_nothing_recorded_is_said_with_the_reason() -> None:
     assert "No step was recorded." in page_of(None).text
     rules = examples.gpu_job().rules
     card = next(card for card in rules if card.name == "LowGPUUtilization")
-    vendor = page_of(None, origin=Origin.VENDOR, rules=(replace(card, name="StepOutlier"),))
+    vendor = page_of(None, origin=Origin.DEBUGGER_RESULTS, rules=(replace(card, name="StepOutlier"),))
     assert "its figures of all steps stand in the card of StepOutlier." in vendor.text
     assert "#r-StepOutlier" in vendor.links
-    assert "#r-StepOutlier" not in page_of(None, origin=Origin.VENDOR, rules=()).links
+    assert "#r-StepOutlier" not in page_of(None, origin=Origin.DEBUGGER_RESULTS, rules=()).links
 
 
 def test_hostile_names_stay_text() -> None:
@@ -269,7 +269,7 @@ def test_every_live_plot_has_its_place_and_every_key_its_series() -> None:
 
 def _several() -> StepTimes:
     base = times()
-    other = StepBins(node="", worker="", phase="EVAL", counts=(5, 1, 0, 0, 0, 0, 0), beyond=0)
+    other = StepBins(node="", rank="", mode="EVAL", counts=(5, 1, 0, 0, 0, 0, 0), beyond=0)
     histogram = replace(base.histogram, series=(*base.histogram.series, other))
     return replace(base, histogram=histogram)
 
@@ -333,7 +333,7 @@ def test_several_series_are_outlines_that_the_key_switches() -> None:
 
 
 def test_time_line_drawing_and_plot_are_the_same_and_keep_the_peak() -> None:
-    unit, course = figures.Unit.of(times()), examples.gpu_job().course
+    unit, course = figures.Unit.of(times()), examples.gpu_job().phases
     drawing = figures.timeline_drawing(times(), course, unit)
     plot: Any = figures.timeline_plot(times(), course, unit, [NAME])
 
@@ -357,7 +357,7 @@ def test_few_steps_that_last_much_longer_make_the_axis_one_of_powers_of_ten() ->
         histogram=replace(base.histogram, longest_us=60_000_000),
     )
 
-    drawing = figures.timeline_drawing(far, examples.gpu_job().course, figures.Unit.of(far))
+    drawing = figures.timeline_drawing(far, examples.gpu_job().phases, figures.Unit.of(far))
 
     assert "by powers of ten" in text_of(far)
     labels = [tick.label for tick in drawing.y.ticks]
@@ -408,7 +408,7 @@ def test_last_steps_drawing_and_plot_are_the_same_with_work_at_the_bottom() -> N
     ],
 )
 def test_the_unit_suits_the_steps(median_s: float, name: str, words: str) -> None:
-    (phase,) = times().phases
-    unit = figures.Unit.of(replace(times(), phases=(replace(phase, median_s=median_s),)))
+    (phase,) = times().modes
+    unit = figures.Unit.of(replace(times(), modes=(replace(phase, median_s=median_s),)))
 
     assert (unit.name, unit.short(median_s * 1e6)) == (name, words)

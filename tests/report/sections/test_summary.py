@@ -27,7 +27,7 @@ def single() -> Report:
     )
     return replace(
         BASE,
-        course=replace(BASE.course, basis="none", phases=(whole,), gaps=(), missing=(), first_work_us=None),
+        phases=replace(BASE.phases, basis="none", phases=(whole,), gaps=(), missing=(), first_work_us=None),
     )
 
 
@@ -41,12 +41,12 @@ def test_one_phase_without_gaps_is_a_table_and_no_figure() -> None:
 
 
 def test_one_phase_with_gaps_has_a_strip_and_no_ring() -> None:
-    gap = replace(examples.hostile_job().course.gaps[0], node=BASE.job.nodes[0].name)
+    gap = replace(examples.hostile_job().phases.gaps[0], node=BASE.job.nodes[0].name)
     start = BASE.job.start_us
     gap = replace(gap, start_us=start + 60_000_000, end_us=start + 600_000_000)
     report = single()
 
-    page = page_of(replace(report, course=replace(report.course, gaps=(gap,))))
+    page = page_of(replace(report, phases=replace(report.phases, gaps=(gap,))))
 
     assert "fig-phases" in page.ids
     assert "live-phases" not in page.ids
@@ -82,7 +82,7 @@ def test_a_long_start_is_told_as_the_verdict_tells_it(
     verdict = replace(BASE.verdict, findings=(finding,) if severity else ())
 
     html = sections.summary(
-        replace(BASE, verdict=verdict, course=replace(BASE.course, phases=(before, loop)))
+        replace(BASE, verdict=verdict, phases=replace(BASE.phases, phases=(before, loop)))
     ).html
 
     assert ("The start took longer than" in html) == told
@@ -97,12 +97,12 @@ def test_use_of_all_time_and_of_the_measured_time_stand_together_where_they_diff
         RoleSum(role="lost", hours=1.0, percent=70.3),
         RoleSum(role="unknown", hours=1.0, percent=15.1),
     )
-    usage = tuple(replace(row, mean=17.2) if row.label == "GPU" else row for row in BASE.usage)
+    usage = tuple(replace(row, mean=17.2) if row.label == "GPU" else row for row in BASE.utilization)
     partly = replace(BASE.verdict, use=replace(use, roles=roles))
     whole = replace(BASE.verdict, use=replace(use, roles=roles[:2]))
 
     texts = [
-        Page.of(sections.utilisation(replace(BASE, verdict=one, usage=usage)).html).text
+        Page.of(sections.utilization(replace(BASE, verdict=one, utilization=usage)).html).text
         for one in (partly, whole)
     ]
 
@@ -129,10 +129,10 @@ def test_the_mean_of_uneven_samples_is_told_apart_from_that_of_the_time(mean: fl
         RoleSum(role="used", hours=1.0, percent=3.4),
         RoleSum(role="lost", hours=1.0, percent=96.6),
     )
-    usage = tuple(replace(row, mean=mean) if row.label == "GPU" else row for row in BASE.usage)
-    uneven = replace(BASE, verdict=replace(BASE.verdict, use=replace(use, roles=roles)), usage=usage)
+    usage = tuple(replace(row, mean=mean) if row.label == "GPU" else row for row in BASE.utilization)
+    uneven = replace(BASE, verdict=replace(BASE.verdict, use=replace(use, roles=roles)), utilization=usage)
 
-    text = Page.of(sections.utilisation(uneven).html).text.replace("\u00a0", " ")
+    text = Page.of(sections.utilization(uneven).html).text.replace("\u00a0", " ")
 
     assert told in text
     assert ("of all GPU time" in text) == bool(told)

@@ -77,7 +77,7 @@ def groups_of(job: Path) -> list[Group]:
     return [
         Group(reader=reader, files=some)
         for reader in (SystemSamples(), Traces())
-        for some in reader.groups([file for file in files if reader.knows(file)]).values()
+        for some in reader.groups([file for file in files if reader.matches_name(file)]).values()
     ]
 
 

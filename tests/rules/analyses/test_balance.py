@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrules.analyses.balance import MOST_DRAWN, MOST_GPUS, MOST_NODES, balance
-from jobrules.analyses.gpu_utilization import all_boxes
+from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.load_balancing import LoadBalancing
 from jobrules.model import SECOND_US, Job, Metric, Status
 from tests.copies import replace
@@ -52,7 +52,7 @@ def job_of(
     times = (START_US + np.cumsum([row[3] for row in rows]) * SECOND_US).tolist()
     values = np.array([[np.nan if row[g] is None else row[g] for g in gpus] for row in rows], float)
     steps = make_steps([(loop_s[0], sum(loop_s))]) if loop_s else None
-    job = make_job(extra=[make_panel(Metric.GPU_USE, values, time_us=times)], steps=steps)
+    job = make_job(extra=[make_panel(Metric.GPU_UTILIZATION, values, time_us=times)], steps=steps)
     low, high = (
         (START_US + loop_s[0] * SECOND_US, START_US + sum(loop_s) * SECOND_US) if loop_s else (0, 2**62)
     )
@@ -247,29 +247,29 @@ def test_boxes_hold_use_memory_and_the_mean_of_the_cores(cores: list[tuple[int, 
         gpu=[float(b) for _, b in cores], memory=memory, cpu=cores, interval_s=1, steps=make_steps([(0, end)])
     )
 
-    found = {(box.metric, box.basis): box for box in all_boxes(job)}
+    found = {(box.metric, box.basis): box for box in gpu_utilization(job)}
 
     assert len(found) == 6
     for basis, upto in (("whole job", len(cores)), ("training loop", end)):
-        box = found[Metric.CPU_USE, basis]
+        box = found[Metric.CPU_UTILIZATION, basis]
         means = [(a + b) / 2 for a, b in cores[:upto]]
         assert box.device == "CPU"
         assert box.n == len(means)
         assert box.mean == pytest.approx(statistics.fmean(means))
         assert box.p95 == pytest.approx(float(np.quantile(means, 0.95)))
         # The whiskers of memory come from memory's own quartiles.
-        kept = found[Metric.GPU_MEMORY, basis]
+        kept = found[Metric.GPU_MEMORY_ACTIVITY, basis]
         reach = 1.5 * (kept.p75 - kept.p25)
         assert kept.upper == pytest.approx(min(kept.p75 + reach, max(memory[:upto])))
         assert kept.lower == pytest.approx(max(kept.p25 - reach, min(memory[:upto])))
 
 
 def test_boxes_of_a_job_without_gpus_are_of_its_cpu() -> None:
-    assert {box.device for box in all_boxes(make_job(cpu=[[1.0, 2.0]]))} == {"CPU"}
+    assert {box.device for box in gpu_utilization(make_job(cpu=[[1.0, 2.0]]))} == {"CPU"}
 
 
 def test_cores_that_were_not_sampled_do_not_count() -> None:
-    (box,) = all_boxes(make_job(cpu=[[10.0, np.nan], [20.0, 40.0]]))
+    (box,) = gpu_utilization(make_job(cpu=[[10.0, np.nan], [20.0, 40.0]]))
 
     assert (box.min, box.max) == (10.0, 30.0)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrules.analyses.bottlenecks import StallCourse, Stalls, StepSpan, stalls
+from jobrules.analyses.bottlenecks import Bottlenecks, BottlenecksOverTime, StepSpan, bottlenecks
 from jobrules.analyses.time_lines import Columns, columns
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
@@ -27,8 +27,10 @@ NAN = float("nan")
 GRID = Columns(start_us=START_US, width_us=60 * SECOND_US, count=10)
 
 
-def found(job: Job, rule: CPUBottleneck | IOBottleneck | None = None, grid: Columns | None = None) -> Stalls:
-    told = stalls(job, rule or CPUBottleneck(), grid or columns(job))
+def found(
+    job: Job, rule: CPUBottleneck | IOBottleneck | None = None, grid: Columns | None = None
+) -> Bottlenecks:
+    told = bottlenecks(job, rule or CPUBottleneck(), grid or columns(job))
     assert told is not None
     return told
 
@@ -63,7 +65,7 @@ def jobs(draw: st.DrawFn) -> Job:
         n = draw(st.integers(1, 14))
         gaps = draw(st.lists(st.sampled_from([20, 20, 20, 30, 700]), min_size=n, max_size=n))
         at = (START_US + np.cumsum(gaps) * SECOND_US).tolist()
-        for metric, width, prefix in ((Metric.GPU_USE, 2, "gpu"), (Metric.CPU_USE, 3, "cpu")):
+        for metric, width, prefix in ((Metric.GPU_UTILIZATION, 2, "gpu"), (Metric.CPU_UTILIZATION, 3, "cpu")):
             row = st.lists(VALUE, min_size=width, max_size=width)
             made = panel_of(metric, draw(st.lists(row, min_size=n, max_size=n)), at, node, prefix)
             panels += [made] if made else []
@@ -77,7 +79,7 @@ def reference(job: Job, grid: Columns) -> dict[str, Any] | None:
     """The same, sample by sample."""
     told: dict[str, Any] = {"split": Counter[str](), "nodes": {}, "columns": {}, "hits": {}, "runs": []}
     for name in job.nodes:
-        gpu, cpu = job.panel(name, Metric.GPU_USE), job.panel(name, Metric.CPU_USE)
+        gpu, cpu = job.panel(name, Metric.GPU_UTILIZATION), job.panel(name, Metric.CPU_UTILIZATION)
         if gpu is None or cpu is None:
             continue
         cores_at = {int(s): row for s, row in zip(cpu.snapshot, cpu.values, strict=True)}
@@ -101,9 +103,11 @@ def reference(job: Job, grid: Columns) -> dict[str, Any] | None:
         for _, values, _, sampled, hit, _ in inside or rows:
             for v in values:
                 if v < 10:
-                    parts["held_up" if hit else "free" if sampled else "unknown"] += 1
+                    parts[
+                        "bottleneck" if hit else "idle_unsaturated" if sampled else "idle_no_core_sample"
+                    ] += 1
                 elif not np.isnan(v):
-                    parts["good" if v > 90 else "partly"] += 1
+                    parts["busy" if v > 90 else "partly"] += 1
         told["nodes"][name] = (split, parts, bool(inside))
         told["split"] += split
         told["hits"][name] = {core: round(100 * k / split["V"], 1) for core, k in often.items()}
@@ -143,36 +147,40 @@ def reference(job: Job, grid: Columns) -> dict[str, Any] | None:
 def test_everything_agrees_with_the_definition(job: Job) -> None:
     grid = columns(job)
     wanted = reference(job, grid)
-    told = stalls(job, CPUBottleneck(), grid)
+    told = bottlenecks(job, CPUBottleneck(), grid)
 
-    assert stalls(Apart(job), CPUBottleneck(), grid) == told
+    assert bottlenecks(Apart(job), CPUBottleneck(), grid) == told
     if wanted is None or told is None:
         assert wanted is None
         assert told is None
         return
-    assert (told.snapshots, told.low, told.blind, told.bottlenecks) == tuple(
+    assert (told.snapshots, told.low, told.no_core_sample, told.bottlenecks) == tuple(
         wanted["split"][k] for k in ("D", "low", "blind", "V")
     )
     parts = {part.key: part.count for part in told.split.parts}
     assert sum(parts.values()) == told.snapshots
-    assert (parts["unknown"], parts["bottleneck"]) == (told.blind, told.bottlenecks)
+    assert (parts["unknown"], parts["bottleneck"]) == (told.no_core_sample, told.bottlenecks)
     assert sum(part.percent for part in told.split.parts) == pytest.approx(100 if told.snapshots else 0)
     assert told.split.parts[-1].percent == round(100 * told.bottlenecks / max(1, told.snapshots), 1)
     assert {one.node for one in told.nodes} == set(wanted["nodes"])
-    held = [one.held_up / one.samples for one in told.nodes]
+    held = [one.bottleneck / one.samples for one in told.nodes]
     assert held == sorted(held, reverse=True)
     for one in told.nodes:
         split, parts, inside = wanted["nodes"][one.node]
-        assert (one.snapshots, one.low, one.blind, one.bottlenecks) == tuple(
+        assert (one.snapshots, one.low, one.no_core_sample, one.bottlenecks) == tuple(
             split[k] for k in ("D", "low", "blind", "V")
         )
-        assert {k: getattr(one, k) for k in ("good", "partly", "free", "unknown", "held_up")} == {
-            k: parts[k] for k in ("good", "partly", "free", "unknown", "held_up")
+        assert {
+            k: getattr(one, k)
+            for k in ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
+        } == {
+            k: parts[k] for k in ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
         }
         assert one.in_loop is inside
         assert sum(one.percents) == pytest.approx(100 if one.samples else 0)
         shares = [
-            100 * parts[k] / max(1, one.samples) for k in ("good", "partly", "free", "unknown", "held_up")
+            100 * parts[k] / max(1, one.samples)
+            for k in ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
         ]
         assert shares == pytest.approx(one.percents, abs=0.1)
     assert {one.node: {c.core: c.percent for c in one.cores} for one in told.cores}.items() <= (
@@ -196,7 +204,9 @@ def test_everything_agrees_with_the_definition(job: Job) -> None:
         assert course.percent == pytest.approx(_wanted_course(course, wanted["columns"], grid), abs=0.051)
 
 
-def _wanted_course(course: StallCourse, per_node: dict[str, Any], grid: Columns) -> list[float | None]:
+def _wanted_course(
+    course: BottlenecksOverTime, per_node: dict[str, Any], grid: Columns
+) -> list[float | None]:
     chosen = [per_node[course.node]] if course.node else list(per_node.values())
     row: list[float | None] = []
     for c in range(grid.count):
@@ -240,13 +250,13 @@ def test_the_limits_are_those_of_the_rule() -> None:
 
 
 def test_nothing_to_look_at_is_none() -> None:
-    assert stalls(make_job(gpu=[0.0]), CPUBottleneck(), GRID) is None
-    assert stalls(make_job(cpu=[99.0]), CPUBottleneck(), GRID) is None
-    assert stalls(make_job(), IOBottleneck(), GRID) is None
+    assert bottlenecks(make_job(gpu=[0.0]), CPUBottleneck(), GRID) is None
+    assert bottlenecks(make_job(cpu=[99.0]), CPUBottleneck(), GRID) is None
+    assert bottlenecks(make_job(), IOBottleneck(), GRID) is None
 
 
 def test_a_node_without_core_samples_is_named_and_not_counted() -> None:
-    blind = make_panel(Metric.GPU_USE, [0.0] * 5, node="algo-2", interval_s=30)
+    blind = make_panel(Metric.GPU_UTILIZATION, [0.0] * 5, node="algo-2", interval_s=30)
 
     told = found(stuck(4, extra=[blind]))
 
@@ -260,8 +270,8 @@ def test_a_node_that_the_rule_does_not_judge_says_why() -> None:
 
 def test_a_pause_is_not_a_share_of_0() -> None:
     times = [START_US + s * SECOND_US for s in [*range(0, 60, 2), *range(360, 420, 2)]]
-    gpu = make_panel(Metric.GPU_USE, [0.0] * 60, time_us=times)
-    cpu = make_panel(Metric.CPU_USE, [99.0] * 30 + [10.0] * 30, time_us=times, prefix="cpu")
+    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 60, time_us=times)
+    cpu = make_panel(Metric.CPU_UTILIZATION, [99.0] * 30 + [10.0] * 30, time_us=times, prefix="cpu")
 
     (course,) = found(make_job(extra=[gpu, cpu]), grid=GRID).courses
 
@@ -270,8 +280,8 @@ def test_a_pause_is_not_a_share_of_0() -> None:
 
 def test_a_course_says_from_when_to_when_it_was_above_the_limit() -> None:
     """Low from 20 s to 110 s; a snapshot every 10 s, columns of 60 s, the first of which is 67 % bottlenecks."""
-    gpu = make_panel(Metric.GPU_USE, [95.0] * 2 + [0.0] * 9 + [95.0] * 13, interval_s=10)
-    cpu = make_panel(Metric.CPU_USE, [99.0] * 24, interval_s=10, prefix="cpu")
+    gpu = make_panel(Metric.GPU_UTILIZATION, [95.0] * 2 + [0.0] * 9 + [95.0] * 13, interval_s=10)
+    cpu = make_panel(Metric.CPU_UTILIZATION, [99.0] * 24, interval_s=10, prefix="cpu")
     job, grid = make_job(extra=[gpu, cpu]), replace(GRID, width_us=60 * SECOND_US, count=4)
 
     def told(limit: float) -> tuple[Any, ...]:
@@ -286,13 +296,13 @@ def test_a_course_says_from_when_to_when_it_was_above_the_limit() -> None:
 
 def test_where_no_core_was_sampled_nothing_is_known() -> None:
     """A minute of low GPUs without core samples is unknown; busy GPUs are no bottleneck whatever cores do."""
-    gpu = make_panel(Metric.GPU_USE, [0.0] * 60 + [0.0] * 120 + [95.0] * 60, interval_s=1)
-    cpu = make_panel(Metric.CPU_USE, [99.0] * 60, interval_s=1, prefix="cpu")
+    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 60 + [0.0] * 120 + [95.0] * 60, interval_s=1)
+    cpu = make_panel(Metric.CPU_UTILIZATION, [99.0] * 60, interval_s=1, prefix="cpu")
     grid = replace(GRID, count=4)
 
     told = found(make_job(extra=[gpu, cpu]), grid=grid)
 
-    assert (told.low, told.blind, told.bottlenecks) == (180, 120, 60)
+    assert (told.low, told.no_core_sample, told.bottlenecks) == (180, 120, 60)
     assert told.courses[0].percent == (100.0, None, None, 0.0)
 
 
@@ -340,7 +350,7 @@ def at_steps(*tables: Steps) -> tuple[str, tuple[StepSpan, ...]]:
 
 
 def span(phase: str, first: int | None, last: int | None) -> StepSpan:
-    return StepSpan(phase=phase, first=first, last=last)
+    return StepSpan(mode=phase, first=first, last=last)
 
 
 def test_the_steps_of_a_run_are_those_that_overlap_it() -> None:
@@ -399,8 +409,8 @@ def test_only_the_time_that_a_class_was_recorded_counts() -> None:
 def test_a_snapshot_holds_until_the_next_one() -> None:
     """The bottleneck at 10 s ends at 15 s, where a snapshot comes early, and not after an interval of 10 s."""
     times = [START_US + s * SECOND_US for s in (0, 10, 15, 25, 35)]
-    gpu = make_panel(Metric.GPU_USE, [0.0, 0.0, 95.0, 95.0, 95.0], time_us=times)
-    cpu = make_panel(Metric.CPU_USE, [99.0] * 5, time_us=times, prefix="cpu")
+    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0, 0.0, 95.0, 95.0, 95.0], time_us=times)
+    cpu = make_panel(Metric.CPU_UTILIZATION, [99.0] * 5, time_us=times, prefix="cpu")
     events = make_events([("op", "a", 0, 3), ("op", "a", 15, 21), ("op", "a", 44, 45)])
 
     (one,) = found(make_job(extra=[gpu, cpu], events=events)).ran
@@ -466,4 +476,4 @@ def test_a_day_is_quick_and_small(day: Job) -> None:
 
     assert took < 2
     assert len(msgspec.json.encode(told)) < 12_000
-    assert msgspec.json.decode(msgspec.json.encode(told), type=Stalls) == told
+    assert msgspec.json.decode(msgspec.json.encode(told), type=Bottlenecks) == told

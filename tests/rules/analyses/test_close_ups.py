@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrules.analyses.close_ups import MOST_BARS, MOST_SAMPLES, Bottlenecks, Moment
-from jobrules.analyses.close_ups import moments as all_moments
+from jobrules.analyses.close_ups import MOST_BARS, MOST_SAMPLES, BottleneckCount, CloseUp
+from jobrules.analyses.close_ups import close_ups as all_moments
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.model import SECOND_US, Events, EventSource, Job, Metric, Panel
@@ -17,15 +17,15 @@ from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel
 MINUTE_US = 60 * SECOND_US
 
 
-def moments(job: Job) -> tuple[Moment, ...]:
+def moments(job: Job) -> tuple[CloseUp, ...]:
     return all_moments(job, CPUBottleneck(), IOBottleneck())
 
 
-def by_key(job: Job) -> dict[str, Moment]:
+def by_key(job: Job) -> dict[str, CloseUp]:
     return {one.key: one for one in moments(job)}
 
 
-def span_s(moment: Moment) -> tuple[float, float]:
+def span_s(moment: CloseUp) -> tuple[float, float]:
     return (moment.start_us - START_US) / SECOND_US, (moment.end_us - START_US) / SECOND_US
 
 
@@ -79,7 +79,7 @@ def test_the_worst_minute_is_that_of_a_plain_count(data: st.DataObject) -> None:
     flags = st.lists(st.booleans(), min_size=n, max_size=n)
     gpu, core, wait = (np.array(data.draw(levels)) for _ in range(3))
     there = {"cpu": np.array(data.draw(flags)), "io": np.array(data.draw(flags))}
-    given_cores = {"cpu": (Metric.CPU_USE, core), "io": (Metric.IO_WAIT, wait)}
+    given_cores = {"cpu": (Metric.CPU_UTILIZATION, core), "io": (Metric.IO_WAIT, wait)}
     panels = []
     for kind, (metric, values) in given_cores.items():
         there[kind][0] = True
@@ -175,7 +175,7 @@ def test_hits_of_both_rules_count_by_the_limits_in_force() -> None:
 
     assert worst.worst
     assert worst.worst.bottlenecks == (
-        Bottlenecks(kind="io", snapshots=30, gpu_threshold=10.0, core_threshold=50.0),
+        BottleneckCount(kind="io", snapshots=30, gpu_threshold=10.0, core_threshold=50.0),
     )
     assert span_s(worst) == (60.0, 120.0)
     assert [(one.worst.bottlenecks[0].kind, span_s(one)[1]) for one in found if one.worst] == [("cpu", 60.0)]
@@ -187,8 +187,8 @@ def test_the_worst_minute_lies_in_the_training_loop_and_on_the_worst_node() -> N
         seconds = np.arange(300)
         gpu = np.where((seconds < 60) | ((seconds >= low_from) & (seconds < low_to)), 0.0, 90.0)
         return [
-            make_panel(Metric.CPU_USE, np.full(300, 99.0), node=name, interval_s=1),
-            make_panel(Metric.GPU_USE, gpu, node=name, interval_s=1),
+            make_panel(Metric.CPU_UTILIZATION, np.full(300, 99.0), node=name, interval_s=1),
+            make_panel(Metric.GPU_UTILIZATION, gpu, node=name, interval_s=1),
         ]
 
     steps = make_steps([(70.0 + i, 70.9 + i) for i in range(200)], node="a")
@@ -231,7 +231,7 @@ def test_samples_are_raw_where_few_and_keep_every_peak_where_many() -> None:
 
 def test_a_pause_of_the_sampler_breaks_the_curve() -> None:
     times = [START_US + s * SECOND_US for s in (*range(10), *range(200, 210))]
-    job = replace(make_job(), panels=(make_panel(Metric.GPU_USE, [50.0] * 20, time_us=times),))
+    job = replace(make_job(), panels=(make_panel(Metric.GPU_UTILIZATION, [50.0] * 20, time_us=times),))
 
     moment = moments(replace(job, steps=make_steps([(0.0, 209.5)])))[0]
 
@@ -311,8 +311,8 @@ def test_lanes_are_those_of_the_worker_whose_steps_are_shown_then_those_with_mos
 
     (moment,) = moments(job)
 
-    assert [lane.worker for lane in moment.lanes] == ["1"] * 5 + ["2"] * 8
-    assert [lane.phase for lane in moment.lanes[:3]] == ["Steps", "p0", "p1"]
+    assert [lane.rank for lane in moment.lanes] == ["1"] * 5 + ["2"] * 8
+    assert [lane.event_type for lane in moment.lanes[:3]] == ["Steps", "p0", "p1"]
     assert moment.lanes_left == 3
 
 
@@ -329,7 +329,7 @@ def test_every_worker_whose_rows_are_shown_has_its_steps_above_them() -> None:
 
     (moment,) = moments(job)
 
-    told = [(lane.worker, lane.phase) for lane in moment.lanes]
+    told = [(lane.rank, lane.event_type) for lane in moment.lanes]
     assert told == [("1", "Steps"), ("1", "p0"), ("1", "p1"), ("10", "Steps"), ("10", "p0")]
     table = moment.table
     for i in (0, 3):
@@ -356,7 +356,7 @@ def test_horovods_tensors_share_a_lane_and_lives_of_loaders_are_only_counted() -
     assert [lane.percent for lane in moment.lanes] == [
         round(100 * lane.covered_us / whole, 1) for lane in moment.lanes
     ]
-    told = [(lane.phase, lane.kind, lane.events, lane.covered_us) for lane in moment.lanes]
+    told = [(lane.event_type, lane.kind, lane.events, lane.covered_us) for lane in moment.lanes]
     assert told == [
         ("Steps", "steps", 1, 9 * SECOND_US),
         ("Horovod", "work", 5, SECOND_US),

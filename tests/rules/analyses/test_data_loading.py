@@ -35,7 +35,7 @@ def events_of(rows: list[Row], *, node: str = "algo-1", loaders: tuple[Loader, .
 
 def job_of(events: Events, cores: int = 8, nodes: tuple[str, ...] = ("algo-1",)) -> Job:
     panels = [
-        make_panel(Metric.CPU_USE, np.full((300, cores), 20.0), interval_s=1, prefix="cpu", node=node)
+        make_panel(Metric.CPU_UTILIZATION, np.full((300, cores), 20.0), interval_s=1, prefix="cpu", node=node)
         for node in nodes
     ]
     return make_job(events=events, extra=panels)
@@ -193,7 +193,7 @@ def test_without_the_rule_the_loaders_are_told_and_not_judged() -> None:
     job, rule = job_of(events_of([worker(0, 100, pid) for pid in range(5)])), Dataloader()
 
     judged = told(job)
-    without, failed = data_loading(job, rule), data_loading(job, rule, rule.stopped(ValueError("odd")))
+    without, failed = data_loading(job, rule), data_loading(job, rule, rule.failed(ValueError("odd")))
 
     assert without
     assert failed
@@ -210,7 +210,7 @@ def test_without_the_rule_the_loaders_are_told_and_not_judged() -> None:
 )
 def test_the_loaders_of_a_node_are_those_of_the_rule(lives: list[tuple[int, int, int]]) -> None:
     setting = Loader(
-        node="algo-1", worker="33", iterator=MULTI, start_us=START_US, num_workers=2, pin_memory=False
+        node="algo-1", rank="33", iterator=MULTI, start_us=START_US, num_workers=2, pin_memory=False
     )
     rows = [fetch(s, s + 0.5) for s, _, _ in lives] + [worker(s, s + took, pid) for s, took, pid in lives]
     job = job_of(events_of(rows, loaders=(setting,)))
@@ -251,7 +251,7 @@ def test_the_steps_beside_are_of_the_phase_with_most_time() -> None:
     found = told(replace(job_of(fetches), steps=steps))
 
     assert found.step
-    assert (found.step.phase, found.step.count, found.step.p50_s) == ("TRAIN", 3, 7.0)
+    assert (found.step.mode, found.step.count, found.step.p50_s) == ("TRAIN", 3, 7.0)
     assert told(job_of(fetches)).step is None
     pipeline = make_events(
         [("DataIterator", "IteratorGetNext", i, i + 0.5) for i in range(20)], source=EventSource.MODEL
@@ -267,9 +267,7 @@ def test_a_node_without_enough_seconds_has_a_reason_and_no_answer() -> None:
 
 
 def test_loaders_are_told_by_what_they_were_set_up_with() -> None:
-    one = Loader(
-        node="algo-1", worker="33", iterator=MULTI, start_us=START_US, num_workers=2, pin_memory=False
-    )
+    one = Loader(node="algo-1", rank="33", iterator=MULTI, start_us=START_US, num_workers=2, pin_memory=False)
 
     found = told(job_of(events_of([fetch(i, i + 0.1) for i in range(20)], loaders=(one,))))
 
@@ -309,7 +307,7 @@ def test_lists_are_cut_and_say_so() -> None:
             node=name,
             loaders=(
                 Loader(
-                    node=name, worker="33", iterator=MULTI, start_us=START_US, num_workers=1, pin_memory=True
+                    node=name, rank="33", iterator=MULTI, start_us=START_US, num_workers=1, pin_memory=True
                 ),
             ),
         )
@@ -326,7 +324,7 @@ def test_lanes_of_one_process_keep_their_distances_apart() -> None:
     tables = [
         replace(
             make_events([("DataLoaderIter", "a::GetNext", start, start + 0.1) for start in starts]),
-            lanes=(Lane(node="algo-1", worker=name, phase="DataLoaderIter", source=EventSource.PYTHON),),
+            lanes=(Lane(node="algo-1", rank=name, event_type="DataLoaderIter", source=EventSource.PYTHON),),
         )
         for name, starts in (("1", (0, 10)), ("2", (1, 2)))
     ]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.analyses.devices import FULL, MOST_COLUMNS, MOST_DEVICES, NOT_MEASURED, device_grid
+from jobrules.analyses.devices import FULL, MOST_COLUMNS, MOST_DEVICES, NOT_MEASURED, devices
 from jobrules.analyses.time_lines import Columns, columns
 from jobrules.model import SECOND_US, Job, Metric
 from tests.jobs import START_US, make_job, make_panel
@@ -18,7 +18,7 @@ NAN = float("nan")
 
 
 def table(job: Job, grid: Columns, metric: Metric) -> np.ndarray:
-    found = device_grid(job, grid, 90)
+    found = devices(job, grid, 90)
     assert found is not None
     rows = next(one for one in found.rows if one.metric == metric)
     return np.frombuffer(rows.values, np.uint8).reshape(len(rows.devices), found.columns.count)
@@ -57,7 +57,7 @@ def jobs(draw: st.DrawFn) -> tuple[Job, Columns]:
     )
     values[0] = np.where(np.isnan(values[0]), 50, values[0])
     values[np.isnan(values).all(axis=1), 0] = 7
-    panel = make_panel(Metric.GPU_USE, values, time_us=times)
+    panel = make_panel(Metric.GPU_UTILIZATION, values, time_us=times)
     width = draw(st.integers(1, 20)) * SECOND_US
     count = int(times[-1] - START_US) // width + 1
     return Job(name="job", panels=(panel,)), Columns(start_us=START_US, width_us=width, count=count)
@@ -68,7 +68,7 @@ def test_each_column_is_the_mean_of_its_samples_or_what_is_held(given_job: tuple
     job, grid = given_job
     panel = job.panels[0]
 
-    found = table(job, grid, Metric.GPU_USE)
+    found = table(job, grid, Metric.GPU_UTILIZATION)
 
     for device in range(len(panel.devices)):
         times, values = panel.series(device)
@@ -87,14 +87,16 @@ def test_a_pause_is_not_measured_and_a_slow_sampler_is() -> None:
     job = Job(
         name="job",
         panels=(
-            make_panel(Metric.CPU_USE, np.full(13, 30.0), time_us=seldom, prefix="cpu"),
-            make_panel(Metric.GPU_USE, np.full(120, 80.0), time_us=often),
+            make_panel(Metric.CPU_UTILIZATION, np.full(13, 30.0), time_us=seldom, prefix="cpu"),
+            make_panel(Metric.GPU_UTILIZATION, np.full(120, 80.0), time_us=often),
         ),
     )
     grid = Columns(start_us=START_US, width_us=30 * SECOND_US, count=25)
 
-    assert table(job, grid, Metric.CPU_USE)[0].tolist() == [30] * 25
-    assert table(job, grid, Metric.GPU_USE)[0].tolist() == [80] * 2 + [255] * 18 + [80] * 2 + [255] * 3
+    assert table(job, grid, Metric.CPU_UTILIZATION)[0].tolist() == [30] * 25
+    assert (
+        table(job, grid, Metric.GPU_UTILIZATION)[0].tolist() == [80] * 2 + [255] * 18 + [80] * 2 + [255] * 3
+    )
 
 
 def test_a_device_that_stops_is_not_measured_while_the_others_are() -> None:
@@ -102,7 +104,7 @@ def test_a_device_that_stops_is_not_measured_while_the_others_are() -> None:
     values[100:, 1] = NAN
     job = make_job(gpu=values, interval_s=1)
 
-    found = table(job, Columns(start_us=START_US, width_us=10 * SECOND_US, count=60), Metric.GPU_USE)
+    found = table(job, Columns(start_us=START_US, width_us=10 * SECOND_US, count=60), Metric.GPU_UTILIZATION)
 
     assert found[0].tolist() == [50] * 60
     assert found[1].tolist() == [50] * 10 + [255] * 50
@@ -112,7 +114,7 @@ def test_columns_are_whole_numbers_of_those_of_the_time_lines() -> None:
     job = make_job(gpu=np.arange(6000) % 100, interval_s=1)
     grid = columns(job)
 
-    found = device_grid(job, grid, 90)
+    found = devices(job, grid, 90)
 
     assert found is not None
     assert grid.count > MOST_COLUMNS
@@ -128,18 +130,22 @@ def test_metrics_come_in_one_order_and_memory_alone_is_no_use() -> None:
     job = make_job(gpu=values, cpu=values, memory=values)
     grid = columns(job)
 
-    found = device_grid(job, grid, 90)
+    found = devices(job, grid, 90)
 
     assert found is not None
-    assert [rows.metric for rows in found.rows] == ["gpu_utilization", "cpu_utilization", "gpu_memory"]
-    assert device_grid(make_job(memory=values), grid, 90) is None
-    assert device_grid(Job(name="job"), grid, 90) is None
+    assert [rows.metric for rows in found.rows] == [
+        "gpu_utilization",
+        "cpu_utilization",
+        "gpu_memory_activity",
+    ]
+    assert devices(make_job(memory=values), grid, 90) is None
+    assert devices(Job(name="job"), grid, 90) is None
 
 
 def test_devices_are_bounded_and_those_left_out_are_counted() -> None:
     job = make_job(cpu=np.full((3, MOST_DEVICES + 5), 10.0))
 
-    found = device_grid(job, columns(job), 90)
+    found = devices(job, columns(job), 90)
 
     assert found is not None
     assert found.rows[0].left_out == 5
@@ -149,7 +155,7 @@ def test_devices_are_bounded_and_those_left_out_are_counted() -> None:
 def test_the_use_of_a_core_is_that_of_its_own_samples() -> None:
     values = np.array([[0, 50], [5, NAN], [95, 60], [100, NAN]], np.float64)
 
-    found = device_grid(make_job(cpu=values), Columns(start_us=START_US, width_us=SECOND_US, count=2), 95)
+    found = devices(make_job(cpu=values), Columns(start_us=START_US, width_us=SECOND_US, count=2), 95)
 
     assert found is not None
     first, second = found.cores
@@ -169,17 +175,17 @@ def test_a_core_is_full_by_its_samples_and_not_by_its_mean() -> None:
     grid = Columns(start_us=START_US, width_us=4 * SECOND_US, count=10)
     job = make_job(cpu=values, gpu=rhythm, interval_s=1)
 
-    found = table(job, grid, Metric.CPU_USE)
+    found = table(job, grid, Metric.CPU_UTILIZATION)
 
     assert found.tolist() == [[FULL + 50] * 10, [25] * 10, [90] * 10, [FULL + 90] * 9 + [NOT_MEASURED]]
-    assert table(job, grid, Metric.GPU_USE).tolist() == [[50] * 10]
+    assert table(job, grid, Metric.GPU_UTILIZATION).tolist() == [[50] * 10]
 
 
 def test_values_outside_of_percent_are_cut() -> None:
     found = table(
         make_job(gpu=[-5.0, 180.0], interval_s=1),
         Columns(start_us=START_US, width_us=SECOND_US, count=2),
-        Metric.GPU_USE,
+        Metric.GPU_UTILIZATION,
     )
 
     assert found.tolist() == [[0, 100]]
@@ -192,6 +198,6 @@ def test_a_day_of_many_devices_is_quick() -> None:
     grid = columns(job)
 
     start = time.perf_counter()
-    device_grid(job, grid, 90)
+    devices(job, grid, 90)
 
     assert time.perf_counter() - start < 3

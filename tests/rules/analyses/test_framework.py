@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrules import OverallFrameworkMetrics
-from jobrules.analyses.framework import FrameworkTime, Slice, framework_time
+from jobrules.analyses.framework import FrameworkTime, Slice, framework
 from jobrules.model import Events, EventSource, Job
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
 
 
 def told(job: Job) -> FrameworkTime | None:
-    return framework_time(OverallFrameworkMetrics().check(job).details, job)
+    return framework(OverallFrameworkMetrics().check(job).details, job)
 
 
 def test_parts_have_seconds_and_shares_that_add_up() -> None:
@@ -142,7 +142,7 @@ def test_a_phase_has_its_own_stretch_and_its_share_of_that() -> None:
     assert time
     # Summed up, data loading is the smallest part: 8 s of 133 s.
     assert [part.name for part in time.general] == ["DataLoaderIterInitialize", "Forward", "DataLoaderIter"]
-    loading, forward, set_up = time.phases
+    loading, forward, set_up = time.event_types
     assert (loading.name, loading.percent, loading.steps, loading.events) == (
         "DataLoaderIter",
         round(100 * 8.0 / 18.8, 1),
@@ -174,7 +174,7 @@ def test_shares_of_phases_are_those_of_a_plain_count(
 
     time = told(make_job(events=Events.joined(events), steps=joined_steps(*steps) if steps else None))
 
-    found = {one.name: one for one in time.phases} if time else {}
+    found = {one.name: one for one in time.event_types} if time else {}
     for phase in {row[0] for row in rows if row[3]} if time else ():
         ran = stretch = outside = ran_outside = 0
         for worker in "01":
@@ -199,10 +199,10 @@ def test_many_phases_end_with_the_rest() -> None:
     time = told(make_job(events=make_events(rows)))
 
     assert time
-    assert len(time.phases) == 26
-    rest = time.phases[-1]
+    assert len(time.event_types) == 26
+    rest = time.event_types[-1]
     assert (rest.name, rest.count, rest.events, rest.percent) == ("", 5, 15, None)
-    assert sum(one.seconds for one in time.phases) == pytest.approx(sum(b - a for *_, a, b in rows))
+    assert sum(one.seconds for one in time.event_types) == pytest.approx(sum(b - a for *_, a, b in rows))
 
 
 @settings(max_examples=60, deadline=None)
@@ -236,14 +236,14 @@ def test_each_workers_time_is_that_of_a_plain_count(rows: list[tuple[str, str, s
             found[phase] = found.get(phase, 0) + n
         if sum(found.values()):
             seconds[node, worker] = found
-    assert {(one.node, one.worker) for one in (time.workers if time else ())} == set(seconds)
+    assert {(one.node, one.rank) for one in (time.ranks if time else ())} == set(seconds)
     if not time:
         return
     assert time.kinds[0] == "Outside of steps"
     assert len(time.kinds) <= 6
     assert ("Other phases" in time.kinds) == (len({row[2] for row in rows}) > 5)
-    for one in time.workers:
-        found = seconds[one.node, one.worker]
+    for one in time.ranks:
+        found = seconds[one.node, one.rank]
         whole = sum(found.values())
         joined = sum(s for phase, s in found.items() if phase not in time.kinds)
         expected = [joined if kind == "Other phases" else found.get(kind, 0) for kind in time.kinds]
@@ -258,7 +258,7 @@ def test_of_many_workers_the_odd_ones_come_first_and_the_others_have_a_mean() ->
     time = told(make_job(steps=joined_steps(*usual, *odd)))
 
     assert time
-    assert [one.worker for one in time.workers[:2]] == ["odd", "even"]
-    assert (len(time.workers), time.other_workers) == (15, 17)
+    assert [one.rank for one in time.ranks[:2]] == ["odd", "even"]
+    assert (len(time.ranks), time.other_ranks) == (15, 17)
     assert time.other_percents == (10.0, 90.0)
-    assert told(make_job(steps=joined_steps(*usual[:16]))).workers[3].worker == "3"  # type: ignore[union-attr]
+    assert told(make_job(steps=joined_steps(*usual[:16]))).ranks[3].rank == "3"  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobreport.readers.registry import read_job
-from jobrules.analyses.gpu_memory import LOOP, MOST_RISES, WHOLE, WORK, MemoryUse, Trend, memory_use
+from jobrules.analyses.gpu_memory import LOOP, MOST_RISES, WHOLE, WORK, MemoryUse, Trend, gpu_memory
 from jobrules.analyses.time_lines import columns
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.model import SECOND_US, Job, Metric
@@ -21,7 +21,7 @@ SMALL = GPUMemoryIncrease(window=2, patience=3)
 
 
 def told(job: Job, rule: GPUMemoryIncrease | None = None) -> MemoryUse:
-    found = memory_use(job, rule or GPUMemoryIncrease(), columns(job))
+    found = gpu_memory(job, rule or GPUMemoryIncrease(), columns(job))
     assert found
     return found
 
@@ -188,7 +188,7 @@ def test_of_many_gpus_those_that_rise_most_or_are_fullest_are_drawn() -> None:
     panels = []
     for node in range(6):
         values = np.tile(40.0 + node + np.arange(6), (200, 1))
-        panels.append(make_panel(Metric.GPU_MEMORY, values, node=f"n{node}"))
+        panels.append(make_panel(Metric.GPU_MEMORY_ACTIVITY, values, node=f"n{node}"))
     panels[0].values[100:, 2] += 20
 
     found = told(make_job(extra=panels), SMALL)
@@ -206,7 +206,7 @@ def test_lists_are_cut_and_say_so() -> None:
 
     assert len(found.rises) == MOST_RISES
     assert len(found.rises) + found.rises_left_out == SMALL.check(make_job(memory=zigzag)).triggered
-    many = [make_panel(Metric.GPU_MEMORY, np.full((20, 16), 5.0), node=f"n{i}") for i in range(20)]
+    many = [make_panel(Metric.GPU_MEMORY_ACTIVITY, np.full((20, 16), 5.0), node=f"n{i}") for i in range(20)]
     cut = told(make_job(extra=many), SMALL)
     assert (len(cut.gpus), cut.gpus_left_out) == (64, 256)
 
@@ -220,12 +220,12 @@ def test_one_sample_has_quantiles_and_nothing_else() -> None:
 def test_no_memory_samples_is_nothing() -> None:
     job = make_job(gpu=[1.0, 2.0])
 
-    assert memory_use(job, GPUMemoryIncrease(), columns(job)) is None
+    assert gpu_memory(job, GPUMemoryIncrease(), columns(job)) is None
 
 
 def test_alike_gpus_are_drawn_by_the_fullest_node() -> None:
     panels = [
-        make_panel(Metric.GPU_MEMORY, np.full((900, 6), 60.0 + i / 2), node=f"n{i}", interval_s=1)
+        make_panel(Metric.GPU_MEMORY_ACTIVITY, np.full((900, 6), 60.0 + i / 2), node=f"n{i}", interval_s=1)
         for i in range(3)
     ]
     alike = told(Job(name="job", panels=tuple(panels)))

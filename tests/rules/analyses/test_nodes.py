@@ -9,32 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.analyses.gpu_utilization import all_boxes
+from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.analyses.nodes import (
     DEVIATIONS,
     LEAST_POINTS,
     MAD_SIGMA,
     MOST_COLUMNS,
     MOST_LINES,
-    Nodes,
-    node_ranks,
+    NodeComparison,
+    node_comparison,
 )
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, Job, Metric, Panel, Severity
-from jobrules.verdict.phases import course
+from jobrules.verdict.phases import job_phases
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 SAMPLES = 400
 
 
-def ranked(job: Job) -> Nodes:
-    return node_ranks(job, columns(job), course(job))
+def ranked(job: Job) -> NodeComparison:
+    return node_comparison(job, columns(job), job_phases(job))
 
 
 def job_of(
-    means: dict[str, list[float]], *, metric: Metric = Metric.GPU_USE, more: tuple[Panel, ...] = ()
+    means: dict[str, list[float]], *, metric: Metric = Metric.GPU_UTILIZATION, more: tuple[Panel, ...] = ()
 ) -> Job:
     """A node a name; a device a number, which is what it shows in all samples."""
     panels = [
@@ -61,7 +61,9 @@ def test_the_odd_by_mean_are_those_of_the_definition(means: list[float]) -> None
     values = {f"n{i}": np.append(np.full(49, value), max(value, 1.0)) for i, value in enumerate(means)}
     job = Job(
         name="job",
-        panels=tuple(make_panel(Metric.GPU_USE, v.tolist(), node=n, interval_s=1) for n, v in values.items()),
+        panels=tuple(
+            make_panel(Metric.GPU_UTILIZATION, v.tolist(), node=n, interval_s=1) for n, v in values.items()
+        ),
     )
 
     found = ranked(job)
@@ -69,7 +71,7 @@ def test_the_odd_by_mean_are_those_of_the_definition(means: list[float]) -> None
     exact = {node: statistics.fmean(v) for node, v in values.items()}
     middle = statistics.median(exact.values())
     mad = statistics.median(abs(v - middle) for v in exact.values())
-    limit = max(LEAST_POINTS[Metric.GPU_USE], DEVIATIONS * MAD_SIGMA * mad)
+    limit = max(LEAST_POINTS[Metric.GPU_UTILIZATION], DEVIATIONS * MAD_SIGMA * mad)
     # What lies on the limit to the last digit may fall to either side.
     assert {r.node for r in found.odd} >= {n for n, v in exact.items() if abs(v - middle) > limit + 1e-9}
     assert {r.node for r in found.alike} >= {n for n, v in exact.items() if abs(v - middle) < limit - 1e-9}
@@ -126,7 +128,7 @@ def test_a_gpu_that_never_worked_is_critical_unless_most_nodes_have_one() -> Non
 def test_a_gpu_that_stopped_is_told_with_the_time_of_its_last_work() -> None:
     table = np.full((SAMPLES, 8), 70.0)
     table[200:, 5] = 0.0  # last work at sample 199
-    job = job_of(alike(6), more=(make_panel(Metric.GPU_USE, table, node="x", interval_s=5),))
+    job = job_of(alike(6), more=(make_panel(Metric.GPU_UTILIZATION, table, node="x", interval_s=5),))
 
     (odd,) = ranked(job).odd
 
@@ -136,7 +138,7 @@ def test_a_gpu_that_stopped_is_told_with_the_time_of_its_last_work() -> None:
 
 
 def test_a_node_whose_samples_end_is_missing_and_not_stopped() -> None:
-    half = make_panel(Metric.GPU_USE, np.full((SAMPLES // 2, 2), 70.0), node="x", interval_s=5)
+    half = make_panel(Metric.GPU_UTILIZATION, np.full((SAMPLES // 2, 2), 70.0), node="x", interval_s=5)
 
     (odd,) = ranked(job_of(alike(6), more=(half,))).odd
 
@@ -147,7 +149,7 @@ def test_a_node_whose_samples_end_is_missing_and_not_stopped() -> None:
 def test_a_gap_that_all_nodes_have_makes_none_of_them_odd() -> None:
     times = START_US + np.concatenate((np.arange(100), np.arange(300, 500))) * SECOND_US
     panels = tuple(
-        make_panel(Metric.GPU_USE, np.full(300, 50.0), node=f"n{i}", time_us=times) for i in range(6)
+        make_panel(Metric.GPU_UTILIZATION, np.full(300, 50.0), node=f"n{i}", time_us=times) for i in range(6)
     )
     job = Job(name="job", panels=panels)
 
@@ -158,10 +160,10 @@ def test_a_gap_that_all_nodes_have_makes_none_of_them_odd() -> None:
 @pytest.mark.parametrize(
     ("metric", "off", "odd"),
     [
-        (Metric.CPU_USE, 9.0, False),
-        (Metric.CPU_USE, 23.0, True),
+        (Metric.CPU_UTILIZATION, 9.0, False),
+        (Metric.CPU_UTILIZATION, 23.0, True),
         (Metric.IO_WAIT, 6.0, True),
-        (Metric.MEMORY, 11.0, True),
+        (Metric.HOST_MEMORY, 11.0, True),
     ],
 )
 def test_other_metrics_make_a_node_odd_from_their_own_least_number_of_points(
@@ -205,7 +207,7 @@ def test_a_node_known_from_steps_alone_has_no_mean_and_is_not_drawn() -> None:
 
 
 def test_without_gpus_the_cpu_is_ranked() -> None:
-    found = ranked(job_of(alike(6) | {"n5": [10.0, 10.0]}, metric=Metric.CPU_USE))
+    found = ranked(job_of(alike(6) | {"n5": [10.0, 10.0]}, metric=Metric.CPU_UTILIZATION))
 
     assert found.label == "CPU"
     assert [r.node for r in found.odd] == ["n5"]
@@ -231,9 +233,9 @@ def test_small_lines_are_bounded_in_columns_and_in_nodes_and_lie_in_the_band() -
 def test_the_start_is_told_by_the_samples_before_the_first_step() -> None:
     cpu = np.repeat([10.0, 90.0], SAMPLES // 2)
     panels = (
-        make_panel(Metric.CPU_USE, cpu, interval_s=1),
+        make_panel(Metric.CPU_UTILIZATION, cpu, interval_s=1),
         make_panel(Metric.NETWORK_RECEIVE, cpu * 1e6, interval_s=1),
-        make_panel(Metric.CPU_USE, np.full(SAMPLES, 30.0), interval_s=1, node="algo-2"),
+        make_panel(Metric.CPU_UTILIZATION, np.full(SAMPLES, 30.0), interval_s=1, node="algo-2"),
     )
     half = SAMPLES // 2
     job = Job(name="job", panels=panels, steps=make_steps([(half, half + 1), (half + 1, half + 2)]))
@@ -256,7 +258,7 @@ def test_falls_of_the_use_in_the_loop_are_counted_with_their_length() -> None:
     values[700:702], values[800:809] = 0.0, 0.0  # too few samples, too short
     job = make_job(gpu=values, steps=make_steps([(25, 480)]))
 
-    use = node_ranks(job, columns(job), course(job)).use
+    use = node_comparison(job, columns(job), job_phases(job)).use
 
     assert use
     assert (use.label, use.falls, use.fall_us) == ("GPU", 2, 15 * SECOND_US)
@@ -272,7 +274,7 @@ def test_a_use_that_falls_all_the_time_has_no_falls() -> None:
 
     for values in (rhythm, half, np.zeros(1000)):
         job = make_job(gpu=values, steps=make_steps([(0, len(values) / 2)]))
-        use = node_ranks(job, columns(job), course(job)).use
+        use = node_comparison(job, columns(job), job_phases(job)).use
         assert use
         assert (use.falls, use.fall_us) == (0, 0)
 
@@ -282,9 +284,9 @@ def test_the_means_are_those_of_the_samples_and_of_the_boxes() -> None:
     job = make_job(gpu=random.uniform(0, 100, (5000, 1)))
     grid = columns(job)
 
-    use = node_ranks(job, grid, course(job)).use
-    (whole,) = all_boxes(job)
-    line = next(one for one in time_lines(job, grid) if one.key == Metric.GPU_USE)
+    use = node_comparison(job, grid, job_phases(job)).use
+    (whole,) = gpu_utilization(job)
+    line = next(one for one in time_lines(job, grid) if one.key == Metric.GPU_UTILIZATION)
 
     assert use
     assert use.means == {"algo-1": round(whole.mean or 0, 3)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules.analyses.power import MOST_ROWS, gpu_states
+from jobrules.analyses.power import MOST_ROWS, power
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.model import Job, Metric, Panel
 
@@ -32,7 +32,7 @@ def test_means_count_each_sample_for_its_time() -> None:
     """100 W for 30 s, then 400 W for 10 s and one interval that holds the last sample."""
     job = Job(name="j", panels=(panel(Metric.GPU_POWER, [[100], [400], [400]], [0, 30, 40]),))
 
-    (state,) = gpu_states(job)
+    (state,) = power(job)
     assert state.power_mean == pytest.approx((100 * 30 + 400 * 10) / 40)
     assert state.energy_wh == pytest.approx((100 * 30 + 400 * 10) / 3600, abs=1e-3)
     assert (state.power_max, state.energy_percent) == (400, 100)
@@ -42,16 +42,16 @@ def test_a_pause_is_not_measured() -> None:
     seconds = [*range(30), *range(600, 630)]
     job = Job(name="j", panels=(panel(Metric.GPU_POWER, [[100.0]] * 60, list(seconds)),))
 
-    (state,) = gpu_states(job)
+    (state,) = power(job)
     assert state.energy_percent == pytest.approx(100 * 59 / 629, abs=0.2)
     assert state.energy_wh == pytest.approx(100 * 59 / 3600, rel=0.02)
 
 
 def test_the_clock_counts_while_the_gpu_is_busy() -> None:
-    use = panel(Metric.GPU_USE, [[0.0], [90.0], [90.0], [90.0], [0.0]])
+    use = panel(Metric.GPU_UTILIZATION, [[0.0], [90.0], [90.0], [90.0], [0.0]])
     clock = panel(Metric.GPU_CLOCK, [[300.0], [1500.0], [1400.0], [1500.0], [2.0]])
 
-    (state,) = gpu_states(Job(name="j", panels=(clock, use)))
+    (state,) = power(Job(name="j", panels=(clock, use)))
     assert (state.clock_busy, state.clock_max) == (1500, 1500)
 
 
@@ -61,12 +61,12 @@ def test_memory_is_told_in_bytes_and_as_a_share() -> None:
         panel(Metric.GPU_MEMORY_TOTAL, [[8.0], [8.0]]),
     )
 
-    (state,) = gpu_states(Job(name="j", panels=(total, used)))
+    (state,) = power(Job(name="j", panels=(total, used)))
     assert (state.memory_max, state.memory_total, state.memory_percent) == (6, 8, 75)
 
 
 def test_a_job_without_any_of_it_has_none() -> None:
-    assert gpu_states(Job(name="j", panels=(panel(Metric.GPU_USE, [[1.0], [2.0]]),))) == ()
+    assert power(Job(name="j", panels=(panel(Metric.GPU_UTILIZATION, [[1.0], [2.0]]),))) == ()
 
 
 def test_of_many_gpus_those_held_back_are_kept() -> None:
@@ -78,7 +78,7 @@ def test_of_many_gpus_those_held_back_are_kept() -> None:
         panel(Metric.GPU_THERMAL_SLOWDOWN, slow.tolist()),
     )
 
-    found = gpu_states(Job(name="j", panels=(warm, held)))
+    found = power(Job(name="j", panels=(warm, held)))
     assert len(found) == MOST_ROWS
     assert found[-1].device == f"gpu{MOST_ROWS + 9}"
 
@@ -88,14 +88,14 @@ def test_a_slowdown_that_happened_is_not_rounded_to_never() -> None:
     heat = np.zeros((40_000, 1))
     heat[500] = 100
 
-    (state,) = gpu_states(Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, heat.tolist()),)))
+    (state,) = power(Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, heat.tolist()),)))
     assert state.thermal_percent == pytest.approx(100 / 39_999)
 
 
 def test_too_few_samples_are_no_share() -> None:
     flags = [[0.0, 100.0]] + [[0.0, np.nan]] * 20
 
-    states = gpu_states(Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, flags),)))
+    states = power(Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, flags),)))
     assert [state.thermal_percent for state in states] == [0.0, None]
 
 
@@ -104,7 +104,7 @@ def test_heat_is_not_known_where_it_was_not_sampled_while_the_hardware_slowed() 
     hardware = [[100.0 * (i in (15, 16))] * 2 for i in range(30)]
     panels = (panel(Metric.GPU_THERMAL_SLOWDOWN, heat), panel(Metric.GPU_HARDWARE_SLOWDOWN, hardware))
 
-    states = gpu_states(Job(name="j", panels=panels))
+    states = power(Job(name="j", panels=panels))
     assert [state.thermal_percent for state in states] == [None, 0.0]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jobrules import StepOutlier
 from jobrules.analyses import step_parts
-from jobrules.analyses.steps import MOST_BINS, MOST_ROWS, StepTimes, step_times
+from jobrules.analyses.steps import MOST_BINS, MOST_ROWS, StepTimes, steps
 from jobrules.model import SECOND_US, Events, EventSource, Job, Steps
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
@@ -24,7 +24,7 @@ RULE = StepOutlier()
 
 
 def told(job: Job, rule: StepOutlier = RULE) -> StepTimes:
-    times = step_times(job, rule)
+    times = steps(job, rule)
     assert times
     return times
 
@@ -66,9 +66,9 @@ def test_the_table_and_the_histogram_count_what_a_slow_reference_counts(
 
     series = {(str(i // 2), phases[i % 2]): one for i, one in enumerate(found)}
     assert times.count == sum(map(len, found))
-    assert {(row.worker, row.phase) for row in times.rows} == set(series)
+    assert {(row.rank, row.mode) for row in times.rows} == set(series)
     for row in times.rows:
-        lasted = series[row.worker, row.phase]
+        lasted = series[row.rank, row.mode]
         mean, std = statistics.fmean(lasted), statistics.pstdev(lasted)
         assert row.steps == len(lasted)
         assert (row.mean_s, row.std_s) == pytest.approx((mean / 1e6, std / 1e6), abs=2e-6)
@@ -91,7 +91,7 @@ def test_the_table_and_the_histogram_count_what_a_slow_reference_counts(
     edges = [histogram.start_us + i * histogram.width_us for i in range(histogram.bins + 1)]
     for one in histogram.series:
         pooled = [us for (worker, phase), us_s in series.items() for us in us_s
-                  if phase == one.phase and one.worker in {"", worker}]  # fmt: skip
+                  if phase == one.mode and one.rank in {"", worker}]  # fmt: skip
         counts = [sum(a <= us < b for us in pooled) for a, b in itertools.pairwise(edges)]
         assert list(one.counts) == counts
         assert one.beyond == sum(us >= edges[-1] for us in pooled)
@@ -115,15 +115,13 @@ def test_every_peak_and_every_outlier_survives_in_the_time_line(found: list[list
         one.high_us[(peak.start_us - line.start_us) // line.width_us] == peak.lasted_us
         for peak in line.peaks
         for one in line.series
-        if one.phase == peak.phase
+        if one.mode == peak.mode
     )
     for course in line.series:
         low: list[int | None] = [None] * line.count
         high: list[int | None] = [None] * line.count
-        for phase, start, end in zip(
-            steps.phase, steps.start_us.tolist(), steps.end_us.tolist(), strict=True
-        ):
-            if phase == course.phase:
+        for phase, start, end in zip(steps.mode, steps.start_us.tolist(), steps.end_us.tolist(), strict=True):
+            if phase == course.mode:
                 column = (start - line.start_us) // line.width_us
                 lasted = end - start
                 low[column] = lasted if low[column] is None else min(low[column] or 0, lasted)
@@ -147,7 +145,7 @@ def test_the_numbers_are_those_of_the_rule_to_the_digit() -> None:
     times = told(job)
 
     block = RULE.check(job).details["step_details"]["n-0"]["phases"]["Step:ModeKeys.TRAIN"]
-    row = next(row for row in times.rows if row.phase == "TRAIN")
+    row = next(row for row in times.rows if row.mode == "TRAIN")
     stats = block["step_stats"]
     named = (
         (row.mean_s, stats["mean"]),
@@ -167,7 +165,7 @@ def test_a_phase_that_the_rule_was_not_asked_for_is_not_judged() -> None:
 
     times = told(make_job(steps=steps), replace(RULE, mode="EVAL"))
 
-    assert {row.phase: row.outliers for row in times.rows} == {"TRAIN": None, "EVAL": 0}
+    assert {row.mode: row.outliers for row in times.rows} == {"TRAIN": None, "EVAL": 0}
 
 
 @pytest.mark.parametrize("lasted", [[0], [0, 0, 0], [7], [400_000] * 120, [0] * 119 + [1]])
@@ -182,7 +180,7 @@ def test_steps_that_do_not_differ_or_take_no_time(lasted: list[int]) -> None:
 
 
 def test_no_steps() -> None:
-    assert step_times(make_job(gpu=[1.0, 2.0]), RULE) is None
+    assert steps(make_job(gpu=[1.0, 2.0]), RULE) is None
 
 
 def test_many_workers_are_ranked_and_cut_and_the_rest_is_counted() -> None:
@@ -192,8 +190,8 @@ def test_many_workers_are_ranked_and_cut_and_the_rest_is_counted() -> None:
     times = told(make_job(steps=joined_steps(*tables)))
 
     assert (len(times.rows), times.rows_left) == (MOST_ROWS, 12)
-    assert [row.worker for row in times.rows[:3]] == ["77", "139", "138"]
-    assert [(one.worker, one.phase) for one in times.histogram.series] == [("", "TRAIN")]
+    assert [row.rank for row in times.rows[:3]] == ["77", "139", "138"]
+    assert [(one.rank, one.mode) for one in times.histogram.series] == [("", "TRAIN")]
 
 
 def test_phases_of_any_number_are_few_series() -> None:
@@ -202,10 +200,10 @@ def test_phases_of_any_number_are_few_series() -> None:
     times = told(make_job(steps=joined_steps(*tables)))
 
     # The phase with most time first: 10 ms x 11, 11 ms x 10, 12 ms x 9.
-    assert [one.phase for one in times.phases[::7]] == ["P9", "P4"]
-    assert [one.phase for one in times.histogram.series] == ["P9", "P10", "P8", ""]
-    assert [one.phase for one in times.timeline.series] == ["P9", "P10", "P8", ""]
-    assert (len(times.phases), times.phases_left) == (8, 4)
+    assert [one.mode for one in times.modes[::7]] == ["P9", "P4"]
+    assert [one.mode for one in times.histogram.series] == ["P9", "P10", "P8", ""]
+    assert [one.mode for one in times.timeline.series] == ["P9", "P10", "P8", ""]
+    assert (len(times.modes), times.modes_left) == (8, 4)
     assert sum(sum(one.counts) + one.beyond for one in times.histogram.series) == times.count
 
 

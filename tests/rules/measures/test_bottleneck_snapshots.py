@@ -29,7 +29,7 @@ from tests.jobs import START_US, make_events, make_job, make_panel, make_steps
 MINUTE_US = 60 * SECOND_US
 Bottleneck = CPUBottleneck | IOBottleneck
 KINDS: list[tuple[type[CPUBottleneck | IOBottleneck], Metric]] = [
-    (CPUBottleneck, Metric.CPU_USE),
+    (CPUBottleneck, Metric.CPU_UTILIZATION),
     (IOBottleneck, Metric.IO_WAIT),
 ]
 
@@ -69,7 +69,7 @@ class Snapshot:
 
     @property
     def gpu_us(self) -> int:
-        return min(sample.time_us for sample in self.of(Metric.GPU_USE))
+        return min(sample.time_us for sample in self.of(Metric.GPU_UTILIZATION))
 
 
 def snapshots(samples: list[Sample]) -> list[Snapshot]:
@@ -91,15 +91,15 @@ def reference(nodes: dict[str, list[Sample]], rule: Bottleneck, metric: Metric) 
     told: dict[str, Any] = {"low": 0, "unsampled": 0, "bottlenecks": {}, "cores": {}}
     for node in sorted(nodes):
         kinds = {sample.metric for sample in nodes[node]}
-        if not kinds >= {Metric.GPU_USE, metric}:
+        if not kinds >= {Metric.GPU_UTILIZATION, metric}:
             continue
         seen[node], hits[node], often = [], [], Counter[str]()
         lacking[node] = 0
         for one in snapshots(nodes[node]):
-            if not one.of(Metric.GPU_USE):
+            if not one.of(Metric.GPU_UTILIZATION):
                 continue
             seen[node].append(one.gpu_us)
-            gpus = sum(sample.value < rule.gpu_threshold for sample in one.of(Metric.GPU_USE))
+            gpus = sum(sample.value < rule.gpu_threshold for sample in one.of(Metric.GPU_UTILIZATION))
             busy = [sample.device for sample in one.of(metric) if sample.value > limit]
             told["low"] += gpus > 0
             told["unsampled"] += not one.of(metric)
@@ -161,8 +161,13 @@ def as_job(nodes: dict[str, list[Sample]]) -> Job:
 @st.composite
 def machines(draw: st.DrawFn, metric: Metric) -> dict[str, list[Sample]]:
     """Nodes that are read in turn: gaps, sensors late or twice or missing, the same moments."""
-    devices = [(Metric.GPU_USE, "gpu0"), (Metric.GPU_USE, "gpu1"), (metric, "cpu0"), (metric, "cpu1")]
-    devices.append((Metric.MEMORY, "memory"))
+    devices = [
+        (Metric.GPU_UTILIZATION, "gpu0"),
+        (Metric.GPU_UTILIZATION, "gpu1"),
+        (metric, "cpu0"),
+        (metric, "cpu1"),
+    ]
+    devices.append((Metric.HOST_MEMORY, "memory"))
     value = st.sampled_from([None, 0.0, 5.0, 50.0, 55.0, 100.0])
     late_ms = st.sampled_from([0, 0, 0, 3, 19, 20, 21, 300])
     tick = st.tuples(
@@ -232,8 +237,8 @@ def test_the_longest_runs_are_those_of_the_definition(rows: list[tuple[bool, int
     times = (START_US + np.cumsum([gap for _, gap in rows]) * SECOND_US).tolist()
     interval = 30 * SECOND_US
     assume(np.median(np.diff(times)) == interval)
-    gpu = make_panel(Metric.GPU_USE, [0.0 if stuck else 50.0 for stuck, _ in rows], time_us=times)
-    cpu = make_panel(Metric.CPU_USE, [[95.0] * cores] * len(rows), time_us=times, prefix="cpu")
+    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0 if stuck else 50.0 for stuck, _ in rows], time_us=times)
+    cpu = make_panel(Metric.CPU_UTILIZATION, [[95.0] * cores] * len(rows), time_us=times, prefix="cpu")
 
     details = CPUBottleneck().check(make_job(extra=[gpu, cpu])).details
 
@@ -509,7 +514,7 @@ def test_a_job_that_lacks_something_is_not_evaluated(sampled: dict[str, Any], cp
 
 
 def test_samples_on_different_nodes_say_nothing_of_each_other() -> None:
-    cpu = make_panel(Metric.CPU_USE, [95.0] * 9, node="algo-2", prefix="cpu")
+    cpu = make_panel(Metric.CPU_UTILIZATION, [95.0] * 9, node="algo-2", prefix="cpu")
 
     result = CPUBottleneck(patience=1).check(make_job(gpu=[0.0] * 9, extra=[cpu]))
 
@@ -525,7 +530,7 @@ def test_samples_on_different_nodes_say_nothing_of_each_other() -> None:
 
 
 def test_a_node_without_core_samples_does_not_dilute_the_others() -> None:
-    blind = make_panel(Metric.GPU_USE, [0.0] * 20, node="algo-2", interval_s=30)
+    blind = make_panel(Metric.GPU_UTILIZATION, [0.0] * 20, node="algo-2", interval_s=30)
 
     result = CPUBottleneck(patience=4).check(job_of(*[STUCK] * 6, *[FINE] * 4, extra=[blind]))
 
@@ -535,8 +540,8 @@ def test_a_node_without_core_samples_does_not_dilute_the_others() -> None:
 
 
 def test_snapshots_without_a_core_sample_are_counted_and_told() -> None:
-    gpu = make_panel(Metric.GPU_USE, [0.0] * 10, interval_s=30)
-    cpu = make_panel(Metric.CPU_USE, [95.0] * 5, interval_s=60, prefix="cpu")
+    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 10, interval_s=30)
+    cpu = make_panel(Metric.CPU_UTILIZATION, [95.0] * 5, interval_s=60, prefix="cpu")
     cpu = replace(cpu, snapshot=cpu.snapshot * 2)
 
     result = CPUBottleneck(patience=4).check(make_job(extra=[gpu, cpu]))
@@ -558,8 +563,8 @@ def test_a_node_whose_sensors_are_read_apart_is_not_judged() -> None:
                 values=values,
             )
             for metric, device, late, values in (
-                (Metric.GPU_USE, "gpu0", 0, np.zeros(20)),
-                (Metric.CPU_USE, "cpu0", 30_000, np.full(20, 99.0)),
+                (Metric.GPU_UTILIZATION, "gpu0", 0, np.zeros(20)),
+                (Metric.CPU_UTILIZATION, "cpu0", 30_000, np.full(20, 99.0)),
             )
         ],
     ).panels
@@ -574,9 +579,9 @@ def test_a_node_whose_sensors_are_read_apart_is_not_judged() -> None:
 def test_time_without_samples_is_not_judged_again() -> None:
     """Ten minutes without a sample of the GPU, with the CPU sampled on."""
     times = [START_US + 30 * SECOND_US * i for i in [*range(6), *range(26, 30)]]
-    gpu = make_panel(Metric.GPU_USE, [0.0] * 10, time_us=times)
+    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 10, time_us=times)
     gpu = replace(gpu, snapshot=np.array([*range(6), *range(26, 30)]))
-    cpu = make_panel(Metric.CPU_USE, [95.0] * 30, interval_s=30, prefix="cpu")
+    cpu = make_panel(Metric.CPU_UTILIZATION, [95.0] * 30, interval_s=30, prefix="cpu")
 
     result = CPUBottleneck(patience=3).check(make_job(extra=[gpu, cpu]))
 
@@ -588,7 +593,7 @@ def test_a_time_of_patience_is_in_snapshots_of_each_node() -> None:
     """Two minutes are 4 snapshots of one node and 12 of the other."""
     slow = job_of(*[STUCK] * 5)
     fast = make_job(gpu=[0.0] * 12, node="algo-2", interval_s=10)
-    seldom = make_panel(Metric.CPU_USE, [95.0] * 2, node="algo-2", interval_s=60, prefix="cpu")
+    seldom = make_panel(Metric.CPU_UTILIZATION, [95.0] * 2, node="algo-2", interval_s=60, prefix="cpu")
     fast = joined(fast, make_job(extra=[replace(seldom, snapshot=seldom.snapshot * 6)]))
 
     result = CPUBottleneck(patience=timedelta(minutes=2)).check(joined(slow, fast))
@@ -669,14 +674,16 @@ def test_the_snapshots_of_the_same_samples_are_counted_once() -> None:
     job, rule = job_of(*[STUCK] * 4), CPUBottleneck()
     known = rule.question.snapshots(job)
     fine = job_of(*[(80.0, 5.0)] * 4).panels
-    cores, gpu = (next(p for p in fine if p.metric is m) for m in (Metric.CPU_USE, Metric.GPU_USE))
+    cores, gpu = (
+        next(p for p in fine if p.metric is m) for m in (Metric.CPU_UTILIZATION, Metric.GPU_UTILIZATION)
+    )
 
     assert known is not None
     assert rule.question.snapshots(replace(job, name="other")) is known
     others = [
         CPUBottleneck(cpu_threshold=100).question.snapshots(job),
-        rule.question.snapshots(replace(job, panels=(cores, *job.panels_of(Metric.GPU_USE)))),
-        rule.question.snapshots(replace(job, panels=(*job.panels_of(Metric.CPU_USE), gpu))),
+        rule.question.snapshots(replace(job, panels=(cores, *job.panels_of(Metric.GPU_UTILIZATION)))),
+        rule.question.snapshots(replace(job, panels=(*job.panels_of(Metric.CPU_UTILIZATION), gpu))),
     ]
     assert [other.hit.sum() for other in (known, *others) if other] == [4, 0, 0, 0]
 

@@ -19,7 +19,7 @@ def test_the_one_clock_that_is_off_is_told_and_not_the_others() -> None:
 
     (offset,) = offsets(make_job(steps=joined_steps(make_steps(shifted(600.0), node="algo-1"), *tables)))
 
-    assert (offset.node, offset.us) == ("algo-1", 600_000_000)
+    assert (offset.node, offset.offset_us) == ("algo-1", 600_000_000)
     assert offset.reference != "algo-1"
 
 
@@ -28,7 +28,7 @@ def test_step_numbers_of_any_size_are_compared() -> None:
     largest = np.iinfo(np.int64).max - np.arange(len(SPANS))
     steps = joined_steps(replace(one, number=largest), replace(other, number=largest))
 
-    assert [offset.us for offset in offsets(make_job(steps=steps))] == [90_000_000]
+    assert [offset.offset_us for offset in offsets(make_job(steps=steps))] == [90_000_000]
 
 
 def test_a_clock_that_is_ahead_is_told_with_its_spread() -> None:
@@ -40,14 +40,14 @@ def test_a_clock_that_is_ahead_is_told_with_its_spread() -> None:
 
     ahead, behind = offsets(make_job(steps=steps))
 
-    assert (ahead.node, ahead.reference, ahead.us, ahead.spread_us, ahead.steps) == (
+    assert (ahead.node, ahead.reference, ahead.offset_us, ahead.spread_us, ahead.steps) == (
         "algo-2",
         "algo-1",
         90_020_000,
         10_000,
         20,
     )
-    assert (behind.node, behind.us) == ("algo-3", -2_000_000)
+    assert (behind.node, behind.offset_us) == ("algo-3", -2_000_000)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_workers_of_a_node_count_by_the_one_that_begins_first() -> None:
 
     (offset,) = offsets(make_job(steps=steps))
 
-    assert (offset.us, offset.spread_us) == (90_000_000, 0)
+    assert (offset.offset_us, offset.spread_us) == (90_000_000, 0)
 
 
 def test_without_steps_there_is_nothing_to_tell() -> None:

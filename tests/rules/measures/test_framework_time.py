@@ -22,7 +22,7 @@ Row = tuple[Lane, str, int, int, int, int]
 def lane_of(
     phase: str, *, node: str = "algo-1", worker: str = "33", source: EventSource = EventSource.PYTHON
 ) -> Lane:
-    return Lane(node=node, worker=worker, phase=phase, source=source)
+    return Lane(node=node, rank=worker, event_type=phase, source=source)
 
 
 def breakdown(events: Events, weight_us: np.ndarray | None = None) -> dict[str, object]:
@@ -292,21 +292,21 @@ def reference(events: Events, weights: Sequence[int]) -> dict[str, object]:
         if lane.source == "horovod":
             times["horovod"][name] += us
         elif lane.source == "smdataparallel":
-            times["general"][lane.phase] += us
-        elif "cpu" in lane.phase.lower():
-            times["cpu lanes"][lane.phase] += us
+            times["general"][lane.event_type] += us
+        elif "cpu" in lane.event_type.lower():
+            times["cpu lanes"][lane.event_type] += us
             times["CPU"][name] += us
-        elif "gpu" in lane.phase.lower():
-            times["gpu lanes"][lane.phase] += us
+        elif "gpu" in lane.event_type.lower():
+            times["gpu lanes"][lane.event_type] += us
             times["GPU"][name] += us
-        elif "Step" in lane.phase:
-            times["steps"][lane.phase] += us
-        elif lane.phase in {"Forward-SubModuleInternal", "Backward-SubModuleInternal"}:
-            times[lane.phase.partition("-")[0]][""] += us
-        elif lane.phase == "DataLoaderWorker":
-            times["lifetimes"][lane.phase] += us
+        elif "Step" in lane.event_type:
+            times["steps"][lane.event_type] += us
+        elif lane.event_type in {"Forward-SubModuleInternal", "Backward-SubModuleInternal"}:
+            times[lane.event_type.partition("-")[0]][""] += us
+        elif lane.event_type == "DataLoaderWorker":
+            times["lifetimes"][lane.event_type] += us
         else:
-            times["general"][lane.phase] += us
+            times["general"][lane.event_type] += us
     block: dict[str, object] = {
         "ratio": percent({**times.pop("gpu lanes", {}), **times.pop("cpu lanes", {})}),
         "phase": percent(times["steps"]),

@@ -11,7 +11,7 @@ import pytest
 from jobrules.ecc_errors import ECCErrors
 from jobrules.energy import Energy
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.gpu_conditions import GPU, Spell, gpus
+from jobrules.measures.gpu_conditions import GPU, ConditionTime, gpus
 from jobrules.model import SECOND_US, Job, Metric, Panel, Status
 from jobrules.power_cap import PowerCap
 from jobrules.rule import Rule, run_rules
@@ -39,7 +39,7 @@ def random_job(seed: int) -> Job:
     rng = np.random.default_rng(seed)
     panels = []
     levels: dict[Metric, tuple[float, ...]] = {
-        Metric.GPU_USE: (0, 5, 60, 100),
+        Metric.GPU_UTILIZATION: (0, 5, 60, 100),
         Metric.GPU_MEMORY_TOTAL: (80e9,),
         Metric.GPU_POWER: (70, 300, 395, 400),
         Metric.GPU_POWER_LIMIT: (400,),
@@ -59,7 +59,7 @@ def random_job(seed: int) -> Job:
             values = rng.choice(choices, (n, many)).astype(float)
             values[rng.random(values.shape) < 0.1] = np.nan
             values[0] = choices[-1]
-            steps = np.cumsum(rng.integers(1, 4 if metric is Metric.GPU_USE else 3, n)) * SECOND_US
+            steps = np.cumsum(rng.integers(1, 4 if metric is Metric.GPU_UTILIZATION else 3, n)) * SECOND_US
             values[:, 0] = np.nan_to_num(values[:, 0])
             panels.append(make_panel(metric, values, node=node, time_us=START_US + steps))
     return job_of(*panels)
@@ -105,7 +105,7 @@ def test_a_job_without_such_samples_is_not_evaluated(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_single_sample_covers_no_time_and_stops_no_rule(rule: Rule) -> None:
-    job = job_of(*(make_panel(metric, [1.0]) for metric in Metric if metric is not Metric.CPU_USE))
+    job = job_of(*(make_panel(metric, [1.0]) for metric in Metric if metric is not Metric.CPU_UTILIZATION))
 
     (found,) = run_rules([rule], job, strict=True)
 
@@ -116,12 +116,12 @@ def test_the_value_in_force_is_looked_up_by_time_and_grows_old() -> None:
     gpu = one_gpu(
         make_panel(Metric.GPU_CLOCK, [0.0] * 8, interval_s=1.0),
         make_panel(
-            Metric.GPU_USE, [10, 20, 30], time_us=START_US + np.array([500_000, 1_500_000, 2_500_000])
+            Metric.GPU_UTILIZATION, [10, 20, 30], time_us=START_US + np.array([500_000, 1_500_000, 2_500_000])
         ),
     )
     when = START_US + np.array([0, 490_000, 500_000, 1_499_000, 2_400_000, 7_500_000, 7_500_001])
 
-    found = gpu.at(Metric.GPU_USE, when)
+    found = gpu.at(Metric.GPU_UTILIZATION, when)
 
     # A sample 10 ms or 1 ms later is of the same moment; the last one holds for five seconds.
     np.testing.assert_array_equal(found, [np.nan, 10, 10, 20, 20, 30, np.nan])
@@ -132,7 +132,7 @@ def test_clocks_of_idle_moments_are_not_compared() -> None:
     held_back = np.arange(60) < 20
     clock = np.where(held_back, 1400.0, np.where(np.arange(60) < 40, 1900.0, 210.0))
     use = np.where(np.arange(60) < 40, 99.0, 0.0)
-    panels = (make_panel(Metric.GPU_CLOCK, clock), make_panel(Metric.GPU_USE, use))
+    panels = (make_panel(Metric.GPU_CLOCK, clock), make_panel(Metric.GPU_UTILIZATION, use))
     times = panels[0].time_us
 
     assert one_gpu(*panels).clocks(times, held_back) == (1400.0, 1900.0)
@@ -148,7 +148,7 @@ def test_a_spell_is_that_of_a_plain_loop(seed: int) -> None:
     holds = rng.random(80) < 0.4
     gpu = one_gpu(make_panel(Metric.GPU_CLOCK, np.ones(80), time_us=times))
 
-    found = Spell.of(gpu, times, holds)
+    found = ConditionTime.of(gpu, times, holds)
 
     distances = [b - a for a, b in zip(times.tolist(), times[1:].tolist(), strict=False)]
     usual = sorted(distances[:39] + distances[40:])[38:40]

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.analyses.gpu_utilization import all_boxes
+from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.analyses.time_lines import columns, reduce, time_line, time_lines
-from jobrules.analyses.utilization import usage_rows
+from jobrules.analyses.utilization import utilization
 from jobrules.measures.minutes import Windows, trailing_below, trailing_quantiles
 from jobrules.measures.quartiles import ordered, quantiles, quartiles
-from jobrules.measures.sample_weights import Gap, gaps, held, pauses, ticks
+from jobrules.measures.sample_weights import Gap, gaps, pauses, sample_weights, ticks
 from jobrules.measures.work_span import work_span_us
 from jobrules.model import SECOND_US, Metric, natural_sorted
 from jobrules.text import apportion, digits_for
-from jobrules.verdict.phases import course, interrupted, missing
+from jobrules.verdict.phases import interrupted, job_phases, missing
 from jobrules.verdict.time_use import time_use
 from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel, make_steps
@@ -140,7 +140,7 @@ def test_whiskers_end_at_the_extremes() -> None:
 def test_boxes_tell_the_training_loop_apart() -> None:
     job = make_job(gpu=[0.0] * 10 + [95.0] * 10, interval_s=1, steps=make_steps([(10, 20)]))
 
-    whole, loop = all_boxes(job)
+    whole, loop = gpu_utilization(job)
 
     assert (whole.basis, whole.n, whole.below_10, whole.above_90) == ("whole job", 20, 0.5, 0.5)
     assert (loop.basis, loop.n, loop.min) == ("training loop", 10, 95.0)
@@ -148,7 +148,7 @@ def test_boxes_tell_the_training_loop_apart() -> None:
 
 @given(st.lists(st.sampled_from([0.0, 9.9, 10.0, 50.0, 90.0, 90.1, 100.0]), min_size=1, max_size=40))
 def test_the_shares_of_a_box_add_up(values: list[float]) -> None:
-    (found,) = all_boxes(make_job(gpu=values))
+    (found,) = gpu_utilization(make_job(gpu=values))
 
     shares = (found.below_10, found.from_10_to_90, found.above_90)
     low, high = sum(v < 10 for v in values), sum(v > 90 for v in values)
@@ -167,8 +167,10 @@ def test_a_time_line_is_summed_up_without_the_columns_that_have_no_sample() -> N
 
 
 def test_ticks_are_all_snapshots_as_the_first_metric_that_has_one_tells_them() -> None:
-    cpu = replace(make_panel(Metric.CPU_USE, [1.0, 2, 3], time_us=us(0, 1, 3)), snapshot=np.array([0, 1, 3]))
-    memory = make_panel(Metric.MEMORY, [1.0, 2, 3, 4], time_us=us(0.001, 1.002, 2, 3.004))
+    cpu = replace(
+        make_panel(Metric.CPU_UTILIZATION, [1.0, 2, 3], time_us=us(0, 1, 3)), snapshot=np.array([0, 1, 3])
+    )
+    memory = make_panel(Metric.HOST_MEMORY, [1.0, 2, 3, 4], time_us=us(0.001, 1.002, 2, 3.004))
 
     assert ticks(make_job(extra=[cpu, memory])).tolist() == us(0, 1, 2, 3).tolist()
     assert not len(ticks(make_job(steps=make_steps([(0, 1)]))))
@@ -211,7 +213,7 @@ def test_slower_sampling_is_not_a_pause() -> None:
 def test_held_and_unmeasured_time_add_up_to_the_job(distances: list[int], lead: int, tail: int) -> None:
     time_us = START_US + np.cumsum([0, *distances])
 
-    hold = held(time_us, int(time_us[0]) - lead, int(time_us[-1]) + tail)
+    hold = sample_weights(time_us, int(time_us[0]) - lead, int(time_us[-1]) + tail)
 
     total = lead + sum(distances) + tail
     assert (hold.weight_us >= 0).all()
@@ -221,7 +223,7 @@ def test_held_and_unmeasured_time_add_up_to_the_job(distances: list[int], lead: 
 def test_weights_never_exceed_the_job_whatever_the_rates() -> None:
     times = us(*np.arange(0, 60, 0.5), *np.arange(120.5, 150, 0.5), *np.arange(150, 60_000, 300))
 
-    hold = held(times, int(times[0]), int(times[-1]))
+    hold = sample_weights(times, int(times[0]), int(times[-1]))
 
     assert hold.weight_us.sum() + hold.unmeasured_us == pytest.approx(times[-1] - times[0])
 
@@ -241,7 +243,7 @@ def test_two_samples_a_day_apart_leave_the_day_unmeasured() -> None:
 
 
 def test_time_before_the_first_sample_of_a_gpu_is_not_measured() -> None:
-    second_minute = make_panel(Metric.GPU_USE, [100.0] * 120, start_us=START_US + 60 * SECOND_US)
+    second_minute = make_panel(Metric.GPU_UTILIZATION, [100.0] * 120, start_us=START_US + 60 * SECOND_US)
 
     use = time_use(make_job(cpu=[50.0] * 240, extra=[second_minute]))
 
@@ -267,7 +269,7 @@ def test_time_use_counts_each_moment_once() -> None:
 
 def test_a_gap_is_not_measured_and_not_lost() -> None:
     times = [*range(60), *range(240, 301)]
-    panel = make_panel(Metric.GPU_USE, [100.0] * len(times), time_us=us(*times))
+    panel = make_panel(Metric.GPU_UTILIZATION, [100.0] * len(times), time_us=us(*times))
 
     job = make_job(extra=[panel])
     use = time_use(job)
@@ -281,7 +283,7 @@ def test_a_gap_is_not_measured_and_not_lost() -> None:
 
 
 def test_a_node_that_vanished_leaves_a_gap_to_the_end() -> None:
-    short = make_panel(Metric.GPU_USE, [50.0] * 60, node="algo-2", interval_s=1)
+    short = make_panel(Metric.GPU_UTILIZATION, [50.0] * 60, node="algo-2", interval_s=1)
 
     job = make_job(gpu=[50.0] * 600, interval_s=1, extra=[short])
 
@@ -308,13 +310,13 @@ def test_a_gpu_that_never_worked_has_no_first_work() -> None:
     job = make_job(gpu=[0.0] * 10)
 
     assert work_span_us(job) is None
-    assert course(job).basis == "none"
+    assert job_phases(job).basis == "none"
 
 
 def test_phases_by_steps_and_by_gpu_work() -> None:
     gpu = [0.0] * 20 + [90.0] * 60 + [0.0] * 21
-    by_gpu = course(make_job(gpu=gpu, interval_s=1))
-    by_steps = course(make_job(gpu=gpu, interval_s=1, steps=make_steps([(25, 30), (30, 75)])))
+    by_gpu = job_phases(make_job(gpu=gpu, interval_s=1))
+    by_steps = job_phases(make_job(gpu=gpu, interval_s=1, steps=make_steps([(25, 30), (30, 75)])))
 
     assert [(p.key, p.percent) for p in by_gpu.phases] == [("before", 20.0), ("loop", 59.0), ("after", 21.0)]
     assert [(p.key, p.percent) for p in by_steps.phases] == [
@@ -345,7 +347,7 @@ def test_digits_show_three_figures(total: float, digits: int) -> None:
 
 
 def test_usage_rows_name_the_busiest_core() -> None:
-    rows = {row.label: row for row in usage_rows(make_job(gpu=[40.0] * 4, cpu=[[100.0, 0.0]] * 4))}
+    rows = {row.label: row for row in utilization(make_job(gpu=[40.0] * 4, cpu=[[100.0, 0.0]] * 4))}
 
     assert rows["CPU"].p50 == 50.0
     assert rows["CPU, busiest core"].min == 100.0
@@ -362,7 +364,7 @@ def test_columns_are_at_most_six_hundred_and_have_a_nameable_width() -> None:
 
 
 def test_one_sparse_series_does_not_make_all_columns_wide() -> None:
-    sparse = make_panel(Metric.MEMORY, [1.0, 2.0], interval_s=3000)
+    sparse = make_panel(Metric.HOST_MEMORY, [1.0, 2.0], interval_s=3000)
 
     grid = columns(make_job(cpu=[1.0] * 7200, gpu=[1.0] * 7200, extra=[sparse]))
 
@@ -390,7 +392,7 @@ def test_every_peak_survives_the_reduction() -> None:
 def test_a_gap_stays_blank_and_slow_sampling_is_held() -> None:
     times = us(*range(60), 180, *range(181, 240), *range(240, 900, 60))
     values = np.arange(len(times), dtype=float)
-    job = make_job(extra=[make_panel(Metric.GPU_USE, values.tolist(), time_us=times)])
+    job = make_job(extra=[make_panel(Metric.GPU_UTILIZATION, values.tolist(), time_us=times)])
     grid = columns(job)
 
     mean, low, high = reduce(grid, times, values, values, values)

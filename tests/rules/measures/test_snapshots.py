@@ -24,7 +24,7 @@ def series(
     times: Sequence[int] | np.ndarray,
     values: list[float],
     *,
-    metric: Metric = Metric.GPU_USE,
+    metric: Metric = Metric.GPU_UTILIZATION,
     device: str = "gpu0",
 ) -> Series:
     return Series(
@@ -80,13 +80,13 @@ def test_snapshots_are_numbered_over_all_metrics_of_the_node() -> None:
         "n",
         [
             series([0, 1_000_000], [1, 2]),
-            series([5_000, 500_000, 1_005_000], [1, 2, 3], metric=Metric.CPU_USE, device="cpu0"),
+            series([5_000, 500_000, 1_005_000], [1, 2, 3], metric=Metric.CPU_UTILIZATION, device="cpu0"),
         ],
     )
 
     assert [(p.metric, p.snapshot.tolist()) for p in made.panels] == [
-        (Metric.GPU_USE, [0, 2]),
-        (Metric.CPU_USE, [0, 1, 2]),
+        (Metric.GPU_UTILIZATION, [0, 2]),
+        (Metric.CPU_UTILIZATION, [0, 1, 2]),
     ]
 
 
@@ -172,7 +172,10 @@ CLOCK = st.integers(0, 40).map(lambda i: i * 7_000)
 
 @given(
     st.dictionaries(
-        st.tuples(st.sampled_from([Metric.GPU_USE, Metric.CPU_USE]), st.sampled_from(["d0", "d1", "d2"])),
+        st.tuples(
+            st.sampled_from([Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION]),
+            st.sampled_from(["d0", "d1", "d2"]),
+        ),
         st.lists(CLOCK, min_size=1, max_size=20),
         min_size=1,
     )

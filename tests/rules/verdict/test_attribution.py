@@ -21,7 +21,7 @@ from jobrules import (
     MaxInitializationTime,
     StepOutlier,
 )
-from jobrules.measures.sample_weights import held
+from jobrules.measures.sample_weights import sample_weights
 from jobrules.model import (
     SECOND_US,
     Events,
@@ -39,7 +39,7 @@ from jobrules.rule import Rule, run_rules
 from jobrules.verdict.attribution import Ends, causes_of
 from jobrules.verdict.device_time import spent_per_device
 from jobrules.verdict.findings import judge
-from jobrules.verdict.phases import course
+from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
 from tests.apart import Apart
 from tests.copies import replace
@@ -93,9 +93,9 @@ def random_job(seed: int) -> Job:
             gpu[rng.random(gpu.shape) < 0.2] = np.nan
             gpu[n // 2] = 40.0
         keep = ~np.isnan(gpu).all(axis=1)
-        panel = make_panel(Metric.GPU_USE, gpu, node=node, time_us=time_us)
+        panel = make_panel(Metric.GPU_UTILIZATION, gpu, node=node, time_us=time_us)
         panels.append(replace(panel, values=gpu[keep], time_us=time_us[keep], snapshot=panel.snapshot[keep]))
-        for metric in (Metric.CPU_USE, Metric.IO_WAIT):
+        for metric in (Metric.CPU_UTILIZATION, Metric.IO_WAIT):
             if rng.random() < 0.85:
                 cores = make_panel(
                     metric,
@@ -135,7 +135,7 @@ def fetches(node: str, worker: str, starts_s: np.ndarray, rng: np.random.Generat
     start_us = START_US + np.round(starts_s * SECOND_US).astype(np.int64)
     zeros = np.zeros(n, np.int32)
     return Events(
-        lanes=(Lane(node=node, worker=worker, phase="DataLoaderIter", source=EventSource.PYTHON),),
+        lanes=(Lane(node=node, rank=worker, event_type="DataLoaderIter", source=EventSource.PYTHON),),
         names=("_Multi::fetch",),
         lane=zeros,
         name=zeros,
@@ -147,7 +147,7 @@ def fetches(node: str, worker: str, starts_s: np.ndarray, rng: np.random.Generat
         loaders=(
             Loader(
                 node=node,
-                worker=worker,
+                rank=worker,
                 iterator="_Multi",
                 start_us=START_US - 10 * SECOND_US,
                 num_workers=int(rng.integers(1, 4)),
@@ -173,7 +173,7 @@ class Account:
             for rule, result in zip(rules, results, strict=True)
             if result.status is Status.TRIGGERED
         }
-        gpu = job.panels_of(Metric.GPU_USE)
+        gpu = job.panels_of(Metric.GPU_UTILIZATION)
         work = [
             int(t) for p in gpu for t, row in zip(p.time_us, p.values, strict=True) if any(v > 0 for v in row)
         ]
@@ -191,7 +191,7 @@ class Account:
         """Of all GPUs, over the samples of a time."""
         known = [
             value
-            for panel in self.job.panels_of(Metric.GPU_USE)
+            for panel in self.job.panels_of(Metric.GPU_UTILIZATION)
             for column in panel.values.T.tolist()
             for time_us, value in zip(panel.time_us.tolist(), column, strict=True)
             if first_us <= time_us <= last_us and value == value
@@ -203,8 +203,8 @@ class Account:
         steps = self.job.steps
         if "StepOutlier" not in self.told:
             return []
-        for worker in sorted(set(steps.worker.tolist())):
-            rows = [i for i in range(len(steps)) if (steps.node[i], steps.worker[i]) == (node, worker)]
+        for worker in sorted(set(steps.rank.tolist())):
+            rows = [i for i in range(len(steps)) if (steps.node[i], steps.rank[i]) == (node, worker)]
             lasts = [int(steps.end_us[i] - steps.start_us[i]) for i in rows]
             series = f"{node}/{worker} TRAIN"
             told = self.told["StepOutlier"][1].devices
@@ -223,8 +223,8 @@ class Account:
         """Lost microseconds of one GPU by cause."""
         rows = [i for i in range(len(panel.time_us)) if not np.isnan(panel.values[i, column])]
         span = self.job.span_us
-        weights = held(panel.time_us[rows], *span).weight_us.tolist()
-        grid = held(panel.time_us, *span).weight_us.tolist()
+        weights = sample_weights(panel.time_us[rows], *span).weight_us.tolist()
+        grid = sample_weights(panel.time_us, *span).weight_us.tolist()
         values = [float(panel.values[i, column]) for i in rows]
         batch, gaps = self.small_batch(panel, column, rows), self.gap_rows(panel)
         lost: dict[str, float] = {}
@@ -255,7 +255,7 @@ class Account:
         if name not in self.told or value >= 10:
             return False
         result = self.told[name][1]
-        metric, limit = (Metric.IO_WAIT, 50) if name == "IOBottleneck" else (Metric.CPU_USE, 90)
+        metric, limit = (Metric.IO_WAIT, 50) if name == "IOBottleneck" else (Metric.CPU_UTILIZATION, 90)
         cores = self.job.panel(panel.node, metric)
         if cores is None or f"{panel.node}/{panel.devices[0]}" not in result.findings[0].devices:
             return False
@@ -299,7 +299,7 @@ class Account:
             events.lane.tolist(), events.start_us.tolist(), events.end_us.tolist(), strict=True
         ):
             if events.lanes[lane].node == panel.node:
-                spans.setdefault(events.lanes[lane].worker, []).append((a, b))
+                spans.setdefault(events.lanes[lane].rank, []).append((a, b))
         return sum(overlap(start, start + int(weight), one) for one in spans.values()) / len(spans)
 
     def gap_rows(self, panel: Panel) -> set[int]:
@@ -333,7 +333,7 @@ class Account:
         """Positions of samples in windows in violation, by the trailing six samples of each."""
         name = f"{panel.node}/{panel.devices[column]}"
         runs = self.told["BatchSize"][1].runs.get(name, ()) if "BatchSize" in self.told else ()
-        cpu = self.job.panel(panel.node, Metric.CPU_USE)
+        cpu = self.job.panel(panel.node, Metric.CPU_UTILIZATION)
         if not runs or cpu is None:
             return set()
         minute = 60 * SECOND_US
@@ -375,7 +375,7 @@ def test_every_lost_moment_goes_to_the_cause_that_a_plain_account_finds(seed: in
     away = spent_per_device(elsewhere, causes=causes_of(elsewhere, judged, Ends.of(elsewhere)))
     assert away == spent
     found = iter(spent)
-    for panel in job.panels_of(Metric.GPU_USE):
+    for panel in job.panels_of(Metric.GPU_UTILIZATION):
         for column in range(len(panel.devices)):
             one, expected = next(found), account.of(panel, column)
             for key in {*expected, *one.lost}:
@@ -399,7 +399,7 @@ def test_the_random_jobs_hold_every_cause() -> None:
 @given(st.integers(0, 2**32 - 1))
 def test_findings_and_parts_tell_the_same_and_add_up(seed: int) -> None:
     job = random_job(seed)
-    verdict = judge(job, EAGER, run_rules(EAGER, job, strict=True), course(job))
+    verdict = judge(job, EAGER, run_rules(EAGER, job, strict=True), job_phases(job))
     use = verdict.use
     assert use is not None
 
@@ -468,7 +468,7 @@ def test_a_day_of_eight_gpus_and_32_cores_takes_less_than_two_seconds() -> None:
     ]
 
     began = time.process_time()
-    verdict = judge(job, rules, results, course(job))
+    verdict = judge(job, rules, results, job_phases(job))
     took_s = time.process_time() - began
 
     assert verdict.use is not None

@@ -22,8 +22,8 @@ from jobrules import (
 )
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity, Status
 from jobrules.rule import Rule, run_rules
-from jobrules.verdict.findings import Unanswered, Verdict, by_reason, judge, use_sentence
-from jobrules.verdict.phases import course
+from jobrules.verdict.findings import NotEvaluated, Verdict, by_reason, judge, use_sentence
+from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
@@ -40,7 +40,7 @@ QUICK: tuple[Rule, ...] = (
 
 
 def verdict_of(job: Job) -> Verdict:
-    return judge(job, QUICK, run_rules(QUICK, job, strict=True), course(job))
+    return judge(job, QUICK, run_rules(QUICK, job, strict=True), job_phases(job))
 
 
 def test_low_use_and_a_small_batch_are_one_finding() -> None:
@@ -103,7 +103,7 @@ def test_every_finding_of_a_rule_is_kept() -> None:
     rules = [Twice()]
 
     twice = [replace(result) for result in run_rules(rules, job, strict=True)]
-    verdict = judge(job, [LowGPUUtilization()], twice, course(job))
+    verdict = judge(job, [LowGPUUtilization()], twice, job_phases(job))
 
     assert [finding.title for finding in verdict.findings] == ["first", "second"]
 
@@ -159,7 +159,7 @@ def test_a_healthy_job_has_no_finding() -> None:
     verdict = verdict_of(make_job(cpu=[50.0] * 40, gpu=[95.0] * 40, memory=[80.0] * 40, interval_s=30))
 
     assert verdict.findings == ()
-    assert [u.rule for u in verdict.unanswered] == ["MaxInitializationTime", "IOBottleneck"]
+    assert [u.rule for u in verdict.not_evaluated] == ["MaxInitializationTime", "IOBottleneck"]
     assert verdict.rules == 5
 
 
@@ -175,7 +175,7 @@ def test_a_late_start_is_told_once_whether_steps_are_known_or_not() -> None:
 def test_findings_come_worst_first_and_largest_first() -> None:
     # A gap makes an info, low use a critical, the start a warning.
     times = [START_US + t * SECOND_US for t in [*range(0, 300, 5), *range(900, 1500, 5)]]
-    gpu = make_panel(Metric.GPU_USE, [0.0] * 60 + [20.0] * 120, time_us=times)
+    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 60 + [20.0] * 120, time_us=times)
 
     findings = verdict_of(make_job(extra=[gpu])).findings
 
@@ -245,7 +245,7 @@ def test_an_unused_gpu_past_patience_is_told_once() -> None:
 
 
 def test_gpu_time_that_only_the_gpu_sampler_missed_is_told() -> None:
-    gpu = make_panel(Metric.GPU_USE, [95.0] * 100, interval_s=3)
+    gpu = make_panel(Metric.GPU_UTILIZATION, [95.0] * 100, interval_s=3)
 
     findings = verdict_of(make_job(cpu=[50.0] * 500, interval_s=3, extra=[gpu])).findings
 
@@ -315,7 +315,7 @@ def test_a_cause_of_next_to_nothing_is_an_info() -> None:
         for r in results
     ]
 
-    (finding,) = judge(job, rules, worse, course(job)).findings
+    (finding,) = judge(job, rules, worse, job_phases(job)).findings
 
     assert finding.key == "load-balancing"
     assert (finding.share or 0) < 0.01
@@ -323,7 +323,7 @@ def test_a_cause_of_next_to_nothing_is_an_info() -> None:
 
 
 def test_low_use_is_explained_only_by_what_was_seen_on_its_own_gpus() -> None:
-    node_b = make_panel(Metric.GPU_USE, [[20.0] * 7] * 40, node="b", interval_s=30)
+    node_b = make_panel(Metric.GPU_UTILIZATION, [[20.0] * 7] * 40, node="b", interval_s=30)
 
     findings = verdict_of(make_job(cpu=[10.0] * 40, gpu=[20.0] * 40, interval_s=30, extra=[node_b])).findings
 
@@ -332,7 +332,7 @@ def test_low_use_is_explained_only_by_what_was_seen_on_its_own_gpus() -> None:
 
 def test_an_idle_start_is_told_as_far_as_it_was_measured() -> None:
     times = [START_US + s * SECOND_US for s in [*range(3000, 3600, 30), *range(3600, 6001, 30)]]
-    gpu = make_panel(Metric.GPU_USE, [0.0] * 20 + [95.0] * 81, time_us=times)
+    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 20 + [95.0] * 81, time_us=times)
 
     findings = verdict_of(make_job(cpu=[50.0] * 201, interval_s=30, extra=[gpu])).findings
 
@@ -345,7 +345,7 @@ def test_an_idle_start_is_told_as_far_as_it_was_measured() -> None:
 
 
 def judged_by(job: Job, *rules: Rule) -> Verdict:
-    return judge(job, rules, run_rules(rules, job, strict=True), course(job))
+    return judge(job, rules, run_rules(rules, job, strict=True), job_phases(job))
 
 
 def told(verdict: Verdict, key: str) -> Finding:
@@ -369,7 +369,7 @@ def test_imbalance_counts_the_training_loop_and_the_gpus_told() -> None:
     devices = ("algo-1/gpu1", "algo-1/gpu2")
     result = replace(result, findings=tuple(replace(f, devices=devices) for f in result.findings))
 
-    finding = told(judge(job, [rule], [result], course(job)), "load-balancing")
+    finding = told(judge(job, [rule], [result], job_phases(job)), "load-balancing")
 
     # 60 samples of ten seconds in the loop; the job ends 5 s after the last one, at the end of the last step.
     assert finding.gpu_s == pytest.approx(0.3 * 595, abs=0.2)
@@ -436,7 +436,7 @@ def test_a_clock_that_is_ahead_costs_no_time() -> None:
         late = START_US + samples_s * SECOND_US
         starts = {"a": START_US, "b": late, "c": START_US}
         panels = [
-            make_panel(Metric.GPU_USE, use, node=node, interval_s=10, start_us=start_us)
+            make_panel(Metric.GPU_UTILIZATION, use, node=node, interval_s=10, start_us=start_us)
             for node, start_us in starts.items()
         ]
         later = make_steps(spans, node="b", start_us=START_US + steps_s * SECOND_US)
@@ -460,8 +460,8 @@ def test_a_job_with_one_clock_ahead_still_has_its_pause() -> None:
     steps = make_steps([(10.0 + i, 10.6 + i) for i in range(20)], node="a")
     later = make_steps([(100.0 + i, 100.6 + i) for i in range(20)], node="b")
     panels = [
-        make_panel(Metric.GPU_USE, [80.0] * 180, node="a", interval_s=10),
-        make_panel(Metric.GPU_USE, [80.0] * 120, node="b", time_us=times + 90 * SECOND_US),
+        make_panel(Metric.GPU_UTILIZATION, [80.0] * 180, node="a", interval_s=10),
+        make_panel(Metric.GPU_UTILIZATION, [80.0] * 120, node="b", time_us=times + 90 * SECOND_US),
     ]
     pause = told(judged_by(make_job(extra=panels, steps=joined_steps(steps, later))), "not-measured")
 
@@ -475,7 +475,7 @@ def test_outliers_of_a_series_in_the_finding_alone_are_counted() -> None:
         return [(10.0 * i, 10.0 * i + (9 if i % 10 == 5 and i < 10 * outliers else 1)) for i in range(150)]
 
     steps = joined_steps(make_steps(spans(12), node="a"), make_steps(spans(4), node="b"))
-    panels = [make_panel(Metric.GPU_USE, [50.0] * 1501, node=node, interval_s=1) for node in "ab"]
+    panels = [make_panel(Metric.GPU_UTILIZATION, [50.0] * 1501, node=node, interval_s=1) for node in "ab"]
 
     finding = told(judged_by(make_job(extra=panels, steps=steps), StepOutlier(n_outliers=5)), "step-outlier")
 
@@ -486,7 +486,7 @@ def test_outliers_of_a_series_in_the_finding_alone_are_counted() -> None:
 
 def test_the_first_window_reaches_no_further_back_than_what_it_was_judged_by() -> None:
     # Memory sampled twice as often: its last four samples are of the last minute alone.
-    memory = make_panel(Metric.GPU_MEMORY, [20.0] * 80, interval_s=15)
+    memory = make_panel(Metric.GPU_MEMORY_ACTIVITY, [20.0] * 80, interval_s=15)
     memory = replace(memory, snapshot=np.arange(80) + 1000)
     job = make_job(cpu=[10.0] * 40, gpu=[20.0] * 40, interval_s=30, extra=[memory])
 
@@ -511,7 +511,7 @@ def test_a_small_batch_is_not_why_a_gpu_stands_still() -> None:
 def test_fetches_recorded_at_both_ends_of_a_job_are_a_part_of_it() -> None:
     fetched = [("DataLoaderIter", "_Multi::fetch", t, t + 0.5) for t in (*range(100), *range(3000, 3100))]
     loading = [("DataLoaderWorker", "worker", t, t + 100.0) for t in (0.0, 3000.0)]
-    cores = make_panel(Metric.CPU_USE, [[50.0] * 8] * 361, interval_s=10, prefix="cpu")
+    cores = make_panel(Metric.CPU_UTILIZATION, [[50.0] * 8] * 361, interval_s=10, prefix="cpu")
     job = make_job(gpu=[80.0] * 361, interval_s=10, events=make_events(fetched + loading), extra=[cores])
 
     finding = told(judged_by(job, Dataloader()), "dataloader")
@@ -593,7 +593,7 @@ def test_a_cause_that_claims_nothing_has_no_share_of_gpu_time() -> None:
     job = make_job(gpu=[[95.0, 95.0]] * 40, interval_s=30)
     finding = rule.finding("told", "", devices=("algo-1/gpu0",), share=0.3, share_of="of GPU time")
 
-    (left,) = judge(job, [rule], [rule.triggered(finding)], course(job)).findings
+    (left,) = judge(job, [rule], [rule.triggered(finding)], job_phases(job)).findings
 
     assert (left.share, left.share_of, left.gpu_s, left.severity) == (None, "", None, Severity.INFO)
 
@@ -602,11 +602,11 @@ def test_rules_without_an_answer_are_told_by_their_reason() -> None:
     missing = Status.NOT_EVALUATED
     open_ = by_reason(
         [
-            Unanswered(rule="A", status=missing, reason="no step events"),
-            Unanswered(rule="B", status=missing, reason="only 892 of 1 001 samples"),
-            Unanswered(rule="C", status=Status.ERROR, reason="ValueError: odd"),
-            Unanswered(rule="D", status=missing, reason="only 892 of 1 001 samples"),
-            Unanswered(rule="E", status=missing, reason="only one GPU on each node"),
+            NotEvaluated(rule="A", status=missing, reason="no step events"),
+            NotEvaluated(rule="B", status=missing, reason="only 892 of 1 001 samples"),
+            NotEvaluated(rule="C", status=Status.ERROR, reason="ValueError: odd"),
+            NotEvaluated(rule="D", status=missing, reason="only 892 of 1 001 samples"),
+            NotEvaluated(rule="E", status=missing, reason="only one GPU on each node"),
         ]
     )
 
@@ -634,7 +634,7 @@ def test_a_low_clock_is_put_down_to_what_held_it_for_most_of_its_work(
     ]
     job = make_job(gpu=np.full((n, 4), 95.0), interval_s=2, extra=panels)
 
-    found = judge(job, rules, run_rules(rules, job, strict=True), course(job)).findings
+    found = judge(job, rules, run_rules(rules, job, strict=True), job_phases(job)).findings
 
     keys = {"thermal-throttling" if reason is Metric.GPU_THERMAL_SLOWDOWN else "power-cap"}
     assert {f.key for f in found} == (keys if one else keys | {"slow-clock"})
@@ -649,7 +649,7 @@ def test_low_use_that_joins_its_cause_keeps_what_every_rule_said() -> None:
     rules = (UnusedGPU(), LowGPUUtilization(window=50, patience=60), CPUBottleneck(patience=60))
     job = make_job(gpu=gpu, cpu=cpu, interval_s=2)
 
-    findings = judge(job, rules, run_rules(rules, job, strict=True), course(job)).findings
+    findings = judge(job, rules, run_rules(rules, job, strict=True), job_phases(job)).findings
 
     joined = next(f for f in findings if f.key == "cpu-bottleneck")
     assert set(joined.rules) == {"CPUBottleneck", "LowGPUUtilization", "UnusedGPU"}
@@ -662,7 +662,7 @@ def test_gpus_whose_use_was_not_sampled_are_no_idle_ones() -> None:
     idle = make_job(gpu=[0.0] * 700, interval_s=2, extra=[power])
     late = make_job(gpu=[0.0] * 300 + [95.0] * 400, interval_s=2, extra=[power])
     never, start = (
-        judge(job, rules, run_rules(rules, job, strict=True), course(job)) for job in (idle, late)
+        judge(job, rules, run_rules(rules, job, strict=True), job_phases(job)) for job in (idle, late)
     )
 
     (finding,) = never.findings

@@ -21,7 +21,7 @@ from jobreport.readers.tally import Tally
 from jobreport.readers.text_files import DamagedError, chunks
 from jobreport.remarks import SourceQuality
 from jobrules.model import SECOND_US
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -214,7 +214,7 @@ class RuleResults(Struct, frozen=True, kw_only=True, eq=False):
         return next((one for one in self.documents if one.rule == rule), None)
 
 
-def claims(file: SourceFile) -> bool:
+def matches_content(file: SourceFile) -> bool:
     """Whether the file is named like a rule result, or lies where these lie."""
     *folders, name = file.name.split("/")
     stem, dot, ending = name.partition(".")
@@ -274,7 +274,9 @@ def _document(file: SourceFile, tally: Tally) -> RuleDocument | None:
         triggered=counters["RuleTriggered"],
         violations=counters["Violations"],
         datapoints=counters["Datapoints"],
-        parameters={shown(name.strip()): shown(value.strip()) for name, colon, value in named if colon},
+        parameters={
+            escape_name(name.strip()): escape_name(value.strip()) for name, colon, value in named if colon
+        },
         raw=raw,
     )
 

@@ -67,7 +67,7 @@ _OTHERS = _MACHINE | {
     *("data", "dataset", "loader", "dataloader", "train", "training", "step", "steps", "batch", "model"),
 }
 _MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
-_UTILISATION_WORDS = {"util", "utilization", "utilisation", "usage", "load", "busy"}
+_UTILISATION_WORDS = {"util", "utilization", "usage", "load", "busy"}
 #: Units of the engine beside the compute cores that have a use of their own.
 _OTHER_ENGINES = {"enc", "encoder", "dec", "decoder", "jpg", "jpeg", "ofa"}
 #: By the unit of a metric: units that it may be told in, lower case, and what a number in them is multiplied with.
@@ -126,8 +126,8 @@ _SAYS = {
 
 #: Columns of ``dmon`` and ``pmon`` that have names of their own.
 _DMON = {
-    "sm": Column(metric=Metric.GPU_USE),
-    "mem": Column(metric=Metric.GPU_MEMORY),
+    "sm": Column(metric=Metric.GPU_UTILIZATION),
+    "mem": Column(metric=Metric.GPU_MEMORY_ACTIVITY),
     "fb": Column(metric=Metric.GPU_MEMORY_USED, factor=MIB),
     "pclk": Column(metric=Metric.GPU_CLOCK),
     "pviol": Column(metric=Metric.GPU_POWER_CAP),
@@ -201,9 +201,9 @@ def _use(words: Sequence[str], _: Sequence[str]) -> Column | None:
     if not there & _UTILISATION_WORDS or "time" in there:
         return None
     if not there & _MEMORY_WORDS:
-        return Column(metric=Metric.GPU_USE)
+        return Column(metric=Metric.GPU_UTILIZATION)
     # "Memory usage" is that of its bytes or of its time, and only the tool's own word for it is certain.
-    return None if there & {"usage", "load", "busy"} else Column(metric=Metric.GPU_MEMORY)
+    return None if there & {"usage", "load", "busy"} else Column(metric=Metric.GPU_MEMORY_ACTIVITY)
 
 
 def _memory(words: Sequence[str], units: Sequence[str]) -> Column | None:

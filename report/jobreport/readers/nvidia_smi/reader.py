@@ -87,11 +87,11 @@ class NvidiaSmi:
         """``zone`` is that of times that name none; without one they are taken as UTC."""
         self._zone = zone
 
-    def knows(self, _: SourceFile, /) -> bool:
+    def matches_name(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
         return False
 
-    def claims(self, file: SourceFile) -> bool:
+    def matches_content(self, file: SourceFile) -> bool:
         """By a line near the beginning that names its columns."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
         return (f".{suffix}" if dot and stem else "") in _SUFFIXES and is_log(_beginning(file))

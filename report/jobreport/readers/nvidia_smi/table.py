@@ -119,7 +119,7 @@ def rows_of(table: Table, file: str, tally: Tally) -> Rows | None:
     for one, texts in meant:
         if one.metric is None:
             said.setdefault(one.says, (one, texts))
-        elif not of_processes or one.metric is Metric.GPU_USE:
+        elif not of_processes or one.metric is Metric.GPU_UTILIZATION:
             measured[one.metric].append((one, texts))
 
     def add(action: str, unit: str, reason: str, count: int) -> None:

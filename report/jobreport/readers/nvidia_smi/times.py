@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from jobreport.errors import UsageError
 from jobrules.model import SECOND_US, IntArray
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from jobreport.readers.nvidia_smi.text import Texts
@@ -104,7 +104,7 @@ def zone_of(name: str) -> tzinfo:
             return timezone(offset if match[1] == "+" else -offset)
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError) as error:
-        told = f"{shown(name)} is no time zone; give one as Europe/Berlin or +02:00 with --timezone."
+        told = f"{escape_name(name)} is no time zone; give one as Europe/Berlin or +02:00 with --timezone."
         raise UsageError(told) from error
 
 

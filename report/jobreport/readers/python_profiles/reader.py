@@ -30,7 +30,7 @@ from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.model import SECOND_US, Function, Profile, natural_key
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,11 +66,11 @@ class PythonProfiles:
     memory = 0.0
     rows = "samples"
 
-    def knows(self, file: SourceFile) -> bool:
+    def matches_name(self, file: SourceFile) -> bool:
         """By the name and the folder."""
         return _kind(file) in (_CPROFILE, _PYINSTRUMENT, _RENDERED)
 
-    def claims(self, _: SourceFile) -> bool:
+    def matches_content(self, _: SourceFile) -> bool:
         """None without its name."""
         return False
 
@@ -105,7 +105,7 @@ class PythonProfiles:
             used += 1
             found[profile] = None
         profiles = sorted(
-            found, key=lambda p: (natural_key(p.node), natural_key(p.worker), p.start_us, p.end_us)
+            found, key=lambda p: (natural_key(p.node), natural_key(p.rank), p.start_us, p.end_us)
         )
         rows = sum(profile.count for profile in profiles)
         quality = SourceQuality(source=self.source, files=used, rows=rows, remarks=tally.remarks())
@@ -116,7 +116,7 @@ class _Stretch(Struct, frozen=True, kw_only=True):
     """Who was profiled, and from when to when."""
 
     node: str
-    worker: str
+    rank: str
     #: None where the path does not say.
     span_us: tuple[int, int] | None
     begin: str
@@ -147,7 +147,7 @@ def _profile(file: SourceFile, tally: Tally) -> Profile:
     order = heapq.nsmallest(_MOST_FUNCTIONS, spent, key=lambda key: (-spent[key].self_s, key))
     return Profile(
         node=as_name(stretch.node),
-        worker=stretch.worker,
+        rank=stretch.rank,
         profiler=profiler,
         start_us=span_us[0],
         end_us=span_us[1],
@@ -163,9 +163,9 @@ def _function(key: Key, spent: Spent) -> Function:
     file, line, name = key
     built_in = file in ("", "~") or file.startswith("<built-in")
     return Function(
-        file="" if built_in else shown(file, 200),
+        file="" if built_in else escape_name(file, 200),
         line=0 if built_in else line,
-        name=shown(name, 120),
+        name=escape_name(name, 120),
         calls=spent.calls,
         self_s=spent.self_s,
         total_s=spent.total_s,
@@ -205,7 +205,7 @@ def _stretch(name: str) -> _Stretch:
         node, worker = node_and_worker(holder)
         if not worker:  # any folder may stand there
             node = ""
-    return _Stretch(node=node or _NAMELESS, worker=worker, span_us=span_us, begin=begin, end=end)
+    return _Stretch(node=node or _NAMELESS, rank=worker, span_us=span_us, begin=begin, end=end)
 
 
 def _span(folder: str) -> tuple[int, int] | None:

@@ -25,7 +25,7 @@ from jobreport.readers.timeline import Timeline
 from jobreport.remarks import SourceQuality
 from jobrules.measures.snapshots import MOST_CELLS, Series, node_panels
 from jobrules.model import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
-from jobrules.text import shown
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ _FIRST = 64
 _NAMELESS = "node"
 #: A machine has fewer cores, and fewer GPUs, each pair of which is compared; more columns are damage or malice.
 _MOST_DEVICES, _MOST_GPUS = 4096, 512
-_OF_GPUS = {Metric.GPU_USE, Metric.GPU_MEMORY}
+_OF_GPUS = {Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY}
 #: Bytes or operations per second; no machine comes near.
 _HIGHEST_RATE = 1e15
 #: How remarks on unknown sensors begin, and that on those without one of their own. A group of files names some.
@@ -74,12 +74,12 @@ class SystemSamples:
     memory = 0.2
     rows = "samples"
 
-    def knows(self, file: SourceFile) -> bool:
+    def matches_name(self, file: SourceFile) -> bool:
         """By ``<time>.<host>.json``."""
         name = file.own_name
         return _NOT_OURS not in name and _NAME.fullmatch(name) is not None
 
-    def claims(self, file: SourceFile) -> bool:
+    def matches_content(self, file: SourceFile) -> bool:
         """By its first lines, of which as many or more are samples as are something else; damage is neither."""
         name = file.own_name
         return name.endswith(_SUFFIXES) and _NOT_OURS not in name and _begins_with_samples(file)
@@ -227,7 +227,7 @@ class _Reading:
             )
 
     def _drop_unknown(self, sensor_name: str, group: list[Rows]) -> None:
-        label = shown(sensor_name)
+        label = escape_name(sensor_name)
         for row in group:
             self._unknown[label] += len(row.values)
             name = self.files[row.file].name

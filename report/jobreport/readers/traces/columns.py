@@ -262,7 +262,7 @@ class FileOfRows:
             lanes, names = self._columns.lanes, self._columns.names
             text = names.texts[names[phase]]
             lane = Lane(
-                node=self._origin.node, worker=self._origin.worker, phase=text, source=self._origin.source
+                node=self._origin.node, rank=self._origin.rank, event_type=text, source=self._origin.source
             )
             code = lanes.setdefault(lane, len(lanes))
             if len(phase) > _LONGEST_NAME:  # not worth keeping

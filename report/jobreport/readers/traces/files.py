@@ -74,7 +74,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     """Where the events of a file come from."""
 
     node: str
-    worker: str
+    rank: str
     source: EventSource
     #: Made of other traces.
     merged: bool = False
@@ -95,7 +95,7 @@ class Metadata(Struct, frozen=True, kw_only=True):
 
     file: SourceFile
     node: str
-    worker: str
+    rank: str
     start_us: int
 
 
@@ -111,19 +111,19 @@ def origin(file: SourceFile) -> Origin | None:
         node, worker = _who(match["who"] or "")
         return Origin(
             node=node,
-            worker=worker,
+            rank=worker,
             source=_SOURCES[match["suffix"]],
             merged=match["suffix"] == _MERGED,
             growing=match["growing"] is not None,
             timed=match["suffix"] != _MERGED and (match["end"] or match["growing"]) is not None,
         )
     if _RAW_HOROVOD.fullmatch(name):
-        return Origin(node=_NAMELESS, worker="", source=EventSource.HOROVOD)
+        return Origin(node=_NAMELESS, rank="", source=EventSource.HOROVOD)
     if _PROFILER.fullmatch(name):
-        return Origin(node=name.partition(".")[0] or _NAMELESS, worker="", source=EventSource.PROFILER)
+        return Origin(node=name.partition(".")[0] or _NAMELESS, rank="", source=EventSource.PROFILER)
     if match := _OTHER.fullmatch(name):
         node, worker = _who(match["who"])
-        return Origin(node=node, worker=worker, source=EventSource.OTHER, timed=True)
+        return Origin(node=node, rank=worker, source=EventSource.OTHER, timed=True)
     return None
 
 
@@ -148,7 +148,7 @@ def metadata(file: SourceFile) -> Metadata | None:
     if match is None:
         return None
     node, worker = _who(match["who"])
-    return Metadata(file=file, node=node, worker=worker, start_us=int(match["start"]))
+    return Metadata(file=file, node=node, rank=worker, start_us=int(match["start"]))
 
 
 def beside_traces(file: SourceFile) -> str:
@@ -181,7 +181,7 @@ def with_metadata(
             if len(mine) > 1 and near != [chosen]:
                 doubt = "one of several .metadata files tells its time, its name tells the machine"
                 return replace(known, base_us=chosen.start_us, doubt=doubt), chosen
-            told = replace(known, base_us=chosen.start_us, node=chosen.node, worker=chosen.worker)
+            told = replace(known, base_us=chosen.start_us, node=chosen.node, rank=chosen.rank)
             return told, chosen
     if moment is not None:
         doubt = "no .metadata file; its times are about those of its folder, taken for UTC"

@@ -63,14 +63,14 @@ class Traces:
     memory = 1.1
     rows = "samples"
 
-    def knows(self, file: SourceFile) -> bool:
+    def matches_name(self, file: SourceFile) -> bool:
         """By the name of a time line, or of what lies beside traces."""
         where = origin(file)
         if where is not None:
             return where.source not in DOUBTFUL
         return metadata(file) is not None or bool(beside_traces(file))
 
-    def claims(self, file: SourceFile) -> bool:
+    def matches_content(self, file: SourceFile) -> bool:
         """By the name of a trace that may be of something else, and the first rows."""
         return is_trace(file)
 
@@ -211,7 +211,7 @@ def _steps(events: Events) -> Steps:
     lanes = [events.lanes[i] for i in (keys // max(1, len(phases))).tolist()]
     named = [phases[i] for i in (keys % max(1, len(phases))).tolist()]
     return Steps.of(
-        [(lane.node, lane.worker, one) for lane, one in zip(lanes, named, strict=True)],
+        [(lane.node, lane.rank, one) for lane, one in zip(lanes, named, strict=True)],
         np.searchsorted(keys, key),
         number=events.step[rows],
         start_us=events.start_us[rows],

@@ -106,7 +106,7 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
     used = int(np.count_nonzero(np.bincount(events["file"])))
     found_loaders = dict.fromkeys(_renamed(one, workers) for one in set_up)
     loaders = [one for one in found_loaders if within(np.array([one.start_us]), spans)[0]]
-    loaders.sort(key=lambda one: (natural_key(one.node), natural_key(one.worker), one.start_us, repr(one)))
+    loaders.sort(key=lambda one: (natural_key(one.node), natural_key(one.rank), one.start_us, repr(one)))
     return Events(
         lanes=tuple(lanes), names=tuple(names), loaders=tuple(loaders), **{key: events[key] for key in _EVENT}
     ), used
@@ -151,7 +151,7 @@ def _loaders(events: _Table, rows: Sequence[int], columns: Columns) -> list[Load
         workers = whole_number(args.num_workers)
         loader = Loader(
             node=lane.node,
-            worker=lane.worker,
+            rank=lane.rank,
             iterator=columns.names.texts[events["name"][row]].removesuffix(".__init__"),
             start_us=int(events["start_us"][row]),
             num_workers=None if workers == NO_NUMBER else workers,
@@ -184,7 +184,7 @@ def _drop(events: _Table, rows: BoolArray, reason: str, files: Sequence[str], ta
 
 def _pids(events: _Table, columns: Columns) -> dict[_Worker, set[int]]:
     """The process ids in the events of each worker."""
-    workers = [(lane.node, lane.worker) for lane in columns.lanes]
+    workers = [(lane.node, lane.rank) for lane in columns.lanes]
     codes = {worker: code for code, worker in enumerate(dict.fromkeys(workers))}
     worker, pid = np.array([codes[one] for one in workers], np.int32)[events["lane"]], events["pid"]
     first = np.append(True, (worker[1:] != worker[:-1]) | (pid[1:] != pid[:-1]))
@@ -210,7 +210,7 @@ def _one_name_each(pids: Mapping[_Worker, set[int]]) -> dict[_Worker, str]:
 
 
 def _renamed(one: _OfWorker, workers: Mapping[_Worker, str]) -> _OfWorker:
-    return replace(one, worker=workers.get((one.node, one.worker), one.worker))
+    return replace(one, rank=workers.get((one.node, one.rank), one.rank))
 
 
 def _endless(events: _Table) -> BoolArray:

@@ -54,7 +54,7 @@ def reasons(results: RuleResults) -> dict[str, Remark]:
     ],
 )
 def test_results_are_claimed_by_name_or_place(name: str, claimed: bool) -> None:
-    assert rule_results.claims(SourceFile(name=name, place=str(Path(name)))) is claimed
+    assert rule_results.matches_content(SourceFile(name=name, place=str(Path(name)))) is claimed
 
 
 def test_counters_and_parameters_are_read_by_name(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_results_beside_samples_are_counted_and_not_used(tmp_path: Path) -> None
 
     reading = read_directory(tmp_path)
 
-    assert reading.vendor is None
+    assert reading.debugger_results is None
     assert reading.job.panels
     told = remarks(reading.quality)
     remark = told["not needed: the job's own records are judged"]
@@ -403,8 +403,8 @@ def test_results_alone_are_a_reading_but_no_job(tmp_path: Path) -> None:
 
     reading = read_directory(tmp_path)
 
-    assert reading.vendor is not None
-    assert [one.rule for one in reading.vendor.documents] == ["BatchSize"]
+    assert reading.debugger_results is not None
+    assert [one.rule for one in reading.debugger_results.documents] == ["BatchSize"]
     assert remarks(reading.quality)["of a kind that is not read"].example == "profiler-report.html"
     with pytest.raises(NothingReadableError, match="holds rule results, but no samples"):
         read_job(tmp_path)

@@ -61,7 +61,7 @@ def text_of(*lines: str) -> str:
 
 def use_of(job: Job) -> dict[int, float]:
     """Use of the first GPU by the second of its row."""
-    (panel,) = job.panels_of(Metric.GPU_USE)
+    (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
     first = int(panel.time_us[0])
     return dict(zip(((panel.time_us - first) // 10**6).tolist(), panel.values[:, 0].tolist(), strict=True))
 
@@ -112,7 +112,7 @@ def test_a_line_that_is_no_row_is_counted_and_costs_nothing_else(lines: list[str
     assert left(found) == len(lines)
     use = use_of(job)
     assert use == {second: second % 50 for second in [*range(20), *range(30, 50)]}
-    assert job.panels_of(Metric.GPU_USE)[0].devices == ("gpu0", "gpu1")
+    assert job.panels_of(Metric.GPU_UTILIZATION)[0].devices == ("gpu0", "gpu1")
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
@@ -136,7 +136,7 @@ def test_headers_that_come_again_are_no_rows_whatever_their_columns(tmp_path: Pa
     assert (found.rows, left(found)) == (41, 0)
     (power,) = job.panels_of(Metric.GPU_POWER)
     assert 71.25 in power.values
-    assert len(job.panels_of(Metric.GPU_USE)[0].time_us) == 20
+    assert len(job.panels_of(Metric.GPU_UTILIZATION)[0].time_us) == 20
 
 
 @pytest.mark.parametrize(

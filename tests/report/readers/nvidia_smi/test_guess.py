@@ -82,7 +82,7 @@ def test_a_log_without_header_is_read_and_says_as_what(tmp_path: Path) -> None:
     job, quality = read_job(tmp_path)
 
     assert job.gpu_count == 2
-    panel = job.panel("node", Metric.GPU_USE)
+    panel = job.panel("node", Metric.GPU_UTILIZATION)
     assert panel
     assert panel.values.ravel().tolist() == [17 * i % 90 + 5 for i in range(10)]
     (source,) = quality.sources

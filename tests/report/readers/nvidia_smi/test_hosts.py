@@ -172,7 +172,7 @@ def test_logs_that_say_whose_they_are_are_not_compared(monkeypatch: pytest.Monke
                 gpus=("gpu0",),
                 gpu=np.zeros(9, np.int64),
                 time_us=np.arange(9),
-                values={Metric.GPU_USE: np.full(9, 5.0)},
+                values={Metric.GPU_UTILIZATION: np.full(9, 5.0)},
             )
             for n in range(3)
         ]
@@ -188,7 +188,7 @@ def test_machines_that_all_have_names_take_no_time() -> None:
             gpus=("gpu0",),
             gpu=np.zeros(2, np.int64),
             time_us=np.arange(2),
-            values={Metric.GPU_USE: np.full(2, 5.0)},
+            values={Metric.GPU_UTILIZATION: np.full(2, 5.0)},
         )
         for n in range(20_000)
     ]

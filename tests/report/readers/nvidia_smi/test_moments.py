@@ -19,7 +19,7 @@ def read(folder: Path, header: str, lines: list[str]) -> tuple[Panel, SourceQual
     """The use of the GPUs, and what became of the rows: none is lost."""
     (folder / "gpu.csv").write_text("\n".join([header, *lines, ""]))
     job, quality = read_job(folder, strict=True)
-    (panel,) = job.panels_of(Metric.GPU_USE)
+    (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
     (source,) = quality.sources
     assert source.rows == len(lines)
     assert not [remark for remark in source.remarks if remark.action in ("skipped", "dropped")]

@@ -26,7 +26,7 @@ MIB = float(1 << 20)
 START_US = 1_741_080_077_500_000
 GPUS = 3
 SCRIPT = {
-    Metric.GPU_USE,
+    Metric.GPU_UTILIZATION,
     Metric.GPU_MEMORY_USED,
     Metric.GPU_MEMORY_TOTAL,
     Metric.GPU_TEMPERATURE,
@@ -37,9 +37,9 @@ TOLD = {
     **dict.fromkeys(("iso", "epoch", "elapsed"), SCRIPT),
     **dict.fromkeys(
         ("dmon", "dmon-no-times"),
-        (SCRIPT | {Metric.GPU_MEMORY, Metric.GPU_CLOCK}) - {Metric.GPU_MEMORY_TOTAL},
+        (SCRIPT | {Metric.GPU_MEMORY_ACTIVITY, Metric.GPU_CLOCK}) - {Metric.GPU_MEMORY_TOTAL},
     ),
-    "pmon": {Metric.GPU_USE},
+    "pmon": {Metric.GPU_UTILIZATION},
 }
 
 
@@ -66,8 +66,8 @@ def measured(node: int = 1, nodes: int = 1) -> Gauges:
 def arrays(seen: Gauges) -> dict[Metric, FloatArray]:
     """All of it in the units of a job: rows are moments, columns are GPUs."""
     return {
-        Metric.GPU_USE: seen.use,
-        Metric.GPU_MEMORY: seen.memory_use,
+        Metric.GPU_UTILIZATION: seen.use,
+        Metric.GPU_MEMORY_ACTIVITY: seen.memory_use,
         Metric.GPU_MEMORY_USED: seen.memory_mib * MIB,
         Metric.GPU_MEMORY_TOTAL: np.full_like(seen.use, TOTAL_MIB * MIB),
         Metric.GPU_POWER: seen.power_w,
@@ -133,7 +133,7 @@ def test_the_job_has_something_to_find() -> None:
 
     assert 0 < seen[Metric.GPU_THERMAL_SLOWDOWN].mean() < 50
     assert len(np.unique(seen[Metric.GPU_CLOCK])) > 10
-    assert all(len(np.unique(seen[m][:, 0])) > 2 for m in (Metric.GPU_USE, Metric.GPU_MEMORY_USED))
+    assert all(len(np.unique(seen[m][:, 0])) > 2 for m in (Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_USED))
 
 
 CASES = [
@@ -219,7 +219,7 @@ def test_a_log_may_be_ahead_of_the_samples_beside_it(tmp_path: Path) -> None:
 
     samples, log = (read_job(tmp_path / name, strict=True)[0] for name in ("samples", "log"))
 
-    for metric in (Metric.GPU_USE, Metric.GPU_MEMORY):
+    for metric in (Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY):
         (a,), (b,) = samples.panels_of(metric), log.panels_of(metric)
         assert np.array_equal(a.time_us + ahead_us, b.time_us)
         assert np.array_equal(a.values, b.values)
@@ -238,7 +238,10 @@ def lines_of(hosts: Sequence[str] = "", gpus: int = 2, *, uuids: str = "") -> li
 def uses(folder: Path) -> dict[str, list[int]]:
     """The lowest use of each GPU, by machine."""
     job, _ = read_job(folder, strict=True)
-    return {panel.node: np.nanmin(panel.values, axis=0).tolist() for panel in job.panels_of(Metric.GPU_USE)}
+    return {
+        panel.node: np.nanmin(panel.values, axis=0).tolist()
+        for panel in job.panels_of(Metric.GPU_UTILIZATION)
+    }
 
 
 def test_hosts_of_one_file_stay_apart_though_it_tells_uuids(tmp_path: Path) -> None:
@@ -288,7 +291,7 @@ def test_columns_of_several_gpus_in_a_row_are_rows_of_each(tmp_path: Path) -> No
 
     job, found = read(tmp_path, gpu=text)
 
-    (panel,) = job.panels_of(Metric.GPU_USE)
+    (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
     assert panel.devices == ("gpu0", "gpu3")
     assert np.nanmax(panel.values, axis=0).tolist() == [19, 69]
     assert found.rows == 37
@@ -301,10 +304,10 @@ def test_a_second_column_of_the_same_measure_is_not_passed_over_in_silence(tmp_p
 
     job, found = read(tmp_path, gpu=text)
 
-    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_USE)] == [1]
+    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_UTILIZATION)] == [1]
     (remark,) = [one for one in found.remarks if one.unit == "columns"]
     assert remark.count == 1
-    assert f"({Metric.GPU_USE.label})" in remark.reason
+    assert f"({Metric.GPU_UTILIZATION.label})" in remark.reason
 
 
 def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
@@ -340,7 +343,7 @@ def test_processes_without_times_that_begin_and_end(rows: list[str], use: list[i
 
     job, found = read(tmp_path, pmon=names + "\n".join([*rows, ""]))
 
-    (panel,) = job.panels_of(Metric.GPU_USE)
+    (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
     assert panel.values[:, 0].tolist() == use
     assert panel.time_us.tolist() == [i * SECOND_US for i in range(len(use))]
     assert found.rows + lost(found) == len(rows)
@@ -356,9 +359,9 @@ def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_p
         dmon_p="\n".join(["#Date Time gpu pwr gtemp", *power, power[5], power[6].replace("306", "99"), ""]),
     )
 
-    told = {metric: job.panel("node", metric) for metric in (Metric.GPU_USE, Metric.GPU_POWER)}
+    told = {metric: job.panel("node", metric) for metric in (Metric.GPU_UTILIZATION, Metric.GPU_POWER)}
     values = {metric: panel.values.ravel().tolist() for metric, panel in told.items() if panel}
-    assert values == {Metric.GPU_USE: [*range(20)], Metric.GPU_POWER: [*range(300, 320)]}
+    assert values == {Metric.GPU_UTILIZATION: [*range(20)], Metric.GPU_POWER: [*range(300, 320)]}
     assert found.rows == 20
     assert {r.reason.partition(";")[0]: r.count for r in found.remarks if r.action == "dropped"} == {
         "row that tells more of a GPU at the same time, joined to the first": 20,
@@ -378,7 +381,7 @@ def test_identifiers_that_are_not_told_are_none(tmp_path: Path) -> None:
 
     job, found = read(tmp_path, **texts)
 
-    assert {p.node: p.values[0].tolist() for p in job.panels_of(Metric.GPU_USE)} == {
+    assert {p.node: p.values[0].tolist() for p in job.panels_of(Metric.GPU_UTILIZATION)} == {
         "n3": [31, 32],
         "n4": [41, 42],
     }
@@ -396,7 +399,9 @@ def test_rows_under_a_header_that_tells_no_machine_are_not_lost(
 
     job, found = read(tmp_path, gpu="\n".join(text))
 
-    assert sorted(len(panel.time_us) for panel in job.panels_of(Metric.GPU_USE)) == sorted(nodes.values())
+    assert sorted(len(panel.time_us) for panel in job.panels_of(Metric.GPU_UTILIZATION)) == sorted(
+        nodes.values()
+    )
     assert (found.rows, lost(found)) == (20 * len(hosts) + 20, 1)
 
 
@@ -433,7 +438,7 @@ def test_a_dash_is_no_use_only_where_the_use_of_processes_is_known(
 
     job, found = read(tmp_path, pmon=PMON + text)
 
-    (panel,) = job.panels_of(Metric.GPU_USE)
+    (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
     told = zip(panel.devices, panel.values.T, strict=True)
     assert {gpu: one[~np.isnan(one)].tolist() for gpu, one in told} == use
     assert found.rows == sum(map(len, use.values()))
@@ -460,7 +465,7 @@ def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
         Metric.GPU_MEMORY_USED: ["38 MiB", "38 C", "38 %", "2 GiB", "38M"],
         Metric.GPU_POWER: ["70 W", "70 %", "70 MHz", "70000 mW", "70"],
         Metric.GPU_TEMPERATURE: ["38 C", "100 F", "38 W", "38°C", "38 deg"],
-        Metric.GPU_USE: ["7 %", "7 W", "7 MiB", "7%", "7"],
+        Metric.GPU_UTILIZATION: ["7 %", "7 W", "7 MiB", "7%", "7"],
     }
     rows = [f"{1_767_454_613 + i},{','.join(row)}" for i, row in enumerate(zip(*cells.values(), strict=True))]
     header = "unix_time,memory.used,power.draw,temperature.gpu,utilization.gpu"
@@ -472,7 +477,7 @@ def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
         Metric.GPU_MEMORY_USED: [38 * MIB, 2048 * MIB, 38 * MIB],
         Metric.GPU_POWER: [70, 70, 70],
         Metric.GPU_TEMPERATURE: [38, 38, 38],
-        Metric.GPU_USE: [7, 7, 7],
+        Metric.GPU_UTILIZATION: [7, 7, 7],
     }
     assert [(r.count, r.action) for r in found.remarks if r.unit == "values"] == [(8, "dropped")]
     assert (found.rows, lost(found)) == (3, 2)
@@ -519,7 +524,7 @@ def test_of_two_equal_columns_one_without_any_number_is_no_loss(tmp_path: Path) 
 
     job, found = read(tmp_path, gpu=text)
 
-    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_USE)] == [2]
+    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_UTILIZATION)] == [2]
     assert not [one for one in found.remarks if one.unit == "columns"]
 
 
@@ -576,6 +581,6 @@ def test_a_header_that_may_not_be_that_of_a_part_is_not_taken(headers: list[str]
 
     job, quality = read_job(tmp_path, strict=True)
 
-    assert {panel.metric for panel in job.panels} == {Metric.GPU_USE, Metric.GPU_POWER}
+    assert {panel.metric for panel in job.panels} == {Metric.GPU_UTILIZATION, Metric.GPU_POWER}
     (told,) = [r for r in source(quality).remarks if "no line names the columns" in r.reason]
     assert "by their units" in told.reason

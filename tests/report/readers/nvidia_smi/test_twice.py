@@ -16,14 +16,14 @@ from msgspec import to_builtins
 
 from jobreport.readers.registry import read_job
 from jobrules import RULES
-from jobrules.analyses.gpu_utilization import all_boxes
-from jobrules.analyses.utilization import usage_rows
+from jobrules.analyses.gpu_utilization import gpu_utilization
+from jobrules.analyses.utilization import utilization
 from jobrules.model import SECOND_US, Job, Metric, Status
 from jobrules.rule import Rule, run_rules
-from jobrules.verdict.phases import course
+from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
 
-BOTH = (Metric.GPU_USE, Metric.GPU_MEMORY)
+BOTH = (Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY)
 #: Among them those that trigger LowGPUUtilization, LoadBalancing and GPUMemoryIncrease.
 NAMES = ("fluctuating", "imbalance", "memory-jump")
 FED = tuple(rule for rule in RULES if rule.requires and set(rule.requires) <= set(BOTH))
@@ -50,7 +50,7 @@ def jobs(name: str) -> tuple[Job, Job]:
         write_job(spec, Path(folder, "log"), gzipped=False, log=LogSpec())
         samples, _ = read_job(Path(folder, "samples"), strict=True)
         log, _ = read_job(Path(folder, "log"), strict=True)
-    assert samples.has(Metric.CPU_USE)
+    assert samples.has(Metric.CPU_UTILIZATION)
     panels = tuple(samples.panel("algo-1", metric) for metric in BOTH)
     # The samples of a moment end a few milliseconds later, with those of CPU and network.
     only = dataclasses.replace(samples, panels=tuple(panel for panel in panels if panel))
@@ -94,11 +94,11 @@ def test_tables_of_use_are_the_same_in_both(name: str) -> None:
     shared = {metric.value for metric in BOTH} | {metric.label for metric in BOTH}
 
     def tables(job: Job) -> list[Any]:
-        usage = [row for row in usage_rows(job) if row.label in shared]
-        boxes = [box for box in all_boxes(job) if box.metric in shared]
+        usage = [row for row in utilization(job) if row.label in shared]
+        boxes = [box for box in gpu_utilization(job) if box.metric in shared]
         assert len(usage) == 2
         assert len(boxes) == 2 * SCENARIOS[name].gpus
-        return [plain(to_builtins(one)) for one in (usage, boxes, time_use(job), course(job))]
+        return [plain(to_builtins(one)) for one in (usage, boxes, time_use(job), job_phases(job))]
 
     samples, log = jobs(name)
     assert tables(log) == tables(samples)

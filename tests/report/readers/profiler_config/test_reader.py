@@ -21,7 +21,9 @@ def read(directory: Path, files: Mapping[str, str | bytes]) -> Found:
     for name, content in files.items():
         (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         sources.append(SourceFile(name=name, place=str(directory / name)))
-    return reader.read([file for file in reversed(sources) if reader.knows(file) or reader.claims(file)])
+    return reader.read(
+        [file for file in reversed(sources) if reader.matches_name(file) or reader.matches_content(file)]
+    )
 
 
 def lines(directory: Path, **parameters: object) -> list[str]:
@@ -94,7 +96,7 @@ def test_other_files_are_not_claimed(tmp_path: Path, name: str, content: str | b
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
-    assert not ProfilerConfig().claims(SourceFile(name=name, place=str(path)))
+    assert not ProfilerConfig().matches_content(SourceFile(name=name, place=str(path)))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,11 @@ def read(directory: Path, files: Mapping[str, bytes]) -> Found:
         path.write_bytes(content)
         sources.append(SourceFile(name=name, place=str(path)))
     return reader.read(
-        [file for file in sorted(sources, reverse=True) if reader.knows(file) or reader.claims(file)]
+        [
+            file
+            for file in sorted(sources, reverse=True)
+            if reader.matches_name(file) or reader.matches_content(file)
+        ]
     )
 
 
@@ -85,7 +89,7 @@ def test_node_and_worker_are_told_apart(text: str, node: str, worker: str) -> No
 def test_the_path_says_who_was_profiled_and_when(tmp_path: Path) -> None:
     profile = only(read(tmp_path, {f"{FOLDER}/python_stats": dump()}))
 
-    assert (profile.node, profile.worker, profile.profiler) == ("algo-1", "33", "cProfile")
+    assert (profile.node, profile.rank, profile.profiler) == ("algo-1", "33", "cProfile")
     assert (profile.start_us, profile.end_us) == (1_700_000_123_456_789, 1_700_000_124_000_002)
     assert (profile.begin, profile.end) == ("train step 9, step start", "train step 9, step end")
 
@@ -118,7 +122,7 @@ def test_begin_and_end_are_told_in_words(
     profile = only(read(tmp_path, {f"{folder}/python_stats": dump()}))
 
     assert (profile.begin, profile.end) == words
-    assert (profile.node, profile.worker) == ("algo-1", "33")
+    assert (profile.node, profile.rank) == ("algo-1", "33")
     assert profile.end_us - profile.start_us == 543_212
 
 
@@ -128,7 +132,7 @@ def test_the_early_layout_is_read(tmp_path: Path, step: str, words: str) -> None
 
     profile = only(read(tmp_path, {f"{folder}/python_stats": dump()}))
 
-    assert (profile.node, profile.worker) == ("algo-1", "151")
+    assert (profile.node, profile.rank) == ("algo-1", "151")
     assert (profile.start_us, profile.end_us) == (1_596_585_376_012_364, 1_596_585_376_017_246)
     assert (profile.begin, profile.end) == (words, words)
 
@@ -136,7 +140,7 @@ def test_the_early_layout_is_read(tmp_path: Path, step: str, words: str) -> None
 def test_a_profile_whose_path_names_no_process_is_read(tmp_path: Path) -> None:
     found = read(tmp_path, {"copies/1700000123456789_1700000123456790/python_stats": dump()})
 
-    assert (only(found).node, only(found).worker) == ("node", "")
+    assert (only(found).node, only(found).rank) == ("node", "")
 
 
 def test_pyinstrument_may_say_itself_when_it_ran(tmp_path: Path) -> None:
@@ -424,4 +428,4 @@ def test_profiles_are_sorted_by_node_worker_and_start(tmp_path: Path) -> None:
         },
     )
 
-    assert [(p.node, p.worker, p.start_us % 10) for p in found.profiles] == wanted
+    assert [(p.node, p.rank, p.start_us % 10) for p in found.profiles] == wanted

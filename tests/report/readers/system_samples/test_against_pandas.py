@@ -15,9 +15,9 @@ from jobrules.model import Metric
 from tests.paths import SYSTEM_SAMPLES
 
 NAMES = {
-    Metric.GPU_USE: ("gpu", "GPUUtilization"),
-    Metric.GPU_MEMORY: ("gpu", "GPUMemoryUtilization"),
-    Metric.CPU_USE: ("cpu", "CPUUtilization"),
+    Metric.GPU_UTILIZATION: ("gpu", "GPUUtilization"),
+    Metric.GPU_MEMORY_ACTIVITY: ("gpu", "GPUMemoryUtilization"),
+    Metric.CPU_UTILIZATION: ("cpu", "CPUUtilization"),
     Metric.IO_WAIT: ("cpu", "I/OWaitPercentage"),
 }
 
@@ -76,9 +76,9 @@ def test_steps_are_those_that_pandas_finds(sample: Path) -> None:
     if len(frame):
         assert steps.span_us == (frame.start.min(), (frame.start + frame.dur).max())
         assert int((steps.end_us - steps.start_us).sum()) == frame.dur.sum()
-        assert set(zip(steps.worker.tolist(), steps.node.tolist(), strict=True)) == {
+        assert set(zip(steps.rank.tolist(), steps.node.tolist(), strict=True)) == {
             tuple(who.split("-", 1)) for who in frame.who
         }
-        told = {f"Step:ModeKeys.{phase}" for phase in np.unique(steps.phase)}
+        told = {f"Step:ModeKeys.{phase}" for phase in np.unique(steps.mode)}
         assert told == set(frame.name)
         assert int(steps.number.sum()) == frame.number.sum()

@@ -339,7 +339,7 @@ def test_every_sensor_may_be_damaged_in_any_way_and_is_counted(tmp_path: Path) -
     left_out = sum(r.count for r in remarks(quality).values() if r.action != "corrected")
     assert quality.sources[0].rows + left_out == len(lines)
     assert tables(job) == slow_tables(lines)
-    assert job.panel("algo-1", Metric.MEMORY) is not None
+    assert job.panel("algo-1", Metric.HOST_MEMORY) is not None
 
 
 def test_a_sample_under_a_damaged_name_makes_no_device(tmp_path: Path) -> None:

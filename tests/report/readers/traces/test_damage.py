@@ -74,7 +74,7 @@ def test_a_damaged_row_costs_itself_alone(tmp_path: Path, layout: str, damage: s
     found = read(tmp_path, {FILE: _damaged(layout, change, place)})
 
     assert found.events.names == tuple(f"e{i}" for i in range(COUNT) if i != place)
-    assert {one.phase for one in found.events.lanes} == {"Forward"}
+    assert {one.event_type for one in found.events.lanes} == {"Forward"}
     assert [(what, count, unit) for what, count, unit, _ in remarks(found)] == [("skipped", 1, "rows")]
 
 

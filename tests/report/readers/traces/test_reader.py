@@ -518,7 +518,7 @@ def test_a_process_under_its_id_and_then_under_its_rank_is_one_worker(tmp_path: 
         },
     )
 
-    workers = Counter(zip(found.steps.node.tolist(), found.steps.worker.tolist(), strict=True))
+    workers = Counter(zip(found.steps.node.tolist(), found.steps.rank.tolist(), strict=True))
     assert workers == {("algo-1", "0"): 6, ("algo-1", "1"): 6, ("algo-2", "0"): 6}
     assert len(found.events.lanes) == 3
     assert remarks(found) == []
@@ -533,7 +533,7 @@ def test_an_event_under_the_id_and_the_rank_of_its_process_counts_once(tmp_path:
         },
     )
 
-    assert found.steps.worker.tolist() == ["0"] * 3
+    assert found.steps.rank.tolist() == ["0"] * 3
     assert ("dropped", 3, "rows", "repetition of an event in another file") in remarks(found)
 
 
@@ -553,7 +553,7 @@ def test_workers_stay_apart_where_it_is_not_clear_who_is_who(tmp_path: Path, pid
         for worker, pid in pids.items()
     }
 
-    assert set(read(tmp_path, files).steps.worker.tolist()) == set(pids)
+    assert set(read(tmp_path, files).steps.rank.tolist()) == set(pids)
 
 
 def test_the_loader_of_a_process_is_one_of_its_rank(tmp_path: Path) -> None:
@@ -565,7 +565,7 @@ def test_the_loader_of_a_process_is_one_of_its_rank(tmp_path: Path) -> None:
         {FILE: rows, f"{HOUR}/1700000120000000_0-algo-1_pythontimeline.json": rows},
     )
 
-    assert [(one.worker, one.num_workers) for one in found.events.loaders] == [("0", 4)]
+    assert [(one.rank, one.num_workers) for one in found.events.loaders] == [("0", 4)]
 
 
 # Files
@@ -598,12 +598,12 @@ def test_the_steps_of_the_reference_scenario_are_found_to_the_microsecond(tmp_pa
 
     expected = scenario_d1.steps()
     order = np.lexsort((expected.end_us, expected.start_us))
-    for column in ("node", "worker", "phase", "number", "start_us", "end_us"):
+    for column in ("node", "rank", "mode", "number", "start_us", "end_us"):
         assert getattr(found.steps, column).tolist() == getattr(expected, column)[order].tolist()
     assert remarks(found) == []
     assert set(found.events.pid.tolist()) == {33}
     assert found.events.lanes == tuple(
-        Lane(node="algo-1", worker="33", phase=f"Step:ModeKeys.{phase}", source=EventSource.PYTHON)
+        Lane(node="algo-1", rank="33", event_type=f"Step:ModeKeys.{phase}", source=EventSource.PYTHON)
         for phase in ("EVAL", "TRAIN")
     )
     assert found.finished is False
@@ -640,7 +640,7 @@ def test_a_step_is_what_the_script_or_the_framework_calls_so(tmp_path: Path, suf
     found = read_rows(tmp_path, *rows, name=f"1700000060000000_33-algo-1_{suffix}.json")
 
     assert len(found.events) == 3
-    assert found.steps.phase.tolist() == ["TRAIN", "GLOBAL"][:steps]
+    assert found.steps.mode.tolist() == ["TRAIN", "GLOBAL"][:steps]
 
 
 def test_the_set_up_of_loaders_is_told(tmp_path: Path) -> None:
@@ -657,7 +657,7 @@ def test_the_set_up_of_loaders_is_told(tmp_path: Path) -> None:
     assert found.events.loaders == tuple(
         Loader(
             node="algo-1",
-            worker="33",
+            rank="33",
             iterator=name,
             start_us=BASE_US + ts,
             num_workers=workers,
@@ -694,7 +694,7 @@ def test_the_name_of_a_file_tells_node_worker_and_source(
 ) -> None:
     found = read_rows(tmp_path, base(), lane(1, "L"), x(), name=name)
 
-    assert found.events.lanes == (Lane(node=node, worker=worker, phase="L", source=source),)
+    assert found.events.lanes == (Lane(node=node, rank=worker, event_type="L", source=source),)
 
 
 @pytest.mark.parametrize(
@@ -1196,7 +1196,7 @@ def test_names_are_kept_as_they_are_up_to_a_length(tmp_path: Path) -> None:
 
     kept = "l" * 999 + "…"
     assert [event[4] for event in rows_of(found.events)] == [*names, kept, kept]
-    assert found.events.lanes[0].phase == kept
+    assert found.events.lanes[0].event_type == kept
     assert remarks(found) == [("corrected", 3, "names", "name has more than 1000 characters, shortened")]
 
 

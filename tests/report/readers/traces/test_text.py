@@ -35,7 +35,7 @@ from tests.paths import CORPUS, needs_corpus
 from tests.report.readers.events import base, lane, read, text, write
 
 SOUND = SoundTraces()
-ORIGIN = Origin(node="algo-1", worker="0", source=EventSource.PYTHON)
+ORIGIN = Origin(node="algo-1", rank="0", source=EventSource.PYTHON)
 NUMBERS = ("file", "start", "duration", "base", "step", "pid", "thread")
 
 EVENT = (
