@@ -62,7 +62,7 @@ class Goal:
             return "not measured"
         over = round(self.measured, _digits(self.measured)) / self.bound - 1
         over = over if self.at_most else -over
-        return "met" if over <= 0 else f"missed by {100 * over:.1f} %"
+        return "met" if over <= 0 else f"missed by {100 * over:.1f}%"
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:

@@ -396,7 +396,7 @@ def _check_unpacked(job: archive.Unpacked, inside: Path) -> None:
     found = list(job.directory.rglob("*"))
     assert all(not path.is_symlink() and (path.is_dir() or path.is_file()) for path in found)
     assert sum(path.stat().st_size for path in found if path.is_file()) <= _LIMIT
-    _assert_printable([remark.example or "" for remark in job.remarks])
+    _assert_printable([remark.place or "" for remark in job.remarks])
 
 
 def _check_report(data: bytes) -> None:

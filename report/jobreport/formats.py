@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from jobrules.text import (
     NBSP,
-    THIN,
     between,
     clock,
     count,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NBSP",
-    "THIN",
     "Scale",
     "TimeScale",
     "amount",
@@ -71,7 +69,7 @@ _BYTES = ((1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B"))
 
 def number(value: float, digits: int = 1) -> str:
     """``12 345.6`` with thin spaces that do not break."""
-    return f"{value:,.{digits}f}".replace(",", THIN)
+    return f"{value:,.{digits}f}"
 
 
 def known(value: float | None, digits: int = 1) -> str:
@@ -85,18 +83,18 @@ def plain_number(value: float | str | None) -> str:
         return "none"
     if isinstance(value, str):
         return value
-    return f"{value:,.10g}".replace(",", THIN)
+    return f"{value:,.10g}"
 
 
 def span(low: float, high: float) -> str:
-    """``lies between 34.0 and 41.0 %``, or ``lies at 34.0 %`` where both print alike."""
+    """``lies between 34.0 and 41.0%``, or ``lies at 34.0%`` where both print alike."""
     if f"{low:.1f}" == f"{high:.1f}":
         return f"lies at {percent(low)}"
     return f"lies between {low:.1f} and {percent(high)}"
 
 
 def use_figures(usage: Iterable[UsageRow]) -> str:
-    """``median GPU use 1.5 %, p95 21.3 %``, or of the CPU; from … to over several nodes; empty without rows."""
+    """``median GPU use 1.5%, p95 21.3%``, or of the CPU; from … to over several nodes; empty without rows."""
     by_label: dict[str, list[UsageRow]] = {}
     for row in usage:
         by_label.setdefault(row.label, []).append(row)
@@ -108,7 +106,7 @@ def use_figures(usage: Iterable[UsageRow]) -> str:
 
 
 def spread(values: Iterable[float]) -> str:
-    """``34.0 %``, or ``34.0 to 41.0 %`` where the ends print differently; empty without a value."""
+    """``34.0%``, or ``34.0 to 41.0%`` where the ends print differently; empty without a value."""
     found = sorted(values)
     if not found:
         return ""
@@ -162,7 +160,7 @@ def time_scale(values: Iterable[float]) -> TimeScale:
 
 
 def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
-    """What a finding is about: ("11.6 GPU-h", "45.4 % of GPU time"), the sum of its parts of the verdict's bar.
+    """What a finding is about: ("11.6 GPU-h", "45.4% of GPU time"), the sum of its parts of the verdict's bar.
 
     Either may be empty: a finding without GPU time, or without a share.
     """
@@ -182,7 +180,7 @@ def part_hours(use: TimeUse, course: JobPhases, part: Part) -> str:
 
 
 def never_used(use: TimeUse, course: JobPhases) -> bool:
-    """Whether no sample of the use of GPUs is above 0 %."""
+    """Whether no sample of the use of GPUs is above 0%."""
     return use.device == "GPU" and course.first_work_us is None
 
 

@@ -146,7 +146,9 @@ def make_report(
                 zone=None if zone is None else zone_of(zone),
             )
             quality = reading.quality
-            unusable = [Remark(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed]
+            unusable = [
+                Remark.worded(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed
+            ]
             quality = replace(quality, remarks=(*quality.remarks, *source.remarks, *unusable))
             given = archive.printable(job_dir.name) if source.name and not redact else name
             if redact:
@@ -196,7 +198,7 @@ def _of_vendor(
     options = [option for option in chosen.options if not option.startswith("--set ")]
     if unused := len(chosen.options) - len(options):
         reason = "without effect: the vendor's results stand as its service wrote them"
-        remark = Remark(action="skipped", count=unused, unit="thresholds", reason=reason)
+        remark = Remark.worded(action="skipped", count=unused, unit="thresholds", reason=reason)
         quality = replace(quality, remarks=(*quality.remarks, remark))
     own = {rule: rule.not_evaluated("no samples") for rule in chosen.rules if rule.name not in NAMES}
     others = [card(rule, result) for rule, result in own.items()]
@@ -299,15 +301,15 @@ def _with_analyses(
         "power": lambda: power(job) or UNSET,
     }
     found, remarks = {}, []
-    for name, analyse in analyses.items():
+    for name, analyze in analyses.items():
         advance(1)
         try:
-            found[name] = analyse()
+            found[name] = analyze()
         except Exception as error:
             if strict:
                 raise
             reason = escape_name(f"the analysis of {name} stopped: {type(error).__name__}: {error}", 200)
-            remarks.append(Remark(action="failed", count=1, unit="sections", reason=reason))
+            remarks.append(Remark.worded(action="failed", count=1, unit="sections", reason=reason))
     quality = replace(report.quality, remarks=(*report.quality.remarks, *remarks))
     return replace(report, quality=quality, **found)
 

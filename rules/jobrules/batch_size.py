@@ -25,7 +25,7 @@ class BatchSize(Rule):
 
     What it checks
         Looks at the last ``window`` samples once a minute, after ``patience`` CPU samples of a node:
-        the 95th percentiles of the node's mean CPU use, of a GPU's use and of its GPU memory utilisation
+        the 95th percentiles of the node's mean CPU use, of a GPU's use and of its GPU memory utilization
         (the share of time in which its memory was read or written) all lie below their thresholds. A minute
         without samples of the last is judged by the other two; one without CPU or GPU samples is not judged.
 
@@ -44,7 +44,7 @@ class BatchSize(Rule):
 
     cpu_threshold_p95: float = percent(70.0, "95th percentile of the node's mean CPU use")
     gpu_threshold_p95: float = percent(70.0, "95th percentile of a GPU's use")
-    gpu_memory_threshold_p95: float = percent(70.0, "95th percentile of GPU memory utilisation")
+    gpu_memory_threshold_p95: float = percent(70.0, "95th percentile of GPU memory utilization")
     patience: Amount = samples(1000, "CPU samples of a node that are seen before it is judged")
     window: Amount = samples(500, "samples that are judged together")
 
@@ -73,7 +73,7 @@ class BatchSize(Rule):
         without = judgement.violating - with_memory
         title = self.title if with_memory else "CPU and GPU are little used"
         clause = (
-            f"{count(without, 'window')} judged without GPU memory utilisation, which was not sampled"
+            f"{count(without, 'window')} judged without GPU memory utilization, which was not sampled"
             if without
             else ""
         )

@@ -85,7 +85,7 @@ class Dataloader(Rule):
             limits=(self.min_threshold, self.max_threshold),
             scale=max(1.25 * self.max_threshold, 100 * worst.median / worst.cores),
             unit="% of cores",
-            limit_text=f"adequate from {self.min_threshold:g} to {self.max_threshold:g}\u00a0%",
+            limit_text=f"adequate from {self.min_threshold:g} to {self.max_threshold:g}%",
         )
         if not facts["violating"]:
             missing = sum(not node.judged for node in nodes)

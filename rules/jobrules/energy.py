@@ -31,7 +31,7 @@ class Energy(Rule):
     What it checks
         Nothing: it adds up the power of each GPU over the time that its samples stand for, and states how
         much of the job that is. Time without samples is not guessed, so at least this much was taken. It tells
-        how much of it was taken while the GPU was used less than 10 %. It is that of the GPU boards alone, without
+        how much of it was taken while the GPU was used less than 10%. It is that of the GPU boards alone, without
         CPU, fans and the losses of the power supply.
 
     Why it matters

@@ -71,7 +71,7 @@ class GPUMemoryFull(Rule):
                 limits=(self.threshold,),
                 scale=100.0,
                 unit="% in use, the highest sample",
-                limit_text=f"triggers above {self.threshold:g}\u00a0% for {duration(self.patience * 60 * SECOND_US)}",
+                limit_text=f"triggers above {self.threshold:g}% for {duration(self.patience * 60 * SECOND_US)}",
             ),
         }
         if not full:
@@ -140,13 +140,13 @@ class GPUMemoryFull(Rule):
         ]
         if brim:
             told.append(
-                f"{join_names([gpu.shown for gpu in brim])}: above {self.warning_threshold:g}\u00a0% on end."
+                f"{join_names([gpu.shown for gpu in brim])}: above {self.warning_threshold:g}% on end."
             )
         if growing:
             most = max(growing, key=lambda gpu: gpu.grown)
             told.append(f"While full it still grew, on {escape_name(most.shown)} by {most.grown:.1f} points.")
         return self.finding(
-            f"{who} was above {self.threshold:g}\u00a0% in use for {share(part)} of the time measured",
+            f"{who} was above {self.threshold:g}% in use for {share(part)} of the time measured",
             " ".join(told),
             severity=Severity.WARNING if growing or brim else Severity.INFO,
             devices=tuple(gpu.name for gpu in full),

@@ -1,4 +1,4 @@
-"""GPUMemoryIncrease: GPU memory utilisation rises at once."""
+"""GPUMemoryIncrease: GPU memory utilization rises at once."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _PARTS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class GPUMemoryIncrease(Rule):
-    """The GPU memory utilisation of a GPU rises at once.
+    """The GPU memory utilization of a GPU rises at once.
 
     What it checks
-        GPU memory utilisation is the share of time in which the GPU's memory was read or written. Compares, at
+        GPU memory utilization is the share of time in which the GPU's memory was read or written. Compares, at
         every sample of it after the first ``patience``, the mean of the last ``window`` samples with the mean
         of the ``window`` samples before them: triggers where it rose by more than ``increase`` points.
-        Neighbouring samples in violation are one event, also across a time without samples.
+        Neighboring samples in violation are one event, also across a time without samples.
 
     Why it matters
         The work of the GPU changed: it began, or moves more data than before. It does not tell how full the
@@ -49,12 +49,12 @@ class GPUMemoryIncrease(Rule):
         that is wanted needs nothing.
     """
 
-    title: ClassVar[str] = "GPU memory utilisation rises at once"
+    title: ClassVar[str] = "GPU memory utilization rises at once"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_ACTIVITY,)
     section: ClassVar[str] = "gpu-memory"
 
     increase: float = number(
-        5.0, "rise of the mean GPU memory utilisation from one window to the next", unit="points", high=100
+        5.0, "rise of the mean GPU memory utilization from one window to the next", unit="points", high=100
     )
     patience: Amount = samples(1000, "samples of one GPU that are seen before it is judged")
     window: Amount = samples(10, "samples whose mean is compared with that of as many before them")
@@ -92,7 +92,7 @@ class GPUMemoryIncrease(Rule):
             missing = len(gpus) - len(judged)
             aside = f"; {count(missing, 'GPU')} not judged for want of samples" if missing else ""
             headline = (
-                f"GPU memory utilisation rose on no GPU by more than {self.increase:g} points at once{aside}"
+                f"GPU memory utilization rose on no GPU by more than {self.increase:g} points at once{aside}"
             )
             return self.passed(headline, **facts)
         details: dict[str, Any] = {}
@@ -158,11 +158,11 @@ class GPUMemoryIncrease(Rule):
     def _finding(self, rising: Sequence[_GPU]) -> Finding:
         worst = [(gpu, gpu.largest_rise) for gpu in rising if gpu.largest_rise]
         largest = max((one for _, one in worst), key=lambda one: one.points)
-        subject, events = "GPU memory utilisation rose", sum(gpu.events for gpu in rising)
+        subject, events = "GPU memory utilization rose", sum(gpu.events for gpu in rising)
         if len(rising) > 1:
-            subject = f"GPU memory utilisation rose on {count(len(rising), 'GPU')}, at most"
+            subject = f"GPU memory utilization rose on {count(len(rising), 'GPU')}, at most"
         elif events > 1:
-            subject = f"GPU memory utilisation rose {count(events, 'time')}, at most"
+            subject = f"GPU memory utilization rose {count(events, 'time')}, at most"
         title = f"{subject} by {largest.points:.1f} points within {duration(largest.within_us)}"
         told = [
             f"{escape_name(f'{gpu.node} {gpu.device}')}: {count(gpu.events, 'rise')}, the largest from "
@@ -183,7 +183,7 @@ class GPUMemoryIncrease(Rule):
 
 
 class Rise(Struct, frozen=True, kw_only=True):
-    """An event: neighbouring samples in violation."""
+    """An event: neighboring samples in violation."""
 
     #: First and last sample in violation.
     start_us: int
@@ -218,7 +218,7 @@ class Compared(Struct, frozen=True, kw_only=True):
     #: (m,) how much it rose, in ``unit`` parts of a point.
     rise: IntArray
     unit: int
-    #: (m,) whether by more than the limit; neighbours are one event.
+    #: (m,) whether by more than the limit; neighbors are one event.
     over: BoolArray
     events: tuple[Rise, ...]
 

@@ -84,7 +84,7 @@ class GPUMemoryLeak(Rule):
                 limits=(self.threshold,),
                 scale=max(2 * self.threshold, most.slope) or 1.0,
                 unit="% of the memory an hour",
-                limit_text=f"triggers above {self.threshold:g}\u00a0%/h, if it grows throughout",
+                limit_text=f"triggers above {self.threshold:g}%/h, if it grows throughout",
             ),
         }
         if not leaking:

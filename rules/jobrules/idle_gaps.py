@@ -34,7 +34,7 @@ class IdleGaps(Rule):
     What it checks
         Looks at every node from the first work of any of its GPUs to the last, without the start-up before
         the first step where steps are known. A gap is a time in which every GPU of the node is used by less than
-        10 % for at least ``min_samples`` samples in a row. Triggers where the gaps of a node are more than
+        10% for at least ``min_samples`` samples in a row. Triggers where the gaps of a node are more than
         ``threshold`` of that time, as far as the use of all its GPUs was measured. Not judged are a node whose
         work takes less than ``patience`` minutes and one with a GPU whose use was not sampled. What is shorter
         than the samples are apart cannot be seen.
@@ -68,7 +68,7 @@ class IdleGaps(Rule):
             return self.not_evaluated(
                 reason_short(longest, self.patience, "of work")
                 if longest
-                else f"no GPU at work, used by {IDLE_PERCENT:g}\u00a0% or more"
+                else f"no GPU at work, used by {IDLE_PERCENT:g}% or more"
             )
         worst = max(judged, key=lambda node: node.part)
         over = [node for node in judged if 100 * node.part > self.threshold]
@@ -90,7 +90,7 @@ class IdleGaps(Rule):
                 limits=(self.threshold,),
                 scale=100.0,
                 unit="% of the time from first to last work",
-                limit_text=f"triggers above {self.threshold:g}\u00a0%",
+                limit_text=f"triggers above {self.threshold:g}%",
             ),
         }
         if not over:

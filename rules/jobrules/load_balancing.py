@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.histograms import distance, growing, normalised
+from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.measures.minutes import Windows
 from jobrules.model import DeviceStatus, Finding, Measure, Metric, RuleResult, Severity, Status
 from jobrules.rule import Amount, Rule, in_samples, number, reason_few_samples, samples, severity_of
@@ -38,7 +38,7 @@ class LoadBalancing(Rule):
     """The GPUs of a node are used differently.
 
     What it checks
-        Compares, once a minute, how the samples of any two GPUs of a node are spread over bins of 2 % of
+        Compares, once a minute, how the samples of any two GPUs of a node are spread over bins of 2% of
         use, all samples so far: triggers when their Jensen-Shannon distance is above ``threshold`` (0 is
         alike, 0.83 has nothing in common). Samples of the training loop where steps are known, else all.
         Both GPUs need more than ``patience`` samples, 450 of them in the loop or as many as ``patience``
@@ -124,7 +124,7 @@ class LoadBalancing(Rule):
         histogram = np.zeros((gpus, BINS), np.int64)
         for part, table in growing(code.ravel(), gpus * (BINS + 1), ends * gpus):
             histograms = table.reshape(-1, gpus, BINS + 1)[:, :, :BINS]
-            shares = normalised(histograms)
+            shares = normalized(histograms)
             ready = old_enough[part] & (histograms.sum(axis=2) >= max(1, min(patience, LEAST_IN_LOOP)))
             for one in range(gpus - 1):
                 others = slice(one + 1, gpus)
@@ -253,7 +253,7 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def distances(self) -> dict[str, dict[str, float]]:
         """Of all pairs with samples, at the end of the job."""
-        shares, filled = normalised(self.histogram), np.flatnonzero(self.histogram.any(axis=1))
+        shares, filled = normalized(self.histogram), np.flatnonzero(self.histogram.any(axis=1))
         found: dict[str, dict[str, float]] = {}
         for i in filled.tolist():
             others = filled[filled > i]
@@ -303,7 +303,7 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
 def _details(nodes: Sequence[_Node]) -> dict[str, Any]:
     # A node is as its GPUs are on average; each counts the same, however many samples it has.
     usual = {
-        node.name: normalised(normalised(node.histogram).sum(axis=0))
+        node.name: normalized(normalized(node.histogram).sum(axis=0))
         for node in nodes
         if node.histogram.any()
     }

@@ -34,11 +34,11 @@ class LowGPUUtilization(Rule):
         An idle GPU costs what a busy one costs, and is usually the dearest part of the machine.
 
     What to do
-        Find what the GPU waits for: data loading, synchronisation, checkpoints. If it waits for
+        Find what the GPU waits for: data loading, synchronization, checkpoints. If it waits for
         nothing, raise the batch size or take a machine with fewer or smaller GPUs.
     """
 
-    title: ClassVar[str] = "GPU utilisation is low or fluctuates"
+    title: ClassVar[str] = "GPU utilization is low or fluctuates"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "gpu-utilization"
 
@@ -124,7 +124,7 @@ class LowGPUUtilization(Rule):
         told = [gpus[gpu.name] for gpu in judgement.named_gpus]
         low, swings = sum(gpu.low for gpu in told), sum(gpu.fluctuating for gpu in told)
         kind = "low" if not swings else "fluctuating" if not low else "low or fluctuating"
-        p95, p5 = f"{self.threshold_p95:g}\u00a0%", f"{self.threshold_p5:g}\u00a0%"
+        p95, p5 = f"{self.threshold_p95:g}%", f"{self.threshold_p5:g}%"
         clauses = [
             f"{count(low, 'window')} with p95 below {p95}" if low else "",
             f"{count(swings, 'window')} with p95 of at least {p95} and p5 below {p5}" if swings else "",

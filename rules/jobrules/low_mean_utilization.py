@@ -68,7 +68,7 @@ class LowMeanUtilization(Rule):
                 limits=(self.threshold, self.critical),
                 scale=100.0,
                 unit="% on average",
-                limit_text=f"triggers below {self.threshold:g}\u00a0%, critical below {self.critical:g}\u00a0%",
+                limit_text=f"triggers below {self.threshold:g}%, critical below {self.critical:g}%",
             ),
         }
         if not low:

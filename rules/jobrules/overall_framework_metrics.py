@@ -145,7 +145,7 @@ def _times(workers: Sequence[RankSteps]) -> dict[str, int]:
 
 
 def _told(times: dict[str, int]) -> str:
-    """``Step time: TRAIN 55.2 %, EVAL 3.7 %, outside of steps 41.1 %``."""
+    """``Step time: TRAIN 55.2%, EVAL 3.7%, outside of steps 41.1%``."""
     parts = zip(times, apportion(list(times.values()), 100, 1), strict=True)
     names = {OTHERS: "outside of steps"}
     told = [

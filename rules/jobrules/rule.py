@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def percent(default: float, help: str) -> Any:
-    """A threshold from 0 to 100 %."""
+    """A threshold from 0 to 100%."""
     return field(default=default, metadata={"unit": "%", "low": 0, "high": 100, "help": help})
 
 

@@ -34,7 +34,7 @@ class SlowClock(Rule):
     What it checks
         The median clock of each GPU over the samples at which it was used ``min_utilization`` or more, against
         the median of the same figure of its peers: the other GPUs of the job with as much memory, give or
-        take 5 %, as far as that is known. Triggers below ``threshold`` of it. Which model a GPU is, is not
+        take 5%, as far as that is known. Triggers below ``threshold`` of it. Which model a GPU is, is not
         known: a warning where all its peers have exactly as much memory, else for information. One peer is
         enough: of two GPUs the slower one is told, though it may be the other that is unusual. Clocks of
         idle GPUs are left out.
@@ -88,7 +88,7 @@ class SlowClock(Rule):
             limits=(self.threshold,),
             scale=max(100.0, least),
             unit="% of the peers' clock",
-            limit_text=f"the slowest GPU; triggers below {self.threshold:g}\u00a0%",
+            limit_text=f"the slowest GPU; triggers below {self.threshold:g}%",
         )
         if not slow:
             told = f"The slowest of {count(len(compared), 'GPU')} had {in_percent(least)} of its peers' clock"

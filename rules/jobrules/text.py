@@ -42,8 +42,6 @@ def digits_for(total: float, significant: int = 3) -> int:
 
 NBSP = "\u00a0"
 
-THIN = "\u202f"
-
 _MOST_MARKS = 4
 
 #: No job ran in 1970: a time of that year counts from the start of a log that names no dates.
@@ -53,23 +51,23 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def percent(value: float) -> str:
-    """``41.0 %`` from a number of percent."""
-    return f"{value:.1f}{NBSP}%"
+    """``41.0%`` from a number of percent."""
+    return f"{value:.1f}%"
 
 
 def share(value: float) -> str:
-    """``41.0 %`` from a fraction."""
+    """``41.0%`` from a fraction."""
     return percent(100 * value)
 
 
 def count(n: int, one: str, many: str | None = None) -> str:
-    """``1 node``, ``2 nodes``, ``12 345 samples``."""
+    """``1 node``, ``2 nodes``, ``12,345 samples``."""
     return number(n) + NBSP + (one if n == 1 else many or one + "s")
 
 
 def number(n: int) -> str:
-    """``12 345``, with thin spaces."""
-    return f"{n:,}".replace(",", THIN)
+    """``12,345``."""
+    return f"{n:,}"
 
 
 def duration(us: float) -> str:
@@ -121,13 +119,14 @@ def utc(us: int) -> datetime:
 
 
 def join_names(names: Sequence[str], most: int = 4) -> str:
-    """``a, b and c``; past ``most`` names ``a, b, c and 5 more``. For names from data: see ``shown``."""
+    """``a, b, and c``; past ``most`` names ``a, b, c, and 5 more``. For names from data: see ``shown``."""
     names = [escape_name(name) for name in names]
     if len(names) > most:
-        return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
+        return ", ".join(names[: most - 1]) + f", and {len(names) - most + 1} more"
     if len(names) < 2:
         return "".join(names)
-    return ", ".join(names[:-1]) + " and " + names[-1]
+    comma = "," if len(names) > 2 else ""
+    return ", ".join(names[:-1]) + f"{comma} and " + names[-1]
 
 
 def escape_name(text: str, most: int = 80) -> str:

@@ -28,8 +28,8 @@ class UnusedGPU(Rule):
 
     What it checks
         Adds up, for every GPU, the measured time of the whole job in which it is at work, that is used by
-        10 % or more: triggers where that is less than ``threshold`` of the time measured, so that the 95th
-        percentile of its use is below 10 %. A GPU without any sample above 0 % never worked. One that was
+        10% or more: triggers where that is less than ``threshold`` of the time measured, so that the 95th
+        percentile of its use is below 10%. A GPU without any sample above 0% never worked. One that was
         measured for less than ``patience`` minutes is not judged; neither is one whose use the tool cannot
         tell, as a part of a divided GPU (MIG): that is not 0.
 
@@ -77,19 +77,19 @@ class UnusedGPU(Rule):
                 limits=(self.threshold,),
                 scale=100.0,
                 unit="% of the time at work, the least used GPU",
-                limit_text=f"triggers below {self.threshold:g}\u00a0%",
+                limit_text=f"triggers below {self.threshold:g}%",
             ),
         }
         if not idle:
             return self.passed("Every GPU that was judged was at work", **facts)
         findings, every = [], len(gpus) + job.gpus_unknown
         if never:
-            evidence = f"{join_names([gpu.shown for gpu in never])}: no sample above 0\u00a0%."
+            evidence = f"{join_names([gpu.shown for gpu in never])}: no sample above 0%."
             findings.append(self._told("never", never, every, evidence))
         if hardly:
             one = min(hardly, key=lambda gpu: gpu.part)
             evidence = (
-                f"{join_names([gpu.shown for gpu in hardly])}; {escape_name(one.shown)} was used by {IDLE_PERCENT:g}\u00a0% or more in "
+                f"{join_names([gpu.shown for gpu in hardly])}; {escape_name(one.shown)} was used by {IDLE_PERCENT:g}% or more in "
                 f"{share(one.part)} of {duration(one.measured_us)} measured, highest sample {in_percent(one.highest)}."
             )
             findings.append(self._told("hardly", hardly, every, evidence))

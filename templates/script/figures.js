@@ -1,14 +1,14 @@
 "use strict";
-/* Draws the figures that stand in the page as inert JSON, in the colours of the reader's scheme.
+/* Draws the figures that stand in the page as inert JSON, in the colors of the reader's scheme.
    Without this script the static drawings stay, and nothing else is missing. */
 (() => {
   const TOKENS = /*TOKENS*/{};
   const dark = window.matchMedia("(prefers-color-scheme:dark)");
   const coarse = window.matchMedia("(pointer:coarse)");
 
-  /* Colour in use → colour wanted. */
+  /* Color in use → color wanted. */
   const current = {};
-  function colours() {
+  function colors() {
     const style = getComputedStyle(document.documentElement);
     const swap = new Map();
     for (const [light, token] of Object.entries(TOKENS)) {
@@ -19,21 +19,21 @@
     return swap;
   }
 
-  const isColour = (key) => key === "color" || key.endsWith("_color");
+  const isColor = (key) => key === "color" || key.endsWith("_color");
 
-  function recolour(value, swap) {
+  function recolor(value, swap) {
     if (Array.isArray(value)) {
-      value.forEach((item) => recolour(item, swap));
+      value.forEach((item) => recolor(item, swap));
     } else if (value !== null && typeof value === "object") {
       for (const [key, item] of Object.entries(value)) {
-        if (isColour(key) && typeof item === "string") {
+        if (isColor(key) && typeof item === "string") {
           value[key] = swap.get(item) ?? item;
         } else if (key === "palette") {
           value[key] = item.map((one) => swap.get(one) ?? one);
-        } else if (isColour(key) && item !== null && typeof item.value === "string") {
+        } else if (isColor(key) && item !== null && typeof item.value === "string") {
           item.value = swap.get(item.value) ?? item.value;
         } else {
-          recolour(item, swap);
+          recolor(item, swap);
         }
       }
     }
@@ -45,7 +45,7 @@
         for (const property of model) {
           const { attr } = property;
           if (attr === "palette") model.setv({ palette: model.palette.map((one) => swap.get(one) ?? one) });
-          if (!isColour(attr)) continue;
+          if (!isColor(attr)) continue;
           const value = model[attr];
           if (typeof value === "string" && swap.has(value)) {
             model.setv({ [attr]: swap.get(value) });
@@ -210,7 +210,7 @@
     const { doc: short, roots, common } = JSON.parse(script.textContent);
     const doc = complete(short, common);
     const swap = new Map(Object.entries(current));
-    recolour(doc, swap);
+    recolor(doc, swap);
     const elements = Object.values(roots).map((id) => document.getElementById(id));
     if (elements.some((element) => element === null)) return;
     elements.forEach((element) => element.replaceChildren());
@@ -228,9 +228,9 @@
   }
 
   async function start() {
-    colours();
+    colors();
     for (const script of document.querySelectorAll("script.jr-figures")) await draw(script);
-    dark.addEventListener("change", () => repaint(colours()));
+    dark.addEventListener("change", () => repaint(colors()));
     document.documentElement.dataset.figures = "live";
   }
 

@@ -68,7 +68,7 @@ def token(visit: Visit, name: str) -> int:
     return int(visit.page.evaluate(script).removeprefix("#"), 16)
 
 
-def test_the_map_has_the_colours_of_its_cells_in_both_schemes(visit: Visit) -> None:
+def test_the_map_has_the_colors_of_its_cells_in_both_schemes(visit: Visit) -> None:
     # GPUs at 20 and 50 %, cores at 35 % and in part full.
     steps = ("h2", "h5", "h3", "lost")
 

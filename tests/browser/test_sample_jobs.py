@@ -86,7 +86,7 @@ def test_all_figures_are_live_and_drawn(visit: Visit) -> None:
     visit.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = false; })")
 
     assert len(drawn) == places > 3
-    assert [name for name, colours in drawn.items() if not colours] == []
+    assert [name for name, colors in drawn.items() if not colors] == []
     assert visit.page.locator(".draw:not(.is-live)").filter(has=visit.page.locator(".live")).count() == 0
 
 
@@ -195,7 +195,7 @@ def test_axe_finds_no_barrier(visit: Visit, narrow: Visit) -> None:
     visit.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
 
     light = visit.page.evaluate(BARRIERS, {})
-    # On a narrow screen the colours are the same, and in the dark all else is.
+    # On a narrow screen the colors are the same, and in the dark all else is.
     small = narrow.page.evaluate(BARRIERS, {"rules": {"color-contrast": {"enabled": False}}})
     visit.page.emulate_media(color_scheme="dark")
     visit.page.wait_for_timeout(400)

@@ -23,7 +23,7 @@ LIVE = "html[data-figures=live]"
 #: The ranges of the time axes of the nodes.
 RANGES = """() => [...Bokeh.documents].find((one) => one.title() === "nodes").roots()
   .map((root) => [root.x_range.start, root.x_range.end])"""
-#: For each figure: how many of the pixels of its canvases are not transparent, and how many colours they have.
+#: For each figure: how many of the pixels of its canvases are not transparent, and how many colors they have.
 PIXELS = """() => {
   const seen = {};
   const count = (element, found) => {

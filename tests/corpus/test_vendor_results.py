@@ -1,6 +1,6 @@
 """Numbers of real jobs against what the vendor's own service computed for them.
 
-The samples are cut where the vendor stopped: it never analysed the last, partial minute. The GPU
+The samples are cut where the vendor stopped: it never analyzed the last, partial minute. The GPU
 rows of these jobs are exact, ``cpu0`` is the mean over the cores; nothing else was kept.
 """
 
@@ -33,7 +33,7 @@ def vendor(job: str, rule: str) -> Any:
 
 @cache
 def cut_job(name: str) -> Job:
-    """The job up to the last sample that the vendor analysed."""
+    """The job up to the last sample that the vendor analyzed."""
     job, _ = read_job(CORPUS / "sagemaker" / name / "profiler-output")
     end_us = round(vendor(name, "MaxInitializationTime")["Details"]["job_end"] * SECOND_US)
     panels = []

@@ -196,7 +196,7 @@ def test_explain_and_list_name_every_rule() -> None:
     listed, explained = make_report("--list-rules"), make_report("--explain", "batchsize")
 
     assert "LowGPUUtilization" in listed.stdout
-    assert "gpu_memory_threshold_p95 = 70 %" in explained.stdout
+    assert "gpu_memory_threshold_p95 = 70%" in explained.stdout
     assert (listed.returncode, explained.returncode) == (0, 0)
 
 

@@ -60,7 +60,7 @@ def test_the_guides_rule_is_listed_and_explained(shown: Path) -> None:
     explained = CliRunner().invoke(cli.command, ["--explain", "fullmemory", "--rules", str(shown)])
 
     assert "FullMemory" in listed.output.splitlines()[-1]
-    assert "limit = 90 %: memory in use" in explained.output
+    assert "limit = 90%: memory in use" in explained.output
 
 
 def test_without_its_samples_it_is_not_evaluated(shown: Path, tmp_path: Path) -> None:

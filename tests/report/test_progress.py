@@ -27,8 +27,8 @@ def test_a_stage_is_told_when_it_begins_and_once_a_minute_with_an_estimate() -> 
     lines.advance(1)
     assert told == [
         "reading job …",
-        "reading job: 24.0\u00a0%, about 3\u00a0min 10\u00a0s left",
-        "reading job: 48.0\u00a0%, about 2\u00a0min 10\u00a0s left",
+        "reading job: 24.0%, about 3\u00a0min 10\u00a0s left",
+        "reading job: 48.0%, about 2\u00a0min 10\u00a0s left",
         "judging by 11 rules …",
     ]
 

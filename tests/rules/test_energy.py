@@ -50,7 +50,7 @@ def test_energy_is_that_of_a_plain_loop(seed: int) -> None:
     assert told["mean_W"] == pytest.approx(joules / covered, abs=1e-2)
     assert (told["covered_s"], told["max_W"]) == (covered, round(power.max(), 2))
     assert found.details["covered_percent"] == round(100 * 199 / 319, 2)
-    assert "or more: 62.4\u00a0% of the GPUs' time was measured" in found.headline
+    assert "or more: 62.4% of the GPUs' time was measured" in found.headline
 
 
 @needs_corpus
@@ -116,7 +116,7 @@ def test_where_use_is_known_of_all_it_is_a_share_of_all() -> None:
 
     found = checked(make_job(extra=panels))
 
-    assert found.headline == "100.0\u00a0Wh of 1\u00a0GPU in 1\u00a0h; 25.0\u00a0% of it while they idled"
+    assert found.headline == "100.0\u00a0Wh of 1\u00a0GPU in 1\u00a0h; 25.0% of it while they idled"
     assert "use_known_Wh" not in found.details
 
 

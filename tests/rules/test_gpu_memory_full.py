@@ -54,7 +54,7 @@ def test_memory_taken_ahead_is_an_info_that_says_so() -> None:
 
     (finding,) = result.findings
     assert finding.severity is Severity.INFO
-    assert finding.title == "GPU memory was above 92\u00a0% in use for 90.0\u00a0% of the time measured"
+    assert finding.title == "GPU memory was above 92% in use for 90.0% of the time measured"
     assert "It is allocated, not necessarily needed." in finding.evidence
 
 
@@ -77,7 +77,7 @@ def test_a_peak_is_not_sustained() -> None:
 
     assert (result.status, result.headline) == (
         Status.PASSED,
-        "At most 97.0\u00a0% of a GPU's memory was in use",
+        "At most 97.0% of a GPU's memory was in use",
     )
 
 

@@ -103,7 +103,7 @@ def test_one_clean_jump_is_one_event_of_seventeen_samples() -> None:
     (event,) = result.details["algo-1"]["gpu0"]["events"]
     assert (event["from"], event["to"]) == (0.0, 32.0)
     (finding,) = result.findings
-    assert finding.title == "GPU memory utilisation rose by 32.0 points within 9.5\u00a0s"
+    assert finding.title == "GPU memory utilization rose by 32.0 points within 9.5\u00a0s"
     assert finding.devices == ("algo-1/gpu0",)
 
 
@@ -111,8 +111,8 @@ def test_the_title_tells_how_often_or_on_how_many_gpus() -> None:
     values = [0.0] * 8 + [30.0] * 8 + [95.0] * 8
     one, two = (SMALL.check(make_job(memory=np.column_stack([values] * n))).headline for n in (1, 2))
 
-    assert one == "GPU memory utilisation rose 2\u00a0times, at most by 65.0 points within 1.5\u00a0s"
-    assert two == "GPU memory utilisation rose on 2\u00a0GPUs, at most by 65.0 points within 1.5\u00a0s"
+    assert one == "GPU memory utilization rose 2\u00a0times, at most by 65.0 points within 1.5\u00a0s"
+    assert two == "GPU memory utilization rose on 2\u00a0GPUs, at most by 65.0 points within 1.5\u00a0s"
 
 
 def test_a_rise_equal_to_the_limit_passes_and_a_millionth_more_triggers() -> None:
@@ -156,8 +156,8 @@ def test_too_few_samples_are_counted_against_patience_or_two_windows() -> None:
     patient = GPUMemoryIncrease().check(make_job(memory=[5.0] * 612))
     wide = GPUMemoryIncrease(window=500, patience=10).check(make_job(memory=[5.0] * 612))
 
-    assert (patient.status, patient.reason) == (Status.NOT_EVALUATED, "only 612 of 1\u202f001\u00a0samples")
-    assert wide.reason == "only 612 of 1\u202f000\u00a0samples"
+    assert (patient.status, patient.reason) == (Status.NOT_EVALUATED, "only 612 of 1,001\u00a0samples")
+    assert wide.reason == "only 612 of 1,000\u00a0samples"
 
 
 def test_window_and_patience_may_be_times() -> None:
@@ -216,5 +216,5 @@ def test_details_are_plain_json_and_a_job_without_memory_samples_is_not_judged()
     assert json.loads(json.dumps(result.details, allow_nan=False)) == result.details
     assert (nothing.status, nothing.reason) == (
         Status.NOT_EVALUATED,
-        "GPU memory utilisation was not sampled",
+        "GPU memory utilization was not sampled",
     )

@@ -158,7 +158,7 @@ def test_the_highest_slope_and_the_gpu_that_is_full_first_may_be_two() -> None:
     percents = np.column_stack([90.0 + 2.0 * hours(n), 10.0 + 6.0 * hours(n)])
     (finding,) = judged(percents).findings
 
-    assert finding.title == "The memory of 2 of 2 GPUs grew throughout, at most by 6.0\u00a0% of it an hour"
+    assert finding.title == "The memory of 2 of 2 GPUs grew throughout, at most by 6.0% of it an hour"
     assert "The floor of algo-1 gpu0 had reached 9" in finding.evidence
 
 

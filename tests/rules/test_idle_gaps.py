@@ -93,7 +93,7 @@ def test_one_busy_gpu_of_the_node_ends_a_gap_and_other_nodes_do_not() -> None:
     assert IdleGaps().check(beside).status is Status.PASSED
     result = IdleGaps().check(apart)
     assert result.findings[0].devices == ("algo-1/gpu0",)
-    assert result.findings[0].title == "The GPU of algo-1 idled for 24.6\u00a0% of the time"
+    assert result.findings[0].title == "The GPU of algo-1 idled for 24.6% of the time"
 
 
 def test_gpus_that_are_sampled_in_turn_are_joined_by_time() -> None:
@@ -199,7 +199,7 @@ def test_gaps_that_a_cause_claims_are_told_with_it() -> None:
 
     (finding,) = verdict.findings
     assert finding.rules == ("CPUBottleneck", "IdleGaps")
-    assert finding.evidence.endswith("The GPU idled for 59.6\u00a0% of the time.")
+    assert finding.evidence.endswith("The GPU idled for 59.6% of the time.")
     assert verdict.use is not None
     assert "idle-gaps" not in {part.key for part in verdict.use.parts}
 
@@ -222,4 +222,4 @@ def test_a_node_without_much_work_is_not_judged() -> None:
     none = IdleGaps().check(make_job(gpu=[9.0] * 3000, interval_s=1))
 
     assert short.reason == "only 4\u00a0min 59\u00a0s of 10\u00a0min of work"
-    assert none.reason == "no GPU at work, used by 10\u00a0% or more"
+    assert none.reason == "no GPU at work, used by 10% or more"

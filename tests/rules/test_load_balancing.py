@@ -14,7 +14,7 @@ from jobreport.readers.registry import read_job
 from jobrules import load_balancing
 from jobrules.load_balancing import LoadBalancing
 from jobrules.measures import histograms
-from jobrules.measures.histograms import distance, growing, normalised
+from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.model import SECOND_US, FloatArray, Job, Metric, Severity, Status
 from tests import scenario_d1
 from tests.copies import replace
@@ -160,12 +160,12 @@ def test_distance_is_zero_for_equal_ones_and_root_of_ln_2_for_separate_ones() ->
 
     assert distance(p, q) == pytest.approx(0.832555, abs=1e-6)
     assert distance(p, p) == 0
-    uneven = normalised(np.array([1, 2, 4, 0, 7]))
+    uneven = normalized(np.array([1, 2, 4, 0, 7]))
     assert distance(uneven, uneven) == 0
 
 
 def test_lengths_do_not_matter() -> None:
-    short, long = normalised(np.array([1, 1, 0])), normalised(np.array([500, 500, 0]))
+    short, long = normalized(np.array([1, 1, 0])), normalized(np.array([500, 500, 0]))
 
     assert distance(short, long) == 0
 
@@ -176,7 +176,7 @@ def test_one_idle_gpu_is_told_with_what_it_costs() -> None:
     assert (result.status, result.triggered, result.evaluated) == (Status.TRIGGERED, 9, 9)
     (finding,) = result.findings
     assert finding.title == (
-        "algo-1 gpu0 and gpu1 are used differently, distance 0.83: 95.0\u00a0% and 10.0\u00a0% on average"
+        "algo-1 gpu0 and gpu1 are used differently, distance 0.83: 95.0% and 10.0% on average"
     )
     assert finding.devices == ("algo-1/gpu0", "algo-1/gpu1")
     assert finding.share == pytest.approx(0.425)
@@ -240,7 +240,7 @@ def test_a_node_is_compared_with_all_that_come_after_it_at_once(monkeypatch: pyt
 
     details = SMALL.check(Job(name="job", panels=tuple(panels))).details
 
-    shares = {node: normalised(np.array(one["workloads"]["gpu0"])) for node, one in details.items()}
+    shares = {node: normalized(np.array(one["workloads"]["gpu0"])) for node, one in details.items()}
     found = {
         (one, other): far
         for one, row in details.items()

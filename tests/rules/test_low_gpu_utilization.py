@@ -86,7 +86,7 @@ def test_patience_says_how_many_samples_were_missing() -> None:
     result = LowGPUUtilization().check(make_job(gpu=[5.0] * 612))
 
     assert result.status is Status.NOT_EVALUATED
-    assert result.reason == "only 612 of 1\u202f001\u00a0samples"
+    assert result.reason == "only 612 of 1,001\u00a0samples"
     assert (result.triggered, result.datapoints) == (0, 612)
 
 

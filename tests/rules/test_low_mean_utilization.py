@@ -61,14 +61,14 @@ def test_limits_are_those_of_clusters(mean: float, severity: Severity | None) ->
     result = LowMeanUtilization().check(make_job(gpu=[[mean - 1, mean + 1]] * 700, interval_s=1))
 
     assert [f.severity for f in result.findings] == ([severity] if severity else [])
-    assert f"2\u00a0GPUs were used to {mean:.1f}\u00a0% on average" == result.headline
+    assert f"2\u00a0GPUs were used to {mean:.1f}% on average" == result.headline
 
 
 def test_gpus_that_never_worked_are_aside_unless_none_did() -> None:
     one = LowMeanUtilization().check(make_job(gpu=[[40.0, 0.0, 0.0]] * 700, interval_s=1))
     none = LowMeanUtilization().check(make_job(gpu=[[0.0, 0.0]] * 700, interval_s=1))
 
-    assert (one.status, one.headline) == (Status.PASSED, "1\u00a0GPU was used to 40.0\u00a0% on average")
+    assert (one.status, one.headline) == (Status.PASSED, "1\u00a0GPU was used to 40.0% on average")
     assert none.findings[0].devices == ("algo-1/gpu0", "algo-1/gpu1")
 
 
@@ -95,7 +95,7 @@ def test_low_windows_and_a_low_mean_are_one_finding_with_the_worse_severity() ->
 
     assert finding.rules == ("LowGPUUtilization", "LowMeanUtilization")
     assert finding.severity is Severity.CRITICAL
-    assert finding.evidence.endswith("The GPU was used to 12.0\u00a0% on average.")
+    assert finding.evidence.endswith("The GPU was used to 12.0% on average.")
 
 
 def test_a_low_mean_joins_its_cause() -> None:

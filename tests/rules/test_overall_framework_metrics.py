@@ -111,7 +111,7 @@ def test_the_headline_states_shares_that_add_up() -> None:
     events = make_events([("cpu_functions", "aten::mm", 0, 1)] * 3)
 
     assert checked(steps, events).headline == (
-        "Step time: TRAIN 66.7\u00a0%, EVAL 20.0\u00a0%, outside of steps 13.3\u00a0%; 3\u00a0events"
+        "Step time: TRAIN 66.7%, EVAL 20.0%, outside of steps 13.3%; 3\u00a0events"
     )
 
 

@@ -95,7 +95,7 @@ def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
 def test_a_second_of_eleven_hours_is_not_rounded_to_never() -> None:
     found = checked(logged(gpu_power_cap=[0.0] * 500 + [100.0] + [0.0] * 39_499))
 
-    assert found.headline == "GPUs were at their power limit for under 0.01\u00a0% of the time of any at most"
+    assert found.headline == "GPUs were at their power limit for under 0.01% of the time of any at most"
 
 
 def test_a_gpu_at_its_limit_is_told_for_information() -> None:
@@ -103,7 +103,7 @@ def test_a_gpu_at_its_limit_is_told_for_information() -> None:
 
     (told,) = found.findings
     assert told.severity is Severity.INFO
-    assert told.title == "1\u00a0GPU was held by the power limit for 30.0\u00a0% of its time"
+    assert told.title == "1\u00a0GPU was held by the power limit for 30.0% of its time"
     assert "whether the clock fell is not known" in told.evidence
 
 
@@ -135,7 +135,7 @@ def test_gpus_whose_clock_is_not_known_are_told_beside_one_that_fell() -> None:
     (told,) = checked(logged(gpu_power_cap=table, gpu_clock=clocks)).findings
 
     assert told.severity is Severity.WARNING
-    assert told.title.startswith("2\u00a0GPUs were held by the power limit for 100.0\u00a0%")
+    assert told.title.startswith("2\u00a0GPUs were held by the power limit for 100.0%")
     assert told.devices == ("algo-1/gpu1", "algo-1/gpu0")
     assert "algo-1 gpu0 1400\u00a0MHz then" in told.evidence
 
@@ -145,7 +145,7 @@ def test_without_reasons_a_draw_near_the_limit_is_called_that() -> None:
 
     found = checked(logged(gpu_power=power, gpu_power_limit=np.full(N, 400.0)))
 
-    assert found.findings[0].title == "1\u00a0GPU was near the power limit for 30.0\u00a0% of its time"
+    assert found.findings[0].title == "1\u00a0GPU was near the power limit for 30.0% of its time"
     assert found.details["algo-1"]["gpu0"]["basis"] == "draw near the limit"
 
 
@@ -180,8 +180,8 @@ def test_limits_of_another_time_are_none() -> None:
 def test_the_limits_part_gpus_at_their_limit_from_others() -> None:
     """A check of the thresholds, which are ours.
 
-    A GPU at a limit of 400 W draws 98.5 % of it and swings by half a percent; one that works freely at nine
-    tenths swings by three. Any threshold from 3 to 90 % parts them.
+    A GPU at a limit of 400 W draws 98.5% of it and swings by half a percent; one that works freely at nine
+    tenths swings by three. Any threshold from 3 to 90% parts them.
     """
     rng = np.random.default_rng(3)
     held_back, free = (
@@ -200,7 +200,7 @@ def test_the_limits_part_gpus_at_their_limit_from_others() -> None:
 def test_all_gpus_of_a_real_log_are_near_their_limit_for_the_same_time(tmp_path: Path) -> None:
     """A check of ``near`` and ``threshold``: the draw is real, the limit of 700 W is that of the model.
 
-    All eight GPUs do the same work, at full draw for 30 % of the time. There 98 % of the limit lies amid the
+    All eight GPUs do the same work, at full draw for 30% of the time. There 98% of the limit lies amid the
     swings of the draw: judged by it they seem to differ.
     """
     shutil.copyfile(CORPUS / "nvidia-smi" / LOG, tmp_path / LOG)

@@ -211,7 +211,7 @@ def main(name: str) -> str:
     cells = []
     for text, shares in told.items():
         ends = " to ".join(str(n) for n in sorted({min(shares), max(shares)})) if shares else ""
-        cells.append(f"{text}, {ends}\u00a0%" if ends else text)
+        cells.append(f"{text}, {ends}%" if ends else text)
     return "; ".join(cells)
 
 

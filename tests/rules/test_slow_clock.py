@@ -78,9 +78,9 @@ def test_a_slow_gpu_is_told_with_its_clock_and_what_held_it() -> None:
     found = checked(logged(clocks(1980, 1965, 1410, 1980), gpu_power_cap=capped))
 
     (told,) = found.findings
-    assert told.title == "1\u00a0GPU works at a lower clock than the peers, 71.2\u00a0% of it at the least"
+    assert told.title == "1\u00a0GPU works at a lower clock than the peers, 71.2% of it at the least"
     assert told.devices == ("algo-1/gpu2",)
-    assert "gpu2 1410\u00a0MHz, its peers 1980\u00a0MHz (power limit 62.0\u00a0% of it)" in told.evidence
+    assert "gpu2 1410\u00a0MHz, its peers 1980\u00a0MHz (power limit 62.0% of it)" in told.evidence
     assert (found.evaluated, found.violating) == (4, 1)
 
 
@@ -126,7 +126,7 @@ def test_gpus_of_another_kind_are_no_peers() -> None:
 def test_what_may_be_another_model_is_told_for_information(
     mib: tuple[int, int] | None, severity: Severity
 ) -> None:
-    """An H100 of 80 GB has 81 559 MiB and 1980 MHz, an A100 of 80 GB 81 920 MiB and 1410 MHz."""
+    """An H100 of 80 GB has 81,559 MiB and 1980 MHz, an A100 of 80 GB 81,920 MiB and 1410 MHz."""
     more = {"gpu_memory_total": np.tile(np.array(mib) * 2.0**20, (N, 1))} if mib else {}
 
     (told,) = checked(logged(clocks(1980, 1410), **more)).findings
@@ -159,8 +159,8 @@ def test_without_use_idle_clocks_cannot_be_left_out() -> None:
 def test_the_limit_lies_below_how_far_sound_gpus_differ() -> None:
     """The check of the threshold, which is ours.
 
-    GPUs of one kind differ by 8 % on average (arXiv 2208.11035). Of 64 GPUs whose clocks are spread so
-    far, each swinging by 30 MHz, none of five jobs has one below 90 %; one that is set to 80 % is always told.
+    GPUs of one kind differ by 8% on average (arXiv 2208.11035). Of 64 GPUs whose clocks are spread so
+    far, each swinging by 30 MHz, none of five jobs has one below 90%; one that is set to 80% is always told.
     """
     rng = np.random.default_rng(11)
     for _ in range(5):

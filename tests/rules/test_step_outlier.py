@@ -309,10 +309,10 @@ def test_the_finding_says_how_many_how_long_and_what_part() -> None:
     result = StepOutlier().check(d1())
     (finding,) = result.findings
 
-    assert finding.title == "15 of 1\u202f500\u00a0steps took more than 0.346\u00a0s"
+    assert finding.title == "15 of 1,500\u00a0steps took more than 0.346\u00a0s"
     assert finding.evidence == (
         "algo-1 worker 33 TRAIN: 2023-11-14 22:19:25 to 22:31:05\u00a0UTC; "
-        "2.25\u00a0s longer in all than the median of 0.3\u00a0s, 0.3\u00a0% of the training loop; "
+        "2.25\u00a0s longer in all than the median of 0.3\u00a0s, 0.3% of the training loop; "
         "more than 10\u00a0outliers in 8 of 16 looks, one a minute; the first step took 0.3\u00a0s."
     )
     assert finding.share == pytest.approx(15 * 0.15 / 819.8)

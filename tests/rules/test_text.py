@@ -32,7 +32,7 @@ def test_counts_agree_in_number_and_group_thousands() -> None:
     assert [count(n, "node") for n in (0, 1, 12345)] == [
         "0\u00a0nodes",
         "1\u00a0node",
-        "12\u202f345\u00a0nodes",
+        "12,345\u00a0nodes",
     ]
 
 

@@ -78,7 +78,7 @@ def test_one_hot_gpu_is_told_with_its_time_temperature_and_clock() -> None:
     found = checked(logged(table, gpu_temperature=warm, gpu_clock=clock))
 
     (told,) = found.findings
-    assert told.title == "Heat slowed 1\u00a0GPU for 20.0\u00a0% of its time"
+    assert told.title == "Heat slowed 1\u00a0GPU for 20.0% of its time"
     assert told.devices == ("algo-1/gpu1",)
     assert told.severity is Severity.WARNING
     assert (told.start_us, told.end_us) == (START_US + 600 * SECOND_US, START_US + 800 * SECOND_US)
@@ -92,7 +92,7 @@ def test_short_slowdowns_pass_and_say_so() -> None:
     found = checked(logged([100.0] * 9 + [0.0] * 992))
 
     assert found.status is Status.PASSED
-    assert found.headline == "Slowdowns took 0.90\u00a0% of the time of any GPU at most"
+    assert found.headline == "Slowdowns took 0.90% of the time of any GPU at most"
     assert checked(logged([0.0] * 10)).headline == "No GPU was slowed by heat"
     assert checked(logged([0.0] * 10, [0.0] * 10)).headline == "No GPU was slowed by heat or the hardware"
 
@@ -100,7 +100,7 @@ def test_short_slowdowns_pass_and_say_so() -> None:
 def test_a_second_of_eleven_hours_is_not_rounded_to_never() -> None:
     found = checked(logged([0.0] * 500 + [100.0] + [0.0] * 39_499))
 
-    assert found.headline == "Slowdowns took under 0.01\u00a0% of the time of any GPU at most"
+    assert found.headline == "Slowdowns took under 0.01% of the time of any GPU at most"
 
 
 def test_what_is_known_of_some_gpus_is_not_told_of_all() -> None:
@@ -116,7 +116,7 @@ def test_what_is_known_of_some_gpus_is_not_told_of_all() -> None:
     )
     slowed = make_panel(HARDWARE, [100.0] + [0.0] * 999, interval_s=1.0)
     assert checked(make_job(extra=[slowed, panels[2]])).headline == (
-        f"Slowdowns took 0.10\u00a0% of the time of any GPU at most{far.format(1)}"
+        f"Slowdowns took 0.10% of the time of any GPU at most{far.format(1)}"
     )
 
 
@@ -168,8 +168,8 @@ def test_reasons_that_were_sampled_at_different_times_are_each_judged() -> None:
     found = checked(make_job(extra=[first, second]))
 
     assert [told.title for told in found.findings] == [
-        "Heat slowed 1\u00a0GPU for 2.5\u00a0% of its time",
-        "The hardware slowed 1\u00a0GPU for 25.0\u00a0% of its time",
+        "Heat slowed 1\u00a0GPU for 2.5% of its time",
+        "The hardware slowed 1\u00a0GPU for 25.0% of its time",
     ]
     assert "whether for heat is not known for all of it" in found.findings[1].evidence
     assert checked(make_job(extra=[second])).findings[0].key == "hardware-slowdown"
@@ -187,7 +187,7 @@ def test_a_power_brake_is_no_heat() -> None:
     (told,) = checked(logged([0.0] * 1000, braked)).findings
 
     assert told.key == "hardware-slowdown"
-    assert told.title == "The hardware slowed 1\u00a0GPU for 5.0\u00a0% of its time and did not name heat"
+    assert told.title == "The hardware slowed 1\u00a0GPU for 5.0% of its time and did not name heat"
     assert "power supply" in told.advice
     assert "not known" not in told.evidence
 
@@ -216,8 +216,8 @@ def test_the_limit_lies_above_what_changing_clocks_report_and_below_what_heat_do
     """The check of the threshold, which is ours.
 
     A change of the clock reports a slowdown by the hardware for some 10 ms. With a change every ten seconds,
-    samples a second apart meet 0.1 % of them on average; that a healthy hour is told is then rare. A GPU
-    that is too hot is slowed for minutes: even one minute of an hour is 1.7 %.
+    samples a second apart meet 0.1% of them on average; that a healthy hour is told is then rare. A GPU
+    that is too hot is slowed for minutes: even one minute of an hour is 1.7%.
     """
     rng = np.random.default_rng(7)
     none, hour = np.zeros((3600, 64)), 3600

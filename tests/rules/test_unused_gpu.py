@@ -12,7 +12,7 @@ from tests.jobs import START_US, make_job, make_panel
 
 
 def busy_for(part: float, n: int = 1000, use: float = 80.0) -> list[float]:
-    """So much of the samples at work, spread evenly, the others at 3 %."""
+    """So much of the samples at work, spread evenly, the others at 3%."""
     return [use if int((i + 1) * part) > int(i * part) else 3.0 for i in range(n)]
 
 
@@ -32,9 +32,7 @@ def test_a_gpu_that_hardly_works_is_one_whose_95th_percentile_is_below_ten(part:
         (finding,) = result.findings
         assert finding.severity is Severity.CRITICAL
         assert finding.title == "The GPU hardly worked"
-        assert (
-            "in 3.9\u00a0% of 33\u00a0min 18\u00a0s measured, highest sample 80.0\u00a0%" in finding.evidence
-        )
+        assert "in 3.9% of 33\u00a0min 18\u00a0s measured, highest sample 80.0%" in finding.evidence
 
 
 def test_samples_count_for_as_long_as_they_stand_for() -> None:

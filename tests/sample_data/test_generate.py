@@ -270,7 +270,7 @@ def test_families_share_a_timestamp_and_lie_less_than_20_ms_apart(committed: dic
         assert any(len({s for one in tick.values() for s in one}) >= 4 for tick in ticks.values()), name
 
 
-def test_every_sensor_of_the_catalogue_is_there(committed: dict[str, ReadJob]) -> None:
+def test_every_sensor_of_the_catalog_is_there(committed: dict[str, ReadJob]) -> None:
     shape = {
         "healthy-8gpu": (8, 32),
         "fluctuating-1gpu": (1, 8),

@@ -92,7 +92,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("C-17", "`phase_time` is always empty.", "It holds the microseconds of each phase of steps."),
         (
             "C-18",
-            "GPU memory utilisation is taken for memory in use: advice on room for larger batches and on running out "
+            "GPU memory utilization is taken for memory in use: advice on room for larger batches and on running out "
             "of memory rests on it. In 14 real jobs with 17 GPUs it follows GPU use (correlation 0.91 to 1.00) and is "
             "0 in all but 3 of 17,668 samples of idle GPUs; memory that a framework holds would stay in use.",
             "It is told as the share of time in which memory was read or written, and its rises for information. "
@@ -174,17 +174,17 @@ DIFFERENCES: tuple[Difference, ...] = (
         "BatchSize",
         (
             "BS-1",
-            "Whiskers of GPU memory utilisation are computed from GPU utilisation.",
-            "They are computed from GPU memory utilisation.",
+            "Whiskers of GPU memory utilization are computed from GPU utilization.",
+            "They are computed from GPU memory utilization.",
         ),
         ("BS-2", "The time of the last trigger is always the start of the job.", "It is the true time."),
         ("BS-6", "A GPU that never worked is taken for a batch too small.", "It is told apart."),
         (
             "BS-4",
-            "A GPU without samples of GPU memory utilisation stops the rule.",
+            "A GPU without samples of GPU memory utilization stops the rule.",
             "It is judged by the other two.",
         ),
-        ("BS-5", "A core without a sample counts as 0 %.", "The mean is of the cores that were sampled."),
+        ("BS-5", "A core without a sample counts as 0%.", "The mean is of the cores that were sampled."),
     ),
     *_of(
         "GPUMemoryIncrease",
@@ -211,8 +211,8 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("LB-1", "Never compares two GPUs, so it cannot trigger.", "Compares all pairs of a node."),
         (
             "LB-2",
-            "Histograms end at 98 %: samples above it are missing.",
-            "They have 50 bins, to 100 %.",
+            "Histograms end at 98%: samples above it are missing.",
+            "They have 50 bins, to 100%.",
         ),
         (
             "LB-4",
@@ -363,7 +363,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
         (
             "OSU-6",
-            "GPU memory utilisation is divided by the GPUs that have samples of GPU utilisation.",
+            "GPU memory utilization is divided by the GPUs that have samples of GPU utilization.",
             "By those that have samples of it.",
         ),
     ),

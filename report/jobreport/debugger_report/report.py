@@ -333,7 +333,7 @@ def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding
             title=never_worked(len(unused), len(whole)),
             evidence=" ".join(
                 [
-                    f"{named(unused)}: no sample above 0\u00a0% until LowGPUUtilization last triggered.",
+                    f"{named(unused)}: no sample above 0% until LowGPUUtilization last triggered.",
                     *(one.evidence for one in same),
                 ]
             ),

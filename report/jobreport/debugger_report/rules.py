@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from jobreport.formats import spread
 from jobreport.readers.debugger_results.rule_results import LONGEST_S
 from jobrules import RULES
-from jobrules.measures.histograms import distance, normalised
+from jobrules.measures.histograms import distance, normalized
 from jobrules.measures.minutes import WIDTH_US
 from jobrules.model import SECOND_US, Finding, Measure, Metric, Severity, Status, natural_key
 from jobrules.rule import reason_few_samples, severity_of
@@ -91,7 +91,7 @@ def gpus_of(results: RuleResults) -> set[tuple[str, str]]:
 
 
 def never_used(results: RuleResults) -> set[tuple[str, str]]:
-    """GPUs without a sample above 0 % until the last trigger; none of a node whose use says otherwise."""
+    """GPUs without a sample above 0% until the last trigger; none of a node whose use says otherwise."""
     zero = {gpu for gpu, use in results.low_gpu.items() if use.gpu_max == 0}
     worked = {node for node, use in results.usage.get("GPU", {}).items() if use.max > 0}
     at_work = {node for node, _ in gpus_of(results) - zero}
@@ -269,7 +269,7 @@ def _bottleneck(what: str, *ids: str) -> Callable[[_Counted, RuleResults], Readi
         headline = f"A GPU idled while {what}: {number(hits)} of {count(counted.datapoints, 'snapshot')}"
         evidence = f"{share(part)} by the vendor's numbers"
         if found.low is not None and hits <= found.low <= counted.datapoints:
-            idle = f"under {counted.limit('gpu_threshold', 10):g}\u00a0%"
+            idle = f"under {counted.limit('gpu_threshold', 10):g}%"
             of_idle = f", {share(hits / found.low)} of these with the cause" if found.low else ""
             evidence += f". A GPU was idle, {idle}, in {number(found.low)}{of_idle}"
         if len(gpus_of(results)) > 1:
@@ -285,7 +285,7 @@ def _bottleneck(what: str, *ids: str) -> Callable[[_Counted, RuleResults], Readi
                 limits=(limit,),
                 scale=100.0,
                 unit="% of snapshots",
-                limit_text=f"triggers above {limit:g}\u00a0%",
+                limit_text=f"triggers above {limit:g}%",
             ),
             ids=(*ids, *_several(results, "CPU-2")),
             finding=finding if counted.triggered else None,
@@ -342,9 +342,9 @@ def _memory(counted: _Counted, results: RuleResults) -> Reading:
     if reason := counted.waits(max(counted.limit("patience", 1000), window + 1)):
         return _not_evaluated(reason)
     if not counted.triggered:
-        headline = "No sample was counted as an increase of GPU memory utilisation"
+        headline = "No sample was counted as an increase of GPU memory utilization"
         return Reading(status=Status.PASSED, headline=headline, ids=("GMI-1",))
-    headline = f"{count(counted.triggered, 'sample')} {_was(counted.triggered)} counted as an increase of GPU memory utilisation"
+    headline = f"{count(counted.triggered, 'sample')} {_was(counted.triggered)} counted as an increase of GPU memory utilization"
     told = [
         f"{named([gpu])} by {one.increase:.1f} points, at most {percent(one.gpu_max)}"
         for gpu, one in itertools.islice(results.memory.items(), 4)
@@ -384,7 +384,7 @@ def _worst_pair(counted: _Counted, results: RuleResults) -> _Pair | None:
     pairs = []
     for node, histograms in by_node.items():
         names = list(histograms)[:_MOST_COMPARED]
-        shares = normalised(np.array([histograms[name] for name in names], np.float64))
+        shares = normalized(np.array([histograms[name] for name in names], np.float64))
         for i, j in itertools.combinations(range(len(names)), 2):
             apart = float(distance(shares[i], shares[j]))
             pairs.append(_Pair(node=node, one=names[i], other=names[j], distance=apart))
@@ -505,7 +505,7 @@ def _loader(counted: _Counted, results: RuleResults) -> Reading:
         limits=(low, high),
         scale=max(1.25 * high, part),
         unit="% of cores",
-        limit_text=f"triggers below {low:g} or above {high:g}\u00a0%",
+        limit_text=f"triggers below {low:g} or above {high:g}%",
     )
     evidence = f"The vendor's count of {number(counted.datapoints)} loader events"
     severity = Severity.INFO

@@ -55,7 +55,7 @@ def series(place: int) -> str:
 
 
 def load_drawing(plot: Histograms, axes: tuple[Axis, Axis]) -> Drawing:
-    """The static drawing; a curve has the colour and dash of its place."""
+    """The static drawing; a curve has the color and dash of its place."""
     x, y = axes
     marks: list[Mark] = []
     if plot.usual:
@@ -67,13 +67,13 @@ def load_drawing(plot: Histograms, axes: tuple[Axis, Axis]) -> Drawing:
 
 def load_plot(plot: Histograms, axes: tuple[Axis, Axis]) -> Plot:
     """The live plot: a bin under the pointer tells the share of every curve in it."""
-    colours, edges = theme.light(), _edges(plot.curves[0].values)
+    colors, edges = theme.light(), _edges(plot.curves[0].values)
     drawn = live_plot(*axes)
     lines = ColumnDataSource({"x": _packed(np.repeat(edges, 2))})
     bins = ColumnDataSource({"left": _packed(edges[:-1]), "right": _packed(edges[1:])})
     if plot.usual:
         lines.data["usual"], bins.data["usual"] = _outlined(plot.usual), _packed(plot.usual)
-        drawn.add_glyph(lines, VArea(x="x", y1=0, y2="usual", fill_color=colours["line"], fill_alpha=1))
+        drawn.add_glyph(lines, VArea(x="x", y1=0, y2="usual", fill_color=colors["line"], fill_alpha=1))
     for i, (curve, (token, dash)) in enumerate(zip(plot.curves, theme.SERIES, strict=False)):
         name = f"v{i}"
         lines.data[name], bins.data[name] = _outlined(curve.values), _packed(curve.values)
@@ -81,7 +81,7 @@ def load_plot(plot: Histograms, axes: tuple[Axis, Axis]) -> Plot:
         look = Line(
             x="x",
             y=name,
-            line_color=colours[token],
+            line_color=colors[token],
             line_dash=dash,
             line_width=1.5,
         )
@@ -93,7 +93,7 @@ def load_plot(plot: Histograms, axes: tuple[Axis, Axis]) -> Plot:
         right="right",
         bottom=0,
         top=top,
-        fill_color=colours["paper"],
+        fill_color=colors["paper"],
         fill_alpha=0,
         line_color=None,
     )

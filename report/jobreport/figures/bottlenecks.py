@@ -70,7 +70,7 @@ def _axes(names: Sequence[str]) -> tuple[Axis, Axis]:
 
 
 def parted_drawing(names: Sequence[str], bands: Sequence[Band]) -> Drawing:
-    """A bar of 100 % for each name, the first on top, its parts in the order given."""
+    """A bar of 100% for each name, the first on top, its parts in the order given."""
     x, y = _axes(names)
     slots = -0.5 - np.arange(len(names))
     marks: list[Shape | Area] = []
@@ -93,7 +93,7 @@ def parted_plot(names: Sequence[str], bands: Sequence[Band], counted: str) -> Pl
     """The same, with count and share of each part beside the pointer; ``counted`` says of what: ``Samples``."""
     x, y = _axes(names)
     plot = live_plot(x, y, left=theme.NAMES_PX)
-    colours = theme.light()
+    colors = theme.light()
     slots = -0.5 - np.arange(len(names))
     drawn: list[DataRenderer] = []
     for band, (left, right) in zip(bands, _edges(bands), strict=True):
@@ -108,12 +108,12 @@ def parted_plot(names: Sequence[str], bands: Sequence[Band], counted: str) -> Pl
                 "percent": np.array(band.percents),
             }
         )
-        bar = HBar(y="y", left="left", right="right", height=2 * _HALF, line_color=colours["paper"])
+        bar = HBar(y="y", left="left", right="right", height=2 * _HALF, line_color=colors["paper"])
         if band.style == UNKNOWN:
-            bar.update(fill_color=None, hatch_pattern="right_diagonal_line", hatch_color=colours["void"])
+            bar.update(fill_color=None, hatch_pattern="right_diagonal_line", hatch_color=colors["void"])
             bar.update(hatch_scale=8, hatch_weight=1)
         else:
-            bar.fill_color = colours[_TOKENS[band.style]]
+            bar.fill_color = colors[_TOKENS[band.style]]
         drawn.append(plot.add_glyph(source, bar))
     rows = [
         ("Node", "@name"),
@@ -147,7 +147,7 @@ Percents = tuple[float | None, ...]
 
 
 def course_drawing(percents: Percents, frame: Frame, *, labels: bool) -> Drawing:
-    """A bar for each column in the colour of what is lost; hatched where nothing is known."""
+    """A bar for each column in the color of what is lost; hatched where nothing is known."""
     x, y = frame.x, upward(100)
     width = 100 / frame.columns.count
     gaps = [
@@ -188,7 +188,7 @@ def course_plots(courses: Sequence[Percents], frame: Frame) -> list[Plot]:
     end = frame.end_us / US_PER_MS
     time = Range1d(start=start, end=end, bounds=(start, end), min_interval=min(end - start, 4 * width))
     source = ColumnDataSource({"time": start + width * (np.arange(frame.columns.count) + 0.5)})
-    colours, plots = theme.light(), []
+    colors, plots = theme.light(), []
     for i, percents in enumerate(courses):
         name = f"v{i}"
         source.data[name] = np.array([np.nan if v is None else v for v in percents], np.float32)
@@ -200,15 +200,15 @@ def course_plots(courses: Sequence[Percents], frame: Frame) -> list[Plot]:
             width=width,
             bottom=0,
             top=name,
-            fill_color=colours["lost"],
-            line_color=colours["lost"],
+            fill_color=colors["lost"],
+            line_color=colors["lost"],
             line_width=0.5,
         )
         drawn = plot.add_glyph(source, bar)
         for boundary in frame.boundaries:
-            plot.add_layout(_span(boundary / US_PER_MS, "height", colours["ink2"], [2, 3]))
+            plot.add_layout(_span(boundary / US_PER_MS, "height", colors["ink2"], [2, 3]))
         if frame.limit is not None:
-            plot.add_layout(_span(frame.limit, "width", colours["ink"], [5, 3]))
+            plot.add_layout(_span(frame.limit, "width", colors["ink"], [5, 3]))
         rows = [("Time", frame.x.told("@time")), ("Bottlenecks", f"{quantity(name, '%')} of snapshots")]
         plot.add_tools(
             hover(rows, [drawn], mode="vline", formatters={"@time": "datetime"}, attachment="horizontal")
@@ -217,5 +217,5 @@ def course_plots(courses: Sequence[Percents], frame: Frame) -> list[Plot]:
     return plots
 
 
-def _span(at: float, dimension: Literal["width", "height"], colour: str, dash: list[int]) -> Span:
-    return Span(location=at, dimension=dimension, line_color=colour, line_dash=dash, line_width=1.5)
+def _span(at: float, dimension: Literal["width", "height"], color: str, dash: list[int]) -> Span:
+    return Span(location=at, dimension=dimension, line_color=color, line_dash=dash, line_width=1.5)

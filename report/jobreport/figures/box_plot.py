@@ -24,7 +24,7 @@ from bokeh.models.annotations.geometry import Span
 from msgspec import Struct
 
 from jobreport.figures import theme
-from jobreport.formats import NBSP, escape_name, known
+from jobreport.formats import escape_name, known
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def box_plot(
     places = slots(boxes, grouping)
     if not places:
         return None
-    colours = theme.light()
+    colors = theme.light()
     plot = Plot(
         x_range=Range1d(start=0, end=len(places)),
         y_range=Range1d(start=0, end=100),
@@ -114,10 +114,10 @@ def box_plot(
         min_border_bottom=theme.BOTTOM_PX + (18 if borders(places) else 0),
     )
     ticks = FixedTicker(ticks=[0, 25, 50, 75, 100])
-    plot.add_layout(Grid(dimension=1, ticker=ticks, grid_line_color=colours["grid"], level="underlay"))
+    plot.add_layout(Grid(dimension=1, ticker=ticks, grid_line_color=colors["grid"], level="underlay"))
     drawn = [_draw(plot, places, basis) for basis in _COLOURS]
     for border in borders(places):
-        plot.add_layout(Span(location=border, dimension="height", line_color=colours["line"]))
+        plot.add_layout(Span(location=border, dimension="height", line_color=colors["line"]))
     if lines := limit_lines(places, limits or {}):
         start, end, value = (np.array(column, np.float32) for column in zip(*lines, strict=True))
         look = Segment(
@@ -125,7 +125,7 @@ def box_plot(
             x1="end",
             y0="limit",
             y1="limit",
-            line_color=colours["ink"],
+            line_color=colors["ink"],
             line_dash=[5, 3],
             line_width=1.5,
         )
@@ -165,13 +165,13 @@ def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad]
             "samples": [known(box.n, 0) for box, _ in chosen],
         }
     )
-    colours = theme.light()
-    fill, outline = (colours[token] for token in _COLOURS[basis])
+    colors = theme.light()
+    fill, outline = (colors[token] for token in _COLOURS[basis])
     whisker = Segment(x0="middle", x1="middle", y0="lower", y1="upper", line_color=outline)
     body = Quad(left="left", right="right", bottom="p25", top="p75", fill_color=fill, line_color=outline)
-    median = Segment(x0="left", x1="right", y0="p50", y1="p50", line_color=colours["ink"], line_width=2.5)
+    median = Segment(x0="left", x1="right", y0="p50", y1="p50", line_color=colors["ink"], line_width=2.5)
     mark = Segment(
-        x0="mark_left", x1="mark_right", y0="p95", y1="p95", line_color=colours["ink"], line_width=1.5
+        x0="mark_left", x1="mark_right", y0="p95", y1="p95", line_color=colors["ink"], line_width=1.5
     )
     plot.add_glyph(source, whisker)
     drawn = plot.add_glyph(source, body)
@@ -223,7 +223,7 @@ def _device_axis(places: Sequence[Slot]) -> LinearAxis:
 
 def _hover(renderers: list[DataRenderer], mean: tuple[str, ...]) -> HoverTool:
     def value(name: str) -> str:
-        return f"@{name}{{0.0}}{NBSP}%"
+        return f"@{name}{{0.0}}%"
 
     return HoverTool(
         renderers=renderers,

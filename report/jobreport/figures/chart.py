@@ -48,7 +48,7 @@ _BOX_WIDTH = 1000
 
 
 class Axis(Struct, frozen=True, kw_only=True):
-    """A stretch of values with its labelled ticks."""
+    """A stretch of values with its labeled ticks."""
 
     start: float
     end: float
@@ -109,7 +109,7 @@ def downward(names: Sequence[str]) -> Axis:
 
 
 def _label(value: float) -> str:
-    return f"{value:,.6g}".replace(",", "\u202f") if value else "0"
+    return f"{value:,.6g}" if value else "0"
 
 
 class Shape(Struct, frozen=True, kw_only=True):
@@ -358,10 +358,10 @@ def time_formatter(x: Axis) -> DatetimeTickFormatter:
 
 def _zoom() -> BoxZoomTool:
     """Drag along the time; what was chosen is tinted."""
-    colours = theme.light()
+    colors = theme.light()
     tool = BoxZoomTool(dimensions="width")
-    tool.overlay.update(fill_color=colours["used3"], fill_alpha=0.4)
-    tool.overlay.update(line_color=colours["used"], line_width=1, line_dash=[])
+    tool.overlay.update(fill_color=colors["used3"], fill_alpha=0.4)
+    tool.overlay.update(line_color=colors["used"], line_width=1, line_dash=[])
     return tool
 
 

@@ -204,7 +204,7 @@ def _lanes(moment: CloseUp, x: Axis) -> Drawing:
 
 def _live_lanes(moment: CloseUp, x: Axis, shared: Range1d) -> Plot:
     plot = live_plot(x, downward(lane_names(moment.lanes)), x_range=shared, zoom=True, left=RANKED_PX)
-    colours = theme.light()
+    colors = theme.light()
     names = [escape_name(name, 60) for name in moment.names]
     drawn = []
     for rows in _rows(moment):
@@ -225,8 +225,8 @@ def _live_lanes(moment: CloseUp, x: Axis, shared: Range1d) -> Plot:
             left="left",
             right="right",
             height=2 * _HALF,
-            fill_color=colours[FILLS[rows.kind][1]],
-            line_color=colours["paper"] if rows.kind == "steps" else None,
+            fill_color=colors[FILLS[rows.kind][1]],
+            line_color=colors["paper"] if rows.kind == "steps" else None,
         )
         drawn.append(plot.add_glyph(source, glyph, name=rows.kind))
     if labels := step_labels(moment):
@@ -238,7 +238,7 @@ def _live_lanes(moment: CloseUp, x: Axis, shared: Range1d) -> Plot:
             text="text",
             text_align="center",
             text_baseline="middle",
-            text_color=colours["ink"],
+            text_color=colors["ink"],
             text_font=value(theme.font()),
             text_font_size=theme.FONT_SIZE,
         )

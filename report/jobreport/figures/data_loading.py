@@ -203,35 +203,33 @@ def fetch_drawing(drawn: Histogram) -> Drawing:
 
 def fetch_plot(drawn: Histogram) -> Plot:
     """The live histogram."""
-    colours = theme.light()
+    colors = theme.light()
     plot = chart.live_plot(drawn.x, drawn.y)
     source = ColumnDataSource(
         {"left": drawn.left, "right": drawn.right, "fetches": drawn.heights, "told": list(drawn.told)}
     )
     bars = plot.add_glyph(
         source,
-        Quad(
-            left="left", right="right", bottom=0, top="fetches", fill_color=colours["used"], line_color=None
-        ),
+        Quad(left="left", right="right", bottom=0, top="fetches", fill_color=colors["used"], line_color=None),
     )
     for one in drawn.marks:
         place, height = one.place, _ROWS[one.row] * drawn.y.end
         segment = Segment(
-            x0=place, x1=place, y0=0, y1=height + 0.04 * drawn.y.end, line_color=colours["ink"], line_width=2
+            x0=place, x1=place, y0=0, y1=height + 0.04 * drawn.y.end, line_color=colors["ink"], line_width=2
         )
         plot.add_glyph(ColumnDataSource({"x": [place]}), segment)
         _write(
             plot,
             one.name,
             (place, height),
-            colours["ink"],
+            colors["ink"],
             "right" if one.left else "left",
             x_offset=-5 if one.left else 5,
         )
     if drawn.beyond:
         middle = float(drawn.left[-1] + drawn.right[-1]) / 2
         top = float(drawn.heights[-1])
-        _write(plot, drawn.beyond, (middle, top), colours["ink2"], "center", y_offset=-9)
+        _write(plot, drawn.beyond, (middle, top), colors["ink2"], "center", y_offset=-9)
     plot.add_tools(chart.hover([("Fetch time", "@told"), ("Fetches", "@fetches{0,0}")], [bars]))
     return plot
 
@@ -240,7 +238,7 @@ def _write(
     plot: Plot,
     text: str,
     place: tuple[float, float],
-    colour: str,
+    color: str,
     align: Literal["left", "right", "center"],
     **more: Any,
 ) -> None:
@@ -250,7 +248,7 @@ def _write(
         text="text",
         text_align=align,
         text_baseline="middle",
-        text_color=colour,
+        text_color=color,
         text_font=value(theme.font()),
         text_font_size=value(theme.FONT_SIZE),
         **more,
@@ -295,7 +293,7 @@ def work_drawing(line: LoadersAtWork, columns: Columns, axes: WorkAxes) -> Drawi
 
 def work_plot(line: LoadersAtWork, columns: Columns, axes: WorkAxes) -> Plot:
     """The same, with zoom along the time."""
-    colours = theme.light()
+    colors = theme.light()
     x, y = axes.x, axes.y
     mean, low, high = map(over_columns.numbers, (line.mean, line.low, line.high))
     plot = chart.live_plot(x, y, zoom=True)
@@ -316,27 +314,27 @@ def work_plot(line: LoadersAtWork, columns: Columns, axes: WorkAxes) -> Plot:
         right="right",
         bottom="low",
         top="high",
-        fill_color=colours["used3"],
-        line_color=colours["used3"],
+        fill_color=colors["used3"],
+        line_color=colors["used3"],
     )
     drawn = plot.add_glyph(source, band)
     times, heights = over_columns.points(columns, mean)
     plot.add_glyph(
         ColumnDataSource({"time": x.live(times), "mean": heights.astype(np.float32)}),
-        Line(x="time", y="mean", line_color=colours["used"], line_width=1.5),
+        Line(x="time", y="mean", line_color=colors["used"], line_width=1.5),
     )
     if line.cores:
         plot.add_layout(
             Span(
                 location=line.cores,
                 dimension="width",
-                line_color=colours["ink"],
+                line_color=colors["ink"],
                 line_width=1.5,
                 line_dash=[5, 3],
             )
         )
         words = count(line.cores, "core")
-        _write(plot, words, (float(x.live(x.end)), line.cores), colours["ink"], "right", y_offset=-9)
+        _write(plot, words, (float(x.live(x.end)), line.cores), colors["ink"], "right", y_offset=-9)
     rows = [
         ("From", "@left{%F %T} UTC"),
         ("Mean", "@mean{0.0} loaders"),

@@ -61,7 +61,7 @@ _LABEL_PX = 13
 _UNITS = {"gpu": 2.0, "node": 2.0, "core": 1.0}
 _HEAD, _BETWEEN, _AFTER = 2.6, 0.7, 0.8
 _STEPS = 10
-#: The colour of a core at the limit, beyond the steps.
+#: The color of a core at the limit, beyond the steps.
 FULL = _STEPS
 
 #: Where the values of each line stand, so that they cover one another as little as can be.
@@ -322,7 +322,7 @@ def _labels(
 
 
 def levels(row: Row) -> npt.NDArray[np.int64]:
-    """(columns,) step of the colour, 0 to 9, 10 for a full core; -1 where not measured."""
+    """(columns,) step of the color, 0 to 9, 10 for a full core; -1 where not measured."""
     values = row.values.astype(np.int64)
     steps = np.minimum(values // (100 // _STEPS), _STEPS - 1)
     if row.full is not None:
@@ -345,12 +345,12 @@ class Cells(Struct, frozen=True, kw_only=True):
     """
 
     thickness: float
-    #: Step of the colour and path, in the order they are painted.
+    #: Step of the color and path, in the order they are painted.
     paths: tuple[tuple[int, str], ...]
 
 
 def cells(heat: HeatMap) -> tuple[Cells, ...]:
-    """The cells of the static drawing. A row is painted in its commonest colour first, the others lie upon it."""
+    """The cells of the static drawing. A row is painted in its commonest color first, the others lie upon it."""
     found: dict[float, dict[tuple[bool, int], list[str]]] = {}
     for row in heat.rows:
         steps = levels(row)
@@ -481,9 +481,9 @@ def _phase_rules(heat: HeatMap) -> list[Rule]:
 def _add_phases(plot: Plot, heat: HeatMap) -> None:
     for phase in heat.phases:
         place = float(heat.x.live(phase))
-        colour = theme.light()["ink2"]
+        color = theme.light()["ink2"]
         plot.add_layout(
-            Span(location=place, dimension="height", line_color=colour, line_dash=[2, 3], line_width=1)
+            Span(location=place, dimension="height", line_color=color, line_dash=[2, 3], line_width=1)
         )
 
 
@@ -531,12 +531,12 @@ def full_name(row: Row, *, several: bool) -> str:
 
 
 def _mapper(kind: str) -> LinearColorMapper:
-    """A colour for each of 0 to 100 %, one for a full core, nothing for what was not measured."""
-    colours = theme.light()
+    """A color for each of 0 to 100%, one for a full core, nothing for what was not measured."""
+    colors = theme.light()
     whole = Row(node="", what="", name="", values=np.arange(101, dtype=np.uint8), kind=kind)
-    palette = [colours[f"h{step}"] for step in levels(whole).tolist()]
+    palette = [colors[f"h{step}"] for step in levels(whole).tolist()]
     if kind == "core":
-        palette += [colours["lost"]] * FULL_BYTE
+        palette += [colors["lost"]] * FULL_BYTE
     return LinearColorMapper(palette=palette, low=-0.5, high=len(palette) - 0.5, high_color="#00000000")
 
 
@@ -564,7 +564,7 @@ def _middles(heat: HeatMap) -> npt.NDArray[np.float64]:
 
 
 def still_lines(heat: HeatMap, chosen: Sequence[Row]) -> Drawing:
-    """The chosen rows as lines from 0 to 100 %."""
+    """The chosen rows as lines from 0 to 100%."""
     y = upward(100)
     middles, across = _middles(heat), 100 / heat.columns
     marks: list[Mark] = [
@@ -586,7 +586,7 @@ def live_lines(
     Its name and the tags tell the script: those of the plot are the sources, that of a line is the
     place of its row among all of theirs.
     """
-    colours = theme.light()
+    colors = theme.light()
     y = upward(100)
     plot = live_plot(heat.x, y, x_range=shared, zoom=True, left=theme.NAMES_PX)
     middles = heat.x.live(_middles(heat))
@@ -600,7 +600,7 @@ def live_lines(
     source = ColumnDataSource({"time": middles, **values})
     places = {id(row): i for i, row in enumerate(heat.choices)}
     for i, (row, (style, dash)) in enumerate(zip(rows, theme.SERIES, strict=True)):
-        glyph = Line(x="time", y=f"line{i}", line_color=colours[style], line_width=1.5, line_dash=dash)
+        glyph = Line(x="time", y=f"line{i}", line_color=colors[style], line_width=1.5, line_dash=dash)
         drawn = plot.add_glyph(source, glyph)
         drawn.name = full_name(row, several=heat.nodes > 1) if row else ""
         drawn.tags = [places[id(row)]] if row else []

@@ -1,4 +1,4 @@
-"""Shares of the framework's time: bars that add up to 100 %, and bars ranked by their length."""
+"""Shares of the framework's time: bars that add up to 100%, and bars ranked by their length."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _BESIDE_EM, _BESIDE_PX = 0.4, 5
 
 
 class Stack(Struct, frozen=True, kw_only=True):
-    """A bar of 100 %: its name, and the percent of each kind."""
+    """A bar of 100%: its name, and the percent of each kind."""
 
     name: str
     percents: tuple[float, ...]
@@ -83,7 +83,7 @@ class Pair(Struct, frozen=True, kw_only=True):
 
 
 def stacked(stacks: Sequence[Stack], kinds: Sequence[str], fills: Sequence[str]) -> Pair:
-    """Bars of 100 %, the first one on top; ``fills`` are the classes of the kinds. One bar alone has no name."""
+    """Bars of 100%, the first one on top; ``fills`` are the classes of the kinds. One bar alone has no name."""
     several = len(stacks) > 1
     x = upward(100, 4)
     y = downward([fitted(one.name) if several else "" for one in stacks])
@@ -92,7 +92,7 @@ def stacked(stacks: Sequence[Stack], kinds: Sequence[str], fills: Sequence[str])
     right = np.cumsum(percents, axis=1)
     left = right - percents
     middle = -np.arange(len(stacks)) - 0.5
-    colours = theme.light()
+    colors = theme.light()
     marks: list[Mark] = []
     drawn = []
     for i, (kind, fill) in enumerate(zip(kinds, fills, strict=True)):
@@ -115,8 +115,8 @@ def stacked(stacks: Sequence[Stack], kinds: Sequence[str], fills: Sequence[str])
             left="left",
             right="right",
             height=2 * _HALF,
-            fill_color=colours[FILLS[fill]],
-            line_color=colours["paper"],
+            fill_color=colors[FILLS[fill]],
+            line_color=colors["paper"],
         )
         drawn.append(plot.add_glyph(source, glyph, name=series))
     told = [
@@ -213,7 +213,7 @@ def _values(plot: Plot, ranks: Sequence[Rank], x: Axis) -> list[Label]:
 
 
 def of_slices(slices: Sequence[Slice], seconds: Sequence[str]) -> tuple[Rank, ...]:
-    """Parts as bars; those under 2 %, and those beyond ten, as one bar "other (n)"."""
+    """Parts as bars; those under 2%, and those beyond ten, as one bar "other (n)"."""
     large = [i for i, one in enumerate(slices) if one.percent >= SMALL and one.count == 1][:MOST_RANKED]
     small = [one for i, one in enumerate(slices) if i not in large]
     # One small part is told by its own name.

@@ -1,4 +1,4 @@
-"""GPU memory utilisation of a node over time: GPUs as lines over the band of all, and the rises."""
+"""GPU memory utilization of a node over time: GPUs as lines over the band of all, and the rises."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def memory_drawing(node: NodeMemory, columns: Columns, course: JobPhases) -> Dra
 
 def memory_plot(node: NodeMemory, columns: Columns, course: JobPhases, x_range: Range1d) -> Plot:
     """Band from the lowest to the highest sample of any GPU, lines of single GPUs, triangles where one rose."""
-    colours = theme.light()
+    colors = theme.light()
     x, y = time_axis(columns), PERCENT
     plot = chart.live_plot(x, y, x_range=x_range, zoom=True)
     over_columns.live_hatch(plot, x, y.end, _gaps(node, columns, course))
@@ -107,21 +107,21 @@ def memory_plot(node: NodeMemory, columns: Columns, course: JobPhases, x_range: 
             right="right",
             bottom="low",
             top="high",
-            fill_color=colours["used3"],
-            line_color=colours["used3"],
+            fill_color=colors["used3"],
+            line_color=colors["used3"],
         ),
         name=node.series("band"),
     )
     if node.has_mean:
-        _line(plot, x, columns, mean, colours["ink2"], "solid", node.series("mean"))
+        _line(plot, x, columns, mean, colors["ink2"], "solid", node.series("mean"))
     for (token, dash), level in zip(theme.SERIES, values, strict=False):
-        _line(plot, x, columns, level, colours[token], dash, node.series(token))
+        _line(plot, x, columns, level, colors[token], dash, node.series(token))
     for boundary in boundaries(course):
         plot.add_layout(
             Span(
                 location=float(x.live(boundary)),
                 dimension="height",
-                line_color=colours["ink2"],
+                line_color=colors["ink2"],
                 line_dash=[2, 3],
                 line_width=1,
             )
@@ -147,11 +147,11 @@ def _named(device: str, place: int) -> str:
 
 
 def _line(
-    plot: Plot, x: Axis, columns: Columns, values: over_columns.Floats, colour: str, dash: str, name: str
+    plot: Plot, x: Axis, columns: Columns, values: over_columns.Floats, color: str, dash: str, name: str
 ) -> None:
     times, heights = over_columns.points(columns, values)
     source = ColumnDataSource({"time": x.live(times), "value": heights.astype(np.float32)})
-    glyph = Line(x="time", y="value", line_color=colour, line_dash=dash, line_width=1.5)
+    glyph = Line(x="time", y="value", line_color=color, line_dash=dash, line_width=1.5)
     plot.add_glyph(source, glyph, name=name)
 
 

@@ -56,7 +56,7 @@ def points(columns: Columns, values: Floats) -> tuple[Floats, Floats]:
 
 
 def blocks(columns: Columns, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Left, right, bottom and top of the band from low to high; neighbours that are alike are one."""
+    """Left, right, bottom and top of the band from low to high; neighbors that are alike are one."""
     left, right = edges(columns)
     there = ~np.isnan(low)
     left, right, low, high = left[there], right[there], low[there], high[there]
@@ -76,7 +76,7 @@ def holes(columns: Columns, values: Floats) -> list[tuple[int, int]]:
 def merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same times as at most 500 stretches that neither touch nor overlap, in order.
 
-    Of more, the longer ones are as they are. The others are drawn as a grey is by black points: of 500 parts of the
+    Of more, the longer ones are as they are. The others are drawn as a gray is by black points: of 500 parts of the
     time between the longer ones, each a pixel or two wide, as many as they fill.
     """
     found = _united(stretches)
@@ -128,7 +128,7 @@ def band(
 
 
 def _steps(widths: npt.NDArray[np.int64], heights: Floats) -> str:
-    """Along and up or down, once for neighbours of one height."""
+    """Along and up or down, once for neighbors of one height."""
     at = np.flatnonzero(np.append(True, np.diff(heights) != 0))
     along, rises = np.add.reduceat(widths, at).tolist(), np.append(0, np.diff(heights[at])).tolist()
     parts = (f"{f'v{up / 10:g}' if up else ''}h{wide / 10:g}" for up, wide in zip(rises, along, strict=True))

@@ -19,7 +19,7 @@ _DAY_US = 86400 * _SECOND_US
 
 
 class Tick(Struct, frozen=True, kw_only=True):
-    """A labelled place on an axis."""
+    """A labeled place on an axis."""
 
     #: Of the axis, from 0 to 1.
     at: float

@@ -72,7 +72,7 @@ def contrast_drawing(contrast: StepContrast) -> Drawing:
 def contrast_plot(contrast: StepContrast) -> Plot:
     """The same with values."""
     x, y = _contrast_axes(contrast)
-    colours = theme.light()
+    colors = theme.light()
     plot = chart.live_plot(x, y, left=theme.NAMES_PX)
     slot = -np.arange(len(contrast.classes), dtype=np.float64)
     source = ColumnDataSource(
@@ -87,7 +87,7 @@ def contrast_plot(contrast: StepContrast) -> Plot:
     hit: list[DataRenderer] = [
         plot.add_glyph(
             source,
-            HBar(y=place, right=column, left=0, height=0.32, fill_color=colours[token], line_color=None),
+            HBar(y=place, right=column, left=0, height=0.32, fill_color=colors[token], line_color=None),
             name=series,
         )
         for place, column, token, series in (
@@ -154,7 +154,7 @@ def last_drawing(last: LastSteps, unit: Unit) -> Drawing:
 def last_plot(last: LastSteps, unit: Unit) -> Plot:
     """The same with values."""
     x, y = _last_axes(last, unit)
-    colours = theme.light()
+    colors = theme.light()
     plot = chart.live_plot(x, y)
     left = np.arange(len(last.numbers)) + 0.07
     names = step_names(last)
@@ -176,12 +176,12 @@ def last_plot(last: LastSteps, unit: Unit) -> Plot:
             {
                 "fill_color": None,
                 "hatch_pattern": "right_diagonal_line",
-                "hatch_color": colours[token],
+                "hatch_color": colors[token],
                 "hatch_scale": 7,
                 "hatch_weight": 1,
             }
             if style == "x"
-            else {"fill_color": colours[token]}
+            else {"fill_color": colors[token]}
         )
         quad = Quad(left="left", right="right", bottom="bottom", top="top", line_color=None, **look)
         hit.append(plot.add_glyph(source, quad, name=f"s{i + 1}"))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jobrules.model import FloatArray, IntArray
     from jobrules.verdict.phases import JobPhases
 
-#: Fills of phases over time, as class of the drawing and token; grey where a phase is not the main one.
+#: Fills of phases over time, as class of the drawing and token; gray where a phase is not the main one.
 _PHASES = (("u", "used"), ("n2", "ink2"), ("u2", "used2"), ("f2", "rest2"))
 #: Steps over this many medians flatten a linear axis.
 _FLAT = 20
@@ -235,7 +235,7 @@ def _slash(x: Axis, at: float) -> Rule:
 def histogram_plot(times: StepTimes, unit: Unit, names: Sequence[str]) -> Plot:
     """The histogram with values; ``names`` are those of the series, which the key switches as s1, s2, …."""
     histogram = times.histogram
-    colours = theme.light()
+    colors = theme.light()
     x, y = _histogram_axes(histogram, unit)
     edges, slots = _edges(histogram, unit), _beyond(histogram, unit)
     plot = chart.live_plot(x, y)
@@ -248,8 +248,8 @@ def histogram_plot(times: StepTimes, unit: Unit, names: Sequence[str]) -> Plot:
         look: dict[str, Any] = {"fill_color": None, "line_color": None}
         if full:
             over = _over(histogram, times.modes)[1]
-            source.data["colour"] = [colours["used"]] * histogram.bins + [colours[over]] * bool(one.beyond)
-            look = {"fill_color": "colour", "line_color": None}
+            source.data["color"] = [colors["used"]] * histogram.bins + [colors[over]] * bool(one.beyond)
+            look = {"fill_color": "color", "line_color": None}
         quad = Quad(left="left", right="right", bottom=0, top="count", **look)
         hit.append(plot.add_glyph(source, quad, name=series))
         if not full:
@@ -259,7 +259,7 @@ def histogram_plot(times: StepTimes, unit: Unit, names: Sequence[str]) -> Plot:
             for sides, values in outlines:
                 heights = np.concatenate(([0], np.repeat(np.asarray(values, np.float64), 2), [0]))
                 drawn = ColumnDataSource({"x": np.repeat(sides, 2), "y": heights})
-                line = Line(x="x", y="y", line_color=colours[token], line_dash=dash, line_width=1.5)
+                line = Line(x="x", y="y", line_color=colors[token], line_dash=dash, line_width=1.5)
                 plot.add_glyph(drawn, line, name=series)
         if i in slots:
             middle = (slots[i][0] + slots[i][1]) / 2
@@ -267,13 +267,13 @@ def histogram_plot(times: StepTimes, unit: Unit, names: Sequence[str]) -> Plot:
     width, height = 0.4 * (x.end - x.start) / 100, 0.06 * (y.end - y.start)
     for at in _slashes(histogram, unit):
         source = ColumnDataSource({"x0": [at - width], "x1": [at + width], "y0": [0.0], "y1": [height]})
-        plot.add_glyph(source, Segment(x0="x0", x1="x1", y0="y0", y1="y1", line_color=colours["ink2"]))
+        plot.add_glyph(source, Segment(x0="x0", x1="x1", y0="y0", y1="y1", line_color=colors["ink2"]))
     for limit in _limits(histogram, times.modes, times.stddev, unit):
         plot.add_layout(
             Span(
                 location=limit.at,
                 dimension="height",
-                line_color=colours["ink"],
+                line_color=colors["ink"],
                 line_dash=[5, 3],
                 line_width=1.5,
             )
@@ -358,8 +358,7 @@ class _Durations(Struct, frozen=True, kw_only=True):
             if factor * 10.0**power <= 10.0**high
         ]
         ticks = tuple(
-            Tick(at=(math.log10(mark) - low) / (high - low), label=f"{mark:,.10g}".replace(",", "\u202f"))
-            for mark in marks
+            Tick(at=(math.log10(mark) - low) / (high - low), label=f"{mark:,.10g}") for mark in marks
         )
         return cls(axis=Axis(start=low, end=high, ticks=ticks), unit=unit, log=True)
 
@@ -440,7 +439,7 @@ def timeline_drawing(times: StepTimes, course: JobPhases, unit: Unit) -> Drawing
 def timeline_plot(times: StepTimes, course: JobPhases, unit: Unit, names: Sequence[str]) -> Plot:
     """The same with values, to zoom along time; ``names`` are those of the phases, switched as s1, s2, …."""
     timeline = times.timeline
-    colours = theme.light()
+    colors = theme.light()
     scale = _Durations.of(times, unit)
     x = _time_axis(timeline)
     plot = chart.live_plot(x, scale.axis, zoom=True)
@@ -460,10 +459,8 @@ def timeline_plot(times: StepTimes, course: JobPhases, unit: Unit, names: Sequen
                 "name": [names[i]] * len(low),
             }
         )
-        colour = colours[_PHASES[i][1]]
-        quad = Quad(
-            left="left", right="right", bottom="bottom", top="top", fill_color=colour, line_color=None
-        )
+        color = colors[_PHASES[i][1]]
+        quad = Quad(left="left", right="right", bottom="bottom", top="top", fill_color=color, line_color=None)
         hit.append(plot.add_glyph(source, quad, name=f"s{i + 1}"))
     for i, one in enumerate(timeline.series):
         if one.outlier_columns:
@@ -477,7 +474,7 @@ def timeline_plot(times: StepTimes, course: JobPhases, unit: Unit, names: Sequen
                 right="right",
                 bottom="bottom",
                 top="top",
-                fill_color=colours["lost"],
+                fill_color=colors["lost"],
                 line_color=None,
             )
             plot.add_glyph(source, quad, name=f"s{i + 1}")
@@ -486,7 +483,7 @@ def timeline_plot(times: StepTimes, course: JobPhases, unit: Unit, names: Sequen
             Span(
                 location=us / chart.US_PER_MS,
                 dimension="height",
-                line_color=colours["ink2"],
+                line_color=colors["ink2"],
                 line_dash=[2, 3],
                 line_width=1,
             )

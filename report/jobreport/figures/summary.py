@@ -27,7 +27,7 @@ def pie(phases: Sequence[Phase]) -> Plot | None:
     if not whole:
         return None
     edges = [math.pi / 2 - 2 * math.pi * sum(spans[:i]) / whole for i in range(len(spans) + 1)]
-    colours = theme.light()
+    colors = theme.light()
     plot = Plot(
         x_range=Range1d(start=-1, end=1),
         y_range=Range1d(start=-1, end=1),
@@ -54,8 +54,8 @@ def pie(phases: Sequence[Phase]) -> Plot | None:
             start_angle=start,
             end_angle=end,
             direction="clock",
-            fill_color=colours[COLOURS[phase.key]],
-            line_color=colours["paper"],
+            fill_color=colors[COLOURS[phase.key]],
+            line_color=colors["paper"],
             line_width=2 if len(phases) > 1 else 0,
         )
         plot.add_glyph(source, wedge)

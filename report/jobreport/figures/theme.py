@@ -1,8 +1,8 @@
-"""Colours and type of the figures, read from the page's style sheet so that no colour is written twice.
+"""Colors and type of the figures, read from the page's style sheet so that no color is written twice.
 
-Bokeh draws on a canvas, which knows no custom properties: figures are made with the light colours.
+Bokeh draws on a canvas, which knows no custom properties: figures are made with the light colors.
 ``tokens`` tells the script of the page which token each of them stands for; the script puts in the
-colours of the reader's scheme before it draws, and again when the scheme changes.
+colors of the reader's scheme before it draws, and again when the scheme changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jobreport import assets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Tokens that figures use; their light colours differ from one another, or the script could not tell them apart.
+#: Tokens that figures use; their light colors differ from one another, or the script could not tell them apart.
 TOKENS = (
     *("paper", "ink", "ink2", "line", "grid", "used", "used2", "used3", "void"),
     *("lost", "lost2", "lost3", "lost4", "rest2", "rest3"),
@@ -31,7 +31,7 @@ LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 44, 12, 6, 24
 #: Room on the left for names in place of numbers.
 NAMES_PX = 112
 
-#: Lines that share a plot, by token and dash: told apart without colours too.
+#: Lines that share a plot, by token and dash: told apart without colors too.
 SERIES = (("s1", "solid"), ("s2", "dashed"), ("s3", "dotted"), ("s4", "dotdash"))
 
 _TOKEN = re.compile(r"--([a-z0-9]+):(#[0-9a-f]{6})\b")
@@ -39,13 +39,13 @@ _TOKEN = re.compile(r"--([a-z0-9]+):(#[0-9a-f]{6})\b")
 
 @cache
 def light() -> Mapping[str, str]:
-    """Token → colour in the light scheme, also used in print and in notebooks."""
+    """Token → color in the light scheme, also used in print and in notebooks."""
     return dict(_TOKEN.findall(_blocks()[0]))
 
 
 @cache
 def dark() -> Mapping[str, str]:
-    """Token → colour in the dark scheme."""
+    """Token → color in the dark scheme."""
     return {**light(), **dict(_TOKEN.findall(_blocks()[1]))}
 
 
@@ -57,12 +57,12 @@ def font() -> str:
 
 
 def sheet() -> str:
-    """The style sheet with the sizes and light colours."""
+    """The style sheet with the sizes and light colors."""
     return _blocks()[0]
 
 
 def tokens() -> dict[str, str]:
-    """Light colour → name of the token it stands for, for the script of the page."""
+    """Light color → name of the token it stands for, for the script of the page."""
     return {light()[name]: f"--{name}" for name in TOKENS}
 
 
@@ -82,15 +82,15 @@ def plot_look() -> dict[str, Any]:
 
 def axis_look(**more: Any) -> dict[str, Any]:
     """Properties that all axes share, and those of one."""
-    colours = light()
+    colors = light()
     return {
-        "axis_line_color": colours["ink2"],
-        "major_tick_line_color": colours["ink2"],
+        "axis_line_color": colors["ink2"],
+        "major_tick_line_color": colors["ink2"],
         "minor_tick_line_color": None,
         "major_tick_in": 0,
         "major_tick_out": 4,
         "major_label_standoff": 3,
-        "major_label_text_color": colours["ink2"],
+        "major_label_text_color": colors["ink2"],
         "major_label_text_font": font(),
         "major_label_text_font_size": FONT_SIZE,
         **more,

@@ -119,7 +119,7 @@ def time_line(lines: Sequence[TimeLine], time: SharedTime, scale: Scale, top: fl
     One or two lines of one node. ``top`` is the upper end of the axis in the unit of ``scale``: 100 for
     percent, else of the largest value. ``labels`` says whether the times are written below.
     """
-    colours = theme.light()
+    colors = theme.light()
     plot = chart.live_plot(time.axis, chart.upward(top), x_range=time.range, labels=labels, zoom=True)
     for start, stop in unmeasured(lines, time.columns, time.course, time.size):
         _hatch(plot, start, stop)
@@ -132,19 +132,19 @@ def time_line(lines: Sequence[TimeLine], time: SharedTime, scale: Scale, top: fl
             width=time.width_ms,
             bottom=low,
             top=high,
-            fill_color=colours[band],
-            line_color=colours[band],
+            fill_color=colors[band],
+            line_color=colors[band],
             line_width=1,
         )
         plot.add_glyph(time.source, glyph, **({"name": line.key} if several else {}))
     drawn = []
     for (line, mean, _, _), (token, _, dash, *_) in zip(named, looks, strict=True):
-        stroke = Line(x="time", y=mean, line_color=colours[token], line_width=1.5, line_dash=dash)
+        stroke = Line(x="time", y=mean, line_color=colors[token], line_width=1.5, line_dash=dash)
         drawn.append(plot.add_glyph(time.source, stroke, **({"name": line.key} if several else {})))
     if several:  # The tooltip tells all lines; it must stay where one of them is switched off.
         drawn = [plot.add_glyph(time.source, Line(x="time", y=named[0][1], line_alpha=0))]
     for boundary in boundaries(time.course):
-        dots: Any = {"line_color": colours["ink2"], "line_dash": [2, 3], "line_width": 1}
+        dots: Any = {"line_color": colors["ink2"], "line_dash": [2, 3], "line_width": 1}
         plot.add_layout(Span(location=boundary / US_PER_MS, dimension="height", **dots))
     rows = [("Time", time.axis.told("@time"))]
     for line, mean, low, high in named:

@@ -103,7 +103,7 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
         if not extraction.files and extraction.remarks:
             why = next(iter(extraction.remarks.values()))
             raise NothingReadableError(
-                f"Nothing of {escape_name(str(job), 200)} can be unpacked: {why.reason} ({why.example})."
+                f"Nothing of {escape_name(str(job), 200)} can be unpacked: {why.reason} ({why.place})."
             )
         yield Unpacked(
             directory=Path(folder),
@@ -180,12 +180,12 @@ class _Extraction:
     def remark(self, reason: str, name: str) -> None:
         """Count a member that was left behind, wholly or in part."""
         known = self.remarks.get(reason)
-        self.remarks[reason] = Remark(
+        self.remarks[reason] = Remark.worded(
             action="skipped",
             count=known.count + 1 if known else 1,
             unit="files",
             reason=reason,
-            example=known.example if known else escape_name(name, 200),
+            place=known.place if known else escape_name(name, 200),
         )
 
     def _count(self) -> None:

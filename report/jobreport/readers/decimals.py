@@ -80,7 +80,7 @@ def _integers(text: Bytes, end: IntArray, length: IntArray) -> Words:
 def _eight_digits(text: Bytes, end: IntArray, length: IntArray) -> Words:
     """The integers of up to eight digits that end there.
 
-    Neighbouring digits are joined to pairs, pairs to fours and fours to eights, all of a word at once
+    Neighboring digits are joined to pairs, pairs to fours and fours to eights, all of a word at once
     (as in simdjson; Lemire, "Quickly parsing eight digits", 2018).
     """
     digits = windows(text, end - 8, 8)[:, 0]

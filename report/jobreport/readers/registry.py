@@ -157,12 +157,12 @@ def _not_needed(vendor: RuleResults) -> SourceQuality:
     quality = vendor.quality
     if not vendor.documents:
         return quality
-    remark = Remark(
+    remark = Remark.worded(
         action="skipped",
         count=len(vendor.documents),
         unit="files",
         reason="not needed: the job's own records are judged",
-        example=escape_name(vendor.documents[0].file, 200),
+        place=escape_name(vendor.documents[0].file, 200),
     )
     return replace(quality, files=0, rows=0, remarks=(remark, *quality.remarks))
 
@@ -184,6 +184,6 @@ def _nothing(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Rem
     remarks = [*remarks, *tally.remarks()]
     if remarks:
         first = remarks[0]
-        one, where = first.unit.removesuffix("s"), f" ({first.example})" if first.example else ""
+        one, where = first.unit.removesuffix("s"), f" ({first.place})" if first.place else ""
         text += f" {count(first.count, one, first.unit)} {first.action}: {first.reason}{where}."
     return text

@@ -168,7 +168,7 @@ def identifiers(report: Report) -> tuple[Identifier, ...]:
                     add("Job name", text, field)
                 elif (owner, name) == ("NodeFacts", "name"):
                     add("Node", text, field)
-                elif (owner, name) == ("Remark", "example"):
+                elif (owner, name) == ("Remark", "place"):
                     add("File of the job", text, field)
                 elif (owner, name) == ("Function", "file") and text:
                     add("File of Python code", text, field)

@@ -24,7 +24,7 @@ from jobreport.readers.sensors import as_name
 from jobreport.readers.system_samples.reader import OTHER_UNKNOWN, UNKNOWN
 from jobreport.readers.tally import Tally
 from jobreport.redaction.identifiers import OPTION, is_common
-from jobreport.remarks import Quality
+from jobreport.remarks import Quality, Remark
 from jobreport.tables.parts import JobOfParts
 from jobrules.model import EventSource, Job, natural_sorted
 from jobrules.step_outlier import StepOutlier
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.registry import Reading
-    from jobreport.remarks import Remark, SourceQuality
+    from jobreport.remarks import SourceQuality
     from jobreport.settings import Settings
     from jobrules.model import Events, Function, Lane, Panel, PartFacts, Profile, Steps
 
@@ -183,7 +183,10 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         return replace(told, remarks=self._remarks(told.remarks))
 
     def _remarks(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
-        return tuple(replace(one, reason=self._reason(one), example=None) for one in remarks)
+        return tuple(
+            Remark.worded(action=one.action, count=one.count, unit=one.unit, reason=self._reason(one))
+            for one in remarks
+        )
 
     def _reason(self, remark: Remark) -> str:
         if remark.unit == "rules":

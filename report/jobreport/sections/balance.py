@@ -276,7 +276,7 @@ def _caption(found: Balance, *, judged: bool) -> str:
         best = max(gpu.histogram)
         at = gpu.histogram.index(best) * 100 // len(gpu.histogram)
         who = "the GPU's" if sum(1 for _ in _gpus(found)) == 1 else f"{_name(found, node, gpu.device)}'s"
-        return f"The fullest bin holds {formats.percent(best)} of {who} samples: a use of {at} to {at + 100 // len(gpu.histogram)}{formats.NBSP}%."
+        return f"The fullest bin holds {formats.percent(best)} of {who} samples: a use of {at} to {at + 100 // len(gpu.histogram)}%."
     node, pair = worst
     one, other = _name(found, node, pair.one), formats.escape_name(pair.other, 24)
     limit = formats.number(found.limit, 2)

@@ -215,14 +215,12 @@ def _caption(whole: list[Box], limits: dict[Metric, float]) -> str:
 
 
 def _told(whole: list[Box], limits: dict[Metric, float]) -> str:
-    """``p95 of CPU 31.0 %, of GPU use 40.0 to 45.0 % …``"""
+    """``p95 of CPU 31.0%, of GPU use 40.0 to 45.0% …``"""
     told = []
     for metric in METRICS:
         found = [b.p95 for b in whole if b.metric == metric]
         if found:
-            limit = (
-                f" (limit {formats.plain_number(limits[metric])}{formats.NBSP}%)" if metric in limits else ""
-            )
+            limit = f" (limit {formats.plain_number(limits[metric])}%)" if metric in limits else ""
             told.append(f"{_NAMES[metric]} {formats.spread(found)}{limit}")
     return f"{', '.join(told)}." if told else ""
 
@@ -233,7 +231,7 @@ def _missing(boxes: list[Box]) -> str:
     told = []
     for metric, words in (
         (Metric.CPU_UTILIZATION, "The CPU was"),
-        (Metric.GPU_MEMORY_ACTIVITY, "GPU memory utilisation was"),
+        (Metric.GPU_MEMORY_ACTIVITY, "GPU memory utilization was"),
     ):
         having = {box.node for box in boxes if box.metric == metric}
         without = [node for node in nodes if node not in having]
@@ -262,5 +260,5 @@ def _row(box: Box, limits: dict[Metric, float]) -> Row:
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "The vendor's results hold no figures of CPU and GPU memory utilisation beside those of the GPUs; its count is on the card of the rule."
+        return "The vendor's results hold no figures of CPU and GPU memory utilization beside those of the GPUs; its count is on the card of the rule."
     return "No GPU was sampled."

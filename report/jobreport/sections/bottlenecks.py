@@ -238,7 +238,7 @@ def _why_none(report: Report, words: Words) -> str:
 
 
 def _limit(value: float) -> str:
-    return f"{formats.plain_number(value)}{formats.NBSP}%"
+    return f"{formats.plain_number(value)}%"
 
 
 def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Report) -> str:
@@ -337,10 +337,10 @@ def _samples(
 ) -> Samples:
     low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
     kinds = (
-        ("u", "good: above 90\u00a0%", [one.busy for one in found.nodes]),
+        ("u", "good: above 90%", [one.busy for one in found.nodes]),
         (
             "u3",
-            f"partly used: {formats.plain_number(found.gpu_below)} to 90\u00a0%",
+            f"partly used: {formats.plain_number(found.gpu_below)} to 90%",
             [one.partly for one in found.nodes],
         ),
         ("l3", f"low: below {low}, not beside {core}", [one.idle_unsaturated for one in found.nodes]),
@@ -454,7 +454,7 @@ def _strips(
 def _finding(
     courses: Sequence[BottlenecksOverTime], titles: Sequence[str], limit: float | None, *, with_day: bool
 ) -> str:
-    """``Above the limit of 50 % for 10 min 16 s of the 15 min measured, between 07:55:29 and 08:09:08 UTC``."""
+    """``Above the limit of 50% for 10 min 16 s of the 15 min measured, between 07:55:29 and 08:09:08 UTC``."""
     if limit is None:
         spans = [(one.start_us, one.end_us) for one in courses]
     else:

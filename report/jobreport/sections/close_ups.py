@@ -166,7 +166,7 @@ def _worst_told(worst: WorstMinute, gpu: float) -> str:
 
 
 def _bottlenecks_told(one: BottleneckCount) -> str:
-    low, high = (f"{limit:g}{formats.NBSP}%" for limit in (one.gpu_threshold, one.core_threshold))
+    low, high = (f"{limit:g}%" for limit in (one.gpu_threshold, one.core_threshold))
     core = f"was above {high}" if one.kind == "cpu" else f"waited for I/O above {high}"
     return f"a GPU was below {low} while a core {core}"
 

@@ -119,7 +119,7 @@ def data_loading(report: Report) -> Fragment:
 
 
 def _limits(found: DataLoading) -> str:
-    return f"{found.min_percent:g} to {found.max_percent:g}{formats.NBSP}%"
+    return f"{found.min_percent:g} to {found.max_percent:g}%"
 
 
 def _wait(found: DataLoading) -> str:
@@ -225,7 +225,7 @@ def _fetch_caption(found: DataLoading, unit: Unit) -> str:
     p50, p95 = (f"{unit_for(s).text(s)}{formats.NBSP}{unit_for(s).name}" for s in (times.p50_s, times.p95_s))
     return (
         f"Half of the {formats.count(count, 'fetch', 'fetches')} took no more than {p50}, "
-        f"95{formats.NBSP}% no more than {p95}."
+        f"95% no more than {p95}."
     )
 
 

@@ -133,8 +133,8 @@ def _caption(report: Report, grid: DeviceGrid) -> str:
     if idle and busy:
         subject, whose = _subject(len(gpus), "GPU")
         told.append(
-            f"{subject} {_often(f'under 10{formats.NBSP}%', idle, f' of {whose} samples')} and "
-            f"{_often(f'above 90{formats.NBSP}%', busy, '' if max(idle) else f' of {whose} samples')}."
+            f"{subject} {_often('under 10%', idle, f' of {whose} samples')} and "
+            f"{_often('above 90%', busy, '' if max(idle) else f' of {whose} samples')}."
         )
     if grid.cores:
         told.append(_full(grid, several=len({core.node for core in grid.cores}) > 1))
@@ -155,7 +155,7 @@ def _often(what: str, shares: Sequence[float], of: str) -> str:
 def _full(grid: DeviceGrid, *, several: bool) -> str:
     """How often the cores are at the limit: all alike, or those that often are."""
     shares = [core.at_limit for core in grid.cores]
-    at = f"at {grid.limit:g}{formats.NBSP}% or more"
+    at = f"at {grid.limit:g}% or more"
     subject, whose = _subject(len(shares), "core")
     if not max(shares):
         return f"{subject} never {at}."
@@ -190,12 +190,12 @@ def _read(report: Report, heat: HeatMap) -> str:
         told.append("Tall rows are GPUs, thin rows the cores of the same node.")
     width = formats.duration(report.devices.columns.width_us) if report.devices else ""
     told.append(
-        f"Each cell is the mean of a column of {width}, in ten steps of 10{formats.NBSP}%: a column hides "
+        f"Each cell is the mean of a column of {width}, in ten steps of 10%: a column hides "
         "changes that are faster."
     )
     if core:
         told.append(
-            f"Orange: at least half of the core's samples in the column are at {heat.limit:g}{formats.NBSP}% or more."
+            f"Orange: at least half of the core's samples in the column are at {heat.limit:g}% or more."
         )
     phases = _phases(report)
     if phases:

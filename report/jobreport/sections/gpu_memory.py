@@ -67,7 +67,7 @@ class RiseRow(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def gpu_memory(report: Report) -> Fragment:
-    """Memory in use, then GPU memory utilisation: time lines of the GPUs that rise most or are highest, and a table of all."""
+    """Memory in use, then GPU memory utilization: time lines of the GPUs that rise most or are highest, and a table of all."""
     found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
     if found is None:
         html = render("gpu_memory", heading=place, in_use=in_use, rows=(), why_none=_why_none(report))
@@ -180,7 +180,7 @@ def _caption(found: MemoryUse, *, several: bool) -> str:
         times = len(found.rises) + found.rises_left_out
         how = "once" if times == 1 else f"{formats.number(times, 0)} times, the most"
         return (
-            f"GPU memory utilisation rose {how} by {most.points:.1f} points, from "
+            f"GPU memory utilization rose {how} by {most.points:.1f} points, from "
             f"{formats.percent(most.from_percent)} to {formats.percent(most.to_percent)} on "
             f"{_name(most, several=several)} at {formats.clock(most.start_us)}."
         )
@@ -193,7 +193,7 @@ def _caption(found: MemoryUse, *, several: bool) -> str:
             else f"on {formats.count(len(growing), 'GPU')}, most on {_name(most_of, several=several)}"
         )
         return (
-            f"GPU memory utilisation grows steadily {which}: by {trend.points_per_hour:.1f} points an hour over "
+            f"GPU memory utilization grows steadily {which}: by {trend.points_per_hour:.1f} points an hour over "
             f"the {found.loop}."
         )
     highest = max(found.gpus, key=lambda gpu: gpu.p95)
@@ -204,13 +204,13 @@ def _caption(found: MemoryUse, *, several: bool) -> str:
     )
     judged = [gpu for gpu in found.gpus if gpu.rise is not None]
     if not judged:
-        return f"GPU memory utilisation has too few samples to look for rises; {high}."
+        return f"GPU memory utilization has too few samples to look for rises; {high}."
     where = "did not rise" if len(found.gpus) == 1 else "rose on no GPU"
     if len(judged) < len(found.gpus):
         where = (
             f"rose on none of {len(judged)} of {formats.count(len(found.gpus), 'GPU')} with enough samples"
         )
-    return f"GPU memory utilisation {where} by more than {found.limit:g} points at once; {high}."
+    return f"GPU memory utilization {where} by more than {found.limit:g} points at once; {high}."
 
 
 def _rule(found: MemoryUse) -> str:
@@ -219,9 +219,9 @@ def _rule(found: MemoryUse) -> str:
         formats.count(int(found.window), "sample") if found.window.isdigit() else f"{found.window} of samples"
     )
     low = 10.0 if found.limit <= 90 else 0.0
-    example = f", as from {low:g} to over {low + found.limit:g}{formats.NBSP}%" if found.limit < 100 else ""
+    example = f", as from {low:g} to over {low + found.limit:g}%" if found.limit < 100 else ""
     return (
-        f"A rise of GPU memory utilisation is told where the mean of {window} lies more than {found.limit:g} points above that of the "
+        f"A rise of GPU memory utilization is told where the mean of {window} lies more than {found.limit:g} points above that of the "
         f"{window} before{example}."
     )
 
@@ -239,14 +239,14 @@ def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
     idle = [gpu for gpu in found.gpus if gpu.loop_p5 < IDLE <= gpu.loop_p95]
     if idle:
         told.append(
-            f"{_names(idle, several=several)}: at least 5{formats.NBSP}% of the samples in the {found.loop} lie "
-            f"under {IDLE:g}{formats.NBSP}%; the memory was hardly read or written then."
+            f"{_names(idle, several=several)}: at least 5% of the samples in the {found.loop} lie "
+            f"under {IDLE:g}%; the memory was hardly read or written then."
         )
     swings = [gpu for gpu in found.gpus if gpu.loop_p95 - gpu.loop_p5 > SWING]
     if swings:
         most = max(gpu.loop_p95 - gpu.loop_p5 for gpu in swings)
         told.append(
-            f"{_names(swings, several=several)}: GPU memory utilisation varies much over the {found.loop}, by "
+            f"{_names(swings, several=several)}: GPU memory utilization varies much over the {found.loop}, by "
             f"{most:.1f} points from p5 to p95{' at most' if len(swings) > 1 else ''}."
         )
     return told
@@ -272,7 +272,7 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
         figures[element] = memory_plot(node, found.columns, report.phases, x_range)
         means = [gpu.mean for gpu in found.gpus if gpu.node == band.node]
         label = (
-            f"GPU memory utilisation of {formats.count(band.devices, 'GPU')} of {formats.escape_name(band.node, 40)} over time: mean "
+            f"GPU memory utilization of {formats.count(band.devices, 'GPU')} of {formats.escape_name(band.node, 40)} over time: mean "
             f"{formats.spread(means)}, lowest sample "
             f"{formats.percent(min(v for v in band.low if v is not None))}, highest "
             f"{formats.percent(max(v for v in band.high if v is not None))}, "
@@ -281,7 +281,7 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
         blocks.append(
             NodeBlock(
                 id=element,
-                title=f"{formats.escape_name(band.node, 60)}, GPU memory utilisation, %",
+                title=f"{formats.escape_name(band.node, 60)}, GPU memory utilization, %",
                 label=label,
                 drawing=memory_drawing(node, found.columns, report.phases),
                 key=_key(node),

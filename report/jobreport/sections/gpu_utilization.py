@@ -113,7 +113,7 @@ def _counted(card: RuleCard) -> str:
     if not card.violating:
         return f"none of {windows} of a GPU is low or fluctuates"
     limits = {
-        p.name: f"{formats.plain_number(p.value)}{formats.NBSP}%"
+        p.name: f"{formats.plain_number(p.value)}%"
         for p in card.parameters
         if isinstance(p.value, int | float)
     }
@@ -194,7 +194,7 @@ def _lead(boxes: list[Box]) -> str:
     least, most = (100 * pick(idle) for pick in (min, max))
     part = formats.percent(most) if most - least < 0.05 else f"{least:.1f} to {formats.percent(most)}"
     return (
-        f"{which} idle, under 10{formats.NBSP}%, in {part} of the samples and at work in the others. "
+        f"{which} idle, under 10%, in {part} of the samples and at work in the others. "
         "The mean alone does not show that:"
     )
 

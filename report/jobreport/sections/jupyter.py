@@ -9,7 +9,7 @@ from jobreport.sections.fragment import Fragment
 
 
 def style() -> Fragment:
-    """Colours and marks of the drawings; nothing of it reaches beyond the report's own elements.
+    """Colors and marks of the drawings; nothing of it reaches beyond the report's own elements.
 
     Light in every notebook: its theme does not follow the reader's system, as the page does.
     """

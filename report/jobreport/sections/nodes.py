@@ -113,7 +113,7 @@ def _caption(report: Report, names: list[str]) -> str:
         times = {1: "once", 2: "twice"}.get(use.falls, f"{use.falls} times")
         for_ = f"for {formats.duration(use.fall_us)}" + (" (median)" if use.falls > 1 else "")
         where = "In the training loop" if report.phases.basis == "steps" else "In that time"
-        told += f" {where} it falls {times} under 10{formats.NBSP}%, {for_}."
+        told += f" {where} it falls {times} under 10%, {for_}."
     return told
 
 
@@ -201,7 +201,7 @@ def _finding(found: NodeComparison) -> str:
     return (
         f"{fact} The median node has a mean {found.label} use of {formats.percent(found.median)}; "
         f"farther than {formats.number(found.limit)}{formats.NBSP}points from it counts as odd, as do GPUs at "
-        f"0{formats.NBSP}%, other means of CPU, I/O wait or memory, missing samples and another clock."
+        f"0%, other means of CPU, I/O wait or memory, missing samples and another clock."
     )
 
 

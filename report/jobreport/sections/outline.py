@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Anchor and title of every numbered section, in the order of the page.
 SECTIONS = (
     ("summary", "Training job summary"),
-    ("utilization", "Resource utilisation"),
+    ("utilization", "Resource utilization"),
     ("framework", "Framework time"),
     ("rules", "Rules"),
     ("steps", "Steps"),

@@ -192,7 +192,7 @@ def _sentences(report: Report, states: Sequence[GPUState], above: str) -> list[s
 
 
 def _share(values: Sequence[float]) -> str:
-    return formats.spread(values) if max(values) >= _TINY else f"under 0.1{formats.NBSP}%"
+    return formats.spread(values) if max(values) >= _TINY else "under 0.1%"
 
 
 def _or(words: Sequence[str]) -> str:
@@ -210,9 +210,7 @@ def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -
     fields = {name for name, _, _ in columns}
     told = ["Means and shares count each sample for the time that it stands for"]
     if "clock_busy" in fields:
-        told.append(
-            f"the clock while busy is the median while the GPU's use was {BUSY_PERCENT:g}{formats.NBSP}% or more"
-        )
+        told.append(f"the clock while busy is the median while the GPU's use was {BUSY_PERCENT:g}% or more")
     if any(None in (getattr(state, name) for name in fields) for state in states):
         busy = ", or never busy" if "clock_busy" in fields else ""
         few = (

@@ -52,7 +52,7 @@ def _parameters(report: Report, *, changed: bool) -> list[tuple[RuleCard, list[P
 def _told(remark: Remark) -> str:
     """``12 lines skipped: not a complete JSON object (first: a/b.json:7)``."""
     unit = remark.unit[:-1] if remark.count == 1 and remark.unit.endswith("s") else remark.unit
-    where = f" (first: {formats.escape_name(remark.example, 120)})" if remark.example else ""
+    where = f" (first: {formats.escape_name(remark.place, 120)})" if remark.place else ""
     return f"{formats.number(remark.count, 0)}{formats.NBSP}{unit} {remark.action}: {remark.reason}{where}"
 
 
@@ -80,7 +80,7 @@ def _definitions(report: Report) -> list[tuple[str, str]]:
             ),
             (
                 "Used",
-                f"Utilisation of each {word[:-1]}, summed over its samples; a sample holds until the next one. "
+                f"Utilization of each {word[:-1]}, summed over its samples; a sample holds until the next one. "
                 + (
                     "It says that a kernel was running, not how well it filled the GPU."
                     if use.device == "GPU"
@@ -94,7 +94,7 @@ def _definitions(report: Report) -> list[tuple[str, str]]:
                     "Lost",
                     "What is left of the measured time. Each moment of a GPU is told once: with the first cause "
                     "that holds, or as unexplained, idle (a sample under "
-                    f"10{formats.NBSP}%) or partly used.",
+                    "10%) or partly used.",
                 )
             )
     told += [
@@ -110,5 +110,5 @@ def _definitions(report: Report) -> list[tuple[str, str]]:
     return told
 
 
-_P95 = ("p95", f"95{formats.NBSP}% of the values lie at or below it; p50 is the median.")
+_P95 = ("p95", "95% of the values lie at or below it; p50 is the median.")
 _WHISKERS = ("Whiskers", "The farthest samples, but at most 1.5 times the height of the box away from it.")

@@ -55,7 +55,7 @@ def summary(report: Report) -> Fragment:
     job, course = report.job, report.phases
     covers = covers_time(report)
     axis = (job.start_us, job.end_us)
-    # One phase is no share of anything, and a strip of one colour tells nothing but its gaps.
+    # One phase is no share of anything, and a strip of one color tells nothing but its gaps.
     several = covers and len(course.phases) > 1
     lanes = _lanes(report) if covers else ()
     figure = pie(course.phases) if several else None
@@ -94,7 +94,7 @@ def summary(report: Report) -> Fragment:
     return Fragment(name="summary", html=html)
 
 
-#: Token of a phase's colour → class of the same colour in drawings.
+#: Token of a phase's color → class of the same color in drawings.
 _FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token in COLOURS.items()}
 
 
@@ -108,7 +108,7 @@ def _basis(report: Report) -> str:
     if course.basis == "gpu":
         return (
             "No step was recorded, so the phases are told from the GPUs: "
-            f"the first and the last sample above 0{formats.NBSP}%."
+            "the first and the last sample above 0%."
         )
     if any(row.label == "GPU" for row in report.utilization):
         return "No step was recorded and every sample of GPU use is 0, so start and end cannot be told from training."

@@ -273,7 +273,7 @@ def _sentence(
 
     where = _where(names, len(by_node))
     busiest = span("CPU, busiest core", "p50")
-    below = f"{BUSY_PERCENT:g}{formats.NBSP}%"
+    below = f"{BUSY_PERCENT:g}%"
     core = "" if busiest == "not measured" else f", the busiest core at a median of {busiest}"
     means = [busiest_gpu[name] for name in names if name in busiest_gpu]
     gpu = f", of the busiest GPU {formats.spread(means)} on average" if means else ""

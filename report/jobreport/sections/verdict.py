@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jobrules.verdict.findings import ReasonGroup
     from jobrules.verdict.time_use import TimeUse
 
-#: Classes that fill the parts of lost time by their kind, the same in every report: shades of one colour.
+#: Classes that fill the parts of lost time by their kind, the same in every report: shades of one color.
 LOST_FILLS = {
     "before-first-step": "l2",
     "idle-before": "l2",

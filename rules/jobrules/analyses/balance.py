@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.load_balancing import BINS, LEAST_IN_LOOP, binned
-from jobrules.measures.histograms import distance, normalised
+from jobrules.measures.histograms import distance, normalized
 from jobrules.model import Metric
 from jobrules.rule import in_samples
 
@@ -136,7 +136,7 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
     patience = in_samples(rule.patience, panel.time_us)
     least = max(1, min(patience, LEAST_IN_LOOP))
     enough = ((~np.isnan(panel.values)).sum(axis=0) > patience) & (samples >= least)
-    shares = normalised(counts)
+    shares = normalized(counts)
     far = np.stack([distance(shares[gpu], shares) for gpu in range(gpus)])
     far[(samples == 0) | (samples == 0)[:, None] | np.eye(gpus, dtype=np.bool_)] = np.nan
     others = np.isfinite(far).sum(axis=1)

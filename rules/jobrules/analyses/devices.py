@@ -43,7 +43,7 @@ class DeviceRows(Struct, frozen=True, kw_only=True):
     left_out: int
     #: Mean of each column in whole percent, 0 to 100, and 101 more where a core is full: at least half of
     #: the column's samples are at ``DeviceGrid.limit`` or above. 255 where it was not measured. A byte a
-    #: column, device after device. A fraction of exactly one half goes to the even neighbour.
+    #: column, device after device. A fraction of exactly one half goes to the even neighbor.
     values: bytes
 
     @classmethod

@@ -1,4 +1,4 @@
-"""GPU memory utilisation over time: a line per GPU, the rises that GPUMemoryIncrease saw, and the trend over the loop."""
+"""GPU memory utilization over time: a line per GPU, the rises that GPUMemoryIncrease saw, and the trend over the loop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LOOP, WORK, WHOLE = "training loop", "time from the first to the last GPU work",
 
 
 class Trend(Struct, frozen=True, kw_only=True):
-    """How the GPU memory utilisation of a GPU grew over the training loop."""
+    """How the GPU memory utilization of a GPU grew over the training loop."""
 
     #: Theil-Sen slope: the median slope of all pairs of columns.
     points_per_hour: float
@@ -53,7 +53,7 @@ class Trend(Struct, frozen=True, kw_only=True):
 
 
 class GPUMemory(Struct, frozen=True, kw_only=True):
-    """GPU memory utilisation of a GPU, in percent, over all its samples."""
+    """GPU memory utilization of a GPU, in percent, over all its samples."""
 
     node: str
     device: str
@@ -76,7 +76,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True):
-    """The mean GPU memory utilisation of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
+    """The mean GPU memory utilization of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
 
     node: str
     device: str
@@ -109,7 +109,7 @@ class MemoryRise(Struct, frozen=True, kw_only=True):
 
 
 class MemoryUse(Struct, frozen=True, kw_only=True):
-    """GPU memory utilisation of every GPU: the share of time in which its memory was read or written."""
+    """GPU memory utilization of every GPU: the share of time in which its memory was read or written."""
 
     #: Rise in points from which GPUMemoryIncrease triggers, its window in samples or as ``10s``.
     limit: float
@@ -133,7 +133,7 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
 
 
 def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
-    """GPU memory utilisation of all GPUs; none where it was not sampled."""
+    """GPU memory utilization of all GPUs; none where it was not sampled."""
     if not job.has(Metric.GPU_MEMORY_ACTIVITY):
         return None
     work = work_span_us(job)
@@ -268,7 +268,7 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
 
 
 def _bundles(values: FloatArray | IntArray) -> FloatArray:
-    """Means of 200 neighbouring parts of nearly equal length, the longer ones first; or the few values."""
+    """Means of 200 neighboring parts of nearly equal length, the longer ones first; or the few values."""
     parts = min(len(values), _MOST_TREND_COLUMNS)
     size, longer = divmod(len(values), parts)
     cut = longer * (size + 1)

@@ -288,18 +288,18 @@ def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> _Told:
         gpus = count(len(times), "GPU")
         never = int((times < 0).sum())
         if never > usual:
-            found.append((node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0{NBSP}%")))
+            found.append((node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0%")))
         # Where the samples end soon after the work, the node was lost and not the GPU.
         stopped = (times >= 0) & (end_us - times > least_us) & (node.last_us - times > least_us)
         if stopped.any():
             since = clock(int(times[stopped].min()))
-            words = f"{int(stopped.sum())} of {gpus} at 0{NBSP}% after {since}"
+            words = f"{int(stopped.sum())} of {gpus} at 0% after {since}"
             found.append((node.node, (Severity.CRITICAL, words)))
     return found
 
 
 def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
-    """(devices,) time of the last sample above 0 %, -1 where there is none."""
+    """(devices,) time of the last sample above 0%, -1 where there is none."""
     work = values > 0
     last = len(work) - 1 - np.argmax(work[::-1], axis=0)
     return np.where(work.any(axis=0), time_us[last], -1)

@@ -47,7 +47,7 @@ def _row(node: str, label: str, unit: str, values: FloatArray) -> UsageRow:
 
 
 def utilization(job: Job) -> tuple[UsageRow, ...]:
-    """The utilisation table: for each node GPU, CPU, busiest core, I/O wait, memories, network."""
+    """The utilization table: for each node GPU, CPU, busiest core, I/O wait, memories, network."""
     return tuple(job.gathered(_usage_rows))
 
 

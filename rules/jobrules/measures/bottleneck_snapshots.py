@@ -113,11 +113,11 @@ class BottleneckCriteria(Struct, frozen=True, kw_only=True):
             limits=(self.threshold,),
             scale=100.0,
             unit="% of GPU snapshots",
-            limit_text=f"limit {self.threshold:g}\u00a0% at any minute; shown: at the end",
+            limit_text=f"limit {self.threshold:g}% at any minute; shown: at the end",
         )
         asides = [_unsampled(judged, self.metric), _not_judged(devices)]
         if not scans.triggered:
-            limit = f"{share(part)} of GPU snapshots, limit {self.threshold:g}\u00a0%"
+            limit = f"{share(part)} of GPU snapshots, limit {self.threshold:g}%"
             headline = f"A GPU idled while a CPU core {self.core_did} in {limit}"
             return rule.passed("; ".join(filter(None, (headline, *asides))), **facts)
         told = [node for node, over in zip(nodes, scans.violations, strict=True) if over]
@@ -421,7 +421,7 @@ class _Checks(Struct, frozen=True, kw_only=True, eq=False):
     def told(self, threshold: float) -> str:
         """How often the limit was passed, for a share that has fallen below it since."""
         looks = f"{number(self.triggered)} of {number(len(self.percent))} looks"
-        return f"above {threshold:g}\u00a0% so far in {looks}, at most {in_percent(self.percent.max())}"
+        return f"above {threshold:g}% so far in {looks}, at most {in_percent(self.percent.max())}"
 
 
 def _details(nodes: Sequence[NodeSnapshots], job: Job) -> dict[str, Any]:

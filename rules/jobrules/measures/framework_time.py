@@ -125,10 +125,10 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
     ``phase``, ``phase_time``
         Percent of the time of all steps, and microseconds, by step phase.
     ``CPU``, ``GPU``, ``CPU_total``, ``GPU_total``
-        Percent and microseconds by operator, with what it calls; without operators of 2 % and
+        Percent and microseconds by operator, with what it calls; without operators of 2% and
         less, the percentages of the others add up to 100.
     ``CPU_self_total``, ``GPU_self_total``
-        Microseconds by operator, without what it calls; only operators with more than 2 % of them.
+        Microseconds by operator, without what it calls; only operators with more than 2% of them.
     ``CPU_operators``, ``GPU_operators``
         The 25 operators with most time of their own (``rows``), and sums over all; whole events only.
     ``general``, ``general_time``

@@ -40,7 +40,7 @@ class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def runs(self) -> tuple[tuple[int, int], ...]:
-        """First and last number of neighbouring windows in violation."""
+        """First and last number of neighboring windows in violation."""
         ends = np.flatnonzero(np.diff(self.violations) > 1)
         first, last = (
             self.violations[np.append(0, ends + 1)],

@@ -148,7 +148,7 @@ def as_far_as_recorded(known: int, gpus: int) -> str:
 
 def at_most(percent: float) -> str:
     """A share that is small, and not 0, in percent."""
-    return f"{percent:.2f}\u00a0%" if percent >= 0.005 else "under 0.01\u00a0%"
+    return f"{percent:.2f}%" if percent >= 0.005 else "under 0.01%"
 
 
 def join_first(clauses: Sequence[str]) -> str:
@@ -204,7 +204,7 @@ def facts_of(spells: Sequence[ConditionTime], hits: Collection[str], limit: floa
             limits=(limit,),
             scale=max(2 * limit, worst) or 1.0,
             unit="% of a GPU's time",
-            limit_text=f"triggers above {limit:g}\u00a0%",
+            limit_text=f"triggers above {limit:g}%",
         )
         if judged
         else None,

@@ -40,14 +40,14 @@ def growing(
         yield part, table
 
 
-def normalised(counts: IntArray | FloatArray) -> FloatArray:
+def normalized(counts: IntArray | FloatArray) -> FloatArray:
     """Shares that add up to 1 along the last axis; zeros stay zeros."""
     total = counts.sum(axis=-1, keepdims=True)
     return np.asarray(counts / np.where(total > 0, total, 1))
 
 
 def distance(p: FloatArray, q: FloatArray) -> FloatArray:
-    """Jensen-Shannon distance of normalised histograms along the last axis, natural logarithm.
+    """Jensen-Shannon distance of normalized histograms along the last axis, natural logarithm.
 
     From 0 for equal ones to ``sqrt(ln 2)`` = 0.8326 for histograms that share no bin.
     """

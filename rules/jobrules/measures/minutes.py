@@ -102,7 +102,7 @@ def trailing_quantiles(values: FloatArray, ends: IntArray, window: int, probs: S
 def trailing_below(values: FloatArray, ends: IntArray, window: int, prob: float, limit: float) -> BoolArray:
     """(len(ends),) whether the quantile that ``trailing_quantiles`` gives is below a limit.
 
-    The quantile lies between two neighbours in order: how many values are below the limit tells on which
+    The quantile lies between two neighbors in order: how many values are below the limit tells on which
     side of it both lie. Only where it parts them, the quantile is computed.
     """
     first = np.maximum(ends - window, 0)

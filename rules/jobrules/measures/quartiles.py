@@ -32,7 +32,7 @@ def quantiles(ordered: FloatArray, probs: Sequence[float]) -> list[float]:
     part = place - before
     low, high = ordered[before], ordered[np.minimum(before + 1, len(ordered) - 1)]
     far = high - low
-    # As numpy has it: from the nearer neighbour.
+    # As numpy has it: from the nearer neighbor.
     found: list[float] = np.where(part < 0.5, low + far * part, high - far * (1 - part)).tolist()
     return found
 

@@ -2,7 +2,7 @@
 
 A sample holds until the next one. Where none follows for more than 60 s and more than ten
 sampling intervals, the time is not measured: the sampler paused, or the machine was gone.
-The sampling interval may change during a job, so it is taken from the neighbourhood.
+The sampling interval may change during a job, so it is taken from the neighborhood.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BESIDE = 5
 
 
 def pauses(time_us: IntArray) -> BoolArray:
-    """(n - 1,) whether the time between two neighbouring samples was not measured.
+    """(n - 1,) whether the time between two neighboring samples was not measured.
 
     The sampling interval at a place is the median of the five distances before and after it, so
     that neither slower sampling looks like pauses nor two pauses around one sample like sampling.
@@ -42,10 +42,10 @@ def pauses(time_us: IntArray) -> BoolArray:
     if len(long):
         beside = long[:, None] + np.concatenate((np.arange(-_BESIDE, 0), np.arange(1, _BESIDE + 1)))
         outside = (beside < 0) | (beside >= len(distance))
-        neighbours = np.where(outside, np.nan, distance[np.clip(beside, 0, len(distance) - 1)])
-        # The distance of two samples alone has no neighbours: then a slow sampler's minute counts.
-        neighbours[outside.all(axis=1), 0] = PAUSE_US
-        paused[long] = distance[long] > PAUSE_INTERVALS * np.nanmedian(neighbours, axis=1)
+        neighbors = np.where(outside, np.nan, distance[np.clip(beside, 0, len(distance) - 1)])
+        # The distance of two samples alone has no neighbors: then a slow sampler's minute counts.
+        neighbors[outside.all(axis=1), 0] = PAUSE_US
+        paused[long] = distance[long] > PAUSE_INTERVALS * np.nanmedian(neighbors, axis=1)
     return paused
 
 

@@ -240,7 +240,7 @@ class Job:
 
     @property
     def gpu_count(self) -> int:
-        """GPUs with at least one utilisation sample."""
+        """GPUs with at least one utilization sample."""
         return sum(
             len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_UTILIZATION
         )

@@ -55,7 +55,7 @@ class Metric(StrEnum):
 
 _LABELS = {
     Metric.GPU_UTILIZATION: "GPU",
-    Metric.GPU_MEMORY_ACTIVITY: "GPU memory utilisation",
+    Metric.GPU_MEMORY_ACTIVITY: "GPU memory utilization",
     Metric.CPU_UTILIZATION: "CPU",
     Metric.IO_WAIT: "I/O wait",
     Metric.HOST_MEMORY: "CPU memory",

@@ -176,7 +176,7 @@ def _cause(job: Job, rule: Rule, result: RuleResult, ends: Ends | None) -> Cause
         below = partial(_imbalance, named)
         return Cause(key=key, label="Lost: used less than the busiest GPU", claim=below, counts=counts)
     if isinstance(rule, BatchSize):
-        counts = f"Samples below {IDLE_PERCENT:g}\u00a0% are not counted: then a GPU waits."
+        counts = f"Samples below {IDLE_PERCENT:g}% are not counted: then a GPU waits."
         small = partial(_small_batch, rule, result.runs, Windows.of(job))
         return Cause(key=key, label="Lost: CPU, GPU and memory little used", claim=small, counts=counts)
     if isinstance(rule, IdleGaps):
@@ -350,7 +350,7 @@ def _small_batch(
 ) -> Claim | None:
     """The minute of each window in violation; with the first one judged, all that it was judged by.
 
-    Not the samples below 10 %, which the report calls idle everywhere: that GPU waits for something that
+    Not the samples below 10%, which the report calls idle everywhere: that GPU waits for something that
     a larger batch would not bring.
     """
     cpu = part.panel(panel.node, Metric.CPU_UTILIZATION)

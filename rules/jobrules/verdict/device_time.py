@@ -16,7 +16,7 @@ from jobrules.model import FloatArray, IntArray, Job, Metric, Panel
 #: Names of what is lost, by the key of the part.
 LABELS = {
     "idle-before": "Lost before the first GPU work",
-    "idle": "Unexplained: idle, under 10\u00a0%",
+    "idle": "Unexplained: idle, under 10%",
     "partly": "Unexplained: partly used",
     "idle-after": "Lost after the last GPU work",
 }
@@ -41,7 +41,7 @@ class Samples(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def worked(self) -> bool:
-        """Whether any is above 0 %."""
+        """Whether any is above 0%."""
         return bool((self.values > 0).any())
 
     @property
@@ -118,7 +118,7 @@ def _after(last_us: int, late_us: Mapping[str, int], _: Job, panel: Panel, __: F
 def spent_per_device(
     job: Job, metric: Metric = Metric.GPU_UTILIZATION, causes: Sequence[Cause] | None = None
 ) -> tuple[DeviceTime, ...]:
-    """The time from the first to the last record of the job, for every device of a utilisation metric.
+    """The time from the first to the last record of the job, for every device of a utilization metric.
 
     Lost time goes to the causes in their order: each takes what it claims of what the ones before it
     left. Without causes given these are the start and the end of the job. Start and end of the job

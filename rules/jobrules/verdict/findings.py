@@ -329,7 +329,7 @@ def _nearly(low: Finding, judging: Sequence[tuple[Rule, RuleResult]]) -> Finding
             did = "a core was full" if isinstance(rule, CPUBottleneck) else "a core waited for I/O"
             seen.append(
                 f"A GPU idled while {did} in {percent(result.measure.value)} of the snapshots, "
-                f"below {rule.name}'s limit of {rule.threshold:g}\u00a0%."
+                f"below {rule.name}'s limit of {rule.threshold:g}%."
             )
     return replace(low, evidence=" ".join([low.evidence, *seen]))
 
@@ -393,7 +393,7 @@ def _labels(causes: Sequence[Cause], spent: Sequence[DeviceTime]) -> dict[str, s
     names = {cause.key: cause.label for cause in causes}
     labels = {key: names[key] for key in sorted(sums, key=lambda key: (key in REST, -sums[key]))}
     return labels | {
-        "idle": "Unexplained: idle, under 10\u00a0%",
+        "idle": "Unexplained: idle, under 10%",
         "partly": "Unexplained: partly used",
         _OTHERS: "Unexplained: other GPUs, idle or partly used",
     }
@@ -446,7 +446,7 @@ def _joined(low: Finding, more: Sequence[str], cause: Finding, bursts: bool) -> 
 def _never_used(job: Job, unused: Sequence[DeviceTime], known: int, rules: tuple[str, ...]) -> Finding:
     gpus = known + job.gpus_unknown
     held = sum(job.gathered(_holds_memory, frozenset(one.name for one in unused)))
-    evidence = f"{join_names([f'{one.node} {one.device}' for one in unused])}: no sample above 0\u00a0%."
+    evidence = f"{join_names([f'{one.node} {one.device}' for one in unused])}: no sample above 0%."
     if known < gpus:
         evidence += f" The use of {count(gpus - known, 'GPU')} was not sampled."
     if held:
@@ -663,7 +663,7 @@ def _clocks(job: Job) -> list[Finding]:
                 f"nodes concerned: {join_names([offset.node for offset in found])}. Each node is judged on its own "
                 "clock, its start and end too; phases and time lines use the times as written."
             ),
-            advice="Synchronise the clocks of the machines (NTP), or check that the nodes train together.",
+            advice="Synchronize the clocks of the machines (NTP), or check that the nodes train together.",
             rules=(),
             section="nodes",
         )

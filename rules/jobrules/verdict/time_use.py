@@ -24,7 +24,7 @@ class Part(Struct, frozen=True, kw_only=True):
     #: finding on the cause of the loss.
     key: str
     label: str
-    #: ``used``, ``lost`` or ``unknown``: decides the colour.
+    #: ``used``, ``lost`` or ``unknown``: decides the color.
     role: str
     #: Device-hours, rounded so that the parts add up to the printed total.
     hours: float
@@ -157,7 +157,7 @@ _OTHER_LABELS = {"used": "Used", "unmeasured": "Not measured"}
 
 _CPU_LABELS = {
     "idle-before": "Free before the first work",
-    "idle": "Free: core idle, under 10\u00a0%",
+    "idle": "Free: core idle, under 10%",
     "partly": "Free: core partly used",
     "idle-after": "Free after the last work",
 }

@@ -23,7 +23,7 @@ def curves(moment: Moment) -> Curves:
 
 
 SCENARIO = Scenario(
-    summary="GPU memory utilisation jumps by 14 points after seven tenths of the job",
+    summary="GPU memory utilization jumps by 14 points after seven tenths of the job",
     curves=curves,
     steps=healthy.STEPS,
     triggers=("GPUMemoryIncrease",),

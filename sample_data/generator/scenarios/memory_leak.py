@@ -22,7 +22,7 @@ def curves(moment: Moment) -> Curves:
 
 
 SCENARIO = Scenario(
-    summary="GPU memory utilisation grows by 30 points in all, too slowly to be a jump",
+    summary="GPU memory utilization grows by 30 points in all, too slowly to be a jump",
     curves=curves,
     steps=healthy.STEPS,
     gpus=2,

@@ -144,7 +144,7 @@ def test_the_tooltip_states_time_zone_and_unit() -> None:
     tooltips = str(hover.tooltips)
 
     assert "UTC" in tooltips
-    assert "{0,0.0}\u00a0%" in tooltips
+    assert "{0,0.0}%" in tooltips
     assert "safe" not in tooltips
 
 
@@ -253,7 +253,7 @@ def _made(value: Any) -> bool:
     return isinstance(value, dict) and value.get("name") in DEFAULTS
 
 
-def test_the_schemes_define_the_same_colours_apart_from_each_other() -> None:
+def test_the_schemes_define_the_same_colors_apart_from_each_other() -> None:
     used = [theme.light()[token] for token in theme.TOKENS]
 
     assert len(set(used)) == len(used)
@@ -261,7 +261,7 @@ def test_the_schemes_define_the_same_colours_apart_from_each_other() -> None:
     assert all(theme.light()[token] != theme.dark()[token] for token in theme.light())
 
 
-def test_every_colour_of_a_figure_is_a_token() -> None:
+def test_every_color_of_a_figure_is_a_token() -> None:
     report = examples.gpu_job()
     time = shared_time(report.columns, report.phases)
     figures = [pie(report.phases.phases), box_plot(report.boxes)]
@@ -269,14 +269,14 @@ def test_every_colour_of_a_figure_is_a_token() -> None:
 
     text = document_json("all", {str(i): figure for i, figure in enumerate(figures) if figure})
 
-    found = set(_colours(embedded.whole(text)["doc"]["roots"]))
+    found = set(_colors(embedded.whole(text)["doc"]["roots"]))
     assert found
     assert found <= set(theme.tokens())
 
 
-def _colours(value: object) -> list[str]:
+def _colors(value: object) -> list[str]:
     if isinstance(value, list):
-        return [c for item in value for c in _colours(item)]
+        return [c for item in value for c in _colors(item)]
     if not isinstance(value, dict):
         return []
     found = []
@@ -287,5 +287,5 @@ def _colours(value: object) -> list[str]:
         if key.endswith("color") and isinstance(plain, str):
             found.append(plain)
         else:
-            found += _colours(item)
+            found += _colors(item)
     return found

@@ -74,7 +74,7 @@ def test_the_policy_lets_its_own_scripts_run_and_nothing_else(page: Page) -> Non
 def test_it_says_what_it_is(page: Page) -> None:
     (html,) = page.all("html")
     assert html["lang"] == "en"
-    assert "41.0\u00a0% of GPU time used: resnet50" in "".join(page.pieces)
+    assert "41.0% of GPU time used: resnet50" in "".join(page.pieces)
     names = {str(m.get("name")): m.get("content") for m in page.all("meta") if "name" in m}
     assert names["referrer"] == "no-referrer"
     assert names["color-scheme"] == "light dark"
@@ -152,4 +152,4 @@ def test_the_style_sheets_close_what_they_open() -> None:
         sheet = re.sub(r"/\*.*?\*/", "", assets.text(name), flags=re.S)
         assert sheet.count("{") == sheet.count("}")
         if name != "style/tokens.css":
-            assert not re.search(r"#[0-9a-f]{3,6}\b", sheet), "colours are tokens"
+            assert not re.search(r"#[0-9a-f]{3,6}\b", sheet), "colors are tokens"

@@ -73,7 +73,7 @@ def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
     assert report.verdict.has_cause
 
     text = summary.markdown(report).replace("\u00a0", " ").replace("\\", "")
-    lines = re.findall(r"^- (\w.*): ([\d.]+) GPU-h, ([\d.]+) %$", text, flags=re.M)
+    lines = re.findall(r"^- (\w.*): ([\d.]+) GPU-h, ([\d.]+)%$", text, flags=re.M)
     page = read(sections.verdict(report)).text.replace("\u00a0", " ")
     told = read(sections.findings(report)).text.replace("\u00a0", " ")
     terminal = " ".join(summary.terminal(report)).replace("\u00a0", " ")
@@ -86,13 +86,13 @@ def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
     linked = {part.finding: part for part in use.parts if part.finding}
     assert set(linked) == {"gpu-never-used", "cpu-bottleneck", "late-first-work"}
     for part in linked.values():
-        hours, share = f"{part.hours:.{use.digits}f} GPU-h", f"{part.percent:.1f} %"
+        hours, share = f"{part.hours:.{use.digits}f} GPU-h", f"{part.percent:.1f}%"
         assert f"{hours}, {share}" in page
         assert f"{hours} {share} of GPU time" in told
         assert f"{hours}, {share} of GPU time" in text
     main = linked[report.verdict.main]
     assert (
-        f"Main cause, critical: 1 of 2 GPUs never worked ({main.hours:.{use.digits}f} GPU-h, {main.percent} %"
+        f"Main cause, critical: 1 of 2 GPUs never worked ({main.hours:.{use.digits}f} GPU-h, {main.percent}%"
         in terminal
     )
     assert f"It wins back at most {main.hours:.{use.digits}f} GPU-h." in page
@@ -123,7 +123,7 @@ def test_gpus_whose_use_was_not_sampled_are_told_wherever_the_others_are_counted
     assert "The use of 3 more GPUs is not known." in page.replace("\u00a0", " ")
     assert "1\u00a0node, 4\u00a0GPUs" in text
     assert "1 node, 4 GPUs" in head.replace("\u00a0", " ")
-    assert sections.head(report).facts["title"].startswith("0.0\u00a0% of the time of 1 of 4 GPUs used")
+    assert sections.head(report).facts["title"].startswith("0.0% of the time of 1 of 4 GPUs used")
     assert not any("No GPU worked" in one for one in (text, page))
 
 
@@ -131,7 +131,7 @@ def test_nothing_is_told_as_nothing_and_not_as_little() -> None:
     never, hardly = (report_of(make_job(gpu=[first] + [0.0] * 1499)) for first in (0.0, 1.0))
 
     for report, told in ((never, "0.000"), (hardly, "under 0.001")):
-        assert f"- Used: {told}\u00a0GPU-h, 0.0\u00a0%" in summary.markdown(report)
+        assert f"- Used: {told}\u00a0GPU-h, 0.0%" in summary.markdown(report)
         assert f"Used {told} GPU-h" in read(sections.verdict(report)).text.replace("\u00a0", " ")
     text = read(sections.utilization(never)).text
     assert "every sample of GPU use is 0; the CPU was not sampled." in text

@@ -132,7 +132,7 @@ def test_a_member_that_cannot_be_opened_costs_itself(tmp_path: Path) -> None:
 
     with archive.unpacked(packed) as found:
         assert (found.directory / "1700000040.algo-1.json").read_bytes() == LINE
-    assert found.remarks[0].example == "notes.txt"
+    assert found.remarks[0].place == "notes.txt"
 
 
 def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_files_that_nobody_reads_are_counted_with_the_first_one(tmp_path: Path) 
     _, quality = read(tmp_path, {FILE: sample(), **files})
 
     (remark,) = quality.remarks
-    assert (remark.action, remark.count, remark.unit, remark.example) == ("skipped", 3, "files", "a/model.pt")
+    assert (remark.action, remark.count, remark.unit, remark.place) == ("skipped", 3, "files", "a/model.pt")
 
 
 def test_a_directory_that_does_not_exist_is_told(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     job, quality = read_job(inside)
 
     assert values(job) == [[5.0]]
-    assert {reason: (r.count, r.example) for reason, r in remarks(quality).items()} == {
+    assert {reason: (r.count, r.place) for reason, r in remarks(quality).items()} == {
         "link out of the directory": (2, "1700000100.out.json"),
         "link that leads nowhere": (2, "1700000100.broken.json"),
         "link to another place in the directory, read there": (2, "1700000100.again.json"),
@@ -129,7 +129,7 @@ def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     job, quality = read_job(tmp_path)
 
     assert values(job) == [[5.0]]
-    assert remarks(quality)["neither file nor folder"].example == "1700000100.pipe.json"
+    assert remarks(quality)["neither file nor folder"].place == "1700000100.pipe.json"
 
 
 def test_a_folder_that_cannot_be_opened_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_opened_costs_itself(tmp_path: Path, monkeypatch
     job, quality = read_job(tmp_path)
 
     assert values(job) == [[5.0]]
-    assert remarks(quality)["folder cannot be opened: Permission denied"].example == "closed"
+    assert remarks(quality)["folder cannot be opened: Permission denied"].place == "closed"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -181,7 +181,7 @@ def test_remarks_come_by_action_and_the_most_frequent_first() -> None:
     tally.add("skipped", "lines", "a", count=2)
     tally.add("corrected", "samples", "never", count=0, file="x")
 
-    found = [(r.action, r.reason, r.count, r.example) for r in tally.remarks()]
+    found = [(r.action, r.reason, r.count, r.place) for r in tally.remarks()]
 
     assert found == [("skipped", "z", 3, "a:4"), ("skipped", "a", 2, None), ("dropped", "b", 5, None)]
 
@@ -296,7 +296,7 @@ def test_what_is_left_out_is_added_up_over_machines(tmp_path: Path) -> None:
     (source,) = quality.sources
     (remark,) = source.remarks
     assert (source.files, source.rows, remark.count) == (3, 3, 6)
-    assert remark.example == f"{FILE}:2"
+    assert remark.place == f"{FILE}:2"
 
 
 @pytest.mark.parametrize("together", [1, 64])
@@ -328,7 +328,7 @@ def test_the_most_frequent_unknown_sensors_of_all_machines_are_named(
 def test_thousands_of_unknown_sensors_take_linear_time() -> None:
     def piece(machines: str) -> grouping.Piece:
         told = tuple(
-            Remark(action="dropped", count=1, unit="samples", reason=f"{UNKNOWN}{machines}-{i}")
+            Remark.worded(action="dropped", count=1, unit="samples", reason=f"{UNKNOWN}{machines}-{i}")
             for i in range(100)
         )
         quality = SourceQuality(source="system samples", files=1, rows=1, remarks=told)

@@ -349,7 +349,7 @@ def test_the_numbers_of_real_jobs_stay(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_remark_keeps_its_count_and_its_reason_but_no_name(unit: str, reason: str, told: str) -> None:
-    remark = Remark(action="skipped", count=3, unit=unit, reason=reason, example="acme/a.json:7")
+    remark = Remark.worded(action="skipped", count=3, unit=unit, reason=reason, place="acme/a.json:7")
     quality = Quality(
         remarks=(remark,), sources=(SourceQuality(source="x", files=1, rows=1, remarks=(remark,)),)
     )
@@ -357,7 +357,7 @@ def test_a_remark_keeps_its_count_and_its_reason_but_no_name(unit: str, reason: 
     changed = Pseudonyms.of([("node", "b2")]).quality(quality)
 
     for one in (*changed.remarks, *changed.sources[0].remarks):
-        assert (one.count, one.unit, one.reason, one.example) == (3, unit, told, None)
+        assert (one.count, one.unit, one.reason, one.place) == (3, unit, told, None)
 
 
 def test_other_processes_put_the_same_stand_ins(tmp_path: Path) -> None:

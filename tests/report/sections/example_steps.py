@@ -41,7 +41,7 @@ def row(name: str, phase: str = "TRAIN", **facts: object) -> StepRow:
 
 
 def step_times(name: str) -> StepTimes:
-    """1 200 steps of one worker with 21 outliers; node, phase and classes have a given name."""
+    """1,200 steps of one worker with 21 outliers; node, phase and classes have a given name."""
     low = tuple(None if i == 7 else 400_000 for i in range(20))
     high = tuple(None if i == 7 else 3_250_000 if i == 0 else 560_000 for i in range(20))
     return StepTimes(

@@ -105,7 +105,7 @@ def card(name: str, status: Status, **facts: object) -> RuleCard:
         "can_trigger": True,
         "status": status,
         "reason": "",
-        "headline": "GPU use was low in 75.0\u00a0% of windows",
+        "headline": "GPU use was low in 75.0% of windows",
         "measure": None,
         "triggered": 0,
         "violations": 0,
@@ -124,7 +124,7 @@ def card(name: str, status: Status, **facts: object) -> RuleCard:
 LOW = Finding(
     key="batch-size",
     severity=Severity.CRITICAL,
-    title="CPU, GPU and GPU memory are all little used in 75.0\u00a0% of the windows judged",
+    title="CPU, GPU and GPU memory are all little used in 75.0% of the windows judged",
     evidence="All GPUs, 08:05:00 to 08:55:00\u00a0UTC.",
     advice="Raise `num_workers` from 1 to 4 per process. It gains nothing where the disk is slow.",
     rules=("BatchSize", "LowGPUUtilization"),
@@ -240,7 +240,7 @@ def gpu_job() -> Report:
                     ("batch-size", "Lost: CPU, GPU and memory little used", "lost", 40.4),
                     ("idle-before", "Lost before the first GPU work", "lost", 8.3),
                     ("idle-after", "Lost after the last GPU work", "lost", 1.7),
-                    ("idle", "Unexplained: idle, under 10 %", "lost", 4.6),
+                    ("idle", "Unexplained: idle, under 10%", "lost", 4.6),
                     ("partly", "Unexplained: partly used", "lost", 4.0),
                 ),
                 told={"batch-size": "batch-size", "idle-before": "late-first-work"},
@@ -274,14 +274,14 @@ def gpu_job() -> Report:
             usage(node, "CPU, busiest core", 76.0),
             usage(node, "I/O wait", 2.0),
             usage(node, "CPU memory", 41.0),
-            usage(node, "GPU memory utilisation", 75.0),
+            usage(node, "GPU memory utilization", 75.0),
             usage(node, "Network", 41e6, "B/s"),
         ),
         columns=Columns(start_us=start, width_us=6_000_000, count=count),
         time_lines=(
             line(node, "gpu_utilization", "GPU", 8, count, gpu),
             line(node, "cpu_utilization", "CPU", 32, count, lambda x: 40 + 10 * math.cos(20 * x)),
-            line(node, "gpu_memory_activity", "GPU memory utilisation", 8, count, lambda x: 75.0),
+            line(node, "gpu_memory_activity", "GPU memory utilization", 8, count, lambda x: 75.0),
             line(node, "io_wait", "I/O wait", 32, count, lambda x: 2.0),
             line(node, "host_memory", "CPU memory", 1, count, lambda x: 40 + 5 * x),
             line(node, "network", "Network", 1, count, lambda x: 4e7 * (1 + x), "B/s"),
@@ -358,24 +358,24 @@ def gpu_job() -> Report:
                     files=24,
                     rows=1_054_080,
                     remarks=(
-                        Remark(
+                        Remark.worded(
                             action="skipped",
                             count=1,
                             unit="lines",
                             reason="not a complete JSON object",
-                            example="system/a.json:7",
+                            place="system/a.json:7",
                         ),
-                        Remark(action="corrected", count=17, unit="samples", reason="above 100 %"),
+                        Remark.worded(action="corrected", count=17, unit="samples", reason="above 100%"),
                     ),
                 ),
             ),
             remarks=(
-                Remark(
+                Remark.worded(
                     action="skipped",
                     count=2,
                     unit="files",
                     reason="no reader knows them",
-                    example="notes.txt",
+                    place="notes.txt",
                 ),
             ),
         ),
@@ -417,7 +417,7 @@ def hostile_job() -> Report:
                 (
                     ("used", "Used", "used", 45.0),
                     ("idle-before", "Lost before the first GPU work", "lost", 5.0),
-                    ("idle", "Lost: idle, under 10 %", "lost", 43.7),
+                    ("idle", "Lost: idle, under 10%", "lost", 43.7),
                     ("unmeasured", "Not measured", "unknown", 6.3),
                 ),
             ),
@@ -481,7 +481,7 @@ def hostile_job() -> Report:
         nodes=example_nodes.nodes((first, second)),
         quality=Quality(
             sources=base.quality.sources,
-            remarks=(Remark(action="skipped", count=1, unit="files", reason=HOSTILE, example=HOSTILE),),
+            remarks=(Remark.worded(action="skipped", count=1, unit="files", reason=HOSTILE, place=HOSTILE),),
         ),
     )
 
@@ -508,7 +508,7 @@ def cpu_job() -> Report:
                 "CPU",
                 1,
                 0.167,
-                (("used", "Used", "used", 30.0), ("idle", "Free: core idle, under 10 %", "lost", 70.0)),
+                (("used", "Used", "used", 30.0), ("idle", "Free: core idle, under 10%", "lost", 70.0)),
                 3,
             ),
             findings=(),

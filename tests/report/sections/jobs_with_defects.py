@@ -69,7 +69,7 @@ def section(report: Report, name: str) -> Page:
 
 def plain(text: str) -> str:
     """A text with blanks that can be written in a test."""
-    return " ".join(text.replace("\u00a0", " ").replace("\u202f", " ").split())
+    return " ".join(text.replace("\u00a0", " ").split())
 
 
 def told(report: Report, name: str) -> str:
@@ -252,7 +252,7 @@ def profiled(backward_s: float = 0.5) -> Report:
 
 @cache
 def many_gpus(count: int) -> Report:
-    """One node whose GPUs are used 30 to 90 %, each steadily."""
+    """One node whose GPUs are used 30 to 90%, each steadily."""
     use = np.tile(np.linspace(30, 90, count), (1300, 1))
     return reported(make_job(gpu=use, cpu=np.full((1300, 2), 30.0), memory=use / 2))
 
@@ -263,7 +263,7 @@ STALLED = (3019, 3000, 2129)
 
 @cache
 def stalled() -> Report:
-    """A GPU that idles in 3 000 of 3 019 snapshots, in 2 129 of these beside a core that is full and waits."""
+    """A GPU that idles in 3,000 of 3,019 snapshots, in 2,129 of these beside a core that is full and waits."""
     snapshots, low, hits = STALLED
     gpu = np.repeat([1.0, 95.0], [low, snapshots - low])
     return reported(

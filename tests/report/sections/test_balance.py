@@ -102,7 +102,7 @@ def test_a_bin_tells_the_share_of_every_gpu() -> None:
     assert "@v1{0,0.00}" in str(hover.tooltips)
 
 
-def test_every_colour_is_a_token() -> None:
+def test_every_color_is_a_token() -> None:
     shown = Histograms(curves=tuple(Curve(name=str(i), values=RAMP) for i in range(4)), usual=RAMP)
 
     text = document_json("balance", {"live": load_plot(shown, frame([shown]))})
@@ -135,7 +135,7 @@ def test_more_gpus_have_a_plot_each_before_the_mean_of_their_node() -> None:
     page = page_of(of_panels(panel("n", [90] * 5 + [40])))
 
     assert len([i for i in page.ids if i.startswith("live-balance-")]) == 6
-    assert "grey: the mean of all GPUs of its node" in page.text
+    assert "gray: the mean of all GPUs of its node" in page.text
     assert [a for _, a in page.elements if a.get("class") == "multiples"]
 
 
@@ -143,7 +143,7 @@ def test_the_finding_names_the_pair_its_distance_the_limit_and_the_means() -> No
     text = text_of(of_panels(panel("n", [90, 90, 40])))
 
     assert "gpu0 and gpu2 are loaded least alike, 0.83 apart, above the limit of 0.20" in text
-    assert "their mean use differs, 90.0 % and 40.0 %" in text
+    assert "their mean use differs, 90.0% and 40.0%" in text
     assert "At the end of the job 2 of 3 pairs lie above the limit." in text
 
 
@@ -153,7 +153,7 @@ def test_different_loads_of_one_mean_are_told_so() -> None:
 
     text = text_of(of_panels(swinging))
 
-    assert "they do not differ in mean use, 50.0 % on both: they work at different moments" in text
+    assert "they do not differ in mean use, 50.0% on both: they work at different moments" in text
 
 
 def test_alike_loads_are_told_so() -> None:
@@ -249,7 +249,7 @@ def test_what_the_rule_counted_is_told_with_the_end_of_the_job() -> None:
 
     for text in (apart, alike):
         assert (
-            "in 9 of 90 comparisons (10.0 %) the distance was above the limit, the last until 2025-11-14 08:00:00 UTC"
+            "in 9 of 90 comparisons (10.0%) the distance was above the limit, the last until 2025-11-14 08:00:00 UTC"
             in text
         )
     assert ["At the end of the job no pair is." in text for text in (apart, alike)] == [False, True]

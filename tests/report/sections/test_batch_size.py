@@ -111,7 +111,7 @@ def test_a_box_of_neither_metric_is_left_out() -> None:
             [50],
             [30],
             20,
-            "The GPU has every p95 of the whole job below its limit: CPU 23.0 % (limit 60 %), GPU use 53.0",
+            "The GPU has every p95 of the whole job below its limit: CPU 23.0% (limit 60%), GPU use 53.0",
         ),
         ([50], [95], 20, "Over the whole job the GPU does not have every p95 below its limit"),
         ([50, 95], [30, 30], 20, "1 of 2 GPUs has every p95 of the whole job below its limit"),
@@ -131,7 +131,7 @@ def test_what_the_rule_judged_is_told_and_that_boxes_hold_more() -> None:
 
     assert "In none of 40 windows of a GPU were CPU, GPU and GPU memory all little used." in text_of(*found)
     text = text_of(*found, rule=hit)
-    assert "In 10 of 40 windows of a GPU (25.0 %)" in text
+    assert "In 10 of 40 windows of a GPU (25.0%)" in text
     assert "the last until 2025-11-14 08:00:00 UTC" in text
     assert "p95 of the last 500 samples lies below the limit" in text
     assert "the boxes hold all samples" in text
@@ -157,11 +157,11 @@ def test_a_rule_that_was_not_selected_has_no_limits() -> None:
 
 
 def test_what_was_not_sampled_is_said() -> None:
-    assert "The CPU was not sampled. GPU memory utilisation was not sampled." in text_of(
+    assert "The CPU was not sampled. GPU memory utilization was not sampled." in text_of(
         *boxes("n", [50], [], None)
     )
     text = text_of(*boxes("a", [50], [30], 20), *boxes("b", [50], [], 20))
-    assert "GPU memory utilisation was not sampled on b." in text
+    assert "GPU memory utilization was not sampled on b." in text
     assert "CPU was not sampled" not in text
 
 
@@ -172,7 +172,7 @@ def test_the_table_holds_every_box_with_its_limit() -> None:
 
     rows = [cells[i : i + 7] for i in range(0, len(cells), 7)]
     assert len(rows) == 5
-    assert [row[0] for row in rows] == ["CPU", "GPU use", "GPU use", *["GPU memory utilisation"] * 2]
+    assert [row[0] for row in rows] == ["CPU", "GPU use", "GPU use", *["GPU memory utilization"] * 2]
     assert [row[-1] for row in rows] == ["60", "70", "70", "80", "80"]
     assert [float(row[-2]) for row in rows] == pytest.approx([23.0, 53.0, 93.0, 33.0, 43.0], abs=0.1)
 
@@ -292,13 +292,13 @@ def test_boxes_of_memory_make_no_gpu_unused() -> None:
 @pytest.mark.parametrize(
     ("low", "fluctuating", "told"),
     [
-        (0, 16, "all 16 windows of a GPU fluctuate (p95 of 70 % or more, p5 below 10 %)."),
-        (3, 0, "3 of 16 windows of a GPU are low (p95 below 70 %)."),
-        (1, 0, "1 of 16 windows of a GPU is low (p95 below 70 %)."),
+        (0, 16, "all 16 windows of a GPU fluctuate (p95 of 70% or more, p5 below 10%)."),
+        (3, 0, "3 of 16 windows of a GPU are low (p95 below 70%)."),
+        (1, 0, "1 of 16 windows of a GPU is low (p95 below 70%)."),
         (
             3,
             1,
-            "3 of 16 windows of a GPU are low (p95 below 70 %) and 1 fluctuates (p95 of 70 % or more, p5 below",
+            "3 of 16 windows of a GPU are low (p95 below 70%) and 1 fluctuates (p95 of 70% or more, p5 below",
         ),
     ],
 )
@@ -331,9 +331,9 @@ def test_gpus_are_told_as_alike_by_one_threshold_and_once_where_they_print_alike
         for means in ((27.26, 27.34), (27.0, 31.9), (27.0, 32.0))
     ]
 
-    assert "The 2 GPUs are alike: all at 27.3 % on average." in texts[0]
-    assert "The 2 GPUs are alike: their mean use lies between 27.0 and 31.9 %." in texts[1]
-    assert "gpu0 is used least, 27.0 % on average; gpu1 most, 32.0 %." in texts[2]
+    assert "The 2 GPUs are alike: all at 27.3% on average." in texts[0]
+    assert "The 2 GPUs are alike: their mean use lies between 27.0 and 31.9%." in texts[1]
+    assert "gpu0 is used least, 27.0% on average; gpu1 most, 32.0%." in texts[2]
 
 
 def test_a_mean_that_hides_idle_times_leads_to_the_figures_that_show_them() -> None:

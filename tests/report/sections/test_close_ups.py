@@ -49,11 +49,11 @@ def test_each_moment_is_told_with_its_numbers() -> None:
 
     for told in (
         "The first 10 steps took 39.0 s from start to end; the longest, TRAIN 0, took 3.00 s",
-        "In 40 of 60 snapshots a GPU was below 10 % while a core was above 90 %; GPU use was 28.0 %, "
-        "the mean of the training loop is 66.9 %.",
+        "In 40 of 60 snapshots a GPU was below 10% while a core was above 90%; GPU use was 28.0%, "
+        "the mean of the training loop is 66.9%.",
         "The minute of the training loop with most bottlenecks",
         "The last 30 steps took 1 min 59 s",
-        "Steps of worker 0 cover 76.9 % of the time, Backward of worker 0 covers 51.3 %.",
+        "Steps of worker 0 cover 76.9% of the time, Backward of worker 0 covers 51.3%.",
         "Times are UTC.",
         "Not drawn: the lives of 1 loader process.",
     ):
@@ -144,8 +144,8 @@ def test_steps_alone_and_samples_alone_are_drawn_with_what_there_is() -> None:
     assert "No GPU, CPU or I/O wait was sampled" in first.text
     assert "No other event was recorded in it." in first.text
     assert (
-        "The minute from first to last GPU work with the lowest GPU use, 20.0 %; the mean from first to last GPU "
-        "work is 30.0 %."
+        "The minute from first to last GPU work with the lowest GPU use, 20.0%; the mean from first to last GPU "
+        "work is 30.0%."
     ) in second.text
     assert "Neither steps nor events were recorded in it." in second.text
     assert [len([i for i in page.ids if i.startswith("live-")]) for page in (first, second)] == [1, 1]
@@ -190,11 +190,11 @@ def test_the_bottlenecks_of_a_minute_are_told_by_kind_with_the_limits_in_force()
     alone = page_of(replace(CHOSEN[1], worst=replace(worst, hits=40, bottlenecks=worst.bottlenecks[:1]))).text
 
     assert (
-        "45 of 60 snapshots are bottlenecks: in 40 a GPU was below 5 % while a core waited for I/O above 62.5 % "
-        "and in 12 a GPU was below 10 % while a core was above 90 %; GPU use was 28.0 %, the mean of the training "
-        "loop is 44.0 %."
+        "45 of 60 snapshots are bottlenecks: in 40 a GPU was below 5% while a core waited for I/O above 62.5% "
+        "and in 12 a GPU was below 10% while a core was above 90%; GPU use was 28.0%, the mean of the training "
+        "loop is 44.0%."
     ) in both
-    assert "In 40 of 60 snapshots a GPU was below 5 % while a core waited for I/O above 62.5 %;" in alone
+    assert "In 40 of 60 snapshots a GPU was below 5% while a core waited for I/O above 62.5%;" in alone
 
 
 def test_rows_have_names_that_a_reader_knows() -> None:

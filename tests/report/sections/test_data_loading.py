@@ -62,15 +62,15 @@ def text_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> str:
     [
         (
             {},
-            "1 loader process on 8 cores, 12.5 %; Dataloader asks for 70 to 200 %: too few. Raise num_workers.",
+            "1 loader process on 8 cores, 12.5%; Dataloader asks for 70 to 200%: too few. Raise num_workers.",
         ),
         (
             {"loaders": 20, "of_cores_percent": 250.0, "answer": "too many"},
-            "20 loader processes on 8 cores, 250.0 %; Dataloader asks for 70 to 200 %: too many. Lower num_workers.",
+            "20 loader processes on 8 cores, 250.0%; Dataloader asks for 70 to 200%: too many. Lower num_workers.",
         ),
         (
             {"loaders": 8, "of_cores_percent": 100.0, "answer": "adequate", "violating": 0},
-            "8 loader processes on 8 cores, 100.0 %; Dataloader asks for 70 to 200 %: adequate.",
+            "8 loader processes on 8 cores, 100.0%; Dataloader asks for 70 to 200%: adequate.",
         ),
         (
             {"loaders": 8, "answer": "adequate", "violating": 1, "evaluated": 4},
@@ -78,7 +78,7 @@ def text_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> str:
         ),
         (
             {"answer": "", "evaluated": 0, "reason": "only 4 of 11 seconds with data loading"},
-            "12.5 %; Dataloader asks for 70 to 200 %, but did not judge: only 4 of 11 seconds",
+            "12.5%; Dataloader asks for 70 to 200%, but did not judge: only 4 of 11 seconds",
         ),
         (
             {"answer": "", "cores": 0, "reason": "CPU was not sampled"},
@@ -123,7 +123,7 @@ def test_fetching_ahead_is_advised_only_where_a_pipeline_does_not() -> None:
 def test_the_caption_tells_unit_width_and_what_lies_beyond() -> None:
     text = text_of(EXAMPLE)
 
-    assert "Half of the 120 fetches took no more than 46.0 ms, 95 % no more than 62.0 ms." in text
+    assert "Half of the 120 fetches took no more than 46.0 ms, 95% no more than 62.0 ms." in text
     assert "Time in ms, bins of 10 ms." in text
     assert "counts the 2 fetches that took longer, up to 1.25 s." in text
     assert "40.0 to 50.0 ms 50" in text
@@ -321,8 +321,8 @@ def test_times_stand_in_one_table() -> None:
     text = text_of(EXAMPLE)
 
     assert "Median (ms) p95 (ms) Longest (ms) Total (s) Over 2 × median" in text
-    assert "Fetch of a batch 120 46.0 62.0 1 250 7.90 2" in text
-    assert "From one fetch to the next of its process 119 500.0 520.0 4 100 61.00 1" in text
+    assert "Fetch of a batch 120 46.0 62.0 1,250 7.90 2" in text
+    assert "From one fetch to the next of its process 119,500.0 520.0 4,100 61.00 1" in text
     # Processes live too long for this table.
     assert "1 loading process lived 1 min." in text
 

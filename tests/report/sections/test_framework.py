@@ -32,7 +32,7 @@ def test_the_time_outside_of_steps_is_told_and_judged_by_its_share() -> None:
 
     texts = [page_of(replace(examples.gpu_job(), framework=one)).text for one in (time, little)]
 
-    assert "35.0 % of the workers' time from their first to their last step lay outside of steps." in texts[0]
+    assert "35.0% of the workers' time from their first to their last step lay outside of steps." in texts[0]
     assert ["That is much" in text for text in texts] == [True, False]
 
 
@@ -62,10 +62,10 @@ def test_a_table_has_one_unit_and_its_rest_is_one_row() -> None:
         "Operator on the GPU Calls Own time (ms) Total (ms) Own time a call (ms) Share (%)",
         "conv2d 4 3.000 3.000 0.750 75.0",
         "1 other operator 1 1.000 – – 25.0",
-        "TRAIN 1 200.0 60.0",
+        "TRAIN 1,200.0 60.0",
     ):
         assert row in text
-    assert "On the GPU conv2d takes 75.0 % of the operators' own time." in text
+    assert "On the GPU conv2d takes 75.0% of the operators' own time." in text
 
 
 def test_ten_operators_are_open_and_drawn_and_the_others_folded() -> None:
@@ -95,14 +95,14 @@ def test_what_was_profiled_is_told_in_seconds() -> None:
 @pytest.mark.parametrize(
     ("percents", "told"),
     [
-        ([(35.0, 65.0)], "The worker spent 65.0 % of its time in TRAIN steps."),
+        ([(35.0, 65.0)], "The worker spent 65.0% of its time in TRAIN steps."),
         (
             [(34.0, 66.0), (36.0, 64.0)],
-            "The 2 workers are alike: each spent 34.0 to 36.0 % of its time outside",
+            "The 2 workers are alike: each spent 34.0 to 36.0% of its time outside",
         ),
         (
             [(10.0, 90.0), (10.0, 90.0), (60.0, 40.0)],
-            "Worker 2 spent 60.0 % of its time outside of steps, the median of 3 workers is 10.0 %.",
+            "Worker 2 spent 60.0% of its time outside of steps, the median of 3 workers is 10.0%.",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_many_workers_end_with_the_mean_of_the_others() -> None:
 @pytest.mark.parametrize(
     ("percents", "told"),
     [
-        ((66.7, 33.3), "The backward pass takes 66.7 % of the time of both passes. In percent"),
+        ((66.7, 33.3), "The backward pass takes 66.7% of the time of both passes. In percent"),
         ((80.0, 20.0), "twice as long as the forward pass, so this is uneven."),
     ],
 )
@@ -151,9 +151,9 @@ def test_the_largest_part_is_named_wherever_it_stands() -> None:
     text = page_of(examples.gpu_job()).text
 
     assert (
-        "conv2d ran for 80.0 % of the time over which it was recorded; Forward took most time in all, 30.0 s."
+        "conv2d ran for 80.0% of the time over which it was recorded; Forward took most time in all, 30.0 s."
     ) in text
-    assert "conv2d takes 100.0 % of Horovod's time, 500.0 ms." in text
+    assert "conv2d takes 100.0% of Horovod's time, 500.0 ms." in text
 
 
 def test_small_parts_are_one_bar_and_a_single_one_keeps_its_name() -> None:
@@ -239,7 +239,7 @@ def test_each_phase_stands_beside_its_stretch_and_is_drawn_by_its_share_of_it() 
 
     assert "Phase Events First Last Steps Time (s) Share of the stretch (%)" in page.text
     assert "conv2d 39 22:14:00 22:15:40 39 1.00 80.0" in page.text
-    assert "Forward 39 22:14:00 22:15:40 1 199 30.00 25.0" in page.text
+    assert "Forward 39 22:14:00 22:15:40 1,199 30.00 25.0" in page.text
     assert "once 1 22:14:00 22:15:40 0 4.00 –" in page.text
     figure = sections.framework(examples.gpu_job()).html.partition('id="fig-framework-general"')[2]
     figure = figure.partition("</figure>")[0]
@@ -255,7 +255,7 @@ def test_what_ran_between_steps_is_named_with_a_link_to_more(name: str, link: st
 
     page = page_of(job)
 
-    assert f"That is much. Where it was recorded, {name} ran for 83.0 % of it; see" in page.text
+    assert f"That is much. Where it was recorded, {name} ran for 83.0% of it; see" in page.text
     assert [a["href"] for tag, a in page.elements if tag == "a"] == [link]
 
 

@@ -40,7 +40,7 @@ def test_a_rise_is_told_with_its_moment_and_means() -> None:
     text = page_of(EXAMPLE).text
 
     assert (
-        "GPU memory utilisation rose once by 14.0 points, from 58.0 % to 72.0 % on gpu0 at 08:10:00 UTC."
+        "GPU memory utilization rose once by 14.0 points, from 58.0% to 72.0% on gpu0 at 08:10:00 UTC."
         in text
     )
     assert "gpu0 08:10:00 08:10:05 58.0 72.0 14.0" in text
@@ -52,13 +52,13 @@ def test_a_rise_is_told_with_its_moment_and_means() -> None:
         (
             5.0,
             "10",
-            "the mean of 10 samples lies more than 5 points above that of the 10 samples before, as from 10 to over 15 %.",
+            "the mean of 10 samples lies more than 5 points above that of the 10 samples before, as from 10 to over 15%.",
         ),
-        (0.5, "1", "as from 10 to over 10.5 %."),
+        (0.5, "1", "as from 10 to over 10.5%."),
         (
             95.0,
             "10s",
-            "the mean of 10s of samples lies more than 95 points above that of the 10s of samples before, as from 0 to over 95 %.",
+            "the mean of 10s of samples lies more than 95 points above that of the 10s of samples before, as from 0 to over 95%.",
         ),
         (100.0, "10", "100 points above that of the 10 samples before."),
     ],
@@ -70,7 +70,7 @@ def test_the_example_of_a_rise_adds_up(limit: float, window: str, told: str) -> 
 def test_growth_is_told_where_nothing_rose() -> None:
     text = page_of(with_gpus(gpu_memory("n", "a", trend=GROWS), gpu_memory("n", "b", trend=FASTER))).text
 
-    told = "GPU memory utilisation grows steadily on 2 GPUs, most on b: by 12.0 points an hour over the training loop."
+    told = "GPU memory utilization grows steadily on 2 GPUs, most on b: by 12.0 points an hour over the training loop."
     assert told in text
     assert "+0.5 grows steadily" in text
     assert "+12.0 grows steadily" in text
@@ -104,19 +104,19 @@ def test_trends_are_signed_and_none_is_a_dash() -> None:
     [
         (
             [{"rise": 1.0, "events": 0}],
-            "GPU memory utilisation did not rise by more than 5 points at once; the p95 of gpu0 is 73.0 %.",
+            "GPU memory utilization did not rise by more than 5 points at once; the p95 of gpu0 is 73.0%.",
         ),
         (
             [{"rise": 1.0}, {"rise": 0.0, "p95": 80.0}],
-            "GPU memory utilisation rose on no GPU by more than 5 points at once; it is highest on gpu1 with a p95 of 80.0 %.",
+            "GPU memory utilization rose on no GPU by more than 5 points at once; it is highest on gpu1 with a p95 of 80.0%.",
         ),
         (
             [{"rise": 1.0}, {"rise": None}],
-            "GPU memory utilisation rose on none of 1 of 2 GPUs with enough samples by more than 5 points",
+            "GPU memory utilization rose on none of 1 of 2 GPUs with enough samples by more than 5 points",
         ),
         (
             [{"rise": None}],
-            "GPU memory utilisation has too few samples to look for rises; the p95 of gpu0 is 73.0 %.",
+            "GPU memory utilization has too few samples to look for rises; the p95 of gpu0 is 73.0%.",
         ),
     ],
 )
@@ -137,12 +137,12 @@ def test_quantiles_of_the_loop_are_read() -> None:
     text = page_of(with_gpus(*gpus)).text
 
     assert (
-        "low: the p95 over the training loop is 28.0 %, so reading and writing memory is hardly what limits the speed."
+        "low: the p95 over the training loop is 28.0%, so reading and writing memory is hardly what limits the speed."
         in text
     )
-    assert "idle: at least 5 % of the samples in the training loop lie under 5 %" in text
+    assert "idle: at least 5% of the samples in the training loop lie under 5%" in text
     assert (
-        "swings: GPU memory utilisation varies much over the training loop, by 50.5 points from p5 to p95."
+        "swings: GPU memory utilization varies much over the training loop, by 50.5 points from p5 to p95."
         in text
     )
     assert "busy:" not in text
@@ -167,7 +167,7 @@ def test_both_drawings_show_the_same() -> None:
     band = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Quad)))
     assert band["v0"].tolist() == list(EXAMPLE.lines[0].mean)
     assert band["high"].tolist() == list(EXAMPLE.bands[0].high)
-    # Two levels of the band: alike neighbours are one step.
+    # Two levels of the band: alike neighbors are one step.
     assert still.shapes[0].path == "M0 40h500v-14h500v17h-1000z"
     (triangle,) = (mark for mark in still.marks if isinstance(mark, Label))
     rises = data(next(one for one in drawn_in(live) if isinstance(one.glyph, Scatter)))
@@ -254,7 +254,7 @@ def test_alike_gpus_are_told_together() -> None:
 def test_what_is_left_out_is_told() -> None:
     text = page_of(replace(EXAMPLE, rises_left_out=1, gpus_left_out=12)).text
 
-    assert "GPU memory utilisation rose 2 times, the most by 14.0 points" in text
+    assert "GPU memory utilization rose 2 times, the most by 14.0 points" in text
     assert "1 smaller one is left out." in text
     assert "12 GPUs that rise less and are lower are left out." in text
 

@@ -92,7 +92,7 @@ def test_n2_n6_phases_end_with_the_last_step_and_are_never_negative(overlap_s: f
     ]
     at = [name for name, _ in told_by].index("Whole job")
     shares = [number(share) for _, share in told_by[:at]]
-    assert told_by[at][1] == "100.0 %"
+    assert told_by[at][1] == "100.0%"
     assert min(shares) >= 0
     assert round(sum(shares), 1) == 100.0
 
@@ -146,8 +146,8 @@ def times_without_utc(html: str) -> list[str]:
 def test_n7_a_job_without_gpu_gets_a_sentence_on_its_cpu() -> None:
     busy, free = (reported(make_job(cpu=np.full((600, 4), use))) for use in (90.0, 20.0))
 
-    assert "the CPU was well used: its p95 lies at 90.0 %" in told(busy, "utilization")
-    assert "the CPU was below 70 %" in told(free, "utilization")
+    assert "the CPU was well used: its p95 lies at 90.0%" in told(busy, "utilization")
+    assert "the CPU was below 70%" in told(free, "utilization")
 
 
 def test_n7_a_p95_at_the_limit_is_judged() -> None:
@@ -179,7 +179,7 @@ def test_n9_a_table_of_utilisation_needs_no_row_and_no_known_metric() -> None:
     assert "Fan speed rpm" in told(odd, "utilization")
 
 
-@pytest.mark.parametrize(("backward_s", "share", "uneven"), [(0.5, "83.3 %", 1), (0.15, "60.0 %", 0)])
+@pytest.mark.parametrize(("backward_s", "share", "uneven"), [(0.5, "83.3%", 1), (0.15, "60.0%", 0)])
 def test_n10_uneven_passes_are_told_once_and_beside_the_rest(
     backward_s: float, share: str, uneven: int
 ) -> None:
@@ -209,14 +209,14 @@ def test_n11_the_largest_is_named_and_not_the_first() -> None:
     ] == [True] * 4
     text = told(profiled(), "framework")
 
-    assert "On the GPU volta_sgemm takes 75.0 %" in text
+    assert "On the GPU volta_sgemm takes 75.0%" in text
     assert "On the CPU cudnn_convolution takes" in text
     # GPU 1.6 s and CPU 3.64 s; the GPU stands first.
-    assert "69.5 % of the own time of all operators is on the CPU" in text
-    assert "NCCL_ALLREDUCE takes 75.0 % of Horovod's time" in text
+    assert "69.5% of the own time of all operators is on the CPU" in text
+    assert "NCCL_ALLREDUCE takes 75.0% of Horovod's time" in text
     assert "Worker 34 spent 79" in text or "Worker 33 spent" in text
     # One worker: 863.1 of its 959.9 s were spent in steps; the time outside of them stands first.
-    assert "The worker spent 90.0 % of its time in TRAIN steps" in told(usual(), "framework")
+    assert "The worker spent 90.0% of its time in TRAIN steps" in told(usual(), "framework")
 
 
 def test_n12_the_largest_phase_is_told() -> None:
@@ -281,7 +281,7 @@ def test_n16_an_outlier_is_longer_than_mean_and_deviations_by_the_parameters() -
     took = np.full(960, 0.25)
     took[50::80] = 40.0
     limit = took.mean() + 2.5 * took.std()
-    assert "12 of the 1 920 TRAIN steps took longer than mean + 2.5σ of their worker" in first
+    assert "12 of the 1,920 TRAIN steps took longer than mean + 2.5σ of their worker" in first
     (row,) = [
         row
         for row in rows(report, "steps", "Durations of steps by worker and phase")
@@ -327,9 +327,9 @@ def test_n17_low_and_fluctuating_are_told_apart_and_boxes_hold_all_samples() -> 
 
     text = told(report, "gpu-utilization")
     # From the ninth minute on, when 1 000 samples are seen.
-    assert "24 of 36 windows of a GPU are low (p95 below 70 %) and 12 fluctuate (p95 of 70 % or more" in text
+    assert "24 of 36 windows of a GPU are low (p95 below 70%) and 12 fluctuate (p95 of 70% or more" in text
     assert "It judges the last 500 samples of each GPU once a minute; the boxes hold all samples" in text
-    for i, row in enumerate(rows(report, "gpu-utilization", "Utilisation of each GPU")):
+    for i, row in enumerate(rows(report, "gpu-utilization", "Utilization of each GPU")):
         for column, quantile in (("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p95", 0.95)):
             assert number(row[column]) == np.quantile(gpu[:, i], quantile)
 
@@ -342,7 +342,7 @@ def test_n18_every_gpu_has_its_box_on_a_scale_of_100(count: int, shown: int) -> 
     boxes = re.findall(r'<g class="box-whole">.*?<rect x="([\d.]+)%" width="([\d.]+)%"', html)
     assert len(boxes) == shown
     assert all(float(left) >= 0 and float(left) + float(width) <= 100 for left, width in boxes)
-    assert len(rows(report, "gpu-utilization", "Utilisation of each GPU")) == count
+    assert len(rows(report, "gpu-utilization", "Utilization of each GPU")) == count
     assert ("Drawn are the 32 GPUs" in told(report, "gpu-utilization")) == (shown < count)
     along, up = live(report, "gpu-utilization", "Range1d")
     assert (along.get("start", 0), along["end"]) == (0, shown)
@@ -426,8 +426,8 @@ def test_n21_parts_of_the_snapshots_add_up_and_the_share_is_of_the_low_ones(name
     assert [float(width) for _, width in bar] == [number(row["Share (%)"]) for row in parts]
     text = told(stalled(), name)
     # 2 129 of 3 000 are 71.0 %; of 3 019 they are 70.5 %.
-    assert "71.0 % of the snapshots with a GPU below 10 % are bottlenecks" in text
-    assert "2 129 of 3 019 snapshots (70.5 %) are bottlenecks" in text
+    assert "71.0% of the snapshots with a GPU below 10% are bottlenecks" in text
+    assert "2,129 of 3,019 snapshots (70.5%) are bottlenecks" in text
 
 
 @pytest.mark.parametrize("increase", [5.0, 7.0])
@@ -435,7 +435,7 @@ def test_n22_the_example_of_a_rise_adds_up(increase: float) -> None:
     report = reported(usual_job(), GPUMemoryIncrease(increase=increase))
 
     assert f"more than {increase:g} points above" in told(report, "gpu-memory")
-    assert f"as from 10 to over {10 + increase:g} %" in told(report, "gpu-memory")
+    assert f"as from 10 to over {10 + increase:g}%" in told(report, "gpu-memory")
 
 
 def test_n23_the_only_ring_has_few_parts_named_beside_it_with_units() -> None:
@@ -521,7 +521,7 @@ def test_n26_the_page_holds_no_code_of_the_notebook(gpu_page: str) -> None:
 
 
 def test_n27_overlapping_series_stand_apart_without_the_legend() -> None:
-    # Two lines in one plot differ in more than colour, and their numbers stand in a table.
+    # Two lines in one plot differ in more than color, and their numbers stand in a table.
     histogram = html_of(profiled(), "steps").partition('id="fig-steps-last"')[0]
     key = re.findall(r'data-series="(s\d)"', histogram)
     assert len(set(key)) == 3
@@ -627,7 +627,7 @@ def test_seen_bottlenecks_before_the_patience_are_listed_as_the_card_says() -> N
         (card.evaluated, card.violating) == (len(looks), sum(600 / seen > 0.5 for seen in looks)) == (12, 1)
     )
     text = told(report, "cpu-bottlenecks")
-    assert "600 of 2 400 snapshots (25.0 %) are bottlenecks" in text
+    assert "600 of 2,400 snapshots (25.0%) are bottlenecks" in text
     assert "the share so far was above in 1 of 12 looks" in text
     (run,) = rows(report, "cpu-bottlenecks", "Longest runs of bottlenecks")
     assert (run["Start (UTC)"], number(run["Length (s)"])) == ("22:14:00", 300)
@@ -653,9 +653,9 @@ def test_seen_low_use_is_told_as_a_share_of_time_beside_the_p95_of_the_job() -> 
 
     (card,) = [card for card in report.rules if card.name == "LowGPUUtilization"]
     assert card.status is Status.TRIGGERED
-    assert f"in {100 * card.severity:.1f} % of the windows" in plain(card.headline)
+    assert f"in {100 * card.severity:.1f}% of the windows" in plain(card.headline)
     assert plain(card.headline) in told(report, "rules")
-    (row,) = rows(report, "gpu-utilization", "Utilisation of each GPU")
+    (row,) = rows(report, "gpu-utilization", "Utilization of each GPU")
     assert row["p95"] == "95.0"
     assert number(row["Idle (%)"]) == pytest.approx(100 * 1200 / 4200, abs=0.05)
 
@@ -686,7 +686,7 @@ def test_seen_rises_of_memory_utilisation_are_no_headline_where_nothing_else_is_
     report = reported(make_job(gpu=np.full(TICKS, 95.0), cpu=np.full(TICKS, 30.0), memory=memory))
 
     assert [finding.key for finding in report.verdict.findings] == ["gpu-memory-increase"]
-    assert "Main finding GPU memory utilisation rose" not in told(report, "verdict")
+    assert "Main finding GPU memory utilization rose" not in told(report, "verdict")
 
 
 def test_seen_rules_that_never_fired_do() -> None:
@@ -777,7 +777,7 @@ def test_seen_rows_of_the_heat_map_stand_at_their_own_time() -> None:
 
 
 def painted(html: str) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Step of the colour, and start and end of each run of cells, of the heat map."""
+    """Step of the color, and start and end of each run of cells, of the heat map."""
     return [
         (
             step,
@@ -791,8 +791,8 @@ def painted(html: str) -> list[tuple[str, list[tuple[float, float]]]]:
     ]
 
 
-def test_seen_colours_of_the_heat_map_are_of_100_percent() -> None:
-    # Nothing is used more than 35 %: no cell has a colour of the upper steps.
+def test_seen_colors_of_the_heat_map_are_of_100_percent() -> None:
+    # Nothing is used more than 35 %: no cell has a color of the upper steps.
     use = np.tile(np.repeat([5.0, 35.0], 600), 2)
     report = reported(make_job(gpu=use, cpu=use))
 
@@ -809,11 +809,11 @@ def test_seen_percentages_are_neither_cut_nor_rounded_up_to_whole_ones() -> None
     text = told(report, "utilization")
     for value in ("99.9", "12.3", "40.2"):
         assert f"{value} {value}" in text
-    assert rows(report, "gpu-utilization", "Utilisation of each GPU")[0]["p50"] == "99.9"
+    assert rows(report, "gpu-utilization", "Utilization of each GPU")[0]["p50"] == "99.9"
 
 
 def test_seen_units_stand_at_every_number_of_the_table() -> None:
-    table = rows(reported(with_network()), "utilization", "Utilisation of each node")
+    table = rows(reported(with_network()), "utilization", "Utilization of each node")
 
     units = {row["Metric"]: row["Unit"] for row in table if "Unit" in row}
     assert units["Network, received and sent"] == "MB/s"
@@ -911,7 +911,7 @@ SEEN = {
     "GPUs beyond 16": "test_n18_every_gpu_has_its_box_on_a_scale_of_100",
     "documented defaults": "test_seen_defaults_on_the_page_are_the_defaults_in_force",
     "heat map zips series": "test_seen_rows_of_the_heat_map_stand_at_their_own_time",
-    "heat map by its own maximum": "test_seen_colours_of_the_heat_map_are_of_100_percent",
+    "heat map by its own maximum": "test_seen_colors_of_the_heat_map_are_of_100_percent",
     "percent cut to whole ones": "test_seen_percentages_are_neither_cut_nor_rounded_up_to_whole_ones",
     "units": "test_seen_units_stand_at_every_number_of_the_table",
     "a GPU that never worked": "test_seen_a_gpu_that_never_worked_is_a_finding",

@@ -33,7 +33,7 @@ def log(time: str = "timestamp", rows: int = 41) -> str:
         for gpu in (0, 1):
             hot = gpu == 1 and i % 2
             lines.append(
-                f"{when}, {gpu}, 90 %, 30 %, {2048 * (1 + gpu)} MiB, 8192 MiB, {200 + 100 * gpu}.00 W, 400.00 W, "
+                f"{when}, {gpu}, 90%, 30%, {2048 * (1 + gpu)} MiB, 8192 MiB, {200 + 100 * gpu}.00 W, 400.00 W, "
                 f"{60 + gpu}, {1200 if hot else 1500} MHz, 0x{0x20 if hot else 0:016x}"
             )
     return "\n".join(lines) + "\n"
@@ -93,13 +93,13 @@ def test_power_temperature_and_clocks(report: Report) -> None:
     page = read(sections.power(report))
 
     told = text_of(page)
-    assert "Heat slowed gpu1 in 50.0 % of the measured time, the most of 2 GPUs." in told
+    assert "Heat slowed gpu1 in 50.0% of the measured time, the most of 2 GPUs." in told
     assert "No GPU was slowed by the hardware or by the power limit, only by heat." in told
     # 80 s at 300 W; slowed in 20 of 40 s, so the median clock is the other one.
     row = next(row for row in re.findall(r"<tr>.*?</tr>", sections.power(report).html) if ">gpu1<" in row)
     cells = re.findall(r"<td>(.*?)</td>", row)
     assert cells[:6] == ["300.0", "300.0", "400", "6.7", "61.0", "61"]
-    assert cells[6:] == ["1\u202f500", "1\u202f500", "50.0", "0.0", "0.0"]
+    assert cells[6:] == ["1,500", "1,500", "50.0", "0.0", "0.0"]
 
 
 def reasons(names: str, rows: list[str]) -> str:
@@ -120,31 +120,31 @@ HARDWARE = "clocks_event_reasons.hw_slowdown"
     [
         (
             f"utilization.gpu [%], temperature.gpu, {HEAT}",
-            ["95 %, 60, Not Active | 95 %, 60, [N/A] | 95 %, 60, [N/A] | 95 %, [N/A], [N/A]"] * 20,
+            ["95%, 60, Not Active | 95%, 60, [N/A] | 95%, 60, [N/A] | 95%, [N/A], [N/A]"] * 20,
             ["No GPU was slowed by heat, as far as that was recorded: for 1 of 4 GPUs."],
             [],
         ),
         (
             f"utilization.gpu [%], {HEAT}",
-            ["95 %, Not Active | 95 %, Active"] + ["95 %, Not Active"] * 20,
+            ["95%, Not Active | 95%, Active"] + ["95%, Not Active"] * 20,
             ["No GPU was slowed by heat, as far as that was recorded: for 1 of 2 GPUs.", "gpu1 –"],
-            ["Heat slowed", "Nothing held", "100.0 %"],
+            ["Heat slowed", "Nothing held", "100.0%"],
         ),
         (
             f"utilization.gpu [%], {HEAT}",
-            ["95 %, Not Active"] * 100 + ["95 %, Active"] + ["95 %, Not Active"] * 3000,
-            ["Heat slowed gpu0 in under 0.1 % of the measured time.", "gpu0 under 0.1"],
+            ["95%, Not Active"] * 100 + ["95%, Active"] + ["95%, Not Active"] * 3000,
+            ["Heat slowed gpu0 in under 0.1% of the measured time.", "gpu0 under 0.1"],
             ["No GPU"],
         ),
         (
             f"utilization.gpu [%], temperature.gpu, {HEAT}",
-            ["95 %, 60, Not Active | 95 %, 60, Active | 95 %, 60, [N/A]"] * 20,
-            ["Heat slowed gpu1 in 100.0 % of the measured time, the most of 2 GPUs."],
+            ["95%, 60, Not Active | 95%, 60, Active | 95%, 60, [N/A]"] * 20,
+            ["Heat slowed gpu1 in 100.0% of the measured time, the most of 2 GPUs."],
             [],
         ),
         (
             f"utilization.gpu [%], {HEAT}, {HARDWARE}",
-            ["95 %, Not Active, Not Active"] * 20 + ["95 %, Not Active, Active"] * 20,
+            ["95%, Not Active, Not Active"] * 20 + ["95%, Not Active, Active"] * 20,
             ["Whether heat slowed a GPU is not known: the hardware did, and no reason is named."],
             ["slowed by heat"],
         ),
@@ -173,18 +173,18 @@ def test_memory_in_use_is_not_memory_utilisation(report: Report) -> None:
         text_of(read(call(report))) for call in (sections.gpu_memory, sections.utilization, sections.nodes)
     )
 
-    assert "gpu1 is the fullest of 2 GPUs: at most 4.0 GiB in use, 50.0 % of its memory." in memory
+    assert "gpu1 is the fullest of 2 GPUs: at most 4.0 GiB in use, 50.0% of its memory." in memory
     assert "leak" not in memory
     assert "larger batch" not in memory
     for told in (memory, use, nodes):
-        assert "GPU memory utilisation" in told
+        assert "GPU memory utilization" in told
         assert "GiB" in told
 
 
 def test_utilisation_of_memory_alone_is_not_how_full_it_is(report: Report) -> None:
     told = text_of(read(sections.gpu_memory(replace(report, power=()))))
 
-    assert "GPU memory utilisation over time: the share of time in which" in told
+    assert "GPU memory utilization over time: the share of time in which" in told
     assert "in use on" not in told
 
 

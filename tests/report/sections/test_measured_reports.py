@@ -72,11 +72,11 @@ def test_a_smaller_machine_is_proposed_only_where_nothing_is_the_limit() -> None
             replace(free, rules=waiting),
         )
     )
-    assert "were below 70 % nearly all the time" in told
+    assert "were below 70% nearly all the time" in told
     assert "A smaller machine may do." in told
     assert "mostly free" not in told
     assert "smaller machine" not in full + stored
-    assert "the busiest core at a median of 95.0 %" in full
+    assert "the busiest core at a median of 95.0%" in full
 
 
 def test_unused_gpus_are_told_before_the_mean_is_judged() -> None:

@@ -1,4 +1,4 @@
-"""What the sections on the job, its utilisation and its nodes say, read back from their HTML."""
+"""What the sections on the job, its utilization and its nodes say, read back from their HTML."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def rows_of(html: str) -> list[list[str]]:
 
 
 def test_the_odd_nodes_come_first_the_others_share_a_row_and_all_are_reachable() -> None:
-    report = sixteen({"node-07": "1 of 8 GPUs at 0 %"}, **{"node-07": 61.4})
+    report = sixteen({"node-07": "1 of 8 GPUs at 0%"}, **{"node-07": 61.4})
 
     fragment = sections.nodes(report)
     rows = rows_of(fragment.html)
 
-    assert rows[1] == ["node-07", "Warning", "1 of 8 GPUs at 0 %", "61.4", "−9.3", ""]
-    assert rows[2] == ["15 others alike", "Alike", "means 70.0 to 71.5 %", "70.8", "−0.7 to +0.8", ""]
+    assert rows[1] == ["node-07", "Warning", "1 of 8 GPUs at 0%", "61.4", "−9.3", ""]
+    assert rows[2] == ["15 others alike", "Alike", "means 70.0 to 71.5%", "70.8", "−0.7 to +0.8", ""]
     assert [row[0] for row in rows[4:19]] == [f"node-{i:02}" for i in range(16) if i != 7]
     page = read(fragment)
     assert "1 of 16 nodes differs from the others." in text_of(page)
@@ -175,7 +175,7 @@ def test_the_share_of_time_that_samples_cover_is_told_where_it_is_not_all() -> N
     text = text_of(read(sections.utilization(examples.hostile_job())))
 
     assert text.count("samples cover") == 1
-    assert "16 cores, samples cover 87.5 % of the job" in text
+    assert "16 cores, samples cover 87.5% of the job" in text
 
 
 def with_gaps(report: Report, gaps: tuple[Gap, ...]) -> JobPhases:
@@ -196,7 +196,7 @@ def test_of_many_nodes_the_least_sampled_are_named() -> None:
 
     assert (
         "On 6 of 16 nodes the samples cover less than the whole job: "
-        "node-06 90.0 %, node-05 91.7 %, node-04 93.3 %, node-03 95.0 % and 2 more." in text
+        "node-06 90.0%, node-05 91.7%, node-04 93.3%, node-03 95.0% and 2 more." in text
     )
 
 
@@ -205,10 +205,10 @@ def test_of_many_nodes_the_least_sampled_are_named() -> None:
     [
         ((10, 20), (10, 20), "A smaller machine may do"),
         ((10, 69.9), (60, 70), "the CPU side is the likely limit"),
-        ((70, 90), (10, 20), "GPU use was high in most snapshots: their median is 70.0 %"),
-        ((69, 90), (10, 20), "the median snapshot stands at 69.0 % for the GPU and 10.0 % for the CPU"),
-        (None, (60, 70), "the CPU was well used: its p95 lies at 70.0 %. No GPU was sampled."),
-        (None, (60, 69), "the CPU was below 70 % nearly all the time: its p95 lies at 69.0 %"),
+        ((70, 90), (10, 20), "GPU use was high in most snapshots: their median is 70.0%"),
+        ((69, 90), (10, 20), "the median snapshot stands at 69.0% for the GPU and 10.0% for the CPU"),
+        (None, (60, 70), "the CPU was well used: its p95 lies at 70.0%. No GPU was sampled."),
+        (None, (60, 69), "the CPU was below 70% nearly all the time: its p95 lies at 69.0%"),
     ],
 )
 def test_the_sentences_follow_p95_and_p50_with_70_on_the_busy_side(
@@ -252,7 +252,7 @@ def test_a_start_longer_than_the_loop_is_told_with_what_was_measured_in_it() -> 
 
     assert (
         "The start took longer than the training loop: 40 min before the first step, 19 min from there to "
-        "the last. The samples of the start show a mean CPU use of 12.3 %, an I/O wait of 4.5 % and "
+        "the last. The samples of the start show a mean CPU use of 12.3%, an I/O wait of 4.5% and "
         "6.7 MB/s received over the network (means of the samples)." in text
     )
     assert "took longer" not in text_of(read(sections.summary(base)))
@@ -286,7 +286,7 @@ def test_only_the_time_in_which_no_node_was_sampled_is_an_interruption() -> None
     both = sections.summary(replace(base, phases=with_gaps(base, gaps)))
     one = sections.summary(replace(base, phases=with_gaps(base, gaps[:1])))
 
-    assert ["of which interrupted, no node measured", "08:14:00", "08:20:00", "6 min", "10.0 %"] in rows_of(
+    assert ["of which interrupted, no node measured", "08:14:00", "08:20:00", "6 min", "10.0%"] in rows_of(
         both.html
     )
     assert "interrupted" not in one.html
@@ -323,29 +323,29 @@ def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0, ba
 @pytest.mark.parametrize(
     ("caption", "told"),
     [
-        (used({"a": 60.0}), "Mean GPU use of the samples is 60.0 %."),
+        (used({"a": 60.0}), "Mean GPU use of the samples is 60.0%."),
         (
             used({"a": 60.0}, ("before", 2.0), ("loop", 70.0), ("after", 0.0)),
-            "Mean GPU use of the samples is 60.0 %: 2.0 % before the first step, 70.0 % in the training loop and 0.0 % after the last step.",
+            "Mean GPU use of the samples is 60.0%: 2.0% before the first step, 70.0% in the training loop and 0.0% after the last step.",
         ),
         (
             used({"a": 60.0}, ("loop", 95.6), ("after", 0.2), basis="gpu"),
-            "Mean GPU use of the samples is 60.0 %: 95.6 % from the first to the last GPU work and 0.2 % after the last GPU work.",
+            "Mean GPU use of the samples is 60.0%: 95.6% from the first to the last GPU work and 0.2% after the last GPU work.",
         ),
         (
             used({"a": 60.0}, ("before", 2.0), ("loop", 70.0), basis="gpu"),
-            "Mean GPU use of the samples is 60.0 %: 2.0 % before the first GPU work and 70.0 % from there to the last.",
+            "Mean GPU use of the samples is 60.0%: 2.0% before the first GPU work and 70.0% from there to the last.",
         ),
-        (used({"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU use of the samples is 60.0 %."),
+        (used({"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU use of the samples is 60.0%."),
         (
             used({"a": 60.0}, falls=2),
-            "Mean GPU use of the samples is 60.0 %. In the training loop it falls twice under 10 %, for 10 s (median).",
+            "Mean GPU use of the samples is 60.0%. In the training loop it falls twice under 10%, for 10 s (median).",
         ),
-        (used({"a": 60.0, "b": 60.04}), "The nodes are alike: mean GPU use of the samples is 60.0 % on all."),
-        (used({"a": 60.0, "b": 64.9}), "The nodes are alike: mean GPU use of the samples is 60.0 to 64.9 %."),
+        (used({"a": 60.0, "b": 60.04}), "The nodes are alike: mean GPU use of the samples is 60.0% on all."),
+        (used({"a": 60.0, "b": 64.9}), "The nodes are alike: mean GPU use of the samples is 60.0 to 64.9%."),
         (
             used({"a": 60.0, "b": 40.0, "c": 50.0}),
-            "Mean GPU use of the samples differs between the nodes: 40.0 % on b, 60.0 % on a.",
+            "Mean GPU use of the samples differs between the nodes: 40.0% on b, 60.0% on a.",
         ),
     ],
 )

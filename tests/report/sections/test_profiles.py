@@ -21,7 +21,7 @@ def page_of(*profiles: Profile, left: int = 0) -> Page:
 def test_the_function_with_most_self_time_is_told_and_the_rest_is_one_row() -> None:
     page = page_of(example_close_ups.profile("train"))
 
-    assert "train0 takes most, 50.0 % of 2.00 s of self time. cProfile" in page.text
+    assert "train0 takes most, 50.0% of 2.00 s of self time. cProfile" in page.text
     assert "Worker 0, from train step 9, step start to train step 9, step end" in page.text
     # 12 functions: ten open, two and the sum of 30 others folded.
     assert len(page.all("tr")) == 11 + 4
@@ -33,13 +33,13 @@ def test_calls_are_counted_or_told_not_to_be() -> None:
     counted, sampled = example_close_ups.profiles("train")[1::2]
 
     assert (
-        "train1…/python3/site-packages/a/long/way/to/train.py:1 1 001 500.0 1 000.0 25.0"
+        "train1…/python3/site-packages/a/long/way/to/train.py:1 1,001,500.0 1,000.0 25.0"
         in page_of(counted).text
     )
-    assert "train0built in 1 1 000.0 2 000.0 50.0" in page_of(counted).text
+    assert "train0built in 1 1,000.0 2,000.0 50.0" in page_of(counted).text
     text = page_of(sampled).text
     assert "The profiler takes samples and counts no calls." in text
-    assert "f0built in – 1 000.0 1 000.0 50.0" in text
+    assert "f0built in – 1,000.0 1,000.0 50.0" in text
 
 
 @pytest.mark.parametrize(

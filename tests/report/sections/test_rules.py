@@ -75,7 +75,7 @@ def test_values_have_the_digits_of_their_scale() -> None:
         return text_of(examples.card("BatchSize", Status.PASSED, measure=measure))
 
     assert "0.04 limit" in told(0.04, 1.0, "")
-    assert "62.4 % of windows limit" in told(62.4, 100.0, "% of windows")
+    assert "62.4% of windows limit" in told(62.4, 100.0, "% of windows")
 
 
 def test_a_summary_without_an_answer_says_so_once() -> None:

@@ -182,7 +182,7 @@ def test_the_verdict_sums_agree() -> None:
 
     text = read(sections.verdict(report)).text.replace("\u00a0", " ")
 
-    shares = [float(n) for n in re.findall(r"GPU-h, ([\d.]+) %", text)]
+    shares = [float(n) for n in re.findall(r"GPU-h, ([\d.]+)%", text)]
     hours = [float(n) for n in re.findall(r"([\d.]+) GPU-h, [\d.]+ %", text)][: len(use.parts)]
     assert round(sum(shares[: len(use.parts)]), 1) == 100.0
     assert round(sum(hours), 2) == use.hours
@@ -246,7 +246,7 @@ def test_findings_show_amount_share_and_rules() -> None:
     page = read(sections.findings(examples.gpu_job()))
     text = page.text.replace("\u00a0", " ")
 
-    assert "3.23 GPU-h 40.4 % of GPU time" in text
+    assert "3.23 GPU-h 40.4% of GPU time" in text
     assert "BatchSize, LowGPUUtilization" in text
     assert "#gpu-utilization" in page.links
 
@@ -254,15 +254,15 @@ def test_findings_show_amount_share_and_rules() -> None:
 def test_phases_add_up() -> None:
     text = read(sections.summary(examples.gpu_job())).text.replace("\u00a0", " ")
 
-    assert "Whole job 08:00:00 09:00:00 1 h 100.0 %" in text
-    assert "The training loop is 90.0 % of the job; 5 min passed before it." in text
+    assert "Whole job 08:00:00 09:00:00 1 h 100.0%" in text
+    assert "The training loop is 90.0% of the job; 5 min passed before it." in text
 
 
 def test_gaps_are_listed_per_node_with_their_share() -> None:
     text = read(sections.summary(examples.hostile_job())).text.replace("\u00a0", " ")
 
     assert "of which not measured" in text
-    assert "08:10:00 08:15:00 5 min 12.5 %" in text
+    assert "08:10:00 08:15:00 5 min 12.5%" in text
     assert "sampling stopped once on 1 node, for 5 min" in text
 
 
@@ -320,7 +320,7 @@ def test_a_rule_without_an_answer_has_no_bar_and_no_pass() -> None:
 def test_changed_parameters_show_their_default() -> None:
     text = read(sections.quality(examples.gpu_job())).text
 
-    assert "threshold_p95 60 % 70 limit of the p95" in text
+    assert "threshold_p95 60% 70 limit of the p95" in text
     assert "window 500 samples samples judged together" in text.split("that are at their defaults.")[1]
 
 
@@ -328,7 +328,7 @@ def test_files_are_counted_and_the_first_of_each_fault_is_named() -> None:
     text = read(sections.quality(examples.gpu_job())).text.replace("\u00a0", " ")
 
     assert "1 line skipped: not a complete JSON object (first: system/a.json:7)" in text
-    assert "17 samples corrected: above 100 %" in text
+    assert "17 samples corrected: above 100%" in text
     assert "2 files skipped: no reader knows them (first: notes.txt)" in text
     assert "make-report --job-dir resnet50" in text
 

@@ -1,4 +1,4 @@
-"""What the sections on the job's phases and on its utilisation say."""
+"""What the sections on the job's phases and on its utilization say."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_use_of_all_time_and_of_the_measured_time_stand_together_where_they_diff
         for one in (partly, whole)
     ]
 
-    clause = "GPU use is 14.6 % of all GPU time, 17.2 % of what was measured."
+    clause = "GPU use is 14.6% of all GPU time, 17.2% of what was measured."
     assert [clause in text.replace("\u00a0", " ") for text in texts] == [True, False]
     assert "of what was measured" not in texts[1]
     assert "Network, received and sent" in texts[0]
@@ -117,7 +117,7 @@ def test_use_of_all_time_and_of_the_measured_time_stand_together_where_they_diff
     [
         (
             66.7,
-            "GPU use is 3.4 % of all GPU time. The mean of its samples is 66.7 %: they lie closer together at some times",
+            "GPU use is 3.4% of all GPU time. The mean of its samples is 66.7%: they lie closer together at some times",
         ),
         (3.6, ""),
     ],

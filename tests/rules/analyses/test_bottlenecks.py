@@ -264,7 +264,7 @@ def test_a_node_without_core_samples_is_named_and_not_counted() -> None:
 
 
 def test_a_node_that_the_rule_does_not_judge_says_why() -> None:
-    assert found(stuck(4)).nodes[0].reason == "only 4 of 1\u202f001\u00a0samples"
+    assert found(stuck(4)).nodes[0].reason == "only 4 of 1,001\u00a0samples"
     assert found(stuck(4), CPUBottleneck(patience=2)).nodes[0].reason == ""
 
 
@@ -279,7 +279,7 @@ def test_a_pause_is_not_a_share_of_0() -> None:
 
 
 def test_a_course_says_from_when_to_when_it_was_above_the_limit() -> None:
-    """Low from 20 s to 110 s; a snapshot every 10 s, columns of 60 s, the first of which is 67 % bottlenecks."""
+    """Low from 20 s to 110 s; a snapshot every 10 s, columns of 60 s, the first of which is 67% bottlenecks."""
     gpu = make_panel(Metric.GPU_UTILIZATION, [95.0] * 2 + [0.0] * 9 + [95.0] * 13, interval_s=10)
     cpu = make_panel(Metric.CPU_UTILIZATION, [99.0] * 24, interval_s=10, prefix="cpu")
     job, grid = make_job(extra=[gpu, cpu]), replace(GRID, width_us=60 * SECOND_US, count=4)

@@ -121,7 +121,7 @@ def test_a_gpu_that_never_worked_is_critical_unless_most_nodes_have_one() -> Non
 
     assert one.odd[0].node == "n2"
     assert one.odd[0].severity is Severity.CRITICAL
-    assert one.odd[0].reasons[0] == "1 of 2\u00a0GPUs at 0\u00a0%"
+    assert one.odd[0].reasons[0] == "1 of 2\u00a0GPUs at 0%"
     assert all_nodes.odd == ()
 
 
@@ -133,7 +133,7 @@ def test_a_gpu_that_stopped_is_told_with_the_time_of_its_last_work() -> None:
     (odd,) = ranked(job).odd
 
     assert odd.node == "x"
-    assert odd.reasons[0] == "1 of 8\u00a0GPUs at 0\u00a0% after 22:30:35\u00a0UTC"
+    assert odd.reasons[0] == "1 of 8\u00a0GPUs at 0% after 22:30:35\u00a0UTC"
     assert START_US + 199 * 5 * SECOND_US == 1_700_001_035 * SECOND_US  # 2023-11-14 22:30:35 UTC
 
 

@@ -176,9 +176,8 @@ def test_of_many_gpus_the_worst_four_are_told_and_the_others_counted() -> None:
 
     (told,) = result.findings
     assert told.devices == tuple(f"algo-1/gpu{i}" for i in (5, 4, 3, 2, 1, 0))
-    assert "gpu5 for 11\u00a0min 40\u00a0s (70.0\u00a0%)" in told.evidence
+    assert "gpu5 for 11\u00a0min 40\u00a0s (70.0%)" in told.evidence
     assert (
-        "gpu2 for 6\u00a0min 40\u00a0s (40.0\u00a0%); 2 more; the longest stretch on algo-1 gpu5"
-        in told.evidence
+        "gpu2 for 6\u00a0min 40\u00a0s (40.0%); 2 more; the longest stretch on algo-1 gpu5" in told.evidence
     )
     assert told.share == pytest.approx(0.45, abs=1e-3)

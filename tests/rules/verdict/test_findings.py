@@ -65,8 +65,8 @@ def test_low_use_and_a_bottleneck_are_one_finding_with_the_bottlenecks_advice(ki
     rule = CPUBottleneck if kind == "cpu" else IOBottleneck
     assert finding.rules == (rule.__name__, "LowGPUUtilization")
     assert finding.advice == rule.documentation().advice
-    assert finding.title.startswith("In 66.7\u00a0% of the snapshots a GPU idled")
-    assert "GPU use was fluctuating in 100.0\u00a0% of the windows judged." in finding.evidence
+    assert finding.title.startswith("In 66.7% of the snapshots a GPU idled")
+    assert "GPU use was fluctuating in 100.0% of the windows judged." in finding.evidence
     assert finding.evidence.count("UTC") == 1
     assert finding.evidence.count(". ") == 2
     assert "inferred from simultaneous samples" in finding.evidence
@@ -188,7 +188,7 @@ def test_findings_come_worst_first_and_largest_first() -> None:
 def test_the_sentence_adds_up() -> None:
     use = time_use(make_job(gpu=[50.0] * 13, interval_s=300))
 
-    assert use_sentence(use) == "50.0\u00a0% of GPU time was used; 0.50 of 1.00\u00a0GPU-hours were lost."
+    assert use_sentence(use) == "50.0% of GPU time was used; 0.50 of 1.00\u00a0GPU-hours were lost."
 
 
 def test_nothing_sampled_gives_no_share() -> None:
@@ -250,7 +250,7 @@ def test_gpu_time_that_only_the_gpu_sampler_missed_is_told() -> None:
     findings = verdict_of(make_job(cpu=[50.0] * 500, interval_s=3, extra=[gpu])).findings
 
     (finding,) = [f for f in findings if f.key == "not-measured"]
-    assert finding.title == "80.0\u00a0% of GPU time was not measured"
+    assert finding.title == "80.0% of GPU time was not measured"
 
 
 def test_amounts_of_different_findings_do_not_overlap() -> None:
@@ -532,8 +532,7 @@ def test_low_use_tells_what_stayed_just_below_a_limit(full: int, said: bool) -> 
     low = told(verdict_of(make_job(gpu=use * 4, cpu=core * 4, memory=[90.0] * 96, interval_s=30)), LOW_USE)
 
     sentence = (
-        "A GPU idled while a core was full in 33.3\u00a0% of the snapshots, "
-        "below CPUBottleneck's limit of 50\u00a0%."
+        "A GPU idled while a core was full in 33.3% of the snapshots, below CPUBottleneck's limit of 50%."
     )
     assert low.evidence.endswith(sentence) == said
     assert ("CPUBottleneck" in low.evidence) == said
@@ -566,7 +565,7 @@ def test_memory_in_use_shows_that_the_framework_sees_a_gpu_that_never_worked(
     finding = told(judged_by(job), "gpu-never-used")
 
     assert finding.advice.startswith("Place work on every GPU" if placed else "Check that the framework sees")
-    assert finding.evidence == f"algo-1 gpu0 and algo-1 gpu1: no sample above 0\u00a0%.{evidence}"
+    assert finding.evidence == f"algo-1 gpu0 and algo-1 gpu1: no sample above 0%.{evidence}"
 
 
 def test_a_job_that_spans_no_time_has_no_amounts() -> None:
@@ -603,16 +602,16 @@ def test_rules_without_an_answer_are_told_by_their_reason() -> None:
     open_ = by_reason(
         [
             NotEvaluated(rule="A", status=missing, reason="no step events"),
-            NotEvaluated(rule="B", status=missing, reason="only 892 of 1 001 samples"),
+            NotEvaluated(rule="B", status=missing, reason="only 892 of 1,001 samples"),
             NotEvaluated(rule="C", status=Status.ERROR, reason="ValueError: odd"),
-            NotEvaluated(rule="D", status=missing, reason="only 892 of 1 001 samples"),
+            NotEvaluated(rule="D", status=missing, reason="only 892 of 1,001 samples"),
             NotEvaluated(rule="E", status=missing, reason="only one GPU on each node"),
         ]
     )
 
     assert [(one.reason, one.rules) for one in open_] == [
         ("ValueError: odd", ("C",)),
-        ("892 of 1 001 samples needed", ("B", "D")),
+        ("892 of 1,001 samples needed", ("B", "D")),
         ("no step events", ("A",)),
         ("only one GPU on each node", ("E",)),
     ]
@@ -671,7 +670,7 @@ def test_gpus_whose_use_was_not_sampled_are_no_idle_ones() -> None:
     assert finding.share_of == "of the time of 1 of 4 GPUs"
     assert UnusedGPU().check(idle).headline == "1 of 4\u00a0GPUs never worked"
     assert use_sentence(never.use) == (
-        "0.0\u00a0% of the time of 1 of 4 GPUs was used; 0.388 of 0.388\u00a0GPU-hours were lost. "
+        "0.0% of the time of 1 of 4 GPUs was used; 0.388 of 0.388\u00a0GPU-hours were lost. "
         "The use of 3\u00a0more GPUs is not known."
     )
     assert start.findings[0].title == "No GPU whose use is known worked in the first 10\u00a0min"

@@ -67,7 +67,7 @@ _OTHERS = _MACHINE | {
     *("data", "dataset", "loader", "dataloader", "train", "training", "step", "steps", "batch", "model"),
 }
 _MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
-_UTILISATION_WORDS = {"util", "utilization", "usage", "load", "busy"}
+_UTILIZATION_WORDS = {"util", "utilization", "utilisation", "usage", "load", "busy"}
 #: Units of the engine beside the compute cores that have a use of their own.
 _OTHER_ENGINES = {"enc", "encoder", "dec", "decoder", "jpg", "jpeg", "ofa"}
 #: By the unit of a metric: units that it may be told in, lower case, and what a number in them is multiplied with.
@@ -170,7 +170,7 @@ def column(name: str) -> Column | None:
         return None
     if "elapsed" in words:
         return Column(says=ELAPSED, factor=seconds)
-    if words[:1] in (["timestamp"], ["time"]) and not _UTILISATION_WORDS & {*words}:
+    if words[:1] in (["timestamp"], ["time"]) and not _UTILIZATION_WORDS & {*words}:
         return Column(says=TIME, factor=seconds)
     found = next((found for read in _METRICS if (found := read(words, units))), None)
     if found and found.metric and _other_unit(name, found.metric, units):
@@ -198,7 +198,7 @@ def _use(words: Sequence[str], _: Sequence[str]) -> Column | None:
     there = {*words}
     if there & _OTHER_ENGINES:
         return None
-    if not there & _UTILISATION_WORDS or "time" in there:
+    if not there & _UTILIZATION_WORDS or "time" in there:
         return None
     if not there & _MEMORY_WORDS:
         return Column(metric=Metric.GPU_UTILIZATION)

@@ -253,7 +253,7 @@ class _Reading:
 
 
 class _Clock:
-    """Seconds to whole microseconds; remembers the last ones, which neighbouring sensors share."""
+    """Seconds to whole microseconds; remembers the last ones, which neighboring sensors share."""
 
     def __init__(self) -> None:
         self._seconds: FloatArray = np.empty(0)

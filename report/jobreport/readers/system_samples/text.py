@@ -121,7 +121,7 @@ class SoundFiles:
             raise UnsoundError
 
         one = decimals.decimals(text, *edges[0])
-        # Neighbours often have their time in common.
+        # Neighbors often have their time in common.
         new = _changes(text, second, second_end)
         other = decimals.decimals(text, *(places[new] for places in edges[1]))
         other = np.repeat(other, np.diff(new, append=count))

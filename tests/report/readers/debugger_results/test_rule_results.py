@@ -255,7 +255,7 @@ def test_what_is_no_result_is_skipped_with_a_reason(
     results = read(tmp_path, {"BatchSize.json": content, "Dataloader.json": result()})
 
     assert [one.rule for one in results.documents] == ["Dataloader"]
-    assert reasons(results)[reason].example == "BatchSize.json"
+    assert reasons(results)[reason].place == "BatchSize.json"
 
 
 def test_numbers_that_json_does_not_have_are_none(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_of_two_results_of_a_rule_the_first_by_name_is_used(tmp_path: Path) -> N
     results = read(tmp_path, files)
 
     assert [one.datapoints for one in results.documents] == [1]
-    assert reasons(results)["a second result of BatchSize; the first by name is used"].example == (
+    assert reasons(results)["a second result of BatchSize; the first by name is used"].place == (
         "b/BatchSize.json"
     )
 
@@ -380,7 +380,7 @@ def test_results_beside_samples_are_counted_and_not_used(tmp_path: Path) -> None
     assert reading.job.panels
     told = remarks(reading.quality)
     remark = told["not needed: the job's own records are judged"]
-    assert (remark.count, remark.unit, remark.example) == (1, "files", "profiler-reports/BatchSize.json")
+    assert (remark.count, remark.unit, remark.place) == (1, "files", "profiler-reports/BatchSize.json")
     assert told["a rule result that jobreport wrote itself"].count == 1
 
 
@@ -405,7 +405,7 @@ def test_results_alone_are_a_reading_but_no_job(tmp_path: Path) -> None:
 
     assert reading.debugger_results is not None
     assert [one.rule for one in reading.debugger_results.documents] == ["BatchSize"]
-    assert remarks(reading.quality)["of a kind that is not read"].example == "profiler-report.html"
+    assert remarks(reading.quality)["of a kind that is not read"].place == "profiler-report.html"
     with pytest.raises(NothingReadableError, match="holds rule results, but no samples"):
         read_job(tmp_path)
 

@@ -107,7 +107,7 @@ def test_other_files_are_not_claimed(tmp_path: Path, name: str, content: str | b
         ("{'startstep': 5.0}", "step 5"),
         ({"StartStep": "5"}, "step 5"),
         ('{"NumSteps": 2}', "2 steps from where the job was"),
-        ('{"StartStep": 0, "NumSteps": 12000}', "steps 0 to 11\u202f999"),
+        ('{"StartStep": 0, "NumSteps": 12000}', "steps 0 to 11,999"),
         (
             '{"StartTimeInSecSinceEpoch": 1700000040, "DurationInSeconds": "30"}',
             "for 30 s from 2023-11-14 22:14:00 UTC",
@@ -253,4 +253,4 @@ def test_any_value_of_any_setting_becomes_a_line(tmp_path: Path, value: object) 
         for kind in ("DataloaderProfilingConfig", "PythonProfilingConfig"):
             (line,) = lines(tmp_path, **{kind: {key: value}})
 
-            assert line.replace("\u202f", " ").isprintable()
+            assert line.isprintable()

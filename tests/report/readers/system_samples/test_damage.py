@@ -93,7 +93,7 @@ def test_text_in_front_of_damaged_compressed_data_is_used_to_the_last_byte(
     same = next((i for i, (a, b) in enumerate(zip(known, expected, strict=False)) if a != b), len(known))
     # What is unpacked from the damage itself may look like a number; what comes in front of it is all there.
     assert same >= (place - 0.05) * len(lines)
-    assert remarks(quality)[CUT].example == f"{FILE}.gz"
+    assert remarks(quality)[CUT].place == f"{FILE}.gz"
     assert "not a complete sample" not in remarks(quality)
 
 
@@ -111,7 +111,7 @@ def test_compressed_data_without_end_costs_what_comes_behind_a_bound(
 
     job, quality = read(tmp_path, {f"{FILE}.gz": bomb})
     assert values(job) == [[1.0]]
-    assert remarks(quality)[CUT].example == f"{FILE}.gz"
+    assert remarks(quality)[CUT].place == f"{FILE}.gz"
     with pytest.raises(text_files.DamagedError):
         assert sum(map(len, text_files.chunks(tmp_path / f"{FILE}.gz"))) < 3 << 20
 
@@ -230,7 +230,7 @@ def test_two_jobs_in_one_directory_are_told(tmp_path: Path) -> None:
 
     assert tables(job) == slow_tables([line for lines in files.values() for line in lines])
     remark = remarks(quality)["samples in the folders of several jobs, joined to one"]
-    assert (remark.action, remark.count, remark.unit, remark.example) == (
+    assert (remark.action, remark.count, remark.unit, remark.place) == (
         "corrected",
         1,
         "machines",
@@ -248,7 +248,7 @@ def test_the_folders_of_a_job_are_not_taken_for_several(tmp_path: Path) -> None:
 def test_a_file_that_is_still_written_is_counted(tmp_path: Path) -> None:
     _, quality = read(tmp_path, {FILE: ticks(2), f"{FILE}.tmp": ticks(2)})
 
-    assert remarks(quality)["of a kind that is not read"].example == f"{FILE}.tmp"
+    assert remarks(quality)["of a kind that is not read"].place == f"{FILE}.tmp"
 
 
 @pytest.mark.parametrize("becomes", ["shorter", "longer", "gone", "folder", "pipe", "link", "no text"])
@@ -269,7 +269,7 @@ def test_a_file_that_changes_while_it_is_read_costs_itself(
     job, quality = read_job(tmp_path / "job")
 
     assert job.samples_us == (T0 * 1e6, (T0 + 59) * 1e6)
-    told = [remark.reason for remark in remarks(quality).values() if remark.example]
+    told = [remark.reason for remark in remarks(quality).values() if remark.place]
     assert (
         told
         == {
@@ -312,7 +312,7 @@ def test_a_file_that_may_not_be_opened_costs_itself(tmp_path: Path, monkeypatch:
     job, quality = read_job(tmp_path)
 
     assert len(values(job)) == 2
-    assert remarks(quality)["cannot be read: Permission denied"].example == secret
+    assert remarks(quality)["cannot be read: Permission denied"].place == secret
 
 
 def test_a_line_of_the_longest_kind_and_one_more_byte(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_line_of_the_longest_kind_and_one_more_byte(tmp_path: Path) -> None:
     job, quality = read(tmp_path, {FILE: [sample(1), long, " " + long]})
 
     assert values(job) == [[1.0], [2.0]]
-    assert remarks(quality)["too long for a sample"].example == f"{FILE}:3"
+    assert remarks(quality)["too long for a sample"].place == f"{FILE}:3"
 
 
 def test_every_sensor_may_be_damaged_in_any_way_and_is_counted(tmp_path: Path) -> None:

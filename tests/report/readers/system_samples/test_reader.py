@@ -94,7 +94,7 @@ def test_a_file_name_that_is_not_utf8_is_read_and_shown_with_escapes(tmp_path: P
     job, quality = read_job(tmp_path)
 
     assert values(job) == [[10.0]]
-    assert remarks(quality)["not complete JSON"].example == "1700000100.\\xff.json:2"
+    assert remarks(quality)["not complete JSON"].place == "1700000100.\\xff.json:2"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_files_of_other_kinds_are_left_alone(tmp_path: Path, name: str, content:
 
     assert values(job) == [[10.0]]
     (remark,) = quality.remarks
-    assert (remark.count, remark.unit, remark.example) == (1, "files", name)
+    assert (remark.count, remark.unit, remark.place) == (1, "files", name)
     assert not quality.sources[0].remarks
 
 
@@ -146,7 +146,7 @@ def test_name_and_machine_may_be_missing(tmp_path: Path, without: str) -> None:
     assert not remarks(quality)
 
 
-def test_every_sensor_of_the_catalogue_has_its_metric(tmp_path: Path) -> None:
+def test_every_sensor_of_the_catalog_has_its_metric(tmp_path: Path) -> None:
     lines = [
         sample(i + 1, kind=kind, dimension=dimension, name=name or f"{kind}3")
         for i, (kind, dimension, name) in enumerate(METRICS)
@@ -249,7 +249,7 @@ def test_a_bad_line_costs_itself_and_is_told_with_its_place(tmp_path: Path, line
     job, quality = read(tmp_path, {FILE: lines})
 
     assert values(job) == [[1.0], [2.0]]
-    assert {r.reason: (r.action, r.count, r.unit, r.example) for r in remarks(quality).values()} == {
+    assert {r.reason: (r.action, r.count, r.unit, r.place) for r in remarks(quality).values()} == {
         reason: ("skipped", 2, "lines", f"{FILE}:3")
     }
 
@@ -260,7 +260,7 @@ def test_a_half_written_last_line_costs_itself(tmp_path: Path) -> None:
     job, quality = read(tmp_path, {FILE: text})
 
     assert values(job) == [[1.0]]
-    assert remarks(quality)["not complete JSON"].example == f"{FILE}:2"
+    assert remarks(quality)["not complete JSON"].place == f"{FILE}:2"
 
 
 def test_bytes_that_are_no_text_cost_their_line(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_values_that_are_not_finite_are_dropped(tmp_path: Path, value: object) -
 
     assert values(job) == [[1.0], [2.0]]
     remark = remarks(quality)["value is NaN or infinite"]
-    assert (remark.action, remark.count, remark.unit, remark.example) == (
+    assert (remark.action, remark.count, remark.unit, remark.place) == (
         "dropped",
         1,
         "samples",
@@ -297,7 +297,7 @@ def test_percentages_are_clamped_and_rates_may_not_be_negative(tmp_path: Path) -
     assert values(job) == [[0.0], [100.0], [0.0], [100.0], [0.0]]
     assert not np.signbit(job.panels[0].values).any()
     assert values(job, Metric.DISK_OPERATIONS) == [[0.0], [1e9], [3.0]]
-    assert {r.reason: (r.action, r.count, r.example) for r in remarks(quality).values()} == {
+    assert {r.reason: (r.action, r.count, r.place) for r in remarks(quality).values()} == {
         "percentage outside 0 to 100, set to the nearer bound": ("corrected", 2, FILE),
         "rate outside 0 to 10^15, set to the nearer bound": ("corrected", 1, FILE),
     }
@@ -334,7 +334,7 @@ def test_sensors_that_are_not_known_are_dropped_by_name(tmp_path: Path) -> None:
     job, quality = read(tmp_path, {FILE: lines})
 
     assert values(job) == [[1.0]]
-    assert {r.reason: (r.action, r.count, r.example) for r in remarks(quality).values()} == {
+    assert {r.reason: (r.action, r.count, r.place) for r in remarks(quality).values()} == {
         "unknown sensor gpu Temperature gpu0": ("dropped", 3, FILE),
         "unknown sensor tpu GPUUtilization gpu0": ("dropped", 1, FILE),
     }
@@ -374,7 +374,7 @@ def test_a_line_too_long_for_a_sample_costs_itself(tmp_path: Path) -> None:
     job, quality = read(tmp_path, {FILE: lines, other: [sample(4, at=T0 + 2)]})
 
     assert values(job) == [[1.0], [3.0], [4.0]]
-    assert remarks(quality)["too long for a sample"].example == f"{FILE}:2"
+    assert remarks(quality)["too long for a sample"].place == f"{FILE}:2"
 
 
 def test_more_devices_than_a_machine_has_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,8 +423,8 @@ def test_of_a_compressed_file_cut_short_the_first_part_is_used(tmp_path: Path) -
     assert 2000 < n < 3000
     assert tables(job) == slow_tables([*lines[:n], *others])
     reason = "compressed data is cut short or damaged; what comes before is in use"
-    assert remarks(quality)[reason].example == f"{FILE}.gz"
-    assert remarks(quality)["not complete JSON"].example == f"{FILE}.gz:{n + 1}"
+    assert remarks(quality)[reason].place == f"{FILE}.gz"
+    assert remarks(quality)["not complete JSON"].place == f"{FILE}.gz:{n + 1}"
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"junk"])
@@ -450,7 +450,7 @@ def test_a_byte_order_mark_costs_nothing(tmp_path: Path, name: str) -> None:
     job, quality = read(tmp_path, {name: gzip.compress(text) if name.endswith("gz") else text})
 
     assert values(job) == [[1.0], [2.0]]
-    assert remarks(quality)["not complete JSON"].example == f"{name}:3"
+    assert remarks(quality)["not complete JSON"].place == f"{name}:3"
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
@@ -469,7 +469,7 @@ def test_an_array_file_costs_its_lines(tmp_path: Path) -> None:
     job, quality = read(tmp_path, {FILE: array, "1700000160.algo-1.json": [sample(2)]})
 
     assert values(job) == [[2.0]]
-    assert remarks(quality)["not a JSON object"].example == f"{FILE}:1"
+    assert remarks(quality)["not a JSON object"].place == f"{FILE}:1"
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n"])
@@ -480,7 +480,7 @@ def test_an_empty_file_is_told(tmp_path: Path, content: bytes, suffix: str) -> N
     job, quality = read(tmp_path, {FILE + suffix: content, "1700000160.algo-1.json": [sample(2)]})
 
     assert values(job) == [[2.0]]
-    assert remarks(quality)["empty"].example == FILE + suffix
+    assert remarks(quality)["empty"].place == FILE + suffix
     assert quality.sources[0].files == 1
 
 
@@ -498,7 +498,7 @@ def test_a_file_that_disappears_costs_itself(tmp_path: Path, monkeypatch: pytest
     job, quality = read_job(tmp_path)
 
     assert values(job) == [[1.0]]
-    assert remarks(quality)["cannot be read: No such file or directory"].example == gone.name
+    assert remarks(quality)["cannot be read: No such file or directory"].place == gone.name
 
 
 def test_a_directory_without_a_single_sample_is_told_with_the_reason(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_damaged_row_costs_itself_alone(tmp_path: Path, layout: str, damage: s
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_damage_of_neighbours_costs_as_many_rows(tmp_path: Path, layout: str) -> None:
+def test_damage_of_neighbors_costs_as_many_rows(tmp_path: Path, layout: str) -> None:
     content = LAYOUTS[layout](ROWS)
     for i in (3, 4, 5, 7):
         content = content.replace(f'"e{i}"', f'"e{i}')
@@ -104,7 +104,7 @@ def test_what_stands_in_a_damaged_row_is_no_row_of_its_own(tmp_path: Path, layou
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_neighbours_without_their_braces_are_rows(tmp_path: Path, layout: str) -> None:
+def test_neighbors_without_their_braces_are_rows(tmp_path: Path, layout: str) -> None:
     content = LAYOUTS[layout](ROWS)
     for i in (4, 5, 6):
         begin = content.rindex("{", 0, content.index(f'"e{i}"'))
@@ -165,7 +165,7 @@ def test_blanks_longer_than_a_block_hide_neither_rows_nor_lines(tmp_path: Path, 
 
     assert len(found.events) == COUNT - 1
     assert remarks(found) == [("skipped", 1, "rows", "not complete JSON")]
-    assert found.quality.remarks[0].example == f"{FILE}:{content.count(chr(10), 0, begin) + 1}"
+    assert found.quality.remarks[0].place == f"{FILE}:{content.count(chr(10), 0, begin) + 1}"
 
 
 def test_zeros_that_a_dying_machine_left_at_the_end_hide_no_row(tmp_path: Path) -> None:

@@ -1051,7 +1051,7 @@ def test_a_damaged_line_is_named_with_its_number(tmp_path: Path, monkeypatch: py
 
     assert found.events.names == ("e0", "e1", "e2", "e4", "e5")
     (remark,) = found.quality.remarks
-    assert (remark.count, remark.unit, remark.example) == (1, "rows", f"{FILE}:7")
+    assert (remark.count, remark.unit, remark.place) == (1, "rows", f"{FILE}:7")
 
 
 @pytest.mark.parametrize(
@@ -1146,7 +1146,7 @@ def test_a_damaged_row_of_a_long_object_costs_itself(tmp_path: Path, monkeypatch
 
     assert len(found.events) == 9998
     assert remarks(found) == [("skipped", 1, "rows", "not complete JSON")]
-    assert found.quality.remarks[0].example == f"{FILE}:5002"
+    assert found.quality.remarks[0].place == f"{FILE}:5002"
 
 
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":"), (",\n", ": ")])
@@ -1205,7 +1205,7 @@ def test_the_example_of_a_long_name_is_a_file_that_has_one(tmp_path: Path) -> No
 
     found = read(tmp_path, {FILE: text(SOUND), long: text([base(), x("l" * 1001)])})
 
-    assert [remark.example for remark in found.quality.remarks] == [long]
+    assert [remark.place for remark in found.quality.remarks] == [long]
 
 
 def test_half_a_character_becomes_an_escape(tmp_path: Path) -> None:
