@@ -51,6 +51,9 @@ class Remark(Struct, frozen=True, kw_only=True):
     #: What the wording names: numbers, and names from data (``node``, ``device``, ``file``, ``name``, ``error``).
     fields: dict[str, str | int | float] = {}
 
+    def __hash__(self) -> int:
+        return hash((self.code, self.count, self.place, *self.fields.items()))
+
     @classmethod
     def worded(cls, *, action: str, count: int, unit: str, reason: str, place: str | None = None) -> Remark:
         """Of a caller without a code of its own."""
