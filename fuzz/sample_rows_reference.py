@@ -52,8 +52,6 @@ class Rows(NamedTuple):
     rows: int
     #: Those that must be in use.
     kept: int
-    #: Those that would be in use, were they not so far from the others.
-    far: int = 0
 
 
 class _Sample(NamedTuple):
@@ -64,8 +62,8 @@ class _Sample(NamedTuple):
     value: float
 
 
-def rows(files: Mapping[str, bytes]) -> Rows:
-    """Of all files of system samples of a job, by their paths."""
+def rows(files: Mapping[str, bytes], *, with_far: bool = False) -> Rows:
+    """Of all files of system samples of a job, by their paths; ``with_far`` keeps samples with any time."""
     many = 0
     found: list[_Sample] = []
     for name, content in files.items():
@@ -75,8 +73,7 @@ def rows(files: Mapping[str, bytes]) -> Rows:
                 one = _sample(line, name)
                 if one:
                     found.append(one)
-    kept, far = _kept(set(found))
-    return Rows(many, kept, far)
+    return Rows(many, _kept(set(found), with_far=with_far))
 
 
 def unpacked(content: bytes) -> bytes:
@@ -139,12 +136,12 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _kept(found: set[_Sample]) -> tuple[int, int]:
-    """How many samples are in use, and how many are too far: of a device's at one moment the first and smallest."""
+def _kept(found: set[_Sample], *, with_far: bool) -> int:
+    """How many samples are in use: of a device's samples at one moment the first is, and there the smallest."""
     by_node: defaultdict[str, list[_Sample]] = defaultdict(list)
     for one in sorted(found, key=lambda one: (one.time_us, one.value)):
         by_node[one.node].append(one)
-    kept = far = 0
+    kept = 0
     for samples in by_node.values():
         used = [
             time
@@ -152,9 +149,8 @@ def _kept(found: set[_Sample]) -> tuple[int, int]:
             for time in {one.sensor: one.time_us for one in reversed(moment)}.values()
         ]
         near = _near(Counter(used))
-        inside = sum(first <= time <= last for time in used for first, last in near)
-        kept, far = kept + inside, far + len(used) - inside
-    return kept, far
+        kept += sum(with_far or any(first <= time <= last for first, last in near) for time in used)
+    return kept
 
 
 def _moments(samples: list[_Sample]) -> list[list[_Sample]]:

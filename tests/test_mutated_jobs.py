@@ -168,7 +168,7 @@ def test_the_reference_counts_by_hand() -> None:
         "{",
     ]
 
-    assert sample_rows_reference.rows({"1700000000.a.json": "\n".join(lines).encode()})[:2] == (8, 2)
+    assert sample_rows_reference.rows({"1700000000.a.json": "\n".join(lines).encode()}) == (8, 2)
 
 
 def broken(job: Job) -> Job:
