@@ -62,8 +62,6 @@ MARKS = {
         "file",
         "stray",
         "sensor",
-        "regex",
-        "timer",
         "bucket",
         "mail",
         "key",
@@ -131,8 +129,8 @@ def files() -> dict[str, str | bytes]:
         ("~", 0, "<built-in method torch._C._nn.linear>"): (2, 3, 0.2, 0.2, {}),
     }
     made[f"framework/pytorch/cprofile/33-{HOSTS[0]}/{stretch}/python_stats"] = marshal.dumps(entries)
-    quoted = {"StartStep": 7, "NumSteps": 2, "MetricsRegex": m["regex"]}
-    python = {"StartStep": 9, "NumSteps": 3, "cProfileTimer": m["timer"]}
+    quoted = {"StartStep": 7, "NumSteps": 2, "MetricsRegex": m["user"]}
+    python = {"StartStep": 9, "NumSteps": 3, "cProfileTimer": m["user"]}
     made["profilerconfig.json"] = json.dumps(
         {
             "ProfilingParameters": {

