@@ -75,10 +75,6 @@ _TYPES = {
     "tuple",
     "type",
 }
-_WHEN = re.compile(
-    r"(?:start|end) of the (?:profile|script)|(?:before step 0|(?:(?:train|eval|predict) )?(?:step -?\d+|unknown step))"
-    r"(?:, (?:step start|step end|end of the forward pass|start))?"
-)
 #: Digits of a process id.
 _LONGEST_PROCESS = 7
 _NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,12})?|[0-9]{16}")
@@ -145,16 +141,10 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
 
     def profile(self, one: Profile) -> Profile:
         """A profile of Python code."""
-        begin, end = (
-            told if _WHEN.fullmatch(told) else f"{word} of the profile"
-            for told, word in ((one.begin, "start"), (one.end, "end"))
-        )
         return replace(
             one,
             node=self("node", one.node),
             rank=self("worker", one.rank),
-            begin=begin,
-            end=end,
             functions=tuple(map(self._function, one.functions)),
         )
 

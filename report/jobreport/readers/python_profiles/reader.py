@@ -47,7 +47,13 @@ _EARLY = re.compile(r"[0-9.]+_[0-9.]+_(?P<who>.+)_(?P<step>-?[0-9]{1,18})", re.D
 #: Microseconds between 1990 and 2100.
 _TIME = re.compile(r"(?<![0-9.])[0-9]{15,16}(?:\.[0-9]{1,9})?(?![0-9.])")
 
-_PHASES = {"stepstart": "step start", "stepend": "step end", "forwardpassend": "end of the forward pass"}
+_MODES = {"train", "eval", "predict"}
+_PHASES = {
+    "start": "start",
+    "stepstart": "step start",
+    "stepend": "step end",
+    "forwardpassend": "end of the forward pass",
+}
 _UNNAMED = "start of the profile", "end of the profile"
 
 #: Node of a profile without one in its path.
@@ -184,21 +190,17 @@ def _span(folder: str) -> tuple[int, int] | None:
     times = [float(text) for text in _TIME.findall(folder)]
     if len(times) != 2 or not all(EARLIEST_S <= time / SECOND_US <= LATEST_S for time in times):
         return None
-    return _ordered(round(times[0]), round(times[1]))
-
-
-def _ordered(start_us: int, end_us: int) -> tuple[int, int]:
-    if end_us < start_us:
+    if times[1] < times[0]:
         raise UnusableError("profiles.reversed")
-    return start_us, end_us
+    return round(times[0]), round(times[1])
 
 
 def _moment(mode: str, step: str, phase: str) -> str:
-    """``train step 9, step start``; ``before step 0, start``; ``end of the script``."""
+    """``train step 9, step start``; ``before step 0, start``; ``end of the script``. Unknown words are left out."""
     mode, phase = mode.lower(), phase.lower()
     if mode == "posthookclose":
         return "end of the script"
     where = "before step 0" if mode == "prestepzero" else f"step {step}" if step != "*" else "unknown step"
-    if mode not in ("prestepzero", "global"):
+    if mode in _MODES:
         where = f"{mode} {where}"
-    return f"{where}, {_PHASES.get(phase, phase)}"
+    return f"{where}, {_PHASES[phase]}" if phase in _PHASES else where

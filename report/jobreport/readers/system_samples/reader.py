@@ -43,10 +43,10 @@ _FIRST = 64
 #: Node of samples without one, in a file without one in its name.
 _NAMELESS = "node"
 #: A node has fewer cores, and fewer GPUs, each pair of which is compared; more columns are damage or malice.
-_MOST_DEVICES, _MOST_GPUS = 4096, 512
+_MAX_DEVICES, _MAX_GPUS = 4096, 512
 _OF_GPUS = {Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY}
 #: Bytes or operations per second; no machine comes near.
-_HIGHEST_RATE = 1e15
+_MAX_RATE = 1e15
 #: Unknown sensors that a group of files names. The report names fewer, but those with most samples of all groups.
 _MAX_UNKNOWN = 100
 #: Files whose rows are taken together: enough to join many arrays at once, few enough to bound memory.
@@ -204,7 +204,7 @@ class _Reading:
             time_us, values, repeated = timeline.merged(parts.pop((metric, device)))
             self.tally.note("samples.repeated", count=repeated)
             devices[metric] += 1
-            most = _MOST_GPUS if metric in _OF_GPUS else _MOST_DEVICES
+            most = _MAX_GPUS if metric in _OF_GPUS else _MAX_DEVICES
             if devices[metric] > most:
                 self.tally.note("samples.devices", count=len(values), limit=most)
                 continue
@@ -259,7 +259,7 @@ def _joined(group: list[Rows]) -> tuple[FloatArray, FloatArray]:
 
 
 def _bounds(metric: Metric) -> tuple[float, float]:
-    return 0.0, 100.0 if metric.unit == "%" else _HIGHEST_RATE
+    return 0.0, 100.0 if metric.unit == "%" else _MAX_RATE
 
 
 def _outside(metric: Metric) -> str:

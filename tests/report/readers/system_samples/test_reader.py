@@ -378,7 +378,7 @@ def test_a_line_too_long_for_a_sample_costs_itself(tmp_path: Path) -> None:
 
 
 def test_more_devices_than_a_machine_has_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobreport.readers.system_samples.reader._MOST_DEVICES", 2)
+    monkeypatch.setattr("jobreport.readers.system_samples.reader._MAX_DEVICES", 2)
 
     lines = [sample(i, kind="cpu", dimension="CPUUtilization", name=f"cpu{i}") for i in range(5)]
     job, quality = read(tmp_path, {FILE: lines})
@@ -388,7 +388,7 @@ def test_more_devices_than_a_machine_has_are_dropped(tmp_path: Path, monkeypatch
 
 
 def test_a_machine_has_fewer_gpus_than_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobreport.readers.system_samples.reader._MOST_GPUS", 2)
+    monkeypatch.setattr("jobreport.readers.system_samples.reader._MAX_GPUS", 2)
     kinds = [("gpu", "GPUUtilization"), ("gpu", "GPUMemoryUtilization"), ("cpu", "CPUUtilization")]
     lines = [sample(1, kind=k, dimension=d, name=f"d{i}") for k, d in kinds for i in range(5)]
 
@@ -583,8 +583,22 @@ def test_a_few_samples_of_another_decade_do_not_stretch_the_job(tmp_path: Path) 
 
     assert job.samples_us == (1_700_000_041_000_000, 1_700_000_340_000_000)
     (remark,) = quality.sources[0].remarks
-    assert (remark.count, remark.action) == (2, "dropped")
-    assert "30 days" in remark.reason
+    assert (remark.code, remark.count) == ("times.implausible", 2)
+
+
+def test_times_are_judged_by_the_samples_of_the_node_alone(tmp_path: Path) -> None:
+    """A node whose clock is a year late keeps its samples, but not those from after the clock was set."""
+    year = 365 * 86_400
+    lines = [sample(5, at=T0 + i) for i in range(900)]
+    late = [sample(5, at=T0 - year + i, node="algo-2") for i in range(300)]
+    set_later = [sample(5, at=T0 + i, node="algo-2") for i in range(2)]
+
+    job, quality = read(tmp_path, {FILE: [*lines, *late, *set_later]})
+
+    assert tables(job) == slow_tables([*lines, *late])
+    (remark,) = quality.sources[0].remarks
+    assert (remark.code, remark.count, remark.unit) == ("times.implausible", 2, "samples")
+    assert quality.sources[0].rows == 1200
 
 
 def test_rates_that_no_machine_reaches_are_corrected(tmp_path: Path) -> None:
