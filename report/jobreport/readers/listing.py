@@ -54,9 +54,17 @@ def listing(directory: Path, tally: Tally, leave: Collection[str] = ()) -> tuple
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
+                    name = before + _text(entry.name)
                     if entry.path in leave:
                         continue
-                    _sort_in(entry, root, before + _text(entry.name), folders, files, tally)
+                    if entry.is_symlink():
+                        tally.note(_link(Path(entry.path), root), file=name)
+                    elif entry.is_dir():
+                        folders.append((entry.path, f"{name}/"))
+                    elif entry.is_file():
+                        files.append(SourceFile(name=name, place=entry.path, size=_size(entry)))
+                    else:
+                        tally.note("directory.special", file=name)
         except OSError as error:
             folder_name = before.removesuffix("/") or "."
             tally.note("directory.folder", file=folder_name, reason=error.strerror or "")
@@ -69,26 +77,11 @@ def is_end_marker(file: SourceFile) -> bool:
     return name == _END_MARKER and (not folders[:-1] or folders[-1] in _END_MARKER_FOLDERS)
 
 
-def _sort_in(
-    entry: os.DirEntry[str],
-    root: Path,
-    name: str,
-    folders: list[tuple[str, str]],
-    files: list[SourceFile],
-    tally: Tally,
-) -> None:
-    if entry.is_symlink():
-        tally.note(_link(Path(entry.path), root), file=name)
-    elif entry.is_dir():
-        folders.append((entry.path, f"{name}/"))
-    elif entry.is_file():
-        try:
-            size = entry.stat().st_size
-        except OSError:  # deleted since; its reader remarks on it
-            size = 0
-        files.append(SourceFile(name=name, place=entry.path, size=size))
-    else:
-        tally.note("directory.special", file=name)
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:  # deleted since; its reader remarks on it
+        return 0
 
 
 def _link(path: Path, root: Path) -> str:

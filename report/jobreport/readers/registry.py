@@ -160,7 +160,7 @@ def _debugger_results(files: Sequence[SourceFile], tally: Tally, *, strict: bool
 
 
 def _not_needed(results: RuleResults) -> SourceQuality:
-    """What becomes of rule results beside records of the job itself."""
+    """Quality of rule results that records of the job itself replace."""
     quality = results.quality
     if not results.documents:
         return quality

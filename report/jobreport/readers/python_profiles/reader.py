@@ -173,16 +173,16 @@ def _recording(name: str) -> _Recording:
     if match := _SPAN.fullmatch(folder):
         begin = _moment(match["begin_mode"], match["begin_step"], match["begin_phase"])
         end = _moment(match["end_mode"], match["end_step"], match["end_phase"])
-        node, worker = node_and_worker(holder)
+        node, rank = node_and_worker(holder)
     elif match := _EARLY.fullmatch(folder):
         begin = end = "before step 0" if match["step"].startswith("-") else f"step {int(match['step'])}"
-        node, worker = node_and_worker(match["who"])
+        node, rank = node_and_worker(match["who"])
     else:
         begin, end = _UNNAMED
-        node, worker = node_and_worker(holder)
-        if not worker:  # it may be any folder
+        node, rank = node_and_worker(holder)
+        if not rank:  # it may be any folder
             node = ""
-    return _Recording(node=node or _NAMELESS, rank=worker, span_us=span_us, begin=begin, end=end)
+    return _Recording(node=node or _NAMELESS, rank=rank, span_us=span_us, begin=begin, end=end)
 
 
 def _span(folder: str) -> tuple[int, int] | None:

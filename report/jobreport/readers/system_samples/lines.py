@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jobrules.model import FloatArray
 
 #: Bytes. A parser takes some 25 times the memory for a hostile line.
-LONGEST_LINE = 4 << 20
+MAX_LINE = 4 << 20
 
 _BLANK = "blank line"
 
@@ -62,7 +62,7 @@ def rows(number: int, file: SourceFile, tally: Tally) -> list[Rows]:
     sensors: dict[_Sensor, tuple[array[float], array[float]]] = {}
     is_empty = True
     try:
-        for place, line in enumerate(text_files.lines(file.path, LONGEST_LINE), start=1):
+        for place, line in enumerate(text_files.lines(file.path, MAX_LINE), start=1):
             if line == b"":
                 continue
             try:

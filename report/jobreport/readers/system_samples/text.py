@@ -9,7 +9,7 @@ The text is cut into *records*, each from the end of a line's second number to t
     }⏎{"Type":"gpu",…,"Value":   94.00   ,"NodeId":"algo-1","Timestamp":   1741080180.002395
     └──────── before ────────┘           └─────────── between ──────────┘
 
-Commas, points and closing braces tell where the numbers are, because each record has as many of them as
+Commas, points and closing braces show where the numbers are, because each record has as many of them as
 the others. Records whose ``before`` and ``between`` are equal, byte for byte, are samples of one sensor,
 and a JSON parser reads one of them. So every byte is checked.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jobrules.model import FloatArray, IntArray
 
 #: Bytes of the text that is read at a time, and of the longest line.
-_LARGEST, _LONGEST_LINE = 4 << 20, 1024
+_MAX_PART, _MAX_LINE = 4 << 20, 1024
 #: Room on both sides of a file's text, because windows may begin in front of it and end behind it.
 _MARGIN = 1024
 
@@ -73,7 +73,7 @@ class SoundFiles:
 
     def __init__(self) -> None:
         self._equal = EqualTexts()
-        self._text = np.zeros(_MARGIN + _LARGEST + _MARGIN, np.uint8)
+        self._text = np.zeros(_MARGIN + _MAX_PART + _MARGIN, np.uint8)
         self._is_cut = np.empty((2, len(self._text)), bool)
 
     def rows(self, number: int, path: Path) -> list[Rows] | None:
@@ -89,8 +89,8 @@ class SoundFiles:
         """Fill ``_text`` with one part of the text after the other, each of whole lines; yields their sizes."""
         space, size, is_whole = self._text[_MARGIN:-_MARGIN].data, 0, True
         for chunk in text_files.chunks(path):
-            if size + len(chunk) > _LARGEST:
-                last = space[max(0, size - _LONGEST_LINE) : size].tobytes().rpartition(b"\n")[2]
+            if size + len(chunk) > _MAX_PART:
+                last = space[max(0, size - _MAX_LINE) : size].tobytes().rpartition(b"\n")[2]
                 yield size - len(last)
                 space[: len(last)] = last
                 size, is_whole = len(last), False
@@ -101,7 +101,7 @@ class SoundFiles:
 
     def _rows(self, number: int, size: int) -> list[Rows]:
         text = self._text[: _MARGIN + size + _MARGIN]
-        layout = _layout(text[_MARGIN : _MARGIN + min(size, _LONGEST_LINE)].tobytes())
+        layout = _layout(text[_MARGIN : _MARGIN + min(size, _MAX_LINE)].tobytes())
         records, first, second = self._records(layout, size)
         examples, group = self._equal.groups(
             texts(text, records, first.begin - records), texts(text, first.end, second.begin - first.end)
@@ -112,7 +112,7 @@ class SoundFiles:
             for a, b, c, d in zip(*(edge[examples].tolist() for edge in edges), strict=True)
         ]
         if len(set(sensors)) < len(sensors):
-            # Not all lines are written alike.
+            # The lines differ in more than names and numbers.
             raise UnsoundError
 
         numbers = decimals.decimals(text, *first), _repeated_decimals(text, second)

@@ -283,7 +283,7 @@ def test_a_file_that_may_not_be_opened_costs_itself(tmp_path: Path, monkeypatch:
 
 def test_a_line_of_the_longest_kind_and_one_more_byte(tmp_path: Path) -> None:
     line = sample(2, at=T0 + 1)
-    long = line[:-1] + " " * (sample_lines.LONGEST_LINE - len(line)) + "}"
+    long = line[:-1] + " " * (sample_lines.MAX_LINE - len(line)) + "}"
 
     job, quality = read(tmp_path, {FILE: [sample(1), long, " " + long]})
 
