@@ -47,22 +47,35 @@ def sound_rows(text: bytes) -> list[Row] | None:
         return None
 
 
-def values_of(text: bytes) -> list[Any] | None:
-    """The values of a text of values with commas between them, as Python's decoder reads them; None if it cannot.
+def rows_of(text: bytes) -> tuple[list[Row], int] | None:
+    """The rows of such a text by Python's decoder, and how many of its values are none; None if it is no JSON.
 
-    It knows NaN and Infinity, which Python writes and JSON does not have. Bytes that are not UTF-8 become lone
-    surrogates.
+    Python's decoder knows NaN and Infinity, which Python writes and JSON does not have. Bytes that are not UTF-8
+    become lone surrogates.
     """
+    if (sound := sound_rows(text)) is not None:
+        return sound, 0
     try:
-        values: list[Any] = json.loads(f"[{text.decode('utf-8', 'surrogateescape')}]")
+        values = json.loads(f"[{text.decode('utf-8', 'surrogateescape')}]")
     except (ValueError, RecursionError):
         return None
-    return values
+    rows = [row for row in map(row_of, values) if row is not None]
+    return rows, len(values) - len(rows)
 
 
 def row_of(value: object) -> Row | None:
     """The row that a JSON value is; None if it is no object, or if a value in it is of an unexpected type."""
-    try:
-        return msgspec.convert(value, Row, strict=False)
-    except (ValueError, RecursionError):
+    if not isinstance(value, dict):
         return None
+    used = _only(value, Row)
+    if isinstance(args := used.get("args"), dict):
+        used["args"] = _only(args, Args)
+    try:
+        return msgspec.convert(used, Row, strict=False)
+    except ValueError:
+        return None
+
+
+def _only(value: dict[str, Any], fields_of: type[msgspec.Struct]) -> dict[str, Any]:
+    """The values that are used; the other keys may hold what msgspec does not take."""
+    return {key: value[key] for key in fields_of.__struct_fields__ if key in value}

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jobreport.readers import text_files
-from jobreport.readers.traces.row import Row, row_of, sound_rows, values_of
+from jobreport.readers.traces.row import Row, row_of, rows_of, sound_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ _LINE_ENDS_LIST = (b"]", b"],", b"]}")
 _BETWEEN_ROWS = re.compile(rb"\}\s*+,\s*+\{")
 #: Bytes at the end of a block in which the last row usually ends.
 _ROW_END = 1 << 12
-_BETWEEN_VALUES = re.compile(r"[\s,]*+")
+_BETWEEN_VALUES = re.compile(r"[ \t\r\n,]*+")
 _DECODER = json.JSONDecoder()
 
 
@@ -100,7 +100,8 @@ def _layout(text: bytes, file: SourceFile, tally: Tally) -> tuple[_ByLine | _InO
     begin = head.end() if head else 0
     lines = text[begin : begin + _HEAD].split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
     first = list(filter(None, (line.strip(_AROUND_ROWS) for line in lines)))
-    if 2 * sum(len(sound_rows(line) or ()) == 1 for line in first) > len(first):
+    known = [rows_of(line) for line in first]
+    if 2 * sum(found is not None and (len(found[0]), found[1]) == (1, 0) for found in known) > len(first):
         is_object = text[:begin].lstrip().startswith(b"{")
         return _ByLine(file, tally, is_object=is_object, line=text.count(b"\n", 0, begin)), begin
     return _InOrder(file, tally), begin
@@ -112,13 +113,14 @@ class _Layout:
     def __init__(self, file: SourceFile, tally: Tally) -> None:
         self._file = file
         self._tally = tally
-        #: Whether the end of the list was read.
+        #: Whether the end of the list was read, or the rest is counted as lost.
         self.is_complete = False
         self.has_losses = False
 
     def _lose(self, code: str, *, count: int = 1, line: int = 0) -> None:
-        self._tally.note(code, count=count, file=self._file.name, line=line)
-        self.has_losses = True
+        if count:
+            self._tally.note(code, count=count, file=self._file.name, line=line)
+            self.has_losses = True
 
 
 class _ByLine(_Layout):
@@ -150,18 +152,13 @@ class _ByLine(_Layout):
             if self._is_object and line.strip(_BLANKS)[:2] in _LINE_ENDS_LIST:
                 self._has_ended = self.is_complete = True
                 break
-            text = line.strip(_AROUND_ROWS)
-            if (rows := sound_rows(text)) is not None:
+            if (known := rows_of(line.strip(_AROUND_ROWS))) is not None:
+                rows, odd = known
                 found += rows
-            elif (values := values_of(text)) is not None:
-                known = [row for row in map(row_of, values) if row is not None]
-                found += known
-                if len(known) < len(values):
-                    self._lose("traces.odd_row", count=len(values) - len(known), line=self._line + number)
-            elif (
-                number < len(lines) or not is_last or self.is_complete
-            ):  # not the line in which the file is cut
+                self._lose("traces.odd_row", count=odd, line=self._line + number)
+            elif number < len(lines) or not is_last or self.is_complete:
                 self._lose("traces.not_json", line=self._line + number)
+            # Else the file is cut in this line.
         return found
 
 
@@ -180,7 +177,7 @@ class _InOrder(_Layout):
         """The complete rows of a text, and the bytes of these."""
         if self._is_lost:
             self._lose("traces.rest", count=len(text))
-        if self._is_lost or self.is_complete:
+        if self.is_complete:
             return [], len(text)
         closing = _FILE_ENDS.search(text) if is_last else None
         end = closing.start() if closing else 0 if is_last else _last_row_end(text)
@@ -214,9 +211,8 @@ class _InOrder(_Layout):
         used = len(loose[:at].encode("utf-8", "surrogateescape"))
         if not (is_last or (not rows and len(text) > _MAX_ROW_BYTES)):
             return rows, used
-        self._is_lost = used < len(text)
-        if self._is_lost:
-            self._lose("traces.rest", count=len(text) - used)
+        self._is_lost = self.is_complete = used < len(text)
+        self._lose("traces.rest", count=len(text) - used)
         return rows, len(text)
 
 
