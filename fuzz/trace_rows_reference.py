@@ -57,22 +57,23 @@ def values(content: bytes) -> list[object]:
     lines = text.split("\n")
     first = [line.strip(_AROUND) for line in lines[:16] if line.strip(_AROUND)]
     if 2 * sum(_is_row(_json(line)) for line in first) > len(first):
-        found = _of_lines(lines, is_object=head is not None and head[1] != "[")
+        found = _of_lines(text, is_object=head is not None and head[1] != "[")
     else:
         found = _in_order(text)
     return [value if _is_row(value) else DAMAGED for value in found]
 
 
-def _of_lines(lines: list[str], *, is_object: bool) -> Iterator[object]:
-    """Each line by itself; of the last one only what can be read, because it may be cut."""
-    is_closed = re.search(r"\][ \t\r\n]*\}?[ \t\r\n]*\Z", "\n".join(lines)) is not None
+def _of_lines(text: str, *, is_object: bool) -> Iterator[object]:
+    """Each line by itself; of the last one of a text without an end only what can be read."""
+    closing = re.search(r"\][ \t\r\n]*\}[ \t\r\n]*\Z" if is_object else r"\][ \t\r\n]*\Z", text)
+    lines = text[: closing.start() if closing else None].split("\n")
     for number, line in enumerate(lines, 1):
         if is_object and line.strip(_BLANKS)[:2] in ("]", "],", "]}"):
             return
         found = _json(f"[{line.strip(_AROUND)}]")
         if isinstance(found, list):
             yield from found
-        elif number < len(lines) or is_closed:
+        elif number < len(lines) or closing:
             yield DAMAGED
 
 

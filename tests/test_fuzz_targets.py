@@ -35,7 +35,9 @@ def test_damaged_files_of_each_reader_are_survived_and_accounted_for(name: str) 
 
 
 def test_a_row_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_rows, "rows_of", lambda line: ([], 0) if b"DataLoader" in line else rows_of(line))
+    monkeypatch.setattr(
+        trace_rows, "rows_of", lambda line: ([], 0) if b"DataLoader" in line else rows_of(line)
+    )
     damaged = checks.inputs("trace")[0].replace(b'"ph": "M"', b'"ph": M', 1)
 
     with pytest.raises(AssertionError):

@@ -31,6 +31,7 @@ _AROUND_ROWS = _BLANKS + b",[]"
 _LIST_BEGINS = re.compile(rb'\s*+(?:\[|\{.*?"traceEvents"\s*+:\s*+\[)', re.DOTALL)
 _LIST_ENDS = re.compile(r'\]\s*+(?:,\s*+"|\}|\Z)')
 _FILE_ENDS = re.compile(rb"\]\s*+\}?\s*+\Z")
+_ARRAY_ENDS, _OBJECT_ENDS = re.compile(rb"\]\s*+\Z"), re.compile(rb"\]\s*+\}\s*+\Z")
 #: Bytes at the end of a file in which its list ends.
 _FILE_END = 64
 #: How a line behind the rows of an object begins.
@@ -138,11 +139,13 @@ class _ByLine(_Layout):
         if self._has_ended or not text.strip(_BLANKS):
             return [], len(text)
         end = len(text) if is_last or len(text) > _MAX_ROW_BYTES else text.rfind(b"\n") + 1
-        closing = _FILE_ENDS.search(text, max(0, end - _FILE_END), end)
+        ends = _OBJECT_ENDS if self._is_object else _ARRAY_ENDS
+        closing = ends.search(text, max(0, end - _FILE_END), end)
         self.is_complete = closing is not None
-        rows = _one_a_line(text[: closing.start() if closing else end].strip(_AROUND_ROWS))
+        lines = text[: closing.start() if closing else end]
+        rows = _one_a_line(lines.strip(_AROUND_ROWS))
         if rows is None:
-            rows = self._line_by_line(text[:end].split(b"\n"), is_last=is_last)
+            rows = self._line_by_line(lines.split(b"\n"), is_last=is_last)
         self._line += text.count(b"\n", 0, end)
         return rows, end
 
