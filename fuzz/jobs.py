@@ -35,7 +35,6 @@ from jobreport.readers.debugger_results.rule_results import matches_content
 from jobreport.readers.listing import is_end_marker, listing
 from jobreport.readers.registry import READERS
 from jobreport.readers.tally import Tally
-from jobreport.readers.traces.damage import NOT_READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +59,7 @@ _TELL_S = 10.0
 #: Of the sources whose rows are checked: what a row is called in remarks, and who counts them again.
 _REFERENCES: dict[str, tuple[set[str], Callable[[Mapping[str, bytes]], Rows]]] = {
     "system samples": ({"lines", "samples"}, sample_rows_reference.rows),
-    "traces": ({"rows", "events"}, trace_rows_reference.rows),
+    "traces": ({"rows", "lines", "events"}, trace_rows_reference.rows),
 }
 #: Files of samples may be called anything that ends so.
 _MAY_BE_SAMPLES = re.compile(r"^(?!.*\.pt\.trace\.json).*\.jsonl?(\.gz)?$", re.DOTALL)
@@ -150,8 +149,7 @@ def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None
         told = f"{name}: {rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(
             map(str, remarks)
         )
-        # How many rows stand behind damage that is not read is an estimate.
-        if quality and used + out != rows and all(one.reason != NOT_READ for one in lost):
+        if quality and used + out != rows:
             return Outcome(f"rows of {name} that are not accounted for", told)
         if not used <= kept <= used + far:
             return Outcome(f"other {name} in use than a careful reader keeps", told)

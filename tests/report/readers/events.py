@@ -26,8 +26,8 @@ def base(us: object = BASE_US) -> Row:
     return {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": us}}
 
 
-def lane(pid: object, phase: object) -> Row:
-    return {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": phase}}
+def lane(pid: object, event_type: object) -> Row:
+    return {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": event_type}}
 
 
 def x(name: object = "op", ts: object = 1000, dur: object = 10, pid: object = 1, **more: object) -> Row:
@@ -83,11 +83,13 @@ def rows_of(events: Events) -> list[Event]:
     return found
 
 
-def remarks(found: Found) -> list[tuple[str, int, str, str]]:
-    return [(r.action, r.count, r.unit, r.reason) for r in found.quality.remarks]
+def remarks(found: Found) -> list[tuple[str, int]]:
+    return [(r.code.removeprefix("traces."), r.count) for r in found.quality.remarks]
 
 
 def lost_rows(found: Found) -> int:
     return sum(
-        r.count for r in found.quality.remarks if r.unit == "rows" and r.action in ("skipped", "dropped")
+        r.count
+        for r in found.quality.remarks
+        if r.unit in ("rows", "lines") and r.action in ("skipped", "dropped")
     )
