@@ -1,7 +1,16 @@
 """What was read, skipped, and corrected on the way from files to tables.
 
 A remark is data: a code, a count, a place, and fields. ``REMARKS`` is the one table that words the codes; whoever
-shows a remark asks for its ``action``, ``unit``, and ``reason``. Redaction replaces fields, never words.
+shows a remark asks for its ``action``, ``unit``, and ``reason``.
+
+A name from data is always in one of the fields of ``NAMES``, so redaction replaces fields and never reads words:
+
+* ``node`` and ``device``, as ``sensors.as_name`` makes them;
+* ``file``, a path in the job directory or in an archive;
+* ``name``, any other name: a sensor, a host, an operator;
+* ``error``, the text of an exception, which may quote anything.
+
+All other fields are numbers or words of ours.
 """
 
 from __future__ import annotations
@@ -9,6 +18,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from msgspec import Struct
+
+#: Fields that hold a name from data.
+NAMES = frozenset({"node", "device", "file", "name", "error"})
 
 
 class Wording(NamedTuple):
@@ -28,6 +40,10 @@ REMARKS: dict[str, Wording] = {
     "text": Wording("{action}", "{unit}", "{reason}"),
     # Job directory and archives
     # Text files
+    "file.unreadable": Wording("skipped", "files", "cannot be read: {reason}"),
+    "file.damaged": Wording("skipped", "files", "compressed data is damaged"),
+    "file.large": Wording("skipped", "files", "larger than {mib} MiB"),
+    "file.not_json": Wording("skipped", "files", "not complete JSON"),
     # Grouping and times
     # System samples
     # Traces
@@ -35,6 +51,14 @@ REMARKS: dict[str, Wording] = {
     # Python profiles
     # Profiler configuration
     # Rule results of SageMaker Debugger
+    "debugger.unknown_rule": Wording("skipped", "files", "not the result of a known rule"),
+    "debugger.not_a_result": Wording("skipped", "files", "JSON, but not a rule result"),
+    "debugger.deep": Wording("skipped", "files", "nested too deeply"),
+    "debugger.own": Wording("skipped", "files", "a rule result that make-report wrote"),
+    "debugger.second": Wording("skipped", "files", "a second result of {rule}; the first by name is used"),
+    "debugger.older_run": Wording("skipped", "files", "of another run than the newest, ProfilerReport-{run}"),
+    "debugger.value": Wording("dropped", "values", "incomplete, of another type, or out of range"),
+    "debugger.not_finite": Wording("dropped", "values", "NaN or infinite"),
     # Rules and analyses
 }
 

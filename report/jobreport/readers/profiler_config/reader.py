@@ -18,7 +18,7 @@ from jobreport.readers.faults import EARLIEST_S, LATEST_S
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.model import SECOND_US
-from jobrules.text import NBSP, count, duration, escape_name, number
+from jobrules.text import NBSP, count, duration, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,7 +191,7 @@ def _kind(key: str, value: object) -> str:
         settings = _settings(value)
         profiler = f" ({_profiler(settings)})" if key == "pythonprofilingconfig" else ""
         pattern = _word(settings, "metricsregex", "") if key == "dataloaderprofilingconfig" else ""
-        names = f", names matching {escape_name(pattern)}" if pattern else ""
+        names = ", only names that match a pattern" if pattern else ""
         return f"{profiler}: {_limits(settings)}{names}"
     except _UnusableError as error:
         return f": {error}"
@@ -201,11 +201,11 @@ def _profiler(settings: Settings) -> str:
     name = _word(settings, "profilername", "cprofile")
     profiler = _PROFILERS.get(name.lower())
     if profiler is None:
-        raise _UnusableError(f"not recorded: there is no profiler {escape_name(name)}")
+        raise _UnusableError("not recorded: unknown profiler")
     if profiler != "cProfile":
         return profiler
     timer = _word(settings, "cprofiletimer", "total_time")
-    return f"{profiler}, {_TIMERS.get(timer.lower(), f'timer {escape_name(timer)}')}"
+    return f"{profiler}, {_TIMERS.get(timer.lower(), 'unknown timer')}"
 
 
 def _word(settings: Settings, key: str, otherwise: str) -> str:

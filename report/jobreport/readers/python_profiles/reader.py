@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 _CPROFILE, _PYINSTRUMENT, _RENDERED = "python_stats", "python_stats.json", "python_stats.html"
 
-_HALF = r"(?P<{0}_mode>[a-z]{{1,20}})-(?P<{0}_step>-?[0-9]{{1,18}}|\*)-(?P<{0}_phase>[a-z]{{1,20}})-[0-9.]+"
+_HALF = (
+    r"(?P<{0}_mode>train|eval|predict|global|prestepzero|posthookclose)-(?P<{0}_step>-?[0-9]{{1,18}}|\*)"
+    r"-(?P<{0}_phase>start|stepstart|forwardpassend|stepend|end)-[0-9.]+"
+)
 #: ``train-9-stepstart-1700000123456789.0_train-9-stepend-1700000124000001.5``
 _STRETCH = re.compile(f"{_HALF.format('begin')}_{_HALF.format('end')}", re.IGNORECASE)
 #: ``1700000123456789.0_1700000124000001.5_151-algo-1_3``
