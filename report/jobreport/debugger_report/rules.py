@@ -419,7 +419,7 @@ def _loader(result: _Result) -> Reading:
     low, high = result.threshold("min_threshold", 70), result.threshold("max_threshold", 200)
     part = 100 * loader.dataloaders / loader.cores
     # The result does not hold the seconds: if every loader has one event in each, there are this many.
-    seconds = result.datapoints / max(loader.dataloaders, 1)
+    seconds = math.ceil(result.datapoints / max(loader.dataloaders, 1))
     if not result.triggered and (seconds < _MIN_SECONDS or not low <= part <= high):
         return _not_evaluated(f"{_MIN_SECONDS} seconds of data loading needed, possibly fewer recorded")
     processes = count(loader.dataloaders, "loader process", "loader processes")
