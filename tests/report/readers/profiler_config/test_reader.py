@@ -46,7 +46,7 @@ WHOLE = """{"ProfilingIntervalInMilliseconds": 500, "ProfilingParameters": {
 WORDS = (
     "System samples every 500\u00a0ms",
     "Operators: step 5",
-    "Data loading: steps 7 to 8, names matching .*",
+    "Data loading: steps 7 to 8, only names that match a pattern",
     "Python code (cProfile, total time): steps 9 to 11",
     "Horovod: step 13",
 )
@@ -151,23 +151,14 @@ def test_limits_are_read_from_what_various_hands_wrote(tmp_path: Path, value: ob
             ", 'cProfileTimer': 'default'",
             "(cProfile, total time, CPU time and time off the CPU in turn): step 9",
         ),
-        (", 'cProfileTimer': 'sun'", "(cProfile, timer sun): step 9"),
-        (", 'ProfilerName': 'x\ny'", ": not recorded: there is no profiler x\\ny"),
+        (", 'cProfileTimer': 'sun'", "(cProfile, unknown timer): step 9"),
+        (", 'ProfilerName': 'x\ny'", ": not recorded: unknown profiler"),
     ],
 )
 def test_python_profiles_name_profiler_and_timer(tmp_path: Path, settings: str, words: str) -> None:
     (line,) = lines(tmp_path, PythonProfilingConfig="{'StartStep': 9" + settings + "}")
 
     assert line == f"Python code{'' if words.startswith(':') else ' '}{words}"
-
-
-def test_a_pattern_is_shown_short_and_printable(tmp_path: Path) -> None:
-    pattern = "a\\'b, }\x1b[0m" + "x" * 500
-
-    (line,) = lines(tmp_path, DataLoaderProfilingConfig="{'StartStep': 7, 'MetricsRegex': '" + pattern + "'}")
-
-    assert line.startswith("Data loading: step 7, names matching a'b, }\\x1b[0mxxx")
-    assert len(line) < 130
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,8 @@ def test_the_path_says_who_was_profiled_and_when(tmp_path: Path) -> None:
             ("eval step 3, step start", "eval step 3, end of the forward pass"),
         ),
         ("global-7-stepend", "global-8-stepstart", ("step 7, step end", "step 8, step start")),
-        ("TRAIN-1-StepStart", "warmup-1-odd", ("train step 1, step start", "warmup step 1, odd")),
+        ("TRAIN-1-StepStart", "global-1-end", ("train step 1, step start", "step 1, end")),
+        ("train-1-stepstart", "acme-1-stepend", ("start of the profile", "end of the profile")),
         (
             "train-*-stepstart",
             "train-1-stepend",
