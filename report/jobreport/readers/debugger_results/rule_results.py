@@ -289,8 +289,9 @@ def _json(text: bytes) -> tuple[Any, int]:
             return msgspec.json.decode(text), 0
         except msgspec.DecodeError:
             value = json.loads(text, parse_constant=not_finite.append)
-            # Without what Python reads and cannot write: halves of characters.
-            return msgspec.json.decode(msgspec.json.encode(value)), len(not_finite)
+            # Python reads halves of characters, which no JSON can hold.
+            sound = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+            return msgspec.json.decode(sound), len(not_finite)
     except (ValueError, RecursionError) as error:
         raise _UnusableError("file.not_json") from error
 

@@ -219,7 +219,6 @@ def test_no_document_breaks_the_reader(
         ('{"RuleTriggered": 1', "file.not_json"),
         ("[" * 100_000, "file.not_json"),
         ('{"RuleTriggered": ' + "9" * 5000 + "}", "file.not_json"),
-        ('{"RuleTriggered": "\\ud800"}', "file.not_json"),
         (b"\x00\xff\xfe", "file.not_json"),
         ("[1, 2]", "debugger.not_a_result"),
         ('{"other": 1}', "debugger.not_a_result"),
@@ -227,7 +226,7 @@ def test_no_document_breaks_the_reader(
         (gzip.compress(b"{}" * 50, mtime=0)[:-12], "file.damaged"),
         (gzip.compress(b" " * (65 << 20)), "file.large"),
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_what_is_no_result_is_skipped_with_a_reason(tmp_path: Path, content: str | bytes, code: str) -> None:
     results = read(tmp_path, {"BatchSize.json": content, "Dataloader.json": result()})
@@ -237,7 +236,7 @@ def test_what_is_no_result_is_skipped_with_a_reason(tmp_path: Path, content: str
 
 
 def test_numbers_that_json_does_not_have_are_none(tmp_path: Path) -> None:
-    text = '{"RuleTriggered": 1, "Details": {"phase": {"a": NaN, "b": -Infinity, "c": 5}}}'
+    text = '{"RuleTriggered": 1, "Details": {"phase": {"a": NaN, "b": -Infinity, "\\ud800": 5}}}'
 
     results = read(tmp_path, {"OverallFrameworkMetrics.json": text})
 
