@@ -76,11 +76,10 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("C-17", "`phase_time` is always empty.", "`phase_time` has the microseconds of each mode."),
         (
             "C-18",
-            "The rule treats GPU memory activity as memory in use. In 14 jobs with 17 GPUs, activity follows GPU "
-            "utilization (correlation 0.91 to 1.00) and is 0 in all but 3 of 17,668 samples of idle GPUs; memory in "
-            "use would stay.",
-            "GPU memory activity is the share of time in which memory was read or written. Its jumps are info. "
-            "Counts and thresholds are the same.",
+            "The rule treats GPU memory activity as memory in use.",
+            "GPU memory activity is the share of time in which memory was read or written: in 14 jobs with 17 GPUs, it "
+            "follows GPU utilization (correlation 0.91 to 1.00) and is 0 in all but 3 of 17,668 samples of idle GPUs. "
+            "Its jumps are info. Counts and thresholds are the same.",
         ),
         (
             "J-1",

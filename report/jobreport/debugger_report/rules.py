@@ -336,7 +336,7 @@ def _balance(result: _Result) -> Reading:
     apart, one, other = worst
     threshold = result.threshold("threshold", 0.2)
     names = f"{named([one])} and {escape_name(other[1], 24)}"
-    evidence = ["make-report compared the histograms of SageMaker Debugger, whose rule never does."]
+    evidence = ["make-report compared SageMaker Debugger's histograms."]
     kept = min(map(sum, workloads.values()))
     if kept < result.datapoints:
         evidence.append(
@@ -441,7 +441,7 @@ def _loader(result: _Result) -> Reading:
             limits=(low, high),
             scale=max(1.25 * high, part),
             unit="% of cores",
-            limit_text=f"threshold below {low:g} or above {high:g}%",
+            limit_text=f"threshold {low:g} to {high:g}%",
         ),
         ids=("DL-1", "DL-4", *result.only_of_several_nodes("DL-3")),
         finding=result.finding(headline, severity, *evidence) if result.triggered else None,
@@ -459,7 +459,7 @@ def _first_step(result: _Result) -> Reading:
     headline = f"The first step started after {duration(first - start)}"
     # Like jobrules.MaxInitializationTime, which checks once per minute.
     late = math.floor(threshold) + 1 < minutes or bool(result.triggered)
-    own = "make-report compared SageMaker Debugger's time of the first step, whose rule cannot trigger."
+    own = "make-report compared SageMaker Debugger's time of the first step with the threshold."
     return Reading(
         status=Status.TRIGGERED if late else Status.PASSED,
         headline=headline,

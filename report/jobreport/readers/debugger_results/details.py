@@ -126,29 +126,26 @@ class JobTimes(Struct, frozen=True, kw_only=True):
 T = TypeVar("T")
 
 
-def typed(value: Any, kind: type[T], tally: Tally, file: str | None) -> T | None:
-    """``value`` as ``kind``; None if it is missing, or cannot be used, which is counted."""
-    if value is None:
-        return None
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        tally.note("debugger.value", file=file)
-        return None
-
-
-class Details:
-    """``Details`` of one rule; empty if there is no result of the rule."""
+class Table:
+    """A table of JSON, empty if ``value`` is none; values of ``file`` that cannot be used are counted."""
 
     def __init__(self, value: Any, tally: Tally, file: str | None) -> None:
-        """``value`` is what stands under ``Details`` in ``file``."""
         self._tally, self._file = tally, file
-        self.table = self.mapping(value)
-        self.last_us = self.typed(self.table.get("last_timestamp"), Microseconds)
+        self.values = self.mapping(value)
 
     def typed(self, value: Any, kind: type[T]) -> T | None:
         """``value`` as ``kind``; None if it is missing, or cannot be used, which is counted."""
-        return typed(value, kind, self._tally, self._file)
+        if value is None:
+            return None
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            self._tally.note("debugger.value", file=self._file)
+            return None
+
+    def get(self, key: str, kind: type[T]) -> T | None:
+        """The value of ``key`` as ``kind``; None if it is missing or cannot be used."""
+        return self.typed(self.values.get(key), kind)
 
     def mapping(self, value: Any) -> dict[str, Any]:
         """``value`` as a table; empty if it is none."""
@@ -163,7 +160,7 @@ class Details:
         """GPU → ``kind``; the default of ``kind`` if the entry cannot be used, since the GPU is known."""
         return {
             (as_name(node), as_name(device)): self.typed(one, kind) or kind()
-            for node, devices in self.table.items()
+            for node, devices in self.values.items()
             if node != "last_timestamp"
             for device, one in self.mapping(devices).items()
         }

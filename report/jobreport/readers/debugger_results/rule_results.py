@@ -14,17 +14,17 @@ from jobreport.readers.debugger_results.details import (
     GPU,
     Bins,
     Count,
-    Details,
     GpuMemory,
     GpuUse,
     JobTimes,
     Loader,
+    Microseconds,
     PercentUsage,
     Signed,
     StepSeries,
+    Table,
     Usage,
     Workloads,
-    typed,
 )
 from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
@@ -64,7 +64,9 @@ _MAX_DEPTH = 16
 _RUN = re.compile(r"(?:^|/)ProfilerReport-([0-9]{1,18})(?=/)")
 #: A key that is a time in seconds.
 _TIME = re.compile(r"[1-9][0-9]{8,10}(\.[0-9]{1,12})?")
-_KEYS = ("RuleTriggered", "Violations", "Datapoints", "Details", "RuleParameters")
+#: ``name:value``; each becomes a row on the page.
+_Parameters = Annotated[list[str], Meta(max_length=100)]
+_KEYS = {"RuleTriggered", "Violations", "Datapoints", "Details", "RuleParameters"}
 
 
 class _Counters(Struct, frozen=True, rename="pascal"):
@@ -159,13 +161,13 @@ def read(files: Sequence[SourceFile]) -> RuleResults:
 
 def decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
     """Decode the ``Details`` of the documents; count values that cannot be used."""
-    details = {name: Details(None, tally, None) for name in NAMES}
-    details |= {one.rule: Details(one.raw.get("Details"), tally, one.file) for one in documents}
-    job = details["MaxInitializationTime"]
-    times = job.typed(job.table, JobTimes) or JobTimes()
+    details = {name: Table(None, tally, None) for name in NAMES}
+    details |= {one.rule: Table(one.raw.get("Details"), tally, one.file) for one in documents}
+    job, loader = details["MaxInitializationTime"], details["Dataloader"]
+    times = job.typed(job.values, JobTimes) or JobTimes()
     low_gpu, memory = details["LowGPUUtilization"], details["GPUMemoryIncrease"]
-    batch, loader = details["BatchSize"].of_gpus(dict[str, Any]), details["Dataloader"]
     outliers, framework = details["StepOutlier"], details["OverallFrameworkMetrics"]
+    batch = details["BatchSize"].of_gpus(dict[str, Any])
     return RuleResults(
         documents=documents,
         start_us=_micros(times.job_start),
@@ -173,45 +175,45 @@ def decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
         first_step_us=times.step_num.first,
         last_step_us=times.step_num.last,
         low_gpu=low_gpu.of_gpus(GpuUse),
-        low_gpu_last_us=low_gpu.last_us,
+        low_gpu_last_us=low_gpu.get("last_timestamp", Microseconds),
         memory=memory.of_gpus(GpuMemory),
-        memory_last_us=memory.last_us,
+        memory_last_us=memory.get("last_timestamp", Microseconds),
         small_batch=tuple(gpu for gpu in batch if gpu[1] != "cpu" and not gpu[1].endswith("_memory")),
         workloads=_workloads(details["LoadBalancing"]),
         usage=_usage(details["OverallSystemUsage"]),
         bottlenecks={rule: _bottlenecks(details[rule]) for rule in ("CPUBottleneck", "IOBottleneck")},
-        steps=outliers.each(outliers.table.get("step_details"), StepSeries),
-        loader=loader.typed(loader.table, Loader) or Loader(),
-        phases=framework.each(framework.table.get("phase"), Signed),
+        steps=outliers.each(outliers.values.get("step_details"), StepSeries),
+        loader=loader.typed(loader.values, Loader) or Loader(),
+        phases=framework.each(framework.values.get("phase"), Signed),
         quality=SourceQuality(
             source=SOURCE, files=len(documents), rows=len(documents), remarks=tally.remarks()
         ),
     )
 
 
-def _workloads(details: Details) -> dict[GPU, Bins]:
+def _workloads(details: Table) -> dict[GPU, Bins]:
     return {
         (as_name(node), as_name(device)): bins
-        for node, found in details.each(details.table, Workloads).items()
+        for node, found in details.each(details.values, Workloads).items()
         for device, bins in found.workloads.items()
     }
 
 
-def _usage(details: Details) -> dict[str, dict[str, Usage]]:
+def _usage(details: Table) -> dict[str, dict[str, Usage]]:
     usage: dict[str, dict[str, Usage]] = {}
-    for metric, value in details.table.items():
+    for metric, value in details.values.items():
         # A node without samples of the metric has an empty entry.
         sampled = {as_name(node): one for node, one in details.mapping(value).items() if one}
         usage[metric] = details.each(sampled, Usage if metric == "Network" else PercentUsage)
     return usage
 
 
-def _bottlenecks(details: Details) -> Bottlenecks:
+def _bottlenecks(details: Table) -> Bottlenecks:
     """Bottlenecks, whose times are keys of ``bottlenecks``, or in files of 2020 of ``Details`` itself."""
-    held = details.mapping(details.table.get("bottlenecks", details.table))
+    held = details.mapping(details.values.get("bottlenecks", details.values))
     times = [float(key) for key in held if _TIME.fullmatch(key)]
     return Bottlenecks(
-        low=details.typed(details.table.get("low_gpu_utilization"), Count),
+        low=details.get("low_gpu_utilization", Count),
         count=len(times),
         first_us=_micros(min(times, default=None)),
         last_us=_micros(max(times, default=None)),
@@ -238,16 +240,17 @@ def _document(file: SourceFile, tally: Tally) -> RuleDocument:
     if rule not in NAMES:
         raise _UnusableError("debugger.unknown_rule")
     raw, not_finite = _json(_content(file.path))
-    if not isinstance(raw, dict) or not any(key in raw for key in _KEYS):
+    if not isinstance(raw, dict) or not raw.keys() & _KEYS:
         raise _UnusableError("debugger.not_a_result")
     if _is_deep(raw):
         raise _UnusableError("debugger.deep")
     if "Status" in raw and "Origin" not in raw:
         raise _UnusableError("debugger.own")
     tally.note("debugger.not_finite", count=not_finite, file=file.name)
-    counters = typed({key: raw.get(key) for key in _KEYS[:3]}, _Counters, tally, file.name) or _Counters()
-    written = typed(raw.get("RuleParameters"), _Parameters, tally, file.name) or ""
-    named = (line.partition(":") for line in written.split("\n"))
+    table = Table(raw, tally, file.name)
+    counters = table.typed(raw, _Counters) or _Counters()
+    lines = (table.get("RuleParameters", str) or "").split("\n")
+    named = (line.partition(":") for line in table.typed(lines, _Parameters) or ())
     return RuleDocument(
         rule=rule,
         file=file.name,
@@ -259,10 +262,6 @@ def _document(file: SourceFile, tally: Tally) -> RuleDocument:
         },
         raw=raw,
     )
-
-
-#: ``name:value``, one per line; each becomes a row on the page.
-_Parameters = Annotated[str, Meta(max_length=4096)]
 
 
 def _content(path: Path) -> bytes:
