@@ -34,7 +34,7 @@ from jobrules.text import clock, count, duration, escape_name, number, percent, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobreport.readers.debugger_results.details import GPU
+    from jobreport.readers.debugger_results.details import GPU, StepSeries
     from jobreport.readers.debugger_results.rule_results import RuleDocument, RuleResults
 
 _NO_FILE = "SageMaker Debugger's results have no file of this rule"
@@ -107,7 +107,7 @@ class _Result(Struct, frozen=True, kw_only=True):
             return _NO_GPU
         return _too_few(self.datapoints, int(patience) + 1, "sample") if self.datapoints <= patience else ""
 
-    def checks(self, patience: float) -> float | None:
+    def checks(self, patience: float) -> int | None:
         """About how many checks were made, one per minute and GPU after ``patience`` samples."""
         results, gpus = self.results, len(gpus_of(self.results))
         if results.start_us is None or results.end_us is None or not gpus or self.datapoints <= patience:
@@ -121,10 +121,9 @@ class _Result(Struct, frozen=True, kw_only=True):
         checks = self.checks(patience)
         if checks is None:
             return f"{times}; it checks each GPU once per minute.", Severity.WARNING
-        made = max(int(checks), self.triggered)
-        return f"{times} in about {count(made, 'check')}, one per minute and GPU.", severity_of(
-            self.triggered / made
-        )
+        made = max(checks, self.triggered)
+        severity = severity_of(self.triggered / made)
+        return f"{times} in about {count(made, 'check')}, one per minute and GPU.", severity
 
     def finding(self, title: str, severity: Severity, *evidence: str, **facts: Any) -> Finding:
         """The finding of this rule; ``evidence`` are sentences."""
@@ -356,54 +355,52 @@ def _balance(result: _Result) -> Reading:
 
 
 def _steps(result: _Result) -> Reading:
-    ids = ("SO-1", "SO-2", "SO-3")
-    outliers = {rank: one.number_of_outliers or 0 for rank, one in result.results.steps.items()}
+    steps = result.results.steps
     threshold = result.threshold("n_outliers", 10)
+    outliers = {rank: one.number_of_outliers or 0 for rank, one in steps.items()}
     if not result.triggered:
         if not result.datapoints:
             return _not_evaluated(_NO_STEPS)
         if result.datapoints < _MIN_STEPS:
             return _not_evaluated(_too_few(result.datapoints, _MIN_STEPS, "step"))
-        if all(one.number_of_outliers is None for one in result.results.steps.values()):
+        if all(one.number_of_outliers is None for one in steps.values()):
             return _not_evaluated(f"no rank has {count(_MIN_STEPS, 'step')} of one mode")
         headline = f"At most {count(max(outliers.values()), 'outlier')} per rank (threshold {threshold:g})"
-        return Reading(status=Status.PASSED, headline=headline, ids=ids[1:])
-    guilty = {
-        rank: len(set(result.results.steps[rank].step_numbers))
-        for rank in outliers
-        if outliers[rank] > threshold
-    }
-    if not guilty:
-        headline = (
-            f"Too many outliers were counted {count(result.triggered, 'time')}, the result does not say where"
-        )
-        evidence = "The result keeps another mode of the rank than the one that triggered."
-        return Reading(
-            status=Status.TRIGGERED,
-            headline=headline,
-            ids=ids,
-            finding=result.finding(headline, Severity.INFO, evidence),
-        )
-    rank = max(guilty, key=lambda one: guilty[one])
-    different, worst = guilty[rank], result.results.steps[rank]
-    mode = escape_name(worst.phase.removeprefix("Step:ModeKeys."), 40)
-    headline = f"{count(different, 'step')} of {escape_name(rank, 40)}{f' ({mode})' if mode else ''}"
-    headline += f" {_was(different)} {'an outlier' if different == 1 else 'outliers'}"
-    stats = worst.step_stats
-    if stats.max is not None and stats.p50 is not None:
-        headline += f": the longest took {_seconds(stats.max)}, the median {_seconds(stats.p50)}"
-    evidence = f"SageMaker Debugger counts {number(outliers[rank])}"
-    if others := len(guilty) - 1:
-        evidence += f"; {count(others, 'more rank')} {'has' if others == 1 else 'have'} too many"
-    if different <= threshold:
-        evidence += f". Without those counted twice, it would not trigger (threshold {threshold:g})"
-    severity = Severity.WARNING if different > threshold else Severity.INFO
+        return Reading(status=Status.PASSED, headline=headline, ids=("SO-2", "SO-3"))
+    # A step counts in every minute that it touches.
+    different = {rank: len(set(steps[rank].step_numbers)) for rank, n in outliers.items() if n > threshold}
+    worst = max(different, key=lambda rank: different[rank], default=None)
+    if worst is None:
+        times = count(result.triggered, "time")
+        headline = f"Too many outliers were counted {times}, the result does not say where"
+        evidence = ["The result keeps another mode of the rank than the one that triggered."]
+        severity = Severity.INFO
+    else:
+        headline = _outliers(worst, steps[worst], different[worst])
+        evidence = [f"SageMaker Debugger counts {number(outliers[worst])}."]
+        if others := len(different) - 1:
+            evidence.append(f"{count(others, 'more rank')} {'has' if others == 1 else 'have'} too many.")
+        severity = Severity.WARNING
+        if different[worst] <= threshold:
+            evidence.append(f"Without those counted twice, it would not trigger (threshold {threshold:g}).")
+            severity = Severity.INFO
     return Reading(
         status=Status.TRIGGERED,
         headline=headline,
-        ids=ids,
-        finding=result.finding(headline, severity, f"{evidence}."),
+        ids=("SO-1", "SO-2", "SO-3"),
+        finding=result.finding(headline, severity, *evidence),
     )
+
+
+def _outliers(rank: str, series: StepSeries, steps: int) -> str:
+    """``7 steps of algo-1-33 (EVAL) were outliers: the longest took 8.7 s, the median 21 ms``."""
+    mode = escape_name(series.phase.removeprefix("Step:ModeKeys."), 40)
+    who = f"{escape_name(rank, 40)} ({mode})" if mode else escape_name(rank, 40)
+    headline = f"{count(steps, 'step')} of {who} {_was(steps)} {'an outlier' if steps == 1 else 'outliers'}"
+    stats = series.step_stats
+    if stats.max is None or stats.p50 is None:
+        return headline
+    return f"{headline}: the longest took {_seconds(stats.max)}, the median {_seconds(stats.p50)}"
 
 
 def _seconds(value: float) -> str:
