@@ -332,7 +332,7 @@ def _balance(result: _Result) -> Reading:
     worst = _worst_pair(workloads, result.threshold("patience", 1000))
     if worst is None:
         return _not_evaluated(reason, "LB-1", "LB-2")
-    apart, one, other = worst
+    largest, one, other = worst
     threshold = result.threshold("threshold", 0.2)
     names = f"{named([one])} and {escape_name(other[1], 24)}"
     evidence = ["make-report compared SageMaker Debugger's histograms."]
@@ -342,15 +342,15 @@ def _balance(result: _Result) -> Reading:
             f"Up to {share(1 - kept / result.datapoints)} of a GPU's samples are missing in them."
         )
     found = result.finding(
-        f"Utilization of {names} differs: distance {apart:.2f} (threshold {threshold:g})",
+        f"Utilization of {names} differs: distance {largest:.2f} (threshold {threshold:g})",
         Severity.WARNING,
         *evidence,
         rules=(),
     )
-    note = f"Largest distance {apart:.2f} ({names}, threshold {threshold:g})."
+    note = f"Largest distance {largest:.2f} ({names}, threshold {threshold:g})."
     return replace(
         _not_evaluated(reason, "LB-1", "LB-2", "LB-6", notes=(*evidence, note)),
-        finding=found if apart > threshold else None,
+        finding=found if largest > threshold else None,
     )
 
 

@@ -302,11 +302,11 @@ def test_a_small_batch_that_explains_low_use_is_one_finding(tmp_path: Path) -> N
     batch = result({"algo-1": {"cpu": {}, "gpu0": {}, "gpu0_memory": {}}}, RuleTriggered=2, Datapoints=1200)
 
     joined = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=batch)
-    apart = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=batch | {"RuleTriggered": 1})
+    separate = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=batch | {"RuleTriggered": 1})
 
     (found,) = joined.verdict.findings
     assert found.rules == ("LowGPUUtilization", "BatchSize")
-    assert {one.key for one in apart.verdict.findings} == {"low-gpu-utilization", "batch-size"}
+    assert {one.key for one in separate.verdict.findings} == {"low-gpu-utilization", "batch-size"}
 
 
 def of_gpus(**gpus: dict[str, int]) -> dict[str, Any]:
@@ -360,13 +360,13 @@ def test_never_used_gpus_are_one_finding_with_the_advice_of_samples(
 def test_never_used_gpus_are_no_low_ones(tmp_path: Path) -> None:
     content = of_gpus(gpu0=USE, gpu1=NEVER)
 
-    apart = built(tmp_path / "a", LowGPUUtilization=content, BatchSize=small("gpu1"))
+    separate = built(tmp_path / "a", LowGPUUtilization=content, BatchSize=small("gpu1"))
     joined = built(tmp_path / "b", LowGPUUtilization=content, BatchSize=small("gpu0", "gpu1"))
     crowded = built(
         tmp_path / "c", LowGPUUtilization=content, BatchSize=small("gpu1"), CPUBottleneck=bottleneck()
     )
 
-    never, little = apart.verdict.findings
+    never, little = separate.verdict.findings
     assert (never.title, never.rules, never.devices) == (
         "1 of 2\u00a0GPUs was never used",
         ("BatchSize",),

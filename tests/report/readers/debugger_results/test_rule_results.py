@@ -176,12 +176,12 @@ def test_parameters_without_end_are_not_read(tmp_path: Path) -> None:
     assert remarks_of(results)["debugger.value"].count == 1
 
 
-@pytest.mark.parametrize("details", [None, [], "x", 3, {"a": None}, {"a": {"b": None}}, {"step_details": 1}])
-@pytest.mark.parametrize("rule", NAMES)
-def test_details_of_any_shape_are_survived(tmp_path: Path, rule: str, details: Any) -> None:
-    results = read(tmp_path, {f"{rule}.json": result() | {"Details": details}})
+def test_details_of_any_shape_are_read(tmp_path: Path) -> None:
+    shapes: tuple[Any, ...] = (None, [], "x", 3, {"a": None}, {"a": {"b": None}}, {"step_details": 1})
 
-    assert [one.rule for one in results.documents] == [rule]
+    for details in shapes:
+        results = read(tmp_path, {f"{rule}.json": result() | {"Details": details} for rule in NAMES})
+        assert [one.rule for one in results.documents] == list(NAMES)
 
 
 json_values = st.recursive(
