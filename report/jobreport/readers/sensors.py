@@ -1,4 +1,4 @@
-"""The sensors that system samples may name, and what they are in our words."""
+"""The sensors of system samples, and the metric and device of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobrules.text import escape_name
 #: Device names of metrics of the whole node.
 _MEMORY, _NETWORK, _DISK = "memory", "network", "disk"
 
-#: By type and dimension; every name is a device.
+#: By type and dimension; each name is a device.
 _DEVICES = {
     ("cpu", "CPUUtilization"): Metric.CPU_UTILIZATION,
     ("cpu", "I/OWaitPercentage"): Metric.IO_WAIT,
@@ -29,12 +29,12 @@ _WHOLE_NODE = {
     ("i/o", "", "ReadThroughputInBytesPerSecond"): (Metric.DISK_READ, _DISK),
     ("i/o", "", "WriteThroughputInBytesPerSecond"): (Metric.DISK_WRITE, _DISK),
 }
-#: The longest name that DNS allows a machine.
-_LONGEST_NAME = 253
+#: Characters of a name in DNS.
+_MAX_NAME = 253
 
 
 def sensor(type_: str, dimension: str, name: str) -> tuple[Metric, str] | None:
-    """Metric and device of a sensor, or none for one that we do not know."""
+    """Metric and device of a sensor; None for an unknown one."""
     metric = _DEVICES.get((type_, dimension))
     if metric is None:
         return _WHOLE_NODE.get((type_, dimension, name))
@@ -42,11 +42,11 @@ def sensor(type_: str, dimension: str, name: str) -> tuple[Metric, str] | None:
 
 
 def as_name(text: str) -> str:
-    """What a machine or a device is called: the text, if that is a short line that can be printed.
+    """Name of a node or a device: the text, if it is a short, printable line.
 
-    Else it is escaped and cut, with a mark that keeps it apart from others that look alike then.
+    Otherwise the text is escaped and cut, with a mark that differs from that of other texts that look the same then.
     """
-    if len(text) <= _LONGEST_NAME and text.isprintable():
+    if len(text) <= _MAX_NAME and text.isprintable():
         return text
     mark = hashlib.blake2s(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     return f"{escape_name(text)} ({mark})"

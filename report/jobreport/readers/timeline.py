@@ -1,4 +1,4 @@
-"""Putting the samples of a device in the order of time."""
+"""Sorting the samples of a device by time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Part: TypeAlias = tuple[IntArray, FloatArray]
 
 
 class Timeline:
-    """Sorts the samples of one device after another.
+    """Sorts the samples of one device at a time.
 
-    Devices that are sampled together have equal times: the order of the last one is kept for the
-    next, and devices with equal times share one array of them.
+    Devices that are sampled together have equal times: the order of one is kept for the next, and devices with equal
+    times share one array of them.
     """
 
     def __init__(self) -> None:
         self._times: IntArray = np.empty(0, np.int64)
         self._order: IntArray | None = None
-        #: In order: all times, which of them but the first repeat the one before, and those that do not.
+        #: Ascending: all times, and the distinct ones; below, which of all but the first repeat the one before.
         self._sorted = self._distinct = self._times
         self._again = np.empty(0, np.bool_)
 
     def merged(self, parts: list[Part]) -> tuple[IntArray, FloatArray, int]:
-        """Ascending times with values, and how many exact repetitions were left out.
+        """Ascending times, their values, and the number of exact repetitions, which are dropped.
 
         Different values at one time stay, in ascending order.
         """

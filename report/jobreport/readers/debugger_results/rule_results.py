@@ -27,15 +27,14 @@ from jobreport.readers.debugger_results.details import (
     Workloads,
 )
 from jobreport.readers.sensors import as_name
-from jobreport.readers.tally import Tally
-from jobreport.readers.text_files import DamagedError, chunks
+from jobreport.readers.tally import Tally, UnusableError
+from jobreport.readers.text_files import content
 from jobreport.remarks import SourceQuality
 from jobrules.model import SECOND_US
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from jobreport.readers.base import SourceFile
 
@@ -57,7 +56,7 @@ SOURCE = "rule results of SageMaker Debugger"
 LOOKS_FOR = "SageMaker Debugger's rule results (profiler-reports/*.json)"
 
 #: A bottleneck takes about 70 bytes; no job has a million of them.
-_MAX_MIB = 64
+_MAX_BYTES = 64 << 20
 #: Levels of JSON. The format has six; a report writes the document with an indent per level.
 _MAX_DEPTH = 16
 #: The folder of a run carries the time at which the run began.
@@ -145,8 +144,8 @@ def read(files: Sequence[SourceFile]) -> RuleResults:
     for file in sorted(files):
         try:
             document = _document(file, tally)
-        except _UnusableError as error:
-            tally.note(str(error), file=file.name, **error.fields)
+        except UnusableError as error:
+            tally.note(error.code, file=file.name, **error.fields)
             continue
         run = runs[max(map(int, _RUN.findall(file.name)), default=-1)]
         if run.setdefault(document.rule, document) is not document:
@@ -227,25 +226,17 @@ def _micros(seconds: float | None) -> int | None:
 # Files
 
 
-class _UnusableError(Exception):
-    """A file is no rule result; the message is the code of a remark."""
-
-    def __init__(self, code: str, **fields: Any) -> None:
-        super().__init__(code)
-        self.fields = fields
-
-
 def _document(file: SourceFile, tally: Tally) -> RuleDocument:
     rule = file.name.rpartition("/")[2].partition(".")[0]
     if rule not in NAMES:
-        raise _UnusableError("debugger.unknown_rule")
-    raw, not_finite = _json(_content(file.path))
+        raise UnusableError("debugger.unknown_rule")
+    raw, not_finite = _json(content(file.path, _MAX_BYTES))
     if not isinstance(raw, dict) or not raw.keys() & _KEYS:
-        raise _UnusableError("debugger.not_a_result")
+        raise UnusableError("debugger.not_a_result")
     if _is_deep(raw):
-        raise _UnusableError("debugger.deep")
+        raise UnusableError("debugger.deep")
     if "Status" in raw and "Origin" not in raw:
-        raise _UnusableError("debugger.own")
+        raise UnusableError("debugger.own")
     tally.note("debugger.not_finite", count=not_finite, file=file.name)
     table = Table(raw, tally, file.name)
     counters = table.typed(raw, _Counters) or _Counters()
@@ -264,22 +255,6 @@ def _document(file: SourceFile, tally: Tally) -> RuleDocument:
     )
 
 
-def _content(path: Path) -> bytes:
-    """Text of a file."""
-    parts, size = [], 0
-    try:
-        for chunk in chunks(path):
-            size += len(chunk)
-            if size > _MAX_MIB << 20:
-                raise _UnusableError("file.large", mib=_MAX_MIB)
-            parts.append(chunk)
-    except OSError as error:
-        raise _UnusableError("file.unreadable", reason=error.strerror or "") from error
-    except DamagedError as error:
-        raise _UnusableError("file.damaged") from error
-    return b"".join(parts)
-
-
 def _json(text: bytes) -> tuple[Any, int]:
     """Decode JSON as Python writes it: with NaN and infinity, which become None and are counted."""
     not_finite: list[str] = []
@@ -292,7 +267,7 @@ def _json(text: bytes) -> tuple[Any, int]:
             sound = json.dumps(value, ensure_ascii=False).encode(errors="replace")
             return msgspec.json.decode(sound), len(not_finite)
     except (ValueError, RecursionError) as error:
-        raise _UnusableError("file.not_json") from error
+        raise UnusableError("file.not_json") from error
 
 
 def _is_deep(value: Any) -> bool:
