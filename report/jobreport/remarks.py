@@ -172,6 +172,14 @@ REMARKS: dict[str, Wording] = {
     "config.not_object": Wording("skipped", "files", "its profiler configuration is not a JSON object"),
     "config.no_settings": Wording("skipped", "files", "no settings of the profiler"),
     # Rule results of SageMaker Debugger
+    "debugger.unknown_rule": Wording("skipped", "files", "not the result of a known rule"),
+    "debugger.not_a_result": Wording("skipped", "files", "JSON, but not a rule result"),
+    "debugger.deep": Wording("skipped", "files", "nested too deeply"),
+    "debugger.own": Wording("skipped", "files", "a rule result that make-report wrote"),
+    "debugger.second": Wording("skipped", "files", "a second result of {rule}; the first by name is used"),
+    "debugger.older_run": Wording("skipped", "files", "of another run than the newest, ProfilerReport-{run}"),
+    "debugger.value": Wording("dropped", "values", "incomplete, of another type, or out of range"),
+    "debugger.not_finite": Wording("dropped", "values", "NaN or infinite"),
     "debugger.not_needed": Wording("skipped", "files", "not needed: the report uses the job's own records"),
     "debugger.thresholds": Wording("skipped", "thresholds", "no effect on results of SageMaker Debugger"),
     # Rules and analyses

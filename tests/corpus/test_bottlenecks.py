@@ -1,4 +1,4 @@
-"""The bottleneck rules of real jobs against what the vendor's own service computed for them.
+"""The bottleneck rules of real jobs against those of SageMaker Debugger.
 
 The kept rows cannot check its bottlenecks, for want of single cores and of I/O wait; they can check
 in which snapshots a GPU idled.
@@ -14,12 +14,12 @@ from jobrules.io_bottleneck import IOBottleneck
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import SECOND_US, Metric, Status
 from jobrules.rule import run_rules
-from tests.corpus.test_vendor_results import JOBS, cut_job, vendor
+from tests.corpus.test_debugger_results import JOBS, cut_job, written
 from tests.paths import needs_corpus
 
 pytestmark = needs_corpus
 
-GPU_JOBS = [name for name in JOBS if vendor(name, "LowGPUUtilization")["Datapoints"]]
+GPU_JOBS = [name for name in JOBS if written(name, "LowGPUUtilization")["Datapoints"]]
 
 
 def test_there_are_jobs_with_gpus() -> None:
@@ -27,26 +27,26 @@ def test_there_are_jobs_with_gpus() -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_snapshots_of_an_idle_gpu_are_as_many_as_the_vendors(name: str) -> None:
+def test_snapshots_of_an_idle_gpu_are_as_many_as_in_sagemaker_debugger(name: str) -> None:
     (ours,) = run_rules([CPUBottleneck()], cut_job(name))
-    theirs = vendor(name, "CPUBottleneck")
+    theirs = written(name, "CPUBottleneck")
     if name not in GPU_JOBS:
         assert (ours.status, ours.reason) == (Status.NOT_EVALUATED, "GPU was not sampled")
         assert theirs["Details"]["low_gpu_utilization"] == 0
         return
 
     assert ours.details["low_gpu_utilization"] == theirs["Details"]["low_gpu_utilization"]
-    # The vendor also counts moments in which no GPU was read.
+    # SageMaker Debugger also counts moments in which no GPU was read.
     assert ours.datapoints <= theirs["Datapoints"] < 1.02 * ours.datapoints
 
 
 @pytest.mark.parametrize("rule", ["CPUBottleneck", "IOBottleneck"])
 @pytest.mark.parametrize("name", GPU_JOBS)
-def test_gpus_of_the_vendors_bottlenecks_idle_in_ours(name: str, rule: str) -> None:
+def test_gpus_of_sagemaker_debuggers_bottlenecks_are_idle(name: str, rule: str) -> None:
     (panel,) = cut_job(name).panels_of(Metric.GPU_UTILIZATION)
     idle = (panel.values < 10).sum(axis=1)
 
-    for seconds, counts in vendor(name, rule)["Details"]["bottlenecks"].items():
+    for seconds, counts in written(name, rule)["Details"]["bottlenecks"].items():
         time_us = round(float(seconds) * SECOND_US)
         row = int(np.argmin(np.abs(panel.time_us - time_us)))
         assert abs(panel.time_us[row] - time_us) <= TOLERANCE_US, seconds

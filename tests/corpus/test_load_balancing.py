@@ -1,8 +1,8 @@
-"""The histograms of use against those of the vendor's own service.
+"""The histograms of use against those of SageMaker Debugger.
 
-The vendor's edges are 0, 2, …, 98: 49 bins, the last one, from 96 on, closed at 98; it drops what is above.
+The edges of SageMaker Debugger are 0, 2, …, 98: 49 bins, the last one, from 96 on, closed at 98; it drops what is above.
 It knows no training loop, so ours are taken without steps. A sample of exactly 98 stands in the
-vendor's last bin and in our bin 49, beside those above: how many they are is counted from the samples.
+SageMaker Debugger's last bin and in our bin 49, beside those above: how many they are is counted from the samples.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from jobrules.load_balancing import LoadBalancing
 from jobrules.model import Metric, Steps
 from jobrules.rule import run_rules
 from tests.copies import replace
-from tests.corpus.test_vendor_results import JOBS, cut_job, vendor
+from tests.corpus.test_debugger_results import JOBS, cut_job, written
 from tests.paths import needs_corpus
 
 pytestmark = needs_corpus
 
 
 def test_there_are_histograms_to_compare() -> None:
-    assert sum(bool(vendor(name, "LoadBalancing")["Details"]) for name in JOBS) >= 8
+    assert sum(bool(written(name, "LoadBalancing")["Details"]) for name in JOBS) >= 8
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_workloads_equal_the_vendors(name: str) -> None:
-    theirs = vendor(name, "LoadBalancing")
+def test_workloads_equal_those_of_sagemaker_debugger(name: str) -> None:
+    theirs = written(name, "LoadBalancing")
     job = replace(cut_job(name), steps=Steps())
 
     (ours,) = run_rules([LoadBalancing()], job)

@@ -1,7 +1,7 @@
-"""What in a report may tell who made a job, and where it ran.
+"""Names in a report that may identify who ran a job, and where.
 
-Found by the place where it stands, as the names of nodes, and by its form anywhere else, as an address.
-``jobreport.redaction.pseudonyms`` replaces it.
+Names are found by position, such as node names, or by pattern, such as e-mail addresses.
+``jobreport.redaction.pseudonyms`` replaces them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
 
-#: The option that replaces names; it stands in the command of a report that was made with it.
+#: The option that replaces names; a redacted report has it in its command.
 OPTION = "--redact"
 
-#: What is told by its form alone, with bounds that keep the search quick in any text; the first that matches a piece of text takes it.
+#: Patterns by kind, the first match wins; their bounds keep the search fast in any text.
 FORMS = {
     "ARN": r"arn:[a-z-]+:[^\s\"',]+",
     "Storage address": r"\b(?:s3a?|gs|abfss?|wasbs?|hdfs)://[^\s\"',]+|(?<![\w.-])[\w.-]{1,255}\.s3[\w.-]{0,63}\.amazonaws\.com[^\s\"',]*",
@@ -35,10 +35,10 @@ FORMS = {
     "Account number": r"(?<!\d)(?:\d{12}|\d{4}-\d{4}-\d{4})(?!\d)",
 }
 _ACCOUNT = re.compile(FORMS["Account number"])
-_FORM = re.compile("|".join(f"(?P<f{i}>{form})" for i, form in enumerate(FORMS.values())))
+_ANY_FORM = re.compile("|".join(f"(?P<f{i}>{form})" for i, form in enumerate(FORMS.values())))
 
-#: Fields that hold names from programs, by type and name.
-_PROGRAM = {
+#: Fields that hold names from the job's own programs, by type and name.
+PROGRAM_NAMES = {
     ("Operator", "name"),
     ("EventTypeTime", "name"),
     ("ClassShare", "name"),
@@ -46,8 +46,17 @@ _PROGRAM = {
     ("CloseUpLane", "event_type"),
     ("LoaderSetup", "iterator"),
     ("Function", "name"),
+    ("Remark", "name"),
 }
-#: Words of the names that frameworks and their profilers give: operators, kernels, phases, devices, settings.
+#: Kind of the names in other fields, by type and name.
+NAMES = {
+    ("JobFacts", "name"): "Job name",
+    ("NodeFacts", "name"): "Node",
+    ("Remark", "place"): "File of the job",
+    ("Remark", "file"): "File of the job",
+    ("Function", "file"): "File of Python code",
+}
+#: Words in the names that frameworks and their profilers give: operators, kernels, event types, devices, settings.
 _WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -119,29 +128,29 @@ _WORDS = frozenset(
     )
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\x00-\x7f]+")
-_LONGEST_NUMBER, _LONGEST_NAME = 5, 300
-#: Names of nodes that are sought in sentences.
-_MOST_SOUGHT = 64
+_MAX_DIGITS, _MAX_LENGTH = 5, 300
+#: Names of nodes that are searched in sentences.
+_MAX_NODES = 64
 
 
 @lru_cache(maxsize=1 << 16)
 def is_common(name: str) -> bool:
-    """Whether a program's name is made of words of the frameworks alone, and so tells nothing of who uses them."""
-    if len(name) > _LONGEST_NAME or not name.isprintable() or _FORM.search(name):
+    """Whether a name consists of words of the frameworks, and so identifies nobody."""
+    if len(name) > _MAX_LENGTH or not name.isprintable() or _ANY_FORM.search(name):
         return False
     return all(
-        len(word) <= _LONGEST_NUMBER if word.isdecimal() else word.lower() in _WORDS
+        len(word) <= _MAX_DIGITS if word.isdecimal() else word.lower() in _WORDS
         for word in _WORD.findall(name)
     )
 
 
 class Identifier(Struct, frozen=True, kw_only=True):
-    """One kind of what identifies someone, with every name of it in a report."""
+    """One kind of identifying information, with every name of it in a report."""
 
     kind: str
-    #: Each once, in the order of the report.
+    #: Distinct, in the order of the report.
     names: tuple[str, ...]
-    #: Top-level fields of ``report.json`` in which they stand.
+    #: Top-level fields of ``report.json`` that hold them.
     where: tuple[str, ...]
 
 
@@ -151,7 +160,7 @@ def is_redacted(report: Report) -> bool:
 
 
 def identifiers(report: Report) -> tuple[Identifier, ...]:
-    """What identifies someone, by kind; in a redacted report only what its form gives away."""
+    """Identifying information by kind; in a redacted report only what has one of the forms."""
     found: dict[str, dict[str, None]] = {}
     where: dict[str, dict[str, None]] = {}
     redacted = is_redacted(report)
@@ -164,21 +173,15 @@ def identifiers(report: Report) -> tuple[Identifier, ...]:
     for field in report.__struct_fields__:
         for owner, name, text in _texts("Report", field, getattr(report, field)):
             if not redacted:
-                if (owner, name) == ("JobFacts", "name"):
-                    add("Job name", text, field)
-                elif (owner, name) == ("NodeFacts", "name"):
-                    add("Node", text, field)
-                elif (owner, name) == ("Remark", "place"):
-                    add("File of the job", text, field)
-                elif (owner, name) == ("Function", "file") and text:
-                    add("File of Python code", text, field)
-                elif (owner, name) in _PROGRAM and not is_common(text):
+                if kind := NAMES.get((owner, name)) if text else None:
+                    add(kind, text, field)
+                elif (owner, name) in PROGRAM_NAMES and not is_common(text):
                     add("Name from a program", text, field)
                 if (owner, name) == ("Report", "command") and job in text:
                     add("Job name", job, field)
                 if match := nodes.search(text):
                     add("Node", match[0], field)
-            for match in _FORM.finditer(text):
+            for match in _ANY_FORM.finditer(text):
                 add(list(FORMS)[int((match.lastgroup or "f0")[1:])], match[0], field)
                 # Within an ARN or the name of a bucket.
                 for account in _ACCOUNT.findall(match[0]):
@@ -189,13 +192,15 @@ def identifiers(report: Report) -> tuple[Identifier, ...]:
 
 
 def _any_of(names: list[str]) -> re.Pattern[str]:
-    """Finds the names in sentences; of very many only the first, to say where names of their kind stand."""
-    told = sorted(names[:_MOST_SOUGHT], key=len, reverse=True)
-    return re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, told))})(?![\w-])" if told else r"(?!)")
+    """Pattern that finds the names in sentences; of very many names only the first ones."""
+    searched = sorted(names[:_MAX_NODES], key=len, reverse=True)
+    return re.compile(
+        rf"(?<![\w.-])(?:{'|'.join(map(re.escape, searched))})(?![\w-])" if searched else r"(?!)"
+    )
 
 
 def _texts(owner: str, name: str, value: Any) -> Iterator[tuple[str, str, str]]:
-    """Every text in a value: the type and the field that it stands in, and the text."""
+    """Every text in a value, with the type and the field (or the key of a table) that hold it."""
     if isinstance(value, str):
         yield owner, name, value
     elif isinstance(value, Struct):
@@ -204,7 +209,7 @@ def _texts(owner: str, name: str, value: Any) -> Iterator[tuple[str, str, str]]:
     elif isinstance(value, dict):
         for key, one in value.items():
             yield from _texts(owner, name, key)
-            yield from _texts(owner, name, one)
+            yield from _texts(owner, key, one)
     elif isinstance(value, tuple | list):
         for one in value:
             if not isinstance(one, float | int):

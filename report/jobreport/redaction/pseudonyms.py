@@ -1,10 +1,9 @@
-"""Stand-ins for the names in a job, put there before anything is judged or written.
+"""Placeholders for the names in a job, put in place before any rule runs.
 
-Rules, sections and messages never see the names, so that none of them can tell one. Stand-ins are numbers in the
-natural order of the names: nothing leads back from them, and the same job has the same ones every time. What the
-frameworks name themselves stays (``identity.is_common``), and so do times, numbers, and what was typed on the
-command line: rules and thresholds. The phase that StepOutlier is to look at is a name too, and gets a stand-in that
-the same phases end with.
+Rules, sections, and messages never see the names. Placeholders are numbers in the natural order of the names: nothing
+leads back from them, and the same job gets the same ones every time. Names that frameworks give stay
+(``identifiers.is_common``), and so do times, numbers, and what was typed on the command line: rules and thresholds. A
+mode given as ``StepOutlier.mode`` is a name, too, and gets a placeholder that the same modes end with.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from jobreport.readers.debugger_results.rule_results import decoded
 from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
 from jobreport.redaction.identifiers import OPTION, is_common
-from jobreport.remarks import NAMES, Quality, Remark
+from jobreport.remarks import NAMES, Quality
 from jobreport.tables.parts import JobOfParts
 from jobrules.model import EventSource, Job, natural_sorted
 from jobrules.step_outlier import StepOutlier
@@ -33,20 +32,20 @@ if TYPE_CHECKING:
 
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.registry import Reading
-    from jobreport.remarks import SourceQuality
+    from jobreport.remarks import Remark, SourceQuality
     from jobreport.settings import Settings
     from jobrules.model import Events, Function, Lane, Panel, PartFacts, Profile, Steps
 
-#: What the job itself is called, from the moment it is read.
+#: Placeholder of the job's name, from the moment it is read.
 JOB = "job"
 #: Parts of names that rules look for: at the beginning, and anywhere, in any case or as they stand.
 _HEADS = ("Forward", "Backward", "IteratorGetNext")
 _ANY_CASE, _INSIDE = ("cpu", "gpu"), ("Step", "GetNext", "Prefetch", "SingleProcess")
-#: Devices and workers stand in the order of their names, so that all of them change or none.
-_TOGETHER = ("device", "worker")
-#: What the phases end with that StepOutlier is to look at. No name that is kept does.
+#: Devices and ranks are in the order of their names, so either all of them change or none.
+_TOGETHER = ("device", "rank")
+#: End of the modes that StepOutlier checks. No name that is kept ends so.
 _CHOSEN = "chosen"
-#: Packages whose files and functions are no one's own.
+#: Packages whose files and functions are public.
 _LIBRARIES = frozenset(
     re.findall(
         r"\w+",
@@ -76,29 +75,29 @@ _TYPES = {
     "type",
 }
 #: Digits of a process id.
-_LONGEST_PROCESS = 7
+_MAX_PROCESS_DIGITS = 7
 _NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,12})?|[0-9]{16}")
 
 
 class Pseudonyms(Struct, frozen=True, kw_only=True):
-    """What is said instead of each name, by kind and name."""
+    """The placeholder of each name, by kind and name."""
 
     names: dict[tuple[str, str], str]
-    #: The phase that StepOutlier is to look at, if any.
+    #: The mode that StepOutlier checks, if it is given.
     mode: str | None = None
 
     @classmethod
     def of(cls, names: Iterable[tuple[str, str]], mode: str | None = None) -> Pseudonyms:
-        """For names of kinds: node, device, worker, phase, tensor, iterator, operator, file, function.
+        """Make placeholders for names, given with their kinds, and for ``StepOutlier.mode``.
 
-        And for what was given as ``StepOutlier.mode``.
+        Kinds: node, device, rank, event (an event type or a mode), tensor, iterator, operator, file, function.
         """
         kinds: dict[str, set[str]] = {}
         for kind, name in names:
             kinds.setdefault(kind, set()).add(name)
         made: dict[tuple[str, str], str] = {}
         given = seen = StepOutlier(mode=mode)
-        kept = (name for name in kinds.get("phase", ()) if is_common(name))
+        kept = (name for name in kinds.get("event", ()) if is_common(name))
         if mode and not is_common(mode) and not any(map(given.looks_at, kept)):
             seen = StepOutlier(mode=_CHOSEN)
         for kind in sorted(kinds):  # iterators come before operators, which may begin with one
@@ -109,21 +108,21 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
             taken = set(every) - set(own)
             numbers = itertools.count(1)
             for name in own:
-                told = (_stand_in(kind, name, number, made) for number in numbers)
-                if kind == "phase" and mode:
+                placeholders = (_placeholder(kind, name, number, made) for number in numbers)
+                if kind == "event" and mode:
                     is_seen = given.looks_at(name)
-                    told = (f"{one} {seen.mode}" if is_seen else one for one in told)
-                    # "phase-1" would be picked by a mode "1".
-                    told = (one for one in told if seen.looks_at(one) == is_seen)
-                made[kind, name] = next(one for one in told if one not in taken)
+                    placeholders = (f"{one} {seen.mode}" if is_seen else one for one in placeholders)
+                    # "event-1" would match a mode "1".
+                    placeholders = (one for one in placeholders if seen.looks_at(one) == is_seen)
+                made[kind, name] = next(one for one in placeholders if one not in taken)
         return cls(names=made, mode=seen.mode)
 
     def __call__(self, kind: str, name: str) -> str:
-        """The stand-in of a name; the name itself where it has none."""
+        """Placeholder of a name; the name itself if it has none."""
         return self.names.get((kind, name), name)
 
     def job(self, part: Job) -> Job:
-        """A part of a job, under stand-ins."""
+        """A part of a job, with placeholders."""
         changed = dataclasses.replace(
             part,
             panels=tuple(map(self._panel, part.panels)),
@@ -144,17 +143,18 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         return replace(
             one,
             node=self("node", one.node),
-            rank=self("worker", one.rank),
+            rank=self("rank", one.rank),
             functions=tuple(map(self._function, one.functions)),
         )
 
-    def quality(self, told: Quality) -> Quality:
+    def quality(self, quality: Quality) -> Quality:
         """What became of the files, without their names."""
-        sources = tuple(replace(one, remarks=self._remarks(one.remarks)) for one in told.sources)
-        return Quality(sources=sources, remarks=self._remarks(told.remarks))
+        return Quality(
+            sources=tuple(map(self.source, quality.sources)), remarks=self._remarks(quality.remarks)
+        )
 
     def settings(self, chosen: Settings) -> Settings:
-        """The settings of the report that is made with stand-ins."""
+        """The settings of the report with placeholders."""
         before = f"--set {StepOutlier.__name__}.mode="
         options = (f"{before}{self.mode}" if one.startswith(before) else one for one in chosen.options)
         rules = (
@@ -163,23 +163,27 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         )
         return replace(chosen, rules=tuple(rules), options=(*options, OPTION))
 
-    def source(self, told: SourceQuality) -> SourceQuality:
-        """The same of one kind of files."""
-        return replace(told, remarks=self._remarks(told.remarks))
+    def source(self, source: SourceQuality) -> SourceQuality:
+        """What became of files of one kind, without their names."""
+        return replace(source, remarks=self._remarks(source.remarks))
 
     def _remarks(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
         """The remarks without places and names; those that differed in a name only become one."""
         tally = Tally()
         tally.take(
             replace(
-                one, place=None, fields={key: self._field(key, value) for key, value in one.fields.items()}
+                one,
+                place=None,
+                fields={key: self._field(one.code, key, value) for key, value in one.fields.items()},
             )
             for one in remarks
         )
         return tally.remarks()
 
-    def _field(self, key: str, value: str | int | float) -> str | int | float:
-        """The field of a remark: its pseudonym, or an ellipsis for a name that has none."""
+    def _field(self, code: str, key: str, value: str | int | float) -> str | int | float:
+        """The field of a remark: its placeholder, or an ellipsis for a name that has none."""
+        if (code, key) == ("text", "reason"):  # A sentence may hold any name.
+            return "…"
         if key not in NAMES or (key == "name" and is_common(str(value))):
             return value
         return self.names.get((key, str(value)), "…")
@@ -192,8 +196,7 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
 
     def _steps(self, steps: Steps) -> Steps:
         series = tuple(
-            (self("node", node), self("worker", worker), self("phase", phase))
-            for node, worker, phase in steps.series
+            (self("node", node), self("rank", rank), self("event", mode)) for node, rank, mode in steps.series
         )
         return replace(steps, series=series)
 
@@ -204,7 +207,7 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
                 replace(
                     lane,
                     node=self("node", lane.node),
-                    rank=self("worker", lane.rank),
+                    rank=self("rank", lane.rank),
                     event_type=self(_kind(lane), lane.event_type),
                 )
                 for lane in events.lanes
@@ -214,7 +217,7 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
                 replace(
                     one,
                     node=self("node", one.node),
-                    rank=self("worker", one.rank),
+                    rank=self("rank", one.rank),
                     iterator=self("iterator", one.iterator),
                 )
                 for one in events.loaders
@@ -229,54 +232,54 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
 
 
 class _Redacted(JobOfParts):
-    """A job under stand-ins; its tables stay where they lie, and are changed for those who ask."""
+    """A job with placeholders; its tables stay where they are, and are changed when they are asked for."""
 
-    def __init__(self, job: Job, stand_ins: Pseudonyms) -> None:
+    def __init__(self, job: Job, pseudonyms: Pseudonyms) -> None:
         known: dict[str, Any] = {
             "name": job.name,
-            "profiles": tuple(map(stand_ins.profile, job.profiles)),
+            "profiles": tuple(map(pseudonyms.profile, job.profiles)),
             "recorded": job.recorded,
             "finished": job.finished,
             "frame": None,
-            "facts": tuple(map(stand_ins.facts, job.facts)),
+            "facts": tuple(map(pseudonyms.facts, job.facts)),
             "_job": job,
-            "_stand_ins": stand_ins,
+            "_pseudonyms": pseudonyms,
         }
         self.__dict__.update(known)
 
     def each(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> list[Any]:
         """The function's answer for each node's part."""
         job: Job = self.__dict__["_job"]
-        return job.each(_asked, self.__dict__["_stand_ins"], function, *given, **named)
+        return job.each(_asked, self.__dict__["_pseudonyms"], function, *given, **named)
 
     @cached_property
     def parts(self) -> tuple[Job, ...]:
         """The part of each node, in the order of ``nodes``, in this process."""
         job: Job = self.__dict__["_job"]
-        return tuple(map(self.__dict__["_stand_ins"].job, job.parts))
+        return tuple(map(self.__dict__["_pseudonyms"].job, job.parts))
 
 
 def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Reading, Quality, Settings]:
-    """What was read, what became of its files, and the settings, with stand-ins in the place of all names."""
+    """What was read, what became of its files, and the settings, with placeholders for all names."""
     mode = next((rule.mode for rule in chosen.rules if isinstance(rule, StepOutlier)), None)
     if reading.debugger_results:
-        stand_ins = Pseudonyms.of(("node", node) for node in _nodes_of(reading.debugger_results))
-        told = replace(reading, debugger_results=_results(reading.debugger_results, stand_ins))
-        return told, stand_ins.quality(quality), stand_ins.settings(chosen)
+        pseudonyms = Pseudonyms.of(("node", node) for node in _nodes_of(reading.debugger_results))
+        changed = replace(reading, debugger_results=_results(reading.debugger_results, pseudonyms))
+        return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
     job = reading.job
     names = {one for found in job.each(_names_of) for one in found}
     for profile in job.profiles:
-        names |= {("node", profile.node), ("worker", profile.rank)}
+        names |= {("node", profile.node), ("rank", profile.rank)}
         for function in profile.functions:
             if _library(function) is None:
                 names |= {("file", function.file), ("function", function.name)}
-    stand_ins = Pseudonyms.of(names, mode)
-    told = replace(reading, job=_Redacted(job, stand_ins))
-    return told, stand_ins.quality(quality), stand_ins.settings(chosen)
+    pseudonyms = Pseudonyms.of(names, mode)
+    changed = replace(reading, job=_Redacted(job, pseudonyms))
+    return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
 
 
-def _asked(part: Job, stand_ins: Pseudonyms, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    return function(stand_ins.job(part), *given, **named)
+def _asked(part: Job, pseudonyms: Pseudonyms, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    return function(pseudonyms.job(part), *given, **named)
 
 
 def _names_of(part: Job) -> set[tuple[str, str]]:
@@ -284,27 +287,27 @@ def _names_of(part: Job) -> set[tuple[str, str]]:
     found = {("node", node) for node in part.nodes}
     found |= {("device", device) for panel in part.panels for device in panel.devices}
     for lane in part.events.lanes:
-        found |= {("worker", lane.rank), (_kind(lane), lane.event_type)}
+        found |= {("rank", lane.rank), (_kind(lane), lane.event_type)}
     found |= {("operator", name) for name in part.events.names if not is_common(name)}
     found |= {("iterator", one.iterator) for one in part.events.loaders}
-    for _, worker, phase in part.steps.series:
-        found |= {("worker", worker), ("phase", phase)}
+    for _, rank, mode in part.steps.series:
+        found |= {("rank", rank), ("event", mode)}
     return found
 
 
 def _kind(lane: Lane) -> str:
-    return "tensor" if lane.source is EventSource.HOROVOD else "phase"
+    return "tensor" if lane.source is EventSource.HOROVOD else "event"
 
 
 def _stays(kind: str, name: str) -> bool:
-    if kind == "worker":
+    if kind == "rank":
         return not name or _is_process(name)
     return kind != "node" and is_common(name)
 
 
-def _stand_in(kind: str, name: str, number: int, others: dict[tuple[str, str], str]) -> str:
-    """``node-1``, ``cpu phase-2``, ``aten::operator-3``: what rules look for in names is kept."""
-    if kind not in ("phase", "iterator", "operator"):
+def _placeholder(kind: str, name: str, number: int, others: dict[tuple[str, str], str]) -> str:
+    """``node-1``, ``cpu event-2``, ``aten::operator-3``: parts of names that rules look for are kept."""
+    if kind not in ("event", "iterator", "operator"):
         return f"{kind}-{number}"
     # The class of an iterator, by which fetches are given to their loaders, or a framework's name space.
     head, colons, _ = name.partition("::")
@@ -313,12 +316,12 @@ def _stand_in(kind: str, name: str, number: int, others: dict[tuple[str, str], s
     traits = [] if space else [head for head in _HEADS if name.startswith(head)]
     traits += [trait for trait in _ANY_CASE if trait in name.lower()]
     traits += [trait for trait in _INSIDE if trait in name]
-    told = [trait for i, trait in enumerate(traits) if trait not in space + "".join(traits[:i])]
-    return space + " ".join([*told, f"{kind}-{number}"])
+    kept = [trait for i, trait in enumerate(traits) if trait not in space + "".join(traits[:i])]
+    return space + " ".join([*kept, f"{kind}-{number}"])
 
 
 def _library(one: Function) -> str | None:
-    """Where a library defines a function, without what is before; empty for what is built in, none for one's own."""
+    """File of a library's function, from its package on; empty if it is built in, None if it is the user's own."""
     if not one.file:
         match = _BUILT_IN.fullmatch(one.name)
         package = (match[1] or match[2]) if match else ""
@@ -330,13 +333,13 @@ def _library(one: Function) -> str | None:
     return None
 
 
-# The vendor's results
+# Results of SageMaker Debugger
 
 
-def _results(found: RuleResults, stand_ins: Pseudonyms) -> RuleResults:
-    """The vendor's results, read again from documents without names."""
+def _results(found: RuleResults, pseudonyms: Pseudonyms) -> RuleResults:
+    """The results of SageMaker Debugger, decoded again from documents without names."""
     texts = {text for one in found.documents for text in (*_texts(one.raw), *_texts(one.parameters))}
-    nodes = {node: told for (_, node), told in stand_ins.names.items()}
+    nodes = {node: placeholder for (_, node), placeholder in pseudonyms.names.items()}
     known = {text: nodes[as_name(text)] for text in texts if as_name(text) in nodes}
     taken = set(texts)
     numbers = itertools.count(1)
@@ -352,25 +355,25 @@ def _results(found: RuleResults, stand_ins: Pseudonyms) -> RuleResults:
         if isinstance(raw.get("RuleParameters"), str):
             raw["RuleParameters"] = "\n".join(f"{name}:{value}" for name, value in parameters.items())
         documents.append(replace(document, file=f"{document.rule}.json", raw=raw, parameters=parameters))
-    return replace(decoded(tuple(documents), Tally()), quality=stand_ins.source(found.quality))
+    return replace(decoded(tuple(documents), Tally()), quality=pseudonyms.source(found.quality))
 
 
 def _nodes_of(found: RuleResults) -> set[str]:
-    """The nodes that the results name, alone or in the name of a worker, which is ``<node>-<process>``."""
+    """The nodes that the results name, alone or in the name of a rank, which is ``<node>-<process>``."""
     nodes = {node for gpus in (found.low_gpu, found.memory, found.workloads) for node, _ in gpus}
     nodes |= {node for node, _ in found.small_batch} | {
         node for some in found.usage.values() for node in some
     }
-    workers = (worker.rpartition("-") for worker in found.steps)
-    return nodes | {as_name(node) for node, _, process in workers if node and _is_process(process)}
+    ranks = (rank.rpartition("-") for rank in found.steps)
+    return nodes | {as_name(node) for node, _, process in ranks if node and _is_process(process)}
 
 
 def _is_process(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_PROCESS
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_PROCESS_DIGITS
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text of the vendor's schema is a number, or made of its words."""
+    """Whether a text is a number, or made of the words of SageMaker Debugger."""
     return is_common(text) or bool(_NUMBER.fullmatch(text))
 
 

@@ -1,4 +1,4 @@
-"""What in the report identifies someone, for whoever hands it on."""
+"""Identifying information in the report, for whoever shares it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from jobreport.sections.outline import heading
 if TYPE_CHECKING:
     from jobreport.document import Report
 
-#: Names of a kind that are shown.
-MOST_NAMES = 5
+#: Names shown per kind.
+MAX_NAMES = 5
 
 
 @error_boundary
 def identifiers(report: Report) -> Fragment:
-    """Names and addresses in the report, folded away; a line where there is none."""
+    """Table of names and addresses in the report, in a fold; a sentence if there are none."""
     html = render(
         "identifiers",
         heading=heading("identifiers", report),
         found=names.identifiers(report),
         redacted=names.is_redacted(report),
-        most_names=MOST_NAMES,
+        max_names=MAX_NAMES,
     )
     return Fragment(name="identifiers", html=html)

@@ -68,28 +68,28 @@ def usage(gpu: float | None = 20, *nodes: str) -> dict[str, Any]:
 
 def low(*gpus: str, triggered: int = 4, **keys: Any) -> dict[str, Any]:
     details = {"algo-1": dict.fromkeys(gpus, USE), "last_timestamp": int((START + 540) * SECOND)}
-    told = {
+    content = {
         "Datapoints": 1200,
         "RuleParameters": "threshold_p95:70\nthreshold_p5:10\nwindow:500\npatience:1000",
     }
-    return result(details, RuleTriggered=triggered, Violations=triggered) | told | keys
+    return result(details, RuleTriggered=triggered, Violations=triggered) | content | keys
 
 
 def workloads(**gpus: list[int]) -> dict[str, Any]:
-    told = {"Datapoints": 1200, "RuleParameters": "threshold:0.2\npatience:1000"}
-    return result({"algo-1": {"workloads": gpus}}, **told)
+    content = {"Datapoints": 1200, "RuleParameters": "threshold:0.2\npatience:1000"}
+    return result({"algo-1": {"workloads": gpus}}, **content)
 
 
 def bottleneck(hits: int = 900, datapoints: int = 1200, triggered: int = 2) -> dict[str, Any]:
     times = {f"{START + i}": {"GPUs": 1, "CPUs": 1} for i in range(3)}
-    told = {"Datapoints": datapoints, "RuleParameters": "threshold:50\ncpu_threshold:90\npatience:1000"}
+    content = {"Datapoints": datapoints, "RuleParameters": "threshold:50\ncpu_threshold:90\npatience:1000"}
     details = {"low_gpu_utilization": 1000, "bottlenecks": times}
-    return result(details, RuleTriggered=triggered, Violations=hits, **told)
+    return result(details, RuleTriggered=triggered, Violations=hits, **content)
 
 
 def built(directory: Path, name: str = "job", **rules: Any) -> Report:
     """The report of rule results that are given by the name of their rule."""
-    write(directory, {f"{rule}.json": json.dumps(told) for rule, told in rules.items()})
+    write(directory, {f"{rule}.json": json.dumps(content) for rule, content in rules.items()})
     files = [SourceFile(name=f"{rule}.json", place=str(directory / f"{rule}.json")) for rule in rules]
     chosen = settings.load().rules
     return debugger_report.build(
@@ -149,14 +149,14 @@ def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> Non
     assert {one.name for one in report.rules} >= set(NAMES)
     others = [one for one in report.rules if one.name != "MaxInitializationTime"]
     assert {one.status for one in others} == {Status.NOT_EVALUATED}
-    assert {one.reason for one in others} == {"the vendor's results hold no file of this rule"}
+    assert {one.reason for one in others} == {"SageMaker Debugger's results have no file of this rule"}
     assert all(one.notes == () for one in others)
     assert [u.rule for u in report.verdict.not_evaluated] == [one.name for one in others if one.can_trigger]
     assert len(report.verdict.not_evaluated) == report.verdict.rules - 1 == 8
     assert report.origin is Origin.DEBUGGER_RESULTS
 
 
-def test_a_rule_that_the_vendor_does_not_have_is_not_evaluated(tmp_path: Path) -> None:
+def test_a_rule_that_sagemaker_debugger_does_not_have_is_not_evaluated(tmp_path: Path) -> None:
     write(tmp_path, {"BatchSize.json": json.dumps(result())})
     results = rule_results.read([SourceFile(name="BatchSize.json", place=str(tmp_path / "BatchSize.json"))])
     own = Own()
@@ -172,11 +172,10 @@ def test_a_rule_that_the_vendor_does_not_have_is_not_evaluated(tmp_path: Path) -
     )
     assert report.verdict.rules == 10
     assert json.loads(debugger_report.documents(report, results)["Own"])["Reason"] == "no samples"
-    text = Page.of(sections.rules(report).html).text
-    assert f"No samples. Looks for “{own.title}”." in text
+    assert own.title in Page.of(sections.rules(report).html).text
 
 
-def test_a_result_that_cannot_be_told_costs_itself_only(
+def test_a_result_that_cannot_be_read_costs_its_own_card_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -190,22 +189,21 @@ def test_a_result_that_cannot_be_told_costs_itself_only(
 
     outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
 
-    told = card(outcome.report, "BatchSize")
-    assert (told.status, told.reason) == (Status.ERROR, "ZeroDivisionError: </script>")
+    failed = card(outcome.report, "BatchSize")
+    assert (failed.status, failed.reason) == (Status.ERROR, "ZeroDivisionError: </script>")
     assert card(outcome.report, "OverallSystemUsage").status is Status.PASSED
     assert "BatchSize" in str(outcome.failure)
     with pytest.raises(ZeroDivisionError):
         pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"], strict=True, force=True)
 
 
-def test_times_and_phases_are_the_vendors(tmp_path: Path) -> None:
+def test_times_and_phases_are_those_of_the_results(tmp_path: Path) -> None:
     report = built(tmp_path, MaxInitializationTime=job(first=60, last=500, end=600))
 
     seconds = [(p.key, (p.end_us - p.start_us) / SECOND, p.percent) for p in report.phases.phases]
     assert seconds == [("before", 60, 10.0), ("loop", 440, 73.3), ("after", 100, 16.7)]
     assert report.phases.basis == "steps"
     assert report.job.start_us == START * SECOND
-    assert "MIT-4" in Page.of(sections.summary(report).html).text
 
 
 def test_a_last_step_after_the_last_full_minute_makes_the_job_longer(tmp_path: Path) -> None:
@@ -215,25 +213,15 @@ def test_a_last_step_after_the_last_full_minute_makes_the_job_longer(tmp_path: P
     assert [p.key for p in report.phases.phases] == ["before", "loop"]
 
 
-def test_a_step_years_away_is_no_part_of_the_job(tmp_path: Path) -> None:
-    report = built(tmp_path / "a", MaxInitializationTime=job(last=10 * 366 * 86400))
-    details = {"step_num": {"first": 1, "last": int(9e15)}}
-    alone = built(tmp_path / "b", MaxInitializationTime=result(details, Datapoints=2))
-
-    assert (report.job.end_us - report.job.start_us, report.phases.basis) == (600 * SECOND, "none")
-    assert (alone.job.start_us, alone.job.end_us) == (0, 0)
-
-
 def test_a_job_without_times_says_so(tmp_path: Path) -> None:
     report = built(tmp_path, OverallSystemUsage=usage())
 
     assert report.job.end_us == 0
     page = Page.of("".join(call(report).html for call in CALLS)).text
     assert "1970" not in page + summary.markdown(report)
-    assert "The results do not say when the job started and ended" in page
 
 
-def test_the_use_of_every_node_is_told_without_gpu_hours(tmp_path: Path) -> None:
+def test_every_node_has_its_utilization_and_none_has_gpu_hours(tmp_path: Path) -> None:
     report = built(tmp_path, OverallSystemUsage=usage(20, "algo-1", "algo-2"))
 
     assert report.verdict.use is None
@@ -241,18 +229,18 @@ def test_the_use_of_every_node_is_told_without_gpu_hours(tmp_path: Path) -> None
         (node, label) for node in ("algo-1", "algo-2") for label in ("GPU", "CPU", "Network")
     ]
     assert {(row.p90, row.mean, row.n) for row in report.utilization} == {(None, None, None)}
-    told = summary.answer(report).replace("\u00a0", " ")
-    assert told == (
-        "By the vendor's numbers: median GPU use 20.0%, p95 30.0%. "
-        "GPU-hours used and lost cannot be told without samples."
-    )
+    assert {"20.0%", "30.0%"} <= set(re.findall(r"[\d.]+%", summary.answer(report)))
     table = Page.of(sections.utilization(report).html).text
     assert "20.0 – 30.0 40.0 50.0 –" in table
 
 
 @pytest.mark.parametrize(
     ("datapoints", "reason"),
-    [(1000, "only 1,000 of 1,001\u00a0samples"), (0, "no sample was counted"), (1001, "")],
+    [
+        (1000, "1,001\u00a0samples needed, 1,000 recorded"),
+        (0, "1,001\u00a0samples needed, 0 recorded"),
+        (1001, ""),
+    ],
 )
 def test_a_rule_that_waited_for_more_samples_did_not_pass(
     tmp_path: Path, datapoints: int, reason: str
@@ -265,9 +253,9 @@ def test_a_rule_that_waited_for_more_samples_did_not_pass(
     )
 
     for rule in ("LowGPUUtilization", "CPUBottleneck"):
-        told = card(report, rule)
-        assert told.reason == reason
-        assert told.status is (Status.NOT_EVALUATED if reason else Status.PASSED)
+        found = card(report, rule)
+        assert found.reason == reason
+        assert found.status is (Status.NOT_EVALUATED if reason else Status.PASSED)
 
 
 def test_without_a_gpu_no_rule_on_gpus_passes(tmp_path: Path) -> None:
@@ -284,14 +272,12 @@ def test_without_a_gpu_no_rule_on_gpus_passes(tmp_path: Path) -> None:
 
     about_gpus = [one for one in report.rules if one.datapoints or "GPU" in one.name]
     judged = {one.name: one.reason for one in about_gpus if one.can_trigger}
-    assert set(judged.values()) == {"GPU was not sampled"}
+    assert set(judged.values()) == {"GPU was not recorded"}
     assert len(judged) == 5
-    assert card(report, "CPUBottleneck").notes == differences.notes("CPU-6")
-    assert "of the CPU" not in summary.answer(report)
-    assert "median CPU use 30.0" in summary.answer(report)
+    assert re.search(r"CPU.*30\.0", summary.answer(report))
 
 
-def test_low_use_is_told_with_its_gpus_boxes_and_defects(tmp_path: Path) -> None:
+def test_low_utilization_has_its_gpus_boxes_and_notes(tmp_path: Path) -> None:
     report = built(
         tmp_path,
         MaxInitializationTime=job(),
@@ -300,7 +286,7 @@ def test_low_use_is_told_with_its_gpus_boxes_and_defects(tmp_path: Path) -> None
     )
 
     found = finding(report, "low-gpu-utilization")
-    assert found.title == "All 3 GPUs were little used, p95 40.0%"
+    assert found.title == "All 3 GPUs had low utilization, p95 40.0%"
     assert found.devices == ("algo-1/gpu0", "algo-1/gpu10", "algo-1/gpu2")
     assert [(box.device, box.p50, box.mean, box.n) for box in report.boxes] == [
         (gpu, 5, None, None) for gpu in ("gpu0", "gpu2", "gpu10")
@@ -308,20 +294,19 @@ def test_low_use_is_told_with_its_gpus_boxes_and_defects(tmp_path: Path) -> None
     # 600 s of 1200 samples, the first 1000 of them patience: two checks of each GPU.
     assert "4\u00a0times in about 6\u00a0checks" in found.evidence
     assert found.severity is Severity.CRITICAL
-    assert [note[:5] for note in card(report, "LowGPUUtilization").notes] == ["LGU-1", "LGU-4"]
-    page = Page.of(sections.rules(report).html).text
-    assert "Vendor's counters: triggered 4, violations 4, data points 1,200." in page
+    assert card(report, "LowGPUUtilization").notes == differences.notes("LGU-1", "LGU-4")
+    assert "triggered 4, violations 4, data points 1,200" in Page.of(sections.rules(report).html).text
 
 
 def test_a_small_batch_that_explains_low_use_is_one_finding(tmp_path: Path) -> None:
     batch = result({"algo-1": {"cpu": {}, "gpu0": {}, "gpu0_memory": {}}}, RuleTriggered=2, Datapoints=1200)
 
     joined = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=batch)
-    apart = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=batch | {"RuleTriggered": 1})
+    separate = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=batch | {"RuleTriggered": 1})
 
     (found,) = joined.verdict.findings
     assert found.rules == ("LowGPUUtilization", "BatchSize")
-    assert {one.key for one in apart.verdict.findings} == {"low-gpu-utilization", "batch-size"}
+    assert {one.key for one in separate.verdict.findings} == {"low-gpu-utilization", "batch-size"}
 
 
 def of_gpus(**gpus: dict[str, int]) -> dict[str, Any]:
@@ -335,7 +320,7 @@ def small(*gpus: str) -> dict[str, Any]:
 NEVER = dict.fromkeys(USE, 0)
 
 
-def test_gpus_that_hardly_ever_work_are_not_told_to_take_larger_batches(tmp_path: Path) -> None:
+def test_almost_unused_gpus_need_no_larger_batches(tmp_path: Path) -> None:
     hardly = NEVER | {"gpu_max": 8}
     some = of_gpus(gpu0=USE, gpu1=hardly)
     every = of_gpus(gpu0=hardly, gpu1=hardly)
@@ -343,20 +328,20 @@ def test_gpus_that_hardly_ever_work_are_not_told_to_take_larger_batches(tmp_path
     partly = built(tmp_path / "a", LowGPUUtilization=some, BatchSize=small("gpu1")).verdict.findings
     wholly = built(tmp_path / "b", LowGPUUtilization=every, BatchSize=small("gpu1")).verdict.findings
 
-    assert [f.advice.startswith("Some GPUs hardly ever work") for f in (*partly, *wholly)] == [True, False]
+    assert ["almost unused" in f.advice for f in (*partly, *wholly)] == [True, False]
 
 
 @pytest.mark.parametrize(
     ("gpus", "title"),
-    [(["gpu0"], "The GPU never worked"), (["gpu0", "gpu1"], "2 of 2 GPUs never worked")],
+    [(["gpu0"], "The GPU was never used"), (["gpu0", "gpu1"], "2 of 2\u00a0GPUs were never used")],
 )
-def test_gpus_that_never_worked_are_one_finding_with_the_advice_of_samples(
+def test_never_used_gpus_are_one_finding_with_the_advice_of_samples(
     tmp_path: Path, gpus: list[str], title: str
 ) -> None:
-    told = of_gpus(**dict.fromkeys(gpus, NEVER))
+    content = of_gpus(**dict.fromkeys(gpus, NEVER))
 
     report = built(
-        tmp_path, LowGPUUtilization=told, BatchSize=small(*gpus), CPUBottleneck=bottleneck(hits=1199)
+        tmp_path, LowGPUUtilization=content, BatchSize=small(*gpus), CPUBottleneck=bottleneck(hits=1199)
     )
 
     first, other = report.verdict.findings
@@ -372,32 +357,32 @@ def test_gpus_that_never_worked_are_one_finding_with_the_advice_of_samples(
     assert first.advice == finding(samples, "gpu-never-used").advice
 
 
-def test_gpus_that_never_worked_are_told_apart_from_little_used_ones(tmp_path: Path) -> None:
-    told = of_gpus(gpu0=USE, gpu1=NEVER)
+def test_never_used_gpus_are_no_low_ones(tmp_path: Path) -> None:
+    content = of_gpus(gpu0=USE, gpu1=NEVER)
 
-    apart = built(tmp_path / "a", LowGPUUtilization=told, BatchSize=small("gpu1"))
-    joined = built(tmp_path / "b", LowGPUUtilization=told, BatchSize=small("gpu0", "gpu1"))
+    separate = built(tmp_path / "a", LowGPUUtilization=content, BatchSize=small("gpu1"))
+    joined = built(tmp_path / "b", LowGPUUtilization=content, BatchSize=small("gpu0", "gpu1"))
     crowded = built(
-        tmp_path / "c", LowGPUUtilization=told, BatchSize=small("gpu1"), CPUBottleneck=bottleneck()
+        tmp_path / "c", LowGPUUtilization=content, BatchSize=small("gpu1"), CPUBottleneck=bottleneck()
     )
 
-    never, little = apart.verdict.findings
+    never, little = separate.verdict.findings
     assert (never.title, never.rules, never.devices) == (
-        "1 of 2 GPUs never worked",
+        "1 of 2\u00a0GPUs was never used",
         ("BatchSize",),
         ("algo-1/gpu1",),
     )
-    assert little.title == "1 of 2\u00a0GPUs was little used, p95 40.0%"
+    assert little.title == "1 of 2\u00a0GPUs had low utilization, p95 40.0%"
     assert (little.rules, little.devices) == (("LowGPUUtilization",), ("algo-1/gpu0",))
     assert "gpu1" not in little.evidence
-    assert "(LGU-3)" in little.evidence
+    assert "never used, too" in little.evidence
     never, little = joined.verdict.findings
     assert (never.rules, little.rules) == ((), ("LowGPUUtilization", "BatchSize"))
     assert "gpu1" not in little.evidence
     assert crowded.verdict.findings[0].key == "gpu-never-used"
 
 
-def test_a_gpu_that_worked_after_the_last_trigger_is_not_said_to_have_never_worked(tmp_path: Path) -> None:
+def test_a_gpu_that_was_used_after_the_last_trigger_was_used(tmp_path: Path) -> None:
     report = built(tmp_path, LowGPUUtilization=of_gpus(gpu0=NEVER), OverallSystemUsage=usage(0))
 
     assert [one.key for one in report.verdict.findings] == ["low-gpu-utilization"]
@@ -406,41 +391,46 @@ def test_a_gpu_that_worked_after_the_last_trigger_is_not_said_to_have_never_work
 def test_a_bottleneck_is_judged_by_its_share(tmp_path: Path) -> None:
     report = built(tmp_path, OverallSystemUsage=usage(), CPUBottleneck=bottleneck(hits=900))
 
-    told = card(report, "CPUBottleneck")
-    assert (told.status, told.evaluated, told.violating, told.severity) == (Status.TRIGGERED, 1200, 900, 0.75)
-    assert (told.first_us, told.last_us) == (START * SECOND, (START + 2) * SECOND)
-    assert told.measure is not None
-    assert (told.measure.value, told.measure.limits) == (75.0, (50,))
-    assert "1,000, 90.0% of these with the cause" in finding(report, "cpu-bottleneck").evidence
+    found = card(report, "CPUBottleneck")
+    assert (found.status, found.evaluated, found.violating, found.severity) == (
+        Status.TRIGGERED,
+        1200,
+        900,
+        0.75,
+    )
+    assert (found.first_us, found.last_us) == (START * SECOND, (START + 2) * SECOND)
+    assert found.measure is not None
+    assert (found.measure.value, found.measure.limits) == (75.0, (50,))
+    assert "in 1,000, 90.0% of them bottlenecks" in finding(report, "cpu-bottleneck").evidence
 
 
 def test_counters_that_contradict_each_other_are_no_answer(tmp_path: Path) -> None:
     report = built(tmp_path, OverallSystemUsage=usage(), IOBottleneck=bottleneck(hits=1201))
 
-    assert card(report, "IOBottleneck").reason == "its counters contradict each other"
+    assert card(report, "IOBottleneck").reason == "the counters contradict each other"
 
 
 @pytest.mark.parametrize("limit", ["-5", "nan", "inf", "1e300"])
 def test_a_threshold_that_cannot_be_and_no_data_points_are_survived(tmp_path: Path, limit: str) -> None:
-    told = result(
+    content = result(
         {"low_gpu_utilization": 3}, RuleTriggered=3, RuleParameters=f"patience:{limit}\nthreshold:{limit}"
     )
     gpus = result({"algo-1": {"gpu0": {"gpu_max": 5}}}, RuleTriggered=3, RuleParameters=f"patience:{limit}")
 
-    report = built(tmp_path, IOBottleneck=told, LowGPUUtilization=gpus)
+    report = built(tmp_path, IOBottleneck=content, LowGPUUtilization=gpus)
 
-    assert card(report, "IOBottleneck").reason == "its counters contradict each other"
+    assert card(report, "IOBottleneck").reason == "the counters contradict each other"
     assert card(report, "LowGPUUtilization").status != Status.ERROR
 
 
-def test_growing_memory_is_only_for_information(tmp_path: Path) -> None:
+def test_a_jump_of_memory_activity_is_info(tmp_path: Path) -> None:
     details = {"algo-1": {"gpu0": {"increase": 5.3, "gpu_max": 39}}, "last_timestamp": int(START * SECOND)}
 
     report = built(tmp_path, GPUMemoryIncrease=result(details, RuleTriggered=4, Datapoints=4525))
 
     found = finding(report, "gpu-memory-increase")
     assert found.severity is Severity.INFO
-    assert "noise gives them too (GMI-1, GMI-2)" in found.evidence
+    assert "noise is counted" in found.evidence
     assert "algo-1 gpu0 by 5.3 points" in found.evidence
 
 
@@ -452,6 +442,8 @@ def slow_distance(p: list[int], q: list[int]) -> float:
     return math.sqrt(max(0.0, sum(to_middle)) / 2)
 
 
+FEW_SECONDS = "11 seconds of data loading needed, possibly fewer recorded"
+NEVER_COMPARED = "SageMaker Debugger's rule never compares GPUs"
 bins = st.lists(st.integers(0, 2000), min_size=49, max_size=49).filter(lambda counts: sum(counts) > 1000)
 
 
@@ -463,27 +455,23 @@ def test_balance_is_never_passed_and_its_histograms_are_read(
 
     report = built(tmp_path_factory.mktemp("lb"), LoadBalancing=workloads(**named))
 
-    told = card(report, "LoadBalancing")
-    assert (told.status, told.reason) == (
-        Status.NOT_EVALUATED,
-        "the vendor's rule never compares anything; see our own reading",
-    )
+    found = card(report, "LoadBalancing")
+    assert (found.status, found.reason) == (Status.NOT_EVALUATED, NEVER_COMPARED)
     worst = max(slow_distance(p, q) for i, p in enumerate(gpus) for q in gpus[:i])
-    assert float(re.findall(r"distance (\d\.\d\d) at most", told.notes[-1])[0]) == pytest.approx(
-        worst, abs=6e-3
+    assert float(re.findall(r"distance (\d\.\d\d)", found.notes[-1])[0]) == pytest.approx(worst, abs=6e-3)
+    assert [(one.key, one.rules) for one in report.verdict.findings] == [("load-balancing", ())] * (
+        worst > 0.2
     )
-    assert [(one.rules, one.title[:22]) for one in report.verdict.findings] == [
-        ((), "By our own reading of ")
-    ] * (worst > 0.2)
 
 
-def test_without_histograms_there_is_no_reading_of_ours(tmp_path: Path) -> None:
+def test_without_enough_samples_no_histograms_are_compared(tmp_path: Path) -> None:
     report = built(tmp_path, LoadBalancing=workloads(gpu0=[10] + [0] * 48, gpu1=[10] + [0] * 48))
 
-    assert card(report, "LoadBalancing").reason == "the vendor's rule never compares anything"
+    assert card(report, "LoadBalancing").reason == NEVER_COMPARED
+    assert card(report, "LoadBalancing").notes == differences.notes("LB-1", "LB-2")
 
 
-def test_samples_missing_from_the_histograms_are_told(tmp_path: Path) -> None:
+def test_samples_missing_from_the_histograms_are_in_the_evidence(tmp_path: Path) -> None:
     idle, busy = [1200] + [0] * 48, [0] * 48 + [1080]
 
     report = built(tmp_path, LoadBalancing=workloads(gpu0=idle, gpu1=busy))
@@ -494,7 +482,7 @@ def test_samples_missing_from_the_histograms_are_told(tmp_path: Path) -> None:
 def test_one_gpu_a_node_has_nothing_to_balance(tmp_path: Path) -> None:
     report = built(tmp_path, LoadBalancing=workloads(gpu0=[1200] + [0] * 48))
 
-    assert card(report, "LoadBalancing").reason == "only one GPU on each node"
+    assert card(report, "LoadBalancing").reason == "every node has 1 GPU"
 
 
 def outliers(numbers: list[str], triggered: int = 3, datapoints: int = 2159) -> dict[str, Any]:
@@ -502,11 +490,11 @@ def outliers(numbers: list[str], triggered: int = 3, datapoints: int = 2159) -> 
     series = {"step_stats": stats, "number_of_outliers": len(numbers), "step_numbers": numbers}
     series["phase"] = "Step:ModeKeys.EVAL"
     details = {"step_details": {"algo-1-33": series}} if numbers else {}
-    told = {"Datapoints": datapoints, "RuleParameters": "threshold:3\nmode:None\nn_outliers:10\nstddev:3"}
-    return result(details, RuleTriggered=triggered, Violations=38, **told)
+    content = {"Datapoints": datapoints, "RuleParameters": "threshold:3\nmode:None\nn_outliers:10\nstddev:3"}
+    return result(details, RuleTriggered=triggered, Violations=38, **content)
 
 
-def test_long_steps_that_were_counted_twice_are_told(tmp_path: Path) -> None:
+def test_long_steps_that_were_counted_twice_are_info(tmp_path: Path) -> None:
     twice = built(tmp_path, StepOutlier=outliers([str(i // 2) for i in range(14)]))
     once = built(tmp_path, StepOutlier=outliers([str(i) for i in range(14)]))
     hidden = built(tmp_path, StepOutlier=outliers(["1"]))
@@ -516,75 +504,74 @@ def test_long_steps_that_were_counted_twice_are_told(tmp_path: Path) -> None:
     assert doubtful.title.startswith(
         "7\u00a0steps of algo-1-33 (EVAL) were outliers: the longest took 8.7\u00a0s"
     )
-    assert "Without those counted twice (SO-3) it would not trigger: limit 10" in doubtful.evidence
-    assert "longest took 8.7\u00a0s, the median step 21\u00a0ms" in sure.title
-    assert "overwritten" in finding(hidden, "step-outlier").evidence
+    assert "Without those counted twice, it would not trigger (threshold 10)" in doubtful.evidence
+    assert "longest took 8.7\u00a0s, the median 21\u00a0ms" in sure.title
+    assert "another mode" in finding(hidden, "step-outlier").evidence
 
 
 @pytest.mark.parametrize(
     ("datapoints", "numbers", "reason"),
     [
-        (0, [], "no step events"),
-        (100, [], "only 100 of 101\u00a0steps"),
-        (5000, [], "no worker has 101\u00a0steps of one phase"),
+        (0, [], "steps were not recorded"),
+        (100, [], "101\u00a0steps needed, 100 recorded"),
+        (5000, [], "no rank has 101\u00a0steps of one mode"),
         (5000, ["1"], ""),
     ],
 )
 def test_steps_that_were_too_few_did_not_pass(
     tmp_path: Path, datapoints: int, numbers: list[str], reason: str
 ) -> None:
-    told = card(
-        built(tmp_path, StepOutlier=outliers(numbers, triggered=0, datapoints=datapoints)), "StepOutlier"
-    )
+    report = built(tmp_path, StepOutlier=outliers(numbers, triggered=0, datapoints=datapoints))
 
-    assert told.reason == reason
-    assert told.status is (Status.NOT_EVALUATED if reason else Status.PASSED)
+    found = card(report, "StepOutlier")
+    assert found.reason == reason
+    assert found.status is (Status.NOT_EVALUATED if reason else Status.PASSED)
 
 
 @pytest.mark.parametrize(
     ("triggered", "datapoints", "loaders", "status", "reason"),
     [
-        (0, 0, 1, Status.NOT_EVALUATED, "no data loader events"),
-        (0, 10, 1, Status.NOT_EVALUATED, "at most 10 of 11\u00a0seconds with loader events"),
-        (0, 50, 1, Status.NOT_EVALUATED, "fewer than 11\u00a0seconds with loader events"),
-        (0, 40, 4, Status.NOT_EVALUATED, "perhaps fewer than 11\u00a0seconds with loader events"),
+        (0, 0, 1, Status.NOT_EVALUATED, "data loading was not recorded"),
+        (0, 10, 1, Status.NOT_EVALUATED, FEW_SECONDS),
+        (0, 50, 1, Status.NOT_EVALUATED, FEW_SECONDS),
+        (0, 40, 4, Status.NOT_EVALUATED, FEW_SECONDS),
         (0, 41, 4, Status.PASSED, ""),
         (0, 50, 4, Status.PASSED, ""),
         (1, 11, 1, Status.TRIGGERED, ""),
     ],
 )
-def test_loaders_are_judged_where_enough_seconds_were_seen(
+def test_loaders_are_evaluated_if_enough_seconds_were_recorded(
     tmp_path: Path, triggered: int, datapoints: int, loaders: int, status: Status, reason: str
 ) -> None:
     details = {"cores": 4, "dataloaders": loaders, "num_workers": 0}
 
     report = built(tmp_path, Dataloader=result(details, RuleTriggered=triggered, Datapoints=datapoints))
 
-    told = card(report, "Dataloader")
-    assert (told.status, told.reason) == (status, reason)
+    found = card(report, "Dataloader")
+    assert (found.status, found.reason) == (status, reason)
     assert len(report.verdict.findings) == triggered
 
 
 @pytest.mark.parametrize(("first", "status"), [(1260, Status.PASSED), (1261, Status.TRIGGERED)])
-def test_the_first_step_is_judged_although_the_vendors_rule_cannot_trigger(
+def test_the_first_step_is_compared_although_sagemaker_debugger_cannot(
     tmp_path: Path, first: float, status: Status
 ) -> None:
     report = built(tmp_path, MaxInitializationTime=job(first=first, last=7200, end=7260))
 
-    told = card(report, "MaxInitializationTime")
-    assert (told.status, told.triggered) == (status, 0)
-    assert told.notes[0] == "MIT-1: Cannot trigger: inside the vendor's report its clock stands still."
+    found = card(report, "MaxInitializationTime")
+    assert (found.status, found.triggered) == (status, 0)
+    assert found.notes[:1] == differences.notes("MIT-1")
     assert len(report.verdict.findings) == (status is Status.TRIGGERED)
 
 
 @given(tenths=st.integers(0, 400), waited=st.integers(1, 3000))
 @example(tenths=212, waited=21 * 60 + 28)
-def test_the_first_step_is_judged_at_whole_minutes_as_our_own_rule_does(
+def test_the_first_step_is_compared_once_per_minute_as_in_jobrules(
     tmp_path_factory: pytest.TempPathFactory, tenths: int, waited: int
 ) -> None:
-    told = job(first=waited, last=7200, end=7260) | {"RuleParameters": f"threshold:{tenths / 10}"}
+    content = job(first=waited, last=7200, end=7260) | {"RuleParameters": f"threshold:{tenths / 10}"}
 
-    report = built(tmp_path_factory.mktemp("mit"), MaxInitializationTime=told)
+    report = built(tmp_path_factory.mktemp("mit"), MaxInitializationTime=content)
 
     # Minute k after the start is past the limit, and the step is still to come.
     late = any(600 * k > 60 * tenths and 60 * k < waited for k in range(1, 100))
@@ -592,24 +579,24 @@ def test_the_first_step_is_judged_at_whole_minutes_as_our_own_rule_does(
 
 
 def test_without_steps_there_is_no_first_one(tmp_path: Path) -> None:
-    told = result({"step_num": {}, "job_start": START, "job_end": START + 600})
+    content = result({"step_num": {}, "job_start": START, "job_end": START + 600})
 
-    report = built(tmp_path, MaxInitializationTime=told)
+    report = built(tmp_path, MaxInitializationTime=content)
 
-    assert card(report, "MaxInitializationTime").reason == "no step events"
+    assert card(report, "MaxInitializationTime").reason == "steps were not recorded"
     assert report.phases.basis == "none"
 
 
 def test_a_start_longer_than_the_training_is_a_finding(tmp_path: Path) -> None:
     report = built(tmp_path, MaxInitializationTime=job(first=400, last=550))
 
-    assert finding(report, "long-start").title.startswith("6\u00a0min 40\u00a0s passed before the first step")
+    assert finding(report, "long-start").title.startswith("Start-up took 6\u00a0min 40\u00a0s")
 
 
-def test_thresholds_are_the_vendors_beside_our_defaults(tmp_path: Path) -> None:
-    told = low("gpu0", RuleParameters="patience:500\nthreshold_p95:60.5\nnew:x")
+def test_thresholds_are_those_of_the_results_next_to_the_defaults(tmp_path: Path) -> None:
+    content = low("gpu0", RuleParameters="patience:500\nthreshold_p95:60.5\nnew:x")
 
-    parameters = card(built(tmp_path, LowGPUUtilization=told), "LowGPUUtilization").parameters
+    parameters = card(built(tmp_path, LowGPUUtilization=content), "LowGPUUtilization").parameters
 
     assert [(p.name, p.value, p.default, p.unit) for p in parameters] == [
         ("patience", 500, 1000, "samples"),
@@ -631,9 +618,9 @@ def test_a_rule_that_was_not_selected_is_left_out(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "rules" / "BatchSize.json").exists()
 
 
-def test_the_vendors_documents_are_written_again_with_our_keys(tmp_path: Path) -> None:
-    told = low("gpu0") | {"Extra": {"kept": [1, None, "é"]}}
-    write(tmp_path / "in", {"x/profiler-reports/LowGPUUtilization.json": json.dumps(told)})
+def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None:
+    content = low("gpu0") | {"Extra": {"kept": [1, None, "é"]}}
+    write(tmp_path / "in", {"x/profiler-reports/LowGPUUtilization.json": json.dumps(content)})
 
     outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json", "md"])
 
@@ -652,14 +639,14 @@ def test_the_vendors_documents_are_written_again_with_our_keys(tmp_path: Path) -
         "Origin": "debugger_results",
     }
     assert written.pop("Notes") == list(card(outcome.report, "LowGPUUtilization").notes)
-    assert written == told
+    assert written == content
     missing = json.loads((tmp_path / "out/rules/BatchSize.json").read_text("utf-8"))
     assert missing.keys() == {*result(), *document.EXTRA_KEYS, "Origin", "Notes"}
-    assert missing["Reason"] == "the vendor's results hold no file of this rule"
+    assert missing["Reason"] == "SageMaker Debugger's results have no file of this rule"
     assert [missing[key] for key in ("RuleTriggered", "Violations", "Details", "Datapoints")] == [0, 0, {}, 0]
 
 
-def test_the_files_hold_what_was_judged(tmp_path: Path) -> None:
+def test_the_documents_hold_what_was_evaluated(tmp_path: Path) -> None:
     write(tmp_path / "in", {"CPUBottleneck.json": json.dumps(bottleneck(hits=900))})
 
     pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
@@ -686,7 +673,6 @@ def test_samples_come_first(tmp_path: Path) -> None:
 
     assert report.origin is Origin.SAMPLES
     assert all(one.notes == () for one in report.rules)
-    assert any("not needed" in r.reason for source in report.quality.sources for r in source.remarks)
 
 
 def test_the_report_survives_its_file(tmp_path: Path) -> None:
@@ -695,34 +681,20 @@ def test_the_report_survives_its_file(tmp_path: Path) -> None:
     assert document.from_json(document.to_json(report)) == report
 
 
-def test_summary_and_terminal_say_whose_numbers_these_are(tmp_path: Path) -> None:
+def test_page_summary_and_terminal_name_the_source_of_the_numbers(tmp_path: Path) -> None:
     report = built(tmp_path, MaxInitializationTime=job(), LowGPUUtilization=low("gpu0"))
 
-    assert "All numbers are the vendor's" in summary.markdown(report)
-    assert "our own reading is ours" in summary.markdown(report)
-    assert summary.terminal(report)[0].startswith("Made from the vendor's rule results.")
-    assert "made from the vendor's rule results" in Page.of(sections.head(report).html).text
-    assert "from the vendor's results" in sections.head(report).facts["title"]
+    page = Page.of(sections.head(report).html).text
+    for text in (page, summary.markdown(report), summary.terminal(report)[0]):
+        assert re.search("vendor|SageMaker Debugger", text)
 
 
-def test_the_text_of_our_rule_is_not_taken_for_the_vendors(tmp_path: Path) -> None:
-    report = built(tmp_path, LowGPUUtilization=low("gpu0"), BatchSize=small("gpu0"))
-
-    ours = "What our own rule checks; the vendor's differs as noted above."
-    assert Page.of(sections.rules(report).html).text.count(ours) == 2
-    samples = replace(report, origin=Origin.SAMPLES)
-    assert "What our own rule checks" not in Page.of(sections.rules(samples).html).text
-
-
-def test_a_smaller_machine_is_not_proposed_where_a_core_is_the_bottleneck(tmp_path: Path) -> None:
+def test_a_smaller_machine_is_not_advised_if_a_core_is_the_bottleneck(tmp_path: Path) -> None:
     free = built(tmp_path / "a", OverallSystemUsage=usage(20))
     full = built(tmp_path / "b", OverallSystemUsage=usage(20), CPUBottleneck=bottleneck())
 
-    told, other = (Page.of(sections.utilization(report).html).text for report in (free, full))
-    assert "GPU and CPU were below 70% nearly all the time" in told.replace("\u00a0", " ")
-    assert "A smaller machine may do." in told
-    assert "smaller machine" not in other
-    assert "median snapshot stands at 20.0" in other
+    texts = [Page.of(sections.utilization(report).html).text for report in (free, full)]
+    assert ["smaller machine" in text for text in texts] == [True, False]
 
 
 def everything(directory: Path, node: str = "algo-1", gpu: str = "gpu0") -> Report:
@@ -771,7 +743,7 @@ def test_the_page_holds_together(tmp_path: Path, kind: str) -> None:
     assert len(summary.markdown(report)) < summary.MOST_CHARACTERS
 
 
-def test_a_directory_with_nothing_that_can_be_read_is_told(tmp_path: Path) -> None:
+def test_a_directory_with_nothing_readable_gives_no_report(tmp_path: Path) -> None:
     write(tmp_path / "in", {"BatchSize.json": "{"})
 
     with pytest.raises(NothingReadableError):
@@ -791,37 +763,21 @@ def test_differences_have_ids_of_their_own_and_a_line_each() -> None:
     assert all(row.count("|") == 4 for row in rows)
 
 
-def test_a_note_that_a_card_prints_is_in_the_list(tmp_path: Path) -> None:
-    report = everything(tmp_path)
-
-    told = [note for one in report.rules for note in one.notes if re.match(r"[A-Z]+-\d+:", note)]
-    assert told
-    assert set(told) <= {f"{d.id}: {d.theirs}" for d in differences.DIFFERENCES}
-
-
-def test_a_report_of_samples_prints_no_word_of_the_vendor(tmp_path: Path) -> None:
+def test_a_report_of_samples_does_not_mention_sagemaker_debugger(tmp_path: Path) -> None:
     report = replace(everything(tmp_path), origin=Origin.SAMPLES)
     report = replace(report, rules=tuple(replace(one, notes=()) for one in report.rules))
 
     for call in (sections.head, sections.utilization, sections.gpu_utilization, sections.contents):
-        assert "vendor" not in Page.of(call(report).html).text.replace("rule results of the vendor", "")
+        text = Page.of(call(report).html).text.replace(rule_results.SOURCE, "")
+        assert not re.search("vendor|SageMaker Debugger", text)
 
 
-@pytest.mark.parametrize(
-    "rule", ["CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "BatchSize", "GPUMemoryIncrease"]
-)
-def test_a_rule_that_fired_is_told_as_triggered_though_its_details_are_damaged(
-    tmp_path: Path, rule: str
-) -> None:
-    told = {
-        "RuleTriggered": 3,
-        "Violations": 3,
-        "Details": {"algo-1": 7},
-        "Datapoints": 2000,
-        "RuleParameters": "",
-    }
+def test_a_rule_that_triggered_did_so_whatever_its_details_are(tmp_path: Path) -> None:
+    damaged: Any = result({"algo-1": 7}, RuleTriggered=3, Violations=3, Datapoints=2000)
+    rules = ("CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "BatchSize", "GPUMemoryIncrease")
 
-    report = built(tmp_path, name="job", **{rule: told})
+    report = built(tmp_path, **dict.fromkeys(rules, damaged))
 
-    (card,) = (one for one in report.rules if one.name == rule)
-    assert (card.status, card.triggered) == (Status.TRIGGERED, 3)
+    assert [(card(report, rule).status, card(report, rule).triggered) for rule in rules] == [
+        (Status.TRIGGERED, 3)
+    ] * len(rules)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.registry import Reading
 from jobreport.redaction.identifiers import FORMS, identifiers, is_common
 from jobreport.redaction.pseudonyms import Pseudonyms, redacted
-from jobreport.remarks import Quality, Remark, SourceQuality
+from jobreport.remarks import NAMES, REMARKS, Quality, Remark, SourceQuality, Wording
 from jobreport.settings import Settings, load
 from jobreport.tables.engine import Cores
 from jobrules.model import Function, Job, Profile
@@ -48,7 +49,7 @@ MARKS = {
         "job",
         "host",
         "device",
-        "phase",
+        "event",
         "step",
         "tensor",
         "iterator",
@@ -92,8 +93,8 @@ def files() -> dict[str, str | bytes]:
             1: "Step:ModeKeys.TRAIN",
             2: f"Step:ModeKeys.{m['step']}",
             3: "cpu_functions",
-            4: f"Forward-{m['phase']}",
-            5: f"{m['phase']} gpu {ADDRESS}",
+            4: f"Forward-{m['event']}",
+            5: f"{m['event']} gpu {ADDRESS}",
             6: "DataLoaderIter",
             7: "DataLoaderIterInitialize",
         }
@@ -107,7 +108,7 @@ def files() -> dict[str, str | bytes]:
             rows.append(x("aten::conv2d", ts, 900_000 + i, 3))
             rows.append(x(f"aten::{m['space']}", ts + 1_000_000, 500_000, 3))
             rows.append(x(f"s3://{m['bucket']}/{ACCOUNT}/{m['operator']}", ts + 2_000_000, 400_000, 3))
-            rows.append(x(f"{m['phase']}Layer", ts, 800_000, 4))
+            rows.append(x(f"{m['event']}Layer", ts, 800_000, 4))
             rows.append(x(f"{m['mail']}@example.org", ts, 700_000, 5))
             rows.append(x(f"{m['iterator']}SingleProcess::GetNext", ts + 3_000_000, 300_000, 6))
         made[f"framework/pevents/2023111422/{T0 + 300}000000_33-{host}_pythontimeline.json"] = text(rows)
@@ -145,8 +146,8 @@ def files() -> dict[str, str | bytes]:
     return made
 
 
-def vendor_files() -> dict[str, str | bytes]:
-    """The vendor's results of a job of two nodes."""
+def result_files() -> dict[str, str | bytes]:
+    """Rule results of SageMaker Debugger for a job of two nodes."""
     m, gpu = (
         MARKS,
         {"p25": 1.0, "p50": 2.0, "p75": 3.0, "p95": 4.0, "upper": 5.0, "lower": 0.0, "gpu_max": 6.0},
@@ -160,16 +161,16 @@ def vendor_files() -> dict[str, str | bytes]:
                 f"{HOSTS[0]}-27": step | {"phase": f"Step:ModeKeys.{m['step']}", "step_numbers": ["7"]}
             }
         },
-        "OverallFrameworkMetrics": {"phase": {"Step:ModeKeys.TRAIN": 60.0, m["phase"]: 40.0}},
+        "OverallFrameworkMetrics": {"phase": {"Step:ModeKeys.TRAIN": 60.0, m["event"]: 40.0}},
         "MaxInitializationTime": {"job_start": T0, "job_end": T0 + 100.5, m["key"]: m["value"]},
     }
     empty = {"RuleTriggered": 1, "Violations": 1, "Datapoints": 9}
     parameters = f"threshold:50\n{m['parameter']}:{m['worker']}"
     return {
         f"{m['folder']}/ProfilerReport-{T0}/profiler-output/profiler-reports/{rule}.json": json.dumps(
-            empty | {"Details": told, "RuleParameters": parameters}
+            empty | {"Details": values, "RuleParameters": parameters}
         )
-        for rule, told in details.items()
+        for rule, values in details.items()
     }
 
 
@@ -177,12 +178,12 @@ def pieces(marker: str) -> Iterator[str]:
     yield from (marker[i : i + 6] for i in range(len(marker) - 5))
 
 
-def leaks(told: str) -> dict[str, str]:
+def leaks(text: str) -> dict[str, str]:
     """Markers of which a piece is left, with the place."""
-    low = told.lower()
+    low = text.lower()
     found = {kind: piece for kind, marker in MARKS.items() for piece in pieces(marker) if piece in low}
-    found |= {one: one for one in (ACCOUNT, ADDRESS) if one in told}
-    return {kind: told[max(0, low.find(piece) - 80) : low.find(piece) + 80] for kind, piece in found.items()}
+    found |= {one: one for one in (ACCOUNT, ADDRESS) if one in text}
+    return {kind: text[max(0, low.find(piece) - 80) : low.find(piece) + 80] for kind, piece in found.items()}
 
 
 def read_all(folder: Path) -> dict[str, str]:
@@ -195,7 +196,9 @@ def same_but_for_texts(one: Any, other: Any, path: str = "") -> None:
     if isinstance(one, dict):
         assert len(one) == len(other), path
         for (key, value), changed in zip(one.items(), other.values(), strict=True):
-            if key not in ("example", "place"):
+            if key == "remarks":  # Those that differ in a name only become one.
+                assert sum(r["count"] for r in value) == sum(r["count"] for r in changed), path
+            elif key != "example":
                 same_but_for_texts(value, changed, f"{path}/{key}")
     elif isinstance(one, list):
         assert len(one) == len(other), path
@@ -213,9 +216,9 @@ def compare(directory: Path, out: Path, settings: Settings | None = None) -> tup
         )
     plain, changed = read_all(out / "False"), read_all(out / "True")
     assert plain.keys() == changed.keys()
-    for name, told in plain.items():
+    for name, content in plain.items():
         if name.endswith(".json"):
-            same_but_for_texts(json.loads(told), json.loads(changed[name]), name)
+            same_but_for_texts(json.loads(content), json.loads(changed[name]), name)
     return plain["report.json"], changed["report.json"]
 
 
@@ -223,7 +226,7 @@ def test_no_piece_of_a_name_is_left_in_any_file_or_on_the_terminal(tmp_path: Pat
     directory, out = tmp_path / MARKS["job"], tmp_path / "out"
     write(directory, files())
 
-    told = subprocess.run(
+    run = subprocess.run(
         [sys.executable, "-m", "jobreport.cli", "--job-dir", directory, "--out", out, "--redact"],
         capture_output=True,
         check=False,
@@ -231,12 +234,12 @@ def test_no_piece_of_a_name_is_left_in_any_file_or_on_the_terminal(tmp_path: Pat
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
-    assert told.returncode == 0, told.stderr
+    assert run.returncode == 0, run.stderr
     written = read_all(out)
     assert {name.rpartition(".")[2] for name in written} == {"html", "ipynb", "json", "md"}
     assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
-    assert leaks(told.stdout + told.stderr) == {}
-    assert "reading job" in told.stderr
+    assert leaks(run.stdout + run.stderr) == {}
+    assert "reading job" in run.stderr
     page = written["report.html"]
     assert all(name in page for name in ("node-1", "node-2", "aten::conv2d", "torch/nn/modules/module.py"))
     assert "None found" in page
@@ -248,36 +251,36 @@ def test_the_job_has_all_its_names_without_the_option_and_the_same_numbers(tmp_p
 
     plain, changed = compare(directory, tmp_path)
 
-    # Tensors, broken lines and files that are not read are told nowhere; the others are of the vendor's results.
-    hidden = {"tensor", "unread", "key", "value", "parameter", "worker"}
+    # Tensors, broken lines, patterns, and timers are shown nowhere; the others are of SageMaker Debugger's results.
+    hidden = {"tensor", "unread", "key", "value", "parameter", "worker", "regex", "timer"}
     assert set(leaks(plain)) >= MARKS.keys() - hidden
     assert leaks(changed) == {}
     assert [one["name"] for one in json.loads(changed)["job"]["nodes"]] == ["node-1", "node-2"]
     assert [one["name"] for one in json.loads(plain)["job"]["nodes"]] == list(HOSTS)
 
 
-def test_results_of_the_vendor_are_told_without_names(tmp_path: Path) -> None:
+def test_results_of_sagemaker_debugger_lose_their_names(tmp_path: Path) -> None:
     directory = tmp_path / MARKS["job"]
-    write(directory, vendor_files())
+    write(directory, result_files())
 
     compare(directory, tmp_path)
 
     written, kept = read_all(tmp_path / "True"), read_all(tmp_path / "False")
     assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
-    named = {"job", "host", "device", "step", "phase", "key", "value", "parameter", "worker"}
+    named = {"job", "host", "device", "step", "event", "key", "value", "parameter", "worker"}
     assert named <= {kind for one in kept.values() for kind in leaks(one)}
     assert "node-1-27" in written["rules/StepOutlier.json"]
     assert json.loads(written["rules/StepOutlier.json"])["RuleParameters"].startswith("threshold:50\nname-")
 
 
-def test_nodes_of_the_vendor_are_numbers_however_long_their_names(tmp_path: Path) -> None:
+def test_nodes_of_sagemaker_debugger_are_numbers_however_long_their_names(tmp_path: Path) -> None:
     node = MARKS["host"] + "x" * 1000
     use = {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}
     details = {
         "OverallSystemUsage": {"GPU": {node: use}},
         "StepOutlier": {"step_details": {f"{node}-27": {}}},
     }
-    write(tmp_path, {f"{rule}.json": json.dumps({"Details": told}) for rule, told in details.items()})
+    write(tmp_path, {f"{rule}.json": json.dumps({"Details": values}) for rule, values in details.items()})
 
     pipeline.make_report(tmp_path, tmp_path / "out", formats=["json"], redact=True)
 
@@ -288,7 +291,7 @@ def test_nodes_of_the_vendor_are_numbers_however_long_their_names(tmp_path: Path
 
 
 @pytest.mark.parametrize("mode", [f"Keys.{MARKS['step']}", MARKS["step"][3:], "TRAIN", MARKS["value"]])
-def test_steps_of_a_phase_are_chosen_by_its_stand_in(mode: str, tmp_path: Path) -> None:
+def test_steps_of_a_mode_are_chosen_by_its_placeholder(mode: str, tmp_path: Path) -> None:
     directory = tmp_path / MARKS["job"]
     write(directory, files() | {f"{MARKS['folder']}/{T0}.{host}.json": "" for host in HOSTS})
     settings = load(assignments=[f"StepOutlier.mode={mode}", "StepOutlier.n_outliers=0"])
@@ -296,26 +299,26 @@ def test_steps_of_a_phase_are_chosen_by_its_stand_in(mode: str, tmp_path: Path) 
     plain, changed = map(json.loads, compare(directory, tmp_path, settings))
 
     assert leaks(json.dumps(changed)) == {}
-    (card,), (told,) = ([one for one in r["rules"] if one["name"] == "StepOutlier"] for r in (plain, changed))
-    assert card["datapoints"] == told["datapoints"] == (0 if mode == MARKS["value"] else 120)
+    card, other = (next(one for one in r["rules"] if one["name"] == "StepOutlier") for r in (plain, changed))
+    assert card["datapoints"] == other["datapoints"] == (0 if mode == MARKS["value"] else 120)
     seen = mode if mode == "TRAIN" else "chosen"
     assert f"--set StepOutlier.mode={seen}" in changed["command"]
-    assert {one["name"]: one["value"] for one in told["parameters"]}["mode"] == seen
+    assert {one["name"]: one["value"] for one in other["parameters"]}["mode"] == seen
 
 
 @pytest.mark.parametrize(
-    "mode", ["1", "2", "phase-1", "RAIN", "e", "2 chosen", "TRAIN", "Acme", "Keys.Acme", "-"]
+    "mode", ["1", "2", "event-1", "RAIN", "e", "2 chosen", "TRAIN", "Acme", "Keys.Acme", "-"]
 )
-def test_a_stand_in_ends_with_the_chosen_phase_where_its_name_does(mode: str) -> None:
-    names = ["TRAIN", "EVAL", "Acme", "Acme1", "AcmeTRAIN", "phase-1", "acmE-", "the", "2 chosen", "mine"]
+def test_a_placeholder_ends_with_the_chosen_mode_if_its_name_does(mode: str) -> None:
+    names = ["TRAIN", "EVAL", "Acme", "Acme1", "AcmeTRAIN", "event-1", "acmE-", "the", "2 chosen", "mine"]
 
-    stand_ins = Pseudonyms.of([("phase", name) for name in names], mode)
+    pseudonyms = Pseudonyms.of([("event", name) for name in names], mode)
 
-    before, behind = StepOutlier(mode=mode), StepOutlier(mode=stand_ins.mode)
+    before, behind = StepOutlier(mode=mode), StepOutlier(mode=pseudonyms.mode)
     seen = [before.looks_at(name) for name in names]
-    assert [behind.looks_at(stand_ins("phase", name)) for name in names] == seen
-    assert len({stand_ins("phase", name) for name in names}) == len(names)
-    assert stand_ins("phase", "TRAIN") == "TRAIN"
+    assert [behind.looks_at(pseudonyms("event", name)) for name in names] == seen
+    assert len({pseudonyms("event", name) for name in names}) == len(names)
+    assert pseudonyms("event", "TRAIN") == "TRAIN"
 
 
 @pytest.mark.parametrize("directory", SAMPLES[:2], ids=lambda one: one.name)
@@ -329,37 +332,47 @@ def test_the_numbers_of_real_jobs_stay(name: str, tmp_path: Path) -> None:
     compare(CORPUS / "sagemaker" / name, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("code", "fields", "reason"),
-    [
-        ("node.second_source", {"metric": "GPU", "node": "b2"}, "another source has GPU of node-1"),
-        ("node.second_source", {"metric": "GPU", "node": "acme"}, "another source has GPU of …"),
-        ("samples.unknown", {"name": "acme power"}, "unknown sensor …"),
-        ("samples.unknown", {"name": "network level"}, "unknown sensor network level"),
-        (
-            "reader.failed",
-            {"source": "traces", "kind": "KeyError", "error": "acme"},
-            "the reader of traces stopped: KeyError: …",
-        ),
-        ("rules.not_loaded", {"error": "the rule acme of x"}, "a rule that cannot be loaded: …"),
-        ("samples.not_json", {}, "not complete JSON"),
-    ],
-)
-def test_a_remark_keeps_its_count_and_its_reason_but_no_name(
-    code: str, fields: dict[str, str | int | float], reason: str
-) -> None:
-    remark = Remark(code=code, count=3, fields=fields, place="acme/a.json:7")
-    quality = Quality(
-        remarks=(remark,), sources=(SourceQuality(source="x", files=1, rows=1, remarks=(remark,)),)
-    )
+def test_a_remark_keeps_its_count_and_loses_its_place_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    wording = Wording("dropped", "samples", "{metric} of {node}, {device}, {name} in {file}: {kind}: {error}")
+    monkeypatch.setitem(REMARKS, "test.names", wording)
 
-    changed = Pseudonyms.of([("node", "b2")]).quality(quality)
+    def reason_of(**names: str) -> str:
+        fields = dict.fromkeys(NAMES, "acme") | {"metric": "GPU", "kind": "KeyError"} | names
+        remark = Remark(code="test.names", count=3, fields=dict(fields), place="acme/a.json:7")
+        source = SourceQuality(source="x", files=1, rows=1, remarks=(remark,))
+        changed = Pseudonyms.of([("node", "b2")]).quality(Quality(remarks=(remark,), sources=(source,)))
+        (one,) = {*changed.remarks, *changed.sources[0].remarks}
+        assert (one.action, one.count, one.unit, one.place) == ("dropped", 3, "samples", None)
+        return one.reason
 
-    for one in (*changed.remarks, *changed.sources[0].remarks):
-        assert (one.count, one.unit, one.reason, one.place) == (3, remark.unit, reason, None)
+    assert reason_of() == "GPU of …, …, … in …: KeyError: …"
+    assert reason_of(node="b2") == "GPU of node-1, …, … in …: KeyError: …"
+    assert reason_of(name="network level") == "GPU of …, …, network level in …: KeyError: …"
 
 
-def test_other_processes_put_the_same_stand_ins(tmp_path: Path) -> None:
+def test_no_code_of_a_remark_keeps_a_name() -> None:
+    for code, wording in REMARKS.items():
+        used = {name for _, name, _, _ in Formatter().parse("".join(wording)) if name}
+        fields: dict[str, str | int | float] = {
+            one: "acme" if one in NAMES else 1 for one in used - {"action"}
+        }
+        remark = Remark(code=code, count=1, fields=fields | {"action": "skipped"})
+
+        (changed,) = Pseudonyms.of([]).quality(Quality(remarks=(remark,))).remarks
+
+        assert "acme" not in f"{changed.action} {changed.unit} {changed.reason}"
+
+
+def test_remarks_that_differ_in_a_name_only_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REMARKS, "test.sensor", Wording("dropped", "samples", "unknown sensor {name}"))
+    remarks = tuple(Remark(code="test.sensor", count=2, fields={"name": f"acme{i}"}) for i in range(3))
+
+    (one,) = Pseudonyms.of([]).quality(Quality(remarks=remarks)).remarks
+
+    assert (one.count, one.reason) == (6, "unknown sensor …")
+
+
+def test_other_processes_put_the_same_placeholders(tmp_path: Path) -> None:
     directory = tmp_path / MARKS["job"]
     write(directory, files())
     pipeline.make_report(directory, tmp_path / "here", formats=["json"], redact=True)
@@ -370,7 +383,9 @@ def test_other_processes_put_the_same_stand_ins(tmp_path: Path) -> None:
     assert read_all(tmp_path / "there") == read_all(tmp_path / "here")
 
 
-def test_a_failure_is_told_without_what_it_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_reported_without_what_it_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ValueError(f"no such thing as {MARKS['function']}")
 
@@ -385,26 +400,26 @@ def test_a_failure_is_told_without_what_it_quotes(tmp_path: Path, monkeypatch: p
     assert leaks((tmp_path / "out" / "report.json").read_text("utf-8")) == {}
 
 
-def test_stand_ins_are_numbers_in_natural_order_and_never_a_name_that_is_kept() -> None:
-    names = [("node", "b10"), ("node", "b9"), ("phase", "phase-1"), ("phase", "Acme"), ("phase", "TRAIN")]
+def test_placeholders_are_numbers_in_natural_order_and_never_a_name_that_is_kept() -> None:
+    names = [("node", "b10"), ("node", "b9"), ("event", "event-1"), ("event", "Acme"), ("event", "TRAIN")]
 
-    stand_ins = Pseudonyms.of(names)
+    pseudonyms = Pseudonyms.of(names)
 
-    assert [stand_ins("node", one) for one in ("b9", "b10")] == ["node-1", "node-2"]
-    assert [stand_ins("phase", one) for one in ("TRAIN", "phase-1", "Acme")] == [
+    assert [pseudonyms("node", one) for one in ("b9", "b10")] == ["node-1", "node-2"]
+    assert [pseudonyms("event", one) for one in ("TRAIN", "event-1", "Acme")] == [
         "TRAIN",
-        "phase-1",
-        "phase-2",
+        "event-1",
+        "event-2",
     ]
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "told"),
+    ("kind", "name", "expected"),
     [
-        ("phase", "Forward-Acme", "Forward phase-1"),
-        ("phase", "AcmeForward", "phase-1"),
-        ("phase", "acmeCPU", "cpu phase-1"),
-        ("phase", "Step:Acme", "Step phase-1"),
+        ("event", "Forward-Acme", "Forward event-1"),
+        ("event", "AcmeForward", "event-1"),
+        ("event", "acmeCPU", "cpu event-1"),
+        ("event", "Step:Acme", "Step event-1"),
         ("tensor", "grads/acme_gpu", "tensor-1"),
         ("operator", "IteratorGetNext_acme", "IteratorGetNext operator-1"),
         ("operator", "Acme::Prefetch", "Prefetch operator-1"),
@@ -412,14 +427,14 @@ def test_stand_ins_are_numbers_in_natural_order_and_never_a_name_that_is_kept() 
         ("iterator", "_SingleProcessAcmeIter", "SingleProcess iterator-1"),
     ],
 )
-def test_what_rules_look_for_in_names_is_kept(kind: str, name: str, told: str) -> None:
-    assert Pseudonyms.of([(kind, name)])(kind, name) == told
+def test_what_rules_look_for_in_names_is_kept(kind: str, name: str, expected: str) -> None:
+    assert Pseudonyms.of([(kind, name)])(kind, name) == expected
 
 
 def test_devices_change_all_together_since_they_stand_in_the_order_of_their_names() -> None:
-    stand_ins = Pseudonyms.of([("device", "gpu0"), ("device", "gpu10"), ("device", "tachyon")])
+    pseudonyms = Pseudonyms.of([("device", "gpu0"), ("device", "gpu10"), ("device", "tachyon")])
 
-    assert [stand_ins("device", one) for one in ("gpu0", "gpu10", "tachyon")] == [
+    assert [pseudonyms("device", one) for one in ("gpu0", "gpu10", "tachyon")] == [
         "device-1",
         "device-2",
         "device-3",
@@ -428,7 +443,7 @@ def test_devices_change_all_together_since_they_stand_in_the_order_of_their_name
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "expected"),
     [
         (("/home/ann/env/lib/python3.9/site-packages/torch/a.py", "run"), ("torch/a.py", "run")),
         (("/usr/lib/python3.9/json/decoder.py", "decode"), ("json/decoder.py", "decode")),
@@ -440,7 +455,7 @@ def test_devices_change_all_together_since_they_stand_in_the_order_of_their_name
     ],
 )
 def test_libraries_stay_and_the_users_own_code_does_not(
-    function: tuple[str, str], told: tuple[str, str]
+    function: tuple[str, str], expected: tuple[str, str]
 ) -> None:
     file, name = function
     one = Function(file=file, line=1, name=name, calls=1, self_s=1.0, total_s=1.0)
@@ -452,7 +467,7 @@ def test_libraries_stay_and_the_users_own_code_does_not(
 
     (changed,) = redacted(reading, reading.quality, load())[0].job.profiles
 
-    assert (changed.functions[0].file, changed.functions[0].name) == told
+    assert (changed.functions[0].file, changed.functions[0].name) == expected
 
 
 @pytest.mark.parametrize(
@@ -464,7 +479,7 @@ def test_libraries_stay_and_the_users_own_code_does_not(
         "gradient_tape/sequential_1/dense_2/MatMul:MatMul",
     ],
 )  # fmt: skip
-def test_names_of_frameworks_are_no_ones_own(name: str) -> None:
+def test_names_of_frameworks_are_common(name: str) -> None:
     assert is_common(name)
 
 
@@ -483,12 +498,12 @@ def test_names_of_frameworks_are_no_ones_own(name: str) -> None:
         "step " * 99,
     ],
 )
-def test_names_of_machines_people_and_projects_may_be(name: str) -> None:
+def test_names_of_machines_people_and_projects_are_not(name: str) -> None:
     assert not is_common(name)
 
 
 def test_every_form_of_an_address_is_found(tmp_path: Path) -> None:
-    told = {
+    examples = {
         "ARN": f"arn:aws:sagemaker:eu-west-1:{ACCOUNT}:training-job/x",
         "Storage address": "s3://bucket/key",
         "E-mail address": "ann.lee@example.org",
@@ -498,10 +513,10 @@ def test_every_form_of_an_address_is_found(tmp_path: Path) -> None:
         "Access key": "AKIAABCDEFGHIJKLMNOP",
         "Account number": ACCOUNT,
     }
-    assert told.keys() == FORMS.keys()
+    assert examples.keys() == FORMS.keys()
     outcome = pipeline.make_report(SAMPLES[0], tmp_path / "out", formats=["json"])
-    for kind, form in told.items():
-        job = replace(outcome.report.job, recorded=(f"told ({form}, and more)",))
+    for kind, form in examples.items():
+        job = replace(outcome.report.job, recorded=(f"recorded ({form}, and more)",))
 
         found = {one.kind: one for one in identifiers(replace(outcome.report, job=job))}
 

@@ -1,7 +1,7 @@
-"""Numbers of real jobs against what the vendor's own service computed for them.
+"""Numbers of real jobs against those of SageMaker Debugger.
 
-The samples are cut where the vendor stopped: it never analyzed the last, partial minute. The GPU
-rows of these jobs are exact, ``cpu0`` is the mean over the cores; nothing else was kept.
+The samples are cut where it stopped: it never analyzed the last, partial minute. The GPU rows of these jobs are
+exact, ``cpu0`` is the mean over the cores; nothing else was kept.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ JOBS = sorted(
 )
 
 
-def vendor(job: str, rule: str) -> Any:
+def written(job: str, rule: str) -> Any:
     return json.loads((CORPUS / "sagemaker" / job / "vendor-rules" / f"{rule}.json").read_bytes())
 
 
 @cache
 def cut_job(name: str) -> Job:
-    """The job up to the last sample that the vendor analyzed."""
+    """The job up to the last sample that SageMaker Debugger analyzed."""
     job, _ = read_job(CORPUS / "sagemaker" / name / "profiler-output")
-    end_us = round(vendor(name, "MaxInitializationTime")["Details"]["job_end"] * SECOND_US)
+    end_us = round(written(name, "MaxInitializationTime")["Details"]["job_end"] * SECOND_US)
     panels = []
     for panel in job.panels:
         n = int(np.searchsorted(panel.time_us, end_us, side="right"))
@@ -55,26 +55,25 @@ def test_there_are_jobs_to_compare() -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_overall_system_usage_equals_the_vendors(name: str) -> None:
+def test_overall_system_usage_equals_that_of_sagemaker_debugger(name: str) -> None:
     ours = OverallSystemUsage().check(cut_job(name)).details
 
     for metric in ("CPU", "GPU", "GPU memory"):
-        for node, figures in vendor(name, "OverallSystemUsage")["Details"][metric].items():
+        for node, figures in written(name, "OverallSystemUsage")["Details"][metric].items():
             for figure, value in figures.items():
                 assert ours[metric][node][figure] == pytest.approx(value, abs=0.01), (metric, figure)
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_low_gpu_utilization_equals_the_vendors(name: str) -> None:
-    theirs = vendor(name, "LowGPUUtilization")
+def test_low_gpu_utilization_equals_that_of_sagemaker_debugger(name: str) -> None:
+    theirs = written(name, "LowGPUUtilization")
     job = cut_job(name)
     (ours,) = run_rules([LowGPUUtilization()], job)
     if not job.gpu_count:
         assert (ours.status, theirs["Datapoints"]) == (Status.NOT_EVALUATED, 0)
         return
 
-    # The vendor lets a window pass whose 95th percentile equals the threshold; by the specification
-    # it fluctuates. One window of job-23 is such a one.
+    # A window whose p95 equals the threshold passes in SageMaker Debugger and fluctuates in jobreport: one of job-23.
     ours_only = windows_at_the_threshold(job)
     assert (ours.triggered - ours_only, ours.datapoints) == (theirs["RuleTriggered"], theirs["Datapoints"])
     for node, gpus in theirs["Details"].items():
@@ -99,14 +98,14 @@ def windows_at_the_threshold(job: Job) -> int:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_batch_size_triggers_as_often_as_the_vendors(name: str) -> None:
+def test_batch_size_triggers_as_often_as_in_sagemaker_debugger(name: str) -> None:
     (ours,) = run_rules([BatchSize()], cut_job(name))
 
-    assert ours.triggered == vendor(name, "BatchSize")["RuleTriggered"]
+    assert ours.triggered == written(name, "BatchSize")["RuleTriggered"]
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_job_start_and_end_equal_the_vendors(name: str) -> None:
+def test_job_start_and_end_equal_that_of_sagemaker_debugger(name: str) -> None:
     """As far as the kept rows go.
 
     The end is that of the sensor read last, the network, half a millisecond after the GPUs; of the
@@ -114,7 +113,7 @@ def test_job_start_and_end_equal_the_vendors(name: str) -> None:
     """
     job = cut_job(name)
     details = MaxInitializationTime().check(job).details
-    theirs = vendor(name, "MaxInitializationTime")["Details"]
+    theirs = written(name, "MaxInitializationTime")["Details"]
 
     first_tick = 1e-6 if job.gpu_count else 0.501
     assert 0 <= details["job_start"] - theirs["job_start"] + 1e-6 < first_tick + 1e-6

@@ -1,4 +1,4 @@
-"""Real jobs of which only the vendor's rule results were kept: each gives a whole report."""
+"""Real jobs with nothing but rule results of SageMaker Debugger: each gives a whole report."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ pytestmark = needs_corpus
 
 def original(job: str, rule: str) -> dict[str, object]:
     path = CORPUS / "sagemaker" / job / "vendor-rules" / f"{rule}.json"
-    told: dict[str, object] = json.loads(path.read_text("utf-8"))
-    return told
+    content: dict[str, object] = json.loads(path.read_text("utf-8"))
+    return content
 
 
 def test_there_are_such_jobs() -> None:
@@ -36,7 +36,7 @@ def test_there_are_such_jobs() -> None:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_every_job_gives_a_report_and_keeps_the_vendors_numbers(tmp_path: Path, job: str) -> None:
+def test_every_job_gives_a_report_and_keeps_the_numbers(tmp_path: Path, job: str) -> None:
     outcome = make_report(CORPUS / "sagemaker" / job, tmp_path / "out", formats=["json", "md"], strict=True)
 
     report = outcome.report
@@ -44,7 +44,6 @@ def test_every_job_gives_a_report_and_keeps_the_vendors_numbers(tmp_path: Path, 
     assert outcome.failure is None
     assert [source.remarks for source in report.quality.sources] == [()]
     assert {card.name for card in report.rules} >= set(NAMES)
-    assert "the vendor's" in (tmp_path / "out" / "summary.md").read_text("utf-8")
     for card in (card for card in report.rules if card.name in NAMES):
         before = original(job, card.name)
         after = json.loads((tmp_path / "out" / "rules" / f"{card.name}.json").read_text("utf-8"))
@@ -60,7 +59,6 @@ def test_the_page_is_made(tmp_path: Path, job: str) -> None:
 
     page = Page.of((tmp_path / "out" / "report.html").read_text("utf-8"))
     assert page.faults == []
-    assert "made from the vendor's rule results" in page.text
     assert (tmp_path / "out" / "report.ipynb").exists()
 
 
@@ -78,24 +76,24 @@ def test_what_is_known_of_one_job(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [round((p.end_us - p.start_us) / 1e6) for p in report.phases.phases] == [115, 419]
     assert {u.rule: u.reason for u in report.verdict.not_evaluated if u.rule in NAMES} == {
-        "Dataloader": "no data loader events",
-        "LoadBalancing": "the vendor's rule never compares anything; see our own reading",
+        "Dataloader": "data loading was not recorded",
+        "LoadBalancing": "SageMaker Debugger's rule never compares GPUs",
     }
     assert "load-balancing" in {finding.key for finding in report.verdict.findings}
 
 
 @pytest.mark.parametrize("job", ["job-19", "job-24"])
-def test_a_gpu_that_never_worked_is_not_told_to_take_a_larger_batch(tmp_path: Path, job: str) -> None:
+def test_a_never_used_gpu_needs_no_larger_batch(tmp_path: Path, job: str) -> None:
     findings = report_of(job, tmp_path / "out").verdict.findings
 
     assert (findings[0].title, findings[0].rules) == (
-        "The GPU never worked",
+        "The GPU was never used",
         ("LowGPUUtilization", "BatchSize"),
     )
     assert all("batch size" not in finding.advice for finding in findings)
 
 
-def test_the_worker_and_the_phase_of_outliers_are_named(tmp_path: Path) -> None:
+def test_the_rank_and_the_mode_of_outliers_are_named(tmp_path: Path) -> None:
     findings = {f.key: f for f in report_of("job-39", tmp_path / "out").verdict.findings}
 
     assert findings["step-outlier"].title.startswith("49\u00a0steps of algo-2-27 (EVAL) were outliers: ")
@@ -105,14 +103,14 @@ def test_a_short_job_was_not_evaluated(tmp_path: Path) -> None:
     report = report_of("job-04", tmp_path / "out")
 
     reasons = {card.name: card.reason.replace("\u00a0", " ") for card in report.rules}
-    assert reasons["LowGPUUtilization"] == "only 259 of 1,001 samples"
-    assert reasons["CPUBottleneck"] == "only 260 of 1,001 samples"
-    assert reasons["MaxInitializationTime"] == "no step events"
+    assert reasons["LowGPUUtilization"] == "1,001 samples needed, 259 recorded"
+    assert reasons["CPUBottleneck"] == "1,001 samples needed, 260 recorded"
+    assert reasons["MaxInitializationTime"] == "steps were not recorded"
     assert report.verdict.findings == ()
 
 
-def test_loaders_in_the_training_process_and_steps_counted_twice_are_told(tmp_path: Path) -> None:
+def test_loaders_in_the_training_process_and_steps_counted_twice_are_found(tmp_path: Path) -> None:
     findings = {f.key: f for f in report_of("job-37", tmp_path / "out").verdict.findings}
 
     assert findings["dataloader"].title.startswith("Data is loaded in the training process")
-    assert "(SO-3) it would not trigger" in findings["step-outlier"].evidence
+    assert "Without those counted twice" in findings["step-outlier"].evidence
