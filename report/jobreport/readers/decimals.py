@@ -25,20 +25,6 @@ class NoDecimalError(UnsoundError):
     """Something else than a number, or too long."""
 
 
-def integers(text: Bytes, begin: IntArray, end: IntArray) -> IntArray:
-    """The numbers between the places, all of digits only and below 2**53.
-
-    Raises ``NoDecimalError`` unless all are written so, as JSON wants it.
-    """
-    length = end - begin
-    if not 0 < length.min() <= length.max() <= 16 or ((text[begin] == ord("0")) & (length > 1)).any():
-        raise NoDecimalError
-    numbers = _integers(text, end, length).view(np.int64)
-    if numbers.max() >= 1 << 53:
-        raise NoDecimalError
-    return numbers
-
-
 def decimals(text: Bytes, begin: IntArray, point: IntArray, end: IntArray) -> FloatArray:
     """The numbers between the places, with their points at ``point``: each the double that ``float`` finds.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jobreport.readers.tally import Tally
 
 #: Bytes that are decoded at once: their rows fit in a processor's cache.
-_BLOCK = 1 << 16
+_BLOCK = 1 << 17
 #: Bytes, and lines of them, by which the layout of a file is known.
 _HEAD, _HEAD_LINES = 1 << 16, 16
 #: Longer text without the end of a row or of a line is no trace.

@@ -872,7 +872,12 @@ def test_damage_costs_lines_or_the_rest_of_a_file(tmp_path: Path, layout: str, d
     begin = content.rindex("{", 0, content.index('"e3"'))
     end = content.index("}", begin)
     row = content[begin:end]
-    changed = {"zeros": "\0" * len(row), "cut": row[:15], "brace": "x" + row[1:], "name": row.replace('"e3"', "e3")}
+    changed = {
+        "zeros": "\0" * len(row),
+        "cut": row[:15],
+        "brace": "x" + row[1:],
+        "name": row.replace('"e3"', "e3"),
+    }
 
     found = read(tmp_path, {FILE: content[:begin] + changed[damage] + content[end:]})
 
