@@ -5,44 +5,37 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from jobrules.model import Job
+from jobrules.model import Job, PartFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Apart(Job):
+class JobElsewhere(Job):
     """As a job whose nodes lie on other machines; asking it for a whole table is an error."""
 
     def __init__(self, job: Job) -> None:
-        known = {
-            "name": job.name,
-            "profiles": job.profiles,
-            "recorded": job.recorded,
-            "finished": job.finished,
-            "frame": None,
-            "facts": job.facts,
-            "_away": [pickle.dumps(part) for part in job.parts],
-        }
-        for name, value in known.items():
-            object.__setattr__(self, name, value)
-
-    def each(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> list[Any]:
-        """Run on copies of everything, as another process would."""
-        asked = pickle.dumps((function, given, named))
-        answers = []
-        for away in self.__dict__["_away"]:
-            run, its_given, its_named = pickle.loads(asked)
-            answers.append(pickle.dumps(run(pickle.loads(away), *its_given, **its_named)))
-        return [pickle.loads(one) for one in answers]
+        self.name, self.finished, self.frame = job.name, job.finished, job.frame
+        self.profiles, self.recorded = job.profiles, job.recorded
+        self._facts = job.facts
+        self._parts = [pickle.dumps(part) for part in job.parts]
 
     @property
-    def parts(self) -> Any:
-        """Not here."""
-        raise AssertionError("the parts of this job lie elsewhere: ask each()")
+    def facts(self) -> tuple[PartFacts, ...]:
+        """Known without the tables."""
+        return self._facts
 
-    panels = steps = events = property(lambda _: _elsewhere())
+    def each(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
+        """Run on copies of everything, as another process would."""
+        call = pickle.dumps((function, args, kwargs))
+        results = []
+        for part in self._parts:
+            run, its_args, its_kwargs = pickle.loads(call)
+            results.append(pickle.dumps(run(pickle.loads(part), *its_args, **its_kwargs)))
+        return [pickle.loads(one) for one in results]
+
+    panels = steps = events = parts = property(lambda _: _fail())
 
 
-def _elsewhere() -> Any:
+def _fail() -> Any:
     raise AssertionError("the tables of this job lie elsewhere: ask each()")

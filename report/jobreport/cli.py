@@ -204,12 +204,12 @@ def command(
 
 def _engine(dask: str | None) -> AbstractContextManager[Engine]:
     if dask is not None:
-        from jobreport.tables.cluster import Cluster  # noqa: PLC0415 - an extra
+        from jobreport.tables.cluster import DaskEngine  # noqa: PLC0415 - an extra
 
-        return Cluster(dask)
-    from jobreport.tables.engine import Local  # noqa: PLC0415 - not for --help
+        return DaskEngine(dask)
+    from jobreport.tables.engine import LocalEngine  # noqa: PLC0415 - not for --help
 
-    return Local()
+    return LocalEngine()
 
 
 def _progress(*, quiet: bool) -> Progress:

@@ -25,7 +25,7 @@ from jobreport.progress import Progress, advance, telling
 from jobreport.readers import archive
 from jobreport.remarks import Remark
 from jobreport.settings import load
-from jobreport.tables.engine import Here
+from jobreport.tables.engine import LocalEngine
 from jobrules.analyses.balance import balance
 from jobrules.analyses.bottlenecks import bottlenecks
 from jobrules.analyses.close_ups import close_ups
@@ -131,7 +131,7 @@ def make_report(
         chosen = replace(chosen, options=(*chosen.options, f"--timezone {zone}"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(telling(progress))
-        engine = engine or stack.enter_context(Here())
+        engine = engine or stack.enter_context(LocalEngine(1))
         source = stack.enter_context(archive.unpacked(job_dir))
         name = JOB if redact else source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."

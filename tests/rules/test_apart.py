@@ -30,11 +30,11 @@ from jobrules.idle_gaps import IdleGaps
 from jobrules.load_balancing import LoadBalancing
 from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.low_mean_utilization import LowMeanUtilization
-from jobrules.model import SECOND_US, Events, Job, Metric, natural_key
+from jobrules.model import SECOND_US, Events, Job, JobInMemory, Metric, natural_key
 from jobrules.rule import run_rules
 from jobrules.step_outlier import StepOutlier
 from jobrules.unused_gpu import UnusedGPU
-from tests.apart import Apart
+from tests.apart import JobElsewhere
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
 
@@ -74,7 +74,7 @@ def job_of(name: str, nodes: int) -> tuple[Job, Quality]:
         return read_job(Path(folder), strict=True)
 
 
-def odd_job(seed: int) -> Job:
+def odd_job(seed: int) -> JobInMemory:
     """Nodes that differ in kind: in GPUs and cores, without one or the other, with steps or events only."""
     rng = np.random.default_rng(seed)
     panels, steps, events = [], [], []
@@ -103,7 +103,7 @@ def odd_job(seed: int) -> Job:
         if i in (2, 3):
             rows = [("cpu_functions", f"op{k % 7}", 0.3 * k, 0.3 * k + 0.2) for k in range(200)]
             events.append(make_events(rows, node=node, worker=f"{i}", start_us=start_us))
-    return Job(
+    return JobInMemory(
         name="odd",
         panels=tuple(
             sorted(panels, key=lambda panel: (natural_key(panel.node), list(Metric).index(panel.metric)))
@@ -147,7 +147,7 @@ def test_odd_jobs_give_the_same_apart_and_however_their_values_lie(seed: int, ea
     rules = [chosen.get(kind) or kind() for kind in RULES]
     quality = Quality()
     made = []
-    for one in (job, turned, Apart(job)):
+    for one in (job, turned, JobElsewhere(job)):
         results = run_rules(rules, one, strict=True)
         made.append(document.to_json(build_report(one, quality, rules, results, "make-report", strict=True)))
     assert made[1] == made[0]
@@ -163,7 +163,7 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize(("name", "nodes"), JOBS)
 def test_every_rule_judges_parts_that_lie_elsewhere(name: str, nodes: int, rule: Any) -> None:
     job, _ = job_of(name, nodes)
-    (here,), (away,) = (run_rules([rule], one, strict=True) for one in (job, Apart(job)))
+    (here,), (away,) = (run_rules([rule], one, strict=True) for one in (job, JobElsewhere(job)))
     assert plain(away) == plain(here)
 
 
@@ -172,7 +172,7 @@ def test_the_report_of_parts_that_lie_elsewhere_is_the_same(name: str, nodes: in
     job, quality = job_of(name, nodes)
     rules = [rule() for rule in RULES]
     made = []
-    for one in (job, Apart(job)):
+    for one in (job, JobElsewhere(job)):
         results = run_rules(rules, one, strict=True)
         made.append(document.to_json(build_report(one, quality, rules, results, "make-report", strict=True)))
     assert made[1] == made[0]
@@ -180,7 +180,7 @@ def test_the_report_of_parts_that_lie_elsewhere_is_the_same(name: str, nodes: in
 
 def test_a_job_that_lies_elsewhere_keeps_its_tables_from_rules() -> None:
     job, _ = job_of("healthy", 2)
-    away = Apart(job)
+    away = JobElsewhere(job)
     with pytest.raises(AssertionError, match="elsewhere"):
         assert away.panels
     assert away.each(lambda_free) == job.each(lambda_free)

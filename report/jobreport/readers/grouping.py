@@ -18,7 +18,7 @@ from jobreport.readers.traces.columns import EARLIEST_US
 from jobreport.remarks import Remark, SourceQuality
 from jobreport.tables.engine import Task
 from jobreport.tables.parts import facts_of
-from jobrules.model import Job, Metric, span_of
+from jobrules.model import Job, JobInMemory, Metric, span_of
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ def _read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *,
     sizes = [sum(file.size for file in group.files) for group in groups]
     tasks = [
         Task(
-            given=(group.reader, group.files, strict),
+            args=(group.reader, group.files, strict),
             memory=group.reader.memory * sum(file.text_size for file in group.files),
-            beside=group.machine,
+            machine=group.machine,
         )
         for group in groups
     ]
@@ -146,7 +146,7 @@ def _read(_: Sequence[Job], reader: Reader, files: Sequence[SourceFile], strict:
         tally = Tally()
         tally.add("failed", "files", stopped(reader.source, error), count=len(files), file=files[0].name)
         return [], Told(quality=SourceQuality(source=reader.source, files=0, rows=0, remarks=tally.remarks()))
-    whole = Job(name="", panels=found.panels, steps=found.steps, events=found.events)
+    whole = JobInMemory(name="", panels=found.panels, steps=found.steps, events=found.events)
     told = Told(
         facts=whole.facts,
         quality=found.quality,
@@ -275,7 +275,7 @@ def _without(
     unit = piece.group.reader.rows
     made = engine.keep(
         _restricted,
-        [Task(handles=[handle], given=(samples, events, unit)) for handle in piece.handles],
+        [Task(handles=[handle], args=(samples, events, unit)) for handle in piece.handles],
         lambda _: None,
     )
     tally = Tally()
@@ -314,7 +314,7 @@ def _restricted(
         in_loop = in_spans(steps.start_us, events) & in_spans(steps.end_us, events)
         loaders = tuple(one for one in table.loaders if _inside((one.start_us, one.start_us), events))
         table, steps = replace(table, loaders=loaders), steps.where(in_loop)
-    left = Job(name="", panels=panels, steps=steps, events=table)
+    left = JobInMemory(name="", panels=panels, steps=steps, events=table)
     after = _rows(panels, unit)
     facts = left.facts if panels or len(table) else ()
     return (

@@ -30,9 +30,9 @@ from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
-from jobreport.tables.engine import Here
-from jobreport.tables.parts import JobOfParts
-from jobrules.model import Job
+from jobreport.tables.engine import LocalEngine
+from jobreport.tables.parts import JobInParts
+from jobrules.model import JobInMemory, natural_sorted
 from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
@@ -54,19 +54,19 @@ READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig
 class Reading(Struct, frozen=True, kw_only=True, eq=False):
     """What a directory holds: a job, or only what the vendor's service said of one."""
 
-    job: Job
+    job: JobInParts
     quality: Quality
     #: The vendor's rule results; none where the job itself can be judged.
     debugger_results: RuleResults | None = None
 
 
-def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
+def read_job(directory: Path, *, strict: bool = False) -> tuple[JobInMemory, Quality]:
     """The job in a directory, all of it in memory; rule results are nothing to report here."""
-    reading = read_directory(directory, strict=strict, engine=Here(in_memory=sys.maxsize))
+    reading = read_directory(directory, strict=strict, engine=LocalEngine(1, in_memory=sys.maxsize))
     if reading.debugger_results:
         raise NothingReadableError(f"{escape_name(str(directory), 200)} holds rule results, but no samples.")
-    known = {one.name: getattr(reading.job, one.name) for one in fields(Job)}
-    return Job(**known), reading.quality
+    known = {one.name: getattr(reading.job, one.name) for one in fields(JobInMemory)}
+    return JobInMemory(**known), reading.quality
 
 
 def read_directory(
@@ -87,7 +87,7 @@ def read_directory(
     job. A reader that raises costs its own files
     and a remark, unless ``strict``. Raises ``NothingReadableError`` where nothing is left to report.
     """
-    engine, progress = engine or Here(), progress or Progress()
+    engine, progress = engine or LocalEngine(1), progress or Progress()
     tally = Tally()
     readers = tuple(NvidiaSmi(zone) if isinstance(one, NvidiaSmi) else one for one in READERS)
     files = listing(directory, tally, leave)
@@ -126,10 +126,10 @@ def read_directory(
     if unclaimed:
         reason = "of a kind that is not read"
         tally.add("skipped", "files", reason, count=len(unclaimed), file=unclaimed[0].name)
-    job = JobOfParts(
+    job = JobInParts(
         name=job_is,
         engine=engine,
-        nodes=nodes,
+        kept=tuple(nodes[node] for node in natural_sorted(set(nodes))),
         profiles=tuple(profile for piece in pieces for profile in piece.told.profiles),
         recorded=tuple(line for piece in pieces for line in piece.told.recorded),
         finished=True if ended else _finished(piece.told.finished for piece in pieces),

@@ -13,7 +13,6 @@ import dataclasses
 import itertools
 import re
 import sys
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -25,12 +24,11 @@ from jobreport.readers.system_samples.reader import OTHER_UNKNOWN, UNKNOWN
 from jobreport.readers.tally import Tally
 from jobreport.redaction.identifiers import OPTION, is_common
 from jobreport.remarks import Quality, Remark
-from jobreport.tables.parts import JobOfParts
-from jobrules.model import EventSource, Job, natural_sorted
+from jobrules.model import EventSource, Job, JobInMemory, natural_sorted
 from jobrules.step_outlier import StepOutlier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.registry import Reading
@@ -131,17 +129,14 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         """The stand-in of a name; the name itself where it has none."""
         return self.names.get((kind, name), name)
 
-    def job(self, part: Job) -> Job:
-        """A part of a job, under stand-ins."""
-        changed = dataclasses.replace(
+    def part(self, part: JobInMemory) -> JobInMemory:
+        """The tables of a node, under stand-ins."""
+        return dataclasses.replace(
             part,
             panels=tuple(map(self._panel, part.panels)),
             steps=self._steps(part.steps),
             events=self._events(part.events),
-            profiles=tuple(map(self.profile, part.profiles)),
         )
-        changed.__dict__["facts"] = tuple(map(self.facts, part.facts))
-        return changed
 
     def facts(self, known: PartFacts) -> PartFacts:
         """What is known of a node."""
@@ -241,34 +236,6 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         return replace(one, file=file if file == one.file else f"{file}.py", name=self("function", one.name))
 
 
-class _Redacted(JobOfParts):
-    """A job under stand-ins; its tables stay where they lie, and are changed for those who ask."""
-
-    def __init__(self, job: Job, stand_ins: Pseudonyms) -> None:
-        known: dict[str, Any] = {
-            "name": job.name,
-            "profiles": tuple(map(stand_ins.profile, job.profiles)),
-            "recorded": tuple(_QUOTED.sub(r"\1 …", line) for line in job.recorded),
-            "finished": job.finished,
-            "frame": None,
-            "facts": tuple(map(stand_ins.facts, job.facts)),
-            "_job": job,
-            "_stand_ins": stand_ins,
-        }
-        self.__dict__.update(known)
-
-    def each(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> list[Any]:
-        """The function's answer for each node's part."""
-        job: Job = self.__dict__["_job"]
-        return job.each(_asked, self.__dict__["_stand_ins"], function, *given, **named)
-
-    @cached_property
-    def parts(self) -> tuple[Job, ...]:
-        """The part of each node, in the order of ``nodes``, in this process."""
-        job: Job = self.__dict__["_job"]
-        return tuple(map(self.__dict__["_stand_ins"].job, job.parts))
-
-
 def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Reading, Quality, Settings]:
     """What was read, what became of its files, and the settings, with stand-ins in the place of all names."""
     mode = next((rule.mode for rule in chosen.rules if isinstance(rule, StepOutlier)), None)
@@ -284,12 +251,14 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
             if _library(function) is None:
                 names |= {("file", function.file), ("function", function.name)}
     stand_ins = Pseudonyms.of(names, mode)
-    told = replace(reading, job=_Redacted(job, stand_ins))
-    return told, stand_ins.quality(quality), stand_ins.settings(chosen)
-
-
-def _asked(part: Job, stand_ins: Pseudonyms, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    return function(stand_ins.job(part), *given, **named)
+    changed = dataclasses.replace(
+        job,
+        kept=tuple((stand_ins.facts(facts), handles) for facts, handles in job.kept),
+        profiles=tuple(map(stand_ins.profile, job.profiles)),
+        recorded=tuple(_QUOTED.sub(r"\1 …", line) for line in job.recorded),
+        change=stand_ins.part,
+    )
+    return replace(reading, job=changed), stand_ins.quality(quality), stand_ins.settings(chosen)
 
 
 def _names_of(part: Job) -> set[tuple[str, str]]:

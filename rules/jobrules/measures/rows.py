@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jobrules.model import CodeArray, IntArray, Steps, StepSeries
 
-_S = TypeVar("_S")
-_T = TypeVar("_T")
 
-
-def once(of: Callable[[_S], _T]) -> Callable[[_S], _T]:
-    """A function that remembers its answer for each thing it is asked of, as long as that lives."""
-    known: WeakKeyDictionary[_S, _T] = WeakKeyDictionary()
-
-    @wraps(of)
-    def asked(one: _S) -> _T:
-        if one not in known:
-            known[one] = of(one)
-        return known[one]
-
-    return asked
-
-
-@once
 def series_of(steps: Steps) -> dict[StepSeries, IntArray]:
     """The rows of each node, worker and phase, ascending; in natural order of these names."""
     order, edges = by_code(steps.code, len(steps.series))

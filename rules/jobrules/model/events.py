@@ -51,7 +51,7 @@ class Loader(Struct, frozen=True, kw_only=True):
     pin_memory: bool | None
 
 
-class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
+class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What processes did from when to when, one row an event, each event once.
 
     Sorted by start, then end; every array has the same length. Steps are events too, and stand in

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -87,8 +87,9 @@ class PartFacts(Struct, frozen=True, kw_only=True):
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What one node's part of a job knows of the whole."""
+    """What one node's part of a job knows without its tables: facts of the node, and of the whole job."""
 
+    facts: PartFacts
     #: As of the whole ``Job``.
     name: str
     finished: bool | None
@@ -96,92 +97,93 @@ class Frame(Struct, frozen=True, kw_only=True):
     steps_us: tuple[int, int] | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Job:
-    """Everything the readers found in one job directory.
+class Job(Protocol):
+    """A training job as rules see it; its tables lie in memory (``JobInMemory``) or elsewhere.
 
-    A job is judged node by node: ``each`` hands a function the part of one node after the other, which
-    is a ``Job`` too and knows when the whole job began and ended. The tables of a job may lie elsewhere,
-    on disk or on other machines; then ``each`` goes there, and asking the whole job for ``panels``,
-    ``steps`` or ``events`` brings all of them into memory.
+    A job is evaluated node by node: ``each`` calls a function with the part of each node, which is a ``Job``
+    too and knows when the whole job began and ended. Where the tables lie on disk or on other machines, the
+    function runs there; reading ``panels``, ``steps`` or ``events`` of the whole job brings all of them into
+    memory.
     """
 
     name: str
-    #: Sorted by node, then metric; at most one panel for each pair.
-    panels: tuple[Panel, ...] = ()
-    steps: Steps = dataclasses.field(default_factory=Steps)
-    events: Events = dataclasses.field(default_factory=Events)
-    #: Sorted by node, worker and start.
-    profiles: tuple[Profile, ...] = ()
-    #: What the profiler was told to record, in words, a line each; empty where no file says it.
-    recorded: tuple[str, ...] = ()
-    #: Whether the job said that it ended; none where its source has no way to say so.
-    finished: bool | None = None
-    #: Of the part of one node; none for a whole job.
-    frame: Frame | None = None
+    #: Sorted by node, rank and start.
+    profiles: tuple[Profile, ...]
+    #: Settings of the profiler in words, a line each; empty if no file has them.
+    recorded: tuple[str, ...]
+    #: Whether the job reported its end; None if its source has no way to do so.
+    finished: bool | None
+    #: Of the part of one node; None for a whole job.
+    frame: Frame | None
+
+    @property
+    def facts(self) -> tuple[PartFacts, ...]:
+        """Facts of each node, in natural order of the names; known without the tables."""
+        ...
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """All samples, sorted by node, then metric; at most one panel for each pair."""
+        ...
+
+    @property
+    def steps(self) -> Steps:
+        """All steps, sorted by start, then end."""
+        ...
+
+    @property
+    def events(self) -> Events:
+        """All events, sorted by start, then end."""
+        ...
+
+    @property
+    def parts(self) -> tuple[Job, ...]:
+        """The part of each node, in the order of ``nodes``."""
+        ...
 
     # Node by node
 
-    @cached_property
-    def facts(self) -> tuple[PartFacts, ...]:
-        """What is known of every node without its tables, in natural order of their names."""
-        return tuple(PartFacts.of(part, node) for node, part in self._by_node.items())
-
-    @cached_property
-    def parts(self) -> tuple[Job, ...]:
-        """The part of each node, in the order of ``nodes``."""
-        frame = Frame(name=self.name, finished=self.finished, span_us=self.span_us, steps_us=self.steps_us)
-        return tuple(
-            part.framed(frame, facts) for part, facts in zip(self._by_node.values(), self.facts, strict=True)
-        )
-
-    def framed(self, frame: Frame, facts: PartFacts) -> Job:
-        """The same tables, of one node, as a part of a larger job."""
-        part = dataclasses.replace(self, frame=frame, name=frame.name, finished=frame.finished)
-        part.__dict__["facts"] = (facts,)
-        return part
-
     def each(
-        self, function: Callable[Concatenate[Job, _P], _R], /, *given: _P.args, **named: _P.kwargs
+        self, function: Callable[Concatenate[Job, _P], _R], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> list[_R]:
-        """The function's answer for each node's part of the job, in the order of ``nodes``.
+        """Results of the function for each node's part of the job, in the order of ``nodes``.
 
-        The function may run in another process: it, what it is given and what it answers must be
-        picklable, and small where that matters.
+        The function may run in another process: it, its arguments and its result must be picklable, and
+        small where that matters.
         """
-        return [function(part, *given, **named) for part in self.parts]
+        ...
 
     def gathered(
         self,
         function: Callable[Concatenate[Job, _P], Iterable[_R]],
         /,
-        *given: _P.args,
-        **named: _P.kwargs,
+        *args: _P.args,
+        **kwargs: _P.kwargs,
     ) -> list[_R]:
-        """All that the function answers for the nodes' parts, as one list."""
-        found: list[list[_R]] = self.each(_listed, function, *given, **named)
+        """Results of the function for the nodes' parts, as one list."""
+        found: list[list[_R]] = self.each(_listed, function, *args, **kwargs)
         return [one for part in found for one in part]
 
+    def framed(self, facts: PartFacts) -> Frame:
+        """What the part of one node knows."""
+        return Frame(
+            facts=facts,
+            name=self.name,
+            finished=self.finished,
+            span_us=self.span_us,
+            steps_us=self.steps_us,
+        )
+
+    def once(self, function: Callable[[Job], _R]) -> _R:
+        """``function(self)``, computed at the first call and kept with the job."""
+        if function not in self._computed:
+            self._computed[function] = function(self)
+        found: _R = self._computed[function]
+        return found
+
     @cached_property
-    def _by_node(self) -> dict[str, Job]:
-        nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
-        nodes |= {node for node, _, _ in self.steps.series}
-        if len(nodes) == 1:
-            # Not this job itself: it would hold itself, and its tables, until garbage is collected.
-            return dict.fromkeys(nodes, dataclasses.replace(self))
-        panels: dict[str, list[Panel]] = {}
-        for panel in self.panels:
-            panels.setdefault(panel.node, []).append(panel)
-        return {
-            node: dataclasses.replace(
-                self,
-                panels=tuple(panels.get(node, ())),
-                steps=self.steps.of_node(node),
-                events=self.events.of_node(node),
-                profiles=tuple(p for p in self.profiles if p.node == node),
-            )
-            for node in natural_sorted(nodes)
-        }
+    def _computed(self) -> dict[Callable[[Job], Any], Any]:
+        return {}
 
     # Facts of the whole
 
@@ -282,5 +284,65 @@ class Job:
         return whole if covered else None
 
 
-def _listed(part: Job, function: Callable[..., Iterable[Any]], /, *given: Any, **named: Any) -> list[Any]:
-    return list(function(part, *given, **named))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobInMemory(Job):
+    """A job whose tables lie in this process."""
+
+    name: str
+    panels: tuple[Panel, ...] = ()
+    steps: Steps = Steps()
+    events: Events = Events()
+    profiles: tuple[Profile, ...] = ()
+    recorded: tuple[str, ...] = ()
+    finished: bool | None = None
+    frame: Frame | None = None
+
+    @cached_property
+    def facts(self) -> tuple[PartFacts, ...]:
+        """Facts of each node, in natural order of the names."""
+        if self.frame:
+            return (self.frame.facts,)
+        return tuple(PartFacts.of(part, node) for node, part in self._by_node.items())
+
+    @cached_property
+    def parts(self) -> tuple[Job, ...]:
+        """The part of each node, in the order of ``nodes``."""
+        return tuple(
+            part.in_frame(self.framed(facts))
+            for part, facts in zip(self._by_node.values(), self.facts, strict=True)
+        )
+
+    def in_frame(self, frame: Frame) -> JobInMemory:
+        """The same tables, of one node, as a part of a larger job."""
+        return dataclasses.replace(self, frame=frame, name=frame.name, finished=frame.finished)
+
+    def each(
+        self, function: Callable[Concatenate[Job, _P], _R], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> list[_R]:
+        """Results of the function for each node's part."""
+        return [function(part, *args, **kwargs) for part in self.parts]
+
+    @cached_property
+    def _by_node(self) -> dict[str, JobInMemory]:
+        nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
+        nodes |= {node for node, _, _ in self.steps.series}
+        if len(nodes) == 1:
+            # Not this job itself: it would hold itself, and its tables, until garbage is collected.
+            return dict.fromkeys(nodes, dataclasses.replace(self))
+        panels: dict[str, list[Panel]] = {}
+        for panel in self.panels:
+            panels.setdefault(panel.node, []).append(panel)
+        return {
+            node: dataclasses.replace(
+                self,
+                panels=tuple(panels.get(node, ())),
+                steps=self.steps.of_node(node),
+                events=self.events.of_node(node),
+                profiles=tuple(p for p in self.profiles if p.node == node),
+            )
+            for node in natural_sorted(nodes)
+        }
+
+
+def _listed(part: Job, function: Callable[..., Iterable[Any]], /, *args: Any, **kwargs: Any) -> list[Any]:
+    return list(function(part, *args, **kwargs))

@@ -15,7 +15,7 @@ from jobrules.model.types import BoolArray, FloatArray, IntArray
 _ROWS = 4096
 
 
-class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
+class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """All samples of one metric on one node: a row a snapshot, a column a device.
 
     A snapshot is what a sampler read "at the same moment"; the reader says how close that is.

@@ -17,7 +17,7 @@ from jobrules.model.types import BoolArray, CodeArray, IntArray, StrArray, _no_c
 StepSeries: TypeAlias = tuple[str, str, str]
 
 
-class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True, dict=True):
+class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Training steps, one row each, every array of the same length; empty where none were recorded."""
 
     #: Each once, in natural order.

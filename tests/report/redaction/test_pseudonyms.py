@@ -23,8 +23,9 @@ from jobreport.redaction.identifiers import FORMS, identifiers, is_common
 from jobreport.redaction.pseudonyms import Pseudonyms, redacted
 from jobreport.remarks import Quality, Remark, SourceQuality
 from jobreport.settings import Settings, load
-from jobreport.tables.engine import Cores
-from jobrules.model import Function, Job, Profile
+from jobreport.tables.engine import LocalEngine
+from jobreport.tables.parts import JobInParts
+from jobrules.model import Function, Profile
 from jobrules.step_outlier import StepOutlier
 from tests.copies import replace
 from tests.paths import CORPUS, SAMPLES, needs_corpus
@@ -365,7 +366,7 @@ def test_other_processes_put_the_same_stand_ins(tmp_path: Path) -> None:
     write(directory, files())
     pipeline.make_report(directory, tmp_path / "here", formats=["json"], redact=True)
 
-    with Cores(1) as engine:
+    with LocalEngine(2) as engine:
         pipeline.make_report(directory, tmp_path / "there", formats=["json"], redact=True, engine=engine)
 
     assert read_all(tmp_path / "there") == read_all(tmp_path / "here")
@@ -449,7 +450,9 @@ def test_libraries_stay_and_the_users_own_code_does_not(
         node="n", rank="1", profiler="cProfile", start_us=1, end_us=2, begin="step 1", end="acme step 2",
         functions=(one,), count=1, self_s=1.0,
     )  # fmt: skip
-    reading = Reading(job=Job(name="acme", profiles=(profile,)), quality=Quality())
+    reading = Reading(
+        job=JobInParts(name="acme", engine=LocalEngine(1), kept=(), profiles=(profile,)), quality=Quality()
+    )
 
     (changed,) = redacted(reading, reading.quality, load())[0].job.profiles
 

@@ -10,7 +10,7 @@ from jobrules.analyses.close_ups import CloseUp, close_ups
 from jobrules.analyses.framework import EventTypeTime, RankTime, Slice
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
-from jobrules.model import SECOND_US, Events, EventSource, Function, Job, Metric, Profile
+from jobrules.model import SECOND_US, Events, EventSource, Function, Job, JobInMemory, Metric, Profile
 from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
 
 
@@ -30,7 +30,7 @@ def job(name: str, *, steps: int = 60) -> Job:
         worker="1",
         source=EventSource.HOROVOD,
     )
-    return Job(
+    return JobInMemory(
         name=name,
         panels=(
             make_panel(Metric.CPU_UTILIZATION, cores, node=name, interval_s=1),

@@ -17,7 +17,7 @@ from jobreport.figures.balance import Curve, Histograms, frame, load_drawing, lo
 from jobreport.figures.embed import document_json
 from jobrules.analyses.balance import Balance
 from jobrules.load_balancing import LoadBalancing
-from jobrules.model import Job, Status
+from jobrules.model import JobInMemory, Status
 from tests.copies import replace
 from tests.report.sections import examples
 from tests.report.sections.example_balance import balance, of_panels, panel
@@ -304,7 +304,7 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_the_limit_is_that_of_the_rule() -> None:
-    job = Job(name="job", panels=(panel("n", [90, 40]),))
+    job = JobInMemory(name="job", panels=(panel("n", [90, 40]),))
     (finding,) = LoadBalancing().check(job).findings
 
     assert "distance 0.83" in finding.title

@@ -27,7 +27,7 @@ from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
 from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.max_initialization_time import MaxInitializationTime
-from jobrules.model import SECOND_US, Job, Metric, Severity, Status
+from jobrules.model import SECOND_US, Job, JobInMemory, Metric, Severity, Status
 from jobrules.step_outlier import StepOutlier
 from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel, make_steps
@@ -172,7 +172,7 @@ def test_n8_columns_are_named_for_what_they_hold() -> None:
 
 
 def test_n9_a_table_of_utilisation_needs_no_row_and_no_known_metric() -> None:
-    empty = reported(Job(name="empty"))
+    empty = reported(JobInMemory(name="empty"))
     odd = replace(usual(), utilization=(replace(usual().utilization[0], label="Fan speed", unit="rpm"),))
 
     assert "Not recorded" in told(empty, "utilization")
@@ -384,7 +384,7 @@ def test_n19_histograms_reach_100_and_are_shares_of_each_gpus_samples() -> None:
 def test_n19_one_gpu_on_the_first_node_does_not_end_the_comparison() -> None:
     alone = make_panel(Metric.GPU_UTILIZATION, np.full(TICKS, 50.0), node="a")
     pair = make_panel(Metric.GPU_UTILIZATION, np.tile([20.0, 90.0], (TICKS, 1)), node="b")
-    report = reported(Job(name="two", panels=(alone, pair)))
+    report = reported(JobInMemory(name="two", panels=(alone, pair)))
 
     assert "b gpu0 and gpu1 are loaded least alike, 0.83 apart" in told(report, "balance")
     assert "only one GPU" not in told(report, "balance")
@@ -543,7 +543,7 @@ def test_n28_sentences_of_nodes_are_items_of_a_list() -> None:
         for use, node in ((20.0, "a"), (95.0, "b"))
     )
     cpu = [make_panel(Metric.CPU_UTILIZATION, np.full(600, 30.0), node=node, prefix="cpu") for node in "ab"]
-    page = section(reported(Job(name="two", panels=(cpu[0], low, cpu[1], high))), "utilization")
+    page = section(reported(JobInMemory(name="two", panels=(cpu[0], low, cpu[1], high))), "utilization")
 
     items = [tag for tag, _ in page.elements if tag == "li"]
     assert len(items) == 2
@@ -765,7 +765,7 @@ def test_seen_rows_of_the_heat_map_stand_at_their_own_time() -> None:
         Metric.GPU_UTILIZATION, np.full(600, 55.0), interval_s=1.0, start_us=START_US + 600 * SECOND_US
     )
     cpu = make_panel(Metric.CPU_UTILIZATION, np.repeat([[15.0], [35.0]], 1200, axis=0), prefix="cpu")
-    report = reported(Job(name="halves", panels=(cpu, gpu)))
+    report = reported(JobInMemory(name="halves", panels=(cpu, gpu)))
 
     paths = painted(html_of(report, "devices"))
     wide = max(end for _, runs in paths for _, end in runs)
