@@ -111,7 +111,7 @@ def read_directory(
             claimed[reader].append(file)
     job_is = name or job_name(directory)
     progress.stage(
-        f"reading {escape_name(job_is)}", sum(f.size for some in claimed.values() for f in some), "B"
+        f"Reading {escape_name(job_is)}", sum(f.size for some in claimed.values() for f in some), "B"
     )
     groups = [group for i in sorted(claimed) for group in packed(readers[i], claimed[i])]
     pieces = joined(read_groups(engine, groups, progress, strict=strict), engine)

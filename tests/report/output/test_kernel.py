@@ -119,7 +119,7 @@ def test_an_interrupted_notebook_leaves_no_process_and_no_folder(
         assert running is not None
         monkeypatch.setattr(papermill, "execute_notebook", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            notebook.run_notebook(gpu_folder / "report.json", running)
+            notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
 
         assert living(str(running.work)) == []
         assert not running.work.parent.exists()
@@ -127,7 +127,7 @@ def test_an_interrupted_notebook_leaves_no_process_and_no_folder(
 
 def test_one_started_early_gives_the_same_notebook(gpu_notebook: NotebookNode, gpu_folder: Path) -> None:
     with kernel.started() as running:
-        early = notebook.run_notebook(gpu_folder / "report.json", running)
+        early = notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
 
     assert running is not None
     assert not running.alive()
@@ -138,13 +138,13 @@ def test_without_short_paths_it_is_reached_through_ports_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "report.json").write_bytes(document.to_json(examples.empty_job()))
-    private = notebook.run_notebook(tmp_path / "report.json")
+    private = notebook.run_notebook((tmp_path / "report.json").read_bytes())
     monkeypatch.setattr(kernel, "MOST_SOCKET_PATH", 0)
 
     with kernel.Kernel() as running:
         assert running.connection["transport"] == "tcp"
         assert running.connection["ip"] == "127.0.0.1"
-        told = notebook.run_notebook(tmp_path / "report.json", running)
+        told = notebook.run_notebook((tmp_path / "report.json").read_bytes(), running)
 
     assert notebook.to_text(told) == notebook.to_text(private)
 
@@ -161,7 +161,7 @@ def test_one_that_died_is_told(gpu_folder: Path, caplog: pytest.LogCaptureFixtur
         running._process.wait()
 
         with pytest.raises(JobReportError, match=r"kernel did not run \(it died before it answered\)"):
-            notebook.run_notebook(gpu_folder / "report.json", running)
+            notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
 
 
 def test_one_that_cannot_start_is_told_when_it_is_needed(
@@ -176,7 +176,7 @@ def test_one_that_cannot_start_is_told_when_it_is_needed(
     with kernel.started() as running:
         assert running is None
         with pytest.raises(OSError, match="no more processes"):
-            notebook.run_notebook(gpu_folder / "report.json", running)
+            notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
 
     assert list(tmp_path.iterdir()) == []
 
