@@ -141,10 +141,7 @@ def make_report(
             leave=frozenset(str(real / file) for file in publish.report_files(real)),
             zone=None if zone is None else zone_of(zone),
         )
-        unusable = [
-            Remark.worded(action="failed", count=1, unit="rules", reason=reason) for reason in chosen.failed
-        ]
-        remarks = (*reading.quality.remarks, *source.remarks, *unusable)
+        remarks = (*reading.quality.remarks, *source.remarks, *chosen.failed)
         quality = replace(reading.quality, remarks=remarks)
         directory = archive.printable(job_dir.name) if source.name and not redact else name
         if redact:
@@ -188,8 +185,7 @@ def _from_debugger_results(
 
     options = [option for option in chosen.options if not option.startswith("--set ")]
     if unused := len(chosen.options) - len(options):
-        reason = "without effect: the vendor's results stand as its service wrote them"
-        remark = Remark.worded(action="skipped", count=unused, unit="thresholds", reason=reason)
+        remark = Remark(code="rules.thresholds_without_effect", count=unused)
         quality = replace(quality, remarks=(*quality.remarks, remark))
     own = {rule: rule.not_evaluated("no samples") for rule in chosen.rules if rule.name not in NAMES}
     others = [card(rule, result) for rule, result in own.items()]
@@ -307,8 +303,8 @@ def _with_analyses(
         except Exception as error:
             if strict:
                 raise
-            reason = escape_name(f"the analysis of {name} stopped: {type(error).__name__}: {error}", 200)
-            remarks.append(Remark.worded(action="failed", count=1, unit="sections", reason=reason))
+            reason = escape_name(f"{type(error).__name__}: {error}", 200)
+            remarks.append(Remark(code="analyses.failed", count=1, fields={"name": name, "error": reason}))
     quality = replace(report.quality, remarks=(*report.quality.remarks, *remarks))
     return replace(report, quality=quality, **found)
 

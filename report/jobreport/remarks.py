@@ -36,6 +36,11 @@ REMARKS: dict[str, Wording] = {
     # Profiler configuration
     # Rule results of SageMaker Debugger
     # Rules and analyses
+    "rules.not_loaded": Wording("failed", "rules", "the rule {name} of {package} ({error})"),
+    "rules.thresholds_without_effect": Wording(
+        "skipped", "thresholds", "without effect: the results of SageMaker Debugger are shown as they are"
+    ),
+    "analyses.failed": Wording("failed", "sections", "the analysis of {name} stopped: {error}"),
 }
 
 

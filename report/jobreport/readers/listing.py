@@ -102,7 +102,7 @@ def _link(path: Path, root: Path) -> str:
 def _no_directory(directory: Path, error: Exception) -> str:
     name = escape_name(_text(str(directory)), 200)
     if isinstance(error, FileNotFoundError):
-        return f"There is no directory {name}. Give the directory that the job left behind with --job-dir."
+        return f"Directory not found: {name}. Check the path given with --job-dir."
     if isinstance(error, NotADirectoryError):
         return f"{name} is neither a directory nor an archive (.tar, .tar.gz, .zip) of one. Name that with --job-dir."
     return f"Cannot open the directory {name}: {getattr(error, 'strerror', None) or error}."

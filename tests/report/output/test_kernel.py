@@ -139,7 +139,7 @@ def test_without_short_paths_it_is_reached_through_ports_of_this_machine(
 ) -> None:
     (tmp_path / "report.json").write_bytes(document.to_json(examples.empty_job()))
     private = notebook.run_notebook((tmp_path / "report.json").read_bytes())
-    monkeypatch.setattr(kernel, "MOST_SOCKET_PATH", 0)
+    monkeypatch.setattr(kernel, "MAX_SOCKET_FOLDER", 0)
 
     with kernel.Kernel() as running:
         assert running.connection["transport"] == "tcp"

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode
 
-from jobreport import assets, document
+from jobreport import assets
 from jobreport.errors import JobReportError
 from jobreport.output import notebook
 from tests.paths import ROOT
-from tests.report.sections import examples
 
 
 def test_it_is_small(gpu_notebook: NotebookNode) -> None:
@@ -43,15 +42,6 @@ def test_it_has_no_trace_of_the_run_but_its_outputs(gpu_notebook: NotebookNode) 
     (live,) = [c for c in gpu_notebook.cells if "bokeh-load" in c.metadata.get("tags", ())]
     assert live.outputs == []
     assert live is gpu_notebook.cells[-1]
-
-
-def test_another_name_of_the_report_stands_in_the_notebook(tmp_path: Path) -> None:
-    (tmp_path / "other.json").write_bytes(document.to_json(examples.empty_job()))
-
-    executed = notebook.run_notebook((tmp_path / "other.json").read_bytes())
-
-    (parameters,) = [c for c in executed.cells if "parameters" in c.metadata.get("tags", ())]
-    assert parameters.source == 'report_json = "other.json"'
 
 
 def test_the_written_notebook_runs_again(

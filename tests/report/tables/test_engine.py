@@ -126,9 +126,9 @@ def sleep(_: Sequence[Any], seconds: float) -> Made:
 SCRIPT = """
 import signal
 import sys
-from jobreport.cli import _stopped
+from jobreport.cli import _interrupt
 from jobreport.tables.engine import LocalEngine, Task
-signal.signal(signal.SIGTERM, _stopped)
+signal.signal(signal.SIGTERM, _interrupt)
 from tests.report.tables.test_engine import A, make, sleep
 with LocalEngine(2) as engine:
     engine.keep(make, [A] * 2, [].append)
