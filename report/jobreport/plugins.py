@@ -55,7 +55,7 @@ def known_rules(files: Sequence[Path] = ()) -> Known:
             rule = point.load()
             _check(rule, rules)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of a package may do anything
-            fields = {
+            fields: dict[str, str | int | float] = {
                 "name": escape_name(point.name),
                 "package": escape_name(point.dist.name if point.dist else "an unknown package"),
                 "error": escape_name(f"{type(error).__name__}: {error}", 200),
