@@ -68,7 +68,7 @@ _R = TypeVar("_R", bound="Rule")
 FRAMEWORK = OverallFrameworkMetrics.__name__
 #: Seconds to wait for an import to end if the run is stopped.
 _JOIN_S = 5.0
-#: Analyses besides the rules.
+#: Analyses, which count as steps of the progress like rules.
 ANALYSES = 9
 #: Profiles of Python code on the page.
 MAX_PROFILES = 12

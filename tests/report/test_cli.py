@@ -101,7 +101,7 @@ def test_thresholds_reach_the_rule_and_the_command_in_the_report(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((), "No job given."),
         (("--job-dri", "x"), "--job-dir"),
@@ -110,11 +110,11 @@ def test_thresholds_reach_the_rule_and_the_command_in_the_report(tmp_path: Path)
         (("--job-dir", "x", "--select", "Batchsizes"), "Did you mean BatchSize?"),
     ],
 )
-def test_wrong_usage_is_a_sentence_and_status_two(arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_a_sentence_and_status_two(arguments: tuple[str, ...], message: str) -> None:
     done = run(*arguments)
 
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -228,7 +228,8 @@ def test_a_place_that_cannot_be_written_is_a_sentence_and_status_two(tmp_path: P
     assert "--out" in done.stderr
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are another thing there")
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are different there")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("stage", ["Reading", "Writing the page"])
 def test_a_run_that_is_stopped_leaves_nothing_half_written(
@@ -247,11 +248,11 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written(
     while not run.stderr.readline().startswith(stage):
         assert run.poll() is None
     run.send_signal(sent)
-    printed, told = run.communicate(timeout=60)
+    printed, errors = run.communicate(timeout=60)
 
     assert run.returncode == 130
     assert printed == ""
-    assert told.splitlines()[-1] == "make-report: stopped."
-    assert "Traceback" not in told
+    assert errors.splitlines()[-1] == "make-report: stopped."
+    assert "Traceback" not in errors
     assert sorted(tmp_path.iterdir()) == [scratch]
     assert not list(scratch.iterdir())

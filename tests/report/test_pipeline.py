@@ -154,8 +154,8 @@ def test_a_report_in_the_job_directory_is_no_part_of_the_job(inside: str, tmp_pa
     ]
     before, after = made
     assert before == after
-    beside = pipeline.make_report(SAMPLE, tmp_path / "out", formats=("json",)).report
-    assert json.loads(after)["quality"] == json.loads(to_json(beside))["quality"]
+    outside = pipeline.make_report(SAMPLE, tmp_path / "out", formats=("json",)).report
+    assert json.loads(after)["quality"] == json.loads(to_json(outside))["quality"]
 
 
 def test_nothing_readable_leaves_no_folder(tmp_path: Path) -> None:

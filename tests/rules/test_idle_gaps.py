@@ -10,7 +10,7 @@ from jobrules.model import SECOND_US, Job, Metric, Severity, Status
 from jobrules.rule import Rule, run_rules
 from jobrules.verdict.findings import Verdict, judge
 from jobrules.verdict.phases import job_phases
-from tests.apart import JobElsewhere
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 EAGER = IdleGaps(patience=0, threshold=0)

@@ -54,8 +54,8 @@ class Loader(Struct, frozen=True, kw_only=True):
 class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What processes did from when to when, one row an event, each event once.
 
-    Sorted by start, then end; every array has the same length. Steps are events too, and stand in
-    ``Job.steps`` besides.
+    Sorted by start, then end; every array has the same length. Steps are events too, and are also in
+    ``Job.steps``.
     """
 
     lanes: tuple[Lane, ...] = ()

@@ -1,4 +1,4 @@
-"""A cluster's workers read and judge, and give the bytes that this machine gives, also when one is killed."""
+"""The workers of a cluster give the same bytes as this machine, also when one is killed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from jobreport.readers.traces.reader import Traces
 from jobreport.tables.cluster import DaskEngine
 
 distributed: Any = pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,7 +95,7 @@ def killing_after(engine: DaskEngine, method: str, kill: Callable[[], None]) -> 
     setattr(engine, method, first)
 
 
-def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) -> None:
+def test_tables_of_one_machine_are_kept_together(cluster: Any, job: Path) -> None:
     with DaskEngine(cluster.scheduler_address) as engine:
         groups = [replace(group, machine=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
         pieces = read_groups(engine, groups, Progress(), strict=True)
@@ -109,19 +110,19 @@ def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) 
         assert len(set.union(*workers.values())) == 2
 
 
-def test_an_address_where_nobody_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobreport.tables.cluster._CONNECT_S", 0.2)
     with pytest.raises(UsageError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         DaskEngine("tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("address", ["nonsense", "", "foo://x", "tcp://x:y"])
-def test_an_address_that_is_none_is_told(address: str) -> None:
+def test_a_malformed_address_is_an_error(address: str) -> None:
     with pytest.raises(UsageError, match="No Dask scheduler answers at"):
         DaskEngine(address)
 
 
-def test_workers_of_another_version_are_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_another_version_are_an_error(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobreport.tables.cluster.__version__", "0.0.0")
     with pytest.raises(UsageError, match=r"workers have jobreport .*, this machine has 0\.0\.0"):
         DaskEngine(cluster.scheduler_address)

@@ -1,4 +1,4 @@
-"""Engines keep what functions make, in memory, on disk or in other processes, and give the same report."""
+"""Engines keep tables in memory, on disk or in other processes, and give the same report."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ENGINES = (in_memory, on_disk, processes)
 
 
 @pytest.mark.parametrize("opened", ENGINES)
-def test_what_is_kept_can_be_asked_about_and_made_into_more(opened: Callable[[], LocalEngine]) -> None:
+def test_kept_tables_can_be_read_and_made_into_more(opened: Callable[[], LocalEngine]) -> None:
     finished: list[int] = []
     with opened() as engine:
         made = engine.keep(make, [A, Task(args=(2, "b"))], finished.append)
@@ -146,7 +146,8 @@ def _lives(group: int) -> bool:
     return True
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="groups of processes are another thing there")
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="groups of processes are different there")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path, sent: signal.Signals) -> None:
     run = subprocess.Popen(

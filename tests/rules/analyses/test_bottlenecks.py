@@ -19,8 +19,8 @@ from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import SECOND_US, Events, EventSource, Job, Metric, Panel, Steps
-from tests.apart import JobElsewhere
 from tests.copies import replace
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 NAN = float("nan")

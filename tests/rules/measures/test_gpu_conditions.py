@@ -17,8 +17,8 @@ from jobrules.power_cap import PowerCap
 from jobrules.rule import Rule, run_rules
 from jobrules.slow_clock import SlowClock
 from jobrules.thermal_throttling import ThermalThrottling
-from tests.apart import JobElsewhere
 from tests.copies import replace
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, make_job, make_panel
 
 RULES: tuple[Rule, ...] = (ThermalThrottling(), PowerCap(), SlowClock(), ECCErrors(), Energy())

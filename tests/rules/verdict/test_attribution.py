@@ -42,8 +42,8 @@ from jobrules.verdict.device_time import spent_per_device
 from jobrules.verdict.findings import judge
 from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
-from tests.apart import JobElsewhere
 from tests.copies import replace
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 #: Rules that find something in nearly any job.
