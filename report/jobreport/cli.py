@@ -56,6 +56,7 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
 
 
 @click.command(
+    options_metavar="--job-dir DIR [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 report written; 1 something failed, report written as far as possible; "
     "2 usage error or no readable input; 3 finding at or above --fail-on.",

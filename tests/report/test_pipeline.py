@@ -22,20 +22,22 @@ def fail(*_: object) -> None:
     raise JobReportError("the kernel did not start")
 
 
-def test_a_page_that_fails_leaves_the_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook, "run_notebook", fail)
-
-    outcome = pipeline.make_report(SAMPLE, tmp_path / "out")
-
-    assert str(outcome.failure) == "the kernel did not start"
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["report.json", "rules", "summary.md"]
-    assert outcome.main_file.name == "summary.md"
+def broken(*_: object, **__: object) -> None:
+    raise ValueError("by hand")
 
 
-def test_the_command_then_exits_with_one_and_names_what_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [(fail, "the kernel did not start"), (broken, "Report written without the page (ValueError: by hand)")],
+)
+def test_a_page_that_fails_costs_no_other_file_and_the_exit_status(
+    page: Callable[..., None],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(notebook, "run_notebook", fail)
+    monkeypatch.setattr(notebook, "run_notebook", page)
     monkeypatch.setattr("sys.argv", ["make-report", "--job-dir", str(SAMPLE), "--out", str(tmp_path / "out")])
 
     with pytest.raises(SystemExit) as stopped:
@@ -44,7 +46,8 @@ def test_the_command_then_exits_with_one_and_names_what_there_is(
     printed = capsys.readouterr()
     assert stopped.value.code == 1
     assert printed.out == f"{tmp_path / 'out' / 'summary.md'}\n"
-    assert "the kernel did not start" in printed.err
+    assert message in printed.err
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["report.json", "rules", "summary.md"]
 
 
 def test_strict_stops_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,9 +62,6 @@ def test_strict_stops_before_anything_is_written(tmp_path: Path, monkeypatch: py
 def test_a_bug_is_a_sentence_and_status_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("by hand")
-
     monkeypatch.setattr(pipeline, "make_report", broken)
     monkeypatch.setattr("sys.argv", ["make-report", "--job-dir", str(SAMPLE)])
 
@@ -69,7 +69,7 @@ def test_a_bug_is_a_sentence_and_status_one(
         cli.main()
 
     assert stopped.value.code == 1
-    assert "Internal error: ZeroDivisionError: by hand. This is a bug" in capsys.readouterr().err
+    assert "Internal error: ValueError: by hand. This is a bug" in capsys.readouterr().err
 
 
 def test_replacing_a_report_removes_what_is_no_longer_asked_for(tmp_path: Path) -> None:
@@ -92,20 +92,6 @@ def test_the_name_of_the_job_names_the_folder(tmp_path: Path, monkeypatch: pytes
     report = json.loads((outcome.folder / "report.json").read_bytes())
     assert report["job"]["name"] == "my-job"
     assert report["command"] == "make-report --job-dir my-job"
-
-
-def test_a_failure_of_any_kind_in_the_page_leaves_the_other_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> None:
-        raise ValueError("by hand")
-
-    monkeypatch.setattr(notebook, "run_notebook", broken)
-
-    outcome = pipeline.make_report(SAMPLE, tmp_path / "out")
-
-    assert "ValueError: by hand" in str(outcome.failure)
-    assert (tmp_path / "out" / "report.json").exists()
 
 
 def test_a_reader_that_stops_costs_its_files_and_the_exit_status(

@@ -173,14 +173,15 @@ def _finished(says: Iterable[bool | None]) -> bool | None:
 
 
 def _nothing(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark], tally: Tally) -> str:
-    """What was looked for, what was found, and the first thing that went wrong, in a sentence or two."""
-    text = f"{escape_name(str(directory), 200)} holds nothing that a report can be made from."
-    looked_for = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
-    text += f" Looked for {' or '.join(looked_for)}; "
-    if files:
-        text += f"found {count(len(files), 'file')}, for example {escape_name(files[0].name, 200)}."
-    else:
-        text += "it has no files that can be seen."
+    """What was found, what is supported, and the first thing that went wrong."""
+    name = escape_name(str(directory), 200)
+    supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
+    text = (
+        f"No readable input in {name}: {count(len(files), 'file')} found ({escape_name(files[0].name, 200)}). "
+        f"Supported: {', '.join(supported)}. See docs/job-directory.md."
+        if files
+        else f"{name} is empty."
+    )
     remarks = [*remarks, *tally.remarks()]
     if remarks:
         first = remarks[0]

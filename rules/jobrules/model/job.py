@@ -1,8 +1,7 @@
-"""What a rule sees of a training job: samples, steps and when they happened.
+"""A training job as rules see it: samples, steps and events, with their times.
 
-Nothing here belongs to one vendor. A reader of any source fills the same tables; a job may have
-no CPU samples, no GPU, or nothing but steps. All times are whole microseconds since the Unix
-epoch (UTC).
+The tables are the same for every source; a job may have no CPU samples, no GPU, or nothing but steps. All times are
+whole microseconds since the Unix epoch (UTC).
 """
 
 from __future__ import annotations
@@ -29,25 +28,24 @@ _R = TypeVar("_R")
 
 
 class PanelFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a panel without its samples."""
+    """Facts of a panel, known without its samples."""
 
     metric: Metric
     devices: tuple[str, ...]
-    #: Its first and last sample, and the sampling interval.
+    #: Times of the first and last sample, and the sampling interval.
     first_us: int
     last_us: int
     interval_us: int
-    #: Rows.
     snapshots: int
 
 
 class PartFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a node without its tables."""
+    """Facts of a node, known without its tables."""
 
     node: str
     #: In the order of ``Metric``.
     panels: tuple[PanelFacts, ...]
-    #: How many, and their earliest start and latest end.
+    #: Number of steps, with their earliest start and latest end; the same for events.
     steps: int
     steps_us: tuple[int, int] | None
     events: int
@@ -55,7 +53,7 @@ class PartFacts(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, part: Job, node: str) -> PartFacts:
-        """The facts of a job that has no other node."""
+        """Facts of a job that has only this node."""
         return cls(
             node=node,
             panels=tuple(
@@ -77,17 +75,17 @@ class PartFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> frozenset[str]:
-        """GPUs of which anything was sampled, their use or not."""
+        """GPUs with samples of any metric."""
         return frozenset(device for panel in self.panels if panel.metric.of_gpus for device in panel.devices)
 
     @property
     def samples_us(self) -> tuple[int, int] | None:
-        """Times of the first and the last sample; none without samples."""
+        """Times of the first and the last sample; None without samples."""
         return span_of((panel.first_us, panel.last_us) for panel in self.panels)
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What one node's part of a job knows without its tables: facts of the node, and of the whole job."""
+    """What the part of one node knows of its node and of the whole job, without tables."""
 
     facts: PartFacts
     #: As of the whole ``Job``.
@@ -193,37 +191,37 @@ class Job(Protocol):
         return tuple(part.node for part in self.facts)
 
     def has(self, metric: Metric) -> bool:
-        """Whether any node has samples of a metric."""
+        """True if any node has samples of the metric."""
         return any(panel.metric == metric for part in self.facts for panel in part.panels)
 
     @property
     def step_count(self) -> int:
-        """Recorded steps, of all workers."""
+        """Number of recorded steps of all ranks."""
         return sum(part.steps for part in self.facts)
 
     @property
     def event_count(self) -> int:
-        """Recorded events."""
+        """Number of recorded events."""
         return sum(part.events for part in self.facts)
 
     @cached_property
     def samples_us(self) -> tuple[int, int] | None:
-        """Times of the first and the last sample; none without samples."""
+        """Times of the first and the last sample; None without samples."""
         return span_of(part.samples_us for part in self.facts)
 
     @cached_property
     def steps_us(self) -> tuple[int, int] | None:
-        """Earliest start and latest end of all steps of the whole job; none without steps."""
+        """Earliest start and latest end of all steps of the whole job; None without steps."""
         return self.frame.steps_us if self.frame else span_of(part.steps_us for part in self.facts)
 
     @property
     def events_us(self) -> tuple[int, int] | None:
-        """Earliest start and latest end of all events; none without events."""
+        """Earliest start and latest end of all events; None without events."""
         return span_of(part.events_us for part in self.facts)
 
     @property
     def span_us(self) -> tuple[int, int]:
-        """First and last moment that anything was recorded in the whole job; (0, 0) without any record."""
+        """Times of the first and the last record of the whole job; (0, 0) without records."""
         if self.frame:
             return self.frame.span_us
         return span_of((self.samples_us, self.steps_us, self.events_us)) or (0, 0)
@@ -235,31 +233,31 @@ class Job(Protocol):
 
     @property
     def covers_time(self) -> bool:
-        """Whether anything was recorded over time; a single snapshot covers none."""
+        """True if there are steps, events, or more than one snapshot."""
         return any(
             part.steps or part.events or any(p.snapshots > 1 for p in part.panels) for part in self.facts
         )
 
     @property
     def gpu_count(self) -> int:
-        """GPUs with at least one utilization sample."""
+        """Number of GPUs with at least one utilization sample."""
         return sum(
             len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_UTILIZATION
         )
 
     @property
     def gpus_unknown(self) -> int:
-        """GPUs of which something was sampled, but never their use."""
+        """Number of GPUs with samples, but none of their utilization."""
         return sum(len(part.gpus) for part in self.facts) - self.gpu_count
 
     # Tables
 
     def panel(self, node: str, metric: Metric) -> Panel | None:
-        """The samples of a metric on a node, or none if there are none."""
+        """Samples of a metric on a node; None without samples."""
         return self._by_key.get((node, metric))
 
     def panels_of(self, metric: Metric) -> tuple[Panel, ...]:
-        """The samples of a metric on every node that has them."""
+        """Samples of a metric on every node that has them."""
         return tuple(p for p in self.panels if p.metric == metric)
 
     @cached_property
@@ -271,10 +269,10 @@ class Job(Protocol):
         return {part.node: part for part in self.facts}
 
     def loop_us(self, node: str) -> tuple[int, int] | None:
-        """First start and last end of the steps of a node, on that node's own clock.
+        """First start and last end of the steps of a node, on that node's clock.
 
-        Of all steps where the node recorded none and its samples cover them; else none: its clock may
-        be another.
+        For a node without steps, those of the whole job if its samples cover them; otherwise None, because its clock
+        may differ.
         """
         part = self._facts_by_node.get(node)
         if part is None or part.steps_us:

@@ -323,7 +323,7 @@ def test_an_archive_in_an_archive_is_not_opened(tmp_path: Path) -> None:
     inner = taped(tmp_path / "inner.tar.gz", (tarfile.TarInfo("1700000040.algo-1.json"), LINE)).read_bytes()
     packed = taped(tmp_path / "job.tar.gz", (tarfile.TarInfo("inner.tar.gz"), inner))
 
-    with pytest.raises(NothingReadableError, match="holds nothing that a report can be made from"):
+    with pytest.raises(NothingReadableError, match="No readable input"):
         pipeline.make_report(packed, tmp_path / "out", formats=["json"])
 
 

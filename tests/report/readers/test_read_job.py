@@ -65,7 +65,7 @@ def test_files_that_nobody_reads_are_counted_with_the_first_one(tmp_path: Path) 
 
 
 def test_a_directory_that_does_not_exist_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NothingReadableError, match=r"There is no directory .*nowhere"):
+    with pytest.raises(NothingReadableError, match=r"Directory not found: .*nowhere"):
         read_job(tmp_path / "nowhere")
 
 
@@ -76,17 +76,16 @@ def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
         read_job(tmp_path / "job.txt")
 
 
-def test_an_empty_directory_is_told_with_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(NothingReadableError) as error:
+def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError, match="is empty"):
         read_job(tmp_path)
 
-    assert all(reader.looks_for in str(error.value) for reader in READERS)
-    assert "no files" in str(error.value)
 
-
-def test_a_directory_of_other_files_is_told_with_an_example(tmp_path: Path) -> None:
-    with pytest.raises(NothingReadableError, match="found 2\u00a0files, for example notes\\.txt"):
+def test_a_directory_of_other_files_is_an_error_with_an_example_and_what_is_supported(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError, match=r"2.files found \(notes\.txt\)") as error:
         read(tmp_path, {"notes.txt": "", "system/training_job_end.ts": ""})
+
+    assert all(reader.looks_for in str(error.value) for reader in READERS)
 
 
 def test_the_directory_itself_may_be_a_link_and_relative(
