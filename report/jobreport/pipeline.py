@@ -153,21 +153,18 @@ def make_report(
             )
         else:
             progress.stage(f"Running {count(len(chosen.rules), 'rule')}", len(chosen.rules) + ANALYSES)
-            results, files = _run_rules(chosen.rules, reading.job, strict=strict)
-            command = _command(directory, chosen.options)
-            report = build_report(reading.job, quality, chosen.rules, results, command, strict=strict)
+            report, files = _from_job(reading.job, quality, chosen, directory, strict=strict)
         files[FILES["json"]] = document.to_json(report)
         if "md" in formats:
             files[FILES["md"]] = summary.markdown(report).encode()
-        failure = None
+        failure = _failed_parts(report)
         if {"html", "ipynb"} & set(formats):
             progress.stage("Writing the page")
-            pages, failure = _pages(files[FILES["json"]], formats, kernel, static=static, strict=strict)
+            pages, no_page = _pages(files[FILES["json"]], formats, kernel, static=static, strict=strict)
             files |= pages
+            failure = no_page or failure
         publish.publish(real, files, force=force)
-    return Outcome(
-        report=report, folder=folder, files=frozenset(files), failure=failure or _failed_parts(report)
-    )
+    return Outcome(report=report, folder=folder, files=frozenset(files), failure=failure)
 
 
 def _command(job_dir: str, options: Sequence[str]) -> str:
@@ -200,12 +197,12 @@ def _rule_file(name: str) -> str:
     return f"rules/{name}.json"
 
 
-def _run_rules(
-    rules: Sequence[Rule], job: Job, *, strict: bool
-) -> tuple[tuple[RuleResult, ...], dict[str, bytes]]:
-    """Result and file of every rule; a result that cannot be written is an error of its rule."""
+def _from_job(
+    job: Job, quality: Quality, chosen: Settings, job_dir: str, *, strict: bool
+) -> tuple[Report, dict[str, bytes]]:
+    """The report of a job, and the files of the rules; a result that cannot be written is an error of its rule."""
     results, files = [], {}
-    for rule in rules:
+    for rule in chosen.rules:
         (found,) = run_rules([rule], job, strict=strict)
         advance(1)
         try:
@@ -218,7 +215,8 @@ def _run_rules(
             content = document.rule_json(rule, result)
         files[_rule_file(rule.name)] = content
         results.append(result)
-    return tuple(results), files
+    command = _command(job_dir, chosen.options)
+    return build_report(job, quality, chosen.rules, results, command, strict=strict), files
 
 
 def _failed_parts(report: Report) -> JobReportError | None:

@@ -239,7 +239,7 @@ def test_no_piece_of_a_name_is_left_in_any_file_or_on_the_terminal(tmp_path: Pat
     assert {name.rpartition(".")[2] for name in written} == {"html", "ipynb", "json", "md"}
     assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
     assert leaks(told.stdout + told.stderr) == {}
-    assert "reading job" in told.stderr
+    assert "Reading job" in told.stderr
     page = written["report.html"]
     assert all(name in page for name in ("node-1", "node-2", "aten::conv2d", "torch/nn/modules/module.py"))
     assert "None found" in page
