@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
+from jobreport.tables.engine import report_done, run
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -71,12 +72,12 @@ class DaskEngine:
         """As ``Engine.keep``."""
         places = self._places(tasks)
         made = [
-            self._submit(place, _called, function, list(task.handles), task.args)
+            self._submit(place, run, function, list(task.handles), task.args)
             for place, task in zip(places, tasks, strict=True)
         ]
         counted = [self._submit(None, _summary, one) for one in made]
         for number, one in enumerate(counted):
-            one.add_done_callback(partial(_report_done, done, number))
+            one.add_done_callback(partial(report_done, done, number))
         return [
             ([self._submit(place, _table, one, i) for i in range(count)], summary)
             for place, one, (count, summary) in zip(places, made, self._results(counted), strict=True)
@@ -85,7 +86,7 @@ class DaskEngine:
     def ask(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
         """As ``Engine.ask``."""
         return self._results(
-            [self._submit(None, _called, function, list(handles), args) for handles, args in calls]
+            [self._submit(None, run, function, list(handles), args) for handles, args in calls]
         )
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
@@ -140,10 +141,6 @@ def _version() -> str:
     return version
 
 
-def _called(function: Callable[..., Any], tables: Sequence[Any], args: tuple[Any, ...]) -> Any:
-    return function(tables, *args)
-
-
 def _summary(made: Made) -> tuple[int, Any]:
     tables, summary = made
     return len(tables), summary
@@ -151,7 +148,3 @@ def _summary(made: Made) -> tuple[int, Any]:
 
 def _table(made: Made, number: int) -> Any:
     return made[0][number]
-
-
-def _report_done(done: Callable[[int], None], number: int, _: Any) -> None:
-    done(number)

@@ -123,7 +123,7 @@ class LocalEngine:
 
     def ask(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
         """As ``Engine.ask``."""
-        return self._results([(_ask, function, handles, args) for handles, args in calls])
+        return self._results([(run, function, handles, args) for handles, args in calls])
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
         """As ``Engine.fetch``."""
@@ -150,7 +150,7 @@ class LocalEngine:
             for number, call in enumerate(calls):
                 future = executor.submit(*call)
                 if done:
-                    future.add_done_callback(partial(_report_done, done, number))
+                    future.add_done_callback(partial(report_done, done, number))
                 running.append(future)
             return [future.result() for future in running]
         except BrokenProcessPool as error:
@@ -217,7 +217,8 @@ def _keep(function: Callable[..., Made], task: Task, store: _Disk | _Memory) -> 
     return handles, summary
 
 
-def _ask(function: Callable[..., Any], handles: Sequence[Handle], args: tuple[Any, ...]) -> Any:
+def run(function: Callable[..., Any], handles: Sequence[Handle], args: tuple[Any, ...]) -> Any:
+    """``function(tables, *args)``; a handle that is not a file is its table."""
     return function(_opened(handles), *args)
 
 
@@ -225,7 +226,8 @@ def _opened(handles: Sequence[Handle]) -> list[Any]:
     return [one.mapped() if isinstance(one, _OnDisk) else one for one in handles]
 
 
-def _report_done(done: Callable[[int], None], number: int, _: Future[Any]) -> None:
+def report_done(done: Callable[[int], None], number: int, _: Any) -> None:
+    """Call ``done(number)`` for a future that is done."""
     done(number)
 
 
