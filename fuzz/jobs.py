@@ -146,7 +146,7 @@ def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None
         lost = [one for one in remarks if one.unit in units and one.action != "corrected"]
         out = sum(one.count for one in lost)
         # Which events lie too far from the samples is not to be seen in the traces alone.
-        far = sum(one.count for one in lost if one.unit == "events" and "30 days" in one.reason)
+        far = sum(one.count for one in lost if one.unit == "events" and one.code == "times.implausible")
         told = f"{name}: {rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(
             map(str, remarks)
         )

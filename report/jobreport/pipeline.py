@@ -147,7 +147,7 @@ def make_report(
             )
             quality = reading.quality
             unusable = [
-                Remark.worded(action="failed", count=1, unit="rules", reason=told) for told in chosen.failed
+                Remark(code="rules.not_loaded", count=1, fields={"error": one}) for one in chosen.failed
             ]
             quality = replace(quality, remarks=(*quality.remarks, *source.remarks, *unusable))
             given = archive.printable(job_dir.name) if source.name and not redact else name
@@ -197,8 +197,7 @@ def _of_vendor(
 
     options = [option for option in chosen.options if not option.startswith("--set ")]
     if unused := len(chosen.options) - len(options):
-        reason = "without effect: the vendor's results stand as its service wrote them"
-        remark = Remark.worded(action="skipped", count=unused, unit="thresholds", reason=reason)
+        remark = Remark(code="debugger.thresholds", count=unused)
         quality = replace(quality, remarks=(*quality.remarks, remark))
     own = {rule: rule.not_evaluated("no samples") for rule in chosen.rules if rule.name not in NAMES}
     others = [card(rule, result) for rule, result in own.items()]
@@ -308,8 +307,8 @@ def _with_analyses(
         except Exception as error:
             if strict:
                 raise
-            reason = escape_name(f"the analysis of {name} stopped: {type(error).__name__}: {error}", 200)
-            remarks.append(Remark.worded(action="failed", count=1, unit="sections", reason=reason))
+            known = {"kind": type(error).__name__, "error": escape_name(str(error), 200)}
+            remarks.append(Remark(code="analysis.failed", count=1, fields={"analysis": name, **known}))
     quality = replace(report.quality, remarks=(*report.quality.remarks, *remarks))
     return replace(report, quality=quality, **found)
 

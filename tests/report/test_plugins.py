@@ -253,5 +253,5 @@ def test_without_samples_a_rule_of_ones_own_and_thresholds_are_said_to_have_no_e
     # With those of ours that the vendor does not have.
     assert "no samples: 10\u00a0rules" in (out / "summary.md").read_text()
     (remark,) = report["quality"]["remarks"]
-    assert (remark["count"], remark["unit"]) == (1, "thresholds")
+    assert (remark["code"], remark["count"]) == ("debugger.thresholds", 1)
     assert "--set" not in report["command"]

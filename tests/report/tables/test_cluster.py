@@ -96,7 +96,7 @@ def killing_after(engine: Cluster, method: str, kill: Callable[[], None]) -> Non
 
 def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) -> None:
     with Cluster(cluster.scheduler_address) as engine:
-        groups = [replace(group, machine=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
+        groups = [replace(group, node=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
         pieces = read_groups(engine, groups, Progress(), strict=True)
         handles = [handle for piece in pieces for handle in piece.handles]
         engine.fetch(handles)  # they are there
@@ -104,7 +104,7 @@ def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) 
         workers: defaultdict[str, set[str]] = defaultdict(set)
         for piece in pieces:
             for handle in piece.handles:
-                workers[piece.group.machine].update(places[handle.key])
+                workers[piece.group.node].update(places[handle.key])
         assert all(len(some) == 1 for some in workers.values())
         assert len(set.union(*workers.values())) == 2
 

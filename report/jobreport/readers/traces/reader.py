@@ -61,7 +61,7 @@ class Traces:
     source = "traces"
     looks_for = "traces (framework/pevents/…/<time>_<rank>-<host>_pythontimeline.json, also as .gz)"
     memory = 1.1
-    rows = "samples"
+    rows = "events"
 
     def matches_name(self, file: SourceFile) -> bool:
         """By the name of a time line, or of what lies beside traces."""
