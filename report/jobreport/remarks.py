@@ -109,6 +109,50 @@ REMARKS: dict[str, Wording] = {
     "samples.rate": Wording("corrected", "samples", "rate outside 0 to 10^15, set to the nearer bound"),
     "samples.jobs": Wording("corrected", "nodes", "samples in the folders of several jobs, read as one job"),
     # Traces
+    "traces.unreadable": Wording("skipped", "files", "cannot be read: {error}"),
+    "traces.empty": Wording("skipped", "files", "empty"),
+    "traces.merged": Wording("skipped", "files", "made from the other traces"),
+    "traces.flag": Wording("skipped", "files", "flag for the recording of data loading; it holds no event"),
+    "traces.summary": Wording(
+        "skipped", "files", "summary of the TensorFlow profiler; only its traces are read"
+    ),
+    "traces.unused_metadata": Wording("skipped", "files", "gives the time of a trace that is missing"),
+    "traces.several_metadata": Wording(
+        "corrected", "files", "node from its name, time from one of several .metadata files"
+    ),
+    "traces.no_metadata": Wording(
+        "corrected", "files", "no .metadata file; times are approximate, from the name of its folder in UTC"
+    ),
+    "traces.damaged_gzip": Wording(
+        "corrected", "files", "compressed data is cut short or damaged; the rows before the damage are in use"
+    ),
+    "traces.no_end": Wording(
+        "corrected", "files", "cut short or still being written; the complete rows are in use"
+    ),
+    "traces.growing": Wording("corrected", "files", "still being written; the complete rows are in use"),
+    "traces.rest": Wording("skipped", "bytes", "after the last readable row: damaged or cut short"),
+    "traces.not_json": Wording("skipped", "lines", "not complete JSON"),
+    "traces.odd_row": Wording("skipped", "rows", "not a trace event: a value has an unexpected type"),
+    "traces.no_type": Wording("skipped", "rows", "has no type (ph)"),
+    "traces.other_type": Wording("skipped", "rows", "type (ph) is not read"),
+    "traces.instant": Wording("skipped", "rows", "instant event without a duration"),
+    "traces.counter": Wording("skipped", "rows", "counter without a duration"),
+    "traces.flow": Wording("skipped", "rows", "flow event without a duration"),
+    "traces.async": Wording("skipped", "rows", "asynchronous event; asynchronous events are not read"),
+    "traces.begin_only": Wording("skipped", "rows", "begin event without an end event in its file"),
+    "traces.end_only": Wording("skipped", "rows", "end event without a begin event in its file"),
+    "traces.no_name": Wording("skipped", "rows", "has no name"),
+    "traces.no_start": Wording("skipped", "rows", "has no start"),
+    "traces.bad_time": Wording("skipped", "rows", "start or duration is negative, infinite, or too large"),
+    "traces.time_base": Wording("skipped", "time bases", "not a date"),
+    "traces.undated": Wording("dropped", "rows", "time is not a date: the file has no time base"),
+    "traces.relative": Wording(
+        "corrected",
+        "rows",
+        "time is not a date: the file has no time base; only durations and distances are right",
+    ),
+    "traces.repeated": Wording("dropped", "rows", "repetition of an event in another file"),
+    "traces.long_name": Wording("corrected", "names", "longer than 1,000 characters, shortened"),
     # Logs of nvidia-smi
     # Python profiles
     "profiles.page": Wording("skipped", "files", "rendered page, not the data of a profile"),
