@@ -111,7 +111,7 @@ def test_the_odd_worker_is_told(percents: list[tuple[float, ...]], told: str) ->
     workers = tuple(replace(time.ranks[0], rank=str(i), percents=one) for i, one in enumerate(percents))
     few = replace(
         time,
-        kinds=("Outside of steps", "TRAIN"),
+        kinds=("Outside steps", "TRAIN"),
         ranks=workers,
         outside_median=median(one[0] for one in percents),
     )
@@ -261,7 +261,7 @@ def test_what_ran_between_steps_is_named_with_a_link_to_more(name: str, link: st
 
 def test_evaluation_is_no_suspect_where_it_has_steps_of_its_own() -> None:
     time = replace(examples.framework("conv2d"), event_types=())
-    known = replace(time, kinds=("Outside of steps", "TRAIN", "EVAL"))
+    known = replace(time, kinds=("Outside steps", "TRAIN", "EVAL"))
 
     first, second = (page_of(replace(examples.gpu_job(), framework=one)).text for one in (time, known))
 
