@@ -136,7 +136,7 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
         which.append(f"{len(drawn)} of {len(by_node)} nodes")
     if any(len(gpus[node]) < len(levels[node]) for node in drawn):
         which.append(f"{MAX_GPUS} GPUs per node")
-    return chosen, f"Drawn: {', '.join(which)}, those with the lowest GPU p95." if which else ""
+    return chosen, f"Drawn: {', '.join(which)} (lowest GPU p95)." if which else ""
 
 
 def _alike(by_node: dict[str, list[Box]]) -> bool:

@@ -404,7 +404,7 @@ def _last(times: StepTimes, unit: Unit, *, with_day: bool) -> Shown:
 def _complete_bars(last: LastSteps) -> tuple[int, ...]:
     """Bars without the last one, which no step follows; none if they are too few or take no time."""
     bars = last.total_us[:-1]
-    return bars if len(bars) > 2 and sum(bars) else ()
+    return bars if len(bars) > 2 and any(bars) else ()
 
 
 def _largest_part(last: LastSteps, *, with_day: bool) -> str:

@@ -211,7 +211,8 @@ def _sentences(by_node: dict[str, list[UsageRow]], report: Report) -> list[str]:
     return [
         _sentence(
             kind,
-            _Figures.of([by_node[name] for name in names], [gpus.get(name, []) for name in names]),
+            [by_node[name] for name in names],
+            [gpus.get(name, []) for name in names],
             _where(names, len(by_node)),
         )
         for kind, names in alike.items()
@@ -234,88 +235,68 @@ def _gpus_wait(report: Report) -> bool:
     return bool(triggered & {"CPUBottleneck", "IOBottleneck"})
 
 
-class _Figures(Struct, frozen=True, kw_only=True):
-    """The numbers of nodes that share a sentence."""
-
-    #: By label.
-    rows: dict[str, list[UsageRow]]
-    #: Mean utilization of the busiest GPU of all nodes that have several, such as ``34.0 to 41.0%``, or empty.
-    busiest_gpu: str
-
-    @classmethod
-    def of(cls, nodes: Iterable[list[UsageRow]], gpus: Iterable[list[Box]]) -> _Figures:
-        rows: dict[str, list[UsageRow]] = {}
-        for row in itertools.chain.from_iterable(nodes):
-            rows.setdefault(row.label, []).append(row)
-        means = [[box.mean for box in boxes if box.mean is not None] for boxes in gpus]
-        return cls(rows=rows, busiest_gpu=formats.spread(max(values) for values in means if len(values) > 1))
-
-    def p50(self, label: str) -> str:
-        """``34.0%``, ``34.0 to 41.0%`` over several nodes, or empty if not recorded."""
-        return formats.spread(row.p50 for row in self.rows.get(label, ()))
-
-    def p95(self, label: str) -> str:
-        """The same of the p95."""
-        return formats.spread(row.p95 for row in self.rows.get(label, ()))
-
-    @property
-    def busiest_core(self) -> str:
-        """``, median of the busiest core 98.0%``; empty if not recorded."""
-        median = self.p50("CPU, busiest core")
-        return f", median of the busiest core {median}" if median else ""
-
-
 def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box], *, waits: bool) -> str:
-    """What the sentence of a node says; empty for a node without one. ``2 of 8 GPUs`` that were never used."""
+    """The key of a node's sentence: ``2 of 8 GPUs`` that were never used, a key of ``_SENTENCES``, or empty."""
     found = {row.label: row for row in rows}
     gpu, cpu, core = (found.get(label) for label in ("GPU", "CPU", "CPU, busiest core"))
     never_used = sum(box.max <= 0 for box in gpus)
     if 0 < never_used < len(gpus):
         return f"{never_used} of {formats.count(len(gpus), 'GPU')}"
     if gpu is None:
-        return "" if cpu is None or _few(cpu) else "cpu-busy" if cpu.p95 >= BUSY_PERCENT else "cpu-free"
+        return "" if cpu is None or _few(cpu) else "cpu busy" if cpu.p95 >= BUSY_PERCENT else "cpu free"
     if gpu.max <= 0:
-        return "never"
-    if _few(gpu):
-        return "plain"
-    if gpu.p95 >= BUSY_PERCENT or cpu is None:
-        return "gpu-busy" if gpu.p50 >= BUSY_PERCENT else "plain"
-    if cpu.p95 >= BUSY_PERCENT:
-        return "gpu-waits"
-    return "plain" if waits or (core and core.p50 >= BUSY_PERCENT) else "both-free"
+        return "never used"
+    if not _few(gpu) and gpu.p95 < BUSY_PERCENT and cpu is not None:
+        if cpu.p95 >= BUSY_PERCENT:
+            return "gpu waits"
+        return "medians" if waits or (core and core.p50 >= BUSY_PERCENT) else "both free"
+    return "gpu busy" if not _few(gpu) and gpu.p50 >= BUSY_PERCENT else "medians"
 
 
 def _few(row: UsageRow) -> bool:
     return row.n is not None and row.n < ENOUGH_SNAPSHOTS
 
 
-def _sentence(kind: str, found: _Figures, where: str) -> str:
-    core, below = found.busiest_core, f"below {BUSY_PERCENT:g}% in at least 95% of snapshots"
-    match kind:
-        case "never":
-            cpu = f"CPU p95 {found.p95('CPU')}" if found.p95("CPU") else "CPU not recorded"
-            return f"Every GPU sample{where} is 0%; {cpu}."
-        case "both-free":
-            p95 = f"p95 {found.p95('GPU')} and {found.p95('CPU')}"
-            return f"GPU and CPU utilization{where} was {below}: {p95}{core}. A smaller machine may do."
-        case "gpu-waits":
-            gpu = f"{found.p95('GPU')} at p95"
-            gpu += f", busiest GPU {found.busiest_gpu} on average" if found.busiest_gpu else ""
-            cpu = f"{found.p95('CPU')} at p95"
-            return f"GPU utilization{where} was low ({gpu}) and the cores were busy ({cpu}): the CPU is the likely limit."
-        case "gpu-busy":
-            return f"GPU utilization{where} was high in most snapshots: median {found.p50('GPU')}."
-        case "plain":
-            cpu, busiest_core = found.p50("CPU"), found.p50("CPU, busiest core")
-            rest = f", CPU {cpu}" if cpu else "; CPU not recorded"
-            rest += f", busiest core {busiest_core}" if busiest_core else ""
-            return f"Median utilization{where}: GPU {found.p50('GPU')}{rest}."
-        case "cpu-busy":
-            return f"CPU utilization{where} was high: p95 {found.p95('CPU')}{core}. No GPU was recorded."
-        case "cpu-free":
-            return f"CPU utilization{where} was {below}: p95 {found.p95('CPU')}{core}. No GPU was recorded."
-        case never_used:
-            return f"{never_used}{where} were never used; the mean over GPUs hides that."
+_MOST_SNAPSHOTS = f"below {BUSY_PERCENT:g}% in at least 95% of snapshots"
+_SENTENCES = {
+    "never used": "Every GPU sample{where} is 0%; CPU p95: {cpu_p95}.",
+    "both free": "GPU and CPU utilization{where} was "
+    + _MOST_SNAPSHOTS
+    + ": p95 {gpu_p95} and {cpu_p95}{core}. "
+    "A smaller machine may do.",
+    "gpu waits": "GPU utilization{where} was low ({gpu_p95} at p95{busiest_gpu}) and the cores were busy ({cpu_p95} "
+    "at p95): the CPU is the likely limit.",
+    "gpu busy": "GPU utilization{where} was high in most snapshots: median {gpu_p50}.",
+    "medians": "Median utilization{where}: GPU {gpu_p50}, CPU {cpu_p50}{core}.",
+    "cpu busy": "CPU utilization{where} was high: p95 {cpu_p95}{core}. No GPU was recorded.",
+    "cpu free": "CPU utilization{where} was "
+    + _MOST_SNAPSHOTS
+    + ": p95 {cpu_p95}{core}. No GPU was recorded.",
+}
+
+
+def _sentence(kind: str, nodes: Sequence[list[UsageRow]], gpus: Iterable[list[Box]], where: str) -> str:
+    """The sentence of all nodes of a kind."""
+    if kind not in _SENTENCES:
+        return f"{kind}{where} were never used; the mean over GPUs hides that."
+
+    def over_nodes(label: str, quantity: str) -> str:
+        rows = [row for row in itertools.chain.from_iterable(nodes) if row.label == label]
+        return formats.spread(getattr(row, quantity) for row in rows)
+
+    core = over_nodes("CPU, busiest core", "p50")
+    prefix = "" if kind == "medians" else "median of the "
+    means = [[box.mean for box in boxes if box.mean is not None] for boxes in gpus]
+    busiest_gpu = formats.spread(max(values) for values in means if len(values) > 1)
+    return _SENTENCES[kind].format(
+        where=where,
+        gpu_p50=over_nodes("GPU", "p50"),
+        gpu_p95=over_nodes("GPU", "p95"),
+        cpu_p50=over_nodes("CPU", "p50") or "not recorded",
+        cpu_p95=over_nodes("CPU", "p95") or "not recorded",
+        core=f", {prefix}busiest core {core}" if core else "",
+        busiest_gpu=f", busiest GPU {busiest_gpu} on average" if busiest_gpu else "",
+    )
 
 
 def _where(names: list[str], nodes: int) -> str:
