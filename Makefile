@@ -1,22 +1,29 @@
-# Two commands do everything: `make demo` shows a report, `make test` runs every check.
+# `make demo` shows a report, `make test` is what one runs all day, `make test-all` is everything.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AXE := tests/browser/node_modules/axe-core/axe.min.js
 JOB ?= sample_data/healthy-8gpu
 
-.PHONY: demo test format docs golden samples bench fuzz kills audit clean
+.PHONY: demo test test-all check format docs golden samples bench fuzz kills audit clean
 
 demo: $(VENV)/installed
 	@$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB)) --force
 
 # The files in their order, browsers first: a long one that comes last has all cores but one wait.
-test: $(VENV)/installed-dev $(AXE)
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+test: check $(AXE)
+	$(PYTEST) -m "not slow"
+
+test-all: check $(AXE)
+	$(PYTEST)
+
+check: $(VENV)/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

@@ -1,6 +1,6 @@
-"""Write the documents that are made from the code; ``PAGES`` lists them.
+"""Write the documents that are generated from the code; ``PAGES`` lists them.
 
-``make docs`` runs this; a test fails when a file differs from what this would write.
+``make docs`` runs this. A test fails if a file differs from what this writes.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ DOCS = Path(__file__).parent
 def rules_page() -> str:
     """Every rule: what it checks, why it matters, what to do, its parameters."""
     head = (
-        "# The rules\n\nMade from the rules' own docstrings by `make docs`. A rule triggers, passes, or is "
-        "*not evaluated* with the reason. Thresholds are changed with `--set Rule.parameter=value` or in a "
+        "# The rules\n\nGenerated from the rules' docstrings by `make docs`. A rule triggers, passes, or is "
+        "*not evaluated*, with the reason. Change a threshold with `--set Rule.parameter=value` or in a "
         "`--config` file.\n"
     )
     return "\n".join([head, *map(_rule, RULES)])
 
 
 def _rule(rule: type[Rule]) -> str:
-    told = rule.documentation()
+    documentation = rule.documentation()
     blocks = [
         f"## {rule.__name__}",
         f"*{rule.title}.*",
-        told.checks,
-        told.why,
-        f"**What to do.** {told.advice}",
+        documentation.checks,
+        documentation.why,
+        f"**What to do.** {documentation.advice}",
     ]
     blocks = [block.replace("``", "`") for block in blocks]
     parameters = [
@@ -66,27 +66,27 @@ def command_page() -> str:
     """What ``make-report --help`` prints."""
     with cli.command.make_context("make-report", [], resilient_parsing=True, terminal_width=100) as context:
         text = cli.command.get_help(context)
-    return f"# The command\n\nWhat `make-report --help` prints, kept here by `make docs`.\n\n```text\n{text}\n```\n"
+    return f"# The command\n\nGenerated from `make-report --help` by `make docs`.\n\n```text\n{text}\n```\n"
 
 
 def report_page() -> str:
     """``report.json`` and ``rules/*.json``, field by field, from the types they are written from."""
     head = (
-        "# report.json and rules/*.json\n\nMade from the code by `make docs`.\n\n`report.json` holds everything "
-        "the page shows; notebook and page are made from it alone. Its top is `Report`, and each type has a table "
-        "below. Times are microseconds since the epoch (UTC), and names that end in `_us` say so. The "
-        f"[JSON Schema](report.schema.json) is of schema version {document.SCHEMA_VERSION}: the number rises "
-        "when a field changes its meaning or goes away; fields may be added without.\n"
+        "# report.json and rules/*.json\n\nGenerated from the code by `make docs`.\n\n`report.json` holds everything "
+        "the page shows; notebook and page are made from it alone. The top-level type is `Report`; each type has a "
+        "table below. Fields that end in `_us` are microseconds since the epoch (UTC). The "
+        f"[JSON Schema](report.schema.json) has schema version {document.SCHEMA_VERSION}. The number rises "
+        "when a field changes its meaning or goes away; new fields do not raise it.\n"
     )
     types = [_type(one) for one in _reachable(document.Report)]
-    vendor = (
+    extra_keys = (
         "## rules/\\<RuleName\\>.json\n\nThe five keys of SageMaker Debugger's rule files come first, with the same "
-        "meaning where [our numbers do not differ](differences.md); then ours:\n\n| key | is |\n|---|---|\n"
-        + "".join(f"| `{key}` | {told} |\n" for key, told in document.EXTRA_KEYS.items())
-        + "\nWhere only the vendor's own results were there, its keys stand as it wrote them, and two more say so: "
-        "`Origin` is `vendor`, `Notes` are what its number is known to get wrong.\n"
+        "meaning except for [these differences](differences.md). Then follow:\n\n| key | meaning |\n|---|---|\n"
+        + "".join(f"| `{key}` | {meaning} |\n" for key, meaning in document.EXTRA_KEYS.items())
+        + "\nA report of SageMaker Debugger's rule results alone copies their keys and adds two: `Origin` is "
+        "`debugger_results`, and `Notes` lists known errors of the numbers.\n"
     )
-    return "\n".join([head, *types, vendor])
+    return "\n".join([head, *types, extra_keys])
 
 
 def _reachable(top: type) -> Iterator[type]:
@@ -106,16 +106,18 @@ def _kinds(hint: Any) -> list[type]:
 
 
 def _type(one: Any) -> str:
-    told = " ".join((inspect.getdoc(one) or "").replace("``", "`").split())
+    text = " ".join((inspect.getdoc(one) or "").replace("``", "`").split())
     if issubclass(one, StrEnum):
         values = ", ".join(f"`{value}`" for value in one)
-        return f"## {one.__name__}\n\n{told} One of {values}.\n"
+        return f"## {one.__name__}\n\n{text} One of {values}.\n"
     comments = _comments(one)
     rows = [
         f"| `{name}` | {_shown(hint)} | {comments.get(name, '')} |"
         for name, hint in inspect.get_annotations(one).items()
     ]
-    return "\n".join([f"## {one.__name__}\n\n{told}\n", "| field | type | is |", "|---|---|---|", *rows, ""])
+    return "\n".join(
+        [f"## {one.__name__}\n\n{text}\n", "| field | type | meaning |", "|---|---|---|", *rows, ""]
+    )
 
 
 def _comments(one: type) -> dict[str, str]:

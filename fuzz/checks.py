@@ -29,6 +29,7 @@ import numpy as np
 from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
 from generator.smi_log import DIALECTS, log_files
+from jobreport.readers.traces.damage import NOT_READ
 
 from fuzz import sample_rows_reference, smi_rows_reference
 from fuzz.bases import bases
@@ -44,13 +45,13 @@ from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles import marshalled
-from jobreport.readers.python_profiles.function_times import UnusableError, of_tree, pyinstrument_session
+from jobreport.readers.python_profiles.function_times import of_tree, pyinstrument_session
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.system_samples.text import SoundFiles
+from jobreport.readers.tally import UnusableError
 from jobreport.readers.traces import reader as traces
 from jobreport.readers.traces import rows as trace_rows
-from jobreport.readers.traces.damage import NOT_READ
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
 from jobrules import RULES
@@ -183,7 +184,7 @@ def _check_samples(data: bytes) -> None:
     with mock.patch.object(SoundFiles, "rows", return_value=None):
         by_lines = _read(SystemSamples(), files)
     assert _told(found) == _told(by_lines)
-    expected = sample_rows_reference.rows({_SAMPLES: data})
+    expected = sample_rows_reference.rows({_SAMPLES: data}, with_far=True)
     assert found.quality.rows == expected.kept, (found.quality, expected)
     left_out = _count(found.quality.remarks, "lines", "samples")
     assert found.quality.rows + left_out == expected.rows, (found.quality, expected)
@@ -304,7 +305,8 @@ def _check_pyinstrument(data: bytes) -> None:
     faults: Counter[str] = Counter()
     spent = of_tree(session["root_frame"], faults)
     frames, usable = _frames(session["root_frame"])
-    assert usable + faults.total() == frames, faults
+    # Frames that an unusable one called are not counted.
+    assert usable + faults.total() <= frames, faults
     assert all(math.isfinite(one.self_s) and one.self_s >= 0 for one in spent.values())
 
 
@@ -376,7 +378,7 @@ def _check_archive(suffix: str) -> Callable[[bytes], None]:
         inside = file.path.parent / "inside"
         inside.mkdir()
         with (
-            mock.patch.object(archive, "MOST_BYTES", _LIMIT),
+            mock.patch.object(archive, "MAX_BYTES", _LIMIT),
             mock.patch.object(tempfile, "tempdir", str(inside)),
         ):
             try:

@@ -26,6 +26,8 @@ from queue import Queue
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobreport.readers.traces.damage import NOT_READ
+
 from fuzz import sample_rows_reference, trace_rows_reference
 from fuzz.bases import base
 from fuzz.mutations import applied, steps
@@ -35,7 +37,6 @@ from jobreport.readers.debugger_results.rule_results import matches_content
 from jobreport.readers.listing import is_end_marker, listing
 from jobreport.readers.registry import READERS
 from jobreport.readers.tally import Tally
-from jobreport.readers.traces.damage import NOT_READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,7 +147,7 @@ def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None
         lost = [one for one in remarks if one.unit in units and one.action != "corrected"]
         out = sum(one.count for one in lost)
         # Which events lie too far from the samples is not to be seen in the traces alone.
-        far = sum(one.count for one in lost if one.unit == "events" and "30 days" in one.reason)
+        far = sum(one.count for one in lost if one.unit == "events" and one.code == "times.implausible")
         told = f"{name}: {rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(
             map(str, remarks)
         )

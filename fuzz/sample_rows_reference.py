@@ -1,24 +1,20 @@
 """How many system samples stand in files, and how many of them are kept, by a reader that is slow and easy to check.
 
-A *row* is a line that is not blank: JSON or not, sample or not. Of compressed text, it is what can be
-unpacked in front of the damage. A row is *kept* when it is a sample of a sensor that we know, with a finite
-value and a time between 1990 and 2100, unless it is
+A *row* is a line that is not blank: JSON or not, sample or not. The text of damaged compressed data is what can be
+unpacked before the damage. A row is *kept* if it is a sample of a known sensor, with a finite value and a time between
+1990 and 2100, unless it
 
-* one of two at most that lie far from all others of a machine with many sensors: ten minutes, and ten times the
-  usual distance of its moments; or 30 days from nearly all of the job;
-* the only one of its device, where another device of its metric lacks one between two others;
-* not the first of its device in 20 ms, or the same as another.
+* lies more than 30 days from 99% of the samples of its node;
+* is not the first of its device in 20 ms, or the same as another.
 
 Nothing here is taken from the reader.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
-import statistics
 import zlib
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,18 +24,16 @@ if TYPE_CHECKING:
 
 _HOST = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
 _LONGEST_LINE = 4 << 20
-_MOMENT_US, _LONE_US = 20_000, 600_000_000
-_MANY_SENSORS = 8
-_READ_OFTEN = 10
+_MOMENT_US = 20_000
 _FAR_US = 30 * 24 * 3600 * 1_000_000
-#: Type and dimension of sensors that measure a device each; type, dimension and name of those of a whole machine.
+#: Type and dimension of sensors that measure a device each; type, dimension and name of those of a node.
 _OF_DEVICES = {
     ("cpu", "CPUUtilization"),
     ("cpu", "I/OWaitPercentage"),
     ("gpu", "GPUUtilization"),
     ("gpu", "GPUMemoryUtilization"),
 }
-_OF_MACHINES = {
+_OF_NODES = {
     ("memory", "", "MemoryUsedPercent"),
     ("network", "Algorithm", "ReceiveBytesPerSecond"),
     ("network", "Algorithm", "TransmitBytesPerSecond"),
@@ -68,8 +62,8 @@ class _Sample(NamedTuple):
     value: float
 
 
-def rows(files: Mapping[str, bytes]) -> Rows:
-    """Of all files of system samples of a job, by their paths."""
+def rows(files: Mapping[str, bytes], *, with_far: bool = False) -> Rows:
+    """Of all files of system samples of a job, by their paths; ``with_far`` keeps samples with any time."""
     many = 0
     found: list[_Sample] = []
     for name, content in files.items():
@@ -79,7 +73,7 @@ def rows(files: Mapping[str, bytes]) -> Rows:
                 one = _sample(line, name)
                 if one:
                     found.append(one)
-    return Rows(many, _kept(set(found)))
+    return Rows(many, _kept(set(found), with_far=with_far))
 
 
 def unpacked(content: bytes) -> bytes:
@@ -124,7 +118,7 @@ def _sensor(kind: str, dimension: str, name: str) -> tuple[str, str, str] | None
         return kind, dimension, name or kind
     # Memory needs no name.
     known = kind, dimension, name or ("MemoryUsedPercent" if kind == "memory" else "")
-    return known if known in _OF_MACHINES else None
+    return known if known in _OF_NODES else None
 
 
 def _host(file: str) -> str:
@@ -142,18 +136,21 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _kept(found: set[_Sample]) -> int:
+def _kept(found: set[_Sample], *, with_far: bool) -> int:
     """How many samples are in use: of a device's samples at one moment the first is, and there the smallest."""
     by_node: defaultdict[str, list[_Sample]] = defaultdict(list)
     for one in sorted(found, key=lambda one: (one.time_us, one.value)):
         by_node[one.node].append(one)
-    used: list[int] = []
-    for every in by_node.values():
-        together = [one for moment in _without_lone(_moments(every)) for one in moment]
-        for moment in _moments(_without_misnamed(together)):
-            used += {one.sensor: one.time_us for one in reversed(moment)}.values()
-    near = _near(Counter(used))
-    return sum(first <= time <= last for time in used for first, last in near)
+    kept = 0
+    for samples in by_node.values():
+        used = [
+            time
+            for moment in _moments(samples)
+            for time in {one.sensor: one.time_us for one in reversed(moment)}.values()
+        ]
+        near = _near(Counter(used))
+        kept += sum(with_far or any(first <= time <= last for first, last in near) for time in used)
+    return kept
 
 
 def _moments(samples: list[_Sample]) -> list[list[_Sample]]:
@@ -166,44 +163,8 @@ def _moments(samples: list[_Sample]) -> list[list[_Sample]]:
     return moments
 
 
-def _without_misnamed(samples: list[_Sample]) -> list[_Sample]:
-    """Without the only sample of a device where another device of its metric has a gap of one sample."""
-    times: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for one in samples:
-        times[one.sensor].append(one.time_us)
-    gaps: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for (kind, dimension, _), own in times.items():
-        if (kind, dimension) in _OF_DEVICES and len(own) >= _READ_OFTEN:
-            usual = statistics.median(b - a for a, b in itertools.pairwise(own))
-            gaps[kind, dimension] += [
-                (a + usual / 2, b - usual / 2)
-                for a, b in itertools.pairwise(own)
-                if usual < b - a < 2.5 * usual
-            ]
-    return [
-        one
-        for one in samples
-        if len(times[one.sensor]) > 1
-        or not any(first < one.time_us < last for first, last in gaps[one.sensor[0], one.sensor[1]])
-    ]
-
-
-def _without_lone(moments: list[list[_Sample]]) -> list[list[_Sample]]:
-    """Without those that lie alone and far from all others."""
-    if len(moments) < 2 or statistics.median(map(len, moments)) < _MANY_SENSORS:
-        return moments
-    starts = [moment[0].time_us for moment in moments]
-    far_us = max(_LONE_US, 10 * statistics.median(b - a for a, b in itertools.pairwise(starts)))
-    runs: list[list[list[_Sample]]] = []
-    for moment in moments:
-        if not runs or moment[0].time_us - runs[-1][-1][-1].time_us > far_us:
-            runs.append([])
-        runs[-1].append(moment)
-    return [moment for run in runs if sum(map(len, run)) > 2 for moment in run]
-
-
 def _near(times: Counter[int]) -> list[tuple[int, int]]:
-    """First and last time of samples without a pause of 30 days, where they are a hundredth of all or more."""
+    """First and last time of samples without a gap of 30 days, if they are 1% of all or more."""
     spans: list[tuple[int, int, int]] = []
     for time, many in sorted(times.items()):
         if spans and time - spans[-1][1] <= _FAR_US:

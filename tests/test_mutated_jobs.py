@@ -14,6 +14,7 @@ from fuzz.mutations import Job, applied, mutated
 from jobreport import pipeline
 from jobreport.errors import NothingReadableError
 from jobreport.readers.system_samples import lines
+from jobreport.readers.tally import UnusableError
 
 SMALL = bases()["sample"]["cpu-bottleneck-2gpu"]
 SAMPLES = {name: content for name, content in SMALL.items() if "/incremental/" in name}
@@ -74,7 +75,7 @@ def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def strict(line: bytes | None) -> Any:
         if line and b'"gpu0"' in line:
-            raise lines._NoSampleError("not liked")
+            raise UnusableError("samples.not_object")
         return unusual(line)
 
     job = broken(SAMPLES)
@@ -83,7 +84,7 @@ def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found = jobs.outcome(job)
 
     assert found.what == "other system samples in use than a careful reader keeps"
-    assert "not liked" in found.fault
+    assert "samples.not_object" in found.fault
 
 
 def test_a_refused_job_with_a_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

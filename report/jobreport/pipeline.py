@@ -182,7 +182,7 @@ def _from_debugger_results(
 
     options = [option for option in chosen.options if not option.startswith("--set ")]
     if unused := len(chosen.options) - len(options):
-        remark = Remark(code="rules.thresholds_without_effect", count=unused)
+        remark = Remark(code="debugger.thresholds", count=unused)
         quality = replace(quality, remarks=(*quality.remarks, remark))
     own = {rule: rule.not_evaluated("no samples") for rule in chosen.rules if rule.name not in NAMES}
     others = [card(rule, result) for rule, result in own.items()]
@@ -301,8 +301,8 @@ def _with_analyses(
         except Exception as error:
             if strict:
                 raise
-            reason = escape_name(f"{type(error).__name__}: {error}", 200)
-            remarks.append(Remark(code="analyses.failed", count=1, fields={"name": name, "error": reason}))
+            known = {"kind": type(error).__name__, "error": escape_name(str(error), 200)}
+            remarks.append(Remark(code="analysis.failed", count=1, fields={"analysis": name, **known}))
     quality = replace(report.quality, remarks=(*report.quality.remarks, *remarks))
     return replace(report, quality=quality, **found)
 

@@ -55,12 +55,10 @@ def known_rules(files: Sequence[Path] = ()) -> Known:
             rule = point.load()
             _check(rule, rules)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of a package may do anything
-            fields: dict[str, str | int | float] = {
-                "name": escape_name(point.name),
-                "package": escape_name(point.dist.name if point.dist else "an unknown package"),
-                "error": escape_name(f"{type(error).__name__}: {error}", 200),
-            }
-            failed.append(Remark(code="rules.not_loaded", count=1, fields=fields))
+            package = point.dist.name if point.dist else "an unknown package"
+            reason = escape_name(f"{type(error).__name__}: {error}", 200)
+            text = f"the rule {escape_name(point.name)} of {escape_name(package)} ({reason})"
+            failed.append(Remark(code="rules.not_loaded", count=1, fields={"error": text}))
         else:
             rules.append(rule)
     for path in files:

@@ -1,7 +1,16 @@
 """What was read, skipped, and corrected on the way from files to tables.
 
 A remark is data: a code, a count, a place, and fields. ``REMARKS`` is the one table that words the codes; whoever
-shows a remark asks for its ``action``, ``unit``, and ``reason``. Redaction replaces fields, never words.
+shows a remark asks for its ``action``, ``unit``, and ``reason``.
+
+A name from data is always in one of the fields of ``NAMES``, so redaction replaces fields and never reads words:
+
+* ``node`` and ``device``, as ``sensors.as_name`` makes them;
+* ``file``, a path in the job directory or in an archive;
+* ``name``, any other name: a sensor, a host, an operator;
+* ``error``, the text of an exception, which may quote anything.
+
+All other fields are numbers or words of ours. Names are escaped and shortened when they are worded.
 """
 
 from __future__ import annotations
@@ -9,6 +18,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from msgspec import Struct
+
+from jobrules.text import escape_name
+
+#: Fields that hold a name from data.
+NAMES = frozenset({"node", "device", "file", "name", "error"})
 
 
 class Wording(NamedTuple):
@@ -20,6 +34,8 @@ class Wording(NamedTuple):
     unit: str
     #: Why, as the end of a sentence: "not a complete JSON object"; ``{field}`` stands for a field of the remark.
     reason: str
+    #: Code that counts the less frequent remarks of this one, if there may be many; it has no fields.
+    rest: str = ""
 
 
 #: By code. A code is ``<area>.<what>``, and stays when its words change.
@@ -27,20 +43,140 @@ REMARKS: dict[str, Wording] = {
     # Until every caller has a code of its own (``Tally.add``).
     "text": Wording("{action}", "{unit}", "{reason}"),
     # Job directory and archives
+    "directory.folder": Wording("skipped", "files", "folder cannot be opened: {reason}"),
+    "directory.link_inside": Wording(
+        "skipped", "files", "link to another place in the directory, read there"
+    ),
+    "directory.link_outside": Wording("skipped", "files", "link out of the directory"),
+    "directory.link_broken": Wording("skipped", "files", "link that leads nowhere"),
+    "directory.special": Wording("skipped", "files", "neither file nor folder"),
+    "directory.unknown": Wording("skipped", "files", "format not recognized"),
+    "archive.bytes": Wording(
+        "skipped", "files", "over the limit of {gib} GiB unpacked, like all that follow"
+    ),
+    "archive.members": Wording(
+        "skipped", "files", "over the limit of {members:,} files and folders, like all that follow"
+    ),
+    "archive.cut": Wording(
+        "skipped", "files", "the archive is cut short or damaged; what comes before is used"
+    ),
+    "archive.outside": Wording("skipped", "files", "the path leaves the archive"),
+    "archive.link": Wording("skipped", "files", "link or device in the archive"),
+    "archive.encrypted": Wording("skipped", "files", "encrypted in the archive"),
+    "archive.deep": Wording("skipped", "files", "more than {folders} nested folders"),
+    "archive.damaged": Wording("skipped", "files", "damaged in the archive, or in the way of another file"),
+    "archive.replaced": Wording("skipped", "files", "a later file of the archive has the same name"),
     # Text files
+    "file.unreadable": Wording("skipped", "files", "cannot be read: {reason}"),
+    "file.cut": Wording(
+        "skipped", "files", "compressed data is cut short or damaged; what comes before is used"
+    ),
+    "file.damaged": Wording("skipped", "files", "compressed data is damaged"),
+    "file.empty": Wording("skipped", "files", "empty"),
+    "file.large": Wording("skipped", "files", "larger than {mib} MiB"),
+    "file.not_utf8": Wording("skipped", "files", "not UTF-8 text"),
+    "file.not_json": Wording("skipped", "files", "not complete JSON"),
+    "file.not_object": Wording("skipped", "files", "not a JSON object"),
     # Grouping and times
+    "reader.failed": Wording("failed", "files", "the reader of {source} stopped: {kind}: {error}"),
+    "node.second_source": Wording("dropped", "samples", "another source has {metric} of {node}"),
+    "times.implausible": Wording(
+        "dropped", "{unit}", "time lies more than 30 days from 99% of the node's records, or has no date"
+    ),
     # System samples
+    "samples.long": Wording("skipped", "lines", "too long for a sample"),
+    "samples.not_utf8": Wording("skipped", "lines", "not UTF-8 text"),
+    "samples.not_json": Wording("skipped", "lines", "not complete JSON"),
+    "samples.not_object": Wording("skipped", "lines", "not a JSON object"),
+    "samples.no_key": Wording("skipped", "lines", "no key '{key}'"),
+    "samples.no_value": Wording("skipped", "lines", "key '{key}' without a value"),
+    "samples.not_number": Wording("skipped", "lines", "'{key}' is not a number"),
+    "samples.time": Wording("skipped", "lines", "'Timestamp' is not a time in seconds between 1990 and 2100"),
+    "samples.not_finite": Wording("dropped", "samples", "value is NaN or infinite"),
+    "samples.unknown": Wording("dropped", "samples", "unknown sensor {name}", rest="samples.unknown_rest"),
+    "samples.unknown_rest": Wording("dropped", "samples", "other unknown sensors"),
+    "samples.repeated": Wording("dropped", "samples", "exact repetition of another sample"),
+    "samples.second": Wording("dropped", "samples", "second value of a device in the same 20 ms"),
+    "samples.devices": Wording("dropped", "samples", "more than {limit} devices of one node"),
+    "samples.sparse": Wording(
+        "dropped",
+        "samples",
+        "nearly every sample has a time of its own; the {devices} devices with most samples are used",
+    ),
+    "samples.percent": Wording(
+        "corrected", "samples", "percentage outside 0 to 100, set to the nearer bound"
+    ),
+    "samples.rate": Wording("corrected", "samples", "rate outside 0 to 10^15, set to the nearer bound"),
+    "samples.jobs": Wording("corrected", "nodes", "samples in the folders of several jobs, read as one job"),
     # Traces
+    "traces.unreadable": Wording("skipped", "files", "cannot be read: {error}"),
+    "traces.empty": Wording("skipped", "files", "empty"),
+    "traces.merged": Wording("skipped", "files", "made from the other traces"),
+    "traces.flag": Wording("skipped", "files", "flag for the recording of data loading; it holds no event"),
+    "traces.summary": Wording(
+        "skipped", "files", "summary of the TensorFlow profiler; only its traces are read"
+    ),
+    "traces.unused_metadata": Wording("skipped", "files", "gives the time of a trace that is missing"),
+    "traces.several_metadata": Wording(
+        "corrected", "files", "node from its name, time from one of several .metadata files"
+    ),
+    "traces.no_metadata": Wording(
+        "corrected", "files", "no .metadata file; times are approximate, from the name of its folder in UTC"
+    ),
+    "traces.damaged_gzip": Wording(
+        "corrected", "files", "compressed data is cut short or damaged; the rows before the damage are in use"
+    ),
+    "traces.no_end": Wording(
+        "corrected", "files", "cut short or still being written; the complete rows are in use"
+    ),
+    "traces.growing": Wording("corrected", "files", "still being written; the complete rows are in use"),
+    "traces.rest": Wording("skipped", "bytes", "after the last readable row: damaged or cut short"),
+    "traces.not_json": Wording("skipped", "lines", "not complete JSON"),
+    "traces.odd_row": Wording("skipped", "rows", "not a trace event: a value has an unexpected type"),
+    "traces.no_type": Wording("skipped", "rows", "has no type (ph)"),
+    "traces.other_type": Wording("skipped", "rows", "type (ph) is not read"),
+    "traces.instant": Wording("skipped", "rows", "instant event without a duration"),
+    "traces.counter": Wording("skipped", "rows", "counter without a duration"),
+    "traces.flow": Wording("skipped", "rows", "flow event without a duration"),
+    "traces.async": Wording("skipped", "rows", "asynchronous event; asynchronous events are not read"),
+    "traces.begin_only": Wording("skipped", "rows", "begin event without an end event in its file"),
+    "traces.end_only": Wording("skipped", "rows", "end event without a begin event in its file"),
+    "traces.no_name": Wording("skipped", "rows", "has no name"),
+    "traces.no_start": Wording("skipped", "rows", "has no start"),
+    "traces.bad_time": Wording("skipped", "rows", "start or duration is negative, infinite, or too large"),
+    "traces.time_base": Wording("skipped", "time bases", "not a date"),
+    "traces.undated": Wording("dropped", "rows", "time is not a date: the file has no time base"),
+    "traces.relative": Wording(
+        "corrected",
+        "rows",
+        "time is not a date: the file has no time base; only durations and distances are right",
+    ),
+    "traces.repeated": Wording("dropped", "rows", "repetition of an event in another file"),
+    "traces.long_name": Wording("corrected", "names", "longer than 1,000 characters, shortened"),
     # Logs of nvidia-smi
     # Python profiles
+    "profiles.page": Wording("skipped", "files", "rendered page, not the data of a profile"),
+    "profiles.repeated": Wording("dropped", "files", "exact repetition of another profile"),
+    "profiles.undated": Wording("skipped", "files", "neither its path nor its content has a time"),
+    "profiles.reversed": Wording("skipped", "files", "ends before it begins"),
+    "profiles.no_function": Wording("skipped", "files", "no usable function"),
+    "profiles.not_cprofile": Wording("skipped", "files", "not a readable dump of cProfile"),
+    "profiles.not_pyinstrument": Wording("skipped", "files", "not a profile of Pyinstrument"),
+    "profiles.nothing_recorded": Wording("skipped", "files", "Pyinstrument recorded nothing"),
+    "profiles.entry": Wording("dropped", "{unit}", "not an entry of cProfile"),
+    "profiles.calls": Wording("dropped", "{unit}", "number of calls is not a count"),
+    "profiles.second": Wording("dropped", "{unit}", "second entry of a function"),
+    "profiles.time": Wording("dropped", "{unit}", "time is negative, NaN, infinite, or not a number"),
+    "profiles.nameless": Wording("dropped", "{unit}", "no function name"),
     # Profiler configuration
+    "config.not_object": Wording("skipped", "files", "its profiler configuration is not a JSON object"),
+    "config.no_settings": Wording("skipped", "files", "no settings of the profiler"),
     # Rule results of SageMaker Debugger
+    "debugger.not_needed": Wording("skipped", "files", "not needed: the report uses the job's own records"),
+    "debugger.thresholds": Wording("skipped", "thresholds", "no effect on results of SageMaker Debugger"),
     # Rules and analyses
-    "rules.not_loaded": Wording("failed", "rules", "the rule {name} of {package} ({error})"),
-    "rules.thresholds_without_effect": Wording(
-        "skipped", "thresholds", "without effect: the results of SageMaker Debugger are shown as they are"
-    ),
-    "analyses.failed": Wording("failed", "sections", "the analysis of {name} stopped: {error}"),
+    "rules.not_loaded": Wording("failed", "rules", "a rule that cannot be loaded: {error}"),
+    "analysis.failed": Wording("failed", "sections", "the analysis of {analysis} stopped: {kind}: {error}"),
 }
 
 
@@ -53,7 +189,7 @@ class Remark(Struct, frozen=True, kw_only=True):
     count: int
     #: The first place: a path relative to the job directory, with the line number where there is one.
     place: str | None = None
-    #: What the wording names: numbers, and names from data (``node``, ``device``, ``file``, ``name``, ``error``).
+    #: What the wording names: numbers, words of ours, and names from data (``NAMES``).
     fields: dict[str, str | int | float] = {}
 
     def __hash__(self) -> int:
@@ -79,7 +215,10 @@ class Remark(Struct, frozen=True, kw_only=True):
     @property
     def reason(self) -> str:
         """Why, as the end of a sentence."""
-        return REMARKS[self.code].reason.format_map(self.fields)
+        shown = {
+            key: escape_name(str(value), 120) if key in NAMES else value for key, value in self.fields.items()
+        }
+        return REMARKS[self.code].reason.format_map(shown)
 
 
 class SourceQuality(Struct, frozen=True, kw_only=True):

@@ -29,6 +29,19 @@ from tests.paths import SAMPLES
 pytestmark = [pytest.mark.browser, needs_browser]
 
 
+#: Every test is made on this sample. On the others ``make test`` looks whether all is drawn, nothing is asked for, and
+#: the page fits a narrow screen and paper; ``make test-all`` makes every test on every sample.
+RICHEST = next(path for path in SAMPLES if path.name == "cpu-bottleneck-2gpu")
+in_depth = pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(path, id=path.name, marks=() if path == RICHEST else pytest.mark.slow)
+        for path in sorted(SAMPLES, key=lambda path: path != RICHEST)
+    ],
+    indirect=True,
+    scope="module",
+)
+
 #: The barriers that axe finds, by all of its rules or some.
 BARRIERS = """(options) => axe.run(document, options)
   .then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"""
@@ -81,7 +94,7 @@ def test_all_figures_are_live_and_drawn(visit: Visit) -> None:
     places = visit.page.locator(".live").count()
     # What is folded away has no size to draw on.
     visit.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-    visit.page.wait_for_timeout(500)
+    visit.page.wait_for_function(f"() => Object.values(({PIXELS})()).every((colors) => colors.length)")
     drawn = visit.page.evaluate(PIXELS)
     visit.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = false; })")
 
@@ -90,6 +103,7 @@ def test_all_figures_are_live_and_drawn(visit: Visit) -> None:
     assert visit.page.locator(".draw:not(.is-live)").filter(has=visit.page.locator(".live")).count() == 0
 
 
+@in_depth
 def test_time_axes_of_a_section_move_together(visit: Visit) -> None:
     page = visit.page
     section = page.locator("section#nodes")
@@ -105,7 +119,7 @@ def test_time_axes_of_a_section_move_together(visit: Visit) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 42, steps=4)
     page.mouse.up()
-    page.wait_for_timeout(150)
+    page.wait_for_function(f"(whole) => JSON.stringify(({RANGES})()) !== JSON.stringify(whole)", arg=whole)
     zoomed = page.evaluate(RANGES)
     section.locator("button[data-reset]").first.click()
 
@@ -114,6 +128,7 @@ def test_time_axes_of_a_section_move_together(visit: Visit) -> None:
     assert page.evaluate(RANGES) == whole
 
 
+@in_depth
 def test_a_click_on_a_key_hides_its_series_and_another_shows_it(visit: Visit) -> None:
     page = visit.page
     buttons = page.locator(".key [data-series] button")
@@ -136,18 +151,18 @@ def test_a_click_on_a_key_hides_its_series_and_another_shows_it(visit: Visit) ->
         assert page.evaluate(shown, series) == before
 
 
+@in_depth
 def test_the_contents_follow_the_reader(visit: Visit) -> None:
     page = visit.page
     for anchor in ("rules", "quality", "verdict"):
         page.evaluate(
             f"document.documentElement.style.scrollBehavior = 'auto'; document.getElementById('{anchor}').scrollIntoView()"
         )
-        page.wait_for_timeout(150)
-        marked = page.locator("nav a[aria-current]")
-        assert marked.count() == 1
-        assert marked.get_attribute("href") == f"#{anchor}"
+        page.wait_for_selector(f"nav a[aria-current][href='#{anchor}']", state="attached")
+        assert page.locator("nav a[aria-current]").count() == 1
 
 
+@in_depth
 def test_every_section_and_finding_has_an_address(visit: Visit) -> None:
     page = visit.page
     sections = page.locator("main > section").evaluate_all("els => els.map((e) => e.id)")
@@ -157,6 +172,7 @@ def test_every_section_and_finding_has_an_address(visit: Visit) -> None:
     assert all(re.fullmatch(r"f-[\w-]+", name) for name in findings)
 
 
+@in_depth
 def test_without_scripts_every_drawing_and_table_is_there(browser: Any, page: Path, visit: Visit) -> None:
     opened = Visit(browser, page, java_script_enabled=False)
     still = opened.page.locator(".still").evaluate_all(VISIBLE)
@@ -189,6 +205,7 @@ def test_print_keeps_every_drawing(visit: Visit, tmp_path: Path) -> None:
 
 
 @needs_axe
+@in_depth
 def test_axe_finds_no_barrier(visit: Visit, narrow: Visit) -> None:
     for opened in (visit, narrow):
         opened.page.evaluate(AXE.read_text("utf-8"))

@@ -20,6 +20,8 @@ from jobrules.verdict.phases import job_phases
 from tests.paths import ROOT
 
 SEEDS = (1, 2, 3)
+#: The first in every run of the tests, the others in ``make test-all``.
+EACH_SEED = [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])]
 START_US = 1_741_080_077_500_000
 JUDGES = tuple(rule for rule in RULES if rule.can_trigger)
 #: Scenarios that lose GPU time for the reason they are made for; of others the main finding is no cause.
@@ -66,7 +68,7 @@ def statuses(name: str, seed: int) -> dict[str, Status]:
     return judged(name, seed)[0]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", EACH_SEED)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_triggers_its_rules_and_no_unrelated_one(name: str, seed: int) -> None:
     scenario = SCENARIOS[name]
@@ -76,7 +78,7 @@ def test_a_scenario_triggers_its_rules_and_no_unrelated_one(name: str, seed: int
     assert triggered <= {*scenario.triggers, *scenario.also}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", EACH_SEED)
 @pytest.mark.parametrize("name", ["healthy", "throttled", "idle-gpu", "leaking", "lopsided", "slow-clock"])
 def test_a_log_gives_one_warning_or_none(name: str, seed: int) -> None:
     verdict = judged(name, seed, logged=True)[1]
@@ -87,7 +89,7 @@ def test_a_log_gives_one_warning_or_none(name: str, seed: int) -> None:
     assert all(f.rules[0] in SCENARIOS[name].triggers for f in warnings)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", EACH_SEED)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_main_finding_is_what_the_scenario_is_made_for(name: str, seed: int) -> None:
     verdict = judged(name, seed)[1]
@@ -103,7 +105,7 @@ def test_the_main_finding_is_what_the_scenario_is_made_for(name: str, seed: int)
         assert main is None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", EACH_SEED)
 @pytest.mark.parametrize("name", CAUSED)
 def test_the_main_finding_of_these_explains_lost_time(name: str, seed: int) -> None:
     verdict = judged(name, seed)[1]
@@ -117,7 +119,7 @@ def test_the_main_finding_of_these_explains_lost_time(name: str, seed: int) -> N
     assert hours.pop(verdict.main) > max((h for key, h in hours.items() if key), default=0.0)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", EACH_SEED)
 @pytest.mark.parametrize(
     ("name", "title", "advice"),
     [
@@ -147,7 +149,7 @@ def test_loaders_are_counted_and_are_no_cause_of_lost_time(
     assert (verdict.main_finding.share or 0) < 0.01
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", EACH_SEED)
 def test_gpus_that_wait_between_bursts_are_not_explained_by_a_small_batch(seed: int) -> None:
     verdict = judged("fluctuating", seed)[1]
 
@@ -156,7 +158,7 @@ def test_gpus_that_wait_between_bursts_are_not_explained_by_a_small_batch(seed: 
     assert verdict.main_finding.advice.startswith("Find what the GPU waits for")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", EACH_SEED)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_amounts_and_parts_agree_to_the_printed_digit(name: str, seed: int) -> None:
     verdict = judged(name, seed)[1]
@@ -239,6 +241,7 @@ def page() -> str:
     return "\n".join(rows) + "\n"
 
 
+@pytest.mark.slow
 def test_the_table_in_the_docs_is_what_the_rules_say(request: pytest.FixtureRequest) -> None:
     told = page()
     print(told)

@@ -18,6 +18,9 @@ import numpy as np
 import pytest
 from generator.scenarios import SCENARIOS
 
+# The generator is seldom changed, and the golden reports are made of what it wrote.
+pytestmark = pytest.mark.slow
+
 SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
 KEYS = {"Type", "Name", "Dimension", "Value", "NodeId", "Timestamp"}
 PERCENTAGES = {"cpu", "gpu", "memory"}

@@ -24,6 +24,9 @@ from generator.steps import Steps
 
 from tests.copies import replace
 
+# The generator is seldom changed, and the golden reports are made of what it wrote.
+pytestmark = pytest.mark.slow
+
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data" / "cpu-bottleneck-2gpu"
 TRACED = [name for name, one in SCENARIOS.items() if one.steps]
 TRAIN, EVAL = "Step:ModeKeys.TRAIN", "Step:ModeKeys.EVAL"

@@ -21,31 +21,32 @@ from typing import IO, TYPE_CHECKING, cast
 from msgspec import Struct
 
 from jobreport.errors import JobReportError, NothingReadableError
-from jobreport.remarks import Remark
-from jobrules.text import count, escape_name
+from jobreport.readers.tally import Tally, UnusableError
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import BufferedIOBase, BufferedReader
 
-    #: Opens a member; none where it has no content.
+    from jobreport.remarks import Remark
+
+    #: Opens a member; returns None if it has no content.
     Source = Callable[[], IO[bytes] | None]
 
-#: A read that meets damage gives nothing of what stands before it.
+#: Bytes of a read. One that meets damage returns nothing of what comes before the damage.
 _READ = 1 << 14
-#: Unpacking stops here: no profile of a job is that large in an archive, or has as many files. What is allowed
-#: grows with the archive up to there, so that a few kilobytes do not take minutes.
-MOST_BYTES = 50 << 30
-MOST_MEMBERS = 1_000_000
-_BYTES, _BYTES_A_BYTE = 1 << 30, 1000
-_MEMBERS, _BYTES_A_MEMBER = 50_000, 64
-#: Folders in one another; more could not be removed again.
-MOST_FOLDERS = 100
-#: Bytes that a tar file may say of one member besides its content, as a long name; tarfile keeps them in memory.
-_MOST_HEAD = 1 << 20
+#: Unpacking stops here; no job is that large. The limits grow with the archive up to these, so that a few kilobytes
+#: do not take minutes.
+MAX_BYTES = 50 << 30
+MAX_MEMBERS = 1_000_000
+_BYTES, _BYTES_PER_BYTE = 1 << 30, 1000
+_MEMBERS, _BYTES_PER_MEMBER = 50_000, 64
+#: Nested folders; more could not be removed again.
+MAX_FOLDERS = 100
+#: Bytes of a tar file's description of a member, such as a long name; tarfile keeps them in memory.
+_MAX_HEAD = 1 << 20
 SUFFIXES = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar", ".zip")
-_LINK = "link or device in the archive"
-#: Of the flags of a member of a zip file.
+#: Flag of a member of a zip file.
 _ENCRYPTED = 0x1
 #: How a compressed tar file begins, and what reads it.
 _COMPRESSED: dict[bytes, Callable[[BufferedReader], BufferedIOBase]] = {
@@ -71,9 +72,9 @@ class Unpacked(Struct, frozen=True, kw_only=True):
     """A job directory that is ready to be read."""
 
     directory: Path
-    #: The archive's name without its ending; none for a plain directory.
+    #: The archive's name without its suffix; None for a plain directory.
     name: str | None = None
-    #: What of the archive was left behind.
+    #: What was not unpacked.
     remarks: tuple[Remark, ...] = ()
 
 
@@ -81,49 +82,42 @@ class Unpacked(Struct, frozen=True, kw_only=True):
 def unpacked(job: Path) -> Iterator[Unpacked]:
     """The directory itself, or a temporary folder with an archive's plain files.
 
-    Raises ``NothingReadableError`` where nothing can be unpacked.
+    Raises ``NothingReadableError`` if nothing can be unpacked.
     """
     suffix = next((s for s in SUFFIXES if job.name.lower().endswith(s)), None)
     if suffix is None or not job.is_file():
         yield Unpacked(directory=job)
         return
+    shown = escape_name(str(job), 200)
     with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:
         extraction = _Extraction(Path(folder), job.stat().st_size)
         try:
             for name, source in _zipped(job) if suffix == ".zip" else _taped(job, extraction.spend):
                 extraction.take(name, source)
         except _LimitError as limit:
-            extraction.remark(f"past the limit of {limit}, and all that follow", extraction.name)
+            extraction.tally.note(limit.code, file=extraction.name, **limit.fields)
         except _DAMAGE as error:
             if not extraction.files:
+                reason = escape_name(str(error).partition(":\n")[0], 200)
                 raise NothingReadableError(
-                    f"Cannot unpack {escape_name(str(job), 200)}: {_reason(error)}."
+                    f"Cannot unpack {shown}: {reason}. Copy or download the archive again."
                 ) from error
-            extraction.remark("the archive is cut short or damaged; what comes before is in use", job.name)
-        if not extraction.files and extraction.remarks:
-            why = next(iter(extraction.remarks.values()))
-            raise NothingReadableError(
-                f"Nothing of {escape_name(str(job), 200)} can be unpacked: {why.reason} ({why.place})."
-            )
+            extraction.tally.note("archive.cut", file=job.name)
+        remarks = extraction.tally.remarks()
+        if not extraction.files and remarks:
+            raise NothingReadableError(f"Cannot unpack {shown}: {remarks[0].reason} ({remarks[0].place}).")
         yield Unpacked(
-            directory=Path(folder),
-            name=printable(job.name[: -len(suffix)]) or "job",
-            remarks=tuple(extraction.remarks.values()),
+            directory=Path(folder), name=printable(job.name[: -len(suffix)]) or "job", remarks=remarks
         )
 
 
-def _reason(error: Exception) -> str:
-    """What a library says of a damaged archive, which may be several lines, in its first words."""
-    return escape_name(str(error).partition(":\n")[0], 200)
-
-
 def printable(name: str) -> str:
-    """A file name that is not UTF-8, with its odd bytes as escapes."""
+    """A file name with bytes that are not UTF-8 as escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-class _LimitError(Exception):
-    """No more is unpacked; the limit in words."""
+class _LimitError(UnusableError):
+    """Nothing more is unpacked."""
 
 
 class _Extraction:
@@ -132,17 +126,17 @@ class _Extraction:
     def __init__(self, folder: Path, size: int) -> None:
         """``size`` is that of the archive in bytes."""
         self.files = 0
-        self.remarks: dict[str, Remark] = {}
-        #: Of the member at hand.
+        self.tally = Tally()
+        #: Of the current member.
         self.name = ""
         self._folder = folder
-        self._bytes = self._most_bytes = min(MOST_BYTES, _BYTES + _BYTES_A_BYTE * size)
-        #: Folders that were members and are not made yet, and the other way round.
+        self._bytes = self._max_bytes = min(MAX_BYTES, _BYTES + _BYTES_PER_BYTE * size)
+        #: Folders that were counted as members and are not made yet, and the reverse.
         self._ahead = self._behind = 0
-        self._members = self._most_members = min(MOST_MEMBERS, _MEMBERS + size // _BYTES_A_MEMBER)
+        self._members = self._max_members = min(MAX_MEMBERS, _MEMBERS + size // _BYTES_PER_MEMBER)
 
     def take(self, name: str, source: Source | str | None) -> None:
-        """Write one member; ``source`` opens it, or says why it is left behind. A folder has none."""
+        """Write one member. ``source`` opens it, or is the code of a remark; a folder has none."""
         self.name = name
         if source is None:
             if self._behind:
@@ -155,46 +149,34 @@ class _Extraction:
         path = PurePosixPath(name.replace("\\", "/"))
         target = self._folder.joinpath(*path.parts)
         if not path.parts or ".." in path.parts or not target.is_relative_to(self._folder):
-            self.remark("the path leaves the archive", name)
+            self.tally.note("archive.outside", file=name)
         elif isinstance(source, str):
-            self.remark(source, name)
-        elif len(path.parts) > MOST_FOLDERS:
-            self.remark(f"more than {MOST_FOLDERS} folders in one another", name)
+            self.tally.note(source, file=name)
+        elif len(path.parts) > MAX_FOLDERS:
+            self.tally.note("archive.deep", file=name, folders=MAX_FOLDERS)
         else:
             try:
                 self._write(target, source(), name)
             except _DAMAGE as error:
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    told = (
-                        f"There is no room to unpack into {self._folder.parent}; TMPDIR names another folder."
-                    )
-                    raise JobReportError(told) from error
-                self.remark("damaged in the archive, or in the way of another file", name)
+                    raise JobReportError(
+                        f"No space left to unpack into {self._folder.parent}. Set TMPDIR to another folder."
+                    ) from error
+                self.tally.note("archive.damaged", file=name)
 
     def spend(self, size: int) -> None:
-        """Count bytes that are unpacked, or passed over."""
+        """Count bytes that are unpacked or skipped."""
         self._bytes -= size
         if self._bytes < 0:
-            raise _LimitError(f"{self._most_bytes / 2**30:,.0f} GiB unpacked")
-
-    def remark(self, reason: str, name: str) -> None:
-        """Count a member that was left behind, wholly or in part."""
-        known = self.remarks.get(reason)
-        self.remarks[reason] = Remark.worded(
-            action="skipped",
-            count=known.count + 1 if known else 1,
-            unit="files",
-            reason=reason,
-            place=known.place if known else escape_name(name, 200),
-        )
+            raise _LimitError("archive.bytes", gib=round(self._max_bytes / 2**30))
 
     def _count(self) -> None:
         self._members -= 1
         if self._members < 0:
-            raise _LimitError(count(self._most_members, "file or folder", "files and folders"))
+            raise _LimitError("archive.members", members=self._max_members)
 
     def _make(self, folder: Path) -> None:
-        """Make a folder and those that it lies in; each counts as a file does, as a member or here."""
+        """Make a folder and its parents; each counts as a member, unless it was one."""
         if not folder.is_dir():
             self._make(folder.parent)
             if self._ahead:
@@ -209,7 +191,7 @@ class _Extraction:
             return
         self._make(target.parent)
         if target.is_file():
-            self.remark("another file of the archive has the same name and comes later", name)
+            self.tally.note("archive.replaced", file=name)
         with source, target.open("wb") as sink:
             self.files += 1
             while block := source.read(_READ):
@@ -221,10 +203,10 @@ def _zipped(job: Path) -> Iterator[tuple[str, Source | str | None]]:
     with zipfile.ZipFile(job) as archive:
         for info in archive.infolist():
             if stat.S_ISLNK(info.external_attr >> 16):
-                yield info.filename, _LINK
+                yield info.filename, "archive.link"
             elif info.flag_bits & _ENCRYPTED:
-                yield info.filename, "encrypted in the archive"
-            elif info.filename.endswith("/"):  # is_dir() cannot tell of a member without a name
+                yield info.filename, "archive.encrypted"
+            elif info.filename.endswith("/"):  # is_dir() fails on a member without a name
                 yield info.filename, None
             else:
                 yield info.filename, partial(archive.open, info)
@@ -239,9 +221,9 @@ def _taped(job: Path, spend: Callable[[int], None]) -> Iterator[tuple[str, Sourc
                 if member.isfile():
                     yield member.name, partial(archive.extractfile, member)
                 else:
-                    yield member.name, None if member.isdir() else _LINK
-                bounded.left = _MOST_HEAD
-                archive.members.clear()  # type: ignore[attr-defined]  # it would remember all
+                    yield member.name, None if member.isdir() else "archive.link"
+                bounded.left = _MAX_HEAD
+                archive.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
 
 
 def _unzipped(packed: BufferedReader) -> BufferedIOBase:
@@ -251,10 +233,10 @@ def _unzipped(packed: BufferedReader) -> BufferedIOBase:
 
 
 class _Bounded:
-    """A file of which tarfile reads no more than ``left`` bytes, and passes over no more than it may spend."""
+    """A file of which tarfile reads at most ``left`` bytes, and skips no more than it may spend."""
 
     def __init__(self, file: BufferedIOBase, spend: Callable[[int], None]) -> None:
-        self.left: float = _MOST_HEAD
+        self.left: float = _MAX_HEAD
         self.tell, self.seekable = file.tell, file.seekable
         self._read, self._seek, self._spend = file.read, file.seek, spend
 
@@ -266,5 +248,5 @@ class _Bounded:
     def read(self, size: int) -> bytes:
         self.left -= size
         if self.left < 0:
-            raise tarfile.ReadError("what it says of a file is too long")
+            raise tarfile.ReadError("the description of a member is too long")
         return self._read(size)

@@ -26,24 +26,24 @@ class SourceFile(Struct, frozen=True, kw_only=True, order=True):
 
     #: Path relative to the job directory, with ``/``; what messages and the report show.
     name: str
-    #: Where it lies. There may be many files, and text is made and sent sooner than paths.
+    #: Absolute path, as text: there may be many files, and text is faster to make and to send than ``Path``.
     place: str
     #: Bytes, as found in the directory.
     size: int = 0
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """``place`` as a ``Path``."""
         return Path(self.place)
 
     @property
     def own_name(self) -> str:
-        """Its name without the folders."""
+        """The name without folders."""
         return self.place.rpartition(os.sep)[2]
 
     @property
     def text_size(self) -> int:
-        """About how many bytes its text has."""
+        """Estimated bytes of its text."""
         return self.size * _UNZIPPED if self.name.endswith(".gz") else self.size
 
 
@@ -55,9 +55,9 @@ class Found(Struct, frozen=True, kw_only=True):
     steps: Steps = field(default_factory=Steps)
     events: Events = field(default_factory=Events)
     profiles: tuple[Profile, ...] = ()
-    #: What the profiler was told to record, in words.
+    #: What the profiler was configured to record, in words.
     recorded: tuple[str, ...] = ()
-    #: Whether the files say that the job ended; none where they cannot say.
+    #: Whether the files say that the job ended; None if they cannot say.
     finished: bool | None = None
 
 
@@ -66,28 +66,25 @@ class Reader(Protocol):
 
     #: The kind of file, as the page names it, in the plural.
     source: str
-    #: What a user should look for in the directory, for the message when nothing is found; empty for
-    #: what no report can be made from alone.
+    #: Which files it reads, for the message if nothing is readable; empty if no report can be made from them alone.
     looks_for: str
-    #: Bytes of memory that it takes for a byte of text, while it reads.
+    #: Bytes of memory per byte of text, while it reads.
     memory: float
-    #: What a row of its files is: ``samples``, each a row of its own, or ``rows`` of a GPU's samples at a moment.
+    #: What a row of its files is: one of ``samples``, one of ``events``, or one of ``rows`` with the samples of a GPU
+    #: at a moment.
     rows: str
 
     def matches_name(self, file: SourceFile) -> bool:
-        """Whether the file belongs to this reader by its name alone."""
+        """True if the name alone shows that this reader reads the file."""
 
     def matches_content(self, file: SourceFile) -> bool:
-        """Whether the file, which no reader knows by its name, belongs to this one by its first bytes."""
+        """True if the first bytes of a file that matches no reader's name show that this reader reads it."""
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
-        """Claimed files that can be read apart from one another, as far as the names tell: by machine.
+        """Files that can be read separately, by the node in their names.
 
-        What turns out to hold tables of the same machine is read again together.
+        Groups that turn out to hold the same node are read again together.
         """
 
     def read(self, files: Sequence[SourceFile]) -> Found:
-        """Read the files of one group.
-
-        A damaged file or line costs itself and a remark, never the rest.
-        """
+        """Read the files of one group. Damaged files and lines are skipped and counted in a remark."""

@@ -1,133 +1,190 @@
-"""Records with a time that cannot be the job's: a clock that was not set yet, a damaged digit."""
+"""Records whose time cannot be right: a clock that was not set yet, a damaged digit.
+
+There is one filter for all sources. It runs after reading, on the tables of a node: it drops what lies more than
+30 days from 99% of the node's records, which would stretch every time axis and every share over years.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
-from jobrules.measures.snapshots import anchors
-from jobrules.model import SECOND_US, BoolArray, IntArray
+from jobreport.readers.faults import EARLIEST_S
+from jobreport.readers.tally import Tally
+from jobreport.tables.engine import Task
+from jobrules.model import SECOND_US, BoolArray, IntArray, Job, JobInMemory, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jobrules.measures.snapshots import Series
+    from jobreport.readers.grouping import Piece
+    from jobreport.tables.engine import Engine, Handle, Made
+    from jobrules.model import Panel, PartFacts
 
 #: No job pauses this long.
 FAR_US = 30 * 24 * 3600 * SECOND_US
-#: Ten of the longest intervals at which machines are sampled.
-LONE_US = 600 * SECOND_US
-#: So many samples at a moment are many, so many alone are few, and so many times the usual distance is far.
-MANY_SENSORS, _FEW_SAMPLES, _USUAL_TIMES = 8, 2, 10
-#: Samples of a device that say at what interval it is read.
-_ENOUGH = 10
-#: A group of records is kept if it holds at least this share of all.
+#: Records are kept if they are at least this share of all that lie near one another.
 KEPT_SHARE = 0.01
 
-#: First and last time of records that lie near one another, and how many they are.
-Cluster = tuple[int, int, int]
+_EARLIEST_US = int(EARLIEST_S) * SECOND_US
+
+#: First and last time.
+_Span = tuple[int, int]
+#: First and last time of records without a gap of 30 days, and how many they are.
+_Cluster = tuple[int, int, int]
 
 
-def clusters(time_us: IntArray, counts: IntArray | None = None) -> list[Cluster]:
-    """The clusters of ascending times, more than 30 days apart; a time counts as one record or as ``counts``."""
+def drop_implausible_times(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
+    """The pieces without records that lie more than 30 days from 99% of their node's records.
+
+    The records that count are the node's samples, or its events if it has no samples. Events without a date, whose
+    times begin near 0, are dropped if any record of the job has one.
+    """
+    nodes: defaultdict[str, list[tuple[PartFacts, Handle]]] = defaultdict(list)
+    for piece in pieces:
+        for facts, handle in piece.nodes:
+            nodes[facts.node].append((facts, handle))
+    job = span_of(span for known in nodes.values() for facts, _ in known for span in _spans(facts))
+    earliest_us = _EARLIEST_US if job and job[1] >= _EARLIEST_US else 0
+    plausible = {node: _plausible(known, engine, earliest_us) for node, known in nodes.items()}
+    return [_restricted(piece, plausible, engine) for piece in pieces]
+
+
+def _spans(facts: PartFacts) -> tuple[_Span | None, _Span | None]:
+    return facts.samples_us, facts.events_us
+
+
+def _plausible(tables: Sequence[tuple[PartFacts, Handle]], engine: Engine, earliest_us: int) -> list[_Span]:
+    """When the records of a node may be: up to 30 days from 99% of them."""
+    sampled = span_of(facts.samples_us for facts, _ in tables)
+    span = sampled or span_of(facts.events_us for facts, _ in tables)
+    if span is None:
+        return []
+    near = [span]
+    if span[1] - span[0] > FAR_US:
+        clusters_of = _sample_clusters if sampled else _event_clusters
+        found = engine.ask(clusters_of, [([handle], (earliest_us,)) for _, handle in tables])
+        near = _kept_spans(cluster for some in found for cluster in some)
+    return [
+        (max(first - FAR_US, earliest_us), last + FAR_US)
+        for first, last in near
+        if last + FAR_US >= earliest_us
+    ]
+
+
+def _sample_clusters(jobs: Sequence[Job], _: int) -> list[_Cluster]:
+    return [
+        cluster
+        for job in jobs
+        for panel in job.panels
+        for cluster in _clusters(panel.time_us, np.count_nonzero(~np.isnan(panel.values), axis=1))
+    ]
+
+
+def _event_clusters(jobs: Sequence[Job], earliest_us: int) -> list[_Cluster]:
+    starts = [job.events.start_us[job.events.start_us >= earliest_us] for job in jobs]
+    return [cluster for some in starts for cluster in _clusters(some, np.ones(len(some), np.int64))]
+
+
+def _clusters(time_us: IntArray, counts: IntArray) -> list[_Cluster]:
+    """The clusters of ascending times, each of which stands for ``counts`` records."""
     if not len(time_us):
         return []
     starts = np.concatenate(([0], np.flatnonzero(np.diff(time_us) > FAR_US) + 1))
-    ends = np.append(starts[1:], len(time_us))
-    many = ends - starts if counts is None else np.add.reduceat(counts, starts)
-    return list(zip(time_us[starts].tolist(), time_us[ends - 1].tolist(), many.tolist(), strict=True))
+    ends = np.append(starts[1:], len(time_us)) - 1
+    records = np.add.reduceat(counts, starts)
+    return list(zip(time_us[starts].tolist(), time_us[ends].tolist(), records.tolist(), strict=True))
 
 
-def kept_spans(found: Iterable[Cluster]) -> list[tuple[int, int]] | None:
-    """First and last time of the clusters that are the job's, once joined; none if all are.
-
-    One that holds fewer than a hundredth of the records is not the job: it would stretch every time
-    axis and share over years.
-    """
-    joined: list[Cluster] = []
-    for first, last, many in sorted(found):
+def _kept_spans(found: Iterable[_Cluster]) -> list[_Span]:
+    """First and last time of the clusters, joined where they lie near one another, that hold 1% of all records."""
+    joined: list[_Cluster] = []
+    for first, last, records in sorted(found):
         if joined and first - joined[-1][1] <= FAR_US:
-            begin, end, more = joined.pop()
-            joined.append((begin, max(end, last), more + many))
+            begin, end, before = joined.pop()
+            joined.append((begin, max(end, last), before + records))
         else:
-            joined.append((first, last, many))
-    total = sum(many for _, _, many in joined)
-    kept = [(first, last) for first, last, many in joined if many >= KEPT_SHARE * total]
-    return kept if len(kept) < len(joined) else None
+            joined.append((first, last, records))
+    total = sum(records for _, _, records in joined)
+    return [(first, last) for first, last, records in joined if records >= KEPT_SHARE * total]
 
 
-def spans_of_job(times: Sequence[IntArray]) -> list[tuple[int, int]] | None:
-    """``kept_spans`` of times in any order."""
-    if not times or max(int(t.max()) for t in times) - min(int(t.min()) for t in times) <= FAR_US:
-        return None
-    return kept_spans(clusters(np.sort(np.concatenate(times))))
+def spans_of_job(times: Sequence[IntArray]) -> list[_Span] | None:
+    """First and last time of the clusters of times in any order; None if all are kept. Only for trace tables."""
+    clusters = _clusters(every := np.sort(np.concatenate(times)), np.ones(len(every), np.int64))
+    kept = _kept_spans(clusters)
+    return kept if len(kept) < len(clusters) else None
 
 
-def within(time_us: IntArray, spans: Sequence[tuple[int, int]]) -> BoolArray:
+def _restricted(piece: Piece, plausible: dict[str, list[_Span]], engine: Engine) -> Piece:
+    """The piece without records outside the spans of their node, which its remarks count."""
+    summary, unit = piece.summary, piece.group.reader.rows
+    spans = [plausible[facts.node] for facts in summary.facts]
+    if all(
+        _inside(span, allowed)
+        for facts, allowed in zip(summary.facts, spans, strict=True)
+        for span in _spans(facts)
+    ):
+        return piece
+    tasks = [
+        Task(handles=[handle], args=(allowed, unit))
+        for handle, allowed in zip(piece.handles, spans, strict=True)
+    ]
+    made = engine.keep(_within, tasks, lambda _: None)
+    lost = sum(lost for _, (_, lost) in made)
+    tally = Tally()
+    tally.take(summary.quality.remarks)
+    tally.note("times.implausible", count=lost, unit=unit)
+    quality = replace(summary.quality, rows=summary.quality.rows - lost, remarks=tally.remarks())
+    facts = tuple(one for _, (some, _) in made for one in some)
+    return replace(
+        piece,
+        handles=[handle for handles, _ in made for handle in handles],
+        summary=replace(summary, facts=facts, quality=quality),
+    )
+
+
+def _inside(span: _Span | None, allowed: Sequence[_Span]) -> bool:
+    return span is None or any(first <= span[0] and span[1] <= last for first, last in allowed)
+
+
+def _within(jobs: Sequence[Job], spans: list[_Span], unit: str) -> Made:
+    """The tables of a node within the spans, none if they are empty; with what is known and the rows lost."""
+    (job,) = jobs
+    events, steps = job.events, job.steps
+    panels = tuple(one for panel in job.panels if (one := panel.where(within(panel.time_us, spans))))
+    loaders = tuple(one for one in events.loaders if _inside((one.start_us, one.start_us), spans))
+    left = JobInMemory(
+        name="",
+        panels=panels,
+        steps=steps.where(within(steps.start_us, spans) & within(steps.end_us, spans)),
+        events=replace(
+            events.where(within(events.start_us, spans) & within(events.end_us, spans)), loaders=loaders
+        ),
+    )
+    lost = _rows(job.panels, unit) - _rows(panels, unit) + len(events) - len(left.events)
+    if not panels and not len(left.events):
+        return [], ((), lost)
+    return list(left.parts), (left.facts, lost)
+
+
+def within(time_us: IntArray, spans: Sequence[_Span]) -> BoolArray:
     """Which times lie in one of the spans."""
-    first, last = np.array(sorted(spans), np.int64).reshape(-1, 2).T
-    span = np.searchsorted(first, time_us, "right") - 1
-    if not len(first):
-        return np.zeros(len(time_us), np.bool_)
-    return np.asarray((span >= 0) & (time_us <= np.maximum.accumulate(last)[span]))
-
-
-def lone_spans(series: Sequence[Series]) -> list[tuple[int, int]]:
-    """First and last time of one or two samples of a machine that lie far from all its others.
-
-    Far is ten minutes, and ten times as far as its moments usually lie apart. A sampler reads all sensors in turn,
-    before and after a pause too, while damage to a digit moves one of them: only where many are read at a moment
-    does one alone tell of damage.
-    """
-    of_array: dict[int, tuple[IntArray, int]] = {}
-    for one in series:
-        of_array[id(one.time_us)] = one.time_us, of_array.get(id(one.time_us), (one.time_us, 0))[1] + 1
-    if not _has_pause([times for times, _ in of_array.values()]):
-        return []
-    times = np.concatenate([times for times, _ in of_array.values()])
-    counts = np.concatenate([np.full(len(times), many) for times, many in of_array.values()])
-    order = np.argsort(times, kind="stable")
-    times, counts = times[order], counts[order]
-    moments = anchors(times)
-    usual = np.median(np.add.reduceat(counts, np.searchsorted(times, moments)))
-    if usual < MANY_SENSORS:
-        return []
-    far_us = max(LONE_US, _USUAL_TIMES * float(np.median(np.diff(moments))))
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(times) > far_us) + 1))
-    ends = np.append(starts[1:], len(times)) - 1
-    lone = np.add.reduceat(counts, starts) <= _FEW_SAMPLES
-    return list(zip(times[starts[lone]].tolist(), times[ends[lone]].tolist(), strict=True))
-
-
-def misnamed(series: Sequence[Series]) -> list[Series]:
-    """Those of one sample, taken just when another device of the metric lacks one.
-
-    Damage to a name moves a sample from one device to another; a device that was really read once leaves no gap.
-    """
-    lone = [one for one in series if len(one.time_us) == 1]
-    found: list[Series] = []
-    for metric in {one.metric for one in lone}:
-        of_metric = [one for one in lone if one.metric is metric]
-        moments = np.concatenate([one.time_us for one in of_metric])
-        gone = np.zeros(len(moments), np.bool_)
-        for other in series:
-            if other.metric is metric and len(other.time_us) >= _ENOUGH:
-                gone |= _lacks(other.time_us, moments)
-        found += [one for one, is_gone in zip(of_metric, gone.tolist(), strict=True) if is_gone]
+    found = np.zeros(len(time_us), np.bool_)
+    for first, last in spans:
+        found |= (first <= time_us) & (time_us <= last)
     return found
 
 
-def _lacks(time_us: IntArray, moments: IntArray) -> BoolArray:
-    """At which moments a device lacks its sample, and that one alone: a longer gap is a pause."""
-    after = np.searchsorted(time_us, moments).clip(1, len(time_us) - 1)
-    before_us, after_us = moments - time_us[after - 1], time_us[after] - moments
-    usual = float(np.median(np.diff(time_us)))
-    return np.asarray((np.minimum(before_us, after_us) > usual / 2) & (before_us + after_us < 2.5 * usual))
-
-
-def _has_pause(times: Sequence[IntArray]) -> bool:
-    """Whether there may be ten minutes without a sample; most jobs have none, and this is soon seen."""
-    return any(
-        max(ends) - min(ends) > LONE_US for ends in ([t[0] for t in times], [t[-1] for t in times])
-    ) or any((np.diff(t) > LONE_US).any() for t in times)
+def _rows(panels: Sequence[Panel], unit: str) -> int:
+    """Rows of files that the panels hold: each sample is one, or all samples of a device at a moment are one."""
+    if unit == "samples":
+        return sum(int(np.count_nonzero(~np.isnan(panel.values))) for panel in panels)
+    moments: defaultdict[str, list[IntArray]] = defaultdict(list)
+    for panel in panels:
+        for i, device in enumerate(panel.devices):
+            moments[device].append(panel.snapshot[~np.isnan(panel.values[:, i])])
+    return sum(len(np.unique(np.concatenate(some))) for some in moments.values())

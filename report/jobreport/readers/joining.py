@@ -51,7 +51,7 @@ def joined(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
 
     Several logs of one machine become one.
     """
-    found = [[*map(_Table, piece.told.facts, piece.handles)] for piece in pieces]
+    found = [[*map(_Table, piece.summary.facts, piece.handles)] for piece in pieces]
     tallies = [Tally() for _ in pieces]
     #: Of each machine that has samples; the last one is a log's once one has joined.
     machines: dict[str, list[_Table]] = {}
@@ -89,10 +89,10 @@ def joined(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
     return [
         replace(
             piece,
-            told=replace(
-                piece.told,
+            summary=replace(
+                piece.summary,
                 facts=tuple(table.facts for table in tables if not table.gone),
-                quality=_with(piece.told.quality, tally),
+                quality=_with(piece.summary.quality, tally),
             ),
             handles=[table.handle for table in tables if not table.gone],
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.tally import Tally
 
-#: Folders that every job has; a job is not called so.
+#: Names of folders that every job has.
 _GENERIC = re.compile(
     r"|profiler-output|system|incremental|framework|rule-output|profiler-reports|ProfilerReport-[0-9]+"
 )
@@ -25,10 +25,10 @@ _END_MARKER_FOLDERS = {"system", "framework"}
 
 
 def job_name(directory: Path) -> str:
-    """Name of the directory, or of the first one above it that is not one every job has."""
+    """Name of the directory, or of the first one above it that does not exist in every job."""
     try:
         root = directory.resolve()
-    except (OSError, RuntimeError):  # a loop of links, which the walk will answer
+    except (OSError, RuntimeError):  # a loop of links: ``listing`` raises
         root = directory.absolute()
     names = (folder.name for folder in (root, *root.parents))
     return next((_text(name) for name in names if not _GENERIC.fullmatch(name)), "job")
@@ -37,8 +37,8 @@ def job_name(directory: Path) -> str:
 def listing(directory: Path, tally: Tally, leave: Collection[str] = ()) -> tuple[SourceFile, ...]:
     """All plain files below the directory, sorted by name.
 
-    Links are not followed: what they lead to inside is found at its own place, and what lies
-    outside is not part of the job. Files and folders of the absolute paths in ``leave`` are passed over.
+    Links are not followed: a target inside the directory is found at its own place, and a target outside is no part
+    of the job. Absolute paths in ``leave`` are skipped.
     """
     try:
         root = directory.resolve(strict=True)
@@ -58,13 +58,13 @@ def listing(directory: Path, tally: Tally, leave: Collection[str] = ()) -> tuple
                         continue
                     _sort_in(entry, root, before + _text(entry.name), folders, files, tally)
         except OSError as error:
-            reason = f"folder cannot be opened: {error.strerror}"
-            tally.add("skipped", "files", reason, file=before.removesuffix("/") or ".")
+            folder_name = before.removesuffix("/") or "."
+            tally.note("directory.folder", file=folder_name, reason=error.strerror or "")
     return tuple(sorted(files))
 
 
 def is_end_marker(file: SourceFile) -> bool:
-    """Whether the file says that the job has ended; it may be empty."""
+    """True for the file, often empty, that marks the end of the job."""
     *folders, name = file.name.split("/")
     return name == _END_MARKER and (not folders[:-1] or folders[-1] in _END_MARKER_FOLDERS)
 
@@ -78,25 +78,26 @@ def _sort_in(
     tally: Tally,
 ) -> None:
     if entry.is_symlink():
-        tally.add("skipped", "files", _link(Path(entry.path), root), file=name)
+        tally.note(_link(Path(entry.path), root), file=name)
     elif entry.is_dir():
         folders.append((entry.path, f"{name}/"))
     elif entry.is_file():
         try:
             size = entry.stat().st_size
-        except OSError:  # it has just gone; whoever reads it will say so
+        except OSError:  # deleted since; its reader remarks on it
             size = 0
         files.append(SourceFile(name=name, place=entry.path, size=size))
     else:
-        tally.add("skipped", "files", "neither file nor folder", file=name)
+        tally.note("directory.special", file=name)
 
 
 def _link(path: Path, root: Path) -> str:
+    """Code of the remark on a link."""
     try:
         inside = path.resolve(strict=True).is_relative_to(root)
     except (OSError, RuntimeError):
-        return "link that leads nowhere"
-    return "link to another place in the directory, read there" if inside else "link out of the directory"
+        return "directory.link_broken"
+    return "directory.link_inside" if inside else "directory.link_outside"
 
 
 def _no_directory(directory: Path, error: Exception) -> str:
@@ -104,7 +105,7 @@ def _no_directory(directory: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"Directory not found: {name}. Check the path given with --job-dir."
     if isinstance(error, NotADirectoryError):
-        return f"{name} is neither a directory nor an archive (.tar, .tar.gz, .zip) of one. Name that with --job-dir."
+        return f"{name} is neither a directory nor an archive (.tar, .tar.gz, .zip). Check the path given with --job-dir."
     return f"Cannot open the directory {name}: {getattr(error, 'strerror', None) or error}."
 
 

@@ -1,26 +1,20 @@
-"""From a job directory to a ``Job``: each file goes to the first reader that claims it."""
+"""From a job directory to a ``Job``: each file goes to the first reader that matches it."""
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from jobreport.errors import NothingReadableError
 from jobreport.progress import Progress
+from jobreport.readers.combining import nodes_of, sources_of
 from jobreport.readers.debugger_results import rule_results
-from jobreport.readers.grouping import (
-    drop_implausible_times,
-    nodes_of,
-    packed,
-    read_groups,
-    sources_of,
-    stopped,
-)
+from jobreport.readers.grouping import groups_of, note_failure, read_groups
+from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.joining import joined
 from jobreport.readers.listing import is_end_marker, job_name, listing
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
@@ -36,32 +30,33 @@ from jobrules.model import JobInMemory, natural_sorted
 from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
     from datetime import tzinfo
     from pathlib import Path
 
     from jobreport.readers.base import Reader, SourceFile
     from jobreport.readers.debugger_results.rule_results import RuleResults
+    from jobreport.readers.grouping import Piece
     from jobreport.remarks import SourceQuality
     from jobreport.tables.engine import Engine
 
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
-#: Asked in this order. Where two have the same metric of the same node, the first one's is used.
+#: Asked in this order. If two have the same metric of the same node, the first one's samples are used.
 READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig(), Traces(), NvidiaSmi())
 
 
 class Reading(Struct, frozen=True, kw_only=True, eq=False):
-    """What a directory holds: a job, or only what the vendor's service said of one."""
+    """A job directory, read."""
 
     job: JobInParts
     quality: Quality
-    #: The vendor's rule results; none where the job itself can be judged.
+    #: Results of SageMaker Debugger's rules; None if there are records of the job itself.
     debugger_results: RuleResults | None = None
 
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[JobInMemory, Quality]:
-    """The job in a directory, all of it in memory; rule results are nothing to report here."""
+    """The job in a directory, all of it in memory. Raises ``NothingReadableError`` for rule results alone."""
     reading = read_directory(directory, strict=strict, engine=LocalEngine(1, in_memory=sys.maxsize))
     if reading.debugger_results:
         raise NothingReadableError(f"{escape_name(str(directory), 200)} holds rule results, but no samples.")
@@ -81,110 +76,115 @@ def read_directory(
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
-    ``name`` is the job's, where the directory does not tell it. ``zone`` is that of times that name none; UTC
-    without one. The ``engine`` reads the files and keeps
-    the tables; without one, that is done here and in memory. ``leave`` are absolute paths that are no part of the
-    job. A reader that raises costs its own files
-    and a remark, unless ``strict``. Raises ``NothingReadableError`` where nothing is left to report.
+    ``name`` of the job defaults to the directory's. ``zone`` is the time zone of timestamps that have none, UTC by
+    default. The ``engine`` reads the files and keeps the tables, by default in this process. ``leave`` are absolute
+    paths to skip. A reader that raises costs its own files and a remark, unless ``strict``. Raises
+    ``NothingReadableError`` if nothing is left to report.
     """
     engine, progress = engine or LocalEngine(1), progress or Progress()
+    name = name or job_name(directory)
     tally = Tally()
-    readers = tuple(NvidiaSmi(zone) if isinstance(one, NvidiaSmi) else one for one in READERS)
-    files = listing(directory, tally, leave)
-    claimed: defaultdict[int, list[SourceFile]] = defaultdict(list)
-    unclaimed: list[SourceFile] = []
-    results: list[SourceFile] = []
-    ended = False
-    for file in files:
-        if is_end_marker(file):
-            ended = True
-            continue
-        if rule_results.matches_content(file):
-            results.append(file)
-            continue
-        reader = next((i for i, one in enumerate(readers) if one.matches_name(file)), None)
-        if reader is None:
-            reader = next((i for i, one in enumerate(readers) if one.matches_content(file)), None)
-        if reader is None:
-            unclaimed.append(file)
-        else:
-            claimed[reader].append(file)
-    job_is = name or job_name(directory)
-    progress.stage(
-        f"Reading {escape_name(job_is)}", sum(f.size for some in claimed.values() for f in some), "B"
-    )
-    groups = [group for i in sorted(claimed) for group in packed(readers[i], claimed[i])]
-    pieces = joined(read_groups(engine, groups, progress, strict=strict), engine)
-    pieces = drop_implausible_times(pieces, engine)
+    files = _matched(listing(directory, tally, leave), zone)
+    size = sum(file.size for some in files.of_readers.values() for file in some)
+    progress.stage(f"Reading {escape_name(name)}", size, "B")
+
+    groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
+    pieces = read_groups(engine, groups, progress, strict=strict)
+    pieces = drop_implausible_times(joined(pieces, engine), engine)
+    results = _debugger_results(files.debugger_results, tally, strict=strict)
+
     sources = sources_of(pieces, tally)
     nodes = nodes_of(pieces, engine, tally)
-    vendor = _debugger_results(results, tally, strict=strict) if results else None
-    if not nodes and not (vendor and vendor.documents):
-        remarks = [remark for one in sources for remark in one.remarks]
-        remarks += vendor.quality.remarks if vendor else ()
-        raise NothingReadableError(_nothing(directory, files, remarks, tally))
-    if unclaimed:
-        reason = "of a kind that is not read"
-        tally.add("skipped", "files", reason, count=len(unclaimed), file=unclaimed[0].name)
+    if not nodes and not (results and results.documents):
+        known = [*sources, results.quality] if results else sources
+        remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
+        raise NothingReadableError(_nothing_readable(directory, files.all, remarks))
+    if nodes and results:
+        sources.append(_not_needed(results))
+    if files.unknown:
+        tally.note("directory.unknown", count=len(files.unknown), file=files.unknown[0].name)
     job = JobInParts(
-        name=job_is,
+        name=name,
         engine=engine,
         kept=tuple(nodes[node] for node in natural_sorted(set(nodes))),
-        profiles=tuple(profile for piece in pieces for profile in piece.told.profiles),
-        recorded=tuple(line for piece in pieces for line in piece.told.recorded),
-        finished=True if ended else _finished(piece.told.finished for piece in pieces),
+        profiles=tuple(profile for piece in pieces for profile in piece.summary.profiles),
+        recorded=tuple(line for piece in pieces for line in piece.summary.recorded),
+        finished=_finished(pieces, has_end_marker=files.has_end_marker),
     )
-    if vendor and nodes:
-        sources.append(_not_needed(vendor))
     quality = Quality(sources=tuple(sources), remarks=tally.remarks())
-    return Reading(job=job, quality=quality, debugger_results=None if nodes else vendor)
+    return Reading(job=job, quality=quality, debugger_results=None if nodes else results)
+
+
+class _Files(Struct, kw_only=True):
+    """The files of a directory by what reads them."""
+
+    all: Sequence[SourceFile]
+    of_readers: dict[Reader, list[SourceFile]]
+    debugger_results: list[SourceFile] = field(default_factory=list)
+    unknown: list[SourceFile] = field(default_factory=list)
+    has_end_marker: bool = False
+
+
+def _matched(files: Sequence[SourceFile], zone: tzinfo | None) -> _Files:
+    """The files, each with the first reader that matches its name, or else its content."""
+    readers = tuple(NvidiaSmi(zone) if isinstance(one, NvidiaSmi) else one for one in READERS)
+    found = _Files(all=files, of_readers={reader: [] for reader in readers})
+    for file in files:
+        if is_end_marker(file):
+            found.has_end_marker = True
+        elif rule_results.matches_content(file):
+            found.debugger_results.append(file)
+        elif reader := _reader_of(file, readers):
+            found.of_readers[reader].append(file)
+        else:
+            found.unknown.append(file)
+    return found
+
+
+def _reader_of(file: SourceFile, readers: Sequence[Reader]) -> Reader | None:
+    by_name = (reader for reader in readers if reader.matches_name(file))
+    by_content = (reader for reader in readers if reader.matches_content(file))
+    return next(by_name, None) or next(by_content, None)
 
 
 def _debugger_results(files: Sequence[SourceFile], tally: Tally, *, strict: bool) -> RuleResults | None:
+    if not files:
+        return None
     try:
         return rule_results.read(files)
     except Exception as error:
         if strict:
             raise
-        tally.add(
-            "failed", "files", stopped(rule_results.SOURCE, error), count=len(files), file=files[0].name
-        )
+        note_failure(tally, rule_results.SOURCE, files, error)
         return None
 
 
-def _not_needed(vendor: RuleResults) -> SourceQuality:
-    """What becomes of rule results where the job itself can be judged."""
-    quality = vendor.quality
-    if not vendor.documents:
+def _not_needed(results: RuleResults) -> SourceQuality:
+    """What becomes of rule results beside records of the job itself."""
+    quality = results.quality
+    if not results.documents:
         return quality
-    remark = Remark.worded(
-        action="skipped",
-        count=len(vendor.documents),
-        unit="files",
-        reason="not needed: the job's own records are judged",
-        place=escape_name(vendor.documents[0].file, 200),
-    )
+    first = escape_name(results.documents[0].file, 200)
+    remark = Remark(code="debugger.not_needed", count=len(results.documents), place=first)
     return replace(quality, files=0, rows=0, remarks=(remark, *quality.remarks))
 
 
-def _finished(says: Iterable[bool | None]) -> bool | None:
-    known = [one for one in says if one is not None]
-    return any(known) if known else None
+def _finished(pieces: Sequence[Piece], *, has_end_marker: bool) -> bool | None:
+    """Whether the job ended; None if nothing says so."""
+    known = [piece.summary.finished for piece in pieces if piece.summary.finished is not None]
+    return True if has_end_marker else any(known) if known else None
 
 
-def _nothing(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark], tally: Tally) -> str:
-    """What was found, what is supported, and the first thing that went wrong."""
+def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark]) -> str:
+    """What was found, the first thing that went wrong, and what is supported."""
     name = escape_name(str(directory), 200)
-    supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
-    text = (
-        f"No readable input in {name}: {count(len(files), 'file')} found ({escape_name(files[0].name, 200)}). "
-        f"Supported: {', '.join(supported)}. See docs/job-directory.md."
-        if files
-        else f"{name} is empty."
-    )
-    remarks = [*remarks, *tally.remarks()]
+    if not files and not remarks:
+        return f"{name} is empty."
+    text = f"No readable input in {name}: {count(len(files), 'file')} found"
+    text += f" ({escape_name(files[0].name, 200)})." if files else "."
     if remarks:
         first = remarks[0]
-        one, where = first.unit.removesuffix("s"), f" ({first.place})" if first.place else ""
-        text += f" {count(first.count, one, first.unit)} {first.action}: {first.reason}{where}."
-    return text
+        unit, where = first.unit.removesuffix("s"), f" ({first.place})" if first.place else ""
+        text += f" {count(first.count, unit, first.unit)} {first.action}: {first.reason}{where}."
+    supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
+    return f"{text} Supported: {'; '.join(supported)}. See docs/job-directory.md."

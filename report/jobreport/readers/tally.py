@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jobreport.remarks import Remark
+from msgspec.structs import replace
+
+from jobreport.remarks import REMARKS, Remark
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -13,7 +15,16 @@ if TYPE_CHECKING:
 
 _ORDER = ("failed", "skipped", "dropped", "corrected")
 
+#: Code and fields.
 _Key: TypeAlias = tuple[str, tuple[tuple[str, str | int | float], ...]]
+
+
+class UnusableError(Exception):
+    """A file, line or member that cannot be used: code and fields of the remark on it."""
+
+    def __init__(self, code: str, **fields: Any) -> None:
+        super().__init__(code)
+        self.code, self.fields = code, fields
 
 
 class Tally:
@@ -34,7 +45,12 @@ class Tally:
         **fields: str | int | float,
     ) -> None:
         """Count; of all files that are named, the first by name and line becomes the place."""
-        self._count(Remark(code=code, count=count, fields=fields), file, line)
+        key = code, tuple(fields.items())
+        self._counts[key] += count
+        if file is not None:
+            if REMARKS[code].unit.format_map(fields) == "files":
+                self._files.add(file)
+            self._set_first(key, escape_name(file, 200), line)
 
     def add(
         self, action: str, unit: str, reason: str, *, count: int = 1, file: str | None = None, line: int = 0
@@ -45,15 +61,10 @@ class Tally:
     def take(self, remarks: Iterable[Remark]) -> None:
         """Add what was counted elsewhere; of several places the first by name."""
         for one in remarks:
-            self._count(one, one.place, 0)
-
-    def _count(self, remark: Remark, file: str | None, line: int) -> None:
-        key = (remark.code, tuple(remark.fields.items()))
-        self._counts[key] += remark.count
-        if file is not None:
-            if remark.unit == "files":
-                self._files.add(file)
-            self._first[key] = min(self._first.get(key, (file, line)), (file, line))
+            key = one.code, tuple(one.fields.items())
+            self._counts[key] += one.count
+            if one.place is not None:
+                self._set_first(key, one.place, 0)
 
     def mentions(self, file: str) -> bool:
         """Whether there is a remark on the file as a whole."""
@@ -70,8 +81,20 @@ class Tally:
             sorted(found, key=lambda one: (_ORDER.index(one.action), -one.count, one.unit, one.reason))
         )
 
+    def _set_first(self, key: _Key, place: str, line: int) -> None:
+        self._first[key] = min(self._first.get(key, (place, line)), (place, line))
+
     def _place(self, key: _Key) -> str | None:
-        if key not in self._first:
-            return None
-        file, line = self._first[key]
-        return f"{escape_name(file, 200)}:{line}" if line else escape_name(file, 200)
+        place, line = self._first.get(key, (None, 0))
+        return f"{place}:{line}" if line else place
+
+
+def most_frequent(remarks: Iterable[Remark], most: int) -> tuple[Remark, ...]:
+    """The remarks, in their order: of a code with a ``rest`` the first ``most``, and all others as that."""
+    tally = Tally()
+    seen: Counter[str] = Counter()
+    for one in remarks:
+        seen[one.code] += 1
+        rest = REMARKS[one.code].rest
+        tally.take([replace(one, code=rest, fields={}) if rest and seen[one.code] > most else one])
+    return tally.remarks()

@@ -1,4 +1,4 @@
-"""The text of a file that may be compressed and may be damaged."""
+"""The text of a file that may be compressed or damaged."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import os
 import zlib
 from typing import TYPE_CHECKING
+
+from jobreport.readers.tally import UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,20 +18,20 @@ UTF8_BOM = b"\xef\xbb\xbf"
 
 #: Bytes of a file, and of text, at a time: 64 KiB of compressed data can hold 64 MiB of text.
 _CHUNK, _PIECE = 1 << 16, 1 << 20
-#: Text that is more than so many bytes and times its compressed data is no record of anything.
-_MOST_TEXT, _MOST_TIMES = 1 << 28, 200
-#: Lets zlib expect the header and the checksum of gzip.
+#: Text is damage if it has more bytes than the first and than so many times its compressed data.
+_MAX_TEXT, _MAX_RATIO = 1 << 28, 200
+#: Mode of zlib: header and checksum of gzip.
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 class DamagedError(Exception):
-    """Compressed data ends early, goes over into something else or does not end; what came before was good."""
+    """Compressed data ends early, changes into something else, or has no end; the text before is good."""
 
 
 def chunks(path: Path) -> Iterator[bytes]:
     """The text in pieces, decompressed if the file begins like gzip, without a byte order mark.
 
-    Raises ``DamagedError`` behind the last good piece, ``OSError`` for a file that cannot be read.
+    Raises ``DamagedError`` after the last good piece, ``OSError`` for an unreadable file.
     """
     pieces = _pieces(path)
     yield next(pieces, b"").removeprefix(UTF8_BOM)
@@ -37,9 +39,9 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def lines(path: Path, longest: int) -> Iterator[bytes | None]:
-    """The lines of the text, without their ends; none for a line of more than ``longest`` bytes.
+    """The lines of the text, without their ends; None for a line of more than ``longest`` bytes.
 
-    Raises what ``chunks`` raises, behind the last line.
+    Raises what ``chunks`` raises, after the last line.
     """
     rest: list[bytes] = []
     size = 0
@@ -64,6 +66,23 @@ def lines(path: Path, longest: int) -> Iterator[bytes | None]:
         raise damage
 
 
+def content(path: Path, most: int) -> bytes:
+    """The whole text. Raises ``UnusableError`` if it is damaged, empty, or larger than ``most`` bytes."""
+    parts: list[bytes] = []
+    try:
+        for part in chunks(path):
+            parts.append(part)
+            if sum(map(len, parts)) > most:
+                raise UnusableError("file.large", mib=most >> 20)
+    except OSError as error:
+        raise UnusableError("file.unreadable", reason=error.strerror or "") from error
+    except DamagedError as error:
+        raise UnusableError("file.damaged") from error
+    if not any(parts):
+        raise UnusableError("file.empty")
+    return b"".join(parts)
+
+
 def _pieces(path: Path) -> Iterator[bytes]:
     with open(path, "rb", buffering=0, opener=_opened) as file:
         data = file.read(_CHUNK)
@@ -84,10 +103,10 @@ def _pieces(path: Path) -> Iterator[bytes]:
             if text:
                 yield text
             size += len(text)
-            if size > max(_MOST_TEXT, _MOST_TIMES * file.tell()):
+            if size > max(_MAX_TEXT, _MAX_RATIO * file.tell()):
                 raise DamagedError
             if unzip.eof:
-                # Behind a member of the file stands the next one, or padding, or nothing.
+                # After a member of the file comes the next one, or padding, or nothing.
                 data = unzip.unused_data.lstrip(b"\0")
                 while not data and (more := file.read(_CHUNK)):
                     data = more.lstrip(b"\0")
@@ -101,12 +120,12 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: str, flags: int) -> int:
-    """What has become a link since the directory was listed is not followed, and a pipe is not waited for."""
+    """Do not follow what became a link after the directory was listed, and do not wait for a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _in_front_of_damage(unzip: zlib._Decompress, data: bytes) -> bytes:
-    """The text that a failed call has unpacked and not given back: that of a byte at a time."""
+    """The text that a failed call unpacked and did not return, by unpacking a byte at a time."""
     text: list[bytes] = []
     with contextlib.suppress(zlib.error):
         text.extend(unzip.decompress(data[at : at + 1]) for at in range(len(data)))

@@ -20,10 +20,9 @@ from msgspec.structs import replace
 
 from jobreport.readers.debugger_results.rule_results import decoded
 from jobreport.readers.sensors import as_name
-from jobreport.readers.system_samples.reader import OTHER_UNKNOWN, UNKNOWN
 from jobreport.readers.tally import Tally
 from jobreport.redaction.identifiers import OPTION, is_common
-from jobreport.remarks import Quality, Remark
+from jobreport.remarks import NAMES, Quality, Remark
 from jobrules.model import EventSource, Job, JobInMemory, natural_sorted
 from jobrules.step_outlier import StepOutlier
 
@@ -78,10 +77,6 @@ _WHEN = re.compile(
     r"(?:start|end) of the (?:profile|script)|(?:before step 0|(?:(?:train|eval|predict) )?(?:step -?\d+|unknown step))"
     r"(?:, (?:step start|step end|end of the forward pass|start))?"
 )
-#: What the configuration of a profiler may quote.
-_QUOTED = re.compile(r"(names matching|there is no profiler|timer) .*", re.DOTALL)
-_STOPPED = re.compile(r"(.* stopped: \w+): .*", re.DOTALL)
-_OF_NODE = re.compile(r"(.*? of )(.*)( is known from another source)", re.DOTALL)
 #: Digits of a process id.
 _LONGEST_PROCESS = 7
 _NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,12})?|[0-9]{16}")
@@ -178,19 +173,21 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         return replace(told, remarks=self._remarks(told.remarks))
 
     def _remarks(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
-        return tuple(
-            Remark.worded(action=one.action, count=one.count, unit=one.unit, reason=self._reason(one))
+        """The remarks without places and names; those that differed in a name only become one."""
+        tally = Tally()
+        tally.take(
+            replace(
+                one, place=None, fields={key: self._field(key, value) for key, value in one.fields.items()}
+            )
             for one in remarks
         )
+        return tally.remarks()
 
-    def _reason(self, remark: Remark) -> str:
-        if remark.unit == "rules":
-            return "the rule of a package, which could not be loaded"
-        if remark.reason.startswith(UNKNOWN) and not is_common(remark.reason.removeprefix(UNKNOWN)):
-            return OTHER_UNKNOWN
-        if match := _OF_NODE.fullmatch(remark.reason):
-            return f"{match[1]}{self('node', match[2]) if ('node', match[2]) in self.names else 'a node'}{match[3]}"
-        return _STOPPED.sub(r"\1", remark.reason)
+    def _field(self, key: str, value: str | int | float) -> str | int | float:
+        """The field of a remark: its pseudonym, or an ellipsis for a name that has none."""
+        if key not in NAMES or (key == "name" and is_common(str(value))):
+            return value
+        return self.names.get((key, str(value)), "…")
 
     def _panel(self, one: Panel) -> Panel:
         return replace(one, node=self("node", one.node), devices=self._devices(one.devices))
@@ -255,7 +252,6 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
         job,
         kept=tuple((stand_ins.facts(facts), handles) for facts, handles in job.kept),
         profiles=tuple(map(stand_ins.profile, job.profiles)),
-        recorded=tuple(_QUOTED.sub(r"\1 …", line) for line in job.recorded),
         change=stand_ins.part,
     )
     return replace(reading, job=changed), stand_ins.quality(quality), stand_ins.settings(chosen)

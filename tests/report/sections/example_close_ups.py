@@ -126,7 +126,7 @@ def more_framework(name: str, workers: int = 3, others: int = 0) -> dict[str, An
             phase_time("Forward", seconds=30.0, percent=25.0, outside_percent=0.0, steps=1199),
             phase_time("once", seconds=4.0, events=1),
         ),
-        "kinds": ("Outside of steps", "TRAIN", name),
+        "kinds": ("Outside steps", "TRAIN", name),
         "ranks": tuple(
             RankTime(node=name, rank=str(i), seconds=660.0 + i, percents=(35.0 + i, 60.0 - i, 5.0))
             for i in range(workers)

@@ -97,7 +97,7 @@ def killing_after(engine: DaskEngine, method: str, kill: Callable[[], None]) -> 
 
 def test_tables_of_one_machine_are_kept_together(cluster: Any, job: Path) -> None:
     with DaskEngine(cluster.scheduler_address) as engine:
-        groups = [replace(group, machine=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
+        groups = [replace(group, node=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
         pieces = read_groups(engine, groups, Progress(), strict=True)
         handles = [handle for piece in pieces for handle in piece.handles]
         engine.fetch(handles)  # they are there
@@ -105,7 +105,7 @@ def test_tables_of_one_machine_are_kept_together(cluster: Any, job: Path) -> Non
         workers: defaultdict[str, set[str]] = defaultdict(set)
         for piece in pieces:
             for handle in piece.handles:
-                workers[piece.group.machine].update(places[handle.key])
+                workers[piece.group.node].update(places[handle.key])
         assert all(len(some) == 1 for some in workers.values())
         assert len(set.union(*workers.values())) == 2
 

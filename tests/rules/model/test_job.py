@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
-
 from jobrules.model import Job
+from tests.copies import replace
 from tests.jobs import make_job
 
 
@@ -16,4 +15,4 @@ def test_a_value_is_computed_once_for_each_job() -> None:
     job = make_job(gpu=[1.0])
 
     assert [job.once(of), job.once(of)] == [1, 1]
-    assert dataclasses.replace(job, name="other").once(of) == 2
+    assert replace(job, name="other").once(of) == 2

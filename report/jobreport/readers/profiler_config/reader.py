@@ -1,11 +1,13 @@
-"""What the profiler was told to record: ``profilerconfig.json``, or the description of the job.
+"""What the profiler was configured to record: ``profilerconfig.json``, or the description of the job.
 
-Both are JSON, as far as a trailing comma allows. The settings of one kind of record are a dictionary
-written as text, by various hands: with trailing commas, in lower case, in single quotes.
+Both are JSON, but may have trailing commas. The settings of one kind of record are a dictionary written as text, with
+trailing commas, in lower case, or in single quotes.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import math
 import re
@@ -15,10 +17,10 @@ from jobreport.formats import date_time
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
 from jobreport.readers.faults import EARLIEST_S, LATEST_S
-from jobreport.readers.tally import Tally
+from jobreport.readers.tally import Tally, UnusableError
 from jobreport.remarks import SourceQuality
 from jobrules.model import SECOND_US
-from jobrules.text import NBSP, count, duration, escape_name, number
+from jobrules.text import NBSP, count, duration, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,22 +48,18 @@ _TIMERS = {
     "off_cpu_time": "time off the CPU",
     "default": "total time, CPU time and time off the CPU in turn",
 }
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
+#: Characters of the settings of one kind of record, as Python's parser may take any time and memory.
+_MAX_TEXT = 4096
 #: Steps, seconds or milliseconds.
-_LARGEST_NUMBER = 1e12
+_MAX_NUMBER = 1e12
 
-_TEXT = r'"(?:[^"\\]++|\\.)*+"'
-#: Also takes a text that never ends, so that no text is looked at twice.
+#: Also matches a text that never ends, so that no character is read twice.
 _COMMA_BEFORE_END = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|' r",(\s*[}\]])", re.DOTALL)
-#: A key and its value with what ends them, in a dictionary without others in it.
-_SETTING = re.compile(
-    rf"\s*({_TEXT}|'(?:[^'\\]++|\\.)*+')\s*:\s*({_TEXT}|'(?:[^'\\]++|\\.)*+'|[\w.+-]+)\s*(?:,|\Z)", re.DOTALL
-)
-_ESCAPED = re.compile(r"\\([\"'\\/])")
 
 
 class ProfilerConfig:
-    """Reads what the profiler was told to record."""
+    """Reads what the profiler was configured to record."""
 
     source = "profiler configuration"
     looks_for = ""
@@ -73,7 +71,7 @@ class ProfilerConfig:
         return _plain_name(file).endswith(_NAME)
 
     def matches_content(self, file: SourceFile) -> bool:
-        """As a small JSON object with the keys of a configuration."""
+        """By the keys of a configuration in a small JSON object."""
         return _plain_name(file).endswith(".json") and _holds_config(file)
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
@@ -81,19 +79,15 @@ class ProfilerConfig:
         return {"": list(files)}
 
     def read(self, files: Sequence[SourceFile]) -> Found:
-        """Put every configuration into words; what several files say is said once."""
+        """Put every configuration into words, each line once."""
         tally = Tally()
         recorded: dict[str, None] = {}
         used = 0
         for file in sorted(files):
             try:
                 lines = _lines(_config(file))
-            except OSError as error:
-                tally.add("skipped", "files", f"cannot be opened: {error.strerror}", file=file.name)
-            except text_files.DamagedError:
-                tally.add("skipped", "files", "compressed data is damaged", file=file.name)
-            except _UnusableError as error:
-                tally.add("skipped", "files", str(error), file=file.name)
+            except UnusableError as error:
+                tally.note(error.code, file=file.name, **error.fields)
             else:
                 used += 1
                 recorded.update(dict.fromkeys(lines))
@@ -101,8 +95,8 @@ class ProfilerConfig:
         return Found(quality=quality, recorded=tuple(recorded))
 
 
-class _UnusableError(Exception):
-    """Why a file or a setting says nothing, as the end of a sentence."""
+class _SettingError(Exception):
+    """Why a setting is unusable, as the end of a line."""
 
 
 def _plain_name(file: SourceFile) -> str:
@@ -111,38 +105,27 @@ def _plain_name(file: SourceFile) -> str:
 
 def _holds_config(file: SourceFile) -> bool:
     try:
-        if file.path.stat().st_size > _LARGEST or not next(text_files.chunks(file.path)).lstrip().startswith(
-            b"{"
-        ):
+        if not next(text_files.chunks(file.path)).lstrip().startswith(b"{"):
             return False
-        text = _text(file)
-        if not any(f'"{key}"' in text.lower() for key in (_CONFIG, _PARAMETERS)):
-            return False
-        return not {_CONFIG, _PARAMETERS}.isdisjoint(_parsed(text))
-    except (OSError, text_files.DamagedError, _UnusableError):
+        return not {_CONFIG, _PARAMETERS}.isdisjoint(_parsed(_text(file)))
+    except (OSError, text_files.DamagedError, UnusableError):
         return False
 
 
 def _text(file: SourceFile) -> str:
-    parts, size = [], 0
-    for part in text_files.chunks(file.path):
-        parts.append(part)
-        size += len(part)
-        if size > _LARGEST:
-            raise _UnusableError(f"larger than {_LARGEST >> 20} MiB")
     try:
-        return b"".join(parts).decode()
+        return text_files.content(file.path, _MAX_BYTES).decode()
     except UnicodeDecodeError:
-        raise _UnusableError("not UTF-8 text") from None
+        raise UnusableError("file.not_utf8") from None
 
 
 def _parsed(text: str) -> Settings:
     try:
         value = json.loads(_COMMA_BEFORE_END.sub(lambda match: match[1] or match[2], text))
     except (ValueError, RecursionError):
-        raise _UnusableError("not complete JSON") from None
+        raise UnusableError("file.not_json") from None
     if not isinstance(value, dict):
-        raise _UnusableError("not a JSON object")
+        raise UnusableError("file.not_object")
     return _lower(value)
 
 
@@ -151,14 +134,14 @@ def _lower(settings: dict[str, object]) -> Settings:
 
 
 def _config(file: SourceFile) -> Settings:
-    """The settings of the profiler, which stand at the top or in the description of a job."""
+    """The settings of the profiler, at the top or in the description of a job."""
     settings = _parsed(_text(file))
     config = settings.get(_CONFIG, settings)
     if not isinstance(config, dict):
-        raise _UnusableError("its profiler configuration is not a JSON object")
+        raise UnusableError("config.not_object")
     config = _lower(config)
     if config and _KNOWN.isdisjoint(config):
-        raise _UnusableError("no settings of the profiler in it")
+        raise UnusableError("config.no_settings")
     return config
 
 
@@ -173,7 +156,7 @@ def _lines(config: Settings) -> list[str]:
         return [*lines, "Framework profiling disabled"]
     try:
         parameters = _settings(parameters)
-    except _UnusableError as error:
+    except _SettingError as error:
         return [*lines, f"Framework profiling: {error}"]
     kinds = [
         f"{label}{_kind(key, parameters[key])}" for key, label in _KINDS.items() if _given(parameters, key)
@@ -190,10 +173,8 @@ def _kind(key: str, value: object) -> str:
     try:
         settings = _settings(value)
         profiler = f" ({_profiler(settings)})" if key == "pythonprofilingconfig" else ""
-        pattern = _word(settings, "metricsregex", "") if key == "dataloaderprofilingconfig" else ""
-        names = f", names matching {escape_name(pattern)}" if pattern else ""
-        return f"{profiler}: {_limits(settings)}{names}"
-    except _UnusableError as error:
+        return f"{profiler}: {_limits(settings)}"
+    except _SettingError as error:
         return f": {error}"
 
 
@@ -201,17 +182,17 @@ def _profiler(settings: Settings) -> str:
     name = _word(settings, "profilername", "cprofile")
     profiler = _PROFILERS.get(name.lower())
     if profiler is None:
-        raise _UnusableError(f"not recorded: there is no profiler {escape_name(name)}")
+        raise _SettingError("not recorded: unknown profiler")
     if profiler != "cProfile":
         return profiler
     timer = _word(settings, "cprofiletimer", "total_time")
-    return f"{profiler}, {_TIMERS.get(timer.lower(), f'timer {escape_name(timer)}')}"
+    return f"{profiler}, {_TIMERS.get(timer.lower(), 'unknown timer')}"
 
 
 def _word(settings: Settings, key: str, otherwise: str) -> str:
     value = settings.get(key) or otherwise
     if not isinstance(value, str):
-        raise _UnusableError("settings cannot be read")
+        raise _SettingError("settings cannot be read")
     return value
 
 
@@ -220,7 +201,7 @@ def _limits(settings: Settings) -> str:
     start_s, lasts_s = _number(settings, "starttimeinsecsinceepoch"), _number(settings, "durationinseconds")
     by_step, by_time = (first, steps) != (None, None), (start_s, lasts_s) != (None, None)
     if by_step and by_time:
-        raise _UnusableError("not recorded: step and time limits contradict each other")
+        raise _SettingError("not recorded: step and time limits contradict each other")
     if by_step:
         return _steps(first, 1 if steps is None else steps)
     if by_time:
@@ -230,16 +211,16 @@ def _limits(settings: Settings) -> str:
 
 def _steps(first: float | None, steps: float) -> str:
     if steps < 1:
-        raise _UnusableError("not recorded: the number of steps is 0")
+        raise _SettingError("not recorded: the number of steps is 0")
     if first is None:
-        return f"{count(int(steps), 'step')} from where the job was"
+        return f"{count(int(steps), 'step')} from the current step"
     last = int(first) + int(steps) - 1
     return f"step {number(int(first))}" if last == first else f"steps {number(int(first))} to {number(last)}"
 
 
 def _time(start_s: float | None, lasts_s: float | None) -> str:
     if start_s is not None and not EARLIEST_S <= start_s <= LATEST_S:
-        raise _UnusableError("start is not a time in seconds between 1990 and 2100")
+        raise _SettingError("start is not a time in seconds between 1990 and 2100")
     start = "the start" if start_s is None else date_time(round(start_s * SECOND_US))
     if lasts_s is None:
         return f"from {start} to the next step"
@@ -249,7 +230,7 @@ def _time(start_s: float | None, lasts_s: float | None) -> str:
 def _interval(value: object) -> str:
     try:
         ms = _number({"interval": value}, "interval")
-    except _UnusableError:
+    except _SettingError:
         ms = None
     if not ms:
         return "at an interval that cannot be read"
@@ -257,7 +238,7 @@ def _interval(value: object) -> str:
 
 
 def _number(settings: Settings, key: str) -> float | None:
-    """A number, or the text of one; none where it is not given."""
+    """A number, or the text of one; None if it is not given."""
     value = settings.get(key)
     if value is None or value == "":
         return None
@@ -265,47 +246,26 @@ def _number(settings: Settings, key: str) -> float | None:
         amount = float(value) if isinstance(value, int | float | str) else math.nan
     except (ValueError, OverflowError):
         amount = math.nan
-    if isinstance(value, bool) or not 0 <= amount <= _LARGEST_NUMBER:
-        raise _UnusableError("limits cannot be read")
+    if isinstance(value, bool) or not 0 <= amount <= _MAX_NUMBER:
+        raise _SettingError("limits cannot be read")
     return amount
 
 
 def _truth(value: object) -> bool:
-    """Whether something is switched on; some hands write 1."""
+    """True if a setting is on, which may be written as 1."""
     if isinstance(value, str):
         return value.strip().lower() in ("true", "1")
     return isinstance(value, int | float) and value == 1
 
 
 def _settings(value: object) -> Settings:
-    """A dictionary, or the text of one without others in it."""
+    """A dictionary, or the text of one in JSON or Python."""
+    if isinstance(value, str) and len(value) <= _MAX_TEXT:
+        try:
+            return _parsed(value)
+        except UnusableError:
+            with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                value = ast.literal_eval(value.strip())
     if isinstance(value, dict):
-        return _lower(value)
-    if not isinstance(value, str):
-        raise _UnusableError("settings cannot be read")
-    try:
-        return _parsed(value)
-    except _UnusableError:
-        return _flat(value)
-
-
-def _flat(text: str) -> Settings:
-    """What Python would make of a dictionary of texts and numbers."""
-    text = text.strip()
-    if not (text.startswith("{") and text.endswith("}")):
-        raise _UnusableError("settings cannot be read")
-    text = text[1:-1].strip()
-    settings: Settings = {}
-    at = 0
-    while at < len(text):
-        match = _SETTING.match(text, at)
-        if match is None:
-            raise _UnusableError("settings cannot be read")
-        settings[_plain(match[1]).lower()] = None if match[2] in ("None", "null") else _plain(match[2])
-        at = match.end()
-    return settings
-
-
-def _plain(text: str) -> str:
-    """A text without its quotes, a number as it stands."""
-    return _ESCAPED.sub(r"\1", text[1:-1]) if text[0] in "\"'" else text
+        return _lower({key: one for key, one in value.items() if isinstance(key, str)})
+    raise _SettingError("settings cannot be read")

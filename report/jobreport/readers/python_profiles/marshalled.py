@@ -1,8 +1,7 @@
-"""Reading the dumps of Python's profilers without trusting them.
+"""A safe reader of the dumps of Python's profilers.
 
-A dump is written in the interpreter's own format, whose loader may crash on damaged bytes. This one
-knows the few types that a profile is made of and refuses all others; every element it makes is
-paid for with a byte of input, and nothing is ever hashed.
+A dump is in the interpreter's own format, ``marshal``, whose loader may crash on damaged bytes. This one reads the few
+types that a profile consists of and refuses all others. Every value costs a byte of input, and nothing is hashed.
 """
 
 from __future__ import annotations
@@ -18,170 +17,112 @@ Value: TypeAlias = Union[  # noqa: UP007 - a type that contains itself
 ]
 
 #: A profile needs four levels.
-_DEEPEST = 32
+_MAX_DEPTH = 32
 #: A hundred thousand functions take as many; each may take a hundred bytes of memory.
-_MOST_VALUES = 2_000_000
+_MAX_VALUES = 2_000_000
 #: Of 15 bits each; no count needs more than 64 bits.
-_LONGEST_INTEGER = 9
-#: Said by the top bit of a type: later values may refer to this one.
+_MAX_DIGITS = 9
+#: Bit of a type: later values may refer to this one.
 _SHARED = 0x80
-_INT, _FLOAT = struct.Struct("<i"), struct.Struct("<d")
-_SHORT_TEXT, _ASCII, _UNICODE = frozenset(b"zZ"), frozenset(b"aA"), frozenset(b"ut")
+_CONSTANTS: dict[str, Value] = {"N": None, "T": True, "F": False}
+_END = ord("0")
 
 
 class NotReadableError(ValueError):
-    """The bytes are damaged, or hold something that no profile holds; the text says what."""
-
-
-class _Unfinished:
-    """Stands for a container that is still being read."""
-
-
-_UNFINISHED = _Unfinished()
+    """The bytes are damaged, or hold something that no profile holds."""
 
 
 def loads(data: bytes) -> Value:
-    """The value in a dump of any version of the format. Raises ``NotReadableError``."""
-    reading = _Reading(data)
+    """The value in a dump of version 2 or later, as all profilers write. Raises ``NotReadableError``."""
+    dump = _Dump(data)
     try:
-        value = reading.value(_DEEPEST)
-    except (IndexError, struct.error):
-        raise NotReadableError("ends early") from None
-    except UnicodeDecodeError:
-        raise NotReadableError("holds text that is not text") from None
-    if reading.at != len(data):
-        raise NotReadableError("goes on behind its end")
+        value = dump.value(_MAX_DEPTH)
+    except (IndexError, struct.error, UnicodeDecodeError):
+        raise NotReadableError from None
+    if dump.at != len(data):
+        raise NotReadableError
     return value
 
 
-class _Reading:
+class _Dump:
     """A place in the bytes, and the values before it that may be referred to."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
-        self._left = _MOST_VALUES
-        self._known: list[Value | _Unfinished] = []
+        self._values_left = _MAX_VALUES
+        self._shared: list[Value] = []
 
     def value(self, depth: int) -> Value:
-        """The value that begins here."""
-        value = self._value_or_end(depth)
-        if isinstance(value, _Unfinished):
-            raise NotReadableError("misses a value")
-        return value
-
-    def _value_or_end(self, depth: int) -> Value | _Unfinished:  # noqa: PLR0912 - a list of types
-        """The value that begins here; unfinished stands for the end of a dictionary."""
-        code = self.data[self.at]
-        self.at += 1
-        self._left -= 1
-        if self._left < 0:
-            raise NotReadableError(f"holds more than {_MOST_VALUES} values")
-        kind = code & ~_SHARED
-        value: Value
-        if kind in b"(){":
-            return self._container(kind, depth, shared=code != kind)
-        if kind in _SHORT_TEXT:
-            value = self._bytes(self._byte()).decode("ascii")
-        elif kind == ord("i"):
-            value = self._int()
-        elif kind == ord("r"):
-            return self._reference()
-        elif kind == ord("g"):
-            (value,) = _FLOAT.unpack_from(self.data, self.at)
-            self.at += _FLOAT.size
-        elif kind in _ASCII:
-            value = self._bytes(self._int()).decode("ascii")
-        elif kind in _UNICODE:
-            value = self._bytes(self._int()).decode("utf-8", "surrogatepass")
-        elif kind == ord("l"):
-            value = self._long()
-        elif kind == ord("f"):
-            value = _float(self._bytes(self._byte()))
-        elif kind in _CONSTANTS:
+        """The value that begins here, with up to ``depth`` levels."""
+        self._values_left -= 1
+        if depth == 0 or self._values_left < 0:
+            raise NotReadableError
+        code = self._byte()
+        kind = chr(code & ~_SHARED)
+        if kind in _CONSTANTS:
             return _CONSTANTS[kind]
-        else:
-            raise NotReadableError(f"holds a value of type {chr(kind)!r}, which no profile holds")
-        if code != kind:
-            self._known.append(value)
+        if kind == "r":
+            return self._shared[self._size()]
+        place = len(self._shared)
+        if code & _SHARED:
+            # A container that contains itself, which no profile does, contains this.
+            self._shared.append(None)
+        value = self._value_of(kind, depth - 1)
+        if code & _SHARED:
+            self._shared[place] = value
         return value
 
-    def _container(self, kind: int, depth: int, *, shared: bool) -> Value:
-        if depth == 0:
-            raise NotReadableError("is nested too deeply")
-        place = len(self._known)
-        if shared:
-            self._known.append(_UNFINISHED)
-        value: Value
-        if kind == ord("{"):
-            value = self._pairs(depth - 1)
-        else:
-            size = self._byte() if kind == ord(")") else self._size(self._int())
-            value = tuple([self.value(depth - 1) for _ in range(size)])
-        if shared:
-            self._known[place] = value
-        return value
-
-    def _pairs(self, depth: int) -> list[tuple[Value, Value]]:
-        pairs = []
-        while not isinstance(key := self._value_or_end(depth), _Unfinished):
-            pairs.append((key, self.value(depth)))
-        return pairs
-
-    def _reference(self) -> Value:
-        number = self._int()
-        if not 0 <= number < len(self._known):
-            raise NotReadableError("refers to a value that is not there")
-        value = self._known[number]
-        if isinstance(value, _Unfinished):
-            raise NotReadableError("holds a value that contains itself")
-        return value
+    def _value_of(self, kind: str, depth: int) -> Value:  # noqa: PLR0911 - a list of types
+        match kind:
+            case "i":
+                return self._int()
+            case "l":
+                return self._long()
+            case "g":
+                (number,) = struct.unpack("<d", self._bytes(8))
+                return float(number)
+            case "z" | "Z":
+                return self._bytes(self._byte()).decode("ascii")
+            case "a" | "A":
+                return self._bytes(self._size()).decode("ascii")
+            case "u" | "t":
+                return self._bytes(self._size()).decode("utf-8", "surrogatepass")
+            case ")" | "(":
+                size = self._byte() if kind == ")" else self._size()
+                return tuple([self.value(depth) for _ in range(size)])
+            case "{":
+                pairs: list[tuple[Value, Value]] = []
+                while self.data[self.at] != _END:
+                    pairs.append((self.value(depth), self.value(depth)))
+                self.at += 1
+                return pairs
+        raise NotReadableError
 
     def _byte(self) -> int:
         self.at += 1
         return self.data[self.at - 1]
 
     def _int(self) -> int:
-        number: int
-        (number,) = _INT.unpack_from(self.data, self.at)
-        self.at += _INT.size
-        return number
+        return int.from_bytes(self._bytes(4), "little", signed=True)
 
     def _long(self) -> int:
         size = self._int()
-        if abs(size) > _LONGEST_INTEGER:
-            raise NotReadableError("holds an integer of more than 135 bits")
-        digits = self._bytes(2 * abs(size))
-        number = 0
-        for i, (digit,) in enumerate(struct.iter_unpack("<H", digits)):
-            number |= (digit & 0x7FFF) << 15 * i
+        if abs(size) > _MAX_DIGITS:
+            raise NotReadableError
+        digits = struct.iter_unpack("<H", self._bytes(2 * abs(size)))
+        number = sum(int(digit & 0x7FFF) << 15 * i for i, (digit,) in enumerate(digits))
         return number if size >= 0 else -number
 
     def _bytes(self, size: int) -> bytes:
-        start = self.at
-        self.at += self._size(size)
-        return self.data[start : self.at]
-
-    def _size(self, size: int) -> int:
-        """A size that the rest of the bytes can hold."""
-        if size < 0:
-            raise NotReadableError("holds a negative size")
         if size > len(self.data) - self.at:
-            raise NotReadableError("ends early")
+            raise NotReadableError
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def _size(self) -> int:
+        """A number that is not negative."""
+        size = self._int()
+        if size < 0:
+            raise NotReadableError
         return size
-
-
-def _float(text: bytes) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise NotReadableError("holds a number that is not a number") from None
-
-
-#: ``0`` ends a dictionary.
-_CONSTANTS: dict[int, Value | _Unfinished] = {
-    ord("N"): None,
-    ord("T"): True,
-    ord("F"): False,
-    ord("0"): _UNFINISHED,
-}

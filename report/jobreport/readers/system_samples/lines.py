@@ -1,30 +1,46 @@
-"""Samples of any file, line by line; a line that is no sample is told with the reason and its place."""
+"""Samples of any file, line by line; a line that is no sample is counted with the reason and its place."""
 
 from __future__ import annotations
 
 import json
 from array import array
 from math import inf, isfinite
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
 from jobreport.readers import text_files
 from jobreport.readers.faults import EARLIEST_S, LATEST_S
-from jobreport.readers.system_samples.rows import Rows
+from jobreport.readers.tally import UnusableError
 
 if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
+    from jobrules.model import FloatArray
 
-#: Bytes of the longest line that is looked at. What a parser makes of a hostile one takes some 25 times the memory.
+#: Bytes. A parser takes some 25 times the memory for a hostile line.
 LONGEST_LINE = 4 << 20
 
-_NOT_FINITE = "value is NaN or infinite"
+_BLANK = "blank line"
 
 #: Node, type, dimension and name.
 _Sensor: TypeAlias = tuple[str | None, str, str | None, str | None]
+
+
+class Rows(NamedTuple):
+    """Samples of one sensor in one file, in no particular order; a tuple, because there are many."""
+
+    #: Number of the file.
+    file: int
+    node: str | None
+    type: str
+    dimension: str | None
+    name: str | None
+    #: Seconds since the epoch, between 1990 and 2100.
+    seconds: FloatArray
+    #: Finite.
+    values: FloatArray
 
 
 class _Sample(msgspec.Struct, gc=False):
@@ -41,44 +57,32 @@ class _Sample(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Sample).decode
 
 
-class _NoSampleError(Exception):
-    """The reason is its text; empty for a blank line."""
-
-
 def rows(number: int, file: SourceFile, tally: Tally) -> list[Rows]:
-    """The samples of a file, which has that number; all else in it goes to the tally.
-
-    Each line that is not blank is a row: a sample, or counted as skipped or dropped.
-    """
+    """The samples of a file, which has that number; every other line that is not blank goes to the tally."""
     sensors: dict[_Sensor, tuple[array[float], array[float]]] = {}
-    #: How often each reason was met, and where first.
-    faults: dict[str, tuple[int, int]] = {}
-    damage = ""
+    is_empty = True
     try:
         for place, line in enumerate(text_files.lines(file.path, LONGEST_LINE), start=1):
             if line == b"":
                 continue
             try:
                 sensor, seconds, value = _usual(line) or _unusual(line)
-            except _NoSampleError as error:
-                count, first = faults.get(str(error), (0, place))
-                faults[str(error)] = count + 1, first
+            except UnusableError as error:
+                if error.code != _BLANK:
+                    tally.note(error.code, file=file.name, line=place, **error.fields)
+                    is_empty = False
                 continue
             known = sensors.get(sensor)
             if known is None:
                 known = sensors[sensor] = array("d"), array("d")
             known[0].append(seconds)
             known[1].append(value)
+        if is_empty and not sensors:
+            tally.note("file.empty", file=file.name)
     except text_files.DamagedError:
-        damage = "compressed data is cut short or damaged; what comes before is in use"
+        tally.note("file.cut", file=file.name)
     except OSError as error:
-        damage = f"cannot be read: {error.strerror}"
-    faults.pop("", None)
-    for reason, (count, first) in faults.items():
-        action, unit = ("dropped", "samples") if reason == _NOT_FINITE else ("skipped", "lines")
-        tally.add(action, unit, reason, count=count, file=file.name, line=first)
-    if damage or not (sensors or faults):
-        tally.add("skipped", "files", damage or "empty", file=file.name)
+        tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
     return [
         Rows(number, *sensor, np.frombuffer(seconds), np.frombuffer(values))
         for sensor, (seconds, values) in sensors.items()
@@ -86,8 +90,8 @@ def rows(number: int, file: SourceFile, tally: Tally) -> list[Rows]:
 
 
 def _usual(line: bytes | None) -> tuple[_Sensor, float, float] | None:
-    """Sensor, seconds and value of a sample as most are written, or none."""
-    # What is not ASCII may be no text at all, which the quick parser does not see in keys that it passes over.
+    """Sensor, seconds and value of a sample as most are written, or None."""
+    # What is not ASCII may be no text at all, which the quick parser does not see in keys that it skips.
     if line is None or not line.isascii():
         return None
     try:
@@ -100,27 +104,27 @@ def _usual(line: bytes | None) -> tuple[_Sensor, float, float] | None:
 
 
 def _unusual(line: bytes | None) -> tuple[_Sensor, float, float]:
-    """Sensor, seconds and value of any sample. Raises ``_NoSampleError`` where there is none."""
+    """Sensor, seconds and value of any sample. Raises ``UnusableError`` if there is none."""
     if line is None:
-        raise _NoSampleError("too long for a sample")
+        raise UnusableError("samples.long")
     if not line.strip(b" \t\r"):
-        raise _NoSampleError
+        raise UnusableError(_BLANK)
     try:
         sample = json.loads(line.decode())
     except UnicodeDecodeError:
-        raise _NoSampleError("not UTF-8 text") from None
+        raise UnusableError("samples.not_utf8") from None
     except (ValueError, RecursionError):
-        raise _NoSampleError("not complete JSON") from None
+        raise UnusableError("samples.not_json") from None
     if not isinstance(sample, dict):
-        raise _NoSampleError("not a JSON object")
+        raise UnusableError("samples.not_object")
     for key in ("Type", "Timestamp", "Value"):
         if sample.get(key) is None:
-            raise _NoSampleError(f"key {key!r} without a value" if key in sample else f"no key {key!r}")
+            raise UnusableError("samples.no_value" if key in sample else "samples.no_key", key=key)
     seconds, value = (_number(key, sample[key]) for key in ("Timestamp", "Value"))
     if not EARLIEST_S <= seconds <= LATEST_S:
-        raise _NoSampleError("'Timestamp' is not a time in seconds between 1990 and 2100")
+        raise UnusableError("samples.time")
     if not isfinite(value):
-        raise _NoSampleError(_NOT_FINITE)
+        raise UnusableError("samples.not_finite")
     node, dimension, name = (_text(sample.get(key)) for key in ("NodeId", "Dimension", "Name"))
     return (node, _text(sample["Type"]) or "", dimension, name), seconds, value
 
@@ -133,7 +137,7 @@ def _number(key: str, value: object) -> float:
         return inf
     except ValueError:
         pass
-    raise _NoSampleError(f"{key!r} is not a number")
+    raise UnusableError("samples.not_number", key=key)
 
 
 def _text(value: object) -> str | None:

@@ -1,19 +1,17 @@
 """The rows of a trace file: a JSON array of them, or an object that holds one as ``traceEvents``.
 
-A sound file is decoded in small blocks, which end where a row does. What cannot be decoded so is left to
-``trace_damage``.
+A file is read in blocks, each decoded at once. Where that fails, a file that is written line by line loses the lines
+that are no rows; any other file is read up to the first row that cannot be read, and the rest is counted in bytes.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from jobreport.readers import text_files
-from jobreport.readers.traces.damage import damaged_part, damaged_rows
-from jobreport.readers.traces.row import DECODER, Row, row_of
+from jobreport.readers.traces.row import Row, row_of, sound_rows, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,223 +19,210 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
 
+#: Bytes that are decoded at once: their rows fit in a processor's cache.
+_BLOCK = 1 << 16
+#: Bytes, and lines of them, by which the layout of a file is known.
+_HEAD, _HEAD_LINES = 1 << 16, 16
+#: Longer text without the end of a row or of a line is no trace.
+_MAX_ROW_BYTES = 64 << 20
 
-class _Trace(msgspec.Struct):
-    traceEvents: list[Row]  # noqa: N815 - the name in the file
-
-
-class _RawTrace(msgspec.Struct):
-    traceEvents: list[msgspec.Raw]  # noqa: N815 - the name in the file
-
-
-_ROWS = msgspec.json.Decoder(list[Row])
-_RAW_ROWS = msgspec.json.Decoder(list[msgspec.Raw])
-_TRACE = msgspec.json.Decoder(_Trace)
-_RAW_TRACE = msgspec.json.Decoder(_RawTrace)
-
-#: Rows of so much text fit in a processor's cache, which makes reading them twice as fast.
-_BLOCK = 1 << 17
-#: Damaged rows are taken apart in blocks of this size; damage at the end of one is left to the next.
-_DAMAGED_BLOCK = 16 << 20
-#: A text in which no end of a row is found is decoded as a whole; what it has beyond this is not read. Damage that is
-#: longer is taken apart here.
-_LARGEST = 256 << 20
 _BLANKS = b" \t\r\n"
-_BLANKS_AND_COMMAS = _BLANKS + b","
-#: Between two rows, one a line.
-_SEAM = b"},\n{"
-#: How the first row of an array begins; parts end where another row begins so.
-_FIRST_KEY = re.compile(rb'\s*\[\s*(\{\s*"[^"\\]{1,40}")')
-_ROWS_BEGIN = re.compile(rb'"traceEvents"[ \t\r\n]*+:[ \t\r\n]*+\[')
-
-_DAMAGED = "compressed data is cut short or damaged; what comes before is in use"
-_NO_END = "has no end: cut short, or still being written; the complete rows are in use"
-_GROWING = "still being written; the complete rows are in use"
-_CUT_OBJECT = "not complete JSON; the complete rows are in use"
-
-
-class _Last(NamedTuple):
-    """The text of the last rows of an array, or of all of an object, and how many lines stand before it."""
-
-    text: bytes
-    lines: int
-    #: The file goes on; that is told already.
-    cut: bool
-    is_object: bool
+_AROUND_ROWS = _BLANKS + b",[]"
+_LIST_BEGINS = re.compile(rb'\s*+(?:\[|\{.*?"traceEvents"\s*+:\s*+\[)', re.DOTALL)
+_LIST_ENDS = re.compile(r'\]\s*+(?:,\s*+"|\}|\Z)')
+_FILE_ENDS = re.compile(rb"\]\s*+\}?\s*+\Z")
+#: Bytes at the end of a file in which its list ends.
+_FILE_END = 64
+#: How a line behind the rows of an object begins.
+_LINE_ENDS_LIST = (b"]", b"],", b"]}")
+_BETWEEN_ROWS = re.compile(rb"\}\s*+,\s*+\{")
+#: Bytes at the end of a block in which the last row usually ends.
+_ROW_END = 1 << 12
+_BETWEEN_VALUES = re.compile(r"[\s,]*+")
+_DECODER = json.JSONDecoder()
 
 
 def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[list[Row]]:
-    """The rows of a file in their order, many at a time; what is no row is counted.
+    """The rows of a file in their order, many at a time; ``tally`` counts what is not read.
 
     A file that is ``growing`` is known to be still being written.
     """
-    try:
-        for block in _blocks(file, tally):
-            rows = block if isinstance(block, list) else _of_last(block, file, tally, growing=growing)
-            if rows:
-                yield rows
-    except OSError as error:
-        tally.add("skipped", "files", f"cannot be read: {error.strerror}", file=file.name)
-
-
-def _of_last(last: _Last, file: SourceFile, tally: Tally, *, growing: bool) -> list[Row]:
-    text, lines, cut, is_object = last
-    if is_object:
-        return _of_object(text, file, tally, lines, cut=cut)
-    is_open = cut or not text[-64:].rstrip(_BLANKS).endswith(b"]")
-    if not cut and (growing or is_open):
-        tally.add("corrected", "files", _GROWING if growing else _NO_END, file=file.name)
-    return _of_array(text, file, tally, lines, is_open=is_open)
-
-
-def _blocks(file: SourceFile, tally: Tally) -> Iterator[list[Row] | _Last]:
-    """The rows in blocks, and the text of the last; that of an object is an object again.
-
-    An empty file comes in none.
-    """
+    layout: _ByLine | _InOrder | None = None
+    has_rows = False
     parts: list[bytes] = []
-    size, lines, limit = 0, 0, _BLOCK
-    head, seams = b"", None
-    is_object = cut = False
+    wanted = 0
+    for portion, is_last in _portions(file, tally):
+        parts.append(portion)
+        if sum(map(len, parts)) < wanted and not is_last:
+            continue
+        text = b"".join(parts)
+        if layout is None:
+            layout, begin = _layout(text, file, tally)
+            text = text[begin:]
+        rows, used = layout.read(text, is_last=is_last)
+        if rows:
+            has_rows = True
+            yield rows
+        parts = [text[used:]]
+        # Each attempt costs as much as there is text, so that the next one waits for twice as much.
+        wanted = 0 if used else 2 * len(text)
+    if layout is None or tally.mentions(file.name):
+        return
+    if growing:
+        tally.note("traces.growing", file=file.name)
+    elif not (has_rows or layout.has_losses):
+        tally.note("traces.empty", file=file.name)
+    elif not layout.is_complete:
+        tally.note("traces.no_end", file=file.name)
+
+
+def _portions(file: SourceFile, tally: Tally) -> Iterator[tuple[bytes, bool]]:
+    """The text of a file in portions, the first as large as a head, and whether each is the last."""
+    parts: list[bytes] = []
+    wanted = max(_HEAD, _BLOCK)
     try:
         for chunk in text_files.chunks(file.path):
             parts.append(chunk)
-            size += len(chunk)
-            if size < limit:
-                continue
-            text = b"".join(parts)
-            if seams is None:
-                # Blanks in front do not tell what stands behind them.
-                if not text.strip(_BLANKS):
-                    lines += text.count(b"\n")
-                    parts, size = [], 0
-                    continue
-                is_object = _is_object(text)
-                head = _head(text) if is_object else b""
-                seams = _seams(text, len(head))
-                text = text[len(head) :]
-            end = next((at + 1 for seam in seams if (at := text.rfind(seam)) >= 0), 0)
-            rows = _sound(text[:end], file, tally) if end else None
-            if end and rows is None and size >= _DAMAGED_BLOCK and not is_object:
-                rows, end = damaged_part(text[:end], file, tally, lines, goes_on=size < _LARGEST)
-            if end and rows is not None:
-                yield rows
-                lines += text.count(b"\n", 0, end)
-                parts = [text[end:]]
-                size = len(parts[0])
-                limit = max(_BLOCK, min(2 * size, _LARGEST))
-            elif size < _LARGEST:
-                parts, limit = [text], min(2 * size, _LARGEST)
-            else:
-                parts = [text]
-                reason = f"larger than {_LARGEST >> 20} MiB and cannot be read in parts; the rest is not read"
-                tally.add("skipped", "files", reason, file=file.name)
-                cut = True
-                break
+            if sum(map(len, parts)) >= wanted:
+                yield b"".join(parts), False
+                parts, wanted = [], _BLOCK
     except text_files.DamagedError:
-        tally.add("corrected", "files", _DAMAGED, file=file.name)
-        cut = True
-    text = b"".join(parts)
-    text = head + text.removeprefix(b",") if head else text
-    if text.strip(_BLANKS):
-        yield _Last(text, lines, cut, is_object if seams else _is_object(text))
+        tally.note("traces.damaged_gzip", file=file.name)
+    except OSError as error:
+        tally.note("traces.unreadable", file=file.name, error=error.strerror or "")
+        return
+    yield b"".join(parts), True
 
 
-def _head(text: bytes) -> bytes:
-    """How an object begins, up to the first row; empty where that is not clear."""
-    begin = _ROWS_BEGIN.search(text)
-    if begin is None:
-        return b""
-    try:
-        value = DECODER.decode((text[: begin.end()] + b"]}").decode())
-    except (ValueError, RecursionError):
-        return b""
-    # Anything else that is called so lies deeper, and is none of the object's own values.
-    return text[: begin.end()] if isinstance(value, dict) and value.get("traceEvents") == [] else b""
+def _layout(text: bytes, file: SourceFile, tally: Tally) -> tuple[_ByLine | _InOrder, int]:
+    """How the rows of a file are read, by its beginning, and where they begin."""
+    head = _LIST_BEGINS.match(text)
+    begin = head.end() if head else 0
+    lines = text[begin : begin + _HEAD].split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
+    first = list(filter(None, (line.strip(_AROUND_ROWS) for line in lines)))
+    if 2 * sum(len(sound_rows(line) or ()) == 1 for line in first) > len(first):
+        is_object = text[:begin].lstrip().startswith(b"{")
+        return _ByLine(file, tally, is_object=is_object, line=text.count(b"\n", 0, begin)), begin
+    return _InOrder(file, tally), begin
 
 
-def _seams(text: bytes, begin: int) -> list[bytes]:
-    """What can stand between two rows of an array that begins so; none for an object that is one whole."""
-    if _is_object(text) and not begin:
-        return []
-    first = _FIRST_KEY.match(text, max(0, begin - 1))
-    # A seam without the key may also be one between objects within a row.
-    return [*(b"}," + blank + first[1] for blank in (b"\n", b" ", b"") if first), _SEAM]
+class _Layout:
+    """How the rows of a file are read."""
+
+    def __init__(self, file: SourceFile, tally: Tally) -> None:
+        self._file = file
+        self._tally = tally
+        #: Whether the end of the list was read.
+        self.is_complete = False
+        self.has_losses = False
+
+    def _lose(self, code: str, *, count: int = 1, line: int = 0) -> None:
+        self._tally.note(code, count=count, file=self._file.name, line=line)
+        self.has_losses = True
 
 
-def _sound(text: bytes, file: SourceFile, tally: Tally) -> list[Row] | None:
-    """The rows of a part of an array that is JSON; none where it is not."""
-    whole = b"[" + text.strip(_BLANKS).removeprefix(b"[").strip(_BLANKS_AND_COMMAS) + b"]"
-    try:
-        return _ROWS.decode(whole)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return _one_by_one(_RAW_ROWS.decode(whole), file, tally)
-    except (ValueError, RecursionError):
-        return None
+class _ByLine(_Layout):
+    """A file with a row a line; a line may hold several."""
+
+    def __init__(self, file: SourceFile, tally: Tally, *, is_object: bool, line: int) -> None:
+        super().__init__(file, tally)
+        self._is_object = is_object
+        self._has_ended = False
+        #: Lines in front of what is read next.
+        self._line = line
+
+    def read(self, text: bytes, *, is_last: bool) -> tuple[list[Row], int]:
+        """The rows on the complete lines of a text, and the bytes of these."""
+        if self._has_ended or not text.strip(_BLANKS):
+            return [], len(text)
+        end = len(text) if is_last or len(text) > _MAX_ROW_BYTES else text.rfind(b"\n") + 1
+        closing = _FILE_ENDS.search(text, max(0, end - _FILE_END), end)
+        self.is_complete = closing is not None
+        rows = _one_a_line(text[: closing.start() if closing else end].strip(_AROUND_ROWS))
+        if rows is None:
+            rows = self._line_by_line(text[:end].split(b"\n"), is_last=is_last)
+        self._line += text.count(b"\n", 0, end)
+        return rows, end
+
+    def _line_by_line(self, lines: list[bytes], *, is_last: bool) -> list[Row]:
+        found: list[Row] = []
+        for number, line in enumerate(lines, 1):
+            if self._is_object and line.strip(_BLANKS)[:2] in _LINE_ENDS_LIST:
+                self._has_ended = self.is_complete = True
+                break
+            text = line.strip(_AROUND_ROWS)
+            if (rows := sound_rows(text)) is not None:
+                found += rows
+            elif (values := values_of(text)) is not None:
+                known = [row for row in map(row_of, values) if row is not None]
+                found += known
+                if len(known) < len(values):
+                    self._lose("traces.odd_row", count=len(values) - len(known), line=self._line + number)
+            elif (
+                number < len(lines) or not is_last or self.is_complete
+            ):  # not the line in which the file is cut
+                self._lose("traces.not_json", line=self._line + number)
+        return found
 
 
-def _is_object(text: bytes) -> bool:
-    first = text.lstrip(_BLANKS)[:1]
-    return first == b"{" or (first != b"[" and _ROWS_BEGIN.search(text) is not None)
+def _one_a_line(text: bytes) -> list[Row] | None:
+    """The rows of lines that are sound and hold one row each, so that nothing depends on where blocks end."""
+    rows = sound_rows(text)
+    return rows if rows is not None and len(rows) == text.count(b"\n") + 1 else None
 
 
-def _of_array(text: bytes, file: SourceFile, tally: Tally, lines: int, *, is_open: bool) -> list[Row]:
-    """Rows of an array, or of a part of one: its brackets and its last comma may be missing."""
-    if text.startswith(b"["):
-        try:
-            return _ROWS.decode(text)
-        except (ValueError, RecursionError):
-            pass
-    core = text.strip(_BLANKS).removeprefix(b"[").removesuffix(b"]").strip(_BLANKS_AND_COMMAS)
-    whole = b"[" + core + b"]"
-    try:
-        return _ROWS.decode(whole)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        raw = _RAW_ROWS.decode(whole)
-    except (ValueError, RecursionError):
-        return damaged_rows(text, file, tally, lines, is_open=is_open)
-    return _one_by_one(raw, file, tally)
+class _InOrder(_Layout):
+    """Any other file, up to the first row that cannot be read."""
+
+    _is_lost = False
+
+    def read(self, text: bytes, *, is_last: bool) -> tuple[list[Row], int]:
+        """The complete rows of a text, and the bytes of these."""
+        if self._is_lost:
+            self._lose("traces.rest", count=len(text))
+        if self._is_lost or self.is_complete:
+            return [], len(text)
+        closing = _FILE_ENDS.search(text) if is_last else None
+        end = closing.start() if closing else 0 if is_last else _last_row_end(text)
+        rows = sound_rows(text[:end].strip(_BLANKS + b",")) if end else None
+        if rows is None:
+            return self._one_by_one(text, is_last=is_last)
+        self.is_complete = is_last
+        return rows, len(text) if is_last else end
+
+    def _one_by_one(self, text: bytes, *, is_last: bool) -> tuple[list[Row], int]:
+        loose = text.decode("utf-8", "surrogateescape")
+        rows: list[Row] = []
+        at = 0
+        while True:
+            at = _BETWEEN_VALUES.match(loose, at).end()  # type: ignore[union-attr]
+            closing = _LIST_ENDS.match(loose, at)
+            if closing and (is_last or closing.end() < len(loose)):
+                self.is_complete = True
+                return rows, len(text)
+            try:
+                value, end = _DECODER.raw_decode(loose, at)
+            except (ValueError, RecursionError):
+                break
+            if not isinstance(value, dict):
+                break
+            if (row := row_of(value)) is not None:
+                rows.append(row)
+            else:
+                self._lose("traces.odd_row")
+            at = end
+        used = len(loose[:at].encode("utf-8", "surrogateescape"))
+        if not (is_last or (not rows and len(text) > _MAX_ROW_BYTES)):
+            return rows, used
+        self._is_lost = used < len(text)
+        if self._is_lost:
+            self._lose("traces.rest", count=len(text) - used)
+        return rows, len(text)
 
 
-def _of_object(text: bytes, file: SourceFile, tally: Tally, lines: int, *, cut: bool) -> list[Row]:
-    # A key that stands there twice is read as the last by some and as both by none; it is no sound object.
-    if text.count(b'"traceEvents"') < 2:
-        try:
-            return _TRACE.decode(text).traceEvents
-        except (ValueError, RecursionError):
-            pass
-        try:
-            return _one_by_one(_RAW_TRACE.decode(text).traceEvents, file, tally)
-        except (ValueError, RecursionError):
-            pass
-    is_open = cut or not text[-64:].rstrip(_BLANKS).endswith(b"}")
-    if begin := _ROWS_BEGIN.search(text):
-        if not cut and (is_open or not _head(text)):
-            tally.add("corrected", "files", _CUT_OBJECT, file=file.name)
-        return damaged_rows(text, file, tally, lines, at=begin.end(), is_object=True, is_open=is_open)
-    row = row_of(text)
-    if not isinstance(row, Row) or row.ph:
-        return damaged_rows(text, file, tally, lines, is_open=is_open)
-    # Well-formed, and not a trace, or the key of its list is damaged.
-    if b'"ph"' not in text:
-        tally.add("skipped", "files", "has no list 'traceEvents'", file=file.name)
-        return []
-    return damaged_rows(text, file, tally, lines, at=text.index(b"{") + 1, is_object=True, is_open=is_open)
-
-
-def _one_by_one(raw: list[msgspec.Raw], file: SourceFile, tally: Tally) -> list[Row]:
-    """Rows of well-formed JSON of which some have values of an unexpected type."""
-    rows = []
-    for one in raw:
-        text = bytes(one)
-        if text.startswith(b"["):
-            rows += damaged_rows(text, file, tally, None, is_open=False)
-        elif isinstance(row := row_of(text), str):
-            tally.add("skipped", "rows", row, file=file.name)
-        else:
-            rows.append(row)
-    return rows
+def _last_row_end(text: bytes) -> int:
+    """Where the last row ends that another one follows; 0 if none is found."""
+    for begin in (max(0, len(text) - _ROW_END), 0):
+        if found := list(_BETWEEN_ROWS.finditer(text, begin)):
+            return found[-1].start() + 1
+    return 0

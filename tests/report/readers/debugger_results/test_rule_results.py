@@ -379,7 +379,7 @@ def test_results_beside_samples_are_counted_and_not_used(tmp_path: Path) -> None
     assert reading.debugger_results is None
     assert reading.job.panels
     told = remarks(reading.quality)
-    remark = told["not needed: the job's own records are judged"]
+    remark = told["not needed: the report uses the job's own records"]
     assert (remark.count, remark.unit, remark.place) == (1, "files", "profiler-reports/BatchSize.json")
     assert told["a rule result that jobreport wrote itself"].count == 1
 
@@ -405,7 +405,7 @@ def test_results_alone_are_a_reading_but_no_job(tmp_path: Path) -> None:
 
     assert reading.debugger_results is not None
     assert [one.rule for one in reading.debugger_results.documents] == ["BatchSize"]
-    assert remarks(reading.quality)["of a kind that is not read"].place == "profiler-report.html"
+    assert remarks(reading.quality)["format not recognized"].place == "profiler-report.html"
     with pytest.raises(NothingReadableError, match="holds rule results, but no samples"):
         read_job(tmp_path)
 
@@ -413,5 +413,5 @@ def test_results_alone_are_a_reading_but_no_job(tmp_path: Path) -> None:
 def test_results_of_which_none_can_be_read_are_nothing_to_report(tmp_path: Path) -> None:
     write(tmp_path, {"BatchSize.json": "{"})
 
-    with pytest.raises(NothingReadableError, match=r"vendor's rule results .*not a complete JSON document"):
+    with pytest.raises(NothingReadableError, match=r"not a complete JSON document .*vendor's rule results"):
         read_directory(tmp_path)

@@ -49,8 +49,8 @@ def only(found: Found) -> Profile:
     return profile
 
 
-def reasons(found: Found) -> dict[str, int]:
-    return {remark.reason: remark.count for remark in found.quality.remarks}
+def counts(found: Found) -> dict[str, int]:
+    return {remark.code: remark.count for remark in found.quality.remarks}
 
 
 def dump(entries: Mapping[Any, Any] | None = None) -> bytes:
@@ -154,15 +154,15 @@ def test_pyinstrument_may_say_itself_when_it_ran(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("python_stats", "nothing says when it was recorded"),
-        ("1-1_2-2/python_stats", "nothing says when it was recorded"),
+        ("python_stats", "profiles.undated"),
+        ("1-1_2-2/python_stats", "profiles.undated"),
         (f"{FOLDER}x/python_stats", None),
-        (f"{FOLDER}-1700000123456789/python_stats", "nothing says when it was recorded"),
+        (f"{FOLDER}-1700000123456789/python_stats", "profiles.undated"),
         (
             "train-9-a-170000012345678_train-9-b-170000012345679/python_stats",
-            "nothing says when it was recorded",
+            "profiles.undated",
         ),
-        ("1700000124000001_1700000123456789/python_stats", "ends before it begins"),
+        ("1700000124000001_1700000123456789/python_stats", "profiles.reversed"),
         (FOLDER.replace("33-algo-1", "3-new\nline") + "/python_stats", None),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_profile_without_a_time_is_skipped_with_a_reason(
 ) -> None:
     found = read(tmp_path, {name: dump()})
 
-    assert reasons(found) == ({reason: 1} if reason else {})
+    assert counts(found) == ({reason: 1} if reason else {})
     assert len(found.profiles) == found.quality.files == (reason is None)
 
 
@@ -245,20 +245,20 @@ GOOD: tuple[Any, ...] = (1, 1, 0.5, 0.5, {})
 @pytest.mark.parametrize(
     ("key", "row", "reason"),
     [
-        (("a.py", 1, "f"), (1, 1, math.nan, 1.0, {}), "time is negative, NaN, infinite or no number"),
-        (("a.py", 1, "f"), (1, 1, 0.5, math.inf, {}), "time is negative, NaN, infinite or no number"),
-        (("a.py", 1, "f"), (1, 1, -0.1, 1.0, {}), "time is negative, NaN, infinite or no number"),
-        (("a.py", 1, "f"), (1, 1, True, 1.0, {}), "time is negative, NaN, infinite or no number"),
-        (("a.py", 1, "f"), (1, 1, 2**100, 1.0, {}), "time is negative, NaN, infinite or no number"),
-        (("a.py", 1, "f"), (1, -1, 0.5, 1.0, {}), "number of calls is not a count"),
-        (("a.py", 1, "f"), (1, 2**64, 0.5, 1.0, {}), "number of calls is not a count"),
-        (("a.py", 1, "f"), (1, 1, 0.5, 1.0), "not an entry of cProfile"),
-        (("a.py", 1, "f"), None, "not an entry of cProfile"),
-        (("a.py", -1, "f"), GOOD, "not an entry of cProfile"),
-        (("a.py", 1), GOOD, "not an entry of cProfile"),
-        (("a.py", 1, ("f", ())), GOOD, "not an entry of cProfile"),
-        (("a" * 5000, 1, "f"), GOOD, "not an entry of cProfile"),
-        ("a.py", GOOD, "not an entry of cProfile"),
+        (("a.py", 1, "f"), (1, 1, math.nan, 1.0, {}), "profiles.time"),
+        (("a.py", 1, "f"), (1, 1, 0.5, math.inf, {}), "profiles.time"),
+        (("a.py", 1, "f"), (1, 1, -0.1, 1.0, {}), "profiles.time"),
+        (("a.py", 1, "f"), (1, 1, True, 1.0, {}), "profiles.time"),
+        (("a.py", 1, "f"), (1, 1, 2**100, 1.0, {}), "profiles.time"),
+        (("a.py", 1, "f"), (1, -1, 0.5, 1.0, {}), "profiles.calls"),
+        (("a.py", 1, "f"), (1, 2**64, 0.5, 1.0, {}), "profiles.calls"),
+        (("a.py", 1, "f"), (1, 1, 0.5, 1.0), "profiles.entry"),
+        (("a.py", 1, "f"), None, "profiles.entry"),
+        (("a.py", -1, "f"), GOOD, "profiles.entry"),
+        (("a.py", 1), GOOD, "profiles.entry"),
+        (("a.py", 1, ("f", ())), GOOD, "profiles.entry"),
+        (("a" * 5000, 1, "f"), GOOD, "profiles.entry"),
+        ("a.py", GOOD, "profiles.entry"),
     ],
 )
 def test_entries_that_cannot_be_used_are_dropped_and_counted(
@@ -266,7 +266,7 @@ def test_entries_that_cannot_be_used_are_dropped_and_counted(
 ) -> None:
     found = read(tmp_path, {f"{FOLDER}/python_stats": dump({key: row, ("a.py", 2, "g"): GOOD})})
 
-    assert reasons(found) == {reason: 1}
+    assert counts(found) == {reason: 1}
     assert [f.name for f in found.profiles[0].functions] == ["g"]
     assert found.quality.rows == 1
 
@@ -278,7 +278,7 @@ def test_a_second_entry_of_a_function_is_dropped(tmp_path: Path) -> None:
         tmp_path, {f"{FOLDER}/python_stats": one[:-1] + marshal.dumps({("a.py", 1, "f"): GOOD}, 2)[1:]}
     )
 
-    assert reasons(found) == {"second entry of a function": 1}
+    assert counts(found) == {"profiles.second": 1}
     assert found.profiles[0].self_s == 0.5
 
 
@@ -331,9 +331,8 @@ def test_the_time_of_a_frame_that_cannot_be_used_stays_with_its_caller(tmp_path:
 
     found = read(tmp_path, {f"{TREES}/python_stats.json": tree(root)})
 
-    assert reasons(found) == {
-        "below a frame that cannot be used": 1,
-        "time is negative, NaN, infinite or no number": 1,
+    assert counts(found) == {
+        "profiles.time": 1,
     }
     assert [(f.name, f.self_s) for f in found.profiles[0].functions] == [("main", 2.0), ("f", 1.0)]
 
@@ -364,7 +363,7 @@ def test_compressed_profiles_are_read_and_a_copy_counts_once(tmp_path: Path) -> 
     )
 
     assert len(found.profiles) == found.quality.files == 1
-    assert reasons(found) == {"exact repetition of another profile": 1}
+    assert counts(found) == {"profiles.repeated": 1}
 
 
 def test_pages_are_left_out(tmp_path: Path) -> None:
@@ -377,9 +376,8 @@ def test_pages_are_left_out(tmp_path: Path) -> None:
         },
     )
 
-    assert reasons(found) == {
-        "page made of the profile beside it": 1,
-        "page without the profile it was made of": 1,
+    assert counts(found) == {
+        "profiles.page": 2,
     }
     assert len(found.profiles) == 1
 
@@ -387,23 +385,23 @@ def test_pages_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("python_stats", b"", "empty"),
-        ("python_stats", dump()[:-1], "not a readable dump of cProfile: it ends early"),
+        ("python_stats", b"", "file.empty"),
+        ("python_stats", dump()[:-1], "profiles.not_cprofile"),
         (
             "python_stats",
             b"cposix\nsystem\n",
-            "not a readable dump of cProfile: it holds a value of type 'c', which no profile holds",
+            "profiles.not_cprofile",
         ),
-        ("python_stats", marshal.dumps((1,)), "not a dump of cProfile"),
-        ("python_stats", dump({}), "holds no function that can be used"),
-        ("python_stats", b"x" * ((16 << 20) + 1), "larger than 16 MiB"),
-        ("python_stats.gz", gzip.compress(dump(), mtime=0)[:-9], "compressed data is damaged"),
-        ("python_stats.json", tree(None), "Pyinstrument recorded nothing"),
-        ("python_stats.json", tree(frame("f", 1.0))[:-1], "not complete JSON"),
-        ("python_stats.json", b"\xff", "not complete JSON"),
-        ("python_stats.json", b"[]", "not a profile of Pyinstrument"),
-        ("python_stats.json", b"{}", "not a profile of Pyinstrument"),
-        ("python_stats.json", b'{"root_frame":' + b"[" * 100_000, "nested too deeply"),
+        ("python_stats", marshal.dumps((1,)), "profiles.not_cprofile"),
+        ("python_stats", dump({}), "profiles.no_function"),
+        ("python_stats", b"x" * ((16 << 20) + 1), "file.large"),
+        ("python_stats.gz", gzip.compress(dump(), mtime=0)[:-9], "file.damaged"),
+        ("python_stats.json", tree(None), "profiles.nothing_recorded"),
+        ("python_stats.json", tree(frame("f", 1.0))[:-1], "file.not_json"),
+        ("python_stats.json", b"\xff", "file.not_json"),
+        ("python_stats.json", b"[]", "profiles.not_pyinstrument"),
+        ("python_stats.json", b"{}", "profiles.not_pyinstrument"),
+        ("python_stats.json", b'{"root_frame":' + b"[" * 100_000, "file.not_json"),
     ],
 )
 def test_a_damaged_file_costs_itself_and_a_remark(
@@ -411,7 +409,7 @@ def test_a_damaged_file_costs_itself_and_a_remark(
 ) -> None:
     found = read(tmp_path, {f"{FOLDER}/{name}": content, f"{FOLDER[:-1]}4/python_stats": dump()})
 
-    assert reasons(found) == {reason: 1}
+    assert counts(found) == {reason: 1}
     assert len(found.profiles) == found.quality.files == 1
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jobreport.errors import NothingReadableError
 from jobreport.readers.base import SourceFile
 from jobreport.readers.registry import read_job
-from jobreport.readers.system_samples import scan
+from jobreport.readers.system_samples import reader as sample_reader
 from jobreport.remarks import Quality
 from jobrules.measures.snapshots import MOST_CELLS
 from jobrules.model import Metric
@@ -320,7 +320,7 @@ def test_of_two_values_in_one_snapshot_the_first_and_then_the_smaller_is_used(tm
     job, quality = read(tmp_path, {FILE: lines})
 
     assert values(job) == [[8.0], [1.0]]
-    assert remarks(quality)["second value of a device in the same 20 ms; one is in use"].count == 2
+    assert remarks(quality)["second value of a device in the same 20 ms"].count == 2
     assert remarks(quality)["exact repetition of another sample"].count == 1
 
 
@@ -384,7 +384,7 @@ def test_more_devices_than_a_machine_has_are_dropped(tmp_path: Path, monkeypatch
     job, quality = read(tmp_path, {FILE: lines})
 
     assert job.panels[0].devices == ("cpu0", "cpu1")
-    assert remarks(quality)["more than 2 devices of one machine"].count == 3
+    assert remarks(quality)["more than 2 devices of one node"].count == 3
 
 
 def test_a_machine_has_fewer_gpus_than_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,7 +395,7 @@ def test_a_machine_has_fewer_gpus_than_cores(tmp_path: Path, monkeypatch: pytest
     job, quality = read(tmp_path, {FILE: lines})
 
     assert [len(panel.devices) for panel in job.panels] == [2, 2, 5]
-    assert remarks(quality)["more than 2 devices of one machine"].count == 6
+    assert remarks(quality)["more than 2 devices of one node"].count == 6
 
 
 def test_a_panel_that_would_be_nearly_empty_keeps_the_devices_with_most_samples(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_a_panel_that_would_be_nearly_empty_keeps_the_devices_with_most_samples(
     job, quality = read(tmp_path, {FILE: [*lone, *sound]})
 
     kept = sum(int(np.isfinite(panel.values).sum()) for panel in job.panels)
-    reason = f"nearly each at a moment of its own; the {MOST_CELLS} devices of a machine with most samples are in use"
+    reason = f"nearly every sample has a time of its own; the {MOST_CELLS} devices with most samples are used"
     assert len(job.panels[0].devices) == MOST_CELLS
     assert kept == quality.sources[0].rows == 50 + MOST_CELLS - 1
     assert remarks(quality)[reason].count == 400 - (MOST_CELLS - 1)
@@ -422,7 +422,7 @@ def test_of_a_compressed_file_cut_short_the_first_part_is_used(tmp_path: Path) -
     n = len(values(job))
     assert 2000 < n < 3000
     assert tables(job) == slow_tables([*lines[:n], *others])
-    reason = "compressed data is cut short or damaged; what comes before is in use"
+    reason = "compressed data is cut short or damaged; what comes before is used"
     assert remarks(quality)[reason].place == f"{FILE}.gz"
     assert remarks(quality)["not complete JSON"].place == f"{FILE}.gz:{n + 1}"
 
@@ -487,13 +487,13 @@ def test_an_empty_file_is_told(tmp_path: Path, content: bytes, suffix: str) -> N
 def test_a_file_that_disappears_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "1700000160.algo-1.json"
     write(tmp_path, {FILE: [sample(1)], gone.name: [sample(2)]})
-    begin = scan._batches
+    begin = sample_reader._batches
 
     def late(files: Sequence[SourceFile]) -> Iterator[list[int]]:
         gone.unlink()
         return begin(files)
 
-    monkeypatch.setattr(scan, "_batches", late)
+    monkeypatch.setattr(sample_reader, "_batches", late)
 
     job, quality = read_job(tmp_path)
 
@@ -568,7 +568,7 @@ def test_both_ways_of_reading_and_many_batches_give_the_same(
     for by_lines, batch in ((False, 1 << 30), (False, 100_000), (True, 1 << 30), (True, 100_000)):
         if by_lines:
             monkeypatch.setattr("jobreport.readers.system_samples.text.SoundFiles.rows", lambda *_: None)
-        monkeypatch.setattr(scan, "_BATCH_BYTES", batch)
+        monkeypatch.setattr(sample_reader, "_BATCH_BYTES", batch)
         job, quality = read_job(tmp_path)
         assert tables(job) == expected
         assert quality.sources[0].files == 21

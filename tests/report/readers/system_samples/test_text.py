@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jobreport.readers import byte_texts, decimals, text_files
 from jobreport.readers.base import SourceFile
 from jobreport.readers.system_samples import lines as sample_lines
-from jobreport.readers.system_samples.rows import Rows
+from jobreport.readers.system_samples.lines import Rows
 from jobreport.readers.system_samples.text import SoundFiles
 from jobreport.readers.tally import Tally
 from tests.paths import CORPUS, needs_corpus
