@@ -1,4 +1,4 @@
-"""Kill ``make-report`` at random moments, and look at what is left: ``python -m fuzz.kills --help``."""
+"""Kill ``make-report`` at random moments, and check the files it leaves: ``python -m fuzz.kills --help``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ JOB = ROOT / "sample_data" / "cpu-bottleneck-2gpu"
 #: Two runs with reports that differ in these files.
 DIFFERENT = ("report.html", "report.ipynb", "report.json")
 OPTIONS = ("LowGPUUtilization.threshold_p95=60", "LowGPUUtilization.threshold_p95=61")
-#: A run is killed up to so many of its usual durations after its start.
-LATEST = 1.3
-#: Seconds in which a kernel finds that the process that started it is gone.
+#: A run is killed at most this many of its usual durations after its start.
+MAX_DURATIONS = 1.3
+#: Seconds in which a kernel notices that the process that started it has ended.
 GRACE_S = 5.0
 
 
@@ -47,27 +47,38 @@ def start(out: Path, scratch: Path, option: str) -> subprocess.Popen[bytes]:
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """What lies in a folder."""
-    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    """Files in a folder, without those that were not yet in their places."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.suffix != ".part"
+    }
+
+
+def outcome(left: dict[str, bytes], old: dict[str, bytes], new: dict[str, bytes]) -> str:
+    """State of the folder after a kill; "mixture" is a fault."""
+    if "report.html" not in left and (left.items() <= old.items() or left.items() <= new.items()):
+        return "no page"
+    return "old, complete" if left == old else "new, complete" if left == new else "mixture"
 
 
 def living(scratch: Path) -> int:
-    """How many processes were started with this folder for temporary files."""
-    told = f"TMPDIR={scratch}".encode()
+    """Number of processes that were started with this folder for temporary files."""
+    variable = f"TMPDIR={scratch}".encode()
     found = 0
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            found += told in path.read_bytes().split(b"\0")
+            found += variable in path.read_bytes().split(b"\0")
         except OSError:
             continue
     return found
 
 
 def main() -> None:
-    """Count what was found; exit with 1 where it was neither the old nor the new set of files."""
+    """Count the outcomes; exit with 1 if a kill left a page next to other data, or a process."""
     parser = argparse.ArgumentParser(prog="python -m fuzz.kills", description=__doc__)
-    parser.add_argument("--kills", type=int, default=200, help="how many runs are killed (default 200)")
-    parser.add_argument("--seed", type=int, default=1, help="of the random moments (default 1)")
+    parser.add_argument("--kills", type=int, default=200, help="number of runs to kill (default 200)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random moments (default 1)")
     options = parser.parse_args()
     at_random = random.Random(options.seed)
     found: Counter[str] = Counter()
@@ -82,29 +93,26 @@ def main() -> None:
             usual_s = time.monotonic() - begin
             sets.append(files(out))
         if sets[0].keys() != sets[1].keys() or any(sets[0][name] == sets[1][name] for name in DIFFERENT):
-            sys.exit("the two reports cannot be told apart")
-        now = 1
+            sys.exit("the two reports have the same files")
+        old, new = 1, 0
         for number in range(options.kills):
-            new = 1 - now
             run = start(out, scratch, OPTIONS[new])
-            time.sleep(at_random.uniform(0, LATEST * usual_s))
+            time.sleep(at_random.uniform(0, MAX_DURATIONS * usual_s))
             ended = run.poll() is not None
             run.kill()
             run.wait()
-            left = files(out)
-            if left not in sets:
-                found["neither"] += 1
-            else:
-                found["new, complete" if left == sets[new] else "old, complete"] += 1
-                found["after its end"] += ended
-                now = sets.index(left)
+            state = outcome(files(out), sets[old], sets[new])
+            found[state] += 1
+            found["after its end"] += ended
+            if state == "new, complete":
+                old, new = new, old
+            elif state != "old, complete" and start(out, scratch, OPTIONS[old]).wait():
+                sys.exit("make-report failed after a kill")
             print(f"\r{number + 1} of {options.kills}", end="", file=sys.stderr, flush=True)
         time.sleep(GRACE_S)
-        print(f"\n{options.kills} kills within {LATEST * usual_s:.1f} s of the start: {dict(found)}")
-        print(f"processes that still live: {living(scratch)}")
-        print(f"folders beside the report: {len(list(Path(folder).iterdir())) - 2}")
-        print(f"folders for temporary files: {len(list(scratch.iterdir()))}")
-        sys.exit(1 if found["neither"] or living(scratch) else 0)
+        print(f"\n{options.kills} kills within {MAX_DURATIONS * usual_s:.1f} s of the start: {dict(found)}")
+        print(f"processes that still run: {living(scratch)}")
+        sys.exit(1 if found["mixture"] or living(scratch) else 0)
 
 
 if __name__ == "__main__":

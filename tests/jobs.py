@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jobrules.model import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric, Panel, Steps
+from jobrules.model import (
+    SECOND_US,
+    Events,
+    EventSource,
+    Job,
+    JobInMemory,
+    Lane,
+    Loader,
+    Metric,
+    Panel,
+    Steps,
+)
 
 #: A full minute, so that windows begin with the first sample.
 START_US = 1_700_000_040 * SECOND_US
@@ -130,7 +141,7 @@ def make_job(
         for metric, values, prefix in given
         if values is not None
     ]
-    return Job(
+    return JobInMemory(
         name="job",
         panels=(*panels, *extra),
         steps=steps or Steps(),

@@ -14,6 +14,8 @@ import pytest
 
 from tests.paths import ROOT, SAMPLES
 
+pytestmark = pytest.mark.slow
+
 
 pytestmark = pytest.mark.slow
 

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from jobreport.tables.engine import Engine
 
 _SEVERITIES = ("warning", "critical")
-#: What a terminal obeys, or writes the other way round.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+#: Control characters, and those that reverse the direction of text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def _formats(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
     chosen = tuple(part.strip() for part in value.split(",") if part.strip())
     unknown = [part for part in chosen if part not in FILES]
     if unknown or not chosen:
-        raise click.BadParameter(f"{', '.join(unknown) or 'nothing'}; choose from {', '.join(FILES)}.")
+        raise click.BadParameter(f"{', '.join(unknown) or 'no format'}; choose from {', '.join(FILES)}.")
     return chosen
 
 
@@ -51,46 +51,45 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     names = tuple(name.strip() for part in value for name in part.split(",") if name.strip())
     if value and not names:
         # As above: it would silently mean all rules.
-        raise click.BadParameter("it names no rule.", param=option)
+        raise click.BadParameter("no rule is named.", param=option)
     return names
 
 
 @click.command(
+    options_metavar="--job-dir DIR [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0 report written; 1 internal error, report written as far as possible; "
-    "2 wrong usage or nothing readable; 3 a finding that --fail-on asked for.",
+    epilog="Exit status: 0 report written; 1 something failed, report written as far as possible; "
+    "2 usage error or no readable input; 3 finding at or above --fail-on.",
 )
 @click.option(
     "--job-dir",
     callback=_path,
     metavar="DIR",
-    help="What the training job left behind: a directory, or a .tar.gz or .zip of one.",
+    help="Directory with the job's logs, or an archive of it (.tar, .tar.gz, .tar.xz, .tar.bz2, .zip).",
 )
 @click.option(
-    "--out",
-    callback=_path,
-    metavar="DIR",
-    help="Where to write. [default: ./<name of the job directory>-report]",
+    "--out", callback=_path, metavar="DIR", help="Output directory.  [default: ./<job directory>-report]"
 )
-@click.option("--config", callback=_path, metavar="FILE.toml", help="Thresholds and rule selection.")
+@click.option(
+    "--config", callback=_path, metavar="FILE.toml", help="Read rule parameters and selection from a file."
+)
 @click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="RULE.PARAMETER=VALUE",
-    help="One threshold; may be repeated and wins over --config. The vendor's RULE_PARAMETER=VALUE is read too.",
+    help="Set one rule parameter; overrides --config. Repeatable. "
+    "SageMaker Debugger's form RULE_PARAMETER=VALUE also works.",
 )
 @click.option("--select", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Run only these rules.")
-@click.option(
-    "--ignore", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Run all rules but these."
-)
+@click.option("--ignore", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Skip these rules.")
 @click.option(
     "--rules",
     "rule_files",
     multiple=True,
     callback=_paths,
     metavar="FILE.py",
-    help="Rules of your own, run beside the others; may be repeated. The file is run as a program.",
+    help="Add your own rules from a Python file. The file is executed. Repeatable.",
 )
 @click.option(
     "--formats",
@@ -98,38 +97,43 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     callback=_formats,
     show_default=True,
     metavar="LIST",
-    help="Files to write; the JSON is always written.",
+    help="Files to write; report.json is always written.",
 )
-@click.option("--static", is_flag=True, help="A page without scripts: smaller, figures as drawings only.")
+@click.option("--static", is_flag=True, help="Write a smaller page without scripts; figures are static.")
 @click.option(
     "--redact",
     is_flag=True,
-    help="Put stand-ins in the place of the names of job, nodes, files, and of what your own programs name; "
-    "times, numbers and the frameworks' names stay.",
+    help="Replace the names of the job, nodes, files, and your own code by placeholders.",
 )
 @click.option(
     "--timezone",
     metavar="ZONE",
-    help="Of times that name none, as Europe/Berlin or +02:00. [default: UTC]",
+    help="Time zone of timestamps that have none, such as Europe/Berlin or +02:00.  [default: UTC]",
 )
-@click.option("--list-rules", is_flag=True, help="List the rules and exit.")
+@click.option("--list-rules", is_flag=True, help="List all rules and exit.")
 @click.option(
-    "--explain", metavar="RULE", help="Say what a rule checks, why, what to do, its parameters; exit."
+    "--explain",
+    metavar="RULE",
+    help="Show what a rule checks, its advice, and its parameters, and exit.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(_SEVERITIES),
-    help="Exit with 3 when a finding of this severity or above exists.",
+    help="Exit with status 3 if there is a finding of this severity or worse.",
 )
-@click.option("--strict", is_flag=True, help="Stop at the first rule or reader that fails.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Stop at the first rule or reader that fails, and show its traceback.",
+)
 @click.option(
     "--dask",
     metavar="ADDRESS",
-    help="Read and judge on the workers of the Dask cluster whose scheduler is at ADDRESS.",
+    help="Read files and run rules on the Dask cluster with this scheduler address.",
 )
-@click.option("--quiet", is_flag=True, help="Print nothing but the path of the report.")
-@click.option("--force", is_flag=True, help="Replace a report that is already there.")
-@click.version_option(__version__, message="jobreport %(version)s")
+@click.option("--quiet", is_flag=True, help="Print only the path of the page.")
+@click.option("--force", is_flag=True, help="Overwrite an existing report.")
+@click.version_option(__version__, message="jobreport %(version)s", help="Show the version and exit.")
 def command(
     job_dir: Path | None,
     out: Path | None,
@@ -150,10 +154,10 @@ def command(
     quiet: bool,
     force: bool,
 ) -> int:
-    """Turn what a training job left behind into one HTML page that says where the machine time went.
+    """Report where the GPU time of a training job went, why, and what to do, as one HTML page.
 
-    Writes report.html, report.ipynb, report.json, rules/*.json and summary.md, and prints the path
-    of the page; the verdict and the progress go to standard error.
+    Writes report.html, report.ipynb, report.json, rules/*.json, and summary.md. Prints the path of the page to
+    standard output, and the verdict and progress to standard error.
     """
     if list_rules or explain:
         from jobreport import describe, plugins  # noqa: PLC0415 - numpy is not needed for --help
@@ -162,16 +166,16 @@ def command(
         click.echo(describe.rule(explain, known) if explain else describe.rules(known))
         return 0
     if job_dir is None:
-        raise UsageError("Say which job to report: make-report --job-dir DIR. See make-report --help.")
+        raise UsageError("No job given. Use `make-report --job-dir DIR`; see `make-report --help`.")
 
-    # Threads for matrices, of which there are none here, would be started with numpy.
+    # numpy would start threads for large matrices; there are none here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Processes that are started must not find modules in the working directory.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    from jobreport.output import kernel  # noqa: PLC0415 - nor a process
+    from jobreport.output import kernel  # noqa: PLC0415 - as above
 
     with contextlib.ExitStack() as stack:
-        # It starts beside the slow imports and the reading.
+        # It starts during the slow imports and the reading.
         running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
         from jobreport import pipeline, plugins, settings  # noqa: PLC0415 - nor for --version
         from jobreport.output import summary  # noqa: PLC0415 - nor for --version
@@ -204,12 +208,12 @@ def command(
 
 def _engine(dask: str | None) -> AbstractContextManager[Engine]:
     if dask is not None:
-        from jobreport.tables.cluster import Cluster  # noqa: PLC0415 - an extra
+        from jobreport.tables.cluster import DaskEngine  # noqa: PLC0415 - an extra
 
-        return Cluster(dask)
-    from jobreport.tables.engine import Local  # noqa: PLC0415 - not for --help
+        return DaskEngine(dask)
+    from jobreport.tables.engine import LocalEngine  # noqa: PLC0415 - not for --help
 
-    return Local()
+    return LocalEngine()
 
 
 def _progress(*, quiet: bool) -> Progress:
@@ -223,37 +227,37 @@ def _progress(*, quiet: bool) -> Progress:
 
 
 def _escaped(text: str) -> str:
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def _tell(text: str) -> None:
-    """Say what may hold any name on standard error."""
+def _print_error(text: str) -> None:
+    """Print to standard error; any name may stand in the text."""
     click.echo(_escaped(text), err=True)
 
 
-def _stopped(*_: object) -> None:
-    """As with Ctrl-C: whatever is half made is taken away."""
+def _interrupt(*_: object) -> None:
+    """Act as for Ctrl-C, so that all temporary files are removed."""
     raise KeyboardInterrupt
 
 
 def main() -> None:
-    """Run the command; errors become a sentence and an exit status, never a traceback."""
-    signal.signal(signal.SIGTERM, _stopped)
+    """Run the command; errors become a sentence and an exit status, never a traceback without ``--strict``."""
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         status = command.main(standalone_mode=False)
     except JobReportError as error:
-        _tell(f"make-report: {error}")
+        _print_error(f"make-report: {error}")
         status = error.exit_status
     except click.ClickException as error:
-        told = io.StringIO()
-        error.show(told)
-        _tell(told.getvalue().rstrip())
+        message = io.StringIO()
+        error.show(message)
+        _print_error(message.getvalue().rstrip())
         status = error.exit_code
     except OSError as error:
         if "--strict" in sys.argv:
             raise
         place = f"Cannot use {error.filename!r}: " if error.filename else ""
-        _tell(f"make-report: {place}{error.strerror or error}.")
+        _print_error(f"make-report: {place}{error.strerror or error}.")
         status = 2
     except click.Abort:
         click.echo("make-report: stopped.", err=True)
@@ -261,8 +265,10 @@ def main() -> None:
     except Exception as error:
         if "--strict" in sys.argv:
             raise
-        _tell(f"make-report: internal error, {type(error).__name__}: {error}")
-        _tell("This is a defect of jobreport; --strict shows where.")
+        _print_error(
+            f"make-report: Internal error: {type(error).__name__}: {error}. This is a bug in jobreport. "
+            "Run with --strict and report the traceback."
+        )
         status = 1
     sys.exit(status)
 

@@ -1,9 +1,9 @@
-"""The rules in words, for ``--list-rules`` and ``--explain``."""
+"""Texts about rules, for ``--list-rules`` and ``--explain``."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobreport.settings import find_rule
 from jobrules.rule import default_text, parameter_fields
@@ -15,26 +15,31 @@ if TYPE_CHECKING:
 
 
 def rules(known: Sequence[type[Rule]]) -> str:
-    """One line a rule: name and title."""
+    """Name and title of each rule, one per line."""
     width = max(len(rule.__name__) for rule in known)
     return "\n".join(f"{rule.__name__:{width}}  {rule.title}" for rule in known)
 
 
 def rule(name: str, known: Sequence[type[Rule]]) -> str:
-    """What a rule checks, why it matters, what to do, and its parameters."""
+    """Documentation and parameters of a rule."""
     found = find_rule(name, known)
-    told = found.documentation()
+    documentation = found.documentation()
     parts = [f"{found.__name__}: {found.title}"]
     for head, text in (
-        ("What it checks", told.checks),
-        ("Why it matters", told.why),
-        ("What to do", told.advice),
+        ("What it checks", documentation.checks),
+        ("Why it matters", documentation.why),
+        ("What to do", documentation.advice),
     ):
         plain = text.replace("``", "")
         parts.append(f"{head}\n{textwrap.fill(plain, 90, initial_indent='  ', subsequent_indent='  ')}")
     lines = [
-        f"  {key} = {default_text(default)}{' ' + meta['unit'] if meta['unit'] else ''}: {meta['help']}"
-        for key, default, meta in parameter_fields(found)
+        f"  {name} = {_value(default, metadata['unit'])}: {metadata['help']}"
+        for name, default, metadata in parameter_fields(found)
     ]
     parts.append("Parameters\n" + ("\n".join(lines) or "  none"))
     return "\n\n".join(parts)
+
+
+def _value(default: Any, unit: str) -> str:
+    number = f"{default:,}" if isinstance(default, int) else default_text(default)
+    return f"{number}{'' if unit.startswith('%') else ' '}{unit}".rstrip()

@@ -1,25 +1,25 @@
-"""Errors a user can do something about.
+"""Errors that a user can act on.
 
-Each carries one sentence or two: what happened, with which file, and what to try. ``cli.main``
-prints it and exits with ``exit_status``; everything else that is raised is a defect of ours.
+The message of each is one or two sentences: what happened, with which file, and what to do. ``cli.main`` prints it and
+exits with ``exit_status``; any other exception is a bug.
 """
 
 from __future__ import annotations
 
 
 class JobReportError(Exception):
-    """Base of all errors that are told in a sentence and without a traceback."""
+    """Base of all errors that are printed as a sentence, without a traceback."""
 
     exit_status = 1
 
 
 class UsageError(JobReportError):
-    """The command line or the configuration asks for something impossible."""
+    """An error in the command line or the configuration."""
 
     exit_status = 2
 
 
 class NothingReadableError(JobReportError):
-    """The job directory holds nothing that a report can be made from."""
+    """The job directory has no readable input."""
 
     exit_status = 2

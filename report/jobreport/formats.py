@@ -43,6 +43,7 @@ __all__ = [
     "day",
     "duration",
     "escape_name",
+    "every",
     "join_names",
     "known",
     "moment",
@@ -68,7 +69,7 @@ _BYTES = ((1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B"))
 
 
 def number(value: float, digits: int = 1) -> str:
-    """``12 345.6`` with thin spaces that do not break."""
+    """``12,345.6``."""
     return f"{value:,.{digits}f}"
 
 
@@ -78,7 +79,7 @@ def known(value: float | None, digits: int = 1) -> str:
 
 
 def plain_number(value: float | str | None) -> str:
-    """A parameter's value: ``70``, ``0.5``, ``12 000``; ``none`` where it is not set."""
+    """A parameter's value: ``70``, ``0.5``, ``12,000``; ``none`` if not set."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -126,6 +127,11 @@ def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
     largest = max(values, default=0.0)
     scales = {"B/s": _RATES, "B": _BYTES}.get(unit, ())
     return next((Scale(factor=f, unit=u) for f, u in scales if largest >= f), Scale(factor=1.0, unit=unit))
+
+
+def every(n: int, one: str) -> str:
+    """``The GPU``, ``Both GPUs``, ``All 8 GPUs``."""
+    return f"The {one}" if n == 1 else f"Both {one}s" if n == 2 else f"All {count(n, one)}"
 
 
 def seconds(value: float) -> str:

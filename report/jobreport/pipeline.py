@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import heapq
 import importlib
 import os
@@ -21,11 +20,11 @@ from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.errors import JobReportError
 from jobreport.output import publish, summary
 from jobreport.output.files import FILES
-from jobreport.progress import Progress, advance, telling
+from jobreport.progress import Progress, advance, showing
 from jobreport.readers import archive
 from jobreport.remarks import Remark
 from jobreport.settings import load
-from jobreport.tables.engine import Here
+from jobreport.tables.engine import LocalEngine
 from jobrules.analyses.balance import balance
 from jobrules.analyses.bottlenecks import bottlenecks
 from jobrules.analyses.close_ups import close_ups
@@ -53,7 +52,7 @@ from jobrules.verdict.findings import judge
 from jobrules.verdict.phases import job_phases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from jobreport.output.kernel import Kernel
     from jobreport.readers.debugger_results.rule_results import RuleResults
@@ -67,31 +66,28 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R", bound="Rule")
 FRAMEWORK = OverallFrameworkMetrics.__name__
-#: Seconds for the imports beside the notebook to end, where its run was stopped.
+#: Seconds to wait for an import to end if the run is stopped.
 _JOIN_S = 5.0
-#: Analyses besides the rules.
+#: Analyses, which count as steps of the progress like rules.
 ANALYSES = 9
-#: What is half written then does not take the place of an older report.
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
-#: Profiles of Python code that the page has room for.
-MOST_PROFILES = 12
+#: Profiles of Python code on the page.
+MAX_PROFILES = 12
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What ``make_report`` wrote."""
+    """The report that ``make_report`` wrote."""
 
     report: Report
     folder: Path
     #: Paths of the files, relative to the folder.
-    made: frozenset[Path]
-    #: What could not be made, or which rule or reader failed; the other files are there.
+    files: frozenset[str]
+    #: What is missing in the report because it failed; None if nothing is.
     failure: JobReportError | None = None
 
     @property
     def main_file(self) -> Path:
-        """The page, or what comes nearest to it among the files that were asked for and made."""
-        names = (Path(FILES[f]) for f in ("html", "ipynb", "md", "json"))
-        return self.folder / next(name for name in names if name in self.made)
+        """The page, or the next best of the files that were written."""
+        return self.folder / next(FILES[f] for f in ("html", "ipynb", "md", "json") if FILES[f] in self.files)
 
 
 def make_report(
@@ -111,15 +107,14 @@ def make_report(
 ) -> Outcome:
     """Read a job directory (or an archive of one) and write its report into a folder.
 
-    ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json``
-    is always written. ``static`` leaves the scripts out of the page. ``redact`` puts stand-ins in the place of
-    names (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of times that name none, as ``Europe/Berlin`` or
-    ``+02:00``. ``engine`` reads and judges; without
-    one that is done in this process. ``progress`` hears how far it has come. ``kernel`` runs the notebook, as one of
-    ``jobreport.output.kernel.started()``; without one it is started when needed.
+    ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json`` is always written.
+    ``static`` leaves the scripts out of the page. ``redact`` replaces names by placeholders
+    (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of timestamps that have none, such as
+    ``Europe/Berlin`` or ``+02:00``. ``engine`` reads the files and runs the rules; without one, this process does.
+    ``kernel`` runs the notebook; without one of ``jobreport.output.kernel.started()``, one is started when needed.
 
-    Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
-    the folder already holds a report and ``force`` is not set, or the zone is none.
+    Raises ``NothingReadableError`` if the directory has no readable input, and ``UsageError`` if the folder already
+    contains a report and ``force`` is not set, or the zone is unknown.
     """
     # The readers are not needed for --help.
     from jobreport.readers.nvidia_smi.times import zone_of  # noqa: PLC0415 - as the readers
@@ -130,68 +125,58 @@ def make_report(
     if zone is not None:
         chosen = replace(chosen, options=(*chosen.options, f"--timezone {zone}"))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(telling(progress))
-        engine = engine or stack.enter_context(Here())
+        stack.enter_context(showing(progress))
+        engine = engine or stack.enter_context(LocalEngine(1))
         source = stack.enter_context(archive.unpacked(job_dir))
         name = JOB if redact else source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
-        with publish.place(folder, force=force) as place:
-            reading = read_directory(
-                source.directory,
-                name=name,
-                strict=strict,
-                engine=engine,
-                progress=progress,
-                leave=place.own,
-                zone=None if zone is None else zone_of(zone),
+        publish.check(folder, force=force)
+        real = Path(os.path.realpath(folder))
+        reading = read_directory(
+            source.directory,
+            name=name,
+            strict=strict,
+            engine=engine,
+            progress=progress,
+            leave=frozenset(str(real / file) for file in publish.report_files(real)),
+            zone=None if zone is None else zone_of(zone),
+        )
+        remarks = (*reading.quality.remarks, *source.remarks, *chosen.failed)
+        quality = replace(reading.quality, remarks=remarks)
+        directory = archive.printable(job_dir.name) if source.name and not redact else name
+        if redact:
+            reading, quality, chosen = redacted(reading, quality, chosen)
+        if reading.debugger_results:
+            progress.stage("No samples: using the rule results of SageMaker Debugger")
+            report, files = _from_debugger_results(
+                name, reading.debugger_results, quality, chosen, directory, strict=strict
             )
-            quality = reading.quality
-            unusable = [
-                Remark(code="rules.not_loaded", count=1, fields={"error": one}) for one in chosen.failed
-            ]
-            quality = replace(quality, remarks=(*quality.remarks, *source.remarks, *unusable))
-            given = archive.printable(job_dir.name) if source.name and not redact else name
-            if redact:
-                reading, quality, chosen = redacted(reading, quality, chosen)
-            if reading.debugger_results:
-                progress.stage("no samples: taking the vendor's rule results")
-                report, rules = _of_vendor(
-                    name, reading.debugger_results, quality, chosen, given, strict=strict
-                )
-            else:
-                job, many = reading.job, len(chosen.rules)
-                progress.stage(f"judging by {count(many, 'rule')}", many + ANALYSES)
-                results, rules = _judged(chosen.rules, job, strict=strict)
-                command = _command(given, chosen.options)
-                report = build_report(job, quality, chosen.rules, results, command, strict=strict)
-            try:
-                failure = _write(
-                    place.staging,
-                    report,
-                    rules,
-                    formats,
-                    kernel,
-                    static=static,
-                    strict=strict,
-                    progress=progress,
-                )
-            except OSError as error:
-                told = f"Cannot write into {escape_name(str(folder), 200)}: {error.strerror}. What was there is unchanged."
-                raise JobReportError(told) from error
-            made = place.publish()
-    return Outcome(report=report, folder=folder, made=made, failure=failure or _stopped(report))
+        else:
+            progress.stage(f"Running {count(len(chosen.rules), 'rule')}", len(chosen.rules) + ANALYSES)
+            report, files = _from_job(reading.job, quality, chosen, directory, strict=strict)
+        files[FILES["json"]] = document.to_json(report)
+        if "md" in formats:
+            files[FILES["md"]] = summary.markdown(report).encode()
+        failure = _failed_parts(report)
+        if {"html", "ipynb"} & set(formats):
+            progress.stage("Writing the page")
+            pages, no_page = _pages(files[FILES["json"]], formats, kernel, static=static, strict=strict)
+            files |= pages
+            failure = no_page or failure
+        publish.publish(real, files, force=force)
+    return Outcome(report=report, folder=folder, files=frozenset(files), failure=failure)
 
 
 def _command(job_dir: str, options: Sequence[str]) -> str:
-    """What makes the report again."""
+    """The command that makes the report again."""
     words = [word for option in options for word in option.split(" ", 1)]
     return shlex.join(["make-report", "--job-dir", job_dir, *words])
 
 
-def _of_vendor(
+def _from_debugger_results(
     name: str, found: RuleResults, quality: Quality, chosen: Settings, job_dir: str, *, strict: bool
 ) -> tuple[Report, dict[str, bytes]]:
-    """The report of the vendor's results, and the rules' files. Thresholds of ours change nothing in it."""
+    """The report of SageMaker Debugger's results, and the files of the rules. Thresholds have no effect on it."""
     from jobreport.debugger_report import report as debugger_report  # noqa: PLC0415 - as the readers
     from jobreport.readers.debugger_results.rule_results import NAMES  # noqa: PLC0415
 
@@ -203,38 +188,47 @@ def _of_vendor(
     others = [card(rule, result) for rule, result in own.items()]
     command = _command(job_dir, options)
     report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
-    files = {rule.name: document.rule_json(rule, result) for rule, result in own.items()}
-    return report, debugger_report.documents(report, found) | files
+    documents = debugger_report.documents(report, found)
+    documents |= {rule.name: document.rule_json(rule, result) for rule, result in own.items()}
+    return report, {_rule_file(rule): content for rule, content in documents.items()}
 
 
-def _judged(
-    rules: Sequence[Rule], job: Job, *, strict: bool
-) -> tuple[tuple[RuleResult, ...], dict[str, bytes]]:
-    """Every rule's result, and its file; a result that cannot be written is an error of its rule."""
+def _rule_file(name: str) -> str:
+    return f"rules/{name}.json"
+
+
+def _from_job(
+    job: Job, quality: Quality, chosen: Settings, job_dir: str, *, strict: bool
+) -> tuple[Report, dict[str, bytes]]:
+    """The report of a job, and the files of the rules; a result that cannot be written is an error of its rule."""
     results, files = [], {}
-    for rule in rules:
-        (given,) = run_rules([rule], job, strict=strict)
+    for rule in chosen.rules:
+        (found,) = run_rules([rule], job, strict=strict)
         advance(1)
         try:
-            result = document.checked(given)
-            files[rule.name] = document.rule_json(rule, result)
+            result = document.checked(found)
+            content = document.rule_json(rule, result)
         except Exception as error:
             if strict:
                 raise
             result = rule.failed(error)
-            files[rule.name] = document.rule_json(rule, result)
+            content = document.rule_json(rule, result)
+        files[_rule_file(rule.name)] = content
         results.append(result)
-    return tuple(results), files
+    command = _command(job_dir, chosen.options)
+    return build_report(job, quality, chosen.rules, results, command, strict=strict), files
 
 
-def _stopped(report: Report) -> JobReportError | None:
+def _failed_parts(report: Report) -> JobReportError | None:
     """Rules and readers that failed, as one error for the exit status."""
-    broken = [card.name for card in report.rules if card.status is Status.ERROR]
-    broken += [remark.reason for remark in report.quality.remarks if remark.action == "failed"]
-    if not broken:
-        return None
+    failed = [card.name for card in report.rules if card.status is Status.ERROR]
+    failed += [remark.reason for remark in report.quality.remarks if remark.action == "failed"]
+    return _written_without(failed) if failed else None
+
+
+def _written_without(failed: Sequence[str]) -> JobReportError:
     return JobReportError(
-        f"The report was written without {join_names(broken)}, which failed; --strict shows where."
+        f"Report written without {join_names(failed)}, which failed. Run with --strict to see why."
     )
 
 
@@ -247,10 +241,10 @@ def build_report(
     *,
     strict: bool = False,
 ) -> Report:
-    """Everything the page shows, from the job and its rule results."""
+    """The report of a job and its rule results."""
     in_time = job_phases(job)
     grid = columns(job)
-    beside = node_comparison(job, grid, in_time)
+    compared = node_comparison(job, grid, in_time)
     start_us, end_us = job.span_us
     report = Report(
         schema_version=document.SCHEMA_VERSION,
@@ -270,13 +264,13 @@ def build_report(
         phases=in_time,
         utilization=utilization(job),
         columns=grid,
-        time_lines=time_lines(job, grid, beside.drawn),
+        time_lines=time_lines(job, grid, compared.drawn),
         boxes=gpu_utilization(job),
         rules=tuple(card(rule, result) for rule, result in zip(rules, results, strict=True)),
         quality=quality,
         profiles=_longest(job.profiles),
-        profiles_left=max(0, len(job.profiles) - MOST_PROFILES),
-        nodes=beside,
+        profiles_left=max(0, len(job.profiles) - MAX_PROFILES),
+        nodes=compared,
     )
     return _with_analyses(report, job, rules, results, strict=strict)
 
@@ -284,7 +278,7 @@ def build_report(
 def _with_analyses(
     report: Report, job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], *, strict: bool
 ) -> Report:
-    """The report with all analyses; one that fails costs its section and is remarked."""
+    """The report with all analyses; one that fails costs its section and adds a remark."""
     grid = report.columns
     cpu, io = _rule(rules, CPUBottleneck), _rule(rules, IOBottleneck)
     loaders = next((result for result in results if result.rule == Dataloader.__name__), None)
@@ -314,13 +308,13 @@ def _with_analyses(
 
 
 def _longest(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
-    """The profiles that are shown, in the order of the job: those with most self time."""
-    kept = heapq.nlargest(MOST_PROFILES, range(len(profiles)), key=lambda i: profiles[i].self_s)
+    """The profiles with most self time, in the order of the job."""
+    kept = heapq.nlargest(MAX_PROFILES, range(len(profiles)), key=lambda i: profiles[i].self_s)
     return tuple(profiles[i] for i in sorted(kept))
 
 
 def _rule(rules: Sequence[Rule], kind: type[_R]) -> _R:
-    """The rule with the thresholds in force; with its defaults where it was not selected."""
+    """The rule with its thresholds; with its defaults if it was not selected."""
     return next((rule for rule in rules if isinstance(rule, kind)), kind())
 
 
@@ -344,14 +338,14 @@ def _node_facts(part: PartFacts) -> NodeFacts:
 
 
 def card(rule: Rule, result: RuleResult) -> RuleCard:
-    """A rule's documentation and result side by side."""
-    told = rule.documentation()
+    """Documentation and result of a rule."""
+    text = rule.documentation()
     return RuleCard(
         name=rule.name,
         title=rule.title,
-        checks=told.checks,
-        why=told.why,
-        advice=told.advice,
+        checks=text.checks,
+        why=text.why,
+        advice=text.advice,
         parameters=tuple(
             Parameter(
                 name=name,
@@ -383,73 +377,47 @@ def card(rule: Rule, result: RuleResult) -> RuleCard:
     )
 
 
-def _write(
-    folder: Path,
-    report: Report,
-    rules: Mapping[str, bytes],
-    formats: Collection[str],
-    kernel: Kernel | None,
-    *,
-    static: bool,
-    strict: bool,
-    progress: Progress,
-) -> JobReportError | None:
-    """Write what was asked for; a notebook or page that fails is returned, the rest stands."""
-    (folder / "report.json").write_bytes(document.to_json(report))
-    (folder / "rules").mkdir()
-    for name, text in rules.items():
-        (folder / "rules" / f"{name}.json").write_bytes(text)
-    if "md" in formats:
-        (folder / "summary.md").write_text(summary.markdown(report), "utf-8")
-    if not {"html", "ipynb"} & set(formats):
-        return None
-    try:
-        failed = _write_page(folder, formats, kernel, static=static, progress=progress)
-        if failed:
-            raise JobReportError(
-                f"The page was written without {join_names(failed)}, which could not be drawn."
-            )
-    except Exception as error:
-        if strict or (isinstance(error, OSError) and error.errno in _NO_ROOM):
-            raise
-        if isinstance(error, JobReportError):
-            return error
-        return JobReportError(
-            f"The page could not be made: {type(error).__name__}: {error}. The rest is written."
-        )
-    return None
-
-
-def _write_page(
-    folder: Path, formats: Collection[str], kernel: Kernel | None, *, static: bool, progress: Progress
-) -> Sequence[str]:
-    """Write the notebook and the page; answers the sections that could not be drawn, in words."""
+def _pages(
+    report_json: bytes, formats: Collection[str], kernel: Kernel | None, *, static: bool, strict: bool
+) -> tuple[dict[str, bytes], JobReportError | None]:
+    """The notebook and the page, and what failed in making them; without ``strict``, a failure costs no other file."""
     # Papermill and nbconvert are slow to import and only needed here.
     from jobreport.output import notebook  # noqa: PLC0415
 
-    # Beside the cells, for which this process only waits.
-    names = ("jobreport.output.export",) if "html" in formats else ()
-    beside = threading.Thread(target=_imported, args=names, daemon=True)
-    beside.start()
-    progress.stage("running the notebook")
+    files = {}
     try:
-        executed = notebook.run_notebook(folder / "report.json", kernel)
+        with _importing("jobreport.output.export"):
+            executed = notebook.run_notebook(report_json, kernel)
+        if "ipynb" in formats:
+            files[FILES["ipynb"]] = notebook.to_text(executed).encode()
+        if "html" in formats:
+            from jobreport.output import export  # noqa: PLC0415
+
+            files[FILES["html"]] = export.render_html(executed, static=static).encode()
+        if failed := executed.metadata.get("failed"):
+            raise _written_without(failed)
+    except Exception as error:
+        if strict:
+            raise
+        if isinstance(error, JobReportError):
+            return files, error
+        return files, _written_without([f"the page ({type(error).__name__}: {error})"])
+    return files, None
+
+
+@contextlib.contextmanager
+def _importing(module: str) -> Iterator[None]:
+    """Import a module in a thread while this one waits for the notebook."""
+
+    def load_module() -> None:
+        with contextlib.suppress(Exception):  # raised again where the module is used
+            importlib.import_module(module)
+
+    thread = threading.Thread(target=load_module, daemon=True)
+    thread.start()
+    try:
+        yield
     finally:
-        # Cut short by the end of the process it would complain aloud. But Ctrl-C within an import of this
-        # thread can leave a lock that it waits for in vain.
-        beside.join(_JOIN_S)
-    if "ipynb" in formats:
-        (folder / "report.ipynb").write_text(notebook.to_text(executed), "utf-8")
-    if "html" in formats:
-        from jobreport.output import export  # noqa: PLC0415
-
-        progress.stage("writing the page")
-        (folder / "report.html").write_text(export.render_html(executed, static=static), "utf-8")
-    return list(executed.metadata.get("failed", ()))
-
-
-def _imported(*names: str) -> None:
-    """What goes wrong here is told where the module is used."""
-    for name in names:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
+        # At the end of the process, an import would fail with a traceback. But Ctrl-C within an import can leave
+        # a lock that is never released.
+        thread.join(_JOIN_S)

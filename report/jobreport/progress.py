@@ -1,4 +1,4 @@
-"""Telling how far long work has come: a bar on a terminal, else a line a stage and a line a minute."""
+"""Progress of a run: a bar on a terminal, otherwise a line for each stage and a line a minute."""
 
 from __future__ import annotations
 
@@ -16,78 +16,78 @@ if TYPE_CHECKING:
 
 #: Between two lines of one stage.
 LINE_S = 60.0
-#: A bar of bytes, of parts, and of what has no known end.
-_PARTS = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of {total_fmt}, {elapsed} gone, {remaining} left"
+#: A bar of parts, of bytes, and of a stage without a known end.
+_PARTS = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of {total_fmt}, {elapsed} elapsed, {remaining} left"
 _BYTES = _PARTS + " at {rate_fmt}"
-_UNKNOWN = "{desc} …"
+_UNKNOWN = "{desc}"
 
 
 class Progress:
-    """How far one stage has come; by itself it tells nobody."""
+    """Progress of one stage. The base class prints nothing."""
 
     words, total, unit = "", 0, ""
     _finished = _underway = 0
 
     def stage(self, words: str, total: int = 0, unit: str = "") -> None:
-        """Begin the next stage; ``total`` units (``B`` for bytes) are to be done, 0 where that is not known."""
+        """Begin the next stage, of ``total`` units (``B`` for bytes); 0 if the total is not known."""
         self.words, self.total, self.unit = words, total, unit
         self._finished = self._underway = 0
-        self.told()
+        self.show()
 
     def advance(self, amount: int) -> None:
-        """So much of a task was done."""
+        """Add units of a task that is under way."""
         self._underway += amount
-        self.told()
+        self.show()
 
     def finish(self, amount: int) -> None:
-        """A task is finished, so much in all; what was told of it while it was under way is part of that."""
+        """Add all units of a task that is finished, in place of those added while it was under way."""
         self._finished += amount
         self._underway = 0
-        self.told()
+        self.show()
 
     @property
     def done(self) -> int:
         """Units done in this stage."""
         return min(self._finished + self._underway, self.total)
 
-    def told(self) -> None:
-        """Something changed."""
+    def show(self) -> None:
+        """Print the progress, if it is time."""
 
     def close(self) -> None:
-        """There is nothing more to come."""
+        """End the last stage."""
 
 
 class Lines(Progress):
     """A line for each stage, and one a minute with an estimate while it lasts."""
 
-    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._tell, self._clock = tell, clock
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write, self._clock = write, clock
         self._stage = ""
 
-    def told(self) -> None:
-        """Tell a stage when it begins, and then what is due."""
+    def show(self) -> None:
+        """Print a stage when it begins, then a line a minute."""
         now = self._clock()
         if self.words != self._stage:
             self._stage, self._began, self._due = self.words, now, now + LINE_S
-            self._tell(f"{self.words} …")
+            self._write(self.words)
         elif now >= self._due and self.done:
             left_s = (now - self._began) * (self.total - self.done) / self.done
-            self._tell(
+            self._write(
                 f"{self.words}: {percent(100 * self.done / self.total)}, about {duration(left_s * 1e6)} left"
             )
             self._due = now + LINE_S
 
 
 class Bar(Progress):
-    """A bar on a terminal, with what is done, how far, and an estimate of the rest."""
+    """A bar on a terminal, with the stage, the units done, and an estimate of the rest."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
         self._stage = ""
         self._bar: tqdm[Any] | None = None
 
-    def told(self) -> None:
-        """Draw the bar anew, if it is time."""
+    def show(self) -> None:
+        """Draw the bar again, if it is time."""
         from tqdm import tqdm  # noqa: PLC0415 - only for a terminal
 
         bar: tqdm[Any] | None = self._bar
@@ -108,7 +108,7 @@ class Bar(Progress):
         bar.update(self.done - bar.n)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -118,20 +118,20 @@ _current = Progress()
 
 
 def advance(amount: int) -> None:
-    """So much of a task was done, wherever that is told; in a process of an engine, nowhere."""
+    """Add units to the progress of this process's run; does nothing in the processes of an engine."""
     _current.advance(amount)
 
 
 def silence() -> None:
-    """What ``advance`` tells goes nowhere from now on."""
-    global _current  # noqa: PLW0603 - see telling
+    """End the output of ``advance`` in this process."""
+    global _current  # noqa: PLW0603 - see showing
     _current = Progress()
 
 
 @contextlib.contextmanager
-def telling(progress: Progress) -> Iterator[None]:
-    """What ``advance`` tells goes here."""
-    global _current  # noqa: PLW0603 - work deep in a reader has no other way to the terminal
+def showing(progress: Progress) -> Iterator[None]:
+    """Use this progress for ``advance``."""
+    global _current  # noqa: PLW0603 - code deep in a reader has no other way to the terminal
     before, _current = _current, progress
     try:
         yield

@@ -1,6 +1,6 @@
-"""Which rules run, with which thresholds: from a TOML file and the command line.
+"""The rules that run and their parameters, from a TOML file and the command line.
 
-A file looks like this; what stands on the command line wins::
+The command line overrides the file, which looks like this::
 
     ignore = ["BatchSize"]
 
@@ -8,7 +8,7 @@ A file looks like this; what stands on the command line wins::
     threshold_p95 = 60
     patience = "10min"
 
-``LowGPUUtilization_threshold_p95 = 60``, the vendor's way to write it, does the same.
+``LowGPUUtilization_threshold_p95 = 60``, SageMaker Debugger's form, does the same.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from jobreport.remarks import Remark
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "m": 60, "h": 3600}
-_SHORTEST_S = 0.001
-#: Past it a float is no exact number of samples any more.
-_LARGEST = 10**15
-#: No job lasts longer, and a time has an end.
-_LONGEST_S = 10 * 366 * 86400
+#: A duration is from a millisecond to ten years; larger ones do not fit a ``timedelta``.
+_MIN_S, _MAX_S = 0.001, 10 * 366 * 86400
+#: A larger float is not an exact number of samples.
+_MAX_NUMBER = 10**15
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The rules that run, in the order of the report, and how that differs from the default."""
+    """The rules that run, in the order of the report, and the options for it."""
 
     rules: tuple[Rule, ...]
-    #: Options that bring about these settings again, as typed on a command line.
+    #: Options of a command line that give the same settings.
     options: tuple[str, ...] = ()
-    #: Rules that could not be loaded, in words, with the reason.
-    failed: tuple[str, ...] = ()
+    #: Rules that could not be loaded.
+    failed: tuple[Remark, ...] = ()
 
 
 def load(
@@ -59,15 +60,19 @@ def load(
 ) -> Settings:
     """Settings from a file and from ``--set Rule.parameter=value``, ``--select`` and ``--ignore``.
 
-    ``offered`` are the rules there are, ours unless given. ``UsageError`` names what does not exist or
-    does not fit, and the nearest that would.
+    ``offered`` are the rules to choose from, by default those of jobreport. Raises ``UsageError`` for an unknown name,
+    with the nearest known one, and for a value out of range.
     """
     offered = offered or Known()
     known = offered.rules
     values: dict[type[Rule], dict[str, Any]] = {}
 
-    def take(rule: type[Rule], parameter: str, value: object) -> None:
-        values.setdefault(rule, {}).update([_checked(rule, parameter, value)])
+    def take(rule: type[Rule], parameter: str, value: object, option: str = "") -> None:
+        name = _parameter_name(rule, parameter)
+        try:
+            values.setdefault(rule, {})[name] = _checked(rule, name, value)
+        except ValueError as error:
+            raise UsageError(f"{option or f'{rule.__name__}.{name} = {value}'}: expected {error}.") from error
 
     selected, ignored = ({find_rule(name, known) for name in names} for names in (select, ignore))
     if config:
@@ -77,7 +82,7 @@ def load(
                 {find_rule(name, known) for name in _names(tables.pop(key, None), key)}
                 for key in ("select", "ignore")
             ]
-            # A selection on the command line takes the place of the file's.
+            # A selection on the command line replaces that of the file.
             selected, ignored = selected or in_file[0], ignored | in_file[1]
             for name, table in tables.items():
                 if isinstance(table, dict):
@@ -86,47 +91,48 @@ def load(
                 elif "_" in name:
                     take(*_debugger_form(name, known), table)
                 else:
-                    raise UsageError(f"{name} should be a table of thresholds, [{name}], named after a rule.")
+                    raise UsageError(f"{name}: expected a table of parameters, such as [BatchSize].")
         except UsageError as error:
             raise UsageError(f"{config}: {error}") from error
     for assignment in assignments:
         target, equals, text = assignment.partition("=")
         name, dot, parameter = target.strip().partition(".")
         if not equals or not (dot or "_" in name):
-            raise UsageError(f"--set {assignment}: write Rule.parameter=value.")
+            raise UsageError(f"--set {assignment}: expected RULE.PARAMETER=VALUE.")
         rule, parameter = (find_rule(name, known), parameter) if dot else _debugger_form(name, known)
-        take(rule, parameter.strip(), text.strip())
+        take(rule, parameter.strip(), text.strip(), f"--set {assignment}")
     chosen = (selected or set(known)) - ignored
     try:
         rules = tuple(rule(**values.get(rule, {})) for rule in known if rule in chosen)
     except ValueError as error:
         raise UsageError(f"{error}.") from error
     if not rules:
-        raise UsageError("No rule is left to run: --ignore takes away everything that --select leaves.")
+        raise UsageError("No rule is left to run: --ignore skips all rules that --select selects.")
     options = (*offered.options, *_options(rules, known))
     return Settings(rules=rules, options=options, failed=offered.failed)
 
 
 def find_rule(name: str, known: Sequence[type[Rule]] = RULES) -> type[Rule]:
-    """A rule by its name, whatever its case."""
+    """The rule with this name in any case; ``UsageError`` if there is none."""
     by_name = {rule.__name__: rule for rule in known}
-    return by_name[nearest(name.strip(), by_name, "rule")]
+    found = _known_name(name.strip(), by_name, "rule", "`--list-rules` shows all rules.")
+    return by_name[found]
 
 
 def _debugger_form(name: str, known: Sequence[type[Rule]]) -> tuple[type[Rule], str]:
-    """``LowGPUUtilization_threshold_p95``: rule and parameter, told apart at the first underscore."""
+    """``LowGPUUtilization_threshold_p95``: rule and parameter, separated at the first underscore."""
     rule, _, parameter = name.partition("_")
     return find_rule(rule, known), parameter
 
 
-def nearest(name: str, known: Iterable[str], what: str) -> str:
-    """The known name that equals ``name`` but for case; ``UsageError`` with the nearest one otherwise."""
+def _known_name(name: str, known: Iterable[str], kind: str, hint: str) -> str:
+    """The known name that equals ``name`` in any case; otherwise ``UsageError`` with the nearest one and the hint."""
     by_case = {k.lower(): k for k in known}
     if name.lower() in by_case:
         return by_case[name.lower()]
     close = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.5)
-    hint = f"Did you mean {by_case[close[0]]}?" if close else f"Known: {', '.join(by_case.values())}."
-    raise UsageError(f"There is no {what} {name!r}. {hint}")
+    guess = f"Did you mean {by_case[close[0]]}? " if close else ""
+    raise UsageError(f"Unknown {kind} {name}. {guess}{hint}")
 
 
 def _read(config: Path) -> dict[str, Any]:
@@ -142,52 +148,56 @@ def _names(value: object, key: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
-        raise UsageError(f'{key} in the configuration should be a list of rule names, as ["BatchSize"].')
+        raise UsageError(f'{key}: expected a list of rule names, such as ["BatchSize"].')
     return value
 
 
-def _checked(rule: type[Rule], parameter: str, value: object) -> tuple[str, Any]:
-    """The parameter's right name and its value in the right type and range."""
-    known = {name: (default, metadata) for name, default, metadata in parameter_fields(rule)}
+def _parameter_name(rule: type[Rule], name: str) -> str:
+    known = [name for name, _, _ in parameter_fields(rule)]
     if not known:
         raise UsageError(f"{rule.__name__} has no parameters.")
-    name = nearest(parameter, (*known, *rule.aliases), f"parameter of {rule.__name__}")
-    name = rule.aliases.get(name, name)
-    default, metadata = known[name]
+    hint = f"`--explain {rule.__name__}` shows all parameters."
+    found = _known_name(name, (*known, *rule.aliases), f"parameter of {rule.__name__}:", hint)
+    return rule.aliases.get(found, found)
+
+
+def _checked(rule: type[Rule], name: str, value: object) -> Any:
+    """The value in the type of the parameter; ``ValueError`` with what was expected."""
+    default, metadata = next(
+        (default, metadata) for known, default, metadata in parameter_fields(rule) if known == name
+    )
     if default is None or isinstance(default, str):
         if not isinstance(value, str):
-            raise UsageError(f"{rule.__name__}.{name} = {value}: it should be text.")
-        return name, None if value.lower() in {"", "none"} else value
-    return name, _number(f"{rule.__name__}.{name}", value, default, metadata)
+            raise ValueError("text")
+        return None if value.lower() in {"", "none"} else value
+    return _number(value, default, metadata)
 
 
-def _number(name: str, value: object, default: float, metadata: dict[str, Any]) -> int | float | timedelta:
-    """A number in its range, or a time where samples are counted."""
+def _number(value: object, default: float, metadata: dict[str, Any]) -> int | float | timedelta:
+    """A number in its range, or a time for a number of samples."""
     whole, timed = isinstance(default, int), metadata["unit"] == "samples"
     if timed and isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
         seconds = float(match[1]) * _SECONDS[match[2]]
-        if _SHORTEST_S <= seconds <= _LONGEST_S:
+        if _MIN_S <= seconds <= _MAX_S:
             return timedelta(milliseconds=round(1000 * seconds))
     try:
-        given = (
+        number = (
             float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
         )
     except (ValueError, OverflowError):
-        given = math.nan
+        number = math.nan
     low, high = metadata["low"], metadata["high"]
-    fits = low <= given <= (_LARGEST if high is None else high)
-    if not fits or (whole and given != int(given)):
-        bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
+    if not low <= number <= (_MAX_NUMBER if high is None else high) or (whole and number != int(number)):
         kind = "a whole number" if whole else "a number"
-        or_time = ", or a time such as 500s or 10min" if timed else ""
-        raise UsageError(f"{name} = {value}: it should be {kind} {bounds}{or_time}.")
-    return int(given) if whole else given
+        bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
+        raise ValueError(f"{kind} {bounds}{', or a time such as 500s' if timed else ''}")
+    return int(number) if whole else number
 
 
 def _options(rules: Sequence[Rule], known: Sequence[type[Rule]]) -> Iterable[str]:
-    left_out = [rule.__name__ for rule in known if rule not in map(type, rules)]
-    if left_out:
-        yield f"--ignore {','.join(left_out)}"
+    ignored = [rule.__name__ for rule in known if rule not in map(type, rules)]
+    if ignored:
+        yield f"--ignore {','.join(ignored)}"
     for rule in rules:
         for name, default, _ in parameter_fields(rule):
             value = written(getattr(rule, name))

@@ -75,11 +75,8 @@
       if (figure !== null && inside.length === 0) continue;
       /* Plots of another figure may share the range. */
       const moved = plots(shown).filter((plot) => inside.some((one) => one.x_range === plot.x_range));
-      hint.querySelector(".without")?.setAttribute("hidden", "");
-      const live = hint.querySelector(".with");
-      if (live === null) continue;
-      live.hidden = false;
-      const modes = [...live.querySelectorAll("button[data-use]")];
+      hint.hidden = false;
+      const modes = [...hint.querySelectorAll("button[data-use]")];
       const choose = (kind) => {
         use(moved, kind);
         modes.forEach((mode) => mode.setAttribute("aria-pressed", String(mode.dataset.use === kind)));
@@ -88,7 +85,7 @@
         mode.addEventListener("click", () =>
           choose(mode.getAttribute("aria-pressed") === "true" ? "" : mode.dataset.use));
       });
-      live.querySelector("button[data-reset]")?.addEventListener("click", () => {
+      hint.querySelector("button[data-reset]")?.addEventListener("click", () => {
         for (const plot of moved) plot.x_range.reset();
       });
       if (modes.length > 0) choose(coarse.matches ? "" : "BoxZoomTool");

@@ -22,7 +22,7 @@ def gpu_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def gpu_notebook(gpu_folder: Path) -> NotebookNode:
-    return notebook.run_notebook(gpu_folder / "report.json")
+    return notebook.run_notebook((gpu_folder / "report.json").read_bytes())
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def gpu_page(gpu_notebook: NotebookNode) -> str:
 def hostile_notebook(tmp_path_factory: pytest.TempPathFactory) -> NotebookNode:
     path = tmp_path_factory.mktemp("hostile") / "report.json"
     path.write_bytes(document.to_json(examples.hostile_job()))
-    return notebook.run_notebook(path)
+    return notebook.run_notebook(path.read_bytes())
 
 
 @pytest.fixture(scope="session")

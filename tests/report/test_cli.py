@@ -73,7 +73,7 @@ def test_a_report_is_not_replaced_without_force(tmp_path: Path) -> None:
     forced = make_report(*options, "--force", "--select", "BatchSize")
 
     assert again.returncode == 2
-    assert "already holds a report" in again.stderr
+    assert "already contains a report" in again.stderr
     assert forced.returncode == 0
     assert [p.name for p in (tmp_path / "o" / "rules").iterdir()] == ["BatchSize.json"]
 
@@ -101,20 +101,20 @@ def test_thresholds_reach_the_rule_and_the_command_in_the_report(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        ((), "Say which job to report"),
+        ((), "No job given."),
         (("--job-dri", "x"), "--job-dir"),
         (("--job-dir", "x", "--formats", "pdf"), "choose from html, ipynb, json, md"),
         (("--explain", "LowGPUUtilisation"), "Did you mean LowGPUUtilization?"),
         (("--job-dir", "x", "--select", "Batchsizes"), "Did you mean BatchSize?"),
     ],
 )
-def test_wrong_usage_is_a_sentence_and_status_two(arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_a_sentence_and_status_two(arguments: tuple[str, ...], message: str) -> None:
     done = run(*arguments)
 
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -174,8 +174,7 @@ def test_a_job_of_one_sample_or_with_damaged_lines_gives_a_report(text: str, tmp
     assert done.returncode == 0
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
     assert report["job"]["start_us"] == 1700000041500000
-    remarks = [remark for source in report["quality"]["sources"] for remark in source["remarks"]]
-    assert bool(remarks) == (text != LINE)
+    assert any(source["remarks"] for source in report["quality"]["sources"]) == (text != LINE)
 
 
 def test_names_that_no_file_system_takes_are_a_sentence(tmp_path: Path) -> None:
@@ -189,7 +188,7 @@ def test_names_that_no_file_system_takes_are_a_sentence(tmp_path: Path) -> None:
         done = make_report(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
-        assert "defect" not in done.stderr
+        assert "bug" not in done.stderr
 
 
 def test_explain_and_list_name_every_rule() -> None:
@@ -223,15 +222,16 @@ def test_an_empty_name_is_refused(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_a_sentence_and_status_two(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for out in (Path("/proc/none/out"), tmp_path / "file" / "out"):
-        done = make_report("--job-dir", sample("cpu"), "--out", out, "--formats", "json")
-        assert done.returncode == 2
-        assert "--out" in done.stderr
+    done = make_report("--job-dir", sample("cpu"), "--out", tmp_path / "file" / "out", "--formats", "json")
+
+    assert done.returncode == 2
+    assert "--out" in done.stderr
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are another thing there")
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are different there")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("stage", ["reading", "running the notebook"])
+@pytest.mark.parametrize("stage", ["Reading", "Writing the page"])
 def test_a_run_that_is_stopped_leaves_nothing_half_written(
     sent: signal.Signals, stage: str, tmp_path: Path
 ) -> None:
@@ -248,11 +248,11 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written(
     while not run.stderr.readline().startswith(stage):
         assert run.poll() is None
     run.send_signal(sent)
-    printed, told = run.communicate(timeout=60)
+    printed, errors = run.communicate(timeout=60)
 
     assert run.returncode == 130
     assert printed == ""
-    assert told.splitlines()[-1] == "make-report: stopped."
-    assert "Traceback" not in told
+    assert errors.splitlines()[-1] == "make-report: stopped."
+    assert "Traceback" not in errors
     assert sorted(tmp_path.iterdir()) == [scratch]
     assert not list(scratch.iterdir())

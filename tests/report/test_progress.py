@@ -15,25 +15,25 @@ class Clock:
         return self.now
 
 
-def test_a_stage_is_told_when_it_begins_and_once_a_minute_with_an_estimate() -> None:
-    told: list[str] = []
+def test_a_stage_has_a_line_when_it_begins_and_one_a_minute_with_an_estimate() -> None:
+    printed: list[str] = []
     clock = Clock()
-    lines = Lines(told.append, clock)
-    lines.stage("reading job", 1000, "B")
+    lines = Lines(printed.append, clock)
+    lines.stage("Reading job", 1000, "B")
     for second in range(1, 151):
         clock.now = 100.0 + second
         lines.advance(4)
-    lines.stage("judging by 11 rules", 19)
+    lines.stage("Running 11 rules", 19)
     lines.advance(1)
-    assert told == [
-        "reading job …",
-        "reading job: 24.0%, about 3\u00a0min 10\u00a0s left",
-        "reading job: 48.0%, about 2\u00a0min 10\u00a0s left",
-        "judging by 11 rules …",
+    assert printed == [
+        "Reading job",
+        "Reading job: 24.0%, about 3\u00a0min 10\u00a0s left",
+        "Reading job: 48.0%, about 2\u00a0min 10\u00a0s left",
+        "Running 11 rules",
     ]
 
 
-def test_what_was_told_of_a_task_is_part_of_the_finished_task() -> None:
+def test_what_was_added_during_a_task_is_part_of_the_finished_task() -> None:
     one = Progress()
     one.stage("reading", 100)
     one.advance(30)
@@ -44,7 +44,7 @@ def test_what_was_told_of_a_task_is_part_of_the_finished_task() -> None:
     assert one.done == 100
 
 
-def test_a_bar_tells_what_is_read_how_far_and_an_estimate_and_leaves_nothing() -> None:
+def test_a_bar_shows_its_stage_and_leaves_nothing() -> None:
     terminal = io.StringIO()
     bar = Bar(terminal)
     bar.stage("reading job", 2_000_000, "B")
@@ -59,11 +59,11 @@ def test_a_bar_tells_what_is_read_how_far_and_an_estimate_and_leaves_nothing() -
     assert not seen.rsplit("\r", 2)[-2].strip()
 
 
-def test_advance_goes_to_whoever_is_told_and_else_nowhere() -> None:
+def test_advance_goes_to_the_progress_that_is_shown() -> None:
     one = Progress()
     one.stage("reading", 10)
     progress.advance(3)
-    with progress.telling(one):
+    with progress.showing(one):
         progress.advance(4)
     progress.advance(5)
     assert one.done == 4

@@ -81,11 +81,11 @@ def begin(folder: Path, seed: int, *options: str, **surroundings: str) -> subpro
         paths = [str(folder / "site"), *sys.path]
     (folder / "home").mkdir()
     name = f"user{seed}"
-    told = {"HOME": str(folder / "home"), "USER": name, "LOGNAME": name, "PYTHONPATH": os.pathsep.join(paths)}
+    user = {"HOME": str(folder / "home"), "USER": name, "LOGNAME": name, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
         [sys.executable, *options, "-m", "jobreport.cli", "--job-dir", "somewhere/resnet", "--out", "out"],
         cwd=folder,
-        env=os.environ | told | {"PYTHONHASHSEED": str(seed)} | surroundings,
+        env=os.environ | user | {"PYTHONHASHSEED": str(seed)} | surroundings,
         umask=0o077 if seed else 0o022,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -93,6 +93,7 @@ def begin(folder: Path, seed: int, *options: str, **surroundings: str) -> subpro
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such surroundings")
 def test_day_place_user_and_order_change_no_byte(tmp_path: Path) -> None:
     here, elsewhere = folders = tmp_path / "here", tmp_path / "o/ver the/sea ü"
@@ -105,8 +106,8 @@ def test_day_place_user_and_order_change_no_byte(tmp_path: Path) -> None:
     ]
 
     for run in runs:
-        _, told = run.communicate(timeout=120)
-        assert run.returncode == 0, told
+        _, errors = run.communicate(timeout=120)
+        assert run.returncode == 0, errors
 
     # The command and the notebook's kernel.
     assert (elsewhere / "home" / "seen").read_text() >= "xx"
@@ -119,4 +120,4 @@ def test_day_place_user_and_order_change_no_byte(tmp_path: Path) -> None:
         "rules/CPUBottleneck.json",
     } <= first.keys()
     assert other.keys() == first.keys()
-    assert [name for name, told in other.items() if told != first[name]] == []
+    assert [name for name, content in other.items() if content != first[name]] == []

@@ -10,7 +10,7 @@ from jobrules.model import SECOND_US, Job, Metric, Severity, Status
 from jobrules.rule import Rule, run_rules
 from jobrules.verdict.findings import Verdict, judge
 from jobrules.verdict.phases import job_phases
-from tests.apart import Apart
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 EAGER = IdleGaps(patience=0, threshold=0)
@@ -211,7 +211,7 @@ def test_low_use_of_another_node_does_not_take_the_gaps() -> None:
     verdict = verdict_of(job, *rules)
 
     assert {f.rules for f in verdict.findings} == {("LowGPUUtilization",), ("IdleGaps",)}
-    assert verdict == verdict_of(Apart(job), *rules)
+    assert verdict == verdict_of(JobElsewhere(job), *rules)
     assert verdict.use is not None
     linked = {part.key: part.finding for part in verdict.use.parts if part.finding}
     assert (linked["idle-gaps"], linked["partly"]) == ("idle-gaps", "low-gpu-utilization")

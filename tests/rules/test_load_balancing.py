@@ -15,7 +15,7 @@ from jobrules import load_balancing
 from jobrules.load_balancing import LoadBalancing
 from jobrules.measures import histograms
 from jobrules.measures.histograms import distance, growing, normalized
-from jobrules.model import SECOND_US, FloatArray, Job, Metric, Severity, Status
+from jobrules.model import SECOND_US, FloatArray, Job, JobInMemory, Metric, Severity, Status
 from tests import scenario_d1
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
@@ -238,7 +238,7 @@ def test_a_node_is_compared_with_all_that_come_after_it_at_once(monkeypatch: pyt
         make_panel(Metric.GPU_UTILIZATION, rng.uniform(0, 100, 9), node=node, interval_s=30) for node in nodes
     ]
 
-    details = SMALL.check(Job(name="job", panels=tuple(panels))).details
+    details = SMALL.check(JobInMemory(name="job", panels=tuple(panels))).details
 
     shares = {node: normalized(np.array(one["workloads"]["gpu0"])) for node, one in details.items()}
     found = {
@@ -257,7 +257,7 @@ def test_nodes_are_compared_up_to_so_many(monkeypatch: pytest.MonkeyPatch) -> No
     panels = tuple(
         make_panel(Metric.GPU_UTILIZATION, [10.0 * i] * 20, node=f"algo-{i}", interval_s=30) for i in range(3)
     )
-    job = Job(name="job", panels=panels)
+    job = JobInMemory(name="job", panels=panels)
 
     monkeypatch.setattr(load_balancing, "MOST_NODES", 3)
     assert len(SMALL.check(job).details["algo-0"]["node_distances"]) == 2

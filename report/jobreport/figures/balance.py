@@ -1,4 +1,4 @@
-"""How the samples of GPUs are spread over their use: outlines of histograms that share a frame."""
+"""Histograms of GPU utilization: outlines that share a frame."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from jobreport.figures.chart import Axis, Mark
 
 #: Lines that one plot can hold apart.
-MOST_LINES = len(theme.SERIES)
+MAX_LINES = len(theme.SERIES)
 
 
 class Curve(Struct, frozen=True, kw_only=True):
     """The histogram of one GPU."""
 
     name: str
-    #: Percent of its samples, a value a bin from 0 to 100 % of use.
+    #: Percent of its samples per bin, from 0 to 100% of utilization.
     values: tuple[float, ...]
 
 
@@ -41,7 +41,7 @@ class Histograms(Struct, frozen=True, kw_only=True):
 
 
 def frame(plots: Iterable[Histograms]) -> tuple[Axis, Axis]:
-    """The axes that all plots share: use, and percent of the samples."""
+    """The axes that all plots share: utilization, and percent of the samples."""
     top = max(
         (v for plot in plots for one in (*(c.values for c in plot.curves), plot.usual) for v in one),
         default=0.0,
@@ -66,7 +66,7 @@ def load_drawing(plot: Histograms, axes: tuple[Axis, Axis]) -> Drawing:
 
 
 def load_plot(plot: Histograms, axes: tuple[Axis, Axis]) -> Plot:
-    """The live plot: a bin under the pointer tells the share of every curve in it."""
+    """The live plot: a bin under the pointer shows the share of each curve in it."""
     colors, edges = theme.light(), _edges(plot.curves[0].values)
     drawn = live_plot(*axes)
     lines = ColumnDataSource({"x": _packed(np.repeat(edges, 2))})
@@ -86,7 +86,7 @@ def load_plot(plot: Histograms, axes: tuple[Axis, Axis]) -> Plot:
             line_width=1.5,
         )
         drawn.add_glyph(lines, look, name=series(i))
-    # Not seen; it answers to the pointer over the whole height of a bin.
+    # Invisible; it answers to the pointer over the whole height of a bin.
     top = axes[1].end
     whole = Quad(
         left="left",
@@ -98,7 +98,7 @@ def load_plot(plot: Histograms, axes: tuple[Axis, Axis]) -> Plot:
         line_color=None,
     )
     target = drawn.add_glyph(bins, whole)
-    rows = [("Use", f"@left{{0}} to {quantity('right', '%', 0)}")]
+    rows = [("Utilization", f"@left{{0}} to {quantity('right', '%', 0)}")]
     rows += [("GPU", f"@n{i}: {quantity(f'v{i}', '% of samples', 2)}") for i in range(len(plot.curves))]
     if plot.usual:
         rows.append(("Mean of the node", quantity("usual", "% of samples", 2)))

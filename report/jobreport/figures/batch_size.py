@@ -51,4 +51,4 @@ def _by_label(limits: Mapping[Metric, float]) -> dict[str, float]:
 
 def _short(metric: Metric) -> str:
     """The label as far as there is room for it under the boxes."""
-    return metric.label.removesuffix(" utilization")
+    return metric.label.removesuffix(" activity")

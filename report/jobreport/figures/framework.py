@@ -46,13 +46,13 @@ RANKED_PX = 168
 #: A part with less than this many percent is joined with others of its kind.
 SMALL = 2.0
 #: Ranked bars that are drawn.
-MOST_RANKED = 10
+MAX_RANKED = 10
 #: Half the height of a bar, in rows.
 _HALF = 0.36
 #: A bar longer than this part of the axis has its value inside.
 _LONG = 0.72
 #: Distance of a value from the end of its bar.
-_BESIDE_EM, _BESIDE_PX = 0.4, 5
+_GAP_EM, _GAP_PX = 0.4, 5
 
 
 class Stack(Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Stack(Struct, frozen=True, kw_only=True):
 
     name: str
     percents: tuple[float, ...]
-    #: What the pointer tells beside: how long the whole is.
+    #: How long 100% is, shown on hover.
     whole: str
 
 
@@ -69,14 +69,14 @@ class Rank(Struct, frozen=True, kw_only=True):
 
     name: str
     percent: float
-    #: What the pointer tells beside: a time, calls.
-    told: str
-    #: Whether it joins what is left.
+    #: A time and calls, shown on hover.
+    detail: str
+    #: Whether it stands for all that are not drawn.
     rest: bool = False
 
 
 class Pair(Struct, frozen=True, kw_only=True):
-    """A drawing and its live twin."""
+    """A static drawing and its live plot."""
 
     drawing: Drawing
     live: Plot
@@ -119,13 +119,13 @@ def stacked(stacks: Sequence[Stack], kinds: Sequence[str], fills: Sequence[str])
             line_color=colors["paper"],
         )
         drawn.append(plot.add_glyph(source, glyph, name=series))
-    told = [
-        *([("Worker", "@name")] if several else []),
+    shown = [
+        *([("Rank", "@name")] if several else []),
         ("Kind", "@kind"),
         ("Share", quantity("percent", "%")),
         ("Of", "@whole"),
     ]
-    plot.add_tools(hover(told, drawn))
+    plot.add_tools(hover(shown, drawn))
     return Pair(drawing=Drawing(x=x, y=y, marks=tuple(marks)), live=plot)
 
 
@@ -149,7 +149,7 @@ def ranked(ranks: Sequence[Rank]) -> Pair:
                 "y": middle,
                 "percent": ends,
                 "name": [escape_name(one.name, 60) for _, one in rows],
-                "told": [one.told for _, one in rows],
+                "detail": [one.detail for _, one in rows],
             }
         )
         glyph = HBar(
@@ -162,19 +162,19 @@ def ranked(ranks: Sequence[Rank]) -> Pair:
         )
         drawn.append(plot.add_glyph(source, glyph))
     marks += _values(plot, ranks, x)
-    told = [("Name", "@name"), ("Share", quantity("percent", "%")), ("Time", "@told")]
-    plot.add_tools(hover(told, drawn))
+    shown = [("Name", "@name"), ("Share", quantity("percent", "%")), ("Time", "@detail")]
+    plot.add_tools(hover(shown, drawn))
     return Pair(drawing=Drawing(x=x, y=y, marks=tuple(marks)), live=plot)
 
 
 def _values(plot: Plot, ranks: Sequence[Rank], x: Axis) -> list[Label]:
-    """The value of each bar beside its end, or inside where there is no room; in both twins."""
+    """The value of each bar next to its end, or inside if there is no room, in drawing and live plot."""
     labels = []
-    for inside, on_grey in ((False, False), (False, True), (True, False), (True, True)):
+    for inside, on_gray in ((False, False), (False, True), (True, False), (True, True)):
         rows = [
             (i, one)
             for i, one in enumerate(ranks)
-            if (one.percent > _LONG * x.end) is inside and one.rest is on_grey
+            if (one.percent > _LONG * x.end) is inside and one.rest is on_gray
         ]
         if not rows:
             continue
@@ -189,10 +189,10 @@ def _values(plot: Plot, ranks: Sequence[Rank], x: Axis) -> list[Label]:
             x="x",
             y="y",
             text="text",
-            x_offset=-_BESIDE_PX if inside else _BESIDE_PX,
+            x_offset=-_GAP_PX if inside else _GAP_PX,
             text_align="right" if inside else "left",
             text_baseline="middle",
-            text_color=theme.light()["paper" if inside and not on_grey else "ink"],
+            text_color=theme.light()["paper" if inside and not on_gray else "ink"],
             text_font=value(theme.font()),
             text_font_size=theme.FONT_SIZE,
         )
@@ -203,9 +203,9 @@ def _values(plot: Plot, ranks: Sequence[Rank], x: Axis) -> list[Label]:
                 x=float(x.place(one.percent)),
                 y=100 * (i + 0.5) / len(ranks),
                 anchor="end" if inside else "start",
-                dx=-_BESIDE_EM if inside else _BESIDE_EM,
+                dx=-_GAP_EM if inside else _GAP_EM,
                 dy=0.32,
-                style="inside" if inside and not on_grey else "strong",
+                style="inside" if inside and not on_gray else "strong",
             )
             for i, one in rows
         ]
@@ -213,14 +213,14 @@ def _values(plot: Plot, ranks: Sequence[Rank], x: Axis) -> list[Label]:
 
 
 def of_slices(slices: Sequence[Slice], seconds: Sequence[str]) -> tuple[Rank, ...]:
-    """Parts as bars; those under 2%, and those beyond ten, as one bar "other (n)"."""
-    large = [i for i, one in enumerate(slices) if one.percent >= SMALL and one.count == 1][:MOST_RANKED]
+    """Parts as bars; those below 2% and those after the tenth are one bar, "other (n)"."""
+    large = [i for i, one in enumerate(slices) if one.percent >= SMALL and one.count == 1][:MAX_RANKED]
     small = [one for i, one in enumerate(slices) if i not in large]
-    # One small part is told by its own name.
+    # A single small part keeps its name.
     if len(small) == 1 and small[0].count == 1:
         large.append(slices.index(small[0]))
         small = []
-    found = [Rank(name=slices[i].name, percent=slices[i].percent, told=seconds[i]) for i in large]
+    found = [Rank(name=slices[i].name, percent=slices[i].percent, detail=seconds[i]) for i in large]
     if small:
         found.append(other(sum(one.count for one in small), sum(one.percent for one in small)))
     return tuple(found)
@@ -231,6 +231,6 @@ def other(count: int, share: float) -> Rank:
     return Rank(
         name=f"other ({count})",
         percent=round(share, 1),
-        told="of them together, see the table",
+        detail="all of them, see the table",
         rest=True,
     )

@@ -96,7 +96,7 @@ def contrast_plot(contrast: StepContrast) -> Plot:
         )
     ]
     rows = [
-        ("Class", "@name"),
+        ("Event type", "@name"),
         ("Normal steps", chart.quantity("normal", "%")),
         ("Outliers", chart.quantity("outlier", "%")),
     ]

@@ -1,4 +1,4 @@
-"""From the executed notebook to one HTML file that asks nobody for anything."""
+"""From the executed notebook to one HTML file that makes no requests."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from nbformat import NotebookNode
 
-#: Cells with one of these tags are for people in a notebook and leave no trace in the page.
+#: Cells with one of these tags are for readers of the notebook and leave no trace in the page.
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
-#: What only a script needs besides the figures' data: the places they are drawn in, hints on how to use them.
+#: Elements that only scripts need: the places of live figures, and hints on their use.
 _FOR_SCRIPTS = re.compile(r'<div class="live" id="[^"]*"></div>|<p class="hint"[^>]*>.*?</p>\n?', re.DOTALL)
-#: The beginning of a section without data, with its anchor; one that could not be made is none of them.
+#: Beginning of a section without data, with its anchor; a section that failed does not match.
 _EMPTY = re.compile(r'<section class="[^"]* fold empty" id="([^"]+)"')
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
 def render_html(notebook: NotebookNode, *, static: bool = False) -> str:
-    """The page, from the outputs of a notebook that ``run_notebook`` ran; ``static`` leaves all scripts out."""
+    """The page, from the outputs of an executed notebook; ``static`` leaves all scripts out."""
     exporter = TemplateExporter(  # type: ignore[no-untyped-call]
         template_name="page",
         template_file="index.html.j2",
@@ -39,17 +39,17 @@ def render_html(notebook: NotebookNode, *, static: bool = False) -> str:
 
 
 def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
-    """What the skeleton is filled with."""
+    """Variables of the page's template."""
     pieces = dict(_pieces(notebook))
     if static:
         pieces = {name: _FOR_SCRIPTS.sub("", DATA.sub("", html)) for name, html in pieces.items()}
     head = pieces.pop("head", None)
     if head is None:
-        raise JobReportError("The notebook holds no head of the report; it was not run to its end.")
+        raise JobReportError("The notebook has no head of the report: it was not run to its end.")
     scripts = [] if static else [assets.text("script/page.js")]
     if any("jr-figures" in html for html in pieces.values()):
         scripts += [bokeh_script(), figures_script()]
-    # A checker of HTML that also checks the policy makes its hashes without what is blank at the ends.
+    # Checkers of the policy hash scripts without white space at their ends.
     scripts = [script.strip() for script in scripts]
     return {
         "title": notebook.metadata.get("title", "Training job report"),
@@ -63,7 +63,7 @@ def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
 
 
 def _empty_last(pieces: Iterable[str]) -> list[str]:
-    """Sections without data fold away: behind all others, and paler in the contents. They keep their numbers."""
+    """Move folded sections without data behind all others, paler in the contents. They keep their numbers."""
     ordered = sorted(pieces, key=lambda html: bool(_EMPTY.match(html)))
     anchors = [found[1] for html in ordered if (found := _EMPTY.match(html))]
     paler = re.compile(rf'<li>(?=<a href="#(?:{"|".join(anchors)})">)')
@@ -71,7 +71,7 @@ def _empty_last(pieces: Iterable[str]) -> list[str]:
 
 
 def _pieces(notebook: NotebookNode) -> Iterator[tuple[str, str]]:
-    """(id of the cell, its HTML) for every cell that belongs in the page."""
+    """(id, HTML) of every cell of the page."""
     for cell in notebook.cells:
         if cell.cell_type != "code" or NOTEBOOK_ONLY & set(cell.metadata.get("tags", ())):
             continue
@@ -81,7 +81,7 @@ def _pieces(notebook: NotebookNode) -> Iterator[tuple[str, str]]:
 
 
 def policy(scripts: list[str]) -> str:
-    """A Content-Security-Policy that lets these scripts run, and nothing else load, run or leave."""
+    """A Content-Security-Policy that allows these scripts and nothing else."""
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts) or "'none'"
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "

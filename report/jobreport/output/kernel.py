@@ -1,7 +1,7 @@
-"""The notebook's kernel, a process of its own that starts while the job is still being read.
+"""The notebook's kernel, a process that starts while the job is still being read.
 
-It takes as long to start and to import what the cells need as a small job takes to be judged. This module
-therefore imports nothing that is slow: no Jupyter, which ``jobreport.output.notebook`` needs to talk to it.
+Its start and the imports of the cells take as long as the rules of a small job. This module imports nothing that is
+slow: no Jupyter, which ``jobreport.output.notebook`` needs to talk to the kernel.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 from jobreport.errors import JobReportError
-from jobreport.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
     from jupyter_client.connect import KernelConnectionInfo
 
-#: Paths of sockets end at about 100 characters; the rest of the path takes less than 10.
-MOST_SOCKET_PATH = 80
+#: Paths of sockets have at most about 100 characters; the rest of the path takes less than 10.
+MAX_SOCKET_FOLDER = 80
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 _SERVE = "from jobreport.output.kernel import serve; serve()"
 
 
 class Kernel:
-    """A running kernel of the interpreter that runs us, whatever kernels the user has installed.
+    """A running kernel of this interpreter, whatever kernels the user has installed.
 
-    It knows nothing of the job: a copy of ``report.json`` is laid into its folder when the notebook is run.
-    The user's IPython profile is not read: its start-up files could change or break the report.
+    It knows nothing of the job: ``run_notebook`` writes ``report.json`` into its folder. The user's IPython profile
+    is not read: its start-up files could change or break the report.
     """
 
     def __init__(self) -> None:
-        """Start the process; ``OSError`` where that is not possible."""
-        self._folder = Scratch()
+        """Start the process; ``OSError`` if that is not possible."""
+        self._folder = tempfile.TemporaryDirectory(prefix="jobreport-")
         folder = Path(self._folder.name)
         #: Where the cells run.
         self.work = folder / "work"
@@ -58,12 +58,12 @@ class Kernel:
         file = folder / "k.json"
         file.write_text(json.dumps(self.connection))
         options = ["-f", str(file), "--HistoryManager.enabled=False", "--log-level=50"]
-        return subprocess.Popen(  # noqa: S603 - it is us
+        return subprocess.Popen(  # noqa: S603 - this interpreter
             [sys.executable, "-c", _SERVE, *options],
             cwd=self.work,
             env=kernel_environment(os.environ) | {"IPYTHONDIR": str(folder)},
             stdin=subprocess.DEVNULL,
-            # Ctrl-C is for us, who stop the kernel; it would die with a traceback of its own.
+            # Ctrl-C would end the kernel with a traceback; this process stops it.
             start_new_session=True,
         )
 
@@ -78,14 +78,14 @@ class Kernel:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End the process at once and remove its folder; nothing is left to do where that is done already."""
+        """End the process at once and remove its folder; does nothing if that is done already."""
         self._process.kill()
         self._process.wait()
         self._folder.cleanup()
 
 
 def started() -> AbstractContextManager[Kernel | None]:
-    """A kernel for a ``with`` block; none where it does not start: ``run_notebook`` then tries again, and says why."""
+    """A kernel for a ``with`` block; None if it does not start: ``run_notebook`` then tries again, and raises."""
     try:
         return Kernel()
     except OSError:
@@ -93,9 +93,9 @@ def started() -> AbstractContextManager[Kernel | None]:
 
 
 def serve() -> None:
-    """The kernel's process: import and compile what the cells need, then answer."""
-    gc.disable()  # collecting takes a tenth of so short a life, and frees a few megabytes
-    # Nobody debugs a cell here, and the import of a debugger takes long.
+    """Run in the kernel's process: import and compile what the cells need, then answer."""
+    gc.disable()  # it would take a tenth of the time, and free a few megabytes
+    # The import of the debugger is slow, and no cell is debugged here.
     sys.modules["debugpy"] = None  # type: ignore[assignment]  # as the import system wants it
     from jobreport.sections import fragment  # noqa: PLC0415 - not for the process that starts this one
 
@@ -112,24 +112,31 @@ def kernel_environment(base: Mapping[str, str]) -> dict[str, str]:
     """
     roots = [_root("jobreport"), _root("jobrules")]
     paths = [*roots, *filter(None, base.get("PYTHONPATH", "").split(os.pathsep))]
-    told = {**base, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
-    # ipykernel looks every second whether this process still lives; Windows has no such number.
-    return told | ({"JPY_PARENT_PID": str(os.getpid())} if os.name == "posix" else {})
+    found = {**base, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+    # ipykernel checks every second whether this process still runs; Windows has no such number.
+    return found | ({"JPY_PARENT_PID": str(os.getpid())} if os.name == "posix" else {})
 
 
 def _root(package: str) -> str:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise JobReportError(f"The package {package} cannot be found, so the notebook cannot be run.")
+        raise JobReportError(f"Package {package} not found, so the notebook cannot run.")
     return str(Path(spec.origin).parents[1])
 
 
 def _connection(folder: Path) -> KernelConnectionInfo:
     """Sockets in a folder that only this user can enter, not ports that anyone on the machine can reach."""
     key = secrets.token_hex()
-    if os.name == "posix" and len(str(folder)) < MOST_SOCKET_PATH:
-        told = {"transport": "ipc", "ip": str(folder / "k"), "key": key, "signature_scheme": "hmac-sha256"}
-        return cast("KernelConnectionInfo", told | {f"{name}_port": i for i, name in enumerate(_CHANNELS, 1)})
+    if os.name == "posix" and len(str(folder)) < MAX_SOCKET_FOLDER:
+        addresses = {
+            "transport": "ipc",
+            "ip": str(folder / "k"),
+            "key": key,
+            "signature_scheme": "hmac-sha256",
+        }
+        return cast(
+            "KernelConnectionInfo", addresses | {f"{name}_port": i for i, name in enumerate(_CHANNELS, 1)}
+        )
     from jupyter_client.connect import write_connection_file  # noqa: PLC0415 - see above
 
     return write_connection_file(str(folder / "k.json"), key=key.encode())[1]

@@ -11,6 +11,7 @@ import math
 import os
 import stat
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from functools import partial
@@ -21,7 +22,6 @@ from msgspec import Struct
 
 from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.readers.tally import Tally, UnusableError
-from jobreport.scratch import Scratch
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
         yield Unpacked(directory=job)
         return
     shown = escape_name(str(job), 200)
-    with Scratch() as folder:
+    with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:
         extraction = _Extraction(Path(folder), job.stat().st_size)
         try:
             for name, source in _zipped(job) if suffix == ".zip" else _taped(job, extraction.spend):

@@ -12,7 +12,7 @@ from jobreport.progress import Progress
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobreport.tables.engine import Task
-from jobrules.model import Job
+from jobrules.model import Job, JobInMemory
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def _read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *,
     sizes = [sum(file.size for file in group.files) for group in groups]
     tasks = [
         Task(
-            given=(group.reader, group.files, strict),
+            args=(group.reader, group.files, strict),
             memory=group.reader.memory * sum(file.text_size for file in group.files),
-            beside=group.node,
+            machine=group.node,
         )
         for group in groups
     ]
@@ -133,7 +133,7 @@ def _read(_: Sequence[Job], reader: Reader, files: Sequence[SourceFile], strict:
         note_failure(tally, reader.source, files, error)
         quality = SourceQuality(source=reader.source, files=0, rows=0, remarks=tally.remarks())
         return [], Summary(quality=quality)
-    whole = Job(name="", panels=found.panels, steps=found.steps, events=found.events)
+    whole = JobInMemory(name="", panels=found.panels, steps=found.steps, events=found.events)
     summary = Summary(
         facts=whole.facts,
         quality=found.quality,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from jobreport.readers.faults import EARLIEST_S
 from jobreport.readers.tally import Tally
 from jobreport.tables.engine import Task
-from jobrules.model import SECOND_US, BoolArray, IntArray, Job, span_of
+from jobrules.model import SECOND_US, BoolArray, IntArray, Job, JobInMemory, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -130,7 +130,7 @@ def _restricted(piece: Piece, plausible: dict[str, list[_Span]], engine: Engine)
     ):
         return piece
     tasks = [
-        Task(handles=[handle], given=(allowed, unit))
+        Task(handles=[handle], args=(allowed, unit))
         for handle, allowed in zip(piece.handles, spans, strict=True)
     ]
     made = engine.keep(_within, tasks, lambda _: None)
@@ -157,7 +157,7 @@ def _within(jobs: Sequence[Job], spans: list[_Span], unit: str) -> Made:
     events, steps = job.events, job.steps
     panels = tuple(one for panel in job.panels if (one := panel.where(within(panel.time_us, spans))))
     loaders = tuple(one for one in events.loaders if _inside((one.start_us, one.start_us), spans))
-    left = Job(
+    left = JobInMemory(
         name="",
         panels=panels,
         steps=steps.where(within(steps.start_us, spans) & within(steps.end_us, spans)),

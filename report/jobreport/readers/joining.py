@@ -21,7 +21,7 @@ from jobreport.readers.timeline import Timeline
 from jobreport.tables.engine import Task
 from jobrules.measures.curve_offset import CurveOffset, cells, curve_offset, curves
 from jobrules.measures.snapshots import TOLERANCE_US, Series, node_panels
-from jobrules.model import SECOND_US, Job, Metric, PartFacts
+from jobrules.model import SECOND_US, Job, JobInMemory, Metric, PartFacts
 from jobrules.text import NBSP
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def joined(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
             handles = [one.handle for one in (*mine, log)]
             logs = 1 + (node in with_log)
             tasks = [
-                Task(handles=handles, given=(i, logs, node, later_us)) for i in range(len(handles) - logs + 1)
+                Task(handles=handles, args=(i, logs, node, later_us)) for i in range(len(handles) - logs + 1)
             ]
             made = engine.keep(_renumbered, tasks, lambda _: None)
             if node in with_log:
@@ -183,7 +183,7 @@ def _together(panel: Panel) -> Panel:
     return panel.where(~few) or panel
 
 
-def _renumbered(things: Sequence[Job], place: int, logs: int, node: str, later_us: int) -> Made:
+def _renumbered(things: Sequence[JobInMemory], place: int, logs: int, node: str, later_us: int) -> Made:
     """One of a machine's tables, with its snapshots numbered over all of them; the last ``logs`` become one.
 
     The last one gets the machine's name, and times by its clock. Besides the facts it tells how many values of the
@@ -207,7 +207,9 @@ def _renumbered(things: Sequence[Job], place: int, logs: int, node: str, later_u
         replace(panel, snapshot=mine[np.searchsorted(numbers, panel.snapshot)]) for panel in tables[place]
     )
     is_log = place == len(tables) - 1
-    made = Job(name="", panels=panels) if is_log else dataclasses.replace(things[place], panels=panels)
+    made = (
+        JobInMemory(name="", panels=panels) if is_log else dataclasses.replace(things[place], panels=panels)
+    )
     return list(made.parts), (made.facts, surplus if is_log else 0)
 
 

@@ -24,9 +24,9 @@ from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
-from jobreport.tables.engine import Here
-from jobreport.tables.parts import JobOfParts
-from jobrules.model import Job
+from jobreport.tables.engine import LocalEngine
+from jobreport.tables.parts import JobInParts
+from jobrules.model import JobInMemory, natural_sorted
 from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
@@ -49,19 +49,19 @@ READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig
 class Reading(Struct, frozen=True, kw_only=True, eq=False):
     """A job directory, read."""
 
-    job: Job
+    job: JobInParts
     quality: Quality
     #: Results of SageMaker Debugger's rules; None if there are records of the job itself.
     debugger_results: RuleResults | None = None
 
 
-def read_job(directory: Path, *, strict: bool = False) -> tuple[Job, Quality]:
+def read_job(directory: Path, *, strict: bool = False) -> tuple[JobInMemory, Quality]:
     """The job in a directory, all of it in memory. Raises ``NothingReadableError`` for rule results alone."""
-    reading = read_directory(directory, strict=strict, engine=Here(in_memory=sys.maxsize))
+    reading = read_directory(directory, strict=strict, engine=LocalEngine(1, in_memory=sys.maxsize))
     if reading.debugger_results:
         raise NothingReadableError(f"{escape_name(str(directory), 200)} holds rule results, but no samples.")
-    known = {one.name: getattr(reading.job, one.name) for one in fields(Job)}
-    return Job(**known), reading.quality
+    known = {one.name: getattr(reading.job, one.name) for one in fields(JobInMemory)}
+    return JobInMemory(**known), reading.quality
 
 
 def read_directory(
@@ -81,12 +81,12 @@ def read_directory(
     paths to skip. A reader that raises costs its own files and a remark, unless ``strict``. Raises
     ``NothingReadableError`` if nothing is left to report.
     """
-    engine, progress = engine or Here(), progress or Progress()
+    engine, progress = engine or LocalEngine(1), progress or Progress()
     name = name or job_name(directory)
     tally = Tally()
     files = _matched(listing(directory, tally, leave), zone)
     size = sum(file.size for some in files.of_readers.values() for file in some)
-    progress.stage(f"reading {escape_name(name)}", size, "B")
+    progress.stage(f"Reading {escape_name(name)}", size, "B")
 
     groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
     pieces = read_groups(engine, groups, progress, strict=strict)
@@ -103,10 +103,10 @@ def read_directory(
         sources.append(_not_needed(results))
     if files.unknown:
         tally.note("directory.unknown", count=len(files.unknown), file=files.unknown[0].name)
-    job = JobOfParts(
+    job = JobInParts(
         name=name,
         engine=engine,
-        nodes=nodes,
+        kept=tuple(nodes[node] for node in natural_sorted(set(nodes))),
         profiles=tuple(profile for piece in pieces for profile in piece.summary.profiles),
         recorded=tuple(line for piece in pieces for line in piece.summary.recorded),
         finished=_finished(pieces, has_end_marker=files.has_end_marker),

@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 import re
 import sys
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -23,12 +22,11 @@ from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
 from jobreport.redaction.identifiers import OPTION, is_common
 from jobreport.remarks import NAMES, Quality
-from jobreport.tables.parts import JobOfParts
-from jobrules.model import EventSource, Job, natural_sorted
+from jobrules.model import EventSource, Job, JobInMemory, natural_sorted
 from jobrules.step_outlier import StepOutlier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.registry import Reading
@@ -121,17 +119,14 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         """Placeholder of a name; the name itself if it has none."""
         return self.names.get((kind, name), name)
 
-    def job(self, part: Job) -> Job:
-        """A part of a job, with placeholders."""
-        changed = dataclasses.replace(
+    def part(self, part: JobInMemory) -> JobInMemory:
+        """The tables of a node, with placeholders."""
+        return dataclasses.replace(
             part,
             panels=tuple(map(self._panel, part.panels)),
             steps=self._steps(part.steps),
             events=self._events(part.events),
-            profiles=tuple(map(self.profile, part.profiles)),
         )
-        changed.__dict__["facts"] = tuple(map(self.facts, part.facts))
-        return changed
 
     def facts(self, known: PartFacts) -> PartFacts:
         """What is known of a node."""
@@ -231,34 +226,6 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         return replace(one, file=file if file == one.file else f"{file}.py", name=self("function", one.name))
 
 
-class _Redacted(JobOfParts):
-    """A job with placeholders; its tables stay where they are, and are changed when they are asked for."""
-
-    def __init__(self, job: Job, pseudonyms: Pseudonyms) -> None:
-        known: dict[str, Any] = {
-            "name": job.name,
-            "profiles": tuple(map(pseudonyms.profile, job.profiles)),
-            "recorded": job.recorded,
-            "finished": job.finished,
-            "frame": None,
-            "facts": tuple(map(pseudonyms.facts, job.facts)),
-            "_job": job,
-            "_pseudonyms": pseudonyms,
-        }
-        self.__dict__.update(known)
-
-    def each(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> list[Any]:
-        """The function's answer for each node's part."""
-        job: Job = self.__dict__["_job"]
-        return job.each(_asked, self.__dict__["_pseudonyms"], function, *given, **named)
-
-    @cached_property
-    def parts(self) -> tuple[Job, ...]:
-        """The part of each node, in the order of ``nodes``, in this process."""
-        job: Job = self.__dict__["_job"]
-        return tuple(map(self.__dict__["_pseudonyms"].job, job.parts))
-
-
 def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Reading, Quality, Settings]:
     """What was read, what became of its files, and the settings, with placeholders for all names."""
     mode = next((rule.mode for rule in chosen.rules if isinstance(rule, StepOutlier)), None)
@@ -274,12 +241,13 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
             if _library(function) is None:
                 names |= {("file", function.file), ("function", function.name)}
     pseudonyms = Pseudonyms.of(names, mode)
-    changed = replace(reading, job=_Redacted(job, pseudonyms))
-    return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
-
-
-def _asked(part: Job, pseudonyms: Pseudonyms, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    return function(pseudonyms.job(part), *given, **named)
+    renamed = dataclasses.replace(
+        job,
+        kept=tuple((pseudonyms.facts(facts), handles) for facts, handles in job.kept),
+        profiles=tuple(map(pseudonyms.profile, job.profiles)),
+        change=pseudonyms.part,
+    )
+    return replace(reading, job=renamed), pseudonyms.quality(quality), pseudonyms.settings(chosen)
 
 
 def _names_of(part: Job) -> set[tuple[str, str]]:

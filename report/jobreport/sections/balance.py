@@ -1,4 +1,4 @@
-"""How alike the GPUs of a node are loaded: histograms of their use, and the distances between these."""
+"""How similar the utilization of a node's GPUs is: histograms, and the distances between them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures import theme
-from jobreport.figures.balance import MOST_LINES, Curve, Histograms, frame, load_drawing, load_plot, series
+from jobreport.figures.balance import MAX_LINES, Curve, Histograms, frame, load_drawing, load_plot, series
 from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobrules.analyses.balance import MOST_NODES
+from jobrules.analyses.balance import MAX_NODES
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobreport.document import Report
+    from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
     from jobrules.analyses.balance import Balance, FarPair, Load, NodeLoad
 
-#: A longer table is folded away.
-MOST_OPEN_ROWS = 16
 #: Rows of the table of GPUs; the nodes that differ most come first.
-MOST_ROWS = 64
-#: Shades up to the limit: text in ink is readable on each; above the limit stands the fullest, with paper.
+MAX_ROWS = 64
+#: Shades up to the threshold, on which dark text is readable; above it, the fullest with light text.
 SHADES = 6
 FULL = "h9"
 SIGN = "▲"
@@ -66,8 +64,8 @@ class Matrix(Struct, frozen=True, kw_only=True):
     """The distances of one node."""
 
     node: str
-    told: str
-    #: Pairs that were compared, and those above the limit.
+    finding: str
+    #: Pairs that were compared, and those above the threshold.
     compared: int
     over: int
     rows: tuple[MatrixRow, ...]
@@ -83,7 +81,7 @@ class Row(Struct, frozen=True, kw_only=True):
     device: str
     samples: str
     mean: str
-    apart: str
+    distance: str
     tenths: tuple[str, ...]
 
 
@@ -99,14 +97,14 @@ class Other(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def balance(report: Report) -> Fragment:
-    """Histograms, a matrix of distances a node, and how both were judged."""
+    """Histograms, a matrix of distances per node, and what the rule counted."""
     found = report.balance
     if found is None or not any(gpu.histogram for _, gpu in _gpus(found)):
         html = render("balance", heading=heading("balance", report), panels=(), why_none=_why_none(report))
         return Fragment(name="balance", html=html)
     together = _shared(found)
-    judged = _is_judged(report)
-    alike = _alike(found) if judged else None
+    evaluated = _is_evaluated(report)
+    alike = _alike(found) if evaluated else None
     plots = list(_plots(found, alike, together=together))
     axes = frame(plot for _, _, plot in plots)
     panels = [
@@ -114,32 +112,31 @@ def balance(report: Report) -> Fragment:
         for i, (title, label, plot) in enumerate(plots)
     ]
     figures = {panel.id: load_plot(plot, axes) for panel, (_, _, plot) in zip(panels, plots, strict=True)}
-    # The one distance of two GPUs is a sentence.
+    # The single distance of two GPUs is a sentence.
     listed = [node for node in found.nodes if len(node.listed) > 2 and alike in (None, node)]
     matrices = [_matrix(node, found.limit) for node in listed]
-    pairs = [node for node in found.nodes if len(node.gpus) == 2]
     html = render(
         "balance",
         heading=heading("balance", report),
         lead=_lead(report, found),
-        caption=_caption(found, judged=judged),
+        caption=_caption(found, evaluated=evaluated),
         joined=_joined(found, alike),
         basis=_basis(found),
-        cut="" if alike else _cut(found),
-        ordered=len(found.nodes) > MOST_NODES,
+        drawn="" if alike else _drawn(found),
+        ordered=len(found.nodes) > MAX_NODES,
         panels=panels,
         together=together,
         usual=any(plot.usual for _, _, plot in plots),
         key=_key(found, alike) if together else [],
         several=len(found.nodes) > 1,
         compared=any(gpu.apart is not None for _, gpu in _gpus(found)),
-        rows=[_row(node, gpu) for node, gpu in itertools.islice(_gpus(found), MOST_ROWS)],
-        left=max(0, sum(len(node.gpus) for node in found.nodes) - MOST_ROWS),
-        limit=formats.number(found.limit, 2),
+        rows=[_row(node, gpu) for node, gpu in itertools.islice(_gpus(found), MAX_ROWS)],
+        left=max(0, sum(len(node.gpus) for node in found.nodes) - MAX_ROWS),
+        threshold=formats.plain_number(found.limit),
         sign=SIGN,
         matrices=matrices,
-        told=_pairs_told(found, matrices),
-        two=_two(found, pairs),
+        pairs=_pairs(found, matrices),
+        two=_two(found),
         others=[_other(node) for node in found.nodes if len(node.gpus) > 2 and node not in listed],
         figures=document_json("balance", figures),
     )
@@ -157,15 +154,15 @@ def _name(found: Balance, node: NodeLoad, device: str) -> str:
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "The vendor's results hold no samples to compare; what its rule counted is on the card of LoadBalancing."
+        return "SageMaker Debugger's results hold no samples to compare."
     if report.balance is not None:
-        return "GPUs were sampled, but none in the training loop."
-    return "No GPU was sampled."
+        return "GPUs were recorded, but not in the training loop."
+    return "No GPU was recorded."
 
 
 def _shared(found: Balance) -> bool:
     """Whether the GPUs of each node fit into one plot, all of them."""
-    return all(len(node.gpus) <= MOST_LINES for node in found.nodes) and not _cut(found)
+    return all(len(node.gpus) <= MAX_LINES for node in found.nodes) and not _drawn(found)
 
 
 def _plots(
@@ -181,16 +178,20 @@ def _plots(
                 means = ", ".join(
                     f"{formats.escape_name(g.device, 24)} {formats.percent(g.mean or 0)}" for g in gpus
                 )
-                yield title, f"{title or 'The node'}, mean use: {means}.", Histograms(curves=_curves(gpus))
+                yield (
+                    title,
+                    f"{title or 'GPU utilization'}. Means: {means}.",
+                    Histograms(curves=_curves(gpus)),
+                )
         return
     drawn = [(node, gpu) for node in nodes for gpu in node.gpus if gpu.histogram]
-    if _cut(found):
+    if _drawn(found):
         drawn.sort(key=lambda one: -(one[1].apart or 0.0))
     for node, gpu in drawn:
         title = _name(found, node, gpu.device)
-        apart = "" if gpu.apart is None else f"; mean distance {gpu.apart:.2f} from the others of its node"
+        apart = "" if gpu.apart is None else f", mean distance {gpu.apart:.2f} to the others of its node"
         usual = node.histogram if len(node.gpus) > 1 else ()
-        label = f"{title}, mean use {formats.percent(gpu.mean or 0)}{apart}."
+        label = f"{title}. Mean {formats.percent(gpu.mean or 0)}{apart}."
         yield title, label, Histograms(curves=_curves([gpu]), usual=usual)
 
 
@@ -199,7 +200,7 @@ def _curves(gpus: Sequence[Load]) -> tuple[Curve, ...]:
 
 
 def _key(found: Balance, alike: NodeLoad | None) -> list[tuple[str, str, str]]:
-    """Swatch, words and series of each line; nothing where each plot has one."""
+    """Swatch, words, and series of each line; nothing if each plot has one."""
     drawn = [
         [gpu.device for gpu in node.gpus if gpu.histogram] for node in ([alike] if alike else found.nodes)
     ]
@@ -214,99 +215,94 @@ def _key(found: Balance, alike: NodeLoad | None) -> list[tuple[str, str, str]]:
     return entries
 
 
-def _cut(found: Balance) -> str:
-    held, drawn = (
+def _drawn(found: Balance) -> str:
+    """Which GPUs are drawn, if not all with samples are."""
+    sampled, drawn = (
         sum(len(kept) > 0 for kept in column)
         for column in zip(*((gpu.tenths, gpu.histogram) for _, gpu in _gpus(found)), strict=True)
     )
-    if drawn == held:
+    if drawn == sampled:
         return ""
-    return (
-        f"Drawn are the {drawn} GPUs that lie farthest from the others of their node, of {held}, the farthest first; "
-        "the table has them all."
-    )
+    return f"Drawn: the {drawn} of {sampled} GPUs that differ most from the others of their node."
 
 
 def _worst(found: Balance) -> tuple[NodeLoad, FarPair] | None:
-    """The pair that lies farthest apart, of those with samples enough if there are any."""
+    """The pair with the largest distance, of those with enough samples if there are any."""
     pairs = [(node, node.farthest) for node in found.nodes if node.farthest]
     return max(pairs, key=lambda one: (one[1].enough, one[1].distance), default=None)
 
 
 def _lead(report: Report, found: Balance) -> str:
-    """What there is to balance, and what LoadBalancing said of it."""
-    alone = [node for node in found.nodes if len(node.gpus) == 1]
+    """What LoadBalancing counted, and which nodes have a single GPU."""
+    alone = [formats.escape_name(node.node, 40) for node in found.nodes if len(node.gpus) == 1]
     if len(alone) == len(found.nodes):
         return (
-            "The node has one GPU: there is nothing to balance."
+            "The node has 1 GPU, so there is nothing to compare."
             if len(alone) == 1
-            else "Every node has one GPU: there is nothing to balance. GPUs of different nodes are not compared."
+            else "Every node has 1 GPU. GPUs of different nodes are not compared."
         )
-    aside = ""
-    if alone:
-        names = formats.join_names([formats.escape_name(node.node, 40) for node in alone])
-        aside = f" {names} {'has' if len(alone) == 1 else 'have'} one GPU: there is nothing to balance."
-    return _judged(report, found) + aside
+    if not alone:
+        return _comparisons(report, found)
+    verb = "has" if len(alone) == 1 else "have"
+    return f"{_comparisons(report, found)} {formats.join_names(alone)} {verb} 1 GPU: nothing to compare."
 
 
-def _judged(report: Report, found: Balance) -> str:
-    card = next((card for card in report.rules if card.name == "LoadBalancing"), None)
+def _comparisons(report: Report, found: Balance) -> str:
+    card = _card(report)
     if card is None:
-        return "`LoadBalancing` was not selected; the limit is its default."
+        return "`LoadBalancing` was not selected; the threshold is its default."
     if card.status in (Status.NOT_EVALUATED, Status.ERROR):
-        return f"`LoadBalancing` gave no answer: {card.reason}. The distances are those of the samples there are."
-    pairs = formats.count(card.evaluated, "comparison")
-    if not card.violating:
-        return f"`LoadBalancing` compared any two GPUs once a minute: in none of {pairs} was the distance above the limit."
-    told = (
-        f"`LoadBalancing` compared any two GPUs once a minute: in {formats.number(card.violating, 0)} of {pairs} "
-        f"({formats.share(card.severity)}) the distance was above the limit"
-    )
-    until = f", the last until {formats.date_time(card.last_us)}" if card.last_us else ""
+        return f"`LoadBalancing` was not evaluated: {card.reason}."
+    share = f" ({formats.share(card.severity)})" if card.violating else ""
+    of = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'comparison')}{share}"
     worst = _worst(found)
-    over = " At the end of the job no pair is." if worst and worst[1].distance <= found.limit else ""
-    return f"{told}{until}.{over}"
+    ended = card.violating and worst and worst[1].distance <= found.limit
+    return f"`LoadBalancing`: {of} exceeded the threshold{'; none at the end of the job' if ended else ''}."
 
 
-def _caption(found: Balance, *, judged: bool) -> str:
-    """The finding: how far the two GPUs lie apart that are least alike, or what one GPU did most."""
+def _caption(found: Balance, *, evaluated: bool) -> str:
+    """The largest distance between two GPUs, or the fullest bin of a GPU alone."""
     worst = _worst(found)
     if not worst:
-        node, gpu = next((node, gpu) for node, gpu in _gpus(found) if gpu.histogram)
-        best = max(gpu.histogram)
-        at = gpu.histogram.index(best) * 100 // len(gpu.histogram)
-        who = "the GPU's" if sum(1 for _ in _gpus(found)) == 1 else f"{_name(found, node, gpu.device)}'s"
-        return f"The fullest bin holds {formats.percent(best)} of {who} samples: a use of {at} to {at + 100 // len(gpu.histogram)}%."
+        return _fullest_bin(found)
     node, pair = worst
-    one, other = _name(found, node, pair.one), formats.escape_name(pair.other, 24)
-    limit = formats.number(found.limit, 2)
-    side = "above" if pair.distance > found.limit else "within"
-    far = f"{formats.number(pair.distance, 2)} apart, "
-    far += f"{side} the limit of {limit}" if judged else "which was not judged"
-    points = abs(pair.mean - pair.other_mean)
-    both = formats.percent(pair.mean), formats.percent(pair.other_mean)
-    means = f"{both[0]} on both" if both[0] == both[1] else " and ".join(both)
-    means += " in the training loop" if node.basis == "training loop" else ""
-    if judged and pair.distance <= found.limit and pair.enough:
-        of = " of each node" if len(found.nodes) > 1 else ""
-        start = f"The GPUs{of} are loaded alike: {one} and {other}, the least alike, lie {far}"
-    else:
-        start = f"{one} and {other} are loaded least alike, {far}"
-    if points >= ALIKE_POINTS:
-        return f"{start}; their mean use differs, {means}."
-    if pair.distance > found.limit:
-        return f"{start}; they do not differ in mean use, {means}: they work at different moments, or in another rhythm."
-    return f"{start}; their mean use is {means}."
+    names = f"{_name(found, node, pair.one)} and {formats.escape_name(pair.other, 24)}"
+    distance, threshold = formats.number(pair.distance, 2), formats.plain_number(found.limit)
+    if not (evaluated and pair.enough):
+        return f"Largest distance {distance} ({names}), not evaluated; {_means(pair)}."
+    within = " within each node" if len(found.nodes) > 1 else ""
+    largest = f"largest distance {distance} ({names}, threshold {threshold})"
+    if pair.distance <= found.limit:
+        return f"GPU utilization is similar{within}: {largest}."
+    if abs(pair.mean - pair.other_mean) >= ALIKE_POINTS:
+        return f"GPU utilization differs: {largest}, {_means(pair)}."
+    return f"GPU utilization differs: {largest}. {_means(pair).capitalize()}: the GPUs are active at different times."
 
 
-def _is_judged(report: Report) -> bool:
-    """Whether LoadBalancing gave an answer."""
-    card = next((card for card in report.rules if card.name == "LoadBalancing"), None)
+def _means(pair: FarPair) -> str:
+    one, other = formats.percent(pair.mean), formats.percent(pair.other_mean)
+    return f"both means {one}" if one == other else f"means {one} and {other}"
+
+
+def _fullest_bin(found: Balance) -> str:
+    node, gpu = next((node, gpu) for node, gpu in _gpus(found) if gpu.histogram)
+    most, width = max(gpu.histogram), 100 // len(gpu.histogram)
+    at = gpu.histogram.index(most) * width
+    whose = "the GPU's" if sum(1 for _ in _gpus(found)) == 1 else f"{_name(found, node, gpu.device)}'s"
+    return f"The fullest bin holds {formats.percent(most)} of {whose} samples: utilization {at} to {at + width}%."
+
+
+def _card(report: Report) -> RuleCard | None:
+    return next((card for card in report.rules if card.name == "LoadBalancing"), None)
+
+
+def _is_evaluated(report: Report) -> bool:
+    card = _card(report)
     return card is not None and card.status not in (Status.NOT_EVALUATED, Status.ERROR)
 
 
 def _alike(found: Balance) -> NodeLoad | None:
-    """Of several nodes that are all alike, within and among one another, the one whose GPUs lie farthest apart."""
+    """The node with the largest distance, if all of several nodes are similar within and among one another."""
     if len(found.nodes) < 2:
         return None
     pairs = [node.farthest for node in found.nodes]
@@ -321,37 +317,39 @@ def _alike(found: Balance) -> NodeLoad | None:
 
 
 def _joined(found: Balance, alike: NodeLoad | None) -> str:
-    """Which node stands for all."""
+    """Which node is drawn for all."""
     if alike is None:
         return ""
     means = formats.spread(gpu.mean for _, gpu in _gpus(found) if gpu.mean is not None)
+    name = formats.escape_name(alike.node, 40)
     return (
-        f"The {len(found.nodes)} nodes are alike, mean use {means}; drawn is "
-        f"{formats.escape_name(alike.node, 40)}, whose GPUs lie farthest apart."
+        f"All {len(found.nodes)} nodes are similar (means {means}); drawn: {name}, with the largest distance."
     )
 
 
-def _two(found: Balance, pairs: Sequence[NodeLoad]) -> str:
-    """The distances of nodes with two GPUs, where the caption does not say all."""
+def _two(found: Balance) -> str:
+    """The distances of nodes with two GPUs, which have no table of distances."""
+    pairs = [node for node in found.nodes if len(node.gpus) == 2]
     far = [(node, node.farthest) for node in pairs if node.farthest and node.farthest.enough]
     if len(found.nodes) < 2 or not far:
         return ""
     least, most = (formats.number(pick(pair.distance for _, pair in far), 2) for pick in (min, max))
+    distances = least if least == most else f"{least} to {most}"
     over = [formats.escape_name(node.node, 40) for node, pair in far if pair.distance > found.limit]
-    where = f"on {formats.join_names(over, MOST_NODES)} above the limit" if over else "none above the limit"
-    whose = "of the node with two" if len(far) == 1 else f"of the {len(far)} nodes with two"
-    return f"The GPUs {whose} lie {least if least == most else f'{least} to {most}'} apart, {where} of {formats.number(found.limit, 2)}."
+    where = (
+        f"above the threshold on {formats.join_names(over, MAX_NODES)}"
+        if over
+        else "none above the threshold"
+    )
+    return f"Distances on {formats.count(len(far), 'node')} with 2 GPUs: {distances}, {where}."
 
 
 def _basis(found: Balance) -> str:
+    """Whose samples the histograms hold."""
     bases = {node.basis for node in found.nodes}
     if bases == {"training loop"}:
-        return "samples in the training loop"
-    return (
-        "samples"
-        if bases == {"whole job"}
-        else "samples in the training loop where its node recorded steps, else of all"
-    )
+        return "training-loop samples"
+    return "samples" if bases == {"whole job"} else "samples, of the training loop where steps were recorded,"
 
 
 def _row(node: NodeLoad, gpu: Load) -> Row:
@@ -360,7 +358,7 @@ def _row(node: NodeLoad, gpu: Load) -> Row:
         device=gpu.device,
         samples=formats.number(gpu.samples, 0),
         mean=formats.known(gpu.mean),
-        apart=formats.known(gpu.apart, 2),
+        distance=formats.known(gpu.apart, 2),
         tenths=tuple(formats.number(v) for v in gpu.tenths) or ("–",) * 10,
     )
 
@@ -391,42 +389,34 @@ def _matrix(node: NodeLoad, limit: float) -> Matrix:
         )
         for i, name in enumerate(names)
     )
-    pairs = [c for i, row in enumerate(rows) for c in row.cells[i + 1 :] if c.style != "m"]
-    over = sum(c.over for c in pairs)
-    told = f"{over or 'none'} of {formats.count(len(pairs), 'pair')} above the limit"
-    if not pairs:
-        told = "too few samples to be compared"
+    compared = [c for i, row in enumerate(rows) for c in row.cells[i + 1 :] if c.style != "m"]
+    over = sum(c.over for c in compared)
     left = len(node.gpus) - len(names)
-    cut = (
-        f"The {len(names)} GPUs that lie farthest from the others; {left} more are in the data above."
-        if left
-        else ""
-    )
     return Matrix(
         node=node.node,
-        told=told,
-        compared=len(pairs),
+        finding=f"{over or 'none'} of {formats.count(len(compared), 'pair')} above the threshold"
+        if compared
+        else "too few samples to compare",
+        compared=len(compared),
         over=over,
         rows=rows,
-        cut=cut,
+        cut=f"The {len(names)} GPUs that differ most; {left} more are in the data above." if left else "",
         partly=any(not row.enough for row in rows),
     )
 
 
-def _pairs_told(found: Balance, matrices: Sequence[Matrix]) -> str:
-    """How many pairs of those listed lie above the limit."""
+def _pairs(found: Balance, matrices: Sequence[Matrix]) -> str:
+    """How many pairs of those listed are above the threshold."""
     compared, over = (sum(getattr(m, name) for m in matrices) for name in ("compared", "over"))
+    if not compared:
+        return "No GPU has enough samples to be compared."
     with_pairs = sum(len(node.gpus) > 1 for node in found.nodes)
     where = ""
     if len(matrices) < with_pairs:
-        most = f"{len(matrices)} nodes of {with_pairs} that differ most"
-        where = (
-            f" on {formats.escape_name(matrices[0].node, 40)}" if len(matrices) == 1 else f" on the {most}"
-        )
-    if not compared:
-        return "No GPU has samples enough to be compared with another: the distances are not judged."
-    lies = "lies" if over < 2 else "lie"
-    return f"At the end of the job {over or 'none'} of {formats.count(compared, 'pair')}{where} {lies} above the limit."
+        most = f"the {len(matrices)} of {with_pairs} nodes that differ most"
+        where = f" on {formats.escape_name(matrices[0].node, 40) if len(matrices) == 1 else most}"
+    verb = "is" if over < 2 else "are"
+    return f"{over or 'None'} of {formats.count(compared, 'pair')}{where} {verb} above the threshold at the end of the job."
 
 
 def _other(node: NodeLoad) -> Other:

@@ -1,4 +1,4 @@
-"""How far CPU, GPUs and GPU memory are used, beside the limits below which BatchSize finds them little used."""
+"""Utilization of CPU and GPUs, and GPU memory activity, with the thresholds of BatchSize."""
 
 from __future__ import annotations
 
@@ -22,21 +22,16 @@ if TYPE_CHECKING:
     from jobreport.figures.static_svg import StillBoxes
     from jobrules.analyses.gpu_utilization import Box
 
-#: Nodes that are drawn, GPUs of each, and rows of a table that stands open.
-MOST_NODES, MOST_GPUS, MOST_OPEN_ROWS = 4, 16, 16
+#: Nodes that are drawn, GPUs of each, and rows of a table that is not folded away.
+MAX_NODES, MAX_GPUS, MAX_OPEN_ROWS = 4, 16, 16
 #: A longer table holds only what is drawn.
-MOST_ROWS = 128
+MAX_ROWS = 128
 
-#: The parameter of BatchSize that holds the limit of each metric.
+#: The parameter of BatchSize that holds the threshold of each metric.
 _PARAMETERS = {
     Metric.CPU_UTILIZATION: "cpu_threshold_p95",
     Metric.GPU_UTILIZATION: "gpu_threshold_p95",
     Metric.GPU_MEMORY_ACTIVITY: "gpu_memory_threshold_p95",
-}
-_NAMES = {
-    Metric.CPU_UTILIZATION: "CPU",
-    Metric.GPU_UTILIZATION: "GPU use",
-    Metric.GPU_MEMORY_ACTIVITY: Metric.GPU_MEMORY_ACTIVITY.label,
 }
 
 
@@ -58,41 +53,41 @@ class Row(Struct, frozen=True, kw_only=True):
     basis: str
     samples: str
     values: tuple[str, ...]
-    limit: str
+    threshold: str
 
 
 @error_boundary
 def batch_size(report: Report) -> Fragment:
-    """Box plots a node, and the table of all boxes."""
+    """Box plots per node, and the table of all boxes."""
     card = next((card for card in report.rules if card.name == "BatchSize"), None)
     limits = _limits(card)
     boxes = _of_gpu_nodes(report)
-    nodes, cut = _chosen(boxes)
+    nodes, which = _chosen(boxes)
     panels, figures = [], {}
     for i, (node, found) in enumerate(nodes.items()):
         panel = Panel(
             id=f"live-batch-{i}",
             node=node,
             drawing=batch_drawing(found, limits),
-            label=f"{formats.escape_name(node, 40)}: {_told([b for b in found if b.basis == WHOLE], limits)}",
+            label=f"{formats.escape_name(node, 40)}. p95: {_levels([b for b in found if b.basis == WHOLE], limits)}.",
         )
         panels.append(panel)
         figures[panel.id] = batch_plot(found, limits)
-    told = boxes if len(boxes) <= MOST_ROWS else [box for found in nodes.values() for box in found]
+    listed = boxes if len(boxes) <= MAX_ROWS else [box for found in nodes.values() for box in found]
     html = render(
         "batch_size",
         heading=heading("batch-size", report),
         lead=_lead(card) if boxes else "",
         caption=_caption([b for b in boxes if b.basis == WHOLE], limits),
-        cut=cut,
+        drawn=which,
         missing=_missing(boxes),
         panels=panels,
         several=len({box.node for box in boxes}) > 1,
         has_loop=any(box.basis == LOOP for box in boxes),
         has_limits=bool(limits),
-        rows=[_row(box, limits) for box in told],
-        left=len(boxes) - len(told),
-        folded=len(told) > MOST_OPEN_ROWS,
+        rows=[_row(box, limits) for box in listed],
+        left=len(boxes) - len(listed),
+        folded=len(listed) > MAX_OPEN_ROWS,
         figures=document_json("batch-size", {k: v for k, v in figures.items() if v}) if figures else "",
         why_none=_why_none(report),
     )
@@ -117,7 +112,7 @@ def _of_gpu_nodes(report: Report) -> list[Box]:
 
 
 def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
-    """The boxes that are drawn by node, and what is left out in words."""
+    """The boxes that are drawn, by node, and which these are if not all."""
     by_node: dict[str, list[Box]] = {}
     for box in boxes:
         by_node.setdefault(box.node, []).append(box)
@@ -127,22 +122,21 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
     }
     ranked = sorted(levels, key=lambda node: sum(levels[node].values()) / len(levels[node]))
     alike = _alike(by_node)
-    drawn = set(ranked[: 1 if alike else MOST_NODES])
-    cut = []
-    if alike:
-        cut.append(f"the node of the lowest GPU p95; the {len(by_node)} nodes are alike")
-    elif len(drawn) < len(by_node):
-        cut.append(f"the {len(drawn)} nodes of the lowest GPU p95 of {len(by_node)}")
-    gpus = {node: set(sorted(levels[node], key=levels[node].__getitem__)[:MOST_GPUS]) for node in drawn}
-    if any(len(gpus[node]) < len(levels[node]) for node in drawn):
-        cut.append(f"the {MOST_GPUS} GPUs of the lowest p95 of each node")
+    drawn = set(ranked[: 1 if alike else MAX_NODES])
+    gpus = {node: set(sorted(levels[node], key=levels[node].__getitem__)[:MAX_GPUS]) for node in drawn}
     chosen = {
         node: [b for b in found if b.metric == Metric.CPU_UTILIZATION or b.device in gpus[node]]
         for node, found in by_node.items()
         if node in drawn
     }
-    verb = "is" if alike and len(cut) == 1 else "are"
-    return chosen, f"Drawn {verb} {' and '.join(reversed(cut))}; the table has them all." if cut else ""
+    which = []
+    if alike:
+        which.append(f"1 of {len(by_node)} similar nodes")
+    elif len(drawn) < len(by_node):
+        which.append(f"{len(drawn)} of {len(by_node)} nodes")
+    if any(len(gpus[node]) < len(levels[node]) for node in drawn):
+        which.append(f"{MAX_GPUS} GPUs per node")
+    return chosen, f"Drawn: {', '.join(which)} (lowest GPU p95)." if which else ""
 
 
 def _alike(by_node: dict[str, list[Box]]) -> bool:
@@ -160,36 +154,20 @@ def _alike(by_node: dict[str, list[Box]]) -> bool:
 
 
 def _lead(card: RuleCard | None) -> str:
-    """What the rule judged."""
+    """What the rule counted."""
     if card is None:
-        return "`BatchSize` was not selected: no limits are drawn, and nothing was judged."
+        return "`BatchSize` was not selected, so no threshold is drawn."
     if card.status in (Status.NOT_EVALUATED, Status.ERROR):
-        return f"`BatchSize` gave no answer: {card.reason}."
-    window = next((p for p in card.parameters if p.name == "window"), None)
-    last = (
-        f"the last {formats.plain_number(window.value)} {window.unit}".rstrip()
-        if window
-        else "the last samples"
-    )
-    windows = formats.count(card.evaluated, "window")
-    if not card.violating:
-        found = f"In none of {windows} of a GPU were CPU, GPU and GPU memory all little used."
-    else:
-        until = f", the last until {formats.date_time(card.last_us)}" if card.last_us else ""
-        found = (
-            f"In {card.violating} of {windows} of a GPU ({formats.share(card.severity)}) CPU, GPU and GPU "
-            f"memory were all little used{until}."
-        )
-    return (
-        f"{found} Once a minute `BatchSize` tests whether the p95 of {last} lies below the limit, for all three; "
-        "the boxes hold all samples."
-    )
+        return f"`BatchSize` was not evaluated: {card.reason}."
+    share = f" ({formats.share(card.severity)})" if card.violating else ""
+    windows = f"{card.violating} of {formats.count(card.evaluated, 'window')}{share}"
+    return f"`BatchSize`: CPU, GPU, and GPU memory activity were all low in {windows}."
 
 
 def _caption(whole: list[Box], limits: dict[Metric, float]) -> str:
-    """Whether there is room in all three, over the whole job."""
+    """Which GPUs have every p95 of the whole job below its threshold, and all p95."""
     if not whole or len(limits) < len(METRICS):
-        return _told(whole, {})
+        return f"p95: {_levels(whole, {})}." if whole else ""
     gpus = [(b.node, b.device) for b in whole if b.metric == Metric.GPU_UTILIZATION]
     low = {(b.node, b.device, b.metric): b.p95 < limits[Metric(b.metric)] for b in whole}
     cpu = {
@@ -201,64 +179,57 @@ def _caption(whole: list[Box], limits: dict[Metric, float]) -> str:
         and low.get((node, device, Metric.GPU_MEMORY_ACTIVITY), True)
         for node, device in gpus
     )
-    told = _told(whole, limits)
-    if not small:
-        return f"Over the whole job {'the' if len(gpus) == 1 else 'no'} GPU {'does not have' if len(gpus) == 1 else 'has'} every p95 below its limit: {told}"
-    which = (
-        "The GPU has"
-        if len(gpus) == 1
-        else f"All {len(gpus)}{formats.NBSP}GPUs have"
-        if small == len(gpus)
-        else f"{small} of {formats.count(len(gpus), 'GPU')} {'has' if small == 1 else 'have'}"
-    )
-    return f"{which} every p95 of the whole job below its limit: {told}"
+    common = formats.plain_number(next(iter(limits.values()))) if len(set(limits.values())) == 1 else ""
+    threshold = f"its threshold{f' of {common}%' if common else ''} (dashed)"
+    levels = _levels(whole, {} if common else limits)
+    if not any(low.values()):
+        return f"No p95 is below {threshold}: {levels}."
+    if small == len(gpus):
+        verb = "has" if small == 1 else "have"
+        return f"{formats.every(small, 'GPU')} {verb} every p95 below {threshold}: {levels}."
+    some = f"{small or 'None'} of {formats.count(len(gpus), 'GPU')}" if len(gpus) > 1 else "The GPU"
+    verb = "does not have" if len(gpus) == 1 else "has" if small < 2 else "have"
+    return f"{some} {verb} every p95 below {threshold}: {levels}."
 
 
-def _told(whole: list[Box], limits: dict[Metric, float]) -> str:
-    """``p95 of CPU 31.0%, of GPU use 40.0 to 45.0% …``"""
-    told = []
+def _levels(whole: list[Box], limits: dict[Metric, float]) -> str:
+    """``CPU 31.0%, GPU 40.0 to 45.0% (threshold 70%), GPU memory activity 30.0%``, the p95 of each metric."""
+    levels = []
     for metric in METRICS:
         found = [b.p95 for b in whole if b.metric == metric]
         if found:
-            limit = f" (limit {formats.plain_number(limits[metric])}%)" if metric in limits else ""
-            told.append(f"{_NAMES[metric]} {formats.spread(found)}{limit}")
-    return f"{', '.join(told)}." if told else ""
+            limit = f" (threshold {formats.plain_number(limits[metric])}%)" if metric in limits else ""
+            levels.append(f"{metric.label} {formats.spread(found)}{limit}")
+    return ", ".join(levels)
 
 
 def _missing(boxes: list[Box]) -> str:
-    """What was not sampled where."""
+    """Metrics that were not recorded, and on which nodes."""
     nodes = list(dict.fromkeys(box.node for box in boxes))
-    told = []
-    for metric, words in (
-        (Metric.CPU_UTILIZATION, "The CPU was"),
-        (Metric.GPU_MEMORY_ACTIVITY, "GPU memory utilization was"),
-    ):
+    sentences = []
+    for metric in (Metric.CPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY):
         having = {box.node for box in boxes if box.metric == metric}
-        without = [node for node in nodes if node not in having]
+        without = [formats.escape_name(node, 40) for node in nodes if node not in having]
         if without:
-            where = (
-                ""
-                if len(without) == len(nodes)
-                else f" on {formats.join_names([formats.escape_name(n, 40) for n in without])}"
-            )
-            told.append(f"{words} not sampled{where}.")
-    return " ".join(told)
+            where = "" if len(without) == len(nodes) else f" on {formats.join_names(without)}"
+            sentences.append(f"{metric.label} was not recorded{where}.")
+    return " ".join(sentences)
 
 
 def _row(box: Box, limits: dict[Metric, float]) -> Row:
     metric = Metric(box.metric)
     return Row(
         node=box.node,
-        metric=_NAMES[metric],
-        device="all cores, mean" if metric is Metric.CPU_UTILIZATION else box.device,
+        metric=metric.label,
+        device="mean of all cores" if metric is Metric.CPU_UTILIZATION else box.device,
         basis=box.basis,
         samples=formats.known(box.n, 0),
         values=tuple(formats.number(v) for v in (box.p25, box.p50, box.p75, box.p95)),
-        limit=formats.plain_number(limits[metric]) if metric in limits else "–",
+        threshold=formats.plain_number(limits[metric]) if metric in limits else "–",
     )
 
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "The vendor's results hold no figures of CPU and GPU memory utilization beside those of the GPUs; its count is on the card of the rule."
-    return "No GPU was sampled."
+        return "SageMaker Debugger's results hold no p95 of the CPU and of GPU memory activity."
+    return "No GPU was recorded."

@@ -1,4 +1,4 @@
-"""Where the framework's time went: steps, forward and backward, data loading, operators."""
+"""Where the framework's time went: steps, forward and backward pass, event types, operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.figures.framework import MOST_RANKED, Pair, Rank, Stack, of_slices, other, ranked, stacked
+from jobreport.figures.framework import MAX_RANKED, Pair, Rank, Stack, of_slices, other, ranked, stacked
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
@@ -27,31 +27,36 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Operators, Slice
 
-#: Time outside of steps that is worth a look, in percent.
+#: Percent of the ranks' time outside steps that is worth a look.
 MUCH_OUTSIDE = 25.0
-#: Of both passes together; more is told as uneven.
+#: Percent of both passes, from which on the longer one is unusually long.
 UNEVEN = 70.0
-#: Workers whose time outside of steps differs from the median by less are alike, in points.
+#: Ranks whose time outside steps differs less from the median are described together, in points.
 ALIKE_POINTS = 5.0
-#: What ran for more of the time between steps is named, in percent.
+#: Percent of the time between steps, from which on the event type that ran is named.
 MUCH_BETWEEN = 10.0
 _RULE = "OverallFrameworkMetrics"
-#: Phases that the section on data loading tells of.
+#: Event types that the section on data loading describes.
 _LOADING = frozenset({FETCH, SET_UP, PIPELINE})
-#: Rows of a table that stand open.
-MOST_OPEN = 10
-_PHASE_FILLS = ("u", "u2", "u3", "f3", "n1")
+#: Rows of a table that are not folded away.
+MAX_OPEN = 10
+_MODE_FILLS = ("u", "u2", "u3", "f3", "n1")
 _PASS_FILLS = ("u", "u2")
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """A drawing with its live twin, as the template wants it."""
+    """A static drawing and its live plot."""
 
     name: str
+    title: str
     pair: Pair
     style: str
-    label: str
     caption: str
+
+    @property
+    def label(self) -> str:
+        """The text alternative."""
+        return f"{self.title}. {self.caption}"
 
     @property
     def live_id(self) -> str:
@@ -61,14 +66,14 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def framework(report: Report) -> Fragment:
-    """Figures of shares, the largest first; operators by the time that is their own; the tables behind them."""
+    """Figures of shares, the largest first, and the tables behind them."""
     time = report.framework
     if time is None:
         html = render(
             "framework",
             heading=heading("framework", report),
             time=None,
-            told=_told_in_rules(report),
+            in_rules=_shown_in_rules(report),
             rules=heading("rules"),
             why_none=_why_none(report),
         )
@@ -77,7 +82,7 @@ def framework(report: Report) -> Fragment:
     figures = {
         "ranks": _ranks_figure(time),
         "passes": _passes_figure(time),
-        "general": _general_figure(time),
+        "event_types": _event_types_figure(time),
         "horovod": _horovod_figure(time),
     }
     operators = [(table, _operators_figure(table)) for table in time.operators if table.rows]
@@ -95,150 +100,145 @@ def framework(report: Report) -> Fragment:
         between_link=_link(report, between) if between else None,
         figures=figures,
         operators=operators,
-        operators_caption=_operators_caption(time),
+        operators_fold=_operators_fold(time),
         key=_key(_fills(time), time.kinds),
         passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
         operators_basis=_operators_basis(time),
         general=seconds(time.general_s) if time.general_s is not None else "",
         enough=ENOUGH_EVENTS,
-        phases_scale=time_scale(one.seconds for one in time.event_types),
-        phases_days=_phases_days(time),
+        events_scale=time_scale(one.seconds for one in time.event_types),
+        with_day=_spans_days(time),
         nodes=len({one.node for one in time.ranks}),
         time_scale=time_scale,
         seconds=seconds,
-        most_open=MOST_OPEN,
+        max_open=MAX_OPEN,
         json=document_json("framework", plots) if plots else "",
     )
     return Fragment(name="framework", html=html)
 
 
 def _lead(time: FrameworkTime) -> str:
-    outside = next((part.percent for part in time.steps if part.name == OUTSIDE), None)
+    """How much of the ranks' time was outside steps, and what to look at."""
+    outside = _outside(time)
     if outside is None:
-        untold = "of the steps only their own time is known" if time.steps else "no step was recorded"
-        return f"How much time lay between steps is not known: {untold}."
-    text = f"{formats.percent(outside)} of the workers' time from their first to their last step lay outside of steps."
+        reason = "only the steps' own time is known" if time.steps else "no steps were recorded"
+        return f"Time outside steps is unknown: {reason}."
     if time.forward_only:
         return (
-            f"{text} Steps end with the forward pass here, because no backward pass was recorded: backward pass, "
-            "optimizer and data loading lie between them, so this share says nothing by itself."
+            f"{formats.percent(outside)} of the ranks' time between their first and last step was outside steps. "
+            "No backward pass was recorded, so backward pass and optimizer count as outside steps."
         )
-    if outside <= MUCH_OUTSIDE:
-        return text
-    if _between(time):
-        return f"{text} That is much."
-    ran = (
-        ["data loading", "checkpoints"] if _evaluates(time) else ["data loading", "evaluation", "checkpoints"]
+    found = (
+        f"{formats.percent(outside)} of the ranks' time between their first and last step was outside steps."
     )
-    return f"{text} That is much: look at what runs between them, as {formats.join_names(ran)}."
+    if outside <= MUCH_OUTSIDE or _between(time):
+        return found
+    suspects = ["data loading", *([] if _evaluates(time) else ["evaluation"]), "checkpoints"]
+    return f"{found} Check {formats.join_names(suspects)}."
+
+
+def _outside(time: FrameworkTime) -> float | None:
+    """Percent of the ranks' time outside steps."""
+    return next((part.percent for part in time.steps if part.name == OUTSIDE), None)
 
 
 def _evaluates(time: FrameworkTime) -> bool:
-    """Whether steps of evaluation were recorded, so that they do not lie between steps."""
+    """Whether evaluation was recorded as steps, so that it is not between steps."""
     return any(name.upper().startswith("EVAL") for name in (*time.kinds, *(part.name for part in time.steps)))
 
 
 def _between(time: FrameworkTime) -> EventTypeTime | None:
-    """The phase that ran for most of the time between steps, where that time is much and events tell it."""
-    outside = next((part.percent for part in time.steps if part.name == OUTSIDE), 0.0)
-    if time.forward_only or outside <= MUCH_OUTSIDE:
+    """The event type that ran for most of the time between steps, if that time is long and events explain it."""
+    if time.forward_only or (_outside(time) or 0.0) <= MUCH_OUTSIDE:
         return None
     known = [one for one in time.event_types if one.outside_percent is not None]
     most = max(known, key=lambda one: one.outside_percent or 0.0, default=None)
     return most if most and (most.outside_percent or 0.0) > MUCH_BETWEEN else None
 
 
-def _link(report: Report, phase: EventTypeTime) -> tuple[str, str] | None:
-    """Anchor and title of the section that tells more of a phase."""
-    anchor = "data-loading" if phase.name in _LOADING else "cpu-bottlenecks"
-    told = report.data_loading if anchor == "data-loading" else report.bottlenecks
-    return (anchor, heading(anchor).title) if told else None
+def _link(report: Report, event_type: EventTypeTime) -> tuple[str, str] | None:
+    """Anchor and title of the section on an event type."""
+    loads = event_type.name in _LOADING
+    anchor = "data-loading" if loads else "cpu-bottlenecks"
+    shown = report.data_loading if loads else report.bottlenecks
+    return (anchor, heading(anchor).title) if shown else None
 
 
 def _operators_basis(time: FrameworkTime) -> str:
-    """What the shares of operators describe: steps and seconds."""
-    ran = [
-        f"{seconds(table.ran_s)} on the {table.device}" for table in time.operators if table.ran_s is not None
-    ]
-    lasted = f": they ran for {' and '.join(ran)}" if ran else ""
+    """Which steps the shares of operators describe, and for how long operators ran."""
+    ran = [f"{seconds(one.ran_s)} on the {one.device}" for one in time.operators if one.ran_s is not None]
+    lasted = f": {', '.join(ran)}" if ran else ""
     if time.first_step is None or time.last_step is None:
-        return (
-            f"Operators were recorded for a part of the job{lasted}; no step is named, it may be a few only."
-        )
-    of = _steps(time.first_step, time.last_step)
-    return f"Operators were recorded for {of}{lasted}; their shares describe these, not the job."
+        return f"Operators were recorded without step numbers{lasted}. Shares may describe a few steps only."
+    one = time.first_step == time.last_step
+    steps = f"step {time.first_step}" if one else f"steps {time.first_step} to {time.last_step}"
+    these = "that step" if one else "those steps"
+    return f"Operators were recorded in {steps} only{lasted}. Shares describe {these}, not the job."
 
 
-def _phases_days(time: FrameworkTime) -> bool:
-    """Whether the stretches of the phases lie on several days."""
+def _spans_days(time: FrameworkTime) -> bool:
+    """Whether event types were recorded on several days."""
     if not time.event_types:
         return False
     first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
     return formats.spans_days(first, last)
 
 
-def _steps(first: int, last: int) -> str:
-    return f"step {first}" if first == last else f"steps {first} to {last}"
-
-
 def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Class, words and series of each kind in a figure of stacked bars."""
+    """Class, words, and series of each kind in a figure of stacked bars."""
     return [
         (fill, formats.escape_name(name, 40), f"kind-{i}")
         for i, (fill, name) in enumerate(zip(fills, names, strict=False))
     ]
 
 
-def _worker(time: FrameworkTime, index: int) -> str:
+def _rank_name(time: FrameworkTime, index: int) -> str:
     one = time.ranks[index]
     several = len({other.node for other in time.ranks}) > 1
     return f"{one.node} {one.rank}".strip() if several else one.rank or one.node
 
 
 def _fills(time: FrameworkTime) -> list[str]:
-    """Class of each kind of time; outside of steps is waiting, unless steps end early by nature."""
+    """Class of each kind of time. Time outside steps is waiting, unless no backward pass was recorded."""
     first = "f2" if time.forward_only else "l"
-    return [first, *_PHASE_FILLS][: len(time.kinds)]
+    return [first, *_MODE_FILLS][: len(time.kinds)]
 
 
 def _ranks_figure(time: FrameworkTime) -> Figure | None:
     if not time.ranks:
         return None
     stacks = [
-        Stack(name=_worker(time, i), percents=one.percents, whole=seconds(one.seconds))
+        Stack(name=_rank_name(time, i), percents=one.percents, whole=seconds(one.seconds))
         for i, one in enumerate(time.ranks)
     ]
     if time.other_ranks:
         name = formats.count(time.other_ranks, "other")
         stacks.append(Stack(name=name, percents=time.other_percents, whole="their time"))
-    pair = stacked(stacks, time.kinds, _fills(time))
-    caption = _workers_caption(time)
-    style = rows_class(len(stacks)) + (" names" if len(stacks) > 1 else "")
     return Figure(
-        name="ranks", pair=pair, style=style, label=f"Share of step time. {caption}", caption=caption
+        name="ranks",
+        title="Time inside and outside steps",
+        pair=stacked(stacks, time.kinds, _fills(time)),
+        style=rows_class(len(stacks)) + (" names" if len(stacks) > 1 else ""),
+        caption=_ranks_caption(time),
     )
 
 
-def _workers_caption(time: FrameworkTime) -> str:
-    """Whether the workers are alike, and which one is not."""
+def _ranks_caption(time: FrameworkTime) -> str:
+    """How much of their time ranks spent outside steps, and which rank differs."""
     outside = [one.percents[0] for one in time.ranks]
     count = len(outside) + time.other_ranks
     if count == 1 or time.outside_median is None:
-        parts = sorted(zip(time.ranks[0].percents, time.kinds, strict=True), key=lambda part: -part[0])
-        share, kind = parts[0]
-        where = "outside of steps" if kind == OUTSIDE else f"in {formats.escape_name(kind, 40)} steps"
-        return f"The worker spent {formats.percent(share)} of its time {where}."
+        share, kind = max(zip(time.ranks[0].percents, time.kinds, strict=True), key=lambda part: part[0])
+        where = "outside steps" if kind == OUTSIDE else f"in {formats.escape_name(kind, 40)} steps"
+        return f"The rank spent {formats.percent(share)} of its time {where}."
     usual = time.outside_median
     odd = max(range(len(outside)), key=lambda i: abs(outside[i] - usual))
     if abs(outside[odd] - usual) < ALIKE_POINTS:
-        return (
-            f"The {count}{formats.NBSP}workers are alike: each spent {formats.spread(outside)} "
-            "of its time outside of steps."
-        )
-    name = formats.escape_name(_worker(time, odd), 40)
+        return f"{formats.every(count, 'rank')} spent {formats.spread(outside)} of their time outside steps."
+    name = formats.escape_name(_rank_name(time, odd), 40)
     return (
-        f"Worker {name} spent {formats.percent(outside[odd])} of its time outside of steps, "
-        f"the median of {count}{formats.NBSP}workers is {formats.percent(usual)}."
+        f"Rank {name} spent {formats.percent(outside[odd])} of its time outside steps; "
+        f"the median of {formats.count(count, 'rank')} is {formats.percent(usual)}."
     )
 
 
@@ -246,13 +246,13 @@ def _passes_figure(time: FrameworkTime) -> Figure | None:
     if not time.passes:
         return None
     first = time.passes[0]
-    caption = f"The {first.name.lower()} takes {formats.percent(first.percent)} of the time of both passes"
+    times = ", ".join(f"{seconds(one.seconds)} {_direction(one)}" for one in time.passes)
+    caption = (
+        f"The {first.name.lower()} took {formats.percent(first.percent)} of both passes: {times}, all ranks."
+    )
     if first.percent > UNEVEN:
-        caption += (
-            "; as a rule the backward pass takes about twice as long as the forward pass, so this is uneven"
-            if first.name == BACKWARD
-            else "; as a rule the backward pass takes longer, so this is uneven"
-        )
+        usual = "about twice as long as the forward pass" if first.name == BACKWARD else "longer"
+        caption += f" The backward pass usually takes {usual}."
     stack = Stack(
         name="",
         percents=tuple(one.percent for one in time.passes),
@@ -260,102 +260,86 @@ def _passes_figure(time: FrameworkTime) -> Figure | None:
     )
     pair = stacked([stack], [one.name for one in time.passes], _PASS_FILLS)
     return Figure(
-        name="passes",
-        pair=pair,
-        style=rows_class(1),
-        label=f"Forward and backward. {caption}.",
-        caption=f"{caption}.",
+        name="passes", title="Forward and backward pass", pair=pair, style=rows_class(1), caption=caption
     )
 
 
-def _general_figure(time: FrameworkTime) -> Figure | None:
-    """The ten phases that ran for most of the stretch in which they were recorded."""
-    told = [one for one in time.event_types if one.percent is not None][:MOST_RANKED]
-    if not told:
+def _direction(part: Slice) -> str:
+    """``forward`` or ``backward``."""
+    return part.name.partition(" ")[0].lower()
+
+
+def _event_types_figure(time: FrameworkTime) -> Figure | None:
+    """The ten event types that ran for most of the time in which they were recorded."""
+    drawn = [one for one in time.event_types if one.percent is not None][:MAX_RANKED]
+    if not drawn:
         return None
-    first, longest = told[0], max(time.event_types, key=lambda one: one.seconds if one.name else 0.0)
-    caption = (
-        f"{formats.escape_name(first.name, 60)} ran for {formats.percent(first.percent or 0.0)} of the time over which "
-        "it was recorded"
-    )
+    first, longest = drawn[0], max(time.event_types, key=lambda one: one.seconds if one.name else 0.0)
+    ran = f"{formats.escape_name(first.name, 60)} ran for {formats.percent(first.percent or 0.0)} of the time it was recorded"
     if longest is first:
-        caption += f" and took most time in all, {seconds(first.seconds)}."
+        caption = f"{ran}, and longest: {seconds(first.seconds)}."
     else:
-        caption += (
-            f"; {formats.escape_name(longest.name, 60)} took most time in all, {seconds(longest.seconds)}."
-        )
-    ranks = [
-        Rank(name=one.name, percent=one.percent or 0.0, told=f"{seconds(one.seconds)} in all") for one in told
-    ]
-    return _ranked_figure("general", "Phases", caption, ranks)
+        caption = f"{ran}; {formats.escape_name(longest.name, 60)} ran longest, {seconds(longest.seconds)}."
+    ranks = [Rank(name=one.name, percent=one.percent or 0.0, detail=seconds(one.seconds)) for one in drawn]
+    return _ranked_figure("general", "Event types", caption, ranks)
 
 
 def _horovod_figure(time: FrameworkTime) -> Figure | None:
     if not time.horovod:
         return None
     first = time.horovod[0]
-    caption = (
-        f"{formats.escape_name(first.name, 60)} takes {formats.percent(first.percent)} of Horovod's time, "
-        f"{seconds(first.seconds)}."
-    )
-    return _ranked_figure("horovod", "Horovod", caption, _ranks(time.horovod))
+    name, share = formats.escape_name(first.name, 60), formats.percent(first.percent)
+    caption = f"{name} took {share} of Horovod's time, {seconds(first.seconds)}."
+    ranks = of_slices(time.horovod, [seconds(one.seconds) for one in time.horovod])
+    return _ranked_figure("horovod", "Horovod", caption, ranks)
 
 
 def _operators_figure(table: Operators) -> Figure:
-    """The ten operators with most own time."""
-    shown_rows = table.rows[:MOST_RANKED]
+    """The ten operators with most self time."""
+    drawn, rest = table.rows[:MAX_RANKED], table.rows[MAX_RANKED:]
     ranks = [
         Rank(
             name=row.name,
             percent=row.percent,
-            told=f"{seconds(row.self_s)} own, {seconds(row.total_s)} in all, {formats.count(row.calls, 'call')}",
+            detail=f"{seconds(row.self_s)} self, {seconds(row.total_s)} total, {formats.count(row.calls, 'call')}",
         )
-        for row in shown_rows
+        for row in drawn
     ]
-    left = len(table.rows) - len(shown_rows) + table.others
-    if left:
-        ranks.append(other(left, table.others_percent + sum(row.percent for row in table.rows[MOST_RANKED:])))
-    return _ranked_figure(table.device.lower(), f"Operators on the {table.device}", _finding(table), ranks)
-
-
-def _ranked_figure(name: str, what: str, caption: str, ranks: Sequence[Rank]) -> Figure:
-    style = f"{rows_class(len(ranks))} ranked"
-    return Figure(name=name, pair=ranked(ranks), style=style, label=f"{what}. {caption}", caption=caption)
-
-
-def _ranks(slices: Sequence[Slice]) -> tuple[Rank, ...]:
-    return of_slices(slices, [seconds(one.seconds) for one in slices])
-
-
-def _operators_caption(time: FrameworkTime) -> str:
-    """What takes most on each device, and which of them had more to do."""
-    found = [f"On the {table.device} {_finding(table)}." for table in time.operators if table.rows]
-    if len(time.operators) > 1:
-        most = max(time.operators, key=lambda table: table.self_s)
-        if most.self_s:
-            part = formats.percent(most.self_percent)
-            found.append(f"{part} of the own time of all operators is on the {most.device}.")
-    return " ".join(found)
-
-
-def _finding(table: Operators) -> str:
-    """The operator that takes most."""
-    first = table.rows[0]
+    if left := len(rest) + table.others:
+        ranks.append(other(left, table.others_percent + sum(row.percent for row in rest)))
+    first = drawn[0]
     name = formats.escape_name(first.name, 60)
-    return f"{name} takes {formats.percent(first.percent)} of the operators' own time"
+    caption = f"Most self time: {name} ({formats.percent(first.percent)})."
+    return _ranked_figure(table.device.lower(), f"{table.device} operators", caption, ranks)
 
 
-def _told_in_rules(report: Report) -> bool:
-    """Whether the card of the rule tells the vendor's figures."""
+def _operators_fold(time: FrameworkTime) -> str:
+    """Both times of an operator, and the device with most self time."""
+    text = (
+        "Self time excludes called operators, total time includes them. Totals can exceed the elapsed time."
+    )
+    most = max(time.operators, key=lambda table: table.self_s, default=None)
+    if most and most.self_s and len(time.operators) > 1:
+        text += f" {formats.percent(most.self_percent)} of all self time was on the {most.device}."
+    return text
+
+
+def _ranked_figure(name: str, title: str, caption: str, ranks: Sequence[Rank]) -> Figure:
+    style = f"{rows_class(len(ranks))} ranked"
+    return Figure(name=name, title=title, pair=ranked(ranks), style=style, caption=caption)
+
+
+def _shown_in_rules(report: Report) -> bool:
+    """Whether the rule's card shows the numbers of SageMaker Debugger."""
     cards = {card.name: card.status for card in report.rules}
     return report.origin is Origin.DEBUGGER_RESULTS and cards.get(_RULE) is Status.PASSED
 
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return f"The vendor's results hold no {_RULE}."
+        return f"SageMaker Debugger's results hold no {_RULE}."
     if not any(card.name == _RULE for card in report.rules):
         return f"{_RULE} was not selected."
     if report.job.steps:
-        return "The steps and framework events that were recorded last no time."
+        return "The recorded steps and framework events took no time."
     return "Neither steps nor framework events were recorded."

@@ -19,7 +19,7 @@ SECTIONS = (
     ("framework", "Framework time"),
     ("rules", "Rules"),
     ("steps", "Steps"),
-    ("gpu-utilization", "GPU use"),
+    ("gpu-utilization", "GPU utilization"),
     ("balance", "Workload balance"),
     ("data-loading", "Data loading"),
     ("batch-size", "Batch size"),
@@ -28,11 +28,11 @@ SECTIONS = (
     ("gpu-memory", "GPU memory"),
     ("nodes", "Nodes"),
     ("devices", "Devices over time"),
-    ("close-ups", "Chosen moments"),
+    ("close-ups", "Close-ups"),
     ("profiles", "Python profiles"),
-    ("power", "Power, temperature and clocks"),
+    ("power", "Power, temperature, and clocks"),
     ("quality", "Method and data quality"),
-    ("identifiers", "What identifies someone"),
+    ("identifiers", "Identifying information"),
 )
 #: The analysis that fills a section, where it is not called like the anchor (see ``pipeline``).
 ANALYSES = {"cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}

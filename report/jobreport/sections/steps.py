@@ -16,9 +16,9 @@ from jobreport.formats import NBSP
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobrules.analyses.step_parts import BETWEEN, FEWEST_OUTLIERS, IN_STEP, LOADING, UNACCOUNTED
+from jobrules.analyses.step_parts import BETWEEN, IN_STEP, LOADING, MIN_OUTLIERS, UNACCOUNTED
 from jobrules.analyses.steps import NATURAL_ROWS
-from jobrules.step_outlier import StepOutlier
+from jobrules.step_outlier import PATIENCE, StepOutlier
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
@@ -26,186 +26,199 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
     from jobreport.figures.steps import Unit
-    from jobrules.analyses.step_parts import StepContrast
+    from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
     from jobrules.analyses.steps import StepBins, StepMode, StepRow, StepTimes
 
-#: Phases that are told in sentences.
-MOST_TOLD = 4
-#: Shares that differ by less are told as alike, in points, and where all differ by less they are not drawn.
-ALIKE_POINTS, LEAST_POINTS = 5.0, 1.0
-#: Bars that differ by less than this share of their mean are told without a reason; a class is told as
-#: the reason where it goes with more than this share of their variance.
-WORTH, MOSTLY = 0.2, 0.6
+#: Modes with a sentence of their own.
+MAX_MODES = 4
+#: Shares that differ by fewer points are described as equal; if all differ by fewer than the second, no figure is drawn.
+ALIKE_POINTS, MIN_POINTS = 5.0, 1.0
+#: Bars need a reason if they differ by more than this share of their mean. A part of the time is the reason
+#: if more than this share of their variance goes with it.
+WORTH_A_REASON, MOST_OF_VARIANCE = 0.2, 0.6
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """A worker and phase as printed, or several whose rows print alike."""
+    """A rank and mode as printed, or several whose rows print equally."""
 
     node: str
     rank: str
-    #: What several are together; empty for one.
+    #: Names of several, such as ``both ranks, equal``; empty for one.
     together: str
     mode: str
     steps: str
     #: Mean, median, σ, p95, p99, max, min, first step.
     values: tuple[str, ...]
-    limit: str
+    threshold: str
     outliers: str
     above: str
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """A figure: its drawing, what it shows, how to read it, and the entries of its key."""
+    """A figure: its drawing, the finding and the reading aid of its caption, what is folded, and its key."""
 
     drawing: Drawing
-    caption: str
-    read: str
+    finding: str
+    aid: str
+    fold: str = ""
     key: tuple[tuple[str, str, str], ...] = ()
 
 
 @error_boundary
 def steps(report: Report) -> Fragment:
-    """A table per worker and phase, and what the durations look like together."""
+    """A table per rank and mode, and the durations as figures."""
     times = report.steps
     if times is None:
+        vendor = report.origin is Origin.DEBUGGER_RESULTS
         html = render(
             "steps",
             heading=heading("steps", report),
             times=None,
-            vendor=report.origin is Origin.DEBUGGER_RESULTS,
-            vendor_card=report.origin is Origin.DEBUGGER_RESULTS
-            and any(card.name == StepOutlier.__name__ for card in report.rules),
+            vendor=vendor,
+            vendor_card=vendor and any(card.name == StepOutlier.__name__ for card in report.rules),
         )
         return Fragment(name="steps", html=html)
     unit = figures.Unit.of(times)
-    contrast, last = _worth_drawing(times), times.last
+    contrast = _worth_drawing(times)
+    series = [_series_name(one, times) for one in times.histogram.series]
     live: dict[str, Plot] = {
-        "live-steps-histogram": figures.histogram_plot(
-            times, unit, [_series(one, times) for one in times.histogram.series]
-        ),
-        "live-steps-time": figures.timeline_plot(times, report.phases, unit, _phases(times)),
+        "live-steps-histogram": figures.histogram_plot(times, unit, series),
+        "live-steps-time": figures.timeline_plot(times, report.phases, unit, _modes(times)),
+        "live-steps-last": parts.last_plot(times.last, unit),
     }
     if contrast:
         live["live-steps-contrast"] = parts.contrast_plot(contrast)
-    live["live-steps-last"] = parts.last_plot(last, unit)
     rows = _rows(times, unit)
-    first = NATURAL_ROWS if len(rows) > NATURAL_ROWS else len(rows)
+    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
     html = render(
         "steps",
         heading=heading("steps", report),
         times=times,
         unit=unit.name,
         nodes=len({row.node for row in times.rows}),
-        rows=rows[:first],
-        folded=rows[first:],
+        rows=rows[:NATURAL_ROWS],
+        folded=rows[NATURAL_ROWS:],
         lead=_lead(times, unit),
-        table_words=_table(times, len(rows)),
+        table_caption=_table_caption(times, unit),
         histogram=_histogram(times, unit),
         bins=_bins(times, unit),
-        series=[_series(one, times) for one in times.histogram.series],
-        time=_time(times, report, unit),
-        listed=_listed(times, unit),
-        with_day=formats.spans_days(report.job.start_us, report.job.end_us),
+        series=series,
+        time=_time(times, report, unit, with_day=with_day),
+        peaks=[
+            (peak.start_us, formats.escape_name(peak.mode, 24) or "other modes", unit.text(peak.lasted_us))
+            for peak in times.timeline.peaks
+        ],
+        with_day=with_day,
         contrast=_contrast(times, contrast) if contrast else None,
         why_no_contrast=_why_no_contrast(times),
-        last=_last(times, unit),
-        last_rows=_last_rows(times, unit),
+        last=_last(times, unit, with_day=with_day),
+        last_rows=_last_rows(times.last, unit),
         figures=document_json("steps", live),
     )
     return Fragment(name="steps", html=html)
 
 
+# --- names
+
+
+def _name(mode: str) -> str:
+    """``TRAIN`` with the blank that follows it in a sentence; empty for steps without a mode."""
+    return f"{formats.escape_name(mode, 24)} " if mode else ""
+
+
+def _rank_name(node: str, rank: str, times: StepTimes) -> str:
+    """``algo-1 rank 0``, as far as nodes and ranks differ; empty for the only one."""
+    several_nodes = len({row.node for row in times.rows}) > 1
+    several_ranks = several_nodes or len({row.rank for row in times.rows}) > 1
+    names = [formats.escape_name(node, 24)] if several_nodes and node else []
+    names += [f"rank {formats.escape_name(rank, 16)}"] if several_ranks and rank else []
+    return " ".join(names)
+
+
+def _series_name(one: StepBins, times: StepTimes) -> str:
+    """``algo-1 rank 0 TRAIN``, as far as series differ."""
+    return f"{_rank_name(one.node, one.rank, times)} {_name(one.mode)}".strip() or "other modes"
+
+
+def _modes(times: StepTimes) -> list[str]:
+    return [formats.escape_name(one.mode, 24) or "other modes" for one in times.timeline.series]
+
+
+def _unit_name(unit: Unit) -> str:
+    return {"s": "seconds", "ms": "milliseconds", "µs": "microseconds"}[unit.name]
+
+
+def _width(us: int) -> str:
+    """A round duration: ``20 ms``, ``1.5 s``, ``2 min``."""
+    if us >= 60_000_000:
+        return formats.duration(us)
+    size, name = next((s, n) for s, n in ((1_000_000, "s"), (1000, "ms"), (1, "µs")) if us >= s)
+    return f"{formats.plain_number(us / size)}{NBSP}{name}"
+
+
 # --- sentences
 
 
-def _half(phase: StepMode, unit: Unit) -> str:
-    """``Half of the 2 680 steps take 3.10 to 3.50 s``."""
-    span = unit.range(phase.p25_s * 1e6, phase.p75_s * 1e6)
-    name = f" {formats.escape_name(phase.mode, 24)}" if phase.mode else ""
-    if phase.steps == 1:
-        return f"The only{name} step took {span}"
-    alike = unit.short(phase.p25_s * 1e6) == unit.short(phase.p75_s * 1e6)
-    steps = f"{formats.number(phase.steps, 0)}{name} steps"
-    return f"The {steps} typically take {span}" if alike else f"Half of the {steps} take {span}"
-
-
-def _finding(times: StepTimes, unit: Unit) -> str:
-    """How many steps of the main phase are outliers."""
-    phase = times.modes[0]
-    if phase.steps == 1:
-        return f"{_half(phase, unit)}."
-    n = phase.outliers if phase.evaluated else phase.above_two_medians
-    name = f" {formats.escape_name(phase.mode, 24)}" if phase.mode else ""
-    found = f"{formats.number(n, 0) if n else 'None'} of the {formats.number(phase.steps, 0)}{name} steps took longer than"
-    if not phase.evaluated:
-        return f"{found} twice the median."
-    own = "" if phase.ranks == 1 else " of its worker" if n == 1 else " of their worker"
-    return f"{found} mean + {times.stddev:g}σ{own} ({figures.limit_words(phase, unit)})."
-
-
 def _lead(times: StepTimes, unit: Unit) -> str:
-    """How long steps take, the phase with most time first, and the first step where it took much longer."""
-    told = [_half(phase, unit) + "." for phase in times.modes[:MOST_TOLD] if times.count > 1]
-    left = len(times.modes[MOST_TOLD:]) + times.modes_left
-    if left:
-        told.append(
-            f"{formats.count(left, 'more phase')} that took less time {'is' if left == 1 else 'are'} in the table."
-        )
+    """How long steps took, the mode with most time first, and how long a slow first step took."""
+    if times.count == 1:
+        return ""
+    sentences = [
+        f"The only {_name(mode.mode)}step took {unit.short(mode.median_s * 1e6)}."
+        for mode in times.modes[:MAX_MODES]
+        if mode.steps == 1
+    ]
+    halves = [
+        f"of the {formats.number(mode.steps, 0)} {_name(mode.mode)}steps {_span(mode, unit)}"
+        for mode in times.modes[:MAX_MODES]
+        if mode.steps > 1
+    ]
+    if halves:
+        halves[0] = halves[0].replace("steps ", "steps took ", 1)
+        sentences.insert(0, f"The middle half {', '.join(halves)}.")
+    if left := len(times.modes[MAX_MODES:]) + times.modes_left:
+        sentences.append(f"The table lists {formats.count(left, 'more mode')}.")
+    return " ".join([*sentences, _slow_first_step(times, unit)]).strip()
+
+
+def _span(mode: StepMode, unit: Unit) -> str:
+    return unit.range(mode.p25_s * 1e6, mode.p75_s * 1e6)
+
+
+def _slow_first_step(times: StepTimes, unit: Unit) -> str:
+    """The longest first step, if it took more than twice the median."""
     first = max(times.rows, key=lambda row: row.first_s)
-    if first.steps > 1 and first.first_s > 2 * first.median_s > 0:
-        took, factor = unit.short(first.first_s * 1e6), _times(first.first_s / first.median_s)
-        why = "start-up and compilation often fall into it."
-        alike = [
-            row for row in times.rows if row.mode == first.mode and unit.short(row.first_s * 1e6) == took
-        ]
-        if len(times.rows) == 1:
-            who = "The first step"
-        elif len(alike) == 1:
-            who = f"The longest first step, of {_who(first.node, first.rank, first.mode, times)},"
-        else:
-            phase = f"{formats.escape_name(first.mode, 24)} " if first.mode else ""
-            who = f"The longest first {phase}step, equally of {formats.count(len(alike), 'worker')},"
-        told.append(f"{who} took {took}, {factor} times the median: {why}")
-    return " ".join(told)
+    if first.steps == 1 or not first.first_s > 2 * first.median_s > 0:
+        return ""
+    took = unit.short(first.first_s * 1e6)
+    of_mode = [row for row in times.rows if row.mode == first.mode]
+    equal = sum(unit.short(row.first_s * 1e6) == took for row in of_mode)
+    if len(of_mode) == 1:
+        where = ""
+    elif equal == len(of_mode):
+        where = f" on {formats.every(equal, 'rank').lower()}"
+    elif equal == 1:
+        where = f" on {_rank_name(first.node, first.rank, times)}"
+    else:
+        where = f" on {equal} of {formats.count(len(of_mode), 'rank')}"
+    factor = first.first_s / first.median_s
+    times_median = formats.number(factor, 1 if factor < 100 else 0)
+    return f"The first {_name(first.mode)}step took {took}{where}, {times_median} times the median; first steps often compile."
 
 
-def _times(factor: float) -> str:
-    return formats.number(factor, 1 if factor < 100 else 0)
-
-
-def _table(times: StepTimes, printed: int) -> str:
-    """What the rows are, and which are missing."""
-    every = len(times.rows) + times.rows_left
-    told = f"Durations of the {formats.count(times.count, 'recorded step')}; limit: mean + {times.stddev:g}σ, outliers are above it"
-    if every > NATURAL_ROWS:
-        told += f"; of {formats.number(every, 0)} workers and phases those with most outliers first, then the slowest"
-    if printed > NATURAL_ROWS:
-        told += f", the first {NATURAL_ROWS} here and the others in the list below"
+def _table_caption(times: StepTimes, unit: Unit) -> str:
+    """The unit, what an outlier is, the order of many rows, and what is missing."""
+    caption = f"Step durations in {_unit_name(unit)}. Outlier: above mean + {times.stddev:g}σ."
+    unevaluated = [row for row in times.rows if row.outliers is None]
+    if any(row.steps > PATIENCE for row in unevaluated):
+        caption += f" –: not evaluated ({PATIENCE} steps or fewer, or mode not selected)."
+    elif unevaluated:
+        caption += f" –: not evaluated ({PATIENCE} steps or fewer)."
+    if len(times.rows) + times.rows_left > NATURAL_ROWS:
+        caption += " Rows with most outliers come first, then the slowest."
     if times.rows_left:
-        told += f"; {formats.number(times.rows_left, 0)} are left out"
-    unjudged = sum(row.outliers is None for row in times.rows)
-    aside = " Outliers are not judged (–) in 100 steps or fewer, or in a phase that StepOutlier was not asked for."
-    return f"{told}.{aside if unjudged else ''}"
-
-
-def _who(node: str, worker: str, phase: str, times: StepTimes) -> str:
-    """A series by what tells it from the others."""
-    if not (node or worker or phase):
-        return "other phases"
-    several_nodes = len({row.node for row in times.rows}) > 1
-    several = several_nodes or len({row.rank for row in times.rows}) > 1
-    parts = [formats.escape_name(node, 24)] if several_nodes and node else []
-    parts += [f"worker {formats.escape_name(worker, 16)}"] if several and worker else []
-    parts += [formats.escape_name(phase, 24)] if phase else []
-    return " ".join(parts)
-
-
-def _series(one: StepBins, times: StepTimes) -> str:
-    return _who(one.node, one.rank, one.mode, times)
-
-
-def _phases(times: StepTimes) -> list[str]:
-    return [formats.escape_name(one.mode, 24) or "other phases" for one in times.timeline.series]
+        caption += f" {formats.count(times.rows_left, 'more row')} omitted."
+    return caption
 
 
 # --- figures
@@ -214,256 +227,248 @@ def _phases(times: StepTimes) -> list[str]:
 def _histogram(times: StepTimes, unit: Unit) -> Shown:
     histogram = times.histogram
     one = len(histogram.series) == 1
-    series = sum(found.beyond > 0 for found in histogram.series)
-    last = unit.short(histogram.end_us)
-    text = [
-        f"Count of steps, {_exact(histogram.width_us)} a bar"
-        + (
-            "."
-            if one
-            else f"; a line for each {'worker and phase' if histogram.series[0].rank else 'phase'}."
-        ),
-    ]
-    inside = [phase for phase in times.modes[:2] if figures.limit_inside(histogram, phase)]
-    if inside:
-        text.append("Dashed: the limit of StepOutlier.")
-    elif any(phase.evaluated for phase in times.modes):
-        text.append("The limit of StepOutlier lies beyond the bars.")
+    width = _width(histogram.width_us)
+    lines = "rank and mode" if histogram.series[0].rank else "mode"
+    aid = f"{width} bins" if one else f"One line per {lines}, {width} bins"
+    fold = []
     if histogram.beyond:
-        text.append(
-            f"Right of the break: {formats.count(histogram.beyond, 'step')} of {last} or more, up to "
-            f"{unit.short(histogram.longest_us)}, counted as {'one bar' if series == 1 else 'one bar each'}."
+        longest, last = unit.short(histogram.longest_us), unit.short(histogram.end_us)
+        aid += f"; beyond the break: up to {longest}"
+        bars = "one bar" if sum(found.beyond > 0 for found in histogram.series) == 1 else "one bar per line"
+        fold.append(
+            f"Right of the break: {formats.count(histogram.beyond, 'step')} of {last} or more, {bars}."
         )
-    key = (
-        ()
-        if one
-        else tuple(
-            (f"s{i}", _series(found, times), f"s{i}") for i, found in enumerate(histogram.series, start=1)
-        )
-    )
+    evaluated = [mode for mode in times.modes if mode.evaluated]
+    if any(mode.ranks > 1 for mode in evaluated):
+        fold.append("Mean and σ are those of each rank and mode.")
+    if evaluated and not any(figures.limit_inside(histogram, mode) for mode in times.modes[:2]):
+        fold.append("The threshold is beyond the bars.")
+    key = [(f"s{i}", _series_name(found, times), f"s{i}") for i, found in enumerate(histogram.series, 1)]
     return Shown(
         drawing=figures.histogram_drawing(times, unit),
-        caption=_finding(times, unit),
-        read=" ".join(text),
-        key=key,
+        finding=_outliers(times, unit),
+        aid=f"{aid}.",
+        fold=" ".join(fold),
+        key=() if one else tuple(key),
     )
 
 
-def _exact(us: int) -> str:
-    """The width of a bin: ``20 ms``, ``1.5 s``."""
-    size, name = next((s, n) for s, n in ((1_000_000, "s"), (1000, "ms"), (1, "µs")) if us >= s)
-    return f"{formats.plain_number(us / size)}{NBSP}{name}"
+def _outliers(times: StepTimes, unit: Unit) -> str:
+    """How many steps of the main mode are outliers."""
+    mode = times.modes[0]
+    name = _name(mode.mode)
+    if mode.steps == 1:
+        return f"The only {name}step took {unit.short(mode.median_s * 1e6)}."
+    of = f"of {formats.number(mode.steps, 0)} {name}steps"
+    if not mode.evaluated:
+        return f"{formats.number(mode.above_two_medians, 0) if mode.above_two_medians else 'None'} {of} took longer than twice the median."
+    dashed = ", dashed" if figures.limit_inside(times.histogram, mode) else ""
+    longer = f"longer than mean + {times.stddev:g}σ ({figures.limit_words(mode, unit)}{dashed})"
+    if mode.outliers == 0:
+        return f"None {of} is an outlier, {longer}."
+    if mode.outliers == 1:
+        return f"1 {of} is an outlier, {longer}."
+    return f"{formats.number(mode.outliers, 0)} {of} are outliers, {longer}."
 
 
 def _bins(times: StepTimes, unit: Unit) -> list[tuple[str, list[str]]]:
-    """Rows of the data: the range of a bin, and the steps of each series; empty bins are left out."""
+    """Rows of the data: the range of a bin that is not empty, and the steps of each series."""
     histogram = times.histogram
     rows = []
     for i in range(histogram.bins):
         counts = [one.counts[i] for one in histogram.series]
         if any(counts):
             low = histogram.start_us + i * histogram.width_us
-            words = f"{unit.text(low)} to {unit.text(low + histogram.width_us)}"
-            rows.append((words, [formats.number(n, 0) for n in counts]))
+            span = f"{unit.text(low)} to {unit.text(low + histogram.width_us)}"
+            rows.append((span, [formats.number(n, 0) for n in counts]))
     if histogram.beyond:
-        rows.append(
-            (
-                f"{unit.text(histogram.end_us)} or more",
-                [formats.number(s.beyond, 0) for s in histogram.series],
-            )
-        )
+        beyond = [formats.number(one.beyond, 0) for one in histogram.series]
+        rows.append((f"{unit.text(histogram.end_us)} or more", beyond))
     return rows
 
 
-def _marks(times: StepTimes) -> str:
-    """What is marked as an outlier, in words; empty where there is none."""
+def _marked(times: StepTimes) -> str:
+    """What is marked as an outlier; empty if nothing is."""
     return {
-        "rule": f"longer than mean + {times.stddev:g}σ of its worker and phase",
-        "median": "longer than twice the median of its worker and phase, as no step is above the limit of "
-        "StepOutlier",
+        "rule": f"longer than mean + {times.stddev:g}σ of its rank and mode",
+        "median": "longer than twice the median of its rank and mode, as no step is above StepOutlier's threshold",
     }.get(times.marked, "")
 
 
-def _time(times: StepTimes, report: Report, unit: Unit) -> Shown:
+def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Shown:
     timeline = times.timeline
     longest = timeline.peaks[0]
-    took, at = unit.short(longest.lasted_us), formats.clock(longest.start_us)
-    name = f" {formats.escape_name(longest.mode, 24)}" if longest.mode and len(timeline.series) > 1 else ""
-    finding = f"The longest{name} step took {took} and began about {at}."
-    if times.count == 1:
-        finding = f"The only step took {took} and began at {at}."
-    scale = ", by powers of ten because a few steps take so much longer" if figures.is_log(times) else ""
-    text = [
-        f"Duration of steps in {_unit_words(unit)}{scale}, over the time of their start, UTC. A bar reaches from the shortest "
-        f"to the longest step that began within {_exact_time(timeline.width_us)}, so every peak is there."
-    ]
+    took = unit.short(longest.lasted_us)
+    at = formats.column_time(longest.start_us, with_day=with_day)
+    name = _name(longest.mode) if len(timeline.series) > 1 else ""
+    finding = (
+        f"The only step took {took} and started at {at}."
+        if times.count == 1
+        else f"The longest {name}step took {took} and started at about {at}."
+    )
+    aid = f"A bar spans the shortest to the longest step started within {_width(timeline.width_us)}"
+    fold = []
     if times.marked:
-        text.append(
-            f"Orange marks: the longest outlier of a bar; {formats.count(times.marks, 'step')} "
-            f"{'is' if times.marks == 1 else 'are'} {_marks(times)}."
-        )
+        aid += "; orange: outliers"
+        outliers = f"{formats.count(times.marks, 'step')} {'is' if times.marks == 1 else 'are'}"
+        fold.append(f"Orange marks the longest outlier of a bar: {outliers} {_marked(times)}.")
+    if figures.is_log(times):
+        aid += "; logarithmic scale"
     if figures.has_phase_lines(times, report.phases):
-        text.append("Dotted: where the phases of the job change.")
-    key = tuple((figures.phase_fill(i), one, f"s{i + 1}") for i, one in enumerate(_phases(times)))
-    marks = (("l", "outlier", ""),) if times.marked else ()
+        fold.append("Dotted: start or end of the training loop.")
+    modes = tuple((figures.phase_fill(i), one, f"s{i + 1}") for i, one in enumerate(_modes(times)))
+    outlier = (("l", "outlier", ""),) if times.marked else ()
     return Shown(
         drawing=figures.timeline_drawing(times, report.phases, unit),
-        caption=finding,
-        read=" ".join(text),
-        key=(*(key if len(key) > 1 or marks else ()), *marks),
+        finding=finding,
+        aid=f"{aid}.",
+        fold=" ".join(fold),
+        key=(*(modes if len(modes) > 1 or outlier else ()), *outlier),
     )
 
 
-def _unit_words(unit: Unit) -> str:
-    return {"s": "seconds", "ms": "milliseconds", "µs": "microseconds"}[unit.name]
-
-
-def _exact_time(us: int) -> str:
-    return formats.duration(us) if us >= 1_000_000 else _exact(us)
-
-
-def _listed(times: StepTimes, unit: Unit) -> list[tuple[int, str, str]]:
-    """The columns with the longest steps: time, phase, duration."""
-    return [
-        (peak.start_us, formats.escape_name(peak.mode, 24) or "other phases", unit.text(peak.lasted_us))
-        for peak in times.timeline.peaks
-    ]
+# --- outliers and other steps
 
 
 def _worth_drawing(times: StepTimes) -> StepContrast | None:
     """The comparison, if outliers differ from the other steps at all."""
     found = times.contrast
-    return found if found and abs(found.classes[0].points) >= LEAST_POINTS else None
+    return found if found and abs(found.classes[0].points) >= MIN_POINTS else None
 
 
 def _contrast(times: StepTimes, contrast: StepContrast) -> Shown:
     first = contrast.classes[0]
-    name = formats.escape_name(first.name, 40)
-    a, b = first.outlier_percent, first.normal_percent
     if abs(first.points) < ALIKE_POINTS:
         most = formats.number(abs(first.points))
         finding = (
-            f"Outliers spend their time as the other steps do: no class differs by more than {most} points."
+            f"Outliers spend their time like normal steps: no event type differs by more than {most} points."
         )
     else:
+        outliers, normal = formats.percent(first.outlier_percent), formats.percent(first.normal_percent)
+        name = formats.escape_name(first.name, 40)
         finding = (
-            f"{name} is going on in {formats.percent(a)} of the time of outliers and in {formats.percent(b)} "
-            "of that of normal steps."
+            f"{name} ran for {outliers} of the time of outliers and {normal} of the time of normal steps."
         )
-    text = (
-        f"Percent of step time in which a class of events was going on, the largest difference first; "
-        f"classes may lie inside one another. An outlier is {_marks(times)}."
+    return Shown(
+        drawing=parts.contrast_drawing(contrast),
+        finding=finding,
+        aid="Percent of step time; event types can overlap.",
+        fold=f"The largest difference comes first. An outlier is {_marked(times)}.",
+        key=((parts.NORMAL[0], "normal steps", "normal"), (parts.OUTLIER[0], "outliers", "outlier")),
     )
-    key = (
-        (parts.NORMAL[0], "normal steps", "normal"),
-        (parts.OUTLIER[0], "outliers", "outlier"),
-    )
-    return Shown(drawing=parts.contrast_drawing(contrast), caption=finding, read=text, key=key)
 
 
 def _why_no_contrast(times: StepTimes) -> str:
+    """Why outliers are not compared with other steps; empty if there are none."""
     if not times.marked:
-        return "No step is an outlier, so there is nothing to compare the others with."
-    if times.marks < FEWEST_OUTLIERS:
-        one = times.marks == 1
-        few = f"Only {formats.count(times.marks, 'step')} {'is an outlier' if one else 'are outliers'}"
-        return f"{few}: too few to tell what outliers spend their time on."
+        return ""
+    if times.marks < MIN_OUTLIERS:
+        verb = "is" if times.marks == 1 else "are"
+        return f"{formats.count(times.marks, 'outlier')} {verb} too few to compare with other steps."
     if times.contrast:
-        return (
-            "Outliers spend their time as the other steps do: no class of events differs by "
-            f"{formats.count(int(LEAST_POINTS), 'point')} or more."
-        )
+        points = formats.count(int(MIN_POINTS), "point")
+        return f"Outliers spend their time like normal steps: no event type differs by {points} or more."
     if not times.has_events:
-        return (
-            "What the outliers spent their time on is not known: no events were recorded besides the steps."
-        )
-    return (
-        f"What the outliers spent their time on is not known: no class of events was recorded in {FEWEST_OUTLIERS} "
-        "outliers and in normal steps of the same workers."
-    )
+        return "Only steps were recorded, so what outliers spent their time on is unknown."
+    return f"No event type was recorded in {MIN_OUTLIERS} outliers and in normal steps of the same ranks."
 
 
-def _last(times: StepTimes, unit: Unit) -> Shown:
+# --- the last steps
+
+
+def _last(times: StepTimes, unit: Unit, *, with_day: bool) -> Shown:
     last = times.last
     n = len(last.numbers)
-    whose = f"worker {formats.escape_name(last.rank, 16)} of {formats.escape_name(last.node, 24)}"
-    phase = f" {formats.escape_name(last.mode, 24)}" if last.mode else ""
-    every = f"The last {formats.number(n, 0)}{phase} steps" if n > 1 else f"The only{phase} step"
-    text = (
-        f"{every} of {whose}, by step number; {_unit_words(unit)} from the start of a step to the start of the "
-        f"next{', the last bar to its own end' if n > 1 else ''}."
+    rank = _rank_name(last.node, last.rank, times)
+    of = f" of {rank}" if rank else ""
+    which = f"Last {n} {_name(last.mode)}steps{of}" if n > 1 else f"The only {_name(last.mode)}step{of}"
+    found = _largest_part(last, with_day=with_day)
+    fold = [*_bars(last, unit)]
+    if n > 1:
+        fold.append("The last bar ends with its step.")
+    fold.append(
+        "Each moment counts once; hatched: no event."
+        if last.by_event
+        else "No events were recorded for these steps, so only the step and the time to the next are distinguished."
     )
-    if last.by_event:
-        text += " Each moment counts once; hatched: no event tells."
-    else:
-        until = f" ({_until(times)})" if last.ended else ""
-        text += f" No events were recorded for them{until}, so only the step and the time to the next are told apart."
-    key = tuple((parts.fill(part, last.parts)[0], _part_name(part.name), "") for part in reversed(last.parts))
-    return Shown(drawing=parts.last_drawing(last, unit), caption=_spread(times, unit), read=text, key=key)
+    key = [(parts.fill(part, last.parts)[0], _part_name(part), "") for part in reversed(last.parts)]
+    return Shown(
+        drawing=parts.last_drawing(last, unit),
+        finding=f"{which}{f': {found}' if found else ''}.",
+        aid="A bar runs from one step's start to the next.",
+        fold=" ".join(fold),
+        key=tuple(key),
+    )
 
 
-def _until(times: StepTimes) -> str:
-    """``data loading was recorded until 07:56:56 UTC``; empty where nothing ended before."""
-    last = times.last
+def _complete_bars(last: LastSteps) -> tuple[int, ...]:
+    """Bars without the last one, which no step follows; none if they are too few or take no time."""
+    bars = last.total_us[:-1]
+    return bars if len(bars) > 2 and any(bars) else ()
+
+
+def _largest_part(last: LastSteps, *, with_day: bool) -> str:
+    """What took most of the time of the last steps, and what was no longer recorded."""
+    if not _complete_bars(last):
+        return ""
+    largest = max(last.parts, key=lambda part: part.percent)
+    share = formats.percent(largest.percent)
+    ended = _ended(last, with_day=with_day)
+    if not last.by_event:
+        return f"{share} of the time is {'inside' if largest.name == IN_STEP else 'outside'} steps{ended}"
+    if largest.role == "unknown":
+        return f"no event covers {share} of the time{ended}"
+    return f"{_part_name(largest)} takes {share} of the time"
+
+
+def _ended(last: LastSteps, *, with_day: bool) -> str:
+    """``; data loading was recorded only until 07:56:56``; empty if recording did not end before."""
     if last.ended_us is None:
         return ""
     name, was = ("data loading", "was") if last.ended == LOADING else (last.ended, "were")
     if last.ended in {"Forward", "Backward"}:
         name, was = f"the {name.lower()} pass", "was"
-    return f"{name} {was} recorded until {formats.clock(last.ended_us)}"
+    return f"; {name} {was} recorded only until {formats.column_time(last.ended_us, with_day=with_day)}"
 
 
-def _part_name(name: str) -> str:
-    return formats.escape_name(name, 40)
-
-
-def _spread(times: StepTimes, unit: Unit) -> str:
-    """Which part makes the bars differ."""
-    last = times.last
-    # Without the last bar, which no step follows.
-    bars = last.total_us[:-1]
-    total = sum(bars)
-    if len(bars) < 3 or not total:
-        return ""
-    largest = max(last.parts, key=lambda part: part.percent)
-    share = formats.percent(largest.percent)
-    text = f"{_part_name(largest.name)} takes most of these steps, {share}"
-    if not last.by_event:
-        text = f"{share} of the time of these steps lies {'within them' if largest.name == IN_STEP else 'between them'}"
-    elif largest.role == "unknown":
-        until = f"; {_until(times)}" if last.ended else ""
-        text = f"Nothing was recorded in {share} of the time of these steps{until}"
-    text += f". A bar lasts {unit.range(min(bars), max(bars))}"
+def _bars(last: LastSteps, unit: Unit) -> list[str]:
+    """How long the bars are, and which part makes them differ."""
+    bars = _complete_bars(last)
+    if not bars:
+        return []
+    lengths = f"Bars last {unit.range(min(bars), max(bars))}"
     if not min(bars) <= last.total_us[-1] <= max(bars):
-        text += f", the last one {unit.short(last.total_us[-1])}"
-    # Of the variance of the bars the part that goes with each class; the parts of all classes sum to 1.
-    middle = total / len(bars)
-    variance = sum((bar - middle) ** 2 for bar in bars)
-    if max(bars) - min(bars) < WORTH * middle:
-        return f"{text}."
-    part, weight = max(
-        (
-            (part, sum(us * (bar - middle) for us, bar in zip(part.time_us[:-1], bars, strict=True)))
-            for part in last.parts
-        ),
-        key=lambda found: found[1],
-    )
-    if weight < MOSTLY * variance:
-        return f"{text}."
-    return f"{text}; what makes them differ is mostly {_in_words(part.name)}."
+        lengths += f", the last one {unit.short(last.total_us[-1])}"
+    reason = _reason(last, bars)
+    return [f"{lengths}.", f"They differ mostly in {reason}."] if reason else [f"{lengths}."]
 
 
-def _in_words(name: str) -> str:
-    """A class of time within a sentence."""
-    return {
-        UNACCOUNTED: "time that no event tells of",
+def _reason(last: LastSteps, bars: tuple[int, ...]) -> str:
+    """The part that most of the variance of the bars goes with; empty if bars differ little or in several parts."""
+    mean = sum(bars) / len(bars)
+    if max(bars) - min(bars) < WORTH_A_REASON * mean:
+        return ""
+    # The covariances of the parts with the bars add up to the variance of the bars.
+    covariance = {
+        part.name: sum(us * (bar - mean) for us, bar in zip(part.time_us[:-1], bars, strict=True))
+        for part in last.parts
+    }
+    name = max(covariance, key=covariance.__getitem__)
+    if covariance[name] < MOST_OF_VARIANCE * sum((bar - mean) ** 2 for bar in bars):
+        return ""
+    in_words = {
+        UNACCOUNTED: "time without events",
         BETWEEN: "the time to the next step",
         IN_STEP: "the step itself",
-    }.get(name, _part_name(name))
+    }
+    return in_words.get(name, formats.escape_name(name, 40))
 
 
-def _last_rows(times: StepTimes, unit: Unit) -> list[tuple[str, list[str]]]:
-    last = times.last
+def _part_name(part: StepPart) -> str:
+    return formats.escape_name(part.name, 40)
+
+
+def _last_rows(last: LastSteps, unit: Unit) -> list[tuple[str, list[str]]]:
     columns = zip(*(part.time_us for part in last.parts), last.total_us, strict=True)
     return [
         (name, [unit.text(us) for us in one])
@@ -471,8 +476,11 @@ def _last_rows(times: StepTimes, unit: Unit) -> list[tuple[str, list[str]]]:
     ]
 
 
+# --- the table
+
+
 def _rows(times: StepTimes, unit: Unit) -> list[Row]:
-    """Workers and phases; those whose rows print alike are one."""
+    """Ranks and modes; those whose rows print equally are one."""
     found: dict[Row, list[StepRow]] = {}
     for row in times.rows:
         found.setdefault(_row(row, unit), []).append(row)
@@ -483,18 +491,18 @@ def _rows(times: StepTimes, unit: Unit) -> list[Row]:
 
 
 def _together(rows: list[StepRow], times: StepTimes) -> str:
-    """``12 workers, alike``, or by name where others of the phase are not alike; empty for one."""
+    """``all 12 ranks, equal``, or their names if other ranks of the mode differ; empty for one."""
     if len(rows) == 1:
         return ""
     if len(rows) == sum(row.mode == rows[0].mode for row in times.rows):
-        return f"{formats.count(len(rows), 'worker')}, alike"
+        return f"{formats.every(len(rows), 'rank').lower()}, equal"
     several = len({row.node for row in times.rows}) > 1
     names = [f"{row.node}/{row.rank}" if several else row.rank for row in rows]
-    return f"{formats.join_names([formats.escape_name(name, 24) for name in names])}, alike"
+    return f"{formats.join_names([formats.escape_name(name, 24) for name in names])}, equal"
 
 
 def _row(row: StepRow, unit: Unit) -> Row:
-    """What is printed of a worker and phase besides its name."""
+    """What is printed of a rank and mode besides its name."""
     values = (row.mean_s, row.median_s, row.std_s, row.p95_s, row.p99_s, row.max_s, row.min_s, row.first_s)
     return Row(
         node="",
@@ -503,7 +511,7 @@ def _row(row: StepRow, unit: Unit) -> Row:
         mode=row.mode,
         steps=formats.number(row.steps, 0),
         values=tuple(unit.text(value * 1e6) for value in values),
-        limit="–" if row.limit_s is None else unit.text(row.limit_s * 1e6),
+        threshold="–" if row.limit_s is None else unit.text(row.limit_s * 1e6),
         outliers=formats.known(row.outliers, 0),
         above=formats.number(row.above_two_medians, 0),
     )

@@ -1,4 +1,4 @@
-"""The job in time: its phases as a ring, a table and a strip with gaps."""
+"""The phases of the job: a ring, a table, and a strip with the sampling pauses."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.model import Finding
 
-#: Kinds of machines that get a row in the table.
-MOST_KINDS = 8
-#: Findings on the start; the rule's is no warning where GPUs were training before the first step.
+#: Rows of the table of kinds of nodes.
+MAX_KINDS = 8
+#: Nodes whose sampling pauses have a row of their own in the table.
+MAX_PAUSE_ROWS = 4
+#: Findings on start-up. The rule's is no warning where GPUs were training before the first step.
 _WAITED = "max-initialization-time"
 _STARTS = frozenset({_WAITED, "late-first-work", "late-first-step"})
-#: Nodes whose gaps get a row of their own in the table.
-MOST_GAP_ROWS = 4
+#: Token of a phase's color → class of the same color in drawings.
+_FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token in COLOURS.items()}
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """Machines that are alike."""
+    """Nodes with equal devices and sampling interval."""
 
     nodes: str
     count: int
@@ -42,7 +44,7 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 class Lane(Struct, frozen=True, kw_only=True):
-    """A node's gaps in the strip; lanes lie above one another."""
+    """A node's sampling pauses in the strip of phases."""
 
     top: float
     height: float
@@ -52,109 +54,89 @@ class Lane(Struct, frozen=True, kw_only=True):
 @error_boundary
 def summary(report: Report) -> Fragment:
     """When the job ran, and in which phases."""
-    job, course = report.job, report.phases
+    job, phases = report.job, report.phases
     covers = covers_time(report)
     axis = (job.start_us, job.end_us)
-    # One phase is no share of anything, and a strip of one color tells nothing but its gaps.
-    several = covers and len(course.phases) > 1
+    # A single phase is no share of anything, and its strip shows nothing but pauses.
+    several = covers and len(phases.phases) > 1
     lanes = _lanes(report) if covers else ()
-    figure = pie(course.phases) if several else None
+    figure = pie(phases.phases) if several else None
     kinds = _kinds(report)
+    with_day = formats.spans_days(*axis)
     html = render(
         "summary",
         heading=heading("summary", report),
         job=job,
-        course=course,
+        phases=phases,
         basis=_basis(report),
         caption=_caption(report),
         covers=covers,
         vendor=report.origin is Origin.DEBUGGER_RESULTS,
-        wedges=still_ring(course.phases) if several else (),
+        wedges=still_ring(phases.phases) if several else (),
         fills=_FILLS,
-        places=[stretch(p.start_us, p.end_us, axis) for p in course.phases] if covers else (),
+        places=[stretch(p.start_us, p.end_us, axis) for p in phases.phases] if covers else (),
         lanes=lanes,
         drawn=several or bool(lanes),
         ticks=time_ticks(*axis) if covers else (),
-        first_work=stretch(course.first_work_us, course.first_work_us, axis).at
-        if covers and course.first_work_us is not None
+        first_work=stretch(phases.first_work_us, phases.first_work_us, axis).at
+        if covers and phases.first_work_us is not None
         else None,
-        gap_rows=course.missing[:MOST_GAP_ROWS],
-        more_gaps=len(course.missing) - MOST_GAP_ROWS,
-        interrupted=course.interrupted,
+        pauses=phases.missing[:MAX_PAUSE_ROWS],
+        more_pauses=len(phases.missing[MAX_PAUSE_ROWS:]),
         long_start=_long_start(report),
         start_warned=any(f.severity is not Severity.INFO for f in _start_findings(report)),
-        machines=_machines(kinds) if len(kinds) == 1 else "",
-        kinds=kinds[:MOST_KINDS] if len(kinds) > 1 else (),
-        more_kinds=len(kinds[MOST_KINDS:]),
-        with_day=formats.spans_days(*axis),
+        kinds=kinds[:MAX_KINDS] if len(kinds) > 1 else (),
+        more_kinds=len(kinds[MAX_KINDS:]),
+        with_day=with_day,
         # What the labels of both ends take of the strip's width.
-        room=0.2 if formats.spans_days(*axis) else 0.09,
+        room=0.2 if with_day else 0.09,
         figures=document_json("summary", {"live-phases": figure}) if figure else "",
     )
     return Fragment(name="summary", html=html)
 
 
-#: Token of a phase's color → class of the same color in drawings.
-_FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token in COLOURS.items()}
-
-
 def _basis(report: Report) -> str:
-    """What the phases were told from."""
-    course = report.phases
+    """Which records the phases come from."""
+    phases = report.phases
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return _vendor_basis(report)
-    if course.basis == "steps":
-        return f"The phases are told from {formats.count(report.job.steps, 'recorded step')}."
-    if course.basis == "gpu":
         return (
-            "No step was recorded, so the phases are told from the GPUs: "
-            "the first and the last sample above 0%."
+            "Phases come from the first and last step in SageMaker Debugger's results; the training loop ends at "
+            "the start of the last step."
+            if phases.basis == "steps"
+            else "Start-up and wind-down are unknown: the results name no first and last step."
         )
+    if phases.basis == "steps":
+        return f"Phases come from {formats.count(report.job.steps, 'recorded step')}."
+    if phases.basis == "gpu":
+        return "No steps were recorded. Phases come from the first and last GPU sample above 0%."
     if any(row.label == "GPU" for row in report.utilization):
-        return "No step was recorded and every sample of GPU use is 0, so start and end cannot be told from training."
-    return "Neither steps nor GPUs were recorded, so start and end cannot be told from training."
-
-
-def _vendor_basis(report: Report) -> str:
-    ends = "The last minute may be missing (C-1)."
-    if report.phases.basis != "steps":
-        return (
-            f"{ends} The results name no first and last step, so start and end cannot be told from training."
-        )
-    return (
-        f"{ends} The phases are told from the first and the last step that the vendor recorded; of the last "
-        "one only the start, so the training loop ends there (MIT-4)."
-    )
+        return "Start-up and wind-down are unknown: no steps were recorded, and every GPU sample is 0%."
+    return "Start-up and wind-down are unknown: neither steps nor GPUs were recorded."
 
 
 def _caption(report: Report) -> str:
-    """The finding in the phases, with its number."""
-    course = report.phases
-    parts = []
-    by_key = {phase.key: phase for phase in course.phases}
-    loop, before = by_key.get("loop"), by_key.get("before")
-    if loop:
-        name = "The training loop" if course.basis == "steps" else "The time from first to last GPU work"
-        parts.append(f"{name} is {formats.percent(loop.percent)} of the job")
-        if before:
-            parts[0] += f"; {formats.duration(before.end_us - before.start_us)} passed before it"
+    """How much of the job the training loop took, how long start-up was, and how often sampling paused."""
+    phases = {phase.key: phase for phase in report.phases.phases}
+    loop, before = phases.get("loop"), phases.get("before")
+    if loop is None:
+        found = "The job is one phase."
     else:
-        parts.append("The job is shown as one stretch")
-    gaps = course.gaps
-    if gaps:
-        longest = formats.duration(max(g.end_us - g.start_us for g in gaps))
-        nodes = len(course.missing)
-        where = f" on {formats.count(nodes, 'node')}" if len(report.job.nodes) > 1 else ""
-        parts.append(
-            f"sampling stopped once{where}, for {longest}"
-            if len(gaps) == 1
-            else f"sampling stopped {formats.count(len(gaps), 'time')}{where}, for {longest} at most"
-        )
-    return "; ".join(parts) + "."
+        work = "The training loop" if report.phases.basis == "steps" else "GPU work"
+        start_up = f", start-up {formats.duration(before.end_us - before.start_us)}" if before else ""
+        found = f"{work} took {formats.percent(loop.percent)} of the job{start_up}."
+    pauses = report.phases.gaps
+    if not pauses:
+        return found
+    longest = formats.duration(max(pause.end_us - pause.start_us for pause in pauses))
+    nodes = len(report.phases.missing)
+    where = f" on {formats.count(nodes, 'node')}" if len(report.job.nodes) > 1 else ""
+    if len(pauses) == 1:
+        return f"{found} Sampling paused once{where}, for {longest}."
+    return f"{found} Sampling paused {formats.count(len(pauses), 'time')}{where}, for at most {longest}."
 
 
 def _lanes(report: Report) -> list[Lane]:
-    """One lane a node, in the order of the nodes, so that a gap of one node does not hide the others."""
+    """One lane per node, in the order of the nodes, so that a pause of one node does not hide the others."""
     axis = (report.job.start_us, report.job.end_us)
     names = [node.name for node in report.job.nodes]
     height = 100 / max(len(names), 1)
@@ -173,52 +155,49 @@ def _lanes(report: Report) -> list[Lane]:
 
 
 def _start_findings(report: Report) -> list[Finding]:
-    """What the verdict says of the start."""
+    """The verdict's findings on start-up."""
     return [finding for finding in report.verdict.findings if finding.key in _STARTS]
 
 
 def _long_start(report: Report) -> str:
-    """What the machines did before the first step, where that took longer than training.
+    """What the nodes did during a start-up that took longer than the work after it.
 
-    Empty where the verdict takes the steps to be recorded late.
+    Empty if the verdict says that steps were recorded late.
     """
     if any(f.key == _WAITED and f.severity is Severity.INFO for f in _start_findings(report)):
         return ""
-    by_key = {phase.key: phase.end_us - phase.start_us for phase in report.phases.phases}
-    before, loop = by_key.get("before", 0), by_key.get("loop", 0)
+    lengths = {phase.key: phase.end_us - phase.start_us for phase in report.phases.phases}
+    before, loop = lengths.get("before", 0), lengths.get("loop", 0)
     if not loop or before <= loop:
         return ""
-    first, work = (
-        ("step", "the training loop") if report.phases.basis == "steps" else ("GPU work", "the work")
-    )
-    told = (
-        f"The start took longer than {work}: {formats.duration(before)} before the first {first}, "
-        f"{formats.duration(loop)} from there to the last."
-    )
+    work = "the training loop" if report.phases.basis == "steps" else "GPU work"
+    found = f"Start-up took longer than {work}: {formats.duration(before)} against {formats.duration(loop)}."
+    means = _start_up_means(report)
+    if not means:
+        return found
+    per_node = " per node" if len(report.job.nodes) > 1 else ""
+    return f"{found} Means during start-up{per_node}: {', '.join(means)}."
+
+
+def _start_up_means(report: Report) -> list[str]:
+    """``CPU utilization 5.0%``, and the same of I/O wait and network, as far as they were recorded."""
     found = report.nodes.start_up if report.nodes else None
     if found is None:
-        return told
+        return []
     means = []
     if found.cpu is not None:
-        means.append(f"a mean CPU use of {formats.percent(found.cpu)}")
+        means.append(f"CPU utilization {formats.percent(found.cpu)}")
     if found.io_wait is not None:
-        means.append(f"an I/O wait of {formats.percent(found.io_wait)}")
+        means.append(f"I/O wait {formats.percent(found.io_wait)}")
     if found.received is not None:
         scale = formats.rate_scale((found.received,))
         rate = f"{formats.number(found.received / scale.factor)}{formats.NBSP}{scale.unit}"
-        means.append(f"{rate} received over the network")
-    each = " and node" if len(report.job.nodes) > 1 else ""
-    of = f" (means of the samples{each})" if means else ""
-    return f"{told} The samples of the start show {_and(means)}{of}." if means else told
-
-
-def _and(parts: list[str]) -> str:
-    """``a, b and c``, for words of ours."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+        means.append(f"{rate} received")
+    return means
 
 
 def _kinds(report: Report) -> list[Kind]:
-    """Machines with as many GPUs, cores and samples a second in one row, the most frequent kind first."""
+    """Nodes with equal GPUs, cores, and sampling interval in one row, the most frequent kind first."""
     found: dict[tuple[int, int, float | None], list[str]] = {}
     for node in report.job.nodes:
         found.setdefault((node.gpus, node.cores, node.interval_s), []).append(node.name)
@@ -232,14 +211,3 @@ def _kinds(report: Report) -> list[Kind]:
         )
         for (gpus, cores, interval), names in sorted(found.items(), key=lambda one: -len(one[1]))
     ]
-
-
-def _machines(kinds: list[Kind]) -> str:
-    """The machines in one sentence, where all are alike."""
-    (kind,) = kinds
-    devices = [formats.count(n, what) for n, what in ((kind.gpus, "GPU"), (kind.cores, "core")) if n]
-    if not devices:
-        return ""
-    each = " each" if kind.count > 1 else ""
-    sampled = f", sampled every {kind.interval}" if kind.interval != "–" else ""
-    return f"It ran on {formats.count(kind.count, 'node')} with {_and(devices)}{each}{sampled}."

@@ -1,7 +1,8 @@
-"""How every metric of every node is distributed."""
+"""The distribution of each metric on each node."""
 
 from __future__ import annotations
 
+import itertools
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,21 @@ from jobreport.sections.outline import heading
 from jobrules.model import Metric, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from jobreport.document import NodeFacts, Report
+    from jobrules.analyses.gpu_utilization import Box
     from jobrules.analyses.utilization import UsageRow
 
-#: From here on a device counts as well used, as in the rules' own default.
+#: High utilization, as in the rules' defaults.
 BUSY_PERCENT = 70.0
-#: With fewer nothing is judged, only stated.
+#: Fewer are stated without a conclusion.
 ENOUGH_SNAPSHOTS = 30
 QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
-#: More nodes are told by their spread, with a group of rows for the odd ones only.
-MOST_NODES = 4
+#: Nodes with a group of rows each; of more, the spread over nodes is shown, with a group for each that differs.
+MAX_NODES = 4
 #: Nodes in the folded table.
-MOST_FOLDED = 64
+MAX_FOLDED = 64
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -60,25 +64,25 @@ class Spread(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def utilization(report: Report) -> Fragment:
-    """A sentence for every kind of node, then the table."""
+    """A sentence per kind of node, then the table."""
     facts = {node.name: node for node in report.job.nodes}
     by_node: dict[str, list[UsageRow]] = {}
     for row in report.utilization:
         by_node.setdefault(row.node, []).append(row)
-    many = len(by_node) > MOST_NODES
+    many = len(by_node) > MAX_NODES
     odd = [rank.node for rank in report.nodes.odd if rank.node in by_node] if report.nodes else []
-    opened = odd[:MOST_NODES] if many else list(by_node)
+    opened = odd[:MAX_NODES] if many else list(by_node)
     folded = [name for name in by_node if name not in opened]
     measured = _measured(report)
-    told = _sentences(by_node, _unused(report), report) + _of_measured(report, by_node)
+    sentences = _sentences(by_node, report) + _share_of_time(report)
     html = render(
         "utilization",
         heading=heading("utilization", report),
-        sentences=told + _covered(measured, by_node) if many else told,
+        sentences=sentences + _covered(measured, by_node) if many else sentences,
         spreads=_spreads(by_node) if many else (),
         groups=_groups(opened, by_node, facts, measured),
-        folded=_groups(folded[:MOST_FOLDED], by_node, facts, measured),
-        left_out=len(folded[MOST_FOLDED:]),
+        folded=_groups(folded[:MAX_FOLDED], by_node, facts, measured),
+        left_out=len(folded[MAX_FOLDED:]),
         nodes=len(by_node),
         snapshots=_snapshots(report),
         vendor=report.origin is Origin.DEBUGGER_RESULTS,
@@ -113,47 +117,40 @@ def _title(name: str, node: NodeFacts | None, measured: float | None) -> str:
 
 
 def _measured(report: Report) -> dict[str, float]:
-    """Node → percent of the job's time that its samples cover, for nodes with gaps."""
+    """Node → percent of the job's time that its samples cover, for nodes with sampling pauses."""
     return {one.node: one.measured_percent for one in report.phases.missing}
 
 
 def _covered(measured: dict[str, float], by_node: dict[str, list[UsageRow]]) -> list[str]:
-    """The nodes whose samples leave a part of the job out, the worst first."""
+    """The nodes whose samples do not cover the whole job, the worst first."""
     if not measured:
         return []
     worst = sorted(measured.items(), key=lambda one: one[1])
-    names = ", ".join(
-        f"{formats.escape_name(name, 40)} {formats.percent(part)}" for name, part in worst[:MOST_NODES]
-    )
-    if len(worst) > MOST_NODES:
-        names += f" and {len(worst) - MOST_NODES} more"
-    which = "all" if len(measured) == len(by_node) else f"{len(measured)} of {len(by_node)}"
-    return [f"On {which}{formats.NBSP}nodes the samples cover less than the whole job: {names}."]
+    names = [f"{formats.escape_name(name, 40)} {formats.percent(part)}" for name, part in worst]
+    nodes = f"{len(measured)} of {formats.count(len(by_node), 'node')}"
+    return [f"Samples cover less than the whole job on {nodes}: {formats.join_names(names, MAX_NODES + 1)}."]
 
 
-def _of_measured(report: Report, by_node: dict[str, list[UsageRow]]) -> list[str]:
-    """The use that the verdict tells beside that of the samples, where it is another."""
+def _share_of_time(report: Report) -> list[str]:
+    """The verdict's share of used time, where it differs from the mean of the samples in the table."""
     use = report.verdict.use
     if use is None or not use.of("unknown")[1] < 100:
         return []
     of_all, unknown = use.of("used")[1], use.of("unknown")[1]
-    means = [row.mean for rows in by_node.values() for row in rows if row.label == use.device]
-    alone = means[0] if len(means) == 1 else None
+    means = [row.mean for row in report.utilization if row.label == use.device]
+    mean = means[0] if len(means) == 1 else None
     measured = 100 * of_all / (100 - unknown)
     uneven = ""
     # The parts of the time are rounded to tenths: what comes near is the same.
-    if alone is not None and abs(alone - measured) <= max(0.5, 10 / (100 - unknown)):
-        measured = alone
-    elif alone is not None:
-        uneven = (
-            f" The mean of its samples is {formats.percent(alone)}: they lie closer together at some times than at "
-            "others, and here each counts the same."
-        )
-    told, other = formats.percent(of_all), formats.percent(measured)
-    of_measured = f", {other} of what was measured" if unknown and told != other else ""
+    if mean is not None and abs(mean - measured) <= max(0.5, 10 / (100 - unknown)):
+        measured = mean
+    elif mean is not None:
+        uneven = f" The mean of its samples is {formats.percent(mean)}, because sampling intervals differ."
+    all_time, measured_time = formats.percent(of_all), formats.percent(measured)
+    of_measured = f" and {measured_time} of measured time" if unknown and all_time != measured_time else ""
     if not of_measured and not uneven:
         return []
-    return [f"{use.device} use is {told} of all {use.noun} time{of_measured}.{uneven}"]
+    return [f"{use.device} utilization is {all_time} of all {use.noun} time{of_measured}.{uneven}"]
 
 
 #: Labels as printed: what a sum is of.
@@ -204,110 +201,108 @@ def _snapshots(report: Report) -> str:
     return f"{formats.number(counts[0], 0)} to {formats.count(counts[-1], 'snapshot')}"
 
 
-def _unused(report: Report) -> dict[str, str]:
-    """Node → "2 of 8 GPUs never worked", where some but not all GPUs of a node did."""
-    by_node: dict[str, list[float]] = {}
+def _sentences(by_node: dict[str, list[UsageRow]], report: Report) -> list[str]:
+    """One sentence per kind of node."""
+    gpus = _whole_job_boxes(report)
+    waits = _gpus_wait(report)
+    alike: dict[str, list[str]] = {}
+    for name, rows in by_node.items():
+        alike.setdefault(_kind(rows, gpus.get(name, []), waits=waits), []).append(name)
+    return [
+        _sentence(
+            kind,
+            [by_node[name] for name in names],
+            [gpus.get(name, []) for name in names],
+            _where(names, len(by_node)),
+        )
+        for kind, names in alike.items()
+        if kind
+    ]
+
+
+def _whole_job_boxes(report: Report) -> dict[str, list[Box]]:
+    """Node → the boxes of its GPUs over the whole job."""
+    found: dict[str, list[Box]] = {}
     for box in report.boxes:
         if box.metric == Metric.GPU_UTILIZATION and box.basis == WHOLE:
-            by_node.setdefault(box.node, []).append(box.max)
-    told = {}
-    for node, highest in by_node.items():
-        idle = sum(value <= 0 for value in highest)
-        if 0 < idle < len(highest):
-            told[node] = f"{idle} of {formats.count(len(highest), 'GPU')} never worked"
-    return told
+            found.setdefault(box.node, []).append(box)
+    return found
 
 
-def _bottleneck(report: Report) -> bool:
-    """Whether a rule found that GPUs waited for a core or for storage: no machine to make smaller."""
-    found = {card.name for card in report.rules if card.status is Status.TRIGGERED}
-    return bool(found & {"CPUBottleneck", "IOBottleneck"})
+def _gpus_wait(report: Report) -> bool:
+    """Whether GPUs waited for a core or for storage, so that no smaller machine would do."""
+    triggered = {card.name for card in report.rules if card.status is Status.TRIGGERED}
+    return bool(triggered & {"CPUBottleneck", "IOBottleneck"})
 
 
-def _sentences(by_node: dict[str, list[UsageRow]], unused: dict[str, str], report: Report) -> list[str]:
-    """One sentence for all nodes that are told alike."""
-    bottleneck = _bottleneck(report)
-    kinds: dict[str, list[str]] = {}
-    for name, rows in by_node.items():
-        found = {row.label: row for row in rows}
-        kind = unused.get(name) or _kind(found.get("GPU"), found.get("CPU"))
-        core = found.get("CPU, busiest core")
-        if kind == "both-free" and (bottleneck or (core and core.p50 >= BUSY_PERCENT)):
-            kind = "plain"
-        kinds.setdefault(kind, []).append(name)
-    busiest = _busiest(report)
-    return [_sentence(kind, names, by_node, busiest) for kind, names in kinds.items() if kind]
-
-
-def _busiest(report: Report) -> dict[str, float]:
-    """Node → mean use of its busiest GPU, where it has several."""
-    means: dict[str, list[float]] = {}
-    for box in report.boxes:
-        if box.metric == Metric.GPU_UTILIZATION and box.basis == WHOLE and box.mean is not None:
-            means.setdefault(box.node, []).append(box.mean)
-    return {node: max(values) for node, values in means.items() if len(values) > 1}
-
-
-def _kind(gpu: UsageRow | None, cpu: UsageRow | None) -> str:
+def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box], *, waits: bool) -> str:
+    """The key of a node's sentence: ``2 of 8 GPUs`` that were never used, a key of ``_SENTENCES``, or empty."""
+    found = {row.label: row for row in rows}
+    gpu, cpu, core = (found.get(label) for label in ("GPU", "CPU", "CPU, busiest core"))
+    never_used = sum(box.max <= 0 for box in gpus)
+    if 0 < never_used < len(gpus):
+        return f"{never_used} of {formats.count(len(gpus), 'GPU')}"
     if gpu is None:
-        return "" if cpu is None or _few(cpu) else "cpu-busy" if cpu.p95 >= BUSY_PERCENT else "cpu-free"
+        return "" if cpu is None or _few(cpu) else "cpu busy" if cpu.p95 >= BUSY_PERCENT else "cpu free"
     if gpu.max <= 0:
-        return "never"
-    if _few(gpu):
-        return "plain"
-    if gpu.p95 < BUSY_PERCENT and cpu is not None:
-        return "gpu-waits" if cpu.p95 >= BUSY_PERCENT else "both-free"
-    return "gpu-busy" if gpu.p50 >= BUSY_PERCENT else "plain"
+        return "never used"
+    if not _few(gpu) and gpu.p95 < BUSY_PERCENT and cpu is not None:
+        if cpu.p95 >= BUSY_PERCENT:
+            return "gpu waits"
+        return "medians" if waits or (core and core.p50 >= BUSY_PERCENT) else "both free"
+    return "gpu busy" if not _few(gpu) and gpu.p50 >= BUSY_PERCENT else "medians"
 
 
 def _few(row: UsageRow) -> bool:
     return row.n is not None and row.n < ENOUGH_SNAPSHOTS
 
 
-def _sentence(
-    kind: str, names: list[str], by_node: dict[str, list[UsageRow]], busiest_gpu: dict[str, float]
-) -> str:
-    def span(label: str, quantity: str) -> str:
-        rows = [row for name in names for row in by_node[name] if row.label == label]
-        return formats.spread(getattr(row, quantity) for row in rows) or "not measured"
+_MOST_SNAPSHOTS = f"below {BUSY_PERCENT:g}% in at least 95% of snapshots"
+_SENTENCES = {
+    "never used": "Every GPU sample{where} is 0%; CPU p95: {cpu_p95}.",
+    "both free": "GPU and CPU utilization{where} was "
+    + _MOST_SNAPSHOTS
+    + ": p95 {gpu_p95} and {cpu_p95}{core}. "
+    "A smaller machine may do.",
+    "gpu waits": "GPU utilization{where} was low ({gpu_p95} at p95{busiest_gpu}) and the cores were busy ({cpu_p95} "
+    "at p95): the CPU is the likely limit.",
+    "gpu busy": "GPU utilization{where} was high in most snapshots: median {gpu_p50}.",
+    "medians": "Median utilization{where}: GPU {gpu_p50}, CPU {cpu_p50}{core}.",
+    "cpu busy": "CPU utilization{where} was high: p95 {cpu_p95}{core}. No GPU was recorded.",
+    "cpu free": "CPU utilization{where} was "
+    + _MOST_SNAPSHOTS
+    + ": p95 {cpu_p95}{core}. No GPU was recorded.",
+}
 
-    where = _where(names, len(by_node))
-    busiest = span("CPU, busiest core", "p50")
-    below = f"{BUSY_PERCENT:g}%"
-    core = "" if busiest == "not measured" else f", the busiest core at a median of {busiest}"
-    means = [busiest_gpu[name] for name in names if name in busiest_gpu]
-    gpu = f", of the busiest GPU {formats.spread(means)} on average" if means else ""
-    told = {
-        "never": "every sample of GPU use is 0; "
-        + (
-            f"the CPU reached a p95 of {span('CPU', 'p95')}."
-            if span("CPU", "p95") != "not measured"
-            else "the CPU was not sampled."
-        ),
-        "both-free": (
-            f"GPU and CPU were below {below} nearly all the time: their p95 lies at {span('GPU', 'p95')} and "
-            f"{span('CPU', 'p95')}{core}. A smaller machine may do."
-        ),
-        "gpu-waits": (
-            f"GPU use was low (p95 {span('GPU', 'p95')}{gpu}) while the cores were busy "
-            f"(p95 {span('CPU', 'p95')}): the CPU side is the likely limit."
-        ),
-        "gpu-busy": f"GPU use was high in most snapshots: their median is {span('GPU', 'p50')}.",
-        "plain": f"the median snapshot stands at {span('GPU', 'p50')} for the GPU"
-        + (
-            f" and {span('CPU', 'p50')} for the CPU{core}."
-            if span("CPU", "p50") != "not measured"
-            else "; the CPU was not sampled."
-        ),
-        "cpu-busy": f"the CPU was well used: its p95 lies at {span('CPU', 'p95')}{core}. No GPU was sampled.",
-        "cpu-free": f"the CPU was below {below} nearly all the time: its p95 lies at {span('CPU', 'p95')}{core}. No GPU was sampled.",
-    }
-    return f"{where}, {told.get(kind, f'{kind}; the mean over the GPUs hides that.')}"
+
+def _sentence(kind: str, nodes: Sequence[list[UsageRow]], gpus: Iterable[list[Box]], where: str) -> str:
+    """The sentence of all nodes of a kind."""
+    if kind not in _SENTENCES:
+        return f"{kind}{where} were never used; the mean over GPUs hides that."
+
+    def over_nodes(label: str, quantity: str) -> str:
+        rows = [row for row in itertools.chain.from_iterable(nodes) if row.label == label]
+        return formats.spread(getattr(row, quantity) for row in rows)
+
+    core = over_nodes("CPU, busiest core", "p50")
+    prefix = "" if kind == "medians" else "median of the "
+    means = [[box.mean for box in boxes if box.mean is not None] for boxes in gpus]
+    busiest_gpu = formats.spread(max(values) for values in means if len(values) > 1)
+    return _SENTENCES[kind].format(
+        where=where,
+        gpu_p50=over_nodes("GPU", "p50"),
+        gpu_p95=over_nodes("GPU", "p95"),
+        cpu_p50=over_nodes("CPU", "p50") or "not recorded",
+        cpu_p95=over_nodes("CPU", "p95") or "not recorded",
+        core=f", {prefix}busiest core {core}" if core else "",
+        busiest_gpu=f", busiest GPU {busiest_gpu} on average" if busiest_gpu else "",
+    )
 
 
 def _where(names: list[str], nodes: int) -> str:
+    """`` on a, b, and c``; empty for the only node."""
     if nodes == 1:
-        return "On this node"
+        return ""
     if len(names) == nodes:
-        return "On both nodes" if nodes == 2 else f"On all {nodes}{formats.NBSP}nodes"
-    return f"On {formats.join_names([formats.escape_name(name, 40) for name in names])}"
+        return " on both nodes" if nodes == 2 else f" on all {nodes}{formats.NBSP}nodes"
+    return f" on {formats.join_names([formats.escape_name(name, 40) for name in names])}"

@@ -1,20 +1,17 @@
-"""Reading and judging on the workers of a Dask cluster, which see the job directory under the same path.
+"""An engine on the workers of a Dask cluster, which see the job directory under the same path.
 
-What a worker reads stays in its memory; what is lost with a worker is read again by another one, and gives
-the same.
+What a worker reads stays in its memory. If a worker is lost, another one reads its files again, with the same result.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 from collections import defaultdict
-from functools import cache, partial
-from operator import itemgetter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
+from jobreport.tables.engine import report_done, run
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -22,18 +19,16 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from jobreport.tables.engine import Handle, Made, Question, Task
+    from jobreport.tables.engine import Call, Handle, Made, Task
 
 _CONNECT_S = 30
-#: Of mallopt, and bytes.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _KEPT = -1, -3, 512 << 20
 
 
-class Cluster:
-    """An ``Engine`` of the workers of a cluster.
+class DaskEngine:
+    """An ``Engine`` on the workers of a cluster; a handle is a future of the table.
 
-    Raises ``UsageError`` where Dask is not installed or nobody answers at the address, or where a worker has
-    another version of this package or none.
+    Raises ``UsageError`` if Dask is not installed, no scheduler answers at the address, or a worker lacks this
+    version of jobreport.
     """
 
     def __init__(self, address: str) -> None:
@@ -74,48 +69,47 @@ class Cluster:
         tasks: Sequence[Task],
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
-        """As ``Engine.keep``; a handle is a future of the thing."""
+        """As ``Engine.keep``."""
         places = self._places(tasks)
         made = [
-            self._submit(place, _called, function, list(task.handles), task.given)
+            self._submit(place, run, function, list(task.handles), task.args)
             for place, task in zip(places, tasks, strict=True)
         ]
-        told = [self._submit(None, _told, one) for one in made]
-        for number, one in enumerate(told):
-            one.add_done_callback(partial(_pass_on, done, number))
-        answers = self._results(told)
+        counted = [self._submit(None, _summary, one) for one in made]
+        for number, one in enumerate(counted):
+            one.add_done_callback(partial(report_done, done, number))
         return [
-            ([self._submit(place, _thing, one, i) for i in range(many)], answer)
-            for place, one, (many, answer) in zip(places, made, answers, strict=True)
+            ([self._submit(place, _table, one, i) for i in range(count)], summary)
+            for place, one, (count, summary) in zip(places, made, self._results(counted), strict=True)
         ]
 
-    def ask(self, function: Callable[..., Any], questions: Sequence[Question]) -> list[Any]:
+    def ask(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
         """As ``Engine.ask``."""
         return self._results(
-            [self._submit(None, _called, function, list(handles), given) for handles, given in questions]
+            [self._submit(None, run, function, list(handles), args) for handles, args in calls]
         )
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
-        """As ``Engine.fetch``: all of it comes over the network."""
+        """As ``Engine.fetch``, over the network."""
         return self._results(handles)
 
     def _submit(self, place: str | None, *call: Any) -> Any:
-        # Others may do it where that worker dies.
+        # Another worker may run it if that one dies.
         return self._client.submit(*call, pure=False, workers=place, allow_other_workers=place is not None)
 
     def _places(self, tasks: Sequence[Task]) -> list[str | None]:
-        """Worker for each task, so that things that are asked about together need not travel."""
+        """Worker for each task: one for all tasks of a machine, so that its tables need not travel."""
         sizes: defaultdict[str, float] = defaultdict(float)
         for task in tasks:
-            sizes[task.beside] += task.memory
+            sizes[task.machine] += task.memory
         threads = self._client.nthreads()
         load = dict.fromkeys(threads, 0.0)
         place: dict[str, str | None] = {"": None}
-        for beside in sorted(sizes.keys() - place, key=lambda one: (-sizes[one], one)):
-            least = min(load, key=lambda one: (load[one] + sizes[beside]) / threads[one])
-            load[least] += sizes[beside]
-            place[beside] = least
-        return [place[task.beside] for task in tasks]
+        for machine in sorted(sizes.keys() - place, key=lambda one: (-sizes[one], one)):
+            worker = min(load, key=lambda one: (load[one] + sizes[machine]) / threads[one])
+            load[worker] += sizes[machine]
+            place[machine] = worker
+        return [place[task.machine] for task in tasks]
 
     def _results(self, futures: Sequence[Any]) -> list[Any]:
         from distributed.scheduler import KilledWorker  # noqa: PLC0415 - as above
@@ -123,7 +117,7 @@ class Cluster:
         try:
             return list(self._client.gather(futures))
         except KilledWorker as error:
-            raise JobReportError(f"The cluster lost its workers again and again: {error}") from error
+            raise JobReportError(f"The cluster lost its workers several times: {error}") from error
 
     def _check(self) -> None:
         try:
@@ -133,10 +127,12 @@ class Cluster:
         try:
             versions = self._client.run(_version)
         except ImportError as error:
-            raise UsageError(f"The workers need jobreport too: {error}.") from error
+            raise UsageError(f"jobreport is not installed on the workers: {error}.") from error
         others = {version for version in versions.values() if version != __version__}
         if others:
-            raise UsageError(f"Workers have jobreport {', '.join(sorted(others))}, here is {__version__}.")
+            raise UsageError(
+                f"The workers have jobreport {', '.join(sorted(others))}, this machine has {__version__}."
+            )
 
 
 def _version() -> str:
@@ -145,30 +141,10 @@ def _version() -> str:
     return version
 
 
-def _called(function: Callable[..., Any], things: Sequence[Any], given: tuple[Any, ...]) -> Any:
-    _keep_freed_memory()
-    return function(things, *given)
+def _summary(made: Made) -> tuple[int, Any]:
+    tables, summary = made
+    return len(tables), summary
 
 
-@cache
-def _keep_freed_memory() -> None:
-    """Undo what Dask asks of glibc in its workers: to give back each array's memory as soon as it is freed.
-
-    To ask for it again with the next array costs as much as all the rest (see mallopt(3)).
-    """
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # another library, or another system
-        for parameter in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
-            ctypes.CDLL(None).mallopt(parameter, _KEPT)
-
-
-def _told(made: Made) -> tuple[int, Any]:
-    things, told = made
-    return len(things), told
-
-
-def _thing(made: Made, number: int) -> Any:
-    return itemgetter(number)(made[0])
-
-
-def _pass_on(done: Callable[[int], None], number: int, _: Any) -> None:
-    done(number)
+def _table(made: Made, number: int) -> Any:
+    return made[0][number]

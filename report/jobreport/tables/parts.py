@@ -2,77 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from jobrules.model import Events, Frame, Job, Metric, Panel, PartFacts, Steps, natural_sorted, span_of
+from jobrules.model import Events, Job, JobInMemory, Metric, Panel, PartFacts, Steps, span_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jobreport.tables.engine import Engine, Handle
-    from jobrules.model import Profile
+    from jobrules.model import Frame, Profile
 
-#: Functions of these packages run where the parts lie, all others here: a rule of a user's own is not known there.
+#: Functions of these packages run where the parts lie, all others here: other processes lack a user's own rule.
 _OURS = ("jobrules.", "jobreport.")
 
 
-class JobOfParts(Job):
-    """A job node by node; whoever asks it for a whole table brings that into memory."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobInParts(Job):
+    """A job whose tables an engine keeps, in memory, on disk or on other machines."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        engine: Engine,
-        nodes: Mapping[str, tuple[PartFacts, Sequence[Handle]]],
-        profiles: tuple[Profile, ...] = (),
-        recorded: tuple[str, ...] = (),
-        finished: bool | None = None,
-    ) -> None:
-        """``nodes`` has what is known of each node and the things that make up its part, which are jobs.
+    name: str
+    engine: Engine
+    #: For each node, in natural order of the names: its facts, and the jobs that make up its part.
+    kept: tuple[tuple[PartFacts, Sequence[Handle]], ...]
+    profiles: tuple[Profile, ...] = ()
+    recorded: tuple[str, ...] = ()
+    finished: bool | None = None
+    frame: Frame | None = None
+    #: Applied to the part of each node, where it is needed; its facts are those in ``kept``.
+    change: Callable[[JobInMemory], JobInMemory] | None = None
 
-        Of a metric that several of a node's things have, the first one's samples are used.
-        """
-        order = natural_sorted(set(nodes))
-        known: dict[str, Any] = {
-            "name": name,
-            "profiles": profiles,
-            "recorded": recorded,
-            "finished": finished,
-            "frame": None,
-            "facts": tuple(nodes[node][0] for node in order),
-            "_engine": engine,
-            "_handles": [nodes[node][1] for node in order],
-        }
-        self.__dict__.update(known)
-
-    def each(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> list[Any]:
-        """The function's answer for each node's part; ours run where the parts lie."""
-        engine: Engine = self.__dict__["_engine"]
-        if not all(map(_is_ours, (function, *given, *named.values()))):
-            return [
-                function(part_of(engine.fetch(handles)).framed(self._frame, facts), *given, **named)
-                for facts, handles in self._kept
-            ]
-        asked = [(handles, (facts, self._frame, function, given, named)) for facts, handles in self._kept]
-        return engine.ask(_asked, asked)
+    @cached_property
+    def facts(self) -> tuple[PartFacts, ...]:
+        """Facts of each node, in natural order of the names."""
+        return tuple(facts for facts, _ in self.kept)
 
     @cached_property
     def parts(self) -> tuple[Job, ...]:
         """The part of each node, in the order of ``nodes``, in this process."""
-        engine: Engine = self.__dict__["_engine"]
-        return tuple(
-            part_of(engine.fetch(handles)).framed(self._frame, facts) for facts, handles in self._kept
-        )
+        return tuple(self._fetched())
 
-    @cached_property
-    def _frame(self) -> Frame:
-        return Frame(name=self.name, finished=self.finished, span_us=self.span_us, steps_us=self.steps_us)
+    def each(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
+        """Results of the function for each node's part; functions of these packages run where the parts lie."""
+        if not all(map(_is_ours, (function, *args, *kwargs.values()))):
+            return [function(part, *args, **kwargs) for part in self._fetched()]
+        calls = [(handles, (*about, function, args, kwargs)) for handles, about in self._calls()]
+        return self.engine.ask(_run, calls)
 
-    @property
-    def _kept(self) -> Iterable[tuple[PartFacts, Sequence[Handle]]]:
-        return zip(self.facts, self.__dict__["_handles"], strict=True)
+    def _calls(self) -> Iterator[tuple[Sequence[Handle], tuple[Any, ...]]]:
+        for facts, handles in self.kept:
+            yield handles, (self.framed(facts), self.change)
+
+    def _fetched(self) -> Iterator[Job]:
+        for handles, about in self._calls():
+            yield _part(self.engine.fetch(handles), *about)
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -91,37 +75,44 @@ class JobOfParts(Job):
 
 
 def _is_ours(one: Any) -> bool:
-    """Whether other processes know it: whatever is no function, and functions and methods of these packages."""
+    """Whether other processes can import it: a function or method of these packages, or no function at all."""
     owner = type(one.__self__) if hasattr(one, "__self__") else one
     return not callable(one) or (getattr(owner, "__module__", None) or "").startswith(_OURS)
 
 
-def _asked(
-    things: Sequence[Job],
-    facts: PartFacts,
+def _run(
+    tables: Sequence[JobInMemory],
     frame: Frame,
+    change: Callable[[JobInMemory], JobInMemory] | None,
     function: Callable[..., Any],
-    given: tuple[Any, ...],
-    named: Mapping[str, Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> Any:
-    return function(part_of(things).framed(frame, facts), *given, **named)
+    return function(_part(tables, frame, change), *args, **kwargs)
 
 
-def part_of(things: Sequence[Job]) -> Job:
+def _part(
+    tables: Sequence[JobInMemory], frame: Frame, change: Callable[[JobInMemory], JobInMemory] | None
+) -> Job:
+    part = part_of(tables).in_frame(frame)
+    return change(part) if change else part
+
+
+def part_of(tables: Sequence[JobInMemory]) -> JobInMemory:
     """The tables of one node from several sources; of a metric the first one's samples are used."""
-    if len(things) == 1:
-        return things[0]
-    panels = {panel.metric: panel for thing in reversed(things) for panel in thing.panels}
-    return Job(
-        name=things[0].name,
+    if len(tables) == 1:
+        return tables[0]
+    panels = {panel.metric: panel for one in reversed(tables) for panel in one.panels}
+    return JobInMemory(
+        name=tables[0].name,
         panels=tuple(panels[metric] for metric in Metric if metric in panels),
-        steps=Steps.joined([thing.steps for thing in things]),
-        events=Events.joined([thing.events for thing in things]),
+        steps=Steps.joined([one.steps for one in tables]),
+        events=Events.joined([one.events for one in tables]),
     )
 
 
 def facts_of(facts: Sequence[PartFacts]) -> PartFacts:
-    """What is known of the part that ``part_of`` makes, by what is known of its things."""
+    """Facts of the part that ``part_of`` makes, from the facts of its tables."""
     panels = {panel.metric: panel for one in reversed(facts) for panel in one.panels}
     return PartFacts(
         node=facts[0].node,

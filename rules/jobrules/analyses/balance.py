@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from jobrules.model import BoolArray, FloatArray, Job, Panel
 
 #: Nodes, and GPUs of a node, whose distances are listed one by one.
-MOST_NODES, MOST_GPUS = 4, 16
-#: Above ``MOST_GPUS`` in the job, so many have a histogram.
-MOST_DRAWN = 8
+MAX_NODES, MAX_GPUS = 4, 16
+#: Above ``MAX_GPUS`` in the job, so many have a histogram.
+MAX_DRAWN = 8
 #: Bins of 2 % that one of 10 % holds.
 _IN_TEN = BINS // 10
 
@@ -83,7 +83,7 @@ class Balance(Struct, frozen=True, kw_only=True):
 
     #: Distance from which LoadBalancing triggers.
     limit: float
-    #: In natural order; where they are more than ``MOST_NODES``, the largest distance first.
+    #: In natural order; where they are more than ``MAX_NODES``, the largest distance first.
     nodes: tuple[NodeLoad, ...]
 
 
@@ -92,10 +92,10 @@ def balance(job: Job, rule: LoadBalancing) -> Balance | None:
     nodes = job.gathered(_nodes, rule)
     if not nodes:
         return None
-    if len(nodes) > MOST_NODES:
+    if len(nodes) > MAX_NODES:
         nodes.sort(key=_rank)
         # A chosen node without two GPUs to compare has nothing to list anyway.
-        nodes[MOST_NODES:] = [replace(node, listed=(), distances=()) for node in nodes[MOST_NODES:]]
+        nodes[MAX_NODES:] = [replace(node, listed=(), distances=()) for node in nodes[MAX_NODES:]]
     drawn = _drawn(nodes)
     return Balance(limit=rule.threshold, nodes=tuple(_only(node, drawn) for node in nodes))
 
@@ -108,10 +108,10 @@ def _rank(node: NodeLoad) -> tuple[bool, float]:
 def _drawn(nodes: list[NodeLoad]) -> set[tuple[str, str]]:
     """The GPUs whose histogram is kept: all of few, else those farthest from the others of their node."""
     gpus = [(node.node, gpu) for node in nodes for gpu in node.gpus]
-    if len(gpus) > MOST_GPUS:
+    if len(gpus) > MAX_GPUS:
         usual = float(np.median([gpu.mean or 0.0 for _, gpu in gpus]))
         gpus.sort(key=lambda one: (-(one[1].apart or 0.0), -abs((one[1].mean or 0.0) - usual)))
-        gpus = gpus[:MOST_DRAWN]
+        gpus = gpus[:MAX_DRAWN]
     return {(node, gpu.device) for node, gpu in gpus}
 
 
@@ -141,7 +141,7 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
     far[(samples == 0) | (samples == 0)[:, None] | np.eye(gpus, dtype=np.bool_)] = np.nan
     others = np.isfinite(far).sum(axis=1)
     apart = np.nansum(far, axis=1) / np.maximum(1, others)
-    listed = np.sort(np.argsort(-apart, kind="stable")[:MOST_GPUS]) if gpus > 1 else np.empty(0, np.int64)
+    listed = np.sort(np.argsort(-apart, kind="stable")[:MAX_GPUS]) if gpus > 1 else np.empty(0, np.int64)
     percent = 100 * shares
     return NodeLoad(
         node=panel.node,

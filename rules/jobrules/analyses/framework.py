@@ -126,7 +126,7 @@ class FrameworkTime(Struct, frozen=True, kw_only=True):
 
 
 #: What the time of a worker between its steps is called, and what is left of many phases.
-OUTSIDE, OTHER_PHASES = "Outside of steps", "Other phases"
+OUTSIDE, OTHER_MODES = "Outside steps", "Other modes"
 
 FORWARD, BACKWARD = "Forward pass", "Backward pass"
 
@@ -414,12 +414,12 @@ def _workers(workers: Sequence[RankSteps]) -> tuple[tuple[str, ...], list[RankTi
     known = [phase for phase in _PHASES if phase in whole]
     phases = (known + [name for name in largest_first(whole) if name not in known])[: MOST_KINDS - 1]
     if len(whole) > len(phases):
-        phases = [*phases[:-1], OTHER_PHASES]
+        phases = [*phases[:-1], OTHER_MODES]
     found = []
     for one in workers:
         times = dict.fromkeys(phases, 0)
         for phase, us in one.modes.items():
-            times[phase if phase in times else OTHER_PHASES] += us
+            times[phase if phase in times else OTHER_MODES] += us
         shares = [one.span_us - one.inside_us, *times.values()]
         if sum(shares):
             percents = apportion(shares, 100.0, 1)

@@ -32,7 +32,7 @@ Class: TypeAlias = tuple[str, str]
 MOST_COMPARED = 24
 MOST_SHOWN = 8
 #: In fewer outliers a class tells nothing about them.
-FEWEST_OUTLIERS = 5
+MIN_OUTLIERS = 5
 #: Steps of the stacked bars, and classes of time in them besides what is unaccounted for.
 LAST_STEPS = 30
 MOST_CLASSES = 5
@@ -260,7 +260,7 @@ def contrast(nodes: Sequence[Mapping[Class, tuple[int, ...]]]) -> StepContrast |
     shares = []
     for (name, device), amount in sums.items():
         normal, slow_us, normal_whole, slow_whole, normal_steps, slow_steps = amount
-        if normal_whole > 0 and slow_whole > 0 and normal + slow_us > 0 and slow_steps >= FEWEST_OUTLIERS:
+        if normal_whole > 0 and slow_whole > 0 and normal + slow_us > 0 and slow_steps >= MIN_OUTLIERS:
             of_normal, of_slow = 100 * normal / normal_whole, 100 * slow_us / slow_whole
             share = ClassShare(
                 name=name,

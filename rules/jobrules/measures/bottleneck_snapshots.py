@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -65,10 +64,7 @@ class BottleneckCriteria(Struct, frozen=True, kw_only=True):
         gpu, cores = part.panel(name, Metric.GPU_UTILIZATION), part.panel(name, self.metric)
         if gpu is None or cores is None:
             return None
-        known = _known.setdefault(gpu, WeakKeyDictionary()).setdefault(cores, {})
-        if self not in known:
-            known[self] = Snapshots.of(gpu, cores, self)
-        return known[self]
+        return Snapshots.of(gpu, cores, self)
 
     def answer(self, rule: Rule, job: Job) -> RuleResult:
         """Judge a job; counts are of GPU snapshots, on all nodes that have samples of both kinds."""
@@ -356,12 +352,6 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             crowd_share=float(crowd.min(initial=1.0)),
         )
         return cls(node=node, time_us=gpu.time_us, low=low, full=full, sampled=sampled)
-
-
-#: The rules and three analyses ask for the same snapshots of two panels.
-_known: WeakKeyDictionary[Panel, WeakKeyDictionary[Panel, dict[BottleneckCriteria, Snapshots]]] = (
-    WeakKeyDictionary()
-)
 
 
 def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:

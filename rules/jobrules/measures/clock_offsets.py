@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from msgspec import Struct, field
 
-from jobrules.measures.rows import once, series_of
+from jobrules.measures.rows import series_of
 from jobrules.model import SECOND_US, IntArray, span_of
 
 if TYPE_CHECKING:
@@ -40,13 +40,16 @@ class Offset(Struct, frozen=True, kw_only=True):
     steps: int
 
 
-@once
 def offsets(job: Job) -> tuple[Offset, ...]:
     """The nodes whose steps are off by at least a second, and by at least four times the spread.
 
     They are compared with the node that is in the middle: with two nodes the one that comes first.
     Raises ``ValueError`` for a part of a job, which has no other node to be compared with.
     """
+    return job.once(_offsets)
+
+
+def _offsets(job: Job) -> tuple[Offset, ...]:
     if job.frame:
         raise ValueError("the clocks of nodes are compared over the whole job")
     if len(job.nodes) < 2:
@@ -85,7 +88,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
 
         Else the processes may be what is apart. Raises ``ValueError`` for a part of a job.
         """
-        return _clocks(job)
+        return job.once(_clocks)
 
     @property
     def length_us(self) -> int:
@@ -98,7 +101,6 @@ class Clocks(Struct, frozen=True, kw_only=True):
         return self.start_us + late, self.end_us + late
 
 
-@once
 def _clocks(job: Job) -> Clocks:
     spans = {part.node: part.samples_us for part in job.facts}
     late = {}

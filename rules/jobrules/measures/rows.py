@@ -1,39 +1,18 @@
-"""Rows of large tables that have something in common."""
+"""Rows of large tables, grouped by a code."""
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jobrules.model import CodeArray, IntArray, Steps, StepSeries
 
-_S = TypeVar("_S")
-_T = TypeVar("_T")
 
-
-def once(of: Callable[[_S], _T]) -> Callable[[_S], _T]:
-    """A function that remembers its answer for each thing it is asked of, as long as that lives."""
-    known: WeakKeyDictionary[_S, _T] = WeakKeyDictionary()
-
-    @wraps(of)
-    def asked(one: _S) -> _T:
-        if one not in known:
-            known[one] = of(one)
-        return known[one]
-
-    return asked
-
-
-@once
 def series_of(steps: Steps) -> dict[StepSeries, IntArray]:
-    """The rows of each node, worker and phase, ascending; in natural order of these names."""
+    """Rows of each series of steps, ascending; in natural order of the series."""
     order, edges = by_code(steps.code, len(steps.series))
     return {
         one: order[first:stop]
@@ -43,7 +22,7 @@ def series_of(steps: Steps) -> dict[StepSeries, IntArray]:
 
 
 def narrow(numbers: IntArray | CodeArray) -> npt.NDArray[np.integer[Any]]:
-    """Numbers in the same order that take two bytes each, where that holds them: they are sorted much faster."""
+    """The numbers less the smallest, in two bytes each if they fit, which sort much faster."""
     if not len(numbers):
         return numbers
     low, high = int(numbers.min()), int(numbers.max())
@@ -51,9 +30,9 @@ def narrow(numbers: IntArray | CodeArray) -> npt.NDArray[np.integer[Any]]:
 
 
 def by_code(code: IntArray | CodeArray, codes: int) -> tuple[IntArray, list[int]]:
-    """Rows by their code, ascending within it, and where those of each of the codes begin and the last ends.
+    """Rows sorted by code, ascending within each code, and the (codes + 1,) edges of the codes among them.
 
-    Rows of code -1 come before the first.
+    Rows of code -1 come before the first edge.
     """
     order = np.argsort(narrow(code), kind="stable")
     return order, np.searchsorted(code, np.arange(codes + 1), sorter=order).tolist()

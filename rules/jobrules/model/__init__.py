@@ -2,7 +2,7 @@
 
 from jobrules.model.events import Events, EventSource, Lane, Loader
 from jobrules.model.finding import Finding, Measure, Severity
-from jobrules.model.job import Frame, Job, PanelFacts, PartFacts
+from jobrules.model.job import Frame, Job, JobInMemory, PanelFacts, PartFacts
 from jobrules.model.metric import Metric
 from jobrules.model.panel import Panel
 from jobrules.model.profiles import Function, Profile
@@ -33,6 +33,7 @@ __all__ = [
     "Function",
     "IntArray",
     "Job",
+    "JobInMemory",
     "Lane",
     "Loader",
     "Measure",

@@ -51,11 +51,11 @@ class Loader(Struct, frozen=True, kw_only=True):
     pin_memory: bool | None
 
 
-class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
-    """What processes did from when to when, one row an event, each event once.
+class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """Recorded activity of processes: one row per event, sorted by start, then end, in arrays of the same length.
 
-    Sorted by start, then end; every array has the same length. Steps are events too, and stand in
-    ``Job.steps`` besides.
+    Steps are events too, and are also in
+    ``Job.steps``.
     """
 
     lanes: tuple[Lane, ...] = ()
@@ -67,7 +67,7 @@ class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=Tru
     start_us: IntArray = field(default_factory=_no_ints)
     #: (n,) never before the start.
     end_us: IntArray = field(default_factory=_no_ints)
-    #: (n,) number of the step, process id of the operating system, and thread; -1 where not given.
+    #: (n,) step number, process id of the operating system, and thread; -1 if not given.
     step: IntArray = field(default_factory=_no_ints)
     pid: IntArray = field(default_factory=_no_ints)
     thread: IntArray = field(default_factory=_no_ints)
@@ -78,28 +78,28 @@ class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=Tru
 
     @cached_property
     def duration_us(self) -> IntArray:
-        """(n,) how long each event lasted."""
+        """(n,) duration of each event."""
         return self.end_us - self.start_us
 
     @property
     def span_us(self) -> tuple[int, int] | None:
-        """Earliest start and latest end; none without events."""
+        """Earliest start and latest end; None without events."""
         return (int(self.start_us[0]), int(self.end_us.max())) if len(self) else None
 
     def in_lanes(self, wanted: Callable[[Lane], bool]) -> BoolArray:
-        """(n,) which events happened in a wanted lane."""
+        """(n,) True for events in a wanted lane."""
         if not self.lanes:
             return np.zeros(0, np.bool_)
         return np.array([wanted(lane) for lane in self.lanes], np.bool_)[self.lane]
 
     def named(self, wanted: Callable[[str], bool]) -> BoolArray:
-        """(n,) which events have a wanted name."""
+        """(n,) True for events with a wanted name."""
         if not self.names:
             return np.zeros(0, np.bool_)
         return np.array([wanted(name) for name in self.names], np.bool_)[self.name]
 
     def of_node(self, node: str) -> Events:
-        """The events of one node, with its lanes and all names."""
+        """Events of one node, with its lanes and all names."""
         mine = [i for i, lane in enumerate(self.lanes) if lane.node == node]
         if len(mine) == len(self.lanes):
             return self
@@ -114,13 +114,13 @@ class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=Tru
         )
 
     def where(self, rows: BoolArray) -> Events:
-        """The events that a mask chooses."""
+        """Events selected by a mask."""
         columns = {name: getattr(self, name)[rows] for name in _EVENT_COLUMNS}
         return replace(self, **columns)
 
     @classmethod
     def joined(cls, tables: Sequence[Events]) -> Events:
-        """The events of several tables, each with its own lanes and names."""
+        """Events of several tables, with the lanes and names of all."""
         tables = [table for table in tables if len(table)]
         if len(tables) < 2:
             return tables[0] if tables else cls()

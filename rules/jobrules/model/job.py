@@ -1,8 +1,7 @@
-"""What a rule sees of a training job: samples, steps and when they happened.
+"""A training job as rules see it: samples, steps and events, with their times.
 
-Nothing here belongs to one vendor. A reader of any source fills the same tables; a job may have
-no CPU samples, no GPU, or nothing but steps. All times are whole microseconds since the Unix
-epoch (UTC).
+The tables are the same for every source; a job may have no CPU samples, no GPU, or nothing but steps. All times are
+whole microseconds since the Unix epoch (UTC).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -29,25 +28,24 @@ _R = TypeVar("_R")
 
 
 class PanelFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a panel without its samples."""
+    """Facts of a panel, known without its samples."""
 
     metric: Metric
     devices: tuple[str, ...]
-    #: Its first and last sample, and the sampling interval.
+    #: Times of the first and last sample, and the sampling interval.
     first_us: int
     last_us: int
     interval_us: int
-    #: Rows.
     snapshots: int
 
 
 class PartFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a node without its tables."""
+    """Facts of a node, known without its tables."""
 
     node: str
     #: In the order of ``Metric``.
     panels: tuple[PanelFacts, ...]
-    #: How many, and their earliest start and latest end.
+    #: Number of steps, with their earliest start and latest end; the same for events.
     steps: int
     steps_us: tuple[int, int] | None
     events: int
@@ -55,7 +53,7 @@ class PartFacts(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, part: Job, node: str) -> PartFacts:
-        """The facts of a job that has no other node."""
+        """Facts of a job that has only this node."""
         return cls(
             node=node,
             panels=tuple(
@@ -77,18 +75,19 @@ class PartFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> frozenset[str]:
-        """GPUs of which anything was sampled, their use or not."""
+        """GPUs with samples of any metric."""
         return frozenset(device for panel in self.panels if panel.metric.of_gpus for device in panel.devices)
 
     @property
     def samples_us(self) -> tuple[int, int] | None:
-        """Times of the first and the last sample; none without samples."""
+        """Times of the first and the last sample; None without samples."""
         return span_of((panel.first_us, panel.last_us) for panel in self.panels)
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What one node's part of a job knows of the whole."""
+    """What the part of one node knows of its node and of the whole job, without tables."""
 
+    facts: PartFacts
     #: As of the whole ``Job``.
     name: str
     finished: bool | None
@@ -96,74 +95,233 @@ class Frame(Struct, frozen=True, kw_only=True):
     steps_us: tuple[int, int] | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Job:
-    """Everything the readers found in one job directory.
+class Job(Protocol):
+    """A training job as rules see it; its tables lie in memory (``JobInMemory``) or elsewhere.
 
-    A job is judged node by node: ``each`` hands a function the part of one node after the other, which
-    is a ``Job`` too and knows when the whole job began and ended. The tables of a job may lie elsewhere,
-    on disk or on other machines; then ``each`` goes there, and asking the whole job for ``panels``,
-    ``steps`` or ``events`` brings all of them into memory.
+    A job is evaluated node by node: ``each`` calls a function with the part of each node, which is a ``Job``
+    too and knows when the whole job began and ended. Where the tables lie on disk or on other machines, the
+    function runs there; reading ``panels``, ``steps`` or ``events`` of the whole job brings all of them into
+    memory.
     """
 
     name: str
-    #: Sorted by node, then metric; at most one panel for each pair.
-    panels: tuple[Panel, ...] = ()
-    steps: Steps = dataclasses.field(default_factory=Steps)
-    events: Events = dataclasses.field(default_factory=Events)
-    #: Sorted by node, worker and start.
-    profiles: tuple[Profile, ...] = ()
-    #: What the profiler was told to record, in words, a line each; empty where no file says it.
-    recorded: tuple[str, ...] = ()
-    #: Whether the job said that it ended; none where its source has no way to say so.
-    finished: bool | None = None
-    #: Of the part of one node; none for a whole job.
-    frame: Frame | None = None
+    #: Sorted by node, rank and start.
+    profiles: tuple[Profile, ...]
+    #: Settings of the profiler in words, a line each; empty if no file has them.
+    recorded: tuple[str, ...]
+    #: Whether the job reported its end; None if its source has no way to do so.
+    finished: bool | None
+    #: Of the part of one node; None for a whole job.
+    frame: Frame | None
+
+    @property
+    def facts(self) -> tuple[PartFacts, ...]:
+        """Facts of each node, in natural order of the names; known without the tables."""
+        ...
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """All samples, sorted by node, then metric; at most one panel for each pair."""
+        ...
+
+    @property
+    def steps(self) -> Steps:
+        """All steps, sorted by start, then end."""
+        ...
+
+    @property
+    def events(self) -> Events:
+        """All events, sorted by start, then end."""
+        ...
+
+    @property
+    def parts(self) -> tuple[Job, ...]:
+        """The part of each node, in the order of ``nodes``."""
+        ...
 
     # Node by node
 
-    @cached_property
-    def facts(self) -> tuple[PartFacts, ...]:
-        """What is known of every node without its tables, in natural order of their names."""
-        return tuple(PartFacts.of(part, node) for node, part in self._by_node.items())
-
-    @cached_property
-    def parts(self) -> tuple[Job, ...]:
-        """The part of each node, in the order of ``nodes``."""
-        frame = Frame(name=self.name, finished=self.finished, span_us=self.span_us, steps_us=self.steps_us)
-        return tuple(
-            part.framed(frame, facts) for part, facts in zip(self._by_node.values(), self.facts, strict=True)
-        )
-
-    def framed(self, frame: Frame, facts: PartFacts) -> Job:
-        """The same tables, of one node, as a part of a larger job."""
-        part = dataclasses.replace(self, frame=frame, name=frame.name, finished=frame.finished)
-        part.__dict__["facts"] = (facts,)
-        return part
-
     def each(
-        self, function: Callable[Concatenate[Job, _P], _R], /, *given: _P.args, **named: _P.kwargs
+        self, function: Callable[Concatenate[Job, _P], _R], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> list[_R]:
-        """The function's answer for each node's part of the job, in the order of ``nodes``.
+        """Results of the function for each node's part of the job, in the order of ``nodes``.
 
-        The function may run in another process: it, what it is given and what it answers must be
-        picklable, and small where that matters.
+        The function may run in another process: it, its arguments and its result must be picklable, and
+        small where that matters.
         """
-        return [function(part, *given, **named) for part in self.parts]
+        ...
 
     def gathered(
         self,
         function: Callable[Concatenate[Job, _P], Iterable[_R]],
         /,
-        *given: _P.args,
-        **named: _P.kwargs,
+        *args: _P.args,
+        **kwargs: _P.kwargs,
     ) -> list[_R]:
-        """All that the function answers for the nodes' parts, as one list."""
-        found: list[list[_R]] = self.each(_listed, function, *given, **named)
+        """Results of the function for the nodes' parts, as one list."""
+        found: list[list[_R]] = self.each(_listed, function, *args, **kwargs)
         return [one for part in found for one in part]
 
+    def framed(self, facts: PartFacts) -> Frame:
+        """What the part of one node knows."""
+        return Frame(
+            facts=facts,
+            name=self.name,
+            finished=self.finished,
+            span_us=self.span_us,
+            steps_us=self.steps_us,
+        )
+
+    def once(self, function: Callable[[Job], _R]) -> _R:
+        """``function(self)``, computed at the first call and kept with the job."""
+        if function not in self._computed:
+            self._computed[function] = function(self)
+        found: _R = self._computed[function]
+        return found
+
     @cached_property
-    def _by_node(self) -> dict[str, Job]:
+    def _computed(self) -> dict[Callable[[Job], Any], Any]:
+        return {}
+
+    # Facts of the whole
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """All node names, in natural order."""
+        return tuple(part.node for part in self.facts)
+
+    def has(self, metric: Metric) -> bool:
+        """True if any node has samples of the metric."""
+        return any(panel.metric == metric for part in self.facts for panel in part.panels)
+
+    @property
+    def step_count(self) -> int:
+        """Number of recorded steps of all ranks."""
+        return sum(part.steps for part in self.facts)
+
+    @property
+    def event_count(self) -> int:
+        """Number of recorded events."""
+        return sum(part.events for part in self.facts)
+
+    @cached_property
+    def samples_us(self) -> tuple[int, int] | None:
+        """Times of the first and the last sample; None without samples."""
+        return span_of(part.samples_us for part in self.facts)
+
+    @cached_property
+    def steps_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end of all steps of the whole job; None without steps."""
+        return self.frame.steps_us if self.frame else span_of(part.steps_us for part in self.facts)
+
+    @property
+    def events_us(self) -> tuple[int, int] | None:
+        """Earliest start and latest end of all events; None without events."""
+        return span_of(part.events_us for part in self.facts)
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """Times of the first and the last record of the whole job; (0, 0) without records."""
+        if self.frame:
+            return self.frame.span_us
+        return span_of((self.samples_us, self.steps_us, self.events_us)) or (0, 0)
+
+    @property
+    def interval_us(self) -> float:
+        """Median sampling interval of all panels; 0 without samples."""
+        return float(np.median([p.interval_us for part in self.facts for p in part.panels] or [0]))
+
+    @property
+    def covers_time(self) -> bool:
+        """True if there are steps, events, or more than one snapshot."""
+        return any(
+            part.steps or part.events or any(p.snapshots > 1 for p in part.panels) for part in self.facts
+        )
+
+    @property
+    def gpu_count(self) -> int:
+        """Number of GPUs with at least one utilization sample."""
+        return sum(
+            len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_UTILIZATION
+        )
+
+    @property
+    def gpus_unknown(self) -> int:
+        """Number of GPUs with samples, but none of their utilization."""
+        return sum(len(part.gpus) for part in self.facts) - self.gpu_count
+
+    # Tables
+
+    def panel(self, node: str, metric: Metric) -> Panel | None:
+        """Samples of a metric on a node; None without samples."""
+        return self._by_key.get((node, metric))
+
+    def panels_of(self, metric: Metric) -> tuple[Panel, ...]:
+        """Samples of a metric on every node that has them."""
+        return tuple(p for p in self.panels if p.metric == metric)
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, Metric], Panel]:
+        return {(p.node, p.metric): p for p in self.panels}
+
+    @cached_property
+    def _facts_by_node(self) -> dict[str, PartFacts]:
+        return {part.node: part for part in self.facts}
+
+    def loop_us(self, node: str) -> tuple[int, int] | None:
+        """First start and last end of the steps of a node, on that node's clock.
+
+        For a node without steps, those of the whole job if its samples cover them; otherwise None, because its clock
+        may differ.
+        """
+        part = self._facts_by_node.get(node)
+        if part is None or part.steps_us:
+            return part.steps_us if part else None
+        whole = self.steps_us
+        covered = whole and any(p.first_us <= whole[0] and whole[1] <= p.last_us for p in part.panels)
+        return whole if covered else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobInMemory(Job):
+    """A job whose tables lie in this process."""
+
+    name: str
+    panels: tuple[Panel, ...] = ()
+    steps: Steps = Steps()
+    events: Events = Events()
+    profiles: tuple[Profile, ...] = ()
+    recorded: tuple[str, ...] = ()
+    finished: bool | None = None
+    frame: Frame | None = None
+
+    @cached_property
+    def facts(self) -> tuple[PartFacts, ...]:
+        """Facts of each node, in natural order of the names."""
+        if self.frame:
+            return (self.frame.facts,)
+        return tuple(PartFacts.of(part, node) for node, part in self._by_node.items())
+
+    @cached_property
+    def parts(self) -> tuple[Job, ...]:
+        """The part of each node, in the order of ``nodes``."""
+        return tuple(
+            part.in_frame(self.framed(facts))
+            for part, facts in zip(self._by_node.values(), self.facts, strict=True)
+        )
+
+    def in_frame(self, frame: Frame) -> JobInMemory:
+        """The same tables, of one node, as a part of a larger job."""
+        return dataclasses.replace(self, frame=frame, name=frame.name, finished=frame.finished)
+
+    def each(
+        self, function: Callable[Concatenate[Job, _P], _R], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> list[_R]:
+        """Results of the function for each node's part."""
+        return [function(part, *args, **kwargs) for part in self.parts]
+
+    @cached_property
+    def _by_node(self) -> dict[str, JobInMemory]:
         nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
         nodes |= {node for node, _, _ in self.steps.series}
         if len(nodes) == 1:
@@ -183,104 +341,6 @@ class Job:
             for node in natural_sorted(nodes)
         }
 
-    # Facts of the whole
 
-    @cached_property
-    def nodes(self) -> tuple[str, ...]:
-        """All node names, in natural order."""
-        return tuple(part.node for part in self.facts)
-
-    def has(self, metric: Metric) -> bool:
-        """Whether any node has samples of a metric."""
-        return any(panel.metric == metric for part in self.facts for panel in part.panels)
-
-    @property
-    def step_count(self) -> int:
-        """Recorded steps, of all workers."""
-        return sum(part.steps for part in self.facts)
-
-    @property
-    def event_count(self) -> int:
-        """Recorded events."""
-        return sum(part.events for part in self.facts)
-
-    @cached_property
-    def samples_us(self) -> tuple[int, int] | None:
-        """Times of the first and the last sample; none without samples."""
-        return span_of(part.samples_us for part in self.facts)
-
-    @cached_property
-    def steps_us(self) -> tuple[int, int] | None:
-        """Earliest start and latest end of all steps of the whole job; none without steps."""
-        return self.frame.steps_us if self.frame else span_of(part.steps_us for part in self.facts)
-
-    @property
-    def events_us(self) -> tuple[int, int] | None:
-        """Earliest start and latest end of all events; none without events."""
-        return span_of(part.events_us for part in self.facts)
-
-    @property
-    def span_us(self) -> tuple[int, int]:
-        """First and last moment that anything was recorded in the whole job; (0, 0) without any record."""
-        if self.frame:
-            return self.frame.span_us
-        return span_of((self.samples_us, self.steps_us, self.events_us)) or (0, 0)
-
-    @property
-    def interval_us(self) -> float:
-        """Median sampling interval of all panels; 0 without samples."""
-        return float(np.median([p.interval_us for part in self.facts for p in part.panels] or [0]))
-
-    @property
-    def covers_time(self) -> bool:
-        """Whether anything was recorded over time; a single snapshot covers none."""
-        return any(
-            part.steps or part.events or any(p.snapshots > 1 for p in part.panels) for part in self.facts
-        )
-
-    @property
-    def gpu_count(self) -> int:
-        """GPUs with at least one utilization sample."""
-        return sum(
-            len(p.devices) for part in self.facts for p in part.panels if p.metric == Metric.GPU_UTILIZATION
-        )
-
-    @property
-    def gpus_unknown(self) -> int:
-        """GPUs of which something was sampled, but never their use."""
-        return sum(len(part.gpus) for part in self.facts) - self.gpu_count
-
-    # Tables
-
-    def panel(self, node: str, metric: Metric) -> Panel | None:
-        """The samples of a metric on a node, or none if there are none."""
-        return self._by_key.get((node, metric))
-
-    def panels_of(self, metric: Metric) -> tuple[Panel, ...]:
-        """The samples of a metric on every node that has them."""
-        return tuple(p for p in self.panels if p.metric == metric)
-
-    @cached_property
-    def _by_key(self) -> dict[tuple[str, Metric], Panel]:
-        return {(p.node, p.metric): p for p in self.panels}
-
-    @cached_property
-    def _facts_by_node(self) -> dict[str, PartFacts]:
-        return {part.node: part for part in self.facts}
-
-    def loop_us(self, node: str) -> tuple[int, int] | None:
-        """First start and last end of the steps of a node, on that node's own clock.
-
-        Of all steps where the node recorded none and its samples cover them; else none: its clock may
-        be another.
-        """
-        part = self._facts_by_node.get(node)
-        if part is None or part.steps_us:
-            return part.steps_us if part else None
-        whole = self.steps_us
-        covered = whole and any(p.first_us <= whole[0] and whole[1] <= p.last_us for p in part.panels)
-        return whole if covered else None
-
-
-def _listed(part: Job, function: Callable[..., Iterable[Any]], /, *given: Any, **named: Any) -> list[Any]:
-    return list(function(part, *given, **named))
+def _listed(part: Job, function: Callable[..., Iterable[Any]], /, *args: Any, **kwargs: Any) -> list[Any]:
+    return list(function(part, *args, **kwargs))

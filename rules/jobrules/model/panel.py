@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from jobrules.model.metric import Metric
 from jobrules.model.types import BoolArray, FloatArray, IntArray
 
-#: Rows of a panel that are averaged together.
+#: Rows that are averaged at a time.
 _ROWS = 4096
 
 
-class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
-    """All samples of one metric on one node: a row a snapshot, a column a device.
+class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """All samples of one metric on one node: one row per snapshot, one column per device.
 
-    A snapshot is what a sampler read "at the same moment"; the reader says how close that is.
+    A snapshot is what a sampler read at the same moment; the reader decides how close that is.
     """
 
     node: str
@@ -30,7 +30,7 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True
     #: (n,) number of the snapshot on this node, shared by all metrics of the node, strictly ascending.
     snapshot: IntArray
     #: (n, devices) in ``metric.unit``; NaN where a device gave no sample. No row and no column is all NaN.
-    #: Quickest where each column lies in one stretch of memory (Fortran's order); no result may depend on it.
+    #: Fastest if each column is contiguous (Fortran order); no result may depend on the order.
     values: FloatArray
     #: Time of the last sample; a few milliseconds past ``time_us[-1]`` where devices are read in turn.
     last_us: int
@@ -46,7 +46,7 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True
         return np.concatenate([mean(np.ascontiguousarray(rows), axis=1) for rows in portions])
 
     def where(self, rows: BoolArray) -> Panel | None:
-        """The snapshots that a mask chooses, with the devices that have samples in them; none without any."""
+        """Snapshots selected by a mask, with the devices that have samples in them; None if there are none."""
         if not rows.any():
             return None
         values = self.values[rows]
@@ -62,7 +62,7 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True
         )
 
     def series(self, device: int) -> tuple[IntArray, FloatArray]:
-        """Times and values of one device (a column number), without the snapshots that lack it."""
+        """Times and values of one device (a column number), without snapshots in which it has no sample."""
         column = self.values[:, device]
         measured = ~np.isnan(column)
         if measured.all():
@@ -71,5 +71,5 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True
 
     @cached_property
     def interval_us(self) -> int:
-        """Sampling interval: the median distance of two snapshots, 0 with fewer than two."""
+        """Sampling interval: median distance of two snapshots; 0 with fewer than two."""
         return int(np.median(np.diff(self.time_us))) if len(self.time_us) > 1 else 0

@@ -12,19 +12,19 @@ from msgspec.structs import replace
 
 from jobrules.model.types import BoolArray, CodeArray, IntArray, StrArray, _no_codes, _no_ints, natural_key
 
-#: The node, the training process (its rank or process id on the node) and the phase of steps: ``TRAIN``,
-#: ``EVAL``, ``PREDICT`` or ``GLOBAL``.
+#: Node, training process (its rank, or its process id on the node) and mode of steps: ``TRAIN``, ``EVAL``, ``PREDICT``
+#: or ``GLOBAL``.
 StepSeries: TypeAlias = tuple[str, str, str]
 
 
-class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True, dict=True):
-    """Training steps, one row each, every array of the same length; empty where none were recorded."""
+class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """Training steps, one row each, in arrays of the same length; empty if none were recorded."""
 
-    #: Each once, in natural order.
+    #: Each series once, in natural order.
     series: tuple[StepSeries, ...] = ()
     #: (n,) position in ``series``.
     code: CodeArray = field(default_factory=_no_codes)
-    #: (n,) step number, -1 where the source gave none.
+    #: (n,) step number; -1 if the source has none.
     number: IntArray = field(default_factory=_no_ints)
     start_us: IntArray = field(default_factory=_no_ints)
     end_us: IntArray = field(default_factory=_no_ints)
@@ -44,30 +44,30 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True, dict=True
 
     @cached_property
     def mode(self) -> StrArray:
-        """(n,) names of phases."""
+        """(n,) names of modes."""
         return self._named(2)
 
     def _named(self, part: int) -> StrArray:
         return np.array([one[part] for one in self.series], np.str_)[self.code]
 
     def where(self, rows: BoolArray) -> Steps:
-        """The steps that a mask chooses."""
+        """Steps selected by a mask."""
         return replace(self, **{name: getattr(self, name)[rows] for name in _STEP_COLUMNS})
 
     def of_node(self, node: str) -> Steps:
-        """The steps of one node, with its series."""
+        """Steps of one node, with its series."""
         mine = [i for i, (name, _, _) in enumerate(self.series) if name == node]
         found = self.where(np.isin(self.code, mine))
         return replace(found, series=tuple(self.series[i] for i in mine), code=_moved(mine, self)[found.code])
 
     @property
     def span_us(self) -> tuple[int, int] | None:
-        """Earliest start and latest end over all workers; none without steps."""
+        """Earliest start and latest end over all ranks; None without steps."""
         return (int(self.start_us.min()), int(self.end_us.max())) if len(self) else None
 
     @classmethod
     def joined(cls, tables: Sequence[Steps]) -> Steps:
-        """The steps of several tables, by start and end."""
+        """Steps of several tables, sorted by start, then end."""
         tables = [table for table in tables if len(table)]
         if len(tables) < 2:
             return tables[0] if tables else cls()
@@ -82,7 +82,7 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, weakref=True, dict=True
 
     @classmethod
     def of(cls, names: Sequence[StepSeries], code: CodeArray | IntArray, **columns: IntArray) -> Steps:
-        """From names in any order, which may be there twice or without a step; ``code`` is a place among them."""
+        """Steps from series in any order, repeated or without a step; ``code`` is the position in ``names``."""
         used = set(np.flatnonzero(np.bincount(code, minlength=len(names))).tolist())
         series = sorted({names[i] for i in used}, key=_series_key)
         place = {one: i for i, one in enumerate(series)}
@@ -94,7 +94,7 @@ _STEP_COLUMNS = ("code", "number", "start_us", "end_us")
 
 
 def _moved(kept: Sequence[int], steps: Steps) -> CodeArray:
-    """The new place of each series, where only some are kept."""
+    """(series,) new position of each series, -1 for those that are not kept."""
     moved = np.full(len(steps.series), -1, np.int32)
     moved[kept] = np.arange(len(kept), dtype=np.int32)
     return moved

@@ -58,8 +58,8 @@ class JobPhases(Struct, frozen=True, kw_only=True):
 
 
 _LABELS = {
-    "steps": ("Before the first step", "Training loop", "After the last step"),
-    "gpu": ("Before the first GPU work", "First to last GPU work", "After the last GPU work"),
+    "steps": ("Start-up", "Training loop", "Wind-down"),
+    "gpu": ("Start-up", "GPU work", "Wind-down"),
 }
 
 

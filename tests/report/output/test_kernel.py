@@ -85,21 +85,23 @@ def test_one_that_was_not_used_leaves_no_process_and_no_folder() -> None:
 
 
 @posix
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [0, 1.5])
 def test_one_of_an_interrupted_run_leaves_no_process_and_no_folder(later: float, tmp_path: Path) -> None:
     with waiting(tmp_path) as (process, folder):
         assert in_time(lambda: living(str(folder)) != [])
         time.sleep(later)  # while it starts, and when it answers
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=30)[1]
+        printed = process.communicate(timeout=30)[1]
 
-    assert told.rstrip().endswith("KeyboardInterrupt")
-    assert told.count("Traceback") == 1  # the kernel has none of its own
+    assert printed.rstrip().endswith("KeyboardInterrupt")
+    assert printed.count("Traceback") == 1  # the kernel has none of its own
     assert living(str(folder)) == []
     assert list(tmp_path.iterdir()) == []
 
 
 @posix
+@pytest.mark.slow
 def test_one_of_a_killed_run_ends_by_itself(tmp_path: Path) -> None:
     with waiting(tmp_path) as (process, folder):
         assert in_time(lambda: living(str(folder)) != [])
@@ -119,7 +121,7 @@ def test_an_interrupted_notebook_leaves_no_process_and_no_folder(
         assert running is not None
         monkeypatch.setattr(papermill, "execute_notebook", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            notebook.run_notebook(gpu_folder / "report.json", running)
+            notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
 
         assert living(str(running.work)) == []
         assert not running.work.parent.exists()
@@ -127,7 +129,7 @@ def test_an_interrupted_notebook_leaves_no_process_and_no_folder(
 
 def test_one_started_early_gives_the_same_notebook(gpu_notebook: NotebookNode, gpu_folder: Path) -> None:
     with kernel.started() as running:
-        early = notebook.run_notebook(gpu_folder / "report.json", running)
+        early = notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
 
     assert running is not None
     assert not running.alive()
@@ -138,15 +140,15 @@ def test_without_short_paths_it_is_reached_through_ports_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "report.json").write_bytes(document.to_json(examples.empty_job()))
-    private = notebook.run_notebook(tmp_path / "report.json")
-    monkeypatch.setattr(kernel, "MOST_SOCKET_PATH", 0)
+    private = notebook.run_notebook((tmp_path / "report.json").read_bytes())
+    monkeypatch.setattr(kernel, "MAX_SOCKET_FOLDER", 0)
 
     with kernel.Kernel() as running:
         assert running.connection["transport"] == "tcp"
         assert running.connection["ip"] == "127.0.0.1"
-        told = notebook.run_notebook(tmp_path / "report.json", running)
+        by_port = notebook.run_notebook((tmp_path / "report.json").read_bytes(), running)
 
-    assert notebook.to_text(told) == notebook.to_text(private)
+    assert notebook.to_text(by_port) == notebook.to_text(private)
 
 
 def test_only_this_user_reaches_it_and_its_folder_is_its_own() -> None:
@@ -155,16 +157,16 @@ def test_only_this_user_reaches_it_and_its_folder_is_its_own() -> None:
         assert list(running.work.iterdir()) == []
 
 
-def test_one_that_died_is_told(gpu_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_died_is_an_error(gpu_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with kernel.Kernel() as running:
         running._process.kill()
         running._process.wait()
 
         with pytest.raises(JobReportError, match=r"kernel did not run \(it died before it answered\)"):
-            notebook.run_notebook(gpu_folder / "report.json", running)
+            notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
 
 
-def test_one_that_cannot_start_is_told_when_it_is_needed(
+def test_one_that_cannot_start_is_an_error_when_it_is_needed(
     gpu_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -176,7 +178,7 @@ def test_one_that_cannot_start_is_told_when_it_is_needed(
     with kernel.started() as running:
         assert running is None
         with pytest.raises(OSError, match="no more processes"):
-            notebook.run_notebook(gpu_folder / "report.json", running)
+            notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -195,9 +197,9 @@ def test_starting_one_imports_nothing_slow() -> None:
     code = "import sys; from jobreport.output import kernel; kernel.started().__exit__(None, None, None); print(*sys.modules)"
     paths = os.pathsep.join(str(ROOT / name) for name in ("report", "rules"))
 
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, check=True
     )
 
     slow = {"bokeh", "jinja2", "jupyter_client", "nbclient", "nbconvert", "numpy", "papermill", "zmq"}
-    assert slow & set(told.stdout.decode().split()) == set()
+    assert slow & set(done.stdout.decode().split()) == set()

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode
 
-from jobreport import assets, document
+from jobreport import assets
 from jobreport.errors import JobReportError
 from jobreport.output import notebook
 from tests.paths import ROOT
-from tests.report.sections import examples
 
 
 def test_it_is_small(gpu_notebook: NotebookNode) -> None:
@@ -45,15 +44,6 @@ def test_it_has_no_trace_of_the_run_but_its_outputs(gpu_notebook: NotebookNode) 
     assert live is gpu_notebook.cells[-1]
 
 
-def test_another_name_of_the_report_stands_in_the_notebook(tmp_path: Path) -> None:
-    (tmp_path / "other.json").write_bytes(document.to_json(examples.empty_job()))
-
-    executed = notebook.run_notebook(tmp_path / "other.json")
-
-    (parameters,) = [c for c in executed.cells if "parameters" in c.metadata.get("tags", ())]
-    assert parameters.source == 'report_json = "other.json"'
-
-
 def test_the_written_notebook_runs_again(
     gpu_notebook: NotebookNode, gpu_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +51,7 @@ def test_the_written_notebook_runs_again(
     (tmp_path / "report.ipynb").write_text(notebook.to_text(gpu_notebook), "utf-8")
     monkeypatch.setattr(assets, "notebooks", lambda: tmp_path)
 
-    again = notebook.run_notebook(tmp_path / "report.json")
+    again = notebook.run_notebook((tmp_path / "report.json").read_bytes())
 
     assert notebook.to_text(again) == notebook.to_text(gpu_notebook)
 
@@ -70,7 +60,7 @@ def test_a_failing_cell_is_named(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("{}")
 
     with pytest.raises(JobReportError, match=r"sections\.style.*not a report of this version"):
-        notebook.run_notebook(tmp_path / "report.json")
+        notebook.run_notebook((tmp_path / "report.json").read_bytes())
 
 
 def test_the_source_notebook_is_clean() -> None:

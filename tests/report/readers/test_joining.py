@@ -13,7 +13,7 @@ import pytest
 from jobreport.pipeline import make_report
 from jobreport.readers import joining
 from jobreport.readers.registry import read_directory, read_job
-from jobreport.tables.engine import Cores
+from jobreport.tables.engine import LocalEngine
 from jobrules.model import SECOND_US, Metric
 
 START_S = 1_767_441_600
@@ -141,7 +141,7 @@ def test_where_the_tables_lie_does_not_matter(tmp_path: Path) -> None:
     write_samples(tmp_path, 1, 2)
     write_log(tmp_path, 2, later_s=3600)
     expected, quality = read_job(tmp_path)
-    with Cores(2) as engine:
+    with LocalEngine(2) as engine:
         reading = read_directory(tmp_path, engine=engine)
         assert reading.quality == quality
         assert [(p.node, p.metric, p.values.tobytes()) for p in reading.job.panels] == [

@@ -24,8 +24,9 @@ from jobreport.redaction.identifiers import FORMS, identifiers, is_common
 from jobreport.redaction.pseudonyms import Pseudonyms, redacted
 from jobreport.remarks import NAMES, REMARKS, Quality, Remark, SourceQuality, Wording
 from jobreport.settings import Settings, load
-from jobreport.tables.engine import Cores
-from jobrules.model import Function, Job, Profile
+from jobreport.tables.engine import LocalEngine
+from jobreport.tables.parts import JobInParts
+from jobrules.model import Function, Profile
 from jobrules.step_outlier import StepOutlier
 from tests.copies import replace
 from tests.paths import CORPUS, SAMPLES, needs_corpus
@@ -239,7 +240,7 @@ def test_no_piece_of_a_name_is_left_in_any_file_or_on_the_terminal(tmp_path: Pat
     assert {name.rpartition(".")[2] for name in written} == {"html", "ipynb", "json", "md"}
     assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
     assert leaks(run.stdout + run.stderr) == {}
-    assert "reading job" in run.stderr
+    assert "Reading job" in run.stderr
     page = written["report.html"]
     assert all(name in page for name in ("node-1", "node-2", "aten::conv2d", "torch/nn/modules/module.py"))
     assert "None found" in page
@@ -377,7 +378,7 @@ def test_other_processes_put_the_same_placeholders(tmp_path: Path) -> None:
     write(directory, files())
     pipeline.make_report(directory, tmp_path / "here", formats=["json"], redact=True)
 
-    with Cores(1) as engine:
+    with LocalEngine(2) as engine:
         pipeline.make_report(directory, tmp_path / "there", formats=["json"], redact=True, engine=engine)
 
     assert read_all(tmp_path / "there") == read_all(tmp_path / "here")
@@ -463,7 +464,9 @@ def test_libraries_stay_and_the_users_own_code_does_not(
         node="n", rank="1", profiler="cProfile", start_us=1, end_us=2, begin="step 1", end="step 2",
         functions=(one,), count=1, self_s=1.0,
     )  # fmt: skip
-    reading = Reading(job=Job(name="acme", profiles=(profile,)), quality=Quality())
+    reading = Reading(
+        job=JobInParts(name="acme", engine=LocalEngine(1), kept=(), profiles=(profile,)), quality=Quality()
+    )
 
     (changed,) = redacted(reading, reading.quality, load())[0].job.profiles
 

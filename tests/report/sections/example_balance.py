@@ -10,7 +10,7 @@ from jobrules.analyses.balance import Balance
 from jobrules.analyses.balance import balance as measured
 from jobrules.analyses.gpu_utilization import Box, gpu_utilization
 from jobrules.load_balancing import LoadBalancing
-from jobrules.model import Job, Metric, Panel
+from jobrules.model import JobInMemory, Metric, Panel
 from tests.copies import replace
 from tests.jobs import make_panel
 
@@ -31,7 +31,7 @@ def panel(
 
 def of_panels(*panels: Panel) -> Balance:
     """The loads of a job of these nodes."""
-    found = measured(Job(name="job", panels=panels), LoadBalancing())
+    found = measured(JobInMemory(name="job", panels=panels), LoadBalancing())
     assert found
     return found
 
@@ -47,4 +47,4 @@ def boxes(node: str, gpus: Sequence[float], memory: Sequence[float], cpu: float 
     panels = [panel(node, gpus)]
     panels += [panel(node, memory, metric=Metric.GPU_MEMORY_ACTIVITY)] if memory else []
     panels += [panel(node, [cpu - 4, cpu + 4], "cpu", Metric.CPU_UTILIZATION)] if cpu is not None else []
-    return gpu_utilization(Job(name="job", panels=tuple(panels)))
+    return gpu_utilization(JobInMemory(name="job", panels=tuple(panels)))

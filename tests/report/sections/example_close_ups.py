@@ -10,7 +10,7 @@ from jobrules.analyses.close_ups import CloseUp, close_ups
 from jobrules.analyses.framework import EventTypeTime, RankTime, Slice
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
-from jobrules.model import SECOND_US, Events, EventSource, Function, Job, Metric, Profile
+from jobrules.model import SECOND_US, Events, EventSource, Function, Job, JobInMemory, Metric, Profile
 from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
 
 
@@ -30,7 +30,7 @@ def job(name: str, *, steps: int = 60) -> Job:
         worker="1",
         source=EventSource.HOROVOD,
     )
-    return Job(
+    return JobInMemory(
         name=name,
         panels=(
             make_panel(Metric.CPU_UTILIZATION, cores, node=name, interval_s=1),
@@ -126,7 +126,7 @@ def more_framework(name: str, workers: int = 3, others: int = 0) -> dict[str, An
             phase_time("Forward", seconds=30.0, percent=25.0, outside_percent=0.0, steps=1199),
             phase_time("once", seconds=4.0, events=1),
         ),
-        "kinds": ("Outside of steps", "TRAIN", name),
+        "kinds": ("Outside steps", "TRAIN", name),
         "ranks": tuple(
             RankTime(node=name, rank=str(i), seconds=660.0 + i, percents=(35.0 + i, 60.0 - i, 5.0))
             for i in range(workers)

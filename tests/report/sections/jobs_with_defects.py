@@ -17,7 +17,7 @@ from jobreport.document import Report
 from jobreport.remarks import Quality, SourceQuality
 from jobreport.sections.outline import SECTIONS
 from jobrules import RULES
-from jobrules.model import SECOND_US, Events, EventSource, Job, Loader
+from jobrules.model import SECOND_US, Events, EventSource, Job, JobInMemory, Loader
 from jobrules.rule import Rule, run_rules
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
 from tests.report.figures import embedded
@@ -241,7 +241,7 @@ def profiled_job(backward_s: float = 0.5) -> Job:
         make_steps([(120.5 + i, 120.6 + i) for i in range(960)], phase="EVAL"),
     )
     events = Events.joined([_operators(), _phases(backward_s), _horovod(), loading(3)])
-    return Job(name="profiled", panels=usual_job().panels, steps=steps, events=events, finished=True)
+    return JobInMemory(name="profiled", panels=usual_job().panels, steps=steps, events=events, finished=True)
 
 
 @cache

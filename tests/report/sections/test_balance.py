@@ -17,7 +17,7 @@ from jobreport.figures.balance import Curve, Histograms, frame, load_drawing, lo
 from jobreport.figures.embed import document_json
 from jobrules.analyses.balance import Balance
 from jobrules.load_balancing import LoadBalancing
-from jobrules.model import Job, Status
+from jobrules.model import JobInMemory, Status
 from tests.copies import replace
 from tests.report.sections import examples
 from tests.report.sections.example_balance import balance, of_panels, panel
@@ -135,35 +135,34 @@ def test_more_gpus_have_a_plot_each_before_the_mean_of_their_node() -> None:
     page = page_of(of_panels(panel("n", [90] * 5 + [40])))
 
     assert len([i for i in page.ids if i.startswith("live-balance-")]) == 6
-    assert "gray: the mean of all GPUs of its node" in page.text
+    assert "mean of its node" in page.text
     assert [a for _, a in page.elements if a.get("class") == "multiples"]
 
 
-def test_the_finding_names_the_pair_its_distance_the_limit_and_the_means() -> None:
+def test_the_finding_names_the_pair_its_distance_the_threshold_and_the_means() -> None:
     text = text_of(of_panels(panel("n", [90, 90, 40])))
 
-    assert "gpu0 and gpu2 are loaded least alike, 0.83 apart, above the limit of 0.20" in text
-    assert "their mean use differs, 90.0% and 40.0%" in text
-    assert "At the end of the job 2 of 3 pairs lie above the limit." in text
+    assert "GPU utilization differs: largest distance 0.83 (gpu0 and gpu2, threshold 0.2)" in text
+    assert "means 90.0% and 40.0%" in text
+    assert "2 of 3 pairs are above the threshold at the end of the job." in text
 
 
-def test_different_loads_of_one_mean_are_told_so() -> None:
+def test_different_histograms_of_one_mean_are_active_at_different_times() -> None:
     swinging = panel("n", [50, 50])
     swinging.values[:, 1] = np.where(np.arange(len(swinging.values)) % 2, 10.0, 90.0)
 
     text = text_of(of_panels(swinging))
 
-    assert "they do not differ in mean use, 50.0% on both: they work at different moments" in text
+    assert "Both means 50.0%: the GPUs are active at different times." in text
 
 
-def test_alike_loads_are_told_so() -> None:
+def test_similar_gpus_have_no_table() -> None:
     text = text_of(of_panels(panel("n", [90, 90])))
 
     assert (
-        "The GPUs are loaded alike: gpu0 and gpu1, the least alike, lie 0.00 apart, within the limit of 0.20"
+        "GPU utilization is similar: largest distance 0.00 (gpu0 and gpu1, threshold 0.2). Share of samples"
         in text
     )
-    # The one distance of two GPUs needs no table.
     assert "Table" not in text
 
 
@@ -186,7 +185,7 @@ def test_cells_are_shaded_up_to_the_limit_and_marked_above_it() -> None:
     assert shades(pages[1]) == ["m", "h5", "h9", "h5", "m", "h9", "h9", "h9", "m"]
     assert pages[0].text.count("▲") == 1  # in the caption alone
     assert pages[1].text.count("▲") == 5
-    assert "0.83 above the limit" in pages[1].text
+    assert "0.83 above the threshold" in pages[1].text
 
 
 def test_a_limit_of_0_shades_nothing() -> None:
@@ -202,11 +201,11 @@ def test_gpus_with_too_few_samples_are_not_judged() -> None:
         balance("gpu"), status=Status.NOT_EVALUATED, reason="only 600 of 1001 samples", evaluated=0
     )
 
-    assert "LoadBalancing gave no answer: only 600 of 1001 samples." in text
-    # The first node has 5 GPUs with samples enough, the second 2.
+    assert "LoadBalancing was not evaluated: only 600 of 1001 samples." in text
+    # The first node has 5 GPUs with enough samples, the second 2.
     assert "of 10 pairs on" in text
-    assert "apart, which was not judged" in text
-    assert "within the limit" not in text
+    assert "not evaluated; means" in text
+    assert "similar" not in text
     assert text.count("too few samples") == 1
 
 
@@ -216,16 +215,18 @@ def test_nothing_is_judged_where_all_have_too_few() -> None:
 
     page = page_of(found, status=Status.NOT_EVALUATED, reason="only 9 of 1001 samples")
 
-    assert "No GPU has samples enough to be compared with another" in page.text
+    assert "No GPU has enough samples to be compared." in page.text
     assert set(shades(page)) == {"m"}
     assert "0.83" in page.text
 
 
-@pytest.mark.parametrize(("nodes", "told"), [(1, "The node has one GPU"), (3, "Every node has one GPU")])
+@pytest.mark.parametrize(
+    ("nodes", "told"), [(1, "The node has 1 GPU, so"), (3, "Every node has 1 GPU. GPUs of")]
+)
 def test_one_gpu_has_nothing_to_balance(nodes: int, told: str) -> None:
     page = page_of(of_panels(*(panel(f"n{i}", [50]) for i in range(nodes))))
 
-    assert f"{told}: there is nothing to balance." in page.text
+    assert told in page.text
     assert "The fullest bin holds" in page.text
     assert "fig-distances" not in page.ids
 
@@ -233,8 +234,8 @@ def test_one_gpu_has_nothing_to_balance(nodes: int, told: str) -> None:
 def test_a_node_of_one_gpu_beside_others_is_named() -> None:
     text = text_of(of_panels(panel("single", [50]), panel("n", [50, 60])))
 
-    assert "single has one GPU: there is nothing to balance." in text
-    assert "compared any two GPUs once a minute" in text
+    assert "single has 1 GPU: nothing to compare." in text
+    assert "LoadBalancing: 0 of 90 comparisons exceeded the threshold." in text
 
 
 def test_what_the_rule_counted_is_told_with_the_end_of_the_job() -> None:
@@ -248,11 +249,8 @@ def test_what_the_rule_counted_is_told_with_the_end_of_the_job() -> None:
     apart, alike = (text_of(of_panels(panel("n", levels)), **facts) for levels in ([90, 40], [90, 90]))
 
     for text in (apart, alike):
-        assert (
-            "in 9 of 90 comparisons (10.0%) the distance was above the limit, the last until 2025-11-14 08:00:00 UTC"
-            in text
-        )
-    assert ["At the end of the job no pair is." in text for text in (apart, alike)] == [False, True]
+        assert "LoadBalancing: 9 of 90 comparisons (10.0%) exceeded the threshold" in text
+    assert ["; none at the end of the job." in text for text in (apart, alike)] == [False, True]
 
 
 def test_a_rule_that_was_not_selected_is_told() -> None:
@@ -265,13 +263,10 @@ def test_what_is_left_out_is_counted() -> None:
     page = page_of(of_panels(*(panel(f"n{i}", [90, 90, 90, 90 - 8 * i]) for i in range(6))))
 
     text = page.text.replace(NBSP, " ")
-    assert (
-        "Drawn are the 8 GPUs that lie farthest from the others of their node, of 24, the farthest first; the table has them all."
-        in text
-    )
+    assert "Drawn: the 8 of 24 GPUs that differ most from the others of their node." in text
     assert len([i for i in page.ids if i.startswith("live-balance-")]) == 8
-    assert "on the 4 nodes of 6 that differ most" in text
-    assert "Data: the largest distance of 2 other nodes" in text
+    assert "on the 4 of 6 nodes that differ most" in text
+    assert "Data: the largest distance on 2 other nodes" in text
     matrices = [a for _, a in page.elements if a.get("class") == "matrix"]
     assert len(matrices) == 4
     # Heads, 24 GPUs; then 4 matrices of a head and 4 rows; then a head and 2 nodes.
@@ -281,7 +276,7 @@ def test_what_is_left_out_is_counted() -> None:
 def test_a_large_node_lists_the_odd_ones() -> None:
     text = text_of(of_panels(panel("n", [90] * 19 + [40])))
 
-    assert "The 16 GPUs that lie farthest from the others; 4 more are in the data above." in text
+    assert "The 16 GPUs that differ most; 4 more are in the data above." in text
 
 
 def test_nothing_to_show_is_said_with_the_reason() -> None:
@@ -290,9 +285,12 @@ def test_nothing_to_show_is_said_with_the_reason() -> None:
     (node,) = found.nodes
     gone = replace(node, gpus=(replace(node.gpus[0], samples=0, mean=None, tenths=(), histogram=()),))
 
-    assert "No GPU was sampled." in page_of(None).text
-    assert "The vendor's results hold no samples to compare" in Page.of(sections.balance(vendor).html).text
-    assert "none in the training loop" in page_of(replace(found, nodes=(gone,))).text
+    assert "No GPU was recorded." in page_of(None).text
+    assert (
+        "SageMaker Debugger's results hold no samples to compare"
+        in Page.of(sections.balance(vendor).html).text
+    )
+    assert "not in the training loop" in page_of(replace(found, nodes=(gone,))).text
 
 
 def test_hostile_names_stay_text() -> None:
@@ -304,11 +302,11 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_the_limit_is_that_of_the_rule() -> None:
-    job = Job(name="job", panels=(panel("n", [90, 40]),))
+    job = JobInMemory(name="job", panels=(panel("n", [90, 40]),))
     (finding,) = LoadBalancing().check(job).findings
 
     assert "distance 0.83" in finding.title
-    assert "0.83 apart, above the limit of 0.20" in text_of(of_panels(*job.panels))
+    assert "largest distance 0.83 (gpu0 and gpu1, threshold 0.2)" in text_of(of_panels(*job.panels))
 
 
 def test_alike_nodes_are_drawn_once_and_told_together() -> None:
@@ -317,9 +315,9 @@ def test_alike_nodes_are_drawn_once_and_told_together() -> None:
     page = page_of(found)
 
     assert len([i for i in page.ids if i.startswith("live-balance-")]) == 1
-    assert re.search(r"The 4 nodes are alike, mean use 90.0 to 90.[78]\s%; drawn is n3, whose", page.text)
+    assert re.search(r"All 4 nodes are similar \(means 90.0 to 90.[78]%\); drawn: n3, with", page.text)
     assert len([a for _, a in page.elements if a.get("class") == "matrix"]) == 1
-    assert "Data: the largest distance of 3 other nodes" in page.text
+    assert "Data: the largest distance on 3 other nodes" in page.text
     # Not where one of them differs.
     other = page_of(of_panels(panel("a", [90, 90, 90]), panel("b", [60, 60, 60])))
     assert len([i for i in other.ids if i.startswith("live-balance-")]) == 2
@@ -330,11 +328,11 @@ def test_nodes_of_two_gpus_are_a_sentence() -> None:
 
     text = text_of(found)
 
-    assert "The GPUs of the 3 nodes with two lie 0.00 to 0.83 apart, on b above the limit of 0.20." in text
+    assert "Distances on 3 nodes with 2 GPUs: 0.00 to 0.83, above the threshold on b." in text
     assert "pair" not in text
 
 
 def test_the_order_of_many_nodes_is_told() -> None:
     text = text_of(of_panels(*(panel(f"n{i}", [90, 90 - 8 * i]) for i in range(6))))
 
-    assert "Nodes stand in the order of their largest distance." in text
+    assert "Nodes with the largest distance come first." in text

@@ -1,4 +1,4 @@
-"""What the sections on batch size and GPU use say, and that drawing and live plot say the same."""
+"""What the sections on batch size and GPU utilization say, and that drawing and live plot say the same."""
 
 from __future__ import annotations
 
@@ -105,45 +105,56 @@ def test_a_box_of_neither_metric_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "memory", "cpu", "told"),
+    ("gpus", "memory", "cpu", "finding"),
     [
         (
             [50],
             [30],
             20,
-            "The GPU has every p95 of the whole job below its limit: CPU 23.0% (limit 60%), GPU use 53.0",
+            "The GPU has every p95 below its threshold (dashed): CPU 23.0% (threshold 60%), GPU 53",
         ),
-        ([50], [95], 20, "Over the whole job the GPU does not have every p95 below its limit"),
-        ([50, 95], [30, 30], 20, "1 of 2 GPUs has every p95 of the whole job below its limit"),
-        ([50, 50], [30, 30], 90, "Over the whole job no GPU has every p95 below its limit"),
-        ([50, 50], [], 20, "All 2 GPUs have every p95"),
+        ([50], [95], 20, "The GPU does not have every p95 below"),
+        ([50, 95], [30, 30], 20, "1 of 2 GPUs has every p95 below"),
+        ([50, 50], [30, 30], 90, "None of 2 GPUs has every p95 below"),
+        ([50, 50], [], 20, "Both GPUs have every p95 below"),
+        ([90, 90], [90, 90], 90, "No p95 is below its threshold"),
     ],
 )
-def test_the_finding_says_whether_there_is_room_in_all_three(
-    gpus: list[float], memory: list[float], cpu: float, told: str
+def test_the_finding_says_which_gpus_have_every_p95_below_its_threshold(
+    gpus: list[float], memory: list[float], cpu: float, finding: str
 ) -> None:
-    assert told in text_of(*boxes("n", gpus, memory, cpu))
+    assert finding in text_of(*boxes("n", gpus, memory, cpu))
 
 
-def test_what_the_rule_judged_is_told_and_that_boxes_hold_more() -> None:
-    found = boxes("n", [50], [30], 20)
-    hit = card(Status.TRIGGERED, violating=10, severity=0.25, last_us=examples.START_US)
+def test_one_threshold_of_all_metrics_is_named_once() -> None:
+    same = tuple(Parameter(name=name, value=70.0, unit="%", help="limit", default=70.0) for name in NAMES)
 
-    assert "In none of 40 windows of a GPU were CPU, GPU and GPU memory all little used." in text_of(*found)
-    text = text_of(*found, rule=hit)
-    assert "In 10 of 40 windows of a GPU (25.0%)" in text
-    assert "the last until 2025-11-14 08:00:00 UTC" in text
-    assert "p95 of the last 500 samples lies below the limit" in text
-    assert "the boxes hold all samples" in text
+    text = text_of(*boxes("n", [90], [90], 90), rule=card(parameters=same))
+
+    assert (
+        "No p95 is below its threshold of 70% (dashed): CPU 93.0%, GPU 93.0%, GPU memory activity 93" in text
+    )
 
 
-def test_a_rule_without_an_answer_leaves_boxes_and_limits() -> None:
-    found = boxes("n", [50], [30], 20)
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({}, "BatchSize: CPU, GPU, and GPU memory activity were all low in 0 of 40 windows."),
+        (
+            {"status": Status.TRIGGERED, "violating": 10, "severity": 0.25},
+            "all low in 10 of 40 windows (25.0%).",
+        ),
+        (
+            {"status": Status.NOT_EVALUATED, "reason": "only 612 of 1001 samples", "evaluated": 0},
+            "BatchSize was not evaluated: only 612 of 1001 samples.",
+        ),
+    ],
+)
+def test_what_the_rule_counted_is_named(facts: dict[str, Any], sentence: str) -> None:
+    text = text_of(*boxes("n", [50], [30], 20), rule=card(**facts))
 
-    text = text_of(*found, rule=card(Status.NOT_EVALUATED, reason="only 612 of 1001 samples", evaluated=0))
-
-    assert "BatchSize gave no answer: only 612 of 1001 samples." in text
-    assert "dashed: its limit" in text
+    assert sentence in text
+    assert "dashed" in text
 
 
 def test_a_rule_that_was_not_selected_has_no_limits() -> None:
@@ -157,12 +168,12 @@ def test_a_rule_that_was_not_selected_has_no_limits() -> None:
 
 
 def test_what_was_not_sampled_is_said() -> None:
-    assert "The CPU was not sampled. GPU memory utilization was not sampled." in text_of(
+    assert "CPU was not recorded. GPU memory activity was not recorded." in text_of(
         *boxes("n", [50], [], None)
     )
     text = text_of(*boxes("a", [50], [30], 20), *boxes("b", [50], [], 20))
-    assert "GPU memory utilization was not sampled on b." in text
-    assert "CPU was not sampled" not in text
+    assert "GPU memory activity was not recorded on b." in text
+    assert "CPU was not recorded" not in text
 
 
 def test_the_table_holds_every_box_with_its_limit() -> None:
@@ -172,7 +183,7 @@ def test_the_table_holds_every_box_with_its_limit() -> None:
 
     rows = [cells[i : i + 7] for i in range(0, len(cells), 7)]
     assert len(rows) == 5
-    assert [row[0] for row in rows] == ["CPU", "GPU use", "GPU use", *["GPU memory utilization"] * 2]
+    assert [row[0] for row in rows] == ["CPU", "GPU", "GPU", *["GPU memory activity"] * 2]
     assert [row[-1] for row in rows] == ["60", "70", "70", "80", "80"]
     assert [float(row[-2]) for row in rows] == pytest.approx([23.0, 53.0, 93.0, 33.0, 43.0], abs=0.1)
 
@@ -185,7 +196,7 @@ def test_of_many_nodes_those_used_least_are_drawn() -> None:
     assert len([i for i in page.ids if i.startswith("live-batch-")]) == 4
     titles = [a["aria-label"] for _, a in page.elements if "boxes" in str(a.get("class"))]
     assert [str(title)[:2] for title in titles] == ["n2", "n3", "n4", "n5"]
-    assert "the 4 nodes of the lowest GPU p95 of 6; the table has them all" in page.text
+    assert "Drawn: 4 of 6 nodes (lowest GPU p95)." in page.text
     assert page.all("details")
     assert len(page.all("tr")) == 1 + 6 * 3
 
@@ -195,13 +206,13 @@ def test_of_a_large_node_the_gpus_used_least_are_drawn() -> None:
 
     drawn = [a for _, a in page.elements if a.get("class") == "box-whole"]
     assert len(drawn) == 1 + 16 + 16
-    assert "the 16 GPUs of the lowest p95 of each node" in page.text
+    assert "Drawn: 16 GPUs per node (lowest GPU p95)." in page.text
 
 
 def test_nodes_without_gpus_are_left_out() -> None:
     cpu_only = [box for box in boxes("host", [50], [], 20) if box.metric == Metric.CPU_UTILIZATION]
 
-    assert "No GPU was sampled." in text_of(*cpu_only)
+    assert "No GPU was recorded." in text_of(*cpu_only)
     page = page_of(*boxes("n", [50], [30], 20), *cpu_only)
     assert "host" not in page.text
 
@@ -211,7 +222,7 @@ def test_the_vendors_results_have_no_such_figure() -> None:
 
     page = Page.of(sections.batch_size(report).html)
 
-    assert "The vendor's results hold no figures of CPU and GPU memory" in page.text
+    assert "SageMaker Debugger's results hold no p95 of the CPU" in page.text
     assert page.scripts == []
 
 
@@ -227,14 +238,14 @@ def test_hostile_names_stay_text() -> None:
     assert page.text.count("</script") >= 7
 
 
-def gpu_use(*found: Box, **facts: Any) -> Page:
+def utilization_of(*found: Box, **facts: Any) -> Page:
     told: dict[str, Any] = {"status": Status.PASSED, "evaluated": 480} | facts
     rule = examples.card("LowGPUUtilization", told.pop("status"), **told)
     return Page.of(sections.gpu_utilization(report_of(*found, rule=rule)).html)
 
 
-def test_gpu_use_shows_gpu_use_alone() -> None:
-    page = gpu_use(*boxes("n", [50, 60], [10, 20], 5))
+def test_gpu_utilization_shows_no_other_metric() -> None:
+    page = utilization_of(*boxes("n", [50, 60], [10, 20], 5))
 
     drawn = [a for _, a in page.elements if a.get("class") == "box-whole"]
     assert len(drawn) == 2
@@ -242,34 +253,36 @@ def test_gpu_use_shows_gpu_use_alone() -> None:
     assert "CPU" not in page.text
 
 
-def test_gpu_use_draws_the_gpus_used_least_and_lists_all() -> None:
+def test_gpu_utilization_draws_the_gpus_used_least_and_lists_all() -> None:
     levels = [float(90 - i % 40) for i in range(128)]
 
-    page = gpu_use(*(box for i in range(16) for box in boxes(f"n{i}", levels[8 * i : 8 * i + 8], [], None)))
+    page = utilization_of(
+        *(box for i in range(16) for box in boxes(f"n{i}", levels[8 * i : 8 * i + 8], [], None))
+    )
 
     drawn = [float(str(a["y1"]).rstrip("%")) for _, a in page.elements if a.get("class") == "median"]
     assert len(drawn) == 32
     assert min(drawn) > np.quantile([100 - level for level in levels], 0.7)
     assert len(page.all("tr")) == 129
-    assert "Drawn are the 32 GPUs used least of 128; the table has them all." in page.text.replace(NBSP, " ")
+    assert "Drawn: 32 of 128 GPUs, those with the lowest utilization." in page.text.replace(NBSP, " ")
 
 
-def test_gpu_use_tells_what_the_rule_counted() -> None:
+def test_gpu_utilization_names_what_the_rule_counted() -> None:
     found = boxes("n", [50], [], None)
 
-    quiet = gpu_use(*found).text.replace(NBSP, " ")
-    hit = gpu_use(
-        *found, status=Status.TRIGGERED, violating=360, severity=0.75, last_us=examples.START_US
-    ).text.replace(NBSP, " ")
-    silent = gpu_use(*found, status=Status.NOT_EVALUATED, reason="only 5 of 1001 samples").text
-
-    assert "LowGPUUtilization: none of 480 windows of a GPU is low or fluctuates." in quiet
-    assert (
-        "LowGPUUtilization: 360 of 480 windows of a GPU are low or fluctuating, the last until 2025-11-14 08:00:00 UTC"
-        in hit
+    passed, triggered, not_evaluated = (
+        utilization_of(*found, **facts).text.replace(NBSP, " ")
+        for facts in (
+            {},
+            {"status": Status.TRIGGERED, "violating": 360, "severity": 0.75},
+            {"status": Status.NOT_EVALUATED, "reason": "only 5 of 1001 samples"},
+        )
     )
-    assert "It judges the last 500 samples of each GPU once a minute; the boxes hold all samples." in hit
-    assert "LowGPUUtilization gave no answer: only 5 of 1001 samples." in silent
+
+    assert "LowGPUUtilization: 0 of 480 windows are low or fluctuate." in passed
+    assert "LowGPUUtilization: 360 of 480 windows are low or fluctuate." in triggered
+    assert "A window is the last 500 samples; boxes show all samples." in triggered
+    assert "LowGPUUtilization was not evaluated: only 5 of 1001 samples." in not_evaluated
 
 
 def test_boxes_of_memory_make_no_gpu_unused() -> None:
@@ -286,23 +299,23 @@ def test_boxes_of_memory_make_no_gpu_unused() -> None:
     ]
 
     assert texts[0] == texts[1]
-    assert "never worked" not in texts[1]
+    assert "never used" not in texts[1]
 
 
 @pytest.mark.parametrize(
     ("low", "fluctuating", "told"),
     [
-        (0, 16, "all 16 windows of a GPU fluctuate (p95 of 70% or more, p5 below 10%)."),
-        (3, 0, "3 of 16 windows of a GPU are low (p95 below 70%)."),
-        (1, 0, "1 of 16 windows of a GPU is low (p95 below 70%)."),
+        (0, 16, "16 of 16 windows fluctuate (p95 at least 70%, p5 below 10%)."),
+        (3, 0, "3 of 16 windows are low (p95 below 70%)."),
+        (1, 0, "1 of 16 windows is low (p95 below 70%)."),
         (
             3,
             1,
-            "3 of 16 windows of a GPU are low (p95 below 70%) and 1 fluctuates (p95 of 70% or more, p5 below",
+            "3 of 16 windows are low (p95 below 70%), 1 of 16 windows fluctuates (p95 at least 70%, p5 below",
         ),
     ],
 )
-def test_gpu_use_tells_windows_by_kind_with_limits_as_they_were_set(
+def test_gpu_utilization_counts_windows_by_kind_with_limits_as_they_were_set(
     low: int, fluctuating: int, told: str
 ) -> None:
     limits = tuple(
@@ -310,7 +323,7 @@ def test_gpu_use_tells_windows_by_kind_with_limits_as_they_were_set(
         for name, value in (("threshold_p95", 70.0), ("threshold_p5", 10.0))
     )
 
-    page = gpu_use(
+    page = utilization_of(
         *boxes("n", [50], [], None),
         status=Status.TRIGGERED,
         evaluated=16,
@@ -324,24 +337,24 @@ def test_gpu_use_tells_windows_by_kind_with_limits_as_they_were_set(
 
 def test_gpus_are_told_as_alike_by_one_threshold_and_once_where_they_print_alike() -> None:
     texts = [
-        gpu_use(*(replace(box, mean=mean) for box, mean in zip(found, means, strict=True))).text.replace(
-            NBSP, " "
-        )
+        utilization_of(
+            *(replace(box, mean=mean) for box, mean in zip(found, means, strict=True))
+        ).text.replace(NBSP, " ")
         for found in [boxes("n", [50, 50], [], None)]
         for means in ((27.26, 27.34), (27.0, 31.9), (27.0, 32.0))
     ]
 
-    assert "The 2 GPUs are alike: all at 27.3% on average." in texts[0]
-    assert "The 2 GPUs are alike: their mean use lies between 27.0 and 31.9%." in texts[1]
-    assert "gpu0 is used least, 27.0% on average; gpu1 most, 32.0%." in texts[2]
+    assert "Both GPUs average 27.3%." in texts[0]
+    assert "Both GPUs average 27.0 to 31.9%." in texts[1]
+    assert "gpu0 has the lowest utilization, 27.0% on average; gpu1 has the highest, 32.0%." in texts[2]
 
 
 def test_a_mean_that_hides_idle_times_leads_to_the_figures_that_show_them() -> None:
     (box,) = boxes("n", [50], [], None)
 
-    page = gpu_use(replace(box, below_10=0.7))
+    page = utilization_of(replace(box, below_10=0.7))
 
-    assert [a["href"] for a in page.all("a")] == ["#nodes", "#balance"]
+    assert [a["href"] for a in page.all("a")] == ["#nodes"]
 
 
 def test_alike_nodes_are_drawn_once() -> None:
@@ -350,12 +363,12 @@ def test_alike_nodes_are_drawn_once() -> None:
     page = page_of(*found)
 
     assert len([i for i in page.ids if i.startswith("live-batch-")]) == 1
-    assert "Drawn is the node of the lowest GPU p95; the 6 nodes are alike" in page.text
+    assert "Drawn: 1 of 6 similar nodes (lowest GPU p95)." in page.text
 
 
 def test_tables_in_closed_details_have_no_number() -> None:
     """Numbers that a reader sees do not jump."""
-    few, many = (gpu_use(*boxes("n", [50.0] * n, [], None)).text for n in (2, 20))
+    few, many = (utilization_of(*boxes("n", [50.0] * n, [], None)).text for n in (2, 20))
 
     assert "Table 6.1." in few
     assert "Table" not in many

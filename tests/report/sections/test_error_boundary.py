@@ -25,7 +25,7 @@ def undrawable() -> document.Report:
 def executed(tmp_path_factory: pytest.TempPathFactory) -> NotebookNode:
     path = tmp_path_factory.mktemp("undrawable") / "report.json"
     path.write_bytes(document.to_json(undrawable()))
-    return notebook.run_notebook(path)
+    return notebook.run_notebook(path.read_bytes())
 
 
 def test_the_section_says_why_and_the_others_stand(executed: NotebookNode) -> None:

@@ -177,7 +177,7 @@ def test_memory_in_use_is_not_memory_utilisation(report: Report) -> None:
     assert "leak" not in memory
     assert "larger batch" not in memory
     for told in (memory, use, nodes):
-        assert "GPU memory utilization" in told
+        assert "GPU memory" in told
         assert "GiB" in told
 
 

@@ -13,7 +13,7 @@ from jobreport import sections
 from jobreport.figures import devices as figure
 from jobreport.figures.over_columns import MOST_STRETCHES, Floats, merged
 from jobrules.measures.sample_weights import Gap
-from jobrules.model import Job, PartFacts
+from jobrules.model import JobInMemory, PartFacts
 from tests.copies import replace
 from tests.report.sections import example_devices, examples
 
@@ -63,13 +63,13 @@ def test_boxes_and_gaps_are_not_gone_through_for_every_node() -> None:
     assert 0 < gaps.passes < NODES
 
 
-def test_facts_are_not_gone_through_for_every_node() -> None:
-    job = Job(name="j")
+def test_facts_are_not_gone_through_for_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = JobInMemory(name="j")
     facts = Passes(
         PartFacts(node=f"n{i}", panels=(), steps=1, steps_us=(i, i + 1), events=0, events_us=None)
         for i in range(NODES)
     )
-    job.__dict__["facts"] = facts
+    monkeypatch.setattr(JobInMemory, "facts", facts)
 
     assert [job.loop_us(f"n{i}") for i in range(NODES)] == [(i, i + 1) for i in range(NODES)]
     assert facts.passes < NODES

@@ -209,7 +209,7 @@ def test_gpus_that_never_worked_are_told_so() -> None:
     report = examples.idle_job()
 
     assert "No GPU worked" in read(sections.verdict(report)).text
-    assert "Every sample of GPU use is 0." in read(sections.gpu_utilization(report)).text
+    assert "Every GPU sample is 0%." in read(sections.gpu_utilization(report)).text
     assert "stay at 0" in read(sections.nodes(report)).text
 
 
@@ -220,7 +220,7 @@ def test_a_cpu_job_talks_of_cpu_time_that_was_free() -> None:
     assert "of CPU time was used" in text
     assert "were free" in text
     assert "lost" not in text
-    assert "No GPU was sampled." in read(sections.gpu_utilization(report)).text
+    assert "No GPU was recorded." in read(sections.gpu_utilization(report)).text
     assert not report.verdict.findings
     assert "Nothing to tell." in read(sections.findings(report)).text
 
@@ -238,7 +238,7 @@ def test_nothing_at_all_says_so() -> None:
     report = examples.empty_job()
 
     assert "neither GPUs nor CPU cores were sampled" in read(sections.verdict(report)).text
-    assert "No metric was sampled." in read(sections.utilization(report)).text
+    assert "No metric was recorded." in read(sections.utilization(report)).text
     assert "No rule was selected." in read(sections.rules(report)).text
 
 
@@ -254,8 +254,8 @@ def test_findings_show_amount_share_and_rules() -> None:
 def test_phases_add_up() -> None:
     text = read(sections.summary(examples.gpu_job())).text.replace("\u00a0", " ")
 
-    assert "Whole job 08:00:00 09:00:00 1 h 100.0%" in text
-    assert "The training loop is 90.0% of the job; 5 min passed before it." in text
+    assert "Total 08:00:00 09:00:00 1 h 100.0%" in text
+    assert "The training loop took 90.0% of the job, start-up 5 min." in text
 
 
 def test_gaps_are_listed_per_node_with_their_share() -> None:
@@ -263,7 +263,7 @@ def test_gaps_are_listed_per_node_with_their_share() -> None:
 
     assert "of which not measured" in text
     assert "08:10:00 08:15:00 5 min 12.5%" in text
-    assert "sampling stopped once on 1 node, for 5 min" in text
+    assert "Sampling paused once on 1 node, for 5 min." in text
 
 
 def test_a_job_that_passes_midnight_shows_dates() -> None:
@@ -297,7 +297,7 @@ def test_rates_are_scaled_and_not_drawn_on_the_percent_scale() -> None:
 def test_nodes_that_are_alike_share_a_sentence() -> None:
     text = read(sections.utilization(examples.many_nodes())).text
 
-    assert "On node-00, node-01, node-02 and 10 more," in text
+    assert "on node-00, node-01, node-02, and 10 more" in text
 
 
 def test_rules_are_sorted_by_severity_then_error_then_passed_and_what_is_open_is_a_line() -> None:

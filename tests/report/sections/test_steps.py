@@ -16,7 +16,7 @@ from jobreport.document import Origin, Report
 from jobreport.figures import step_parts as parts_figures
 from jobreport.figures import steps as figures
 from jobreport.figures import theme
-from jobrules.analyses.step_parts import ClassShare, LastSteps, StepContrast, StepPart
+from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
 from jobrules.analyses.steps import StepBins, StepTimes
 from tests.copies import replace
 from tests.report.sections import example_steps, examples
@@ -39,39 +39,37 @@ def text_of(found: StepTimes | None) -> str:
     return page_of(found).text.replace("\u00a0", " ")
 
 
-def test_the_caption_states_the_spread_and_the_outliers() -> None:
+def test_lead_and_caption_state_the_spread_and_the_outliers() -> None:
     text = text_of(times())
 
-    assert "Half of the 1,200 TRAIN steps take 0.440 to 0.500 s." in text
-    assert (
-        "21 of the 1,200 TRAIN steps took longer than mean + 3σ (0.630 s). Count of steps, 50 ms a bar"
-        in text
-    )
-    assert "21 steps of 0.650 s or more, up to 3.25 s, counted as one bar" in text
-    assert "The first step took 3.25 s, 6.9 times the median" in text
+    assert "The middle half of the 1,200 TRAIN steps took 0.440 to 0.500 s." in text
+    assert "21 of 1,200 TRAIN steps are outliers, longer than mean + 3σ (0.630 s, dashed). 50 ms bins" in text
+    assert "Right of the break: 21 steps of 0.650 s or more, one bar." in text
+    assert "The first TRAIN step took 3.25 s, 6.9 times the median" in text
 
 
-def test_workers_with_different_limits_are_told_as_a_range() -> None:
-    (phase,) = times().modes
-    two = replace(phase, ranks=2, evaluated=2, low_limit_s=0.61, outliers=1)
+def test_thresholds_of_ranks_are_a_range() -> None:
+    (mode,) = times().modes
+    two = replace(mode, ranks=2, evaluated=2, low_limit_s=0.61, outliers=1)
 
     text = text_of(replace(times(), modes=(two,)))
 
-    assert "1 of the 1,200 TRAIN steps took longer than mean + 3σ of its worker (0.610 to 0.630 s)." in text
+    assert "1 of 1,200 TRAIN steps is an outlier, longer than mean + 3σ (0.610 to 0.630 s, dashed)." in text
+    assert "Mean and σ are those of each rank and mode." in text
 
 
-def test_steps_that_were_not_judged_are_told_by_the_median_and_have_no_limit() -> None:
-    (phase,) = times().modes
-    few = replace(phase, steps=50, evaluated=0, outliers=0, low_limit_s=None, high_limit_s=None)
+def test_steps_that_were_not_evaluated_are_compared_with_the_median() -> None:
+    (mode,) = times().modes
+    few = replace(mode, steps=50, evaluated=0, outliers=0, low_limit_s=None, high_limit_s=None)
     row = example_steps.row(NAME, steps=50, limit_s=None, outliers=None)
 
     page = page_of(replace(times(), modes=(few,), rows=(row,), marked="median", marks=2))
     text = page.text.replace("\u00a0", " ")
 
-    assert "2 of the 50 TRAIN steps took longer than twice the median." in text
-    assert "Dashed" not in text
-    assert "2 steps are longer than twice the median of its worker and phase, as no step is above" in text
-    assert "Outliers are not judged (–)" in text
+    assert "2 of 50 TRAIN steps took longer than twice the median." in text
+    assert "dashed" not in text
+    assert "2 steps are longer than twice the median of its rank and mode, as no step is above" in text
+    assert "–: not evaluated (100 steps or fewer)." in text
     assert [line for line in page.all("line") if line.get("class") == "limit"] == []
 
 
@@ -79,7 +77,7 @@ def test_a_limit_beyond_the_bars_is_said_and_not_drawn() -> None:
     (phase,) = times().modes
     far = replace(times(), modes=(replace(phase, low_limit_s=2.5, high_limit_s=2.5),))
 
-    assert "The limit of StepOutlier lies beyond the bars." in text_of(far)
+    assert "The threshold is beyond the bars." in text_of(far)
     unit = figures.Unit.of(far)
     assert [rule for rule in figures.histogram_drawing(far, unit).rules if rule.style == "limit"] == []
     (quad,) = _quads(figures.histogram_plot(far, unit, [NAME]))
@@ -88,96 +86,83 @@ def test_a_limit_beyond_the_bars_is_said_and_not_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "reason"),
     [
-        ({"marked": "", "marks": 0}, "No step is an outlier"),
-        ({"has_events": False}, "no events were recorded besides the steps"),
-        ({}, "no class of events was recorded in 5 outliers and in normal steps"),
-        ({"marks": 1}, "Only 1 step is an outlier: too few to tell"),
-        ({"marks": 4}, "Only 4 steps are outliers: too few to tell"),
+        ({"has_events": False}, "Only steps were recorded"),
+        ({}, "No event type was recorded in 5 outliers and in normal steps"),
+        ({"marks": 1}, "1 outlier is too few to compare"),
+        ({"marks": 4}, "4 outliers are too few to compare"),
     ],
 )
-def test_without_a_comparison_the_reason_is_said(facts: dict[str, Any], told: str) -> None:
+def test_without_a_comparison_the_reason_is_given(facts: dict[str, Any], reason: str) -> None:
     page = page_of(replace(times(), contrast=None, **facts))
 
-    assert told in page.text
+    assert reason in page.text.replace("\u00a0", " ")
+    assert "fig-steps-contrast" not in page.ids
+
+
+def test_without_outliers_there_is_nothing_to_compare() -> None:
+    page = page_of(replace(times(), contrast=None, marked="", marks=0))
+
+    assert "compare" not in page.text
     assert "fig-steps-contrast" not in page.ids
 
 
 def test_the_comparison_names_what_differs_most() -> None:
     text = text_of(times())
 
-    assert "TRAIN is going on in 70.5% of the time of outliers and in 12.0% of that of normal steps." in text
+    assert "TRAIN ran for 70.5% of the time of outliers and 12.0% of the time of normal steps." in text
     assert "conv2d, GPU 60.0 20.0 -40.0 15 6" in text
-    assert "3 classes that differ less are left out." in text
+    assert "3 event types with smaller differences omitted." in text
 
 
-def test_a_comparison_without_a_difference_says_so() -> None:
-    same = ClassShare(
-        name="F",
-        device="",
-        normal_percent=50.0,
-        outlier_percent=52.0,
-        points=2.0,
-        normal_steps=1,
-        outlier_steps=1,
-    )
-    text = text_of(replace(times(), contrast=StepContrast(classes=(same,), left=0)))
-
-    assert "no class differs by more than 2.0 points" in text
-
-
-def test_a_difference_below_a_point_is_a_sentence_and_no_figure() -> None:
+@pytest.mark.parametrize(("points", "drawn"), [(2.0, True), (0.9, False)])
+def test_a_small_difference_is_a_sentence_and_below_a_point_no_figure(points: float, drawn: bool) -> None:
     base = times().contrast
     assert base
-    same = replace(base.classes[0], normal_percent=50.0, outlier_percent=50.9, points=0.9)
+    same = replace(base.classes[0], normal_percent=50.0, outlier_percent=50.0 + points, points=points)
 
     page = page_of(replace(times(), contrast=StepContrast(classes=(same,), left=0)))
 
-    assert "no class of events differs by 1 point or more" in page.text or "by 1 point or more" in page.text
-    assert "fig-steps-contrast" not in page.ids
-    assert "live-steps-contrast" not in page.scripts[0][1]
+    assert "Outliers spend their time like normal steps: no event type differs by" in page.text
+    assert ("no event type differs by more than 2.0 points" in page.text) == drawn
+    assert ("fig-steps-contrast" in page.ids) == drawn
+    assert ("live-steps-contrast" in page.scripts[0][1]) == drawn
 
 
 def test_what_makes_the_last_steps_differ_is_named() -> None:
     text = text_of(times())
 
-    assert (
-        "Data loading takes most of these steps, 73.8%. A bar lasts 0.360 to 1.06 s, the last one 0.160 s;"
-        in text
+    assert "Last 4 TRAIN steps: Data loading takes 73.8% of the time." in text
+    assert "Bars last 0.360 to 1.06 s, the last one 0.160 s. They differ mostly in Data loading." in text
+
+
+def test_what_was_no_longer_recorded_in_the_last_steps_is_named() -> None:
+    inside, after = (
+        StepPart(name=name, role=role, time_us=(us,) * 4, percent=percent)
+        for name, role, us, percent in (
+            ("In the step", "work", 300_000, 99.6),
+            ("To the next step", "wait", 1000, 0.4),
+        )
     )
-    assert "what makes them differ is mostly Data loading." in text
-    assert "to the start of the next, the last bar to its own end." in text
-    assert "The last 4 TRAIN steps of worker 0 of TRAIN" in text
+    forward = replace(inside, name="Forward", percent=27.8)
+    nothing = replace(after, name="Unaccounted", role="unknown", percent=72.2)
+    bare = replace(times().last, parts=(inside, after), by_event=False)
+    partly = replace(times().last, parts=(forward, nothing))
 
+    def text(last: LastSteps, ended: str = "") -> str:
+        ended_us = START_US if ended else None
+        return text_of(replace(times(), last=replace(last, ended=ended, ended_us=ended_us)))
 
-def test_last_steps_without_events_say_so() -> None:
-    parts = (
-        StepPart(name="In the step", role="work", time_us=(300_000,) * 4, percent=99.6),
-        StepPart(name="To the next step", role="other", time_us=(1000, 2000, 1000, 0), percent=0.4),
+    assert "99.6% of the time is inside steps." in text(bare)
+    assert "No events were recorded for these steps" in text(bare)
+    assert "99.6% of the time is inside steps; the forward pass was recorded only until 08:05:00." in text(
+        bare, "Forward"
     )
-    bare = replace(times(), last=replace(times().last, parts=parts, by_event=False))
-
-    assert "No events were recorded for them, so" in text_of(bare)
-    last = replace(bare.last, ended="Forward", ended_us=START_US)
-    told = text_of(replace(bare, last=last))
-    assert "for them (the forward pass was recorded until 08:05:00 UTC), so" in told
-
-
-def test_what_no_event_tells_names_what_was_no_longer_recorded() -> None:
-    parts = (
-        StepPart(name="Forward", role="work", time_us=(100_000,) * 4, percent=27.8),
-        StepPart(name="Unaccounted", role="unknown", time_us=(260_000,) * 4, percent=72.2),
+    assert "no event covers 72.2% of the time." in text(partly)
+    assert "no event covers 72.2% of the time; data loading was recorded only until 08:05:00." in text(
+        partly, "Data loading"
     )
-    last = replace(times().last, parts=parts, total_us=(360_000,) * 4)
-
-    def told(last: LastSteps) -> str:
-        return text_of(replace(times(), last=last))
-
-    until = told(replace(last, ended="Data loading", ended_us=START_US))
-    bare = "Nothing was recorded in 72.2% of the time of these steps"
-    assert f"{bare}; data loading was recorded until 08:05:00 UTC. A bar lasts 0.360 s." in until
-    assert f"{bare}. A bar lasts" in told(last)
 
 
 def test_the_time_to_the_next_step_has_the_color_of_lost_time() -> None:
@@ -189,31 +174,35 @@ def test_the_time_to_the_next_step_has_the_color_of_lost_time() -> None:
     assert [parts_figures.fill(part, parts) for part in parts] == [("u", "used"), ("l", "lost")]
 
 
-def test_the_phase_with_most_time_comes_first() -> None:
-    (phase,) = times().modes
-    minor = replace(phase, mode="EVAL", steps=64, p25_s=0.1, p75_s=0.2)
+def test_the_mode_with_most_time_comes_first() -> None:
+    (mode,) = times().modes
+    minor = replace(mode, mode="EVAL", steps=64, p25_s=0.1, p75_s=0.2)
 
-    text = text_of(replace(times(), modes=(phase, minor)))
+    text = text_of(replace(times(), modes=(mode, minor)))
 
     assert (
-        text.index("Half of the 1,200 TRAIN") < text.index("Half of the 64 EVAL") < text.index("Figure 5.1.")
+        "The middle half of the 1,200 TRAIN steps took 0.440 to 0.500 s, of the 64 EVAL steps 0.100 to 0.200 s."
+        in text
     )
 
 
-def test_workers_that_print_alike_are_one_row_and_a_shared_longest_is_said() -> None:
+def test_ranks_that_print_equally_are_one_row_and_share_the_first_step() -> None:
     rows = tuple(
-        example_steps.row(f"node-{i // 2}", rank=str(i), median_s=0.5 if i == 5 else 0.47) for i in range(6)
+        example_steps.row(f"node-{i // 2}", rank=str(i), mode="TRAIN", median_s=0.5 if i == 5 else 0.47)
+        for i in range(6)
+    )
+    other = replace(rows[1], first_s=2.0)
+
+    text, equal, one, some = (
+        text_of(replace(times(), rows=few)) for few in (rows, rows[:5], (rows[0], other), (*rows[:2], other))
     )
 
-    text = text_of(replace(times(), rows=rows))
-    alike = text_of(replace(times(), rows=rows[:5]))
-    one = text_of(replace(times(), rows=(rows[0], replace(rows[1], first_s=2.0, node="node-0"))))
-
-    assert "node-0/0, node-0/1, node-1/2 and 2 more, alike TRAIN 1,200 21" in text
+    assert "node-0/0, node-0/1, node-1/2, and 2 more, equal TRAIN 1,200 21" in text
     assert "node-2 5 TRAIN 1,200 21" in text
-    assert "equally of 6 workers, took 3.25 s" in text
-    assert "5 workers, alike TRAIN 1,200 21" in alike
-    assert "The longest first step, of worker 0 TRAIN, took 3.25 s" in one
+    assert "The first TRAIN step took 3.25 s on all 6 ranks, 6.9 times" in text
+    assert "all 5 ranks, equal TRAIN 1,200 21" in equal
+    assert "took 3.25 s on rank 0, 6.9 times" in one
+    assert "took 3.25 s on 2 of 3 ranks, 6.9 times" in some
 
 
 def test_many_rows_are_folded_and_the_rest_is_counted() -> None:
@@ -221,20 +210,18 @@ def test_many_rows_are_folded_and_the_rest_is_counted() -> None:
 
     page = page_of(replace(times(), rows=rows, rows_left=7))
 
-    assert (
-        "of 27 workers and phases those with most outliers first, then the slowest, the first 16" in page.text
-    )
-    assert "7 are left out" in page.text
-    assert "Data: 4 more workers and phases" in page.text
+    assert "Rows with most outliers come first, then the slowest." in page.text
+    assert "7 more rows omitted." in page.text.replace("\u00a0", " ")
+    assert "Data: 4 more ranks and modes" in page.text
     assert all(f"node-{i}" in page.text for i in range(20))
 
 
 def test_nothing_recorded_is_said_with_the_reason() -> None:
-    assert "No step was recorded." in page_of(None).text
+    assert "No steps were recorded." in page_of(None).text
     rules = examples.gpu_job().rules
     card = next(card for card in rules if card.name == "LowGPUUtilization")
     vendor = page_of(None, origin=Origin.DEBUGGER_RESULTS, rules=(replace(card, name="StepOutlier"),))
-    assert "its figures of all steps stand in the card of StepOutlier." in vendor.text
+    assert "For its figures of all steps, see StepOutlier." in vendor.text
     assert "#r-StepOutlier" in vendor.links
     assert "#r-StepOutlier" not in page_of(None, origin=Origin.DEBUGGER_RESULTS, rules=()).links
 
@@ -357,7 +344,7 @@ def test_few_steps_that_last_much_longer_make_the_axis_one_of_powers_of_ten() ->
 
     drawing = figures.timeline_drawing(far, examples.gpu_job().phases, figures.Unit.of(far))
 
-    assert "by powers of ten" in text_of(far)
+    assert "logarithmic scale" in text_of(far)
     labels = [tick.label for tick in drawing.y.ticks]
     assert labels == ["0.1", "1", "10", "100"]
     tops = [top for *_, top in _rectangles(drawing.shapes[0].path)]

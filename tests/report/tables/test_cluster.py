@@ -1,4 +1,4 @@
-"""A cluster's workers read and judge, and give the bytes that this machine gives, also when one is killed."""
+"""The workers of a cluster give the same bytes as this machine, also when one is killed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from jobreport.readers.listing import listing
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
-from jobreport.tables.cluster import Cluster
+from jobreport.tables.cluster import DaskEngine
 
 distributed: Any = pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +82,7 @@ def groups_of(job: Path) -> list[Group]:
     ]
 
 
-def killing_after(engine: Cluster, method: str, kill: Callable[[], None]) -> None:
+def killing_after(engine: DaskEngine, method: str, kill: Callable[[], None]) -> None:
     """Kill a worker once, behind the first call of a method."""
     called = getattr(engine, method)
 
@@ -94,8 +95,8 @@ def killing_after(engine: Cluster, method: str, kill: Callable[[], None]) -> Non
     setattr(engine, method, first)
 
 
-def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) -> None:
-    with Cluster(cluster.scheduler_address) as engine:
+def test_tables_of_one_machine_are_kept_together(cluster: Any, job: Path) -> None:
+    with DaskEngine(cluster.scheduler_address) as engine:
         groups = [replace(group, node=f"node {i % 3}") for i, group in enumerate(groups_of(job))]
         pieces = read_groups(engine, groups, Progress(), strict=True)
         handles = [handle for piece in pieces for handle in piece.handles]
@@ -109,22 +110,22 @@ def test_what_is_asked_about_together_is_kept_together(cluster: Any, job: Path) 
         assert len(set.union(*workers.values())) == 2
 
 
-def test_an_address_where_nobody_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobreport.tables.cluster._CONNECT_S", 0.2)
     with pytest.raises(UsageError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
-        Cluster("tcp://127.0.0.1:9")
+        DaskEngine("tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("address", ["nonsense", "", "foo://x", "tcp://x:y"])
-def test_an_address_that_is_none_is_told(address: str) -> None:
+def test_a_malformed_address_is_an_error(address: str) -> None:
     with pytest.raises(UsageError, match="No Dask scheduler answers at"):
-        Cluster(address)
+        DaskEngine(address)
 
 
-def test_workers_of_another_version_are_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_another_version_are_an_error(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobreport.tables.cluster.__version__", "0.0.0")
-    with pytest.raises(UsageError, match=r"Workers have jobreport .*, here is 0\.0\.0"):
-        Cluster(cluster.scheduler_address)
+    with pytest.raises(UsageError, match=r"workers have jobreport .*, this machine has 0\.0\.0"):
+        DaskEngine(cluster.scheduler_address)
 
 
 def test_a_cluster_gives_the_same_bytes_also_when_workers_are_killed(
@@ -137,7 +138,7 @@ def test_a_cluster_gives_the_same_bytes_also_when_workers_are_killed(
         killed.append(worker.pid)
         os.kill(worker.pid, signal.SIGKILL)
 
-    with Cluster(cluster.scheduler_address) as engine:
+    with DaskEngine(cluster.scheduler_address) as engine:
         assert report(job, tmp_path / "0", engine) == expected
         # What the worker has read is lost, and read again.
         killing_after(engine, "keep", kill)

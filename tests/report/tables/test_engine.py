@@ -1,4 +1,4 @@
-"""Engines keep what functions make, in memory, on disk or in other processes, and give the same report."""
+"""Engines keep tables in memory, on disk or in other processes, and give the same report."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import weakref
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from jobreport.errors import JobReportError
 from jobreport.pipeline import make_report
 from jobreport.readers.registry import read_directory, read_job
-from jobreport.tables.engine import Cores, Here, Local, Task, _processes
+from jobreport.tables.engine import LocalEngine, Task, _process_count
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
@@ -28,45 +29,50 @@ if TYPE_CHECKING:
     from jobreport.tables.engine import Made
     from jobrules.model import Job
 
-A = Task(given=(3, "a"))
+A = Task(args=(3, "a"))
 SAMPLES = sorted(path.parent for path in (ROOT / "sample_data").glob("*/system"))
 
 
-def make(things: Sequence[Any], size: int, text: str) -> Made:
-    """Two arrays, and what is told of them."""
-    base = sum(int(one.sum()) for one in things)
+def make(tables: Sequence[Any], size: int, text: str) -> Made:
+    """Two arrays, and a summary of them."""
+    base = sum(int(one.sum()) for one in tables)
     return [np.arange(size) + base, np.array([text] * size)], (size, text)
 
 
-def asked(things: Sequence[Any], factor: int) -> tuple[Any, ...]:
+def asked(tables: Sequence[Any], factor: int) -> tuple[Any, ...]:
     """What stands in the arrays."""
-    return tuple(one.tolist() * factor for one in things)
+    return tuple(one.tolist() * factor for one in tables)
 
 
-def on_disk() -> Here:
+def in_memory() -> LocalEngine:
+    """In this process."""
+    return LocalEngine(1)
+
+
+def on_disk() -> LocalEngine:
     """In this process, with nothing in memory."""
-    return Here(in_memory=0)
+    return LocalEngine(1, in_memory=0)
 
 
-def processes() -> Cores:
+def processes() -> LocalEngine:
     """In two processes."""
-    return Cores(2)
+    return LocalEngine(2)
 
 
-ENGINES: tuple[Callable[[], Any], ...] = (Here, on_disk, processes)
+ENGINES = (in_memory, on_disk, processes)
 
 
 @pytest.mark.parametrize("opened", ENGINES)
-def test_what_is_kept_can_be_asked_about_and_made_into_more(opened: Callable[[], Any]) -> None:
+def test_kept_tables_can_be_read_and_made_into_more(opened: Callable[[], LocalEngine]) -> None:
     finished: list[int] = []
     with opened() as engine:
-        made = engine.keep(make, [A, Task(given=(2, "b"))], finished.append)
-        assert [told for _, told in made] == [(3, "a"), (2, "b")]
+        made = engine.keep(make, [A, Task(args=(2, "b"))], finished.append)
+        assert [summary for _, summary in made] == [(3, "a"), (2, "b")]
         assert sorted(finished) == [0, 1]
         (numbers, _), _ = made[0]
-        more = engine.keep(make, [Task(handles=[numbers], given=(2, "c"))], finished.append)
-        questions = [(handles, (2,)) for handles, _ in (*made, *more)]
-        assert engine.ask(asked, questions) == [
+        more = engine.keep(make, [Task(handles=[numbers], args=(2, "c"))], finished.append)
+        calls = [(handles, (2,)) for handles, _ in (*made, *more)]
+        assert engine.ask(asked, calls) == [
             ([0, 1, 2] * 2, ["a"] * 6),
             ([0, 1] * 2, ["b"] * 4),
             ([3, 4] * 2, ["c"] * 4),
@@ -79,7 +85,7 @@ def first_snapshot(part: Job) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("opened", ENGINES)
-def test_a_user_asks_for_whole_tables_and_for_parts(opened: Callable[[], Any]) -> None:
+def test_a_user_asks_for_whole_tables_and_for_parts(opened: Callable[[], LocalEngine]) -> None:
     here = read_job(SAMPLES[0])[0]
     with opened() as engine:
         job = read_directory(SAMPLES[0], engine=engine).job
@@ -106,8 +112,8 @@ def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             engine.keep(make, [A], print)
             assert list(tmp_path.iterdir())
         assert not list(tmp_path.iterdir())
-    with pytest.raises(KeyboardInterrupt), Here(in_memory=0) as here:
-        here.keep(make, [A], interrupted)
+    with pytest.raises(KeyboardInterrupt), on_disk() as engine:
+        engine.keep(make, [A], interrupted)
     assert not list(tmp_path.iterdir())
 
 
@@ -120,14 +126,14 @@ def sleep(_: Sequence[Any], seconds: float) -> Made:
 SCRIPT = """
 import signal
 import sys
-from jobreport.cli import _stopped
-from jobreport.tables.engine import Cores, Task
-signal.signal(signal.SIGTERM, _stopped)
+from jobreport.cli import _interrupt
+from jobreport.tables.engine import LocalEngine, Task
+signal.signal(signal.SIGTERM, _interrupt)
 from tests.report.tables.test_engine import A, make, sleep
-with Cores(2) as engine:
+with LocalEngine(2) as engine:
     engine.keep(make, [A] * 2, [].append)
     print("ready", flush=True)
-    engine.keep(sleep, [Task(given=(60.0,))] * 2, [].append)
+    engine.keep(sleep, [Task(args=(60.0,))] * 2, [].append)
 """
 
 
@@ -140,7 +146,8 @@ def _lives(group: int) -> bool:
     return True
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="groups of processes are another thing there")
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="groups of processes are different there")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path, sent: signal.Signals) -> None:
     run = subprocess.Popen(
@@ -178,27 +185,27 @@ def die(_: Sequence[Any]) -> Made:
     return [], None
 
 
-def test_a_process_that_is_killed_is_told() -> None:
-    with Cores(2) as engine:
-        with pytest.raises(JobReportError, match="was killed, perhaps for want of memory"):
+def test_a_killed_process_is_an_error() -> None:
+    with LocalEngine(2) as engine:
+        with pytest.raises(JobReportError, match="was killed, perhaps for lack of memory"):
             engine.keep(die, [Task()], print)
         with pytest.raises(JobReportError, match="was killed"):
             engine.ask(asked, [((), (1,))])
 
 
-def test_a_full_disk_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
-    def full(*_: object) -> None:
+    def full(**_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with on_disk() as engine:
         engine.keep(make, [A], print)
-        monkeypatch.setattr(Path, "open", full)
-        with pytest.raises(JobReportError, match=r"No space left on device\. Set TMPDIR") as told:
+        monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
+        with pytest.raises(JobReportError, match=r"No space left on device\. Set TMPDIR") as error:
             engine.keep(make, [A], print)
         monkeypatch.undo()
-    assert str(tmp_path) in str(told.value)
+    assert str(tmp_path) in str(error.value)
 
 
 def test_a_job_of_one_node_is_gone_when_nobody_has_it() -> None:
@@ -218,18 +225,18 @@ def test_little_is_read_here_and_much_in_as_many_processes_as_memory_allows(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     mib = 1 << 20
-    assert _processes([]) == 1
-    assert _processes([30 * mib] * 4) == 1
-    assert _processes([900 * mib]) == 1
-    assert _processes([75 * mib] * 4) == 4
-    assert _processes([200 * mib, 20 * mib]) == 1
-    assert _processes([200 * mib] * 32) == 2
-    assert _processes([500 * mib] * 32) == 1
-    assert _processes([10_000 * mib] * 32) == 1
+    assert _process_count([]) == 1
+    assert _process_count([30 * mib] * 4) == 1
+    assert _process_count([900 * mib]) == 1
+    assert _process_count([75 * mib] * 4) == 4
+    assert _process_count([200 * mib, 20 * mib]) == 1
+    assert _process_count([200 * mib] * 32) == 2
+    assert _process_count([500 * mib] * 32) == 1
+    assert _process_count([10_000 * mib] * 32) == 1
 
 
-def test_local_answers_without_anything_to_keep() -> None:
-    with Local() as engine:
+def test_an_engine_with_nothing_to_keep_has_no_results() -> None:
+    with LocalEngine() as engine:
         assert engine.ask(operator.itemgetter(0), []) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrules.analyses.balance import MOST_DRAWN, MOST_GPUS, MOST_NODES, balance
+from jobrules.analyses.balance import MAX_DRAWN, MAX_GPUS, MAX_NODES, balance
 from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.load_balancing import LoadBalancing
 from jobrules.model import SECOND_US, Job, Metric, Status
@@ -194,11 +194,11 @@ def test_of_many_gpus_the_odd_ones_are_drawn_and_listed() -> None:
     (node,) = of_panels(panel("n", levels)).nodes
 
     drawn = [gpu.device for gpu in node.gpus if gpu.histogram]
-    assert len(drawn) == MOST_DRAWN
+    assert len(drawn) == MAX_DRAWN
     assert {"gpu7", "gpu13"} <= set(drawn)
-    assert len(node.listed) == MOST_GPUS
+    assert len(node.listed) == MAX_GPUS
     assert {"gpu7", "gpu13"} <= set(node.listed)
-    assert [len(row) for row in node.distances] == list(range(MOST_GPUS - 1, -1, -1))
+    assert [len(row) for row in node.distances] == list(range(MAX_GPUS - 1, -1, -1))
     assert all(gpu.tenths for gpu in node.gpus)
 
 
@@ -208,7 +208,7 @@ def test_of_many_nodes_those_that_differ_most_are_listed_first() -> None:
 
     nodes = of_panels(*panels).nodes
 
-    assert [bool(node.listed) for node in nodes] == [True] * MOST_NODES + [False] * 4
+    assert [bool(node.listed) for node in nodes] == [True] * MAX_NODES + [False] * 4
     far = [node.farthest.distance for node in nodes if node.farthest]
     assert far == sorted(far, reverse=True)
     assert {node.node for node in nodes[:3]} == {"n2", "n5", "n6"}
@@ -223,7 +223,7 @@ def test_its_size_does_not_grow_with_the_job() -> None:
 
     assert (
         sum(len(g.histogram) > 0 for found in (few, many) for n in found.nodes for g in n.gpus)
-        == 2 * MOST_DRAWN
+        == 2 * MAX_DRAWN
     )
     # 88 GPUs more, each with a row of its own and no histogram of 50 numbers.
     assert (sizes[1] - sizes[0]) / 88 < 260

@@ -19,8 +19,8 @@ from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import SECOND_US, Events, EventSource, Job, Metric, Panel, Steps
-from tests.apart import Apart
 from tests.copies import replace
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 NAN = float("nan")
@@ -149,7 +149,7 @@ def test_everything_agrees_with_the_definition(job: Job) -> None:
     wanted = reference(job, grid)
     told = bottlenecks(job, CPUBottleneck(), grid)
 
-    assert bottlenecks(Apart(job), CPUBottleneck(), grid) == told
+    assert bottlenecks(JobElsewhere(job), CPUBottleneck(), grid) == told
     if wanted is None or told is None:
         assert wanted is None
         assert told is None

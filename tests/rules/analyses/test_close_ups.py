@@ -9,9 +9,9 @@ from jobrules.analyses.close_ups import MOST_BARS, MOST_SAMPLES, BottleneckCount
 from jobrules.analyses.close_ups import close_ups as all_moments
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
-from jobrules.model import SECOND_US, Events, EventSource, Job, Metric, Panel
-from tests.apart import Apart
+from jobrules.model import SECOND_US, Events, EventSource, Job, JobInMemory, Metric, Panel
 from tests.copies import replace
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 MINUTE_US = 60 * SECOND_US
@@ -47,9 +47,9 @@ def test_the_first_ten_and_the_last_thirty_steps_of_the_first_worker_are_chosen(
 def test_of_several_nodes_the_one_whose_events_come_first_is_shown() -> None:
     spans = {"a": (5, 8), "b": (4, 9), "c": (4, 7)}
     events = [make_events([("Work", "work", *span)], node=node) for node, span in spans.items()]
-    job = Job(name="job", events=Events.joined(events))
+    job = JobInMemory(name="job", events=Events.joined(events))
 
-    (first,) = moments(Apart(job))
+    (first,) = moments(JobElsewhere(job))
 
     assert (first.key, first.node, span_s(first)) == ("first-events", "c", (4.0, 7.0))
     assert moments(job) == (first,)
@@ -192,11 +192,11 @@ def test_the_worst_minute_lies_in_the_training_loop_and_on_the_worst_node() -> N
         ]
 
     steps = make_steps([(70.0 + i, 70.9 + i) for i in range(200)], node="a")
-    job = Job(name="job", panels=(*node("a", 130, 140), *node("b", 190, 210)), steps=steps)
+    job = JobInMemory(name="job", panels=(*node("a", 130, 140), *node("b", 190, 210)), steps=steps)
 
     worst = by_key(job)["worst-minute"]
 
-    assert by_key(Apart(job))["worst-minute"] == worst
+    assert by_key(JobElsewhere(job))["worst-minute"] == worst
     assert worst.worst
     assert worst.worst.in_loop
     assert (worst.node, span_s(worst)) == ("b", (180.0, 240.0))

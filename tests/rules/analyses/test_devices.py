@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobrules.analyses.devices import FULL, MOST_COLUMNS, MOST_DEVICES, NOT_MEASURED, devices
 from jobrules.analyses.time_lines import Columns, columns
-from jobrules.model import SECOND_US, Job, Metric
+from jobrules.model import SECOND_US, Job, JobInMemory, Metric
 from tests.jobs import START_US, make_job, make_panel
 
 NAN = float("nan")
@@ -60,7 +60,7 @@ def jobs(draw: st.DrawFn) -> tuple[Job, Columns]:
     panel = make_panel(Metric.GPU_UTILIZATION, values, time_us=times)
     width = draw(st.integers(1, 20)) * SECOND_US
     count = int(times[-1] - START_US) // width + 1
-    return Job(name="job", panels=(panel,)), Columns(start_us=START_US, width_us=width, count=count)
+    return JobInMemory(name="job", panels=(panel,)), Columns(start_us=START_US, width_us=width, count=count)
 
 
 @given(jobs())
@@ -84,7 +84,7 @@ def test_each_column_is_the_mean_of_its_samples_or_what_is_held(given_job: tuple
 def test_a_pause_is_not_measured_and_a_slow_sampler_is() -> None:
     often = START_US + np.concatenate((np.arange(60), 600 + np.arange(60))) * SECOND_US
     seldom = START_US + np.arange(13) * 60 * SECOND_US
-    job = Job(
+    job = JobInMemory(
         name="job",
         panels=(
             make_panel(Metric.CPU_UTILIZATION, np.full(13, 30.0), time_us=seldom, prefix="cpu"),
@@ -139,7 +139,7 @@ def test_metrics_come_in_one_order_and_memory_alone_is_no_use() -> None:
         "gpu_memory_activity",
     ]
     assert devices(make_job(memory=values), grid, 90) is None
-    assert devices(Job(name="job"), grid, 90) is None
+    assert devices(JobInMemory(name="job"), grid, 90) is None
 
 
 def test_devices_are_bounded_and_those_left_out_are_counted() -> None:

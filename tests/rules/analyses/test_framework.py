@@ -22,7 +22,7 @@ def test_parts_have_seconds_and_shares_that_add_up() -> None:
     assert time
     assert [(part.name, part.seconds, part.percent) for part in time.steps] == [
         ("TRAIN", 3.0, 60.0),
-        ("Outside of steps", 1.7, 34.0),
+        ("Outside steps", 1.7, 34.0),
         ("EVAL", 0.3, 6.0),
     ]
     assert (time.general, time.operators, time.horovod, time.forward_only) == ((), (), (), False)
@@ -231,7 +231,7 @@ def test_each_workers_time_is_that_of_a_plain_count(rows: list[tuple[str, str, s
         own = [row for row in rows if row[:2] == (node, worker)]
         covered = {s for *_, a, n in own for s in range(a, a + n)}
         span = max(a + n for *_, a, n in own) - min(a for *_, a, _ in own)
-        found = {"Outside of steps": span - len(covered)}
+        found = {"Outside steps": span - len(covered)}
         for _, _, phase, _, n in own:
             found[phase] = found.get(phase, 0) + n
         if sum(found.values()):
@@ -239,14 +239,14 @@ def test_each_workers_time_is_that_of_a_plain_count(rows: list[tuple[str, str, s
     assert {(one.node, one.rank) for one in (time.ranks if time else ())} == set(seconds)
     if not time:
         return
-    assert time.kinds[0] == "Outside of steps"
+    assert time.kinds[0] == "Outside steps"
     assert len(time.kinds) <= 6
-    assert ("Other phases" in time.kinds) == (len({row[2] for row in rows}) > 5)
+    assert ("Other modes" in time.kinds) == (len({row[2] for row in rows}) > 5)
     for one in time.ranks:
         found = seconds[one.node, one.rank]
         whole = sum(found.values())
         joined = sum(s for phase, s in found.items() if phase not in time.kinds)
-        expected = [joined if kind == "Other phases" else found.get(kind, 0) for kind in time.kinds]
+        expected = [joined if kind == "Other modes" else found.get(kind, 0) for kind in time.kinds]
         assert one.percents == pytest.approx([100 * s / whole for s in expected], abs=0.1001)
         assert sum(one.percents) == pytest.approx(100.0)
 

@@ -14,7 +14,7 @@ from jobreport.readers.registry import read_job
 from jobrules.analyses.gpu_memory import LOOP, MOST_RISES, WHOLE, WORK, MemoryUse, Trend, gpu_memory
 from jobrules.analyses.time_lines import columns
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
-from jobrules.model import SECOND_US, Job, Metric
+from jobrules.model import SECOND_US, Job, JobInMemory, Metric
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 SMALL = GPUMemoryIncrease(window=2, patience=3)
@@ -228,9 +228,9 @@ def test_alike_gpus_are_drawn_by_the_fullest_node() -> None:
         make_panel(Metric.GPU_MEMORY_ACTIVITY, np.full((900, 6), 60.0 + i / 2), node=f"n{i}", interval_s=1)
         for i in range(3)
     ]
-    alike = told(Job(name="job", panels=tuple(panels)))
+    alike = told(JobInMemory(name="job", panels=tuple(panels)))
     panels[0].values[:, 0] = 66.5
-    apart = told(Job(name="job", panels=tuple(panels)))
+    apart = told(JobInMemory(name="job", panels=tuple(panels)))
 
     assert (alike.alike, [band.node for band in alike.bands], len(alike.lines)) == (True, ["n2"], 1)
     assert (apart.alike, len(apart.bands), len(apart.lines)) == (False, 3, 12)

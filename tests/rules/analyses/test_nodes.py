@@ -21,7 +21,7 @@ from jobrules.analyses.nodes import (
 )
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.measures.sample_weights import gaps
-from jobrules.model import SECOND_US, Job, Metric, Panel, Severity
+from jobrules.model import SECOND_US, Job, JobInMemory, Metric, Panel, Severity
 from jobrules.verdict.phases import job_phases
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
@@ -41,7 +41,7 @@ def job_of(
         make_panel(metric, np.tile(values, (SAMPLES, 1)), node=node, interval_s=5)
         for node, values in means.items()
     ]
-    return Job(name="job", panels=(*panels, *more))
+    return JobInMemory(name="job", panels=(*panels, *more))
 
 
 def alike(n: int, value: float = 70.0) -> dict[str, list[float]]:
@@ -59,7 +59,7 @@ def test_up_to_four_nodes_are_all_drawn_and_not_ranked() -> None:
 def test_the_odd_by_mean_are_those_of_the_definition(means: list[float]) -> None:
     # A sample of 1 % at the end, so that no GPU counts as idle or stopped.
     values = {f"n{i}": np.append(np.full(49, value), max(value, 1.0)) for i, value in enumerate(means)}
-    job = Job(
+    job = JobInMemory(
         name="job",
         panels=tuple(
             make_panel(Metric.GPU_UTILIZATION, v.tolist(), node=n, interval_s=1) for n, v in values.items()
@@ -151,7 +151,7 @@ def test_a_gap_that_all_nodes_have_makes_none_of_them_odd() -> None:
     panels = tuple(
         make_panel(Metric.GPU_UTILIZATION, np.full(300, 50.0), node=f"n{i}", time_us=times) for i in range(6)
     )
-    job = Job(name="job", panels=panels)
+    job = JobInMemory(name="job", panels=panels)
 
     assert len(gaps(job)) == 6
     assert ranked(job).odd == ()
@@ -238,17 +238,17 @@ def test_the_start_is_told_by_the_samples_before_the_first_step() -> None:
         make_panel(Metric.CPU_UTILIZATION, np.full(SAMPLES, 30.0), interval_s=1, node="algo-2"),
     )
     half = SAMPLES // 2
-    job = Job(name="job", panels=panels, steps=make_steps([(half, half + 1), (half + 1, half + 2)]))
+    job = JobInMemory(name="job", panels=panels, steps=make_steps([(half, half + 1), (half + 1, half + 2)]))
 
     found = ranked(job).start_up
 
     assert found is not None
     assert (found.cpu, found.io_wait, found.received) == (20.0, None, 10e6)
-    assert ranked(Job(name="job", panels=panels)).start_up is None
+    assert ranked(JobInMemory(name="job", panels=panels)).start_up is None
 
 
 def test_nothing_at_all_is_no_error() -> None:
-    assert ranked(Job(name="job")).drawn == ()
+    assert ranked(JobInMemory(name="job")).drawn == ()
 
 
 def test_falls_of_the_use_in_the_loop_are_counted_with_their_length() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from jobrules.analyses.power import MOST_ROWS, power
 from jobrules.analyses.time_lines import columns, time_lines
-from jobrules.model import Job, Metric, Panel
+from jobrules.model import JobInMemory, Metric, Panel
 
 SECOND_US = 1_000_000
 START_US = 1_763_107_200_000_000
@@ -30,7 +30,7 @@ def panel(metric: Metric, values: list[list[float]], seconds: list[float] | None
 
 def test_means_count_each_sample_for_its_time() -> None:
     """100 W for 30 s, then 400 W for 10 s and one interval that holds the last sample."""
-    job = Job(name="j", panels=(panel(Metric.GPU_POWER, [[100], [400], [400]], [0, 30, 40]),))
+    job = JobInMemory(name="j", panels=(panel(Metric.GPU_POWER, [[100], [400], [400]], [0, 30, 40]),))
 
     (state,) = power(job)
     assert state.power_mean == pytest.approx((100 * 30 + 400 * 10) / 40)
@@ -40,7 +40,7 @@ def test_means_count_each_sample_for_its_time() -> None:
 
 def test_a_pause_is_not_measured() -> None:
     seconds = [*range(30), *range(600, 630)]
-    job = Job(name="j", panels=(panel(Metric.GPU_POWER, [[100.0]] * 60, list(seconds)),))
+    job = JobInMemory(name="j", panels=(panel(Metric.GPU_POWER, [[100.0]] * 60, list(seconds)),))
 
     (state,) = power(job)
     assert state.energy_percent == pytest.approx(100 * 59 / 629, abs=0.2)
@@ -51,7 +51,7 @@ def test_the_clock_counts_while_the_gpu_is_busy() -> None:
     use = panel(Metric.GPU_UTILIZATION, [[0.0], [90.0], [90.0], [90.0], [0.0]])
     clock = panel(Metric.GPU_CLOCK, [[300.0], [1500.0], [1400.0], [1500.0], [2.0]])
 
-    (state,) = power(Job(name="j", panels=(clock, use)))
+    (state,) = power(JobInMemory(name="j", panels=(clock, use)))
     assert (state.clock_busy, state.clock_max) == (1500, 1500)
 
 
@@ -61,12 +61,12 @@ def test_memory_is_told_in_bytes_and_as_a_share() -> None:
         panel(Metric.GPU_MEMORY_TOTAL, [[8.0], [8.0]]),
     )
 
-    (state,) = power(Job(name="j", panels=(total, used)))
+    (state,) = power(JobInMemory(name="j", panels=(total, used)))
     assert (state.memory_max, state.memory_total, state.memory_percent) == (6, 8, 75)
 
 
 def test_a_job_without_any_of_it_has_none() -> None:
-    assert power(Job(name="j", panels=(panel(Metric.GPU_UTILIZATION, [[1.0], [2.0]]),))) == ()
+    assert power(JobInMemory(name="j", panels=(panel(Metric.GPU_UTILIZATION, [[1.0], [2.0]]),))) == ()
 
 
 def test_of_many_gpus_those_held_back_are_kept() -> None:
@@ -78,7 +78,7 @@ def test_of_many_gpus_those_held_back_are_kept() -> None:
         panel(Metric.GPU_THERMAL_SLOWDOWN, slow.tolist()),
     )
 
-    found = power(Job(name="j", panels=(warm, held)))
+    found = power(JobInMemory(name="j", panels=(warm, held)))
     assert len(found) == MOST_ROWS
     assert found[-1].device == f"gpu{MOST_ROWS + 9}"
 
@@ -88,14 +88,14 @@ def test_a_slowdown_that_happened_is_not_rounded_to_never() -> None:
     heat = np.zeros((40_000, 1))
     heat[500] = 100
 
-    (state,) = power(Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, heat.tolist()),)))
+    (state,) = power(JobInMemory(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, heat.tolist()),)))
     assert state.thermal_percent == pytest.approx(100 / 39_999)
 
 
 def test_too_few_samples_are_no_share() -> None:
     flags = [[0.0, 100.0]] + [[0.0, np.nan]] * 20
 
-    states = power(Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, flags),)))
+    states = power(JobInMemory(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, flags),)))
     assert [state.thermal_percent for state in states] == [0.0, None]
 
 
@@ -104,13 +104,13 @@ def test_heat_is_not_known_where_it_was_not_sampled_while_the_hardware_slowed() 
     hardware = [[100.0 * (i in (15, 16))] * 2 for i in range(30)]
     panels = (panel(Metric.GPU_THERMAL_SLOWDOWN, heat), panel(Metric.GPU_HARDWARE_SLOWDOWN, hardware))
 
-    states = power(Job(name="j", panels=panels))
+    states = power(JobInMemory(name="j", panels=panels))
     assert [state.thermal_percent for state in states] == [None, 0.0]
 
 
 def test_a_slowdown_over_time_is_the_share_of_each_gpu() -> None:
     flags = [[100.0 * (i % 2), np.nan if i < 4 else 0.0] for i in range(8)]
-    job = Job(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, flags),))
+    job = JobInMemory(name="j", panels=(panel(Metric.GPU_THERMAL_SLOWDOWN, flags),))
 
     (line,) = time_lines(job, columns(job))
     assert line.high == (50.0,) * 4

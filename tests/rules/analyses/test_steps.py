@@ -244,7 +244,7 @@ def test_shares_of_classes_against_counting_units_of_time(
     steps = steps_of([SECOND_US * one for one in lasted], gap_us=SECOND_US, node="algo-1", worker="33")
     events = make_events([(phase, f"op {phase}", a, b) for phase, (a, b) in rows]) if rows else Events()
 
-    with patch.object(step_parts, "FEWEST_OUTLIERS", 1):
+    with patch.object(step_parts, "MIN_OUTLIERS", 1):
         times = told(make_job(steps=steps, events=events))
 
     place = [(s - START_US) // SECOND_US for s in steps.start_us.tolist()]

@@ -17,8 +17,8 @@ from jobrules.power_cap import PowerCap
 from jobrules.rule import Rule, run_rules
 from jobrules.slow_clock import SlowClock
 from jobrules.thermal_throttling import ThermalThrottling
-from tests.apart import Apart
 from tests.copies import replace
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, make_job, make_panel
 
 RULES: tuple[Rule, ...] = (ThermalThrottling(), PowerCap(), SlowClock(), ECCErrors(), Energy())
@@ -76,7 +76,7 @@ def test_nodes_that_lie_elsewhere_and_tables_that_lie_otherwise_change_nothing(s
     here = plain(run_rules(RULES, job, strict=True))
 
     assert plain(run_rules(RULES, turned, strict=True)) == here
-    assert plain(run_rules(RULES, Apart(job), strict=True)) == here
+    assert plain(run_rules(RULES, JobElsewhere(job), strict=True)) == here
 
 
 def test_the_jobs_above_trigger_and_pass_and_miss_what_they_need() -> None:

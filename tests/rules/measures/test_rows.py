@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import gc
-from weakref import ref
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.measures.rows import by_code, narrow, once, series_of
+from jobrules.measures.rows import by_code, narrow, series_of
 from tests.jobs import joined_steps, make_steps
 
 WIDE = np.iinfo(np.int64).max
@@ -35,33 +32,10 @@ def test_rows_stand_by_their_code(codes: list[int], many: int) -> None:
         ]
 
 
-def test_the_rows_of_a_table_are_found_once() -> None:
+def test_each_series_has_its_rows() -> None:
     steps = joined_steps(make_steps([(0, 1), (2, 3)], worker="10"), make_steps([(0, 1)], worker="9"))
 
-    found = series_of(steps)
-
-    assert {names: rows.tolist() for names, rows in found.items()} == {
+    assert {names: rows.tolist() for names, rows in series_of(steps).items()} == {
         ("algo-1", "9", "TRAIN"): [2],
         ("algo-1", "10", "TRAIN"): [0, 1],
     }
-    assert series_of(steps) is found
-
-
-def test_an_answer_is_forgotten_with_what_it_is_of() -> None:
-    class Thing:
-        pass
-
-    asked = []
-
-    @once
-    def of(thing: Thing) -> object:
-        asked.append(id(thing))
-        return Thing()
-
-    first, other = Thing(), Thing()
-    assert of(first) is of(first)
-    assert of(first) is not of(other)
-    answer = ref(of(first))
-    del first
-    gc.collect()
-    assert answer() is None

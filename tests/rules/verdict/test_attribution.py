@@ -27,6 +27,7 @@ from jobrules.model import (
     Events,
     EventSource,
     Job,
+    JobInMemory,
     Lane,
     Loader,
     Metric,
@@ -41,8 +42,8 @@ from jobrules.verdict.device_time import spent_per_device
 from jobrules.verdict.findings import judge
 from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
-from tests.apart import Apart
 from tests.copies import replace
+from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 #: Rules that find something in nearly any job.
@@ -121,7 +122,7 @@ def random_job(seed: int) -> Job:
             table = make_steps(spans, node=node, worker=worker)
             steps.append(replace(table, number=np.full(len(table), -1)))
             events.append(fetches(node, worker, starts, rng))
-    return Job(
+    return JobInMemory(
         name="job",
         panels=tuple(sorted(panels, key=lambda p: (p.node, p.metric))),
         steps=joined_steps(*steps) if steps else Steps(),
@@ -369,7 +370,7 @@ def test_every_lost_moment_goes_to_the_cause_that_a_plain_account_finds(seed: in
     results = run_rules(EAGER, job, strict=True)
     account = Account(job, EAGER, results)
 
-    judged, elsewhere = list(zip(EAGER, results, strict=True)), Apart(job)
+    judged, elsewhere = list(zip(EAGER, results, strict=True)), JobElsewhere(job)
     spent = spent_per_device(job, causes=causes_of(job, judged, Ends.of(job)))
 
     away = spent_per_device(elsewhere, causes=causes_of(elsewhere, judged, Ends.of(elsewhere)))

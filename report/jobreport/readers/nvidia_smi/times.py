@@ -104,8 +104,9 @@ def zone_of(name: str) -> tzinfo:
             return timezone(offset if match[1] == "+" else -offset)
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError) as error:
-        told = f"{escape_name(name)} is no time zone; give one as Europe/Berlin or +02:00 with --timezone."
-        raise UsageError(told) from error
+        raise UsageError(
+            f"Unknown time zone {escape_name(name)}. Use a name such as Europe/Berlin or an offset such as +02:00."
+        ) from error
 
 
 def _offset_us(quarter: int, zone: tzinfo, fold: int) -> int:

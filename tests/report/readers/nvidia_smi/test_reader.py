@@ -19,7 +19,7 @@ from generator.writer import LogSpec, write_job
 from jobreport.errors import NothingReadableError
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import SourceQuality
-from jobreport.tables.engine import Here
+from jobreport.tables.engine import LocalEngine
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
 
 MIB = float(1 << 20)
@@ -201,8 +201,8 @@ def test_times_of_a_zone_are_read_as_that_zone_s_where_the_clock_is_put_back(tmp
     spec = spec_of(start_us=1_761_440_240 * SECOND_US)
     write_job(spec, tmp_path, gzipped=False, log=LogSpec(zone="Europe/Berlin"))
 
-    job = read_directory(tmp_path, zone=ZoneInfo("Europe/Berlin"), engine=Here(), strict=True).job
-    unzoned = read_directory(tmp_path, engine=Here(), strict=True).job
+    job = read_directory(tmp_path, zone=ZoneInfo("Europe/Berlin"), engine=LocalEngine(1), strict=True).job
+    unzoned = read_directory(tmp_path, engine=LocalEngine(1), strict=True).job
 
     same(job, "node", "csv", gauges(spec, 1))
     first, last = spec.start_us, int(gauges(spec, 1).timestamp_us[-1])
