@@ -112,6 +112,11 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     metavar="ZONE",
     help="Of times that name none, as Europe/Berlin or +02:00. [default: UTC]",
 )
+@click.option(
+    "--columns",
+    metavar="NAME[,NAME]",
+    help="Columns of nvidia-smi logs without a header line, e.g. timestamp,index,utilization.gpu.",
+)
 @click.option("--list-rules", is_flag=True, help="List the rules and exit.")
 @click.option(
     "--explain", metavar="RULE", help="Say what a rule checks, why, what to do, its parameters; exit."
@@ -142,6 +147,7 @@ def command(
     static: bool,
     redact: bool,
     timezone: str | None,
+    columns: str | None,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -188,6 +194,7 @@ def command(
             strict=strict,
             redact=redact,
             zone=timezone,
+            columns=columns,
             engine=engine,
             progress=_progress(quiet=quiet),
             kernel=running,

@@ -105,6 +105,7 @@ def make_report(
     strict: bool = False,
     redact: bool = False,
     zone: str | None = None,
+    columns: str | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
@@ -114,14 +115,17 @@ def make_report(
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json``
     is always written. ``static`` leaves the scripts out of the page. ``redact`` puts stand-ins in the place of
     names (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of times that name none, as ``Europe/Berlin`` or
-    ``+02:00``. ``engine`` reads and judges; without
+    ``+02:00``. ``columns`` are the names of the columns of a log that has no header line, separated by commas.
+    ``engine`` reads and judges; without
     one that is done in this process. ``progress`` hears how far it has come. ``kernel`` runs the notebook, as one of
     ``jobreport.output.kernel.started()``; without one it is started when needed.
 
     Raises ``NothingReadableError`` where the directory holds nothing to report, ``UsageError`` where
-    the folder already holds a report and ``force`` is not set, or the zone is none.
+    the folder already holds a report and ``force`` is not set, or the zone is none,
+    or the columns name none.
     """
     # The readers are not needed for --help.
+    from jobreport.readers.nvidia_smi.text import column_names  # noqa: PLC0415 - as the readers
     from jobreport.readers.nvidia_smi.times import zone_of  # noqa: PLC0415 - as the readers
     from jobreport.readers.registry import job_name, read_directory  # noqa: PLC0415
     from jobreport.redaction.pseudonyms import JOB, redacted  # noqa: PLC0415 - as the readers
@@ -129,6 +133,8 @@ def make_report(
     chosen, progress = settings or load(), progress or Progress()
     if zone is not None:
         chosen = replace(chosen, options=(*chosen.options, f"--timezone {zone}"))
+    if columns is not None:
+        chosen = replace(chosen, options=(*chosen.options, f"--columns {columns}"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(telling(progress))
         engine = engine or stack.enter_context(Here())
@@ -143,7 +149,8 @@ def make_report(
                 engine=engine,
                 progress=progress,
                 leave=place.own,
-                zone=None if zone is None else zone_of(zone),
+                zone=zone_of("UTC" if zone is None else zone),
+                columns=column_names(columns) if columns is not None else (),
             )
             quality = reading.quality
             unusable = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from dataclasses import fields
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,8 +22,8 @@ from jobreport.readers.grouping import (
     sources_of,
     stopped,
 )
-from jobreport.readers.joining import joined
 from jobreport.readers.listing import is_end_marker, job_name, listing
+from jobreport.readers.machines import joined
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
@@ -77,19 +78,20 @@ def read_directory(
     engine: Engine | None = None,
     progress: Progress | None = None,
     leave: Collection[str] = (),
-    zone: tzinfo | None = None,
+    zone: tzinfo = UTC,
+    columns: Sequence[str] = (),
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
-    ``name`` is the job's, where the directory does not tell it. ``zone`` is that of times that name none; UTC
-    without one. The ``engine`` reads the files and keeps
+    ``name`` is the job's, where the directory does not tell it. ``zone`` is that of times that name none,
+    ``columns`` are those of logs without a header line. The ``engine`` reads the files and keeps
     the tables; without one, that is done here and in memory. ``leave`` are absolute paths that are no part of the
     job. A reader that raises costs its own files
     and a remark, unless ``strict``. Raises ``NothingReadableError`` where nothing is left to report.
     """
     engine, progress = engine or Here(), progress or Progress()
     tally = Tally()
-    readers = tuple(NvidiaSmi(zone) if isinstance(one, NvidiaSmi) else one for one in READERS)
+    readers = tuple(NvidiaSmi(zone, columns) if isinstance(one, NvidiaSmi) else one for one in READERS)
     files = listing(directory, tally, leave)
     claimed: defaultdict[int, list[SourceFile]] = defaultdict(list)
     unclaimed: list[SourceFile] = []
@@ -114,7 +116,7 @@ def read_directory(
         f"reading {escape_name(job_is)}", sum(f.size for some in claimed.values() for f in some), "B"
     )
     groups = [group for i in sorted(claimed) for group in packed(readers[i], claimed[i])]
-    pieces = joined(read_groups(engine, groups, progress, strict=strict), engine)
+    pieces = joined(read_groups(engine, groups, progress, strict=strict), engine, zone)
     pieces = drop_implausible_times(pieces, engine)
     sources = sources_of(pieces, tally)
     nodes = nodes_of(pieces, engine, tally)

@@ -48,6 +48,8 @@ class Tally:
             self._count(one, one.place, 0)
 
     def _count(self, remark: Remark, file: str | None, line: int) -> None:
+        if not remark.count:
+            return
         key = (remark.code, tuple(remark.fields.items()))
         self._counts[key] += remark.count
         if file is not None:
@@ -64,7 +66,6 @@ class Tally:
         found = [
             Remark(code=key[0], count=count, place=self._place(key), fields=dict(key[1]))
             for key, count in self._counts.items()
-            if count
         ]
         return tuple(
             sorted(found, key=lambda one: (_ORDER.index(one.action), -one.count, one.unit, one.reason))

@@ -49,28 +49,38 @@ class Times(Struct, kw_only=True, eq=False):
     time_us: IntArray
     #: (n,) whether the row has a time.
     there: BoolArray
-    #: How many rows have one of another kind, which cannot stand beside these.
-    others: int = 0
+    #: (n,) whether the row has a time of another kind, which cannot be compared with these.
+    other: BoolArray
     #: ``ZONED``, ``LOCAL``, ``CLOCK`` or ``RELATIVE``.
     kind: str
 
 
-class _Moment(Struct):
+class _Time(Struct):
     us: int
     kind: str
 
 
 def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
-    """From the cells of a column; ``elapsed`` if its name says that they count from a start."""
-    moments = [_moment(text.strip(), elapsed=elapsed, factor=factor) for text in texts.distinct]
+    """Times in the cells of a column.
+
+    ``elapsed``: its name says that they count from a start. ``factor``: seconds in one of a bare number.
+    """
+    times = [_time(text.strip(), elapsed=elapsed, factor=factor) for text in texts.distinct]
     rows: Counter[str] = Counter()
-    for one, count in zip(moments, np.bincount(texts.code, minlength=len(moments)).tolist(), strict=True):
+    for one, count in zip(times, np.bincount(texts.code, minlength=len(times)).tolist(), strict=True):
         rows[one.kind if one else ""] += count
     # One kind a table, the commonest: one damaged time costs no other row.
     kind = max((LOCAL, CLOCK, RELATIVE, ZONED), key=rows.__getitem__)
-    time_us = np.array([one.us if one and one.kind == kind else -1 for one in moments], np.int64)[texts.code]
-    others = len(texts.code) - rows[kind] - rows[""]
-    return Times(time_us=time_us, there=time_us >= 0, others=others, kind=kind)
+    time_us = np.array([one.us if one and one.kind == kind else -1 for one in times], np.int64)
+    other = np.array([one is not None and one.kind != kind for one in times], np.bool_)
+    found_us = time_us[texts.code]
+    return Times(time_us=found_us, there=found_us >= 0, other=other[texts.code], kind=kind)
+
+
+def is_date(text: str) -> bool:
+    """Whether a cell says when it was written, by a date or as seconds since the epoch."""
+    time = _time(text.strip(), elapsed=False, factor=1.0)
+    return time is not None and time.kind in (LOCAL, ZONED)
 
 
 def in_zone(local_us: IntArray, series: IntArray, zone: tzinfo) -> IntArray:
@@ -104,8 +114,9 @@ def zone_of(name: str) -> tzinfo:
             return timezone(offset if match[1] == "+" else -offset)
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError) as error:
-        told = f"{escape_name(name)} is no time zone; give one as Europe/Berlin or +02:00 with --timezone."
-        raise UsageError(told) from error
+        raise UsageError(
+            f"{escape_name(name)} is no time zone; give one such as Europe/Berlin or +02:00 with --timezone."
+        ) from error
 
 
 def _offset_us(quarter: int, zone: tzinfo, fold: int) -> int:
@@ -114,7 +125,7 @@ def _offset_us(quarter: int, zone: tzinfo, fold: int) -> int:
     return round(offset.total_seconds()) * SECOND_US
 
 
-def _moment(text: str, *, elapsed: bool, factor: float) -> _Moment | None:
+def _time(text: str, *, elapsed: bool, factor: float) -> _Time | None:
     try:
         return _number(float(text), elapsed=elapsed, factor=factor)
     except ValueError:
@@ -124,20 +135,20 @@ def _moment(text: str, *, elapsed: bool, factor: float) -> _Moment | None:
     if match := _CLOCK.fullmatch(text):
         hours, minutes, seconds = (int(match[i]) for i in (1, 2, 3))
         if hours < 24 and minutes < 60 and seconds < 61:
-            return _Moment((hours * 3600 + minutes * 60 + seconds) * SECOND_US + _fraction(match[4]), CLOCK)
+            return _Time((hours * 3600 + minutes * 60 + seconds) * SECOND_US + _fraction(match[4]), CLOCK)
     return None
 
 
-def _number(value: float, *, elapsed: bool, factor: float) -> _Moment | None:
+def _number(value: float, *, elapsed: bool, factor: float) -> _Time | None:
     if not elapsed:
         for unit in _EPOCH_UNITS:
             if _EARLIEST_S * unit <= value <= _LATEST_S * unit:
-                return _Moment(round(value * SECOND_US / unit), ZONED)
+                return _Time(round(value * SECOND_US / unit), ZONED)
     seconds = value * factor
-    return _Moment(round(seconds * SECOND_US), RELATIVE) if 0 <= seconds <= _LONGEST_S else None
+    return _Time(round(seconds * SECOND_US), RELATIVE) if 0 <= seconds <= _LONGEST_S else None
 
 
-def _date(match: re.Match[str]) -> _Moment | None:
+def _date(match: re.Match[str]) -> _Time | None:
     try:
         at = datetime(*(int(match[i]) for i in range(1, 7)), tzinfo=UTC)  # type: ignore[misc,arg-type]
     except ValueError:
@@ -147,11 +158,11 @@ def _date(match: re.Match[str]) -> _Moment | None:
         return None
     zone = match[8]
     if zone is None:
-        return _Moment(us, LOCAL)
+        return _Time(us, LOCAL)
     if offset := _OFFSET.fullmatch(zone):
         away = (int(offset[2]) * 60 + int(offset[3])) * 60 * SECOND_US
         us += -away if offset[1] == "+" else away
-    return _Moment(us, ZONED)
+    return _Time(us, ZONED)
 
 
 def _fraction(digits: str | None) -> int:

@@ -16,7 +16,8 @@ from generator.scenarios import SCENARIOS
 from generator.smi_log import DIALECTS, MESSAGES
 from generator.writer import LogSpec, write_job
 
-from jobreport.errors import NothingReadableError
+from jobreport.errors import NothingReadableError, UsageError
+from jobreport.readers.nvidia_smi.text import column_names
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import SourceQuality
 from jobreport.tables.engine import Here
@@ -93,7 +94,7 @@ def times_us(dialect: str, seen: Gauges) -> IntArray:
     return seen.timestamp_us
 
 
-def told(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
+def expected_of(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
     """What stands in a log of a dialect; NaN where it has no number."""
     found = {m: values.copy() for m, values in arrays(seen).items() if m in TOLD.get(dialect, set(Metric))}
     if dialect.startswith("dmon"):
@@ -106,7 +107,7 @@ def told(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
 
 def same(job: Job, node: str, dialect: str, seen: Gauges) -> None:
     """Compare all panels of a node with what the generator measured."""
-    expected, time_us = told(dialect, seen), times_us(dialect, seen)
+    expected, time_us = expected_of(dialect, seen), times_us(dialect, seen)
     panels = {panel.metric: panel for panel in job.panels if panel.node == node}
     assert panels.keys() == expected.keys()
     for metric, panel in panels.items():
@@ -321,7 +322,7 @@ def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
     (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
     assert len(panel.time_us) == 20
     assert (found.rows, lost(found)) == (20, 20)
-    assert [r.reason for r in found.remarks if r.action == "skipped"] == ["no column of times"]
+    assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time_column"]
 
 
 @pytest.mark.parametrize(
@@ -363,10 +364,10 @@ def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_p
     values = {metric: panel.values.ravel().tolist() for metric, panel in told.items() if panel}
     assert values == {Metric.GPU_UTILIZATION: [*range(20)], Metric.GPU_POWER: [*range(300, 320)]}
     assert found.rows == 20
-    assert {r.reason.partition(";")[0]: r.count for r in found.remarks if r.action == "dropped"} == {
-        "row that tells more of a GPU at the same time, joined to the first": 20,
-        "repetition of another row": 1,
-        "second row of a GPU at the same time": 1,
+    assert {r.code: r.count for r in found.remarks if r.action == "dropped"} == {
+        "nvidia_smi.joined_row": 20,
+        "nvidia_smi.repeated_row": 1,
+        "nvidia_smi.second_row": 1,
     }
 
 
@@ -540,47 +541,55 @@ def test_a_comma_is_a_decimal_one_where_another_sign_separates_columns(tmp_path:
     assert [(r.count, r.action) for r in found.remarks if r.unit == "values"] == [(2, "dropped")]
 
 
-@pytest.mark.parametrize("ends", [("", ".1", ".2.gz"), ("-20260105", "-20260104.gz", "-20260103")])
-def test_parts_of_a_rotated_log_have_the_header_of_the_first(ends: tuple[str, ...], tmp_path: Path) -> None:
-    header = "timestamp, index, utilization.gpu [%], memory.used [MiB], temperature.gpu"
-    lines = [
-        f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000, 0, {i} %, {1000 + i} MiB, 4{i % 5}" for i in range(90)
-    ]
-    for end, part in zip(ends, (lines[60:], lines[30:60], [header, *lines[:30]]), strict=True):
-        data = "\n".join([*part, ""]).encode()
-        (tmp_path / f"gpu.csv{end}").write_bytes(gzip.compress(data) if end.endswith(".gz") else data)
+NAMES = "timestamp, index, utilization.gpu [%], memory.used [MiB]"
+
+
+def headerless(first: int, rows: int, *, units: bool = True) -> str:
+    """Rows as with ``--format=csv,noheader``."""
+    text = "".join(
+        f"2026/01/03 15:00:{i:02}.000, 0, {i} %, {1000 + i} MiB\n" for i in range(first, first + rows)
+    )
+    return text if units else text.replace(" %", "").replace(" MiB", "")
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_a_log_without_header_is_refused_with_its_first_row_and_the_option_to_add(
+    units: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "gpu.csv").write_text(headerless(0, 30, units=units))
+
+    with pytest.raises(NothingReadableError, match=r"15:00:00\.000, 0, 0.*--columns.*gpu\.csv:1"):
+        read_job(tmp_path)
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_columns_that_are_given_are_those_of_a_log_without_header(units: bool, tmp_path: Path) -> None:
+    (tmp_path / "named.csv").write_text(NAMES + "\n" + headerless(0, 30))
+    (tmp_path / "nameless.csv").write_text("Unknown Error\n" + headerless(30, 30, units=units))
+    (tmp_path / "nameless.csv.1").write_text("\n" + headerless(0, 0))
+    (tmp_path / "losses.csv").write_text("epoch,loss,lr,x\n1,2,3,4\n")
+
+    reading = read_directory(tmp_path, columns=column_names(NAMES), strict=True)
+
+    (panel,) = reading.job.panels_of(Metric.GPU_MEMORY_USED)
+    assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(60)]
+    assert lost(source(reading.quality)) == 1
+    assert [(one.count, one.unit) for one in reading.quality.remarks] == [(2, "files")]
+
+
+def test_parts_of_a_rotated_log_without_header_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "gpu.csv").write_text(headerless(30, 20))
+    (tmp_path / "gpu.csv.1.gz").write_bytes(gzip.compress(headerless(20, 10).encode()))
+    (tmp_path / "gpu.csv-20260103").write_text(NAMES + "\n" + headerless(0, 20))
 
     job, quality = read_job(tmp_path, strict=True)
 
-    assert quality.remarks == ()
-    found = source(quality)
-    assert (found.files, found.rows, lost(found)) == (3, 90, 0)
-    (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
-    assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(90)]
-    assert len(job.panels_of(Metric.GPU_TEMPERATURE)[0].time_us) == 90
-    (told,) = [r for r in found.remarks if "no line names the columns" in r.reason]
-    assert (told.count, "another part of the log" in told.reason) == (2, True)
+    assert [len(panel.time_us) for panel in job.panels] == [20, 20]
+    (remark,) = [one for one in source(quality).remarks if one.action == "skipped"]
+    assert (remark.code, remark.count, remark.place) == ("nvidia_smi.no_header", 30, "gpu.csv:1")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        ["timestamp, index, utilization.gpu [%], memory.used [MiB], temperature.gpu"],
-        [
-            "timestamp, index, utilization.gpu [%], fan.speed [%]",
-            "timestamp, index, power.draw [W], temperature.gpu",
-        ],
-    ],
-    ids=["more columns", "two that fit"],
-)
-def test_a_header_that_may_not_be_that_of_a_part_is_not_taken(headers: list[str], tmp_path: Path) -> None:
-    lines = [f"2026/01/03 15:00:{i:02}.000, 0, {i} %, {i}.50 W" for i in range(30)]
-    (tmp_path / "gpu.csv").write_text("\n".join([*lines, ""]))
-    for number, header in enumerate(headers, 1):
-        (tmp_path / f"gpu.csv.{number}").write_text(f"{header}\n")
-
-    job, quality = read_job(tmp_path, strict=True)
-
-    assert {panel.metric for panel in job.panels} == {Metric.GPU_UTILIZATION, Metric.GPU_POWER}
-    (told,) = [r for r in source(quality).remarks if "no line names the columns" in r.reason]
-    assert "by their units" in told.reason
+@pytest.mark.parametrize("text", ["", "timestamp", "timestamp,loss", "1,2,3"])
+def test_columns_that_name_nothing_to_read_are_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="--columns"):
+        column_names(text)
