@@ -10,11 +10,11 @@ import codecs
 import re
 from collections import defaultdict
 from functools import cache, lru_cache
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi.columns import MASK, columns
@@ -22,7 +22,7 @@ from jobreport.readers.nvidia_smi.times import is_date
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobrules.model import IntArray
 
@@ -64,10 +64,10 @@ class Texts(Struct, frozen=True, kw_only=True, eq=False):
     code: IntArray
 
     @classmethod
-    def of(cls, cells: Iterable[str]) -> Texts:
+    def of(cls, cells: Sequence[str]) -> Texts:
         """From the cells."""
-        place: dict[str, int] = {}
-        code = np.array([place.setdefault(cell, len(place)) for cell in cells], np.int64)
+        place: defaultdict[str, int] = defaultdict(count().__next__)
+        code = np.fromiter(map(place.__getitem__, cells), np.int64, len(cells))
         return cls(distinct=list(place), code=code)
 
 
@@ -100,27 +100,22 @@ class _Header(Struct, frozen=True, kw_only=True):
 
     names: tuple[str, ...]
     separator: str | None
-    #: As ``Table.marked`` and ``Table.line``.
+    #: As ``Table.marked``.
     marked: bool = False
-    line: int = 0
-
-    def is_same(self, other: _Header) -> bool:
-        """Whether rows under both are of one table."""
-        return (self.names, self.separator) == (other.names, other.separator)
 
     def row(self, line: str) -> str:
         """The line without a separator at its end; empty unless it has a field for each column."""
         fields = len(self.names)
         if self.separator is None:
             # The last of what pmon writes is a command with blanks.
-            return line if len(line.split(None, fields - 1)) == fields and not line.startswith(_MARK) else ""
+            return line if len(line.split(None, fields - 1)) == fields else ""
         more = line.count(self.separator) + 1 - fields
         if more == 1 and line.rstrip().endswith(self.separator):
             return line.rstrip()[:-1]
         return "" if more else line
 
-    def table(self, rows: Sequence[str]) -> Table:
-        """The cells of rows."""
+    def table(self, rows: Sequence[str], line: int) -> Table:
+        """The cells of rows under the header in a line."""
         fields = len(self.names)
         if self.separator is None:
             cells = [cell for row in rows for cell in row.split(None, fields - 1)]
@@ -128,7 +123,7 @@ class _Header(Struct, frozen=True, kw_only=True):
             cells = self.separator.join(rows).split(self.separator)
         return Table(
             names=self.names,
-            line=self.line,
+            line=line,
             columns=[Texts.of(cells[i::fields]) for i in range(fields)],
             marked=self.marked,
         )
@@ -163,12 +158,10 @@ def is_log(text: str, names: Sequence[str] = ()) -> bool:
     header_of = lru_cache(_REMEMBERED)(_header)
     if any(header_of(line) for line in lines if not line[:1].isdigit()):
         return True
-    rows = ([cell.strip() for cell in line.split(",")] for line in lines)
-    several = [row for row in rows if len(row) > 1]
-    as_named = [row for row in several if len(row) == len(names)]
-    return any(map(_TIMESTAMP.fullmatch, several[0] if several else ())) or any(
-        map(is_date, as_named[0] if as_named else ())
-    )
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    first = next((row for row in rows if len(row) > 1), [])
+    first_as_named = next((row for row in rows if len(row) == len(names)), [])
+    return any(map(_TIMESTAMP.fullmatch, first)) or any(map(is_date, first_as_named))
 
 
 def tables(text: str, names: Sequence[str] = ()) -> Iterator[Table | Skipped]:
@@ -182,6 +175,7 @@ def tables(text: str, names: Sequence[str] = ()) -> Iterator[Table | Skipped]:
         yield Skipped(code=_CUT_LINE, count=1, line=len(lines) + 1, text=cut)
     header_of = lru_cache(_REMEMBERED)(_header)
     header = _Header(names=tuple(names), separator=",") if names else None
+    header_line = 0
     rows: list[str] = []
     skipped: defaultdict[str, list[int]] = defaultdict(list)
     for number, line in enumerate(lines, 1):
@@ -189,21 +183,23 @@ def tables(text: str, names: Sequence[str] = ()) -> Iterator[Table | Skipped]:
             continue
         # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
         if not line[:1].isdigit() and (found := header_of(line)):
-            # dmon names its columns every few rows.
-            if header and rows and not found.is_same(header):
-                yield header.table(rows)
+            if header and rows and found != header:
+                yield header.table(rows, header_line)
                 rows = []
+            # dmon names its columns every few rows.
             if not rows:
-                header = replace(found, line=number)
+                header, header_line = found, number
+        elif line.startswith(_MARK) and (header is None or header.marked):
+            continue
         elif header and (row := header.row(line)):
             rows.append(row)
             if len(rows) == _ROWS and not header.marked:
-                yield header.table(rows)
+                yield header.table(rows, header_line)
                 rows = []
-        elif not (line.startswith(_MARK) and (header is None or header.marked)):
+        else:
             skipped[_OTHER_FIELDS if header else NO_HEADER].append(number)
     if header and rows:
-        yield header.table(rows)
+        yield header.table(rows, header_line)
     for code, numbers in skipped.items():
         first = numbers[0]
         yield Skipped(code=code, count=len(numbers), line=first, text=lines[first - 1])
