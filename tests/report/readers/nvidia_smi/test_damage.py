@@ -1,4 +1,4 @@
-"""Damaged nvidia-smi logs: every row is in use or counted, and sound rows beside the damage keep their values."""
+"""Damaged nvidia-smi logs: every row is in use or counted, and sound rows next to the damage keep their values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIB = float(1 << 20)
 
 
 def row(second: int, gpu: int = 0, **changed: str) -> str:
-    """A row whose values tell which it is."""
+    """A row with values of its own."""
     cells = {
         "time": f"2026/01/03 15:{second // 60:02}:{second % 60:02}.000",
         "index": str(gpu),
@@ -97,10 +97,10 @@ def use_of(job: Job) -> dict[int, float]:
         "no time",
         "no date",
         "another kind of time",
-        "nothing told",
+        "no value",
         "nothing but errors",
         "no GPU",
-        "GPU not told",
+        "GPU not available",
         "again",
         "again with another value",
     ],
@@ -174,11 +174,11 @@ def test_a_mask_tells_each_of_its_reasons(
 ) -> None:
     job, _ = read(tmp_path, text_of(*rows(0, 3), row(3, reasons=mask)))
 
-    told = [
+    slowdowns = [
         job.panels_of(metric)[0].values[3, 0]
         for metric in (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
     ]
-    assert told == [thermal, cap, hardware]
+    assert slowdowns == [thermal, cap, hardware]
 
 
 def test_a_line_break_in_a_quoted_cell_is_no_end_of_a_row(tmp_path: Path) -> None:
@@ -267,18 +267,20 @@ def test_a_log_that_ends_with_its_header_keeps_its_rows(tmp_path: Path) -> None:
     assert len(use_of(job)) == 20
 
 
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("other_log", [False, True])
 @pytest.mark.parametrize("damage", [{"use": "[N/A]"}, {"time": "[N/A]"}], ids=["no value", "no time"])
-def test_a_machine_without_a_row_costs_no_other(damage: dict[str, str], beside: bool, tmp_path: Path) -> None:
+def test_a_machine_without_a_row_costs_no_other(
+    damage: dict[str, str], other_log: bool, tmp_path: Path
+) -> None:
     lines = [f"{line}, a" for line in rows(0, 20)]
     other = row(3, 0, **{"use": "", "memory": "", "power": "", "clock": "", "reasons": "", **damage})
     text = "\n".join([f"{NAMES}, hostname", *lines, f"{other}, b", ""])
-    if beside:
+    if other_log:
         (tmp_path / "good.csv").write_text(text_of(*rows(0, 20)))
 
     _, found = read(tmp_path, text)
 
-    assert (found.rows, left(found)) == (80 if beside else 40, 1)
+    assert (found.rows, left(found)) == (80 if other_log else 40, 1)
 
 
 def test_a_short_part_with_another_kind_of_time_costs_no_other_row(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ SCRIPT = {
     Metric.GPU_TEMPERATURE,
     Metric.GPU_POWER,
 }
-#: What a dialect tells where it is not everything.
-TOLD = {
+#: Metrics of a dialect without all of them.
+METRICS = {
     **dict.fromkeys(("iso", "epoch", "elapsed"), SCRIPT),
     **dict.fromkeys(
         ("dmon", "dmon-no-times"),
@@ -84,7 +84,7 @@ def arrays(seen: Gauges) -> dict[Metric, FloatArray]:
 
 
 def times_us(dialect: str, seen: Gauges) -> IntArray:
-    """When its rows were written, as exactly as a dialect tells it."""
+    """When its rows were written, as exactly as a dialect writes it."""
     if dialect in ("dmon", "pmon"):
         return seen.timestamp_us - seen.timestamp_us % SECOND_US
     if dialect == "elapsed":
@@ -96,7 +96,7 @@ def times_us(dialect: str, seen: Gauges) -> IntArray:
 
 def expected_of(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
     """What stands in a log of a dialect; NaN where it has no number."""
-    found = {m: values.copy() for m, values in arrays(seen).items() if m in TOLD.get(dialect, set(Metric))}
+    found = {m: values.copy() for m, values in arrays(seen).items() if m in METRICS.get(dialect, set(Metric))}
     if dialect.startswith("dmon"):
         found[Metric.GPU_POWER] = np.round(found[Metric.GPU_POWER])
     if dialect == "noisy":
@@ -227,7 +227,7 @@ def test_a_log_may_be_ahead_of_the_samples_beside_it(tmp_path: Path) -> None:
 
 
 def lines_of(hosts: Sequence[str] = "", gpus: int = 2, *, uuids: str = "") -> list[str]:
-    """Thirty moments of some GPUs, whose use tells which is which."""
+    """Thirty moments of some GPUs, each with a utilization of its own."""
     return [
         f"2026/01/03 15:00:{second:02}.000, {host}{uuids}{gpu}, {20 * gpu + second % 10 + 5 * host.startswith('b')} %"
         for second in range(30)
@@ -360,8 +360,8 @@ def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_p
         dmon_p="\n".join(["#Date Time gpu pwr gtemp", *power, power[5], power[6].replace("306", "99"), ""]),
     )
 
-    told = {metric: job.panel("node", metric) for metric in (Metric.GPU_UTILIZATION, Metric.GPU_POWER)}
-    values = {metric: panel.values.ravel().tolist() for metric, panel in told.items() if panel}
+    panels = {metric: job.panel("node", metric) for metric in (Metric.GPU_UTILIZATION, Metric.GPU_POWER)}
+    values = {metric: panel.values.ravel().tolist() for metric, panel in panels.items() if panel}
     assert values == {Metric.GPU_UTILIZATION: [*range(20)], Metric.GPU_POWER: [*range(300, 320)]}
     assert found.rows == 20
     assert {r.code: r.count for r in found.remarks if r.action == "dropped"} == {
@@ -421,7 +421,7 @@ PMON = "#Date Time gpu pid type sm mem command\n#YYYYMMDD HH:MM:SS Idx # C/G % %
 @pytest.mark.parametrize(
     ("rows", "use"),
     [
-        # A process that waits beside moments in which it works, none at all, and a number for none of its processes.
+        # A process that waits between moments in which it works, none at all, and a number for none of its processes.
         (["0 42 C - - python", "0 42 C 7 1 python"], {"gpu0": [0, 7]}),
         (["0 - - - - -", "0 - - - - -"], {"gpu0": [0, 0]}),
         (
@@ -440,8 +440,8 @@ def test_a_dash_is_no_use_only_where_the_use_of_processes_is_known(
     job, found = read(tmp_path, pmon=PMON + text)
 
     (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
-    told = zip(panel.devices, panel.values.T, strict=True)
-    assert {gpu: one[~np.isnan(one)].tolist() for gpu, one in told} == use
+    series = zip(panel.devices, panel.values.T, strict=True)
+    assert {gpu: one[~np.isnan(one)].tolist() for gpu, one in series} == use
     assert found.rows == sum(map(len, use.values()))
     assert found.rows + lost(found) == len(rows)
 
@@ -473,8 +473,8 @@ def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
 
     job, found = read(tmp_path, gpu="\n".join([header, *rows, ""]))
 
-    told = {panel.metric: panel.values[~np.isnan(panel.values)].tolist() for panel in job.panels}
-    assert told == {
+    found_values = {panel.metric: panel.values[~np.isnan(panel.values)].tolist() for panel in job.panels}
+    assert found_values == {
         Metric.GPU_MEMORY_USED: [38 * MIB, 2048 * MIB, 38 * MIB],
         Metric.GPU_POWER: [70, 70, 70],
         Metric.GPU_TEMPERATURE: [38, 38, 38],
@@ -495,7 +495,7 @@ def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
             [400] * 2,
         ),
         ("clocks.sm,clocks.gr", ["[N/A],900 MHz", "[N/A],[N/A]"], Metric.GPU_CLOCK, [900]),
-        # One series has one meaning: what the better column tells in some rows is not filled up from another.
+        # One series has one meaning: gaps of the better column are not filled from another.
         ("power.draw,power.draw.average", ["70 W,[N/A]", "71 W,65 W"], Metric.GPU_POWER, [65]),
     ],
 )

@@ -1,16 +1,15 @@
-"""Rows of a log taken apart: the same however many there are, in time that grows with their number."""
+"""The text of a log as tables of cells."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.nvidia_smi import columns as smi_columns
 from jobreport.readers.nvidia_smi import text as smi_text
+from jobreport.readers.nvidia_smi.columns import column, columns
 from jobreport.readers.nvidia_smi.text import Table, tables
 from jobreport.readers.registry import read_job
 
@@ -65,14 +64,12 @@ def test_numbers_may_be_written_with_a_sign_or_begin_with_a_dot(moments: int, tm
     assert panel.values.ravel().tolist() == [0.5] * moments
 
 
-def test_headers_line_after_line_are_understood_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    column = Mock(wraps=smi_columns.column)
-    monkeypatch.setattr(smi_columns, "column", column)
-    smi_columns._told.cache_clear()
+def test_headers_line_after_line_are_understood_once() -> None:
+    column.cache_clear()
     names = [f"utilization.gpu.{i}" for i in range(200)]
 
-    assert all(smi_columns.columns(names)[0] for _ in range(50))
-    assert column.call_count == len(names)
+    assert all(columns(names)[0] for _ in range(50))
+    assert column.cache_info().misses == len(names)
 
 
 def test_headers_in_turn_are_tables_in_turn() -> None:
