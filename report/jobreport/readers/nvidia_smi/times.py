@@ -1,6 +1,6 @@
 """When the rows of an nvidia-smi log were written: dates with or without a zone, times of a day, or since a start.
 
-What the order of rows tells is looked for in the rows of one GPU of one machine: a log may be sorted by these.
+Where the order of rows matters, it is that of the rows of one GPU of one machine, a *series*: a log may be sorted by GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: 1990 and 2100: what lies outside is no date of a job.
 _EARLIEST_S, _LATEST_S = 631_152_000, 4_102_444_800
 #: No job runs longer than this, in seconds since its start.
-_LONGEST_S = 10 * 365 * 86400
+_MAX_ELAPSED_S = 10 * 365 * 86400
 #: Seconds, milli-, micro- and nanoseconds since the epoch.
 _EPOCH_UNITS = (1, 10**3, 10**6, 10**9)
 _DAY_US = 86400 * SECOND_US
@@ -86,8 +86,7 @@ def is_date(text: str) -> bool:
 def in_zone(local_us: IntArray, series: IntArray, zone: tzinfo) -> IntArray:
     """Local times of a zone in the order of their rows, as UTC.
 
-    An hour that the clock shows twice is the later one where within it times of the same of ``series`` (n,) went back
-    before.
+    An hour that the clock shows twice is the later one where times of the same of ``series`` (n,) went back within it.
     """
     quarters, of_quarter = np.unique(local_us // (_QUARTER_S * SECOND_US), return_inverse=True)
     first, second = (
@@ -96,7 +95,7 @@ def in_zone(local_us: IntArray, series: IntArray, zone: tzinfo) -> IntArray:
     )
     twice = np.flatnonzero(first > second)
     if len(twice):
-        # Each such hour by itself: a clock that was set at another time, or a year before, tells nothing of it.
+        # Each such hour by itself: a clock that was set at another time, or a year before, does not matter.
         order, begin = _together(series[twice] * (_LATEST_S // 86400) + local_us[twice] // _DAY_US)
         rows = twice[order]
         again = _count(np.diff(local_us[rows], prepend=local_us[rows[0]]) < -_BACK_US, begin) > 0
@@ -145,7 +144,7 @@ def _number(value: float, *, elapsed: bool, factor: float) -> _Time | None:
             if _EARLIEST_S * unit <= value <= _LATEST_S * unit:
                 return _Time(round(value * SECOND_US / unit), ZONED)
     seconds = value * factor
-    return _Time(round(seconds * SECOND_US), RELATIVE) if 0 <= seconds <= _LONGEST_S else None
+    return _Time(round(seconds * SECOND_US), RELATIVE) if 0 <= seconds <= _MAX_ELAPSED_S else None
 
 
 def _date(match: re.Match[str]) -> _Time | None:
@@ -184,9 +183,9 @@ def unwrapped(time_us: IntArray, series: IntArray) -> IntArray:
 
 
 def continued(time_us: IntArray, series: IntArray) -> IntArray:
-    """Times since a start in the order of their rows; the same array if that of no series begins anew.
+    """Times since a start in the order of their rows; the same array if those of no series begin again.
 
-    Where one does, another run was appended: its times go on where those of the run before ended.
+    Where they do, another run was appended: its times go on where those of the run before ended.
     """
     order, begin = _together(series)
     times = time_us[order]
@@ -199,7 +198,7 @@ def continued(time_us: IntArray, series: IntArray) -> IntArray:
     run = _count((steps < 0) & (times <= times[begin] + 2 * usual_us), begin)
     ends = np.zeros(int(run.max()) + 1, np.int64)
     np.maximum.at(ends, run, times + usual_us)
-    if not run.any() or ends.sum(dtype=np.float64) > _LONGEST_S * SECOND_US:
+    if not run.any() or ends.sum(dtype=np.float64) > _MAX_ELAPSED_S * SECOND_US:
         return time_us
     found = np.empty_like(time_us)
     found[order] = times + (np.cumsum(ends) - ends)[run]
@@ -226,13 +225,13 @@ def spread(time_us: IntArray, series: IntArray) -> IntArray:
 
 
 def _together(series: IntArray) -> tuple[IntArray, IntArray]:
-    """(n,) an order that brings the rows of each series together, and where there the series of each begins."""
+    """(n,) an order that brings the rows of each series together, and the place in it where each one's series begins."""
     order = np.argsort(series, kind="stable")
     sorted_ = series[order]
     return order, np.searchsorted(sorted_, sorted_)
 
 
 def _count(flags: BoolArray, begin: IntArray) -> IntArray:
-    """(n,) how many of its series are true up to each, the first of the series aside."""
+    """(n,) how many flags of its series are true up to each, without the first of the series."""
     total = np.cumsum(flags)
     return np.asarray(total - total[begin])
