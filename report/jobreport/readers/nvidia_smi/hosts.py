@@ -19,7 +19,7 @@ from jobreport.readers.machines import NAMELESS, machine_words
 from jobreport.readers.nvidia_smi.table import UNNUMBERED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
@@ -89,39 +89,41 @@ def _unused(name: str, path: str, taken: Set[str]) -> str:
 
 
 def _units(logs: Sequence[Log]) -> list[list[Log]]:
-    """Logs together that have a host, a UUID or their first rows in common."""
-    #: For each log one that is of the same machine; itself for the first.
-    same = list(range(len(logs)))
-
-    def first(log: int) -> int:
-        while same[log] != log:
-            same[log] = log = same[same[log]]
-        return log
-
-    def join(one: int, other: int) -> None:
-        one, other = sorted((first(one), first(other)))
-        same[other] = one
-
-    owners: dict[tuple[str, str], int] = {}
+    """Logs together that have a host, a UUID, or their first rows in common."""
+    first: dict[tuple[str, str], int] = {}
+    links = list(_copies(logs))
     for number, log in enumerate(logs):
         identities = [("uuid", uuid) for uuid in log.uuids] + [("host", log.host)] * bool(log.host)
-        for identity in identities:
-            join(owners.setdefault(identity, number), number)
-    for one, other in _copies(logs):
-        join(one, other)
+        links += [(first.setdefault(identity, number), number) for identity in identities]
+    return _connected(logs, links)
+
+
+def _connected(logs: Sequence[Log], links: Iterable[tuple[int, int]]) -> list[list[Log]]:
+    """Logs together that a chain of links, pairs of their numbers, connects."""
+    #: The number of a log of the same unit; its own for one of them.
+    parent = list(range(len(logs)))
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = number = parent[parent[number]]
+        return number
+
+    for one, other in links:
+        low, high = sorted((root(one), root(other)))
+        parent[high] = low
     units: defaultdict[int, list[Log]] = defaultdict(list)
     for number, log in enumerate(logs):
-        units[first(number)].append(log)
+        units[root(number)].append(log)
     return list(units.values())
 
 
 def _copies(logs: Sequence[Log]) -> Iterator[tuple[int, int]]:
-    """Pairs of logs without identities of which one begins with all rows of the other."""
-    alike: defaultdict[Hashable, list[int]] = defaultdict(list)
+    """Numbers of two logs without identities of which one begins with all rows of the other."""
+    by_first_row: defaultdict[Hashable, list[int]] = defaultdict(list)
     for number, log in enumerate(logs):
         if not (log.host or log.uuids):
-            alike[*log.values, _content(log, 1)].append(number)
-    for numbers in alike.values():
+            by_first_row[*log.values, _content(log, 1)].append(number)
+    for numbers in by_first_row.values():
         if len(numbers) > 1:
             # In this order a text is followed by those that begin with it.
             contents = sorted((_content(logs[number]), number) for number in numbers)

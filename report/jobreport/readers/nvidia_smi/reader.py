@@ -90,27 +90,13 @@ class NvidiaSmi:
         logs: list[Log] = []
         headerless: list[tuple[SourceFile, Skipped]] = []
         for file in sorted(files):
-            parts: list[Rows] = []
-            for part in tables(_text(file, tally), self._columns):
-                note = partial(tally.note, file=file.name, line=part.line)
-                if isinstance(part, Table):
-                    if rows_of_table := rows_of(part, note):
-                        parts.append(rows_of_table)
-                elif part.code == NO_HEADER:
-                    headerless.append((file, part))
-                else:
-                    note(part.code, count=part.count)
-            if parts:
+            if parts := self._parts(file, headerless, tally):
                 logs += _logs(file, parts, self._zone, partial(tally.note, file=file.name))
             progress.advance(file.size)
         for file, first in headerless[:1]:
-            tally.note(
-                NO_HEADER,
-                count=sum(part.count for _, part in headerless),
-                file=file.name,
-                line=first.line,
-                row=escape_name(first.text, 80),
-            )
+            rows = sum(part.count for _, part in headerless)
+            row = escape_name(first.text, 80)
+            tally.note(NO_HEADER, count=rows, file=file.name, line=first.line, row=row)
         panels, rows = _panels(logs, tally)
         quality = SourceQuality(
             source=self.source,
@@ -119,6 +105,21 @@ class NvidiaSmi:
             remarks=tally.remarks(),
         )
         return Found(quality=quality, panels=panels)
+
+    def _parts(
+        self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
+    ) -> list[Rows]:
+        """The rows under each header; those without one are added to ``headerless``."""
+        found = []
+        for part in tables(_text(file, tally), self._columns):
+            note = partial(tally.note, file=file.name, line=part.line)
+            if isinstance(part, Table):
+                found.append(rows_of(part, note))
+            elif part.code == NO_HEADER:
+                headerless.append((file, part))
+            else:
+                note(part.code, count=part.count)
+        return [rows for rows in found if rows]
 
 
 def _beginning(file: SourceFile) -> str:

@@ -16,7 +16,7 @@ from jobreport.readers.nvidia_smi.columns import Column, columns
 from jobreport.readers.nvidia_smi.text import Texts
 from jobreport.readers.nvidia_smi.times import RELATIVE, Times, times_of
 from jobreport.readers.sensors import as_name
-from jobrules.model import SECOND_US, FloatArray, IntArray, Metric, natural_sorted
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -130,20 +130,7 @@ def _rows(table: Table, note: Callable[..., None]) -> Rows | None:
         note("nvidia_smi.no_time_column", count=rows)
         return None
     values = _values(measured, texts.get(says.MASK), note)
-    some_value = np.zeros(rows, np.bool_)
-    for measure in values.values():
-        some_value |= ~np.isnan(measure)
-    keep = np.ones(rows, np.bool_)
-    for code, lacking in (
-        ("nvidia_smi.other_time", times.other),
-        ("nvidia_smi.no_time", ~times.there),
-        ("nvidia_smi.no_value", ~some_value),
-        # In a table that names GPUs or machines, a row that does not is damaged.
-        ("nvidia_smi.no_gpu", (gpu < 0) & (gpu >= 0).any()),
-        ("nvidia_smi.no_host", (host < 0) & (host >= 0).any()),
-    ):
-        note(code, count=int(np.count_nonzero(keep & lacking)))
-        keep &= ~lacking
+    keep = _usable(times, values, gpu, host, note)
     if not keep.any():
         return None
     found = Rows(
@@ -159,7 +146,32 @@ def _rows(table: Table, note: Callable[..., None]) -> Rows | None:
     return _summed(found, note) if says.PROCESS in said else found
 
 
-def _meanings(table: Table) -> tuple[dict[str, _Cells], dict[Metric, list[_Cells]]]:
+def _usable(
+    times: Times,
+    values: Mapping[Metric, FloatArray],
+    gpu: IntArray,
+    host: IntArray,
+    note: Callable[..., None],
+) -> BoolArray:
+    """(n,) whether a row has all that it needs; each other row is counted under what it lacks first."""
+    usable = np.ones(len(gpu), np.bool_)
+    no_value = usable.copy()
+    for measure in values.values():
+        no_value &= np.isnan(measure)
+    for code, lacking in (
+        ("nvidia_smi.other_time", times.other),
+        ("nvidia_smi.no_time", ~times.there),
+        ("nvidia_smi.no_value", no_value),
+        # In a table that names GPUs or machines, a row that does not is damaged.
+        ("nvidia_smi.no_gpu", (gpu < 0) & (gpu >= 0).any()),
+        ("nvidia_smi.no_host", (host < 0) & (host >= 0).any()),
+    ):
+        note(code, count=int(np.count_nonzero(usable & lacking)))
+        usable &= ~lacking
+    return usable
+
+
+def _meanings(table: Table) -> tuple[dict[str, _Cells], Mapping[Metric, list[_Cells]]]:
     """The first column for each word of what a row says, and all columns of each metric."""
     said: dict[str, _Cells] = {}
     measured: defaultdict[Metric, list[_Cells]] = defaultdict(list)
@@ -168,13 +180,12 @@ def _meanings(table: Table) -> tuple[dict[str, _Cells], dict[Metric, list[_Cells
             measured[column.metric].append((column, texts))
         elif column:
             said.setdefault(column.says, (column, texts))
-    if says.PROCESS in said:
-        _, process = said[says.PROCESS]
-        used = measured[Metric.GPU_UTILIZATION]
-        return said, {
-            Metric.GPU_UTILIZATION: [(column, _with_idle(texts, process)) for column, texts in used]
-        } if used else {}
-    return said, measured
+    if says.PROCESS not in said:
+        return said, measured
+    _, process = said[says.PROCESS]
+    # Of all that is said of processes, only their utilization adds up to that of a GPU.
+    metric = Metric.GPU_UTILIZATION
+    return said, {metric: [(column, _with_idle(texts, process)) for column, texts in measured[metric]]}
 
 
 def _with_idle(utilization: Texts, process: Texts) -> Texts:
@@ -292,7 +303,7 @@ def _values(
     measured: Mapping[Metric, Sequence[_Cells]], mask: Texts | None, note: Callable[..., None]
 ) -> dict[Metric, FloatArray]:
     """(n,) of each metric, NaN where there is no value."""
-    used = [(metric, *one) for metric, some in measured.items() for one in _best(metric, some, note)]
+    used = [(metric, *one) for metric, some in measured.items() if some for one in _best(metric, some, note)]
     if mask:
         used += [(metric, Column(metric=metric, bits=bits), mask) for metric, bits in _MASKS.items()]
     found: dict[Metric, FloatArray] = {}
