@@ -10,10 +10,9 @@ import dataclasses
 import re
 from collections import defaultdict
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.readers.tally import Tally
@@ -21,12 +20,10 @@ from jobreport.tables.engine import Task
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from jobreport.readers.base import SourceFile
     from jobreport.readers.grouping import Piece
-    from jobreport.remarks import SourceQuality
-    from jobreport.tables.engine import Engine, Made
+    from jobreport.tables.engine import Engine, Handle, Made
     from jobrules.model import IntArray, Job, Panel, PartFacts
 
     _Span = tuple[int, int]
@@ -36,12 +33,13 @@ NAMELESS = "node"
 
 _WORD_BREAK, _PART_BREAK = re.compile(r"[/_.\s]+"), re.compile(r"[^A-Za-z0-9]+")
 #: Parts of file names that name no machine.
-_USUAL = re.compile(
-    r"csv|tsv|txt|log|logs|out|gz|dmon|pmon|nvidia|smi|nvidiasmi|gpu|gpus|cuda|usage|util|utilization|stats|"
+_LABEL = (
+    r"(?:csv|tsv|txt|log|logs|out|gz|dmon|pmon|nvidia|smi|nvidiasmi|gpu|gpus|cuda|usage|util|utilization|stats|"
     r"metrics|monitor|monitoring|trace|data|power|pwr|temp|temperature|mem|memory|clocks?|ecc|"
-    r"[0-9]+|(gpu|cuda)[0-9]+|[0-9]+gpus?|[0-9]{8}T[0-9]+Z?|",
-    re.IGNORECASE,
+    r"(?:gpu|cuda)[0-9]+|[0-9]+gpus?)"
 )
+_USUAL = re.compile(rf"{_LABEL}|[0-9]+|[0-9]{{8}}T[0-9]+Z?|", re.IGNORECASE)
+_LABEL_IN_FRONT = re.compile(rf"{_LABEL}[^A-Za-z0-9]+", re.IGNORECASE)
 _MINUTE_US = 60 * SECOND_US
 #: Offsets of all time zones from UTC in minutes.
 _ZONE_OFFSETS = range(-12 * 60, 14 * 60 + 1, 15)
@@ -53,69 +51,80 @@ def machine_words(path: str) -> list[str]:
     return [word for word in words if not all(map(_USUAL.fullmatch, _PART_BREAK.split(word)))]
 
 
+def _names_in(word: str) -> Iterator[str]:
+    """The word, and what is left of it without labels in front: ``algo-1`` of ``nvidia-smi-algo-1``."""
+    yield word
+    while label := _LABEL_IN_FRONT.match(word):
+        word = word[label.end() :]
+        yield word
+
+
 def joined(pieces: Sequence[Piece], engine: Engine, zone: tzinfo = UTC) -> list[Piece]:
     """The pieces, with nameless logs under the names of their machines and snapshots numbered by machine.
 
     ``zone`` is that of times that name none.
     """
-    tables = [[*map(_Table, piece.told.facts, piece.handles)] for piece in pieces]
-    tallies = [Tally() for _ in pieces]
-    for piece, mine, tally in zip(pieces, tables, tallies, strict=True):
-        for log in mine:
-            if log.node == NAMELESS:
-                others = [one for some in tables if some is not mine for one in some]
-                sampled = {one.node: one.facts for one in others if one.facts.panels}
-                log.node = _machine_of(log.facts, piece.group.files, sampled, zone, tally)
-    by_machine: defaultdict[str, list[_Table]] = defaultdict(list)
-    for table in (table for mine in tables for table in mine):
+    readings = [_Reading(piece) for piece in pieces]
+    _name_logs(readings, zone)
+    tables: defaultdict[str, list[_Table]] = defaultdict(list)
+    for table in (table for reading in readings for table in reading.tables):
         if table.facts.panels:
-            by_machine[table.node].append(table)
-    for node, mine in by_machine.items():
+            tables[table.node].append(table)
+    for node, mine in tables.items():
         if len(mine) > 1:
             _number_snapshots(node, mine, engine)
-    return [
-        replace(
-            piece,
-            told=replace(
-                piece.told,
-                facts=tuple(table.facts for table in mine),
-                quality=_with_remarks(piece.told.quality, tally),
-            ),
-            handles=[table.handle for table in mine],
-        )
-        for piece, mine, tally in zip(pieces, tables, tallies, strict=True)
-    ]
+    return [reading.as_piece() for reading in readings]
 
 
-class _Table(Struct):
+class _Table:
     """Where the tables are that one reader has of a machine, and what is known of them."""
 
-    facts: PartFacts
-    #: For the engine.
-    handle: Any
-    #: The machine.
-    node: str = ""
-
-    def __post_init__(self) -> None:
-        self.node = self.facts.node
+    def __init__(self, facts: PartFacts, handle: Handle) -> None:
+        self.facts, self.handle = facts, handle
+        self.node = facts.node
 
 
-def _with_remarks(quality: SourceQuality, more: Tally) -> SourceQuality:
-    tally = Tally()
-    tally.take((*quality.remarks, *more.remarks()))
-    return replace(quality, remarks=tally.remarks())
+class _Reading:
+    """A piece while it changes."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.files, self.source = piece.group.files, piece.group.reader.source
+        self.tables = [*map(_Table, piece.told.facts, piece.handles)]
+        self.remarks = Tally()
+        self.remarks.take(piece.told.quality.remarks)
+        self._piece = piece
+
+    def as_piece(self) -> Piece:
+        before = self._piece.told
+        quality = replace(before.quality, remarks=self.remarks.remarks())
+        facts = tuple(table.facts for table in self.tables)
+        return replace(
+            self._piece,
+            told=replace(before, facts=facts, quality=quality),
+            handles=[table.handle for table in self.tables],
+        )
 
 
 # Which machine a log is of
 
 
-def _machine_of(
-    log: PartFacts, files: Iterable[SourceFile], sampled: dict[str, PartFacts], zone: tzinfo, tally: Tally
-) -> str:
-    """The name of the machine among those ``sampled`` that a nameless log is of, else ``NAMELESS``."""
-    named = sampled.keys() & {word for file in files for word in machine_words(file.name)}
-    if len(named) == 1:
-        return named.pop()
+def _name_logs(readings: Sequence[_Reading], zone: tzinfo) -> None:
+    """Give each log the name of its machine among those of which another reader has samples."""
+    for reading in readings:
+        others = [one for other in readings if other.source != reading.source for one in other.tables]
+        sampled = {one.node: one.facts for one in others if one.facts.panels}
+        for log in (table for table in reading.tables if table.node not in sampled):
+            paths = [file.name for file in reading.files] if log.node == NAMELESS else [log.node]
+            words = {word for path in paths for word in machine_words(path)}
+            named = sampled.keys() & {name for word in words for name in _names_in(word)}
+            if len(named) == 1:
+                log.node = named.pop()
+            elif log.node == NAMELESS:
+                log.node = _only_machine(log.facts, sampled, zone, reading.remarks)
+
+
+def _only_machine(log: PartFacts, sampled: Mapping[str, PartFacts], zone: tzinfo, tally: Tally) -> str:
+    """The only machine with samples, if a nameless log may be of it, else ``NAMELESS``."""
     if len(sampled) != 1:
         tally.note("machines.several", count=int(len(sampled) > 1), machines=len(sampled))
         return NAMELESS

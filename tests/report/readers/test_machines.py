@@ -96,12 +96,24 @@ def test_a_log_is_of_the_machine_that_its_path_names(tmp_path: Path, folder: str
     assert [panel.node for panel in job.panels_of(Metric.GPU_POWER)] == ["algo-2"]
 
 
-def test_logs_of_two_machines_find_theirs_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["gpu_{}.csv", "nvidia-smi-{}.csv", "{}/gpu.csv"])
+def test_logs_of_two_machines_find_theirs_by_name(tmp_path: Path, name: str) -> None:
     write_samples(tmp_path, 1, 2)
-    write_log(tmp_path, 2, name="gpu_algo-2.csv")
-    write_log(tmp_path, 1, name="gpu_algo-1.csv")
+    for node in (1, 2):
+        path = tmp_path / name.format(f"algo-{node}")
+        write_log(path.parent, node, name=path.name)
 
     assert codes(tmp_path) == (("algo-1", "algo-2"), [])
+
+
+def test_machines_with_samples_stay_what_they_are_called(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1)
+    first = tmp_path / "system" / "incremental" / f"{START_S}.algo-1.json"
+    first.with_name(f"{START_S}.gpu-algo-1.json").write_text(
+        first.read_text().replace("algo-1", "gpu-algo-1")
+    )
+
+    assert codes(tmp_path) == (("algo-1", "gpu-algo-1"), [])
 
 
 @pytest.mark.parametrize(
