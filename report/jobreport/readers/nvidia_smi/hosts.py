@@ -12,8 +12,6 @@ from itertools import chain, count, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
 
 from jobreport.readers.machines import NAMELESS, machine_words
 from jobreport.readers.nvidia_smi.table import UNNUMBERED
@@ -21,44 +19,9 @@ from jobreport.readers.nvidia_smi.table import UNNUMBERED
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 
-    from jobreport.readers.base import SourceFile
+    from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.tally import Tally
-    from jobrules.model import BoolArray, FloatArray, IntArray, Metric
-
-
-class Log(Struct, frozen=True, kw_only=True, eq=False):
-    """The rows of one file, or those of one machine in it."""
-
-    file: SourceFile
-    #: The machine that it names; empty if it names none.
-    host: str
-    uuids: frozenset[str]
-    #: Names of GPUs, and (n,) a position among them.
-    gpus: tuple[str, ...]
-    gpu: IntArray
-    #: (n,) in the order of the file.
-    time_us: IntArray
-    #: (n,) each, NaN where there is no value.
-    values: dict[Metric, FloatArray]
-
-    def where(self, rows: BoolArray | IntArray) -> Log:
-        """The rows of a mask, or at these places, with the GPUs in them."""
-        gpu = self.gpu[rows]
-        there = np.unique(gpu)
-        return replace(
-            self,
-            gpus=tuple(self.gpus[i] for i in there.tolist()),
-            gpu=np.searchsorted(there, gpu),
-            time_us=self.time_us[rows],
-            values={metric: values[rows] for metric, values in self.values.items()},
-        )
-
-    def by_gpu(self) -> dict[str, Log]:
-        """The rows of each GPU."""
-        order = np.argsort(self.gpu, kind="stable")
-        ends = np.searchsorted(self.gpu[order], np.arange(1, len(self.gpus)))
-        rows = np.split(order, ends)
-        return {name: self.where(mine) for name, mine in zip(self.gpus, rows, strict=True)}
+    from jobrules.model import Metric
 
 
 def logs_by_host(logs: Sequence[Log], tally: Tally) -> dict[str, list[Log]]:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.nvidia_smi import reader as nvidia_smi
-from jobreport.readers.nvidia_smi.hosts import Log
+from jobreport.readers.nvidia_smi import gpus as smi_gpus
+from jobreport.readers.nvidia_smi import logs as smi_logs
+from jobreport.readers.nvidia_smi.logs import Log
 from jobreport.readers.nvidia_smi.table import UNNUMBERED
 from jobreport.readers.registry import read_job
 from jobreport.remarks import SourceQuality
@@ -295,7 +296,7 @@ def test_a_short_part_with_another_kind_of_time_costs_no_other_row(tmp_path: Pat
 def test_of_too_many_machines_those_with_most_rows_are_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "MAX_HOSTS", 2)
+    monkeypatch.setattr(smi_logs, "MAX_HOSTS", 2)
     lines = [f"{row(second)}, {host}" for host, n in (("a", 2), ("b", 7), ("c", 9)) for second in range(n)]
 
     job, found = read(tmp_path, "\n".join([f"{NAMES}, hostname", *lines, ""]))
@@ -317,7 +318,7 @@ def test_a_new_identifier_in_each_row_takes_no_time() -> None:
     )
     begin = time.process_time()
 
-    (found,) = nvidia_smi._numbered([log])
+    (found,) = smi_gpus._numbered([log])
 
     assert found.gpus == tuple(f"gpu{i}" for i in range(n))[::-1]
     # To look for a free number from 0 each time would take half a minute.

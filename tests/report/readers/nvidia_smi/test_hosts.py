@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.nvidia_smi.hosts import Log, logs_by_host
+from jobreport.readers.nvidia_smi.hosts import logs_by_host
+from jobreport.readers.nvidia_smi.logs import Log
 from jobreport.readers.registry import read_job
 from jobreport.readers.tally import Tally
 from jobrules.model import Metric
