@@ -63,7 +63,7 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.no_header": Wording(
         "skipped",
         "rows",
-        "no line in front names the columns; for a first row such as “{row}” "
+        "no header line in front; for rows such as “{row}” "
         "add --columns timestamp,index,utilization.gpu,… with a name for each column",
     ),
     "nvidia_smi.other_fields": Wording(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from generator.smi_log import DIALECTS, MESSAGES
 from generator.writer import LogSpec, write_job
 
 from jobreport.errors import NothingReadableError, UsageError
+from jobreport.pipeline import make_report
 from jobreport.readers.nvidia_smi.text import column_names
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import SourceQuality
@@ -575,6 +577,15 @@ def test_columns_that_are_given_are_those_of_a_log_without_header(units: bool, t
     assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(60)]
     assert lost(source(reading.quality)) == 1
     assert [(one.count, one.unit) for one in reading.quality.remarks] == [(2, "files")]
+
+
+def test_the_command_of_a_report_repeats_the_columns(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "gpu.csv").write_text(headerless(0, 30))
+
+    outcome = make_report(tmp_path / "job", tmp_path / "out", formats=["json"], columns=NAMES, strict=True)
+
+    assert shlex.split(outcome.report.command)[-2:] == ["--columns", NAMES]
 
 
 def test_parts_of_a_rotated_log_without_header_are_counted(tmp_path: Path) -> None:
