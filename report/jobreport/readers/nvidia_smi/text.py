@@ -174,7 +174,8 @@ def tables(text: str, names: Sequence[str] = ()) -> Iterator[Table | Skipped]:
     if (cut := lines.pop()).strip():
         yield Skipped(code=_CUT_LINE, count=1, line=len(lines) + 1, text=cut)
     header_of = lru_cache(_REMEMBERED)(_header)
-    header = _Header(names=tuple(names), separator=",") if names else None
+    given = _Header(names=tuple(names), separator=",")
+    header = given if names and any(map(given.row, lines)) else None
     header_line = 0
     rows: list[str] = []
     skipped: defaultdict[str, list[int]] = defaultdict(list)
