@@ -70,7 +70,7 @@ def _sorted(logs: Sequence[Log]) -> Log:
 def _once(gpu: Log, tally: Tally) -> Log:
     """One row of a GPU, in the order of time, for each time; other values of the same time are joined to it.
 
-    The others are counted, those with different values apart from those without.
+    The others are counted by whether their values repeat, contradict, or add to those of the first.
     """
     first = np.diff(gpu.time_us, prepend=gpu.time_us[0] - 1) != 0
     if first.all():

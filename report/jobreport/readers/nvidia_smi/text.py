@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_COLUMNS = 256
 #: Lines of which is remembered whether they name columns: damage may repeat one a million times.
 _REMEMBERED = 4096
-#: Rows that are taken apart together.
+#: Rows of one table at most, which bounds the memory for their cells.
 _ROWS = 1 << 17
 #: A field in quotes, which may hold the separator and the end of a line; a longer one is damage.
 _QUOTED = re.compile(r'"([^"]{0,200})"')
