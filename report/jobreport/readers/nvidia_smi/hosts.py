@@ -119,7 +119,10 @@ _NAMES: tuple[Callable[[str], str], ...] = (_folder_words, _path_words, str)
 def _separated(
     units: Sequence[list[Log]], names: Sequence[Callable[[str], str]], tally: Tally
 ) -> Iterator[tuple[str, list[Log]]]:
-    """Names and logs of machines: ``units`` that the first of ``names`` gives the same name, unless they clash."""
+    """The name and the logs of each machine.
+
+    Units with the same first one of ``names`` are of one machine, unless they clash; then the next one separates them.
+    """
     name_of, *finer = names
     named: defaultdict[str, list[list[Log]]] = defaultdict(list)
     for unit in units:
