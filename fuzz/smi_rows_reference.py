@@ -1,13 +1,12 @@
 """How many rows stand in a log of nvidia-smi, counted line by line.
 
-A *row* is a line that is not blank, names no columns, and does not begin with ``#``, as what dmon says of its columns;
-a last line without an end is one, whatever it holds. Lines with columns of several GPUs (``gpu0_util``) are several.
-What a name of a column means is the reader's word (``smi_columns``, held by ``tests/readers/test_smi_columns.py``).
+A *row* is a line that is not blank, names no columns, and does not begin with ``#`` in front of any header or under
+one that does; a last line without an end is one, whatever it holds. Lines with columns of several GPUs (``gpu0_util``)
+are several. What a name of a column means is the reader's word (``nvidia_smi.columns``, held by its tests).
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from functools import lru_cache
 
@@ -20,30 +19,18 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+")
 
 
 def rows(content: bytes) -> int | None:
-    """The rows of a log; none where it may be read in several ways.
-
-    Quotes may join lines, a line may be several rows, and one with # is none only behind columns that begin with it
-    and have blanks between them.
-    """
+    """The rows of a log; ``None`` where it may be read in several ways: quotes may join lines, a line be several rows."""
     text = _text(unpacked(content))
-    if '"' in text:
+    *lines, last = text.split("\n")
+    if '"' in text or any(_GPU_IN_NAME.search(line) for line in lines if _names_columns(line)):
         return None
-    if any(_names_columns(line) and _GPU_IN_NAME.search(line) for line in text.split("\n")):
-        return None
-    notes_before = any(
-        line.startswith("#")
-        for line in itertools.takewhile(lambda line: not _names_columns(line), text.split("\n"))
-    )
-    heads = [line for line in text.split("\n")[:-1] if _names_columns(line)]
-    marked = {line.startswith("#") for line in heads}
-    if any(line.startswith("#") and set(",;\t") & set(line) for line in heads):
-        return None
-    if len(marked) > 1 or (notes_before and True in marked):
-        return None
-    *whole, last = text.split("\n")
-    lines = [line for line in whole if line.strip() and not _names_columns(line)]
-    notes = sum(line.startswith("#") for line in lines) if True in marked else 0
-    return len(lines) - notes + bool(last.strip())
+    found, notes = 0, True
+    for line in lines:
+        if _names_columns(line):
+            notes = line.startswith("#")
+        elif line.strip() and not (notes and line.startswith("#")):
+            found += 1
+    return found + bool(last.strip())
 
 
 def _text(content: bytes) -> str:

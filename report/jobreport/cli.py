@@ -110,6 +110,11 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     metavar="ZONE",
     help="Time zone of timestamps that have none, such as Europe/Berlin or +02:00.  [default: UTC]",
 )
+@click.option(
+    "--columns",
+    metavar="NAME[,NAME]",
+    help="Names of the columns of an nvidia-smi log without a header line, such as timestamp,index,utilization.gpu.",
+)
 @click.option("--list-rules", is_flag=True, help="List all rules and exit.")
 @click.option(
     "--explain",
@@ -146,6 +151,7 @@ def command(
     static: bool,
     redact: bool,
     timezone: str | None,
+    columns: str | None,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -192,6 +198,7 @@ def command(
             strict=strict,
             redact=redact,
             zone=timezone,
+            columns=columns,
             engine=engine,
             progress=_progress(quiet=quiet),
             kernel=running,

@@ -101,6 +101,7 @@ def make_report(
     strict: bool = False,
     redact: bool = False,
     zone: str | None = None,
+    columns: str | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
@@ -110,13 +111,14 @@ def make_report(
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json`` is always written.
     ``static`` leaves the scripts out of the page. ``redact`` replaces names by placeholders
     (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of timestamps that have none, such as
-    ``Europe/Berlin`` or ``+02:00``. ``engine`` reads the files and runs the rules; without one, this process does.
+    ``Europe/Berlin`` or ``+02:00``. ``columns`` names the columns of a log without a header line. ``engine`` reads the files and runs the rules; without one, this process does.
     ``kernel`` runs the notebook; without one of ``jobreport.output.kernel.started()``, one is started when needed.
 
     Raises ``NothingReadableError`` if the directory has no readable input, and ``UsageError`` if the folder already
-    contains a report and ``force`` is not set, or the zone is unknown.
+    contains a report and ``force`` is not set, the zone is unknown, or ``columns`` is empty.
     """
     # The readers are not needed for --help.
+    from jobreport.readers.nvidia_smi.text import column_names  # noqa: PLC0415 - as the readers
     from jobreport.readers.nvidia_smi.times import zone_of  # noqa: PLC0415 - as the readers
     from jobreport.readers.registry import job_name, read_directory  # noqa: PLC0415
     from jobreport.redaction.pseudonyms import JOB, redacted  # noqa: PLC0415 - as the readers
@@ -124,6 +126,8 @@ def make_report(
     chosen, progress = settings or load(), progress or Progress()
     if zone is not None:
         chosen = replace(chosen, options=(*chosen.options, f"--timezone {zone}"))
+    if columns is not None:
+        chosen = replace(chosen, options=(*chosen.options, f"--columns {columns}"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(showing(progress))
         engine = engine or stack.enter_context(LocalEngine(1))
@@ -139,7 +143,8 @@ def make_report(
             engine=engine,
             progress=progress,
             leave=frozenset(str(real / file) for file in publish.report_files(real)),
-            zone=None if zone is None else zone_of(zone),
+            zone=zone_of(zone or "UTC"),
+            columns=column_names(columns) if columns is not None else (),
         )
         remarks = (*reading.quality.remarks, *source.remarks, *chosen.failed)
         quality = replace(reading.quality, remarks=remarks)

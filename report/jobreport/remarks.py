@@ -22,7 +22,7 @@ from msgspec import Struct
 from jobrules.text import escape_name
 
 #: Fields that hold a name from data.
-NAMES = frozenset({"node", "device", "file", "name", "error"})
+NAMES = frozenset({"node", "device", "file", "name", "error", "row"})
 
 
 class Wording(NamedTuple):
@@ -153,7 +153,107 @@ REMARKS: dict[str, Wording] = {
     ),
     "traces.repeated": Wording("dropped", "rows", "repetition of an event in another file"),
     "traces.long_name": Wording("corrected", "names", "longer than 1,000 characters, shortened"),
+    # Machines that several readers have tables of
+    "machines.joined": Wording(
+        "corrected",
+        "logs",
+        "joined to the samples of {node}, the only machine with samples: as many GPUs, overlapping times",
+    ),
+    "machines.several": Wording(
+        "corrected",
+        "logs",
+        "a machine of its own: {machines} machines have samples, and the path of the log names none of them",
+    ),
+    "machines.other_gpus": Wording(
+        "corrected",
+        "logs",
+        "a machine of its own: {found} GPUs in the log, {gpus} GPUs in the samples of {node}",
+    ),
+    "machines.other_zone": Wording(
+        "corrected",
+        "logs",
+        "a machine of its own: its times do not overlap those of {node}; for local times try --timezone {offset}",
+    ),
+    "machines.other_times": Wording(
+        "corrected", "logs", "a machine of its own: its times do not overlap those of {node} in any time zone"
+    ),
     # Logs of nvidia-smi
+    "nvidia_smi.unreadable": Wording("skipped", "files", "cannot be read: {error}"),
+    "nvidia_smi.cut_short": Wording(
+        "skipped", "files", "compressed data is cut short or damaged; what comes before is in use"
+    ),
+    "nvidia_smi.no_header": Wording(
+        "skipped",
+        "rows",
+        "no header line in front; for rows such as “{row}” "
+        "add --columns timestamp,index,utilization.gpu,… with a name for each column",
+    ),
+    "nvidia_smi.other_fields": Wording(
+        "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
+    ),
+    "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
+    "nvidia_smi.no_time_column": Wording("skipped", "rows", "no column of times"),
+    "nvidia_smi.no_time": Wording("skipped", "rows", "no time that can be read"),
+    "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),
+    "nvidia_smi.no_value": Wording("skipped", "rows", "no value that is read"),
+    "nvidia_smi.no_gpu": Wording("skipped", "rows", "no GPU named, as in other rows"),
+    "nvidia_smi.no_host": Wording("skipped", "rows", "no machine named, as in other rows"),
+    "nvidia_smi.many_hosts": Wording(
+        "dropped", "rows", "more than {machines} machines in one file; those with most rows are in use"
+    ),
+    "nvidia_smi.many_gpus": Wording("dropped", "rows", "more than {gpus} GPUs of one machine"),
+    "nvidia_smi.repeated_row": Wording("dropped", "rows", "repetition of another row"),
+    "nvidia_smi.second_row": Wording(
+        "dropped", "rows", "second row of a GPU at the same time; one is in use"
+    ),
+    "nvidia_smi.joined_row": Wording(
+        "dropped", "rows", "row with other values of a GPU at the same time, joined to the first"
+    ),
+    "nvidia_smi.added_process": Wording(
+        "dropped", "rows", "another process of the same GPU at the same time, added to the first"
+    ),
+    "nvidia_smi.second_value": Wording(
+        "dropped", "values", "second value of a GPU in the same snapshot; one is in use"
+    ),
+    "nvidia_smi.not_available": Wording("dropped", "values", "no value reported, such as [N/A]"),
+    "nvidia_smi.implausible_value": Wording(
+        "dropped", "values", "no number that a GPU can have, or in a unit of something else"
+    ),
+    "nvidia_smi.out_of_range": Wording(
+        "corrected", "values", "percentage outside 0 to 100, set to the nearer bound"
+    ),
+    "nvidia_smi.equal_column": Wording(
+        "dropped", "columns", "another column of the same measure ({metric}); the first is in use"
+    ),
+    "nvidia_smi.assumed_utc": Wording(
+        "corrected", "files", "no time zone in the log; assumed: UTC (change with --timezone)"
+    ),
+    "nvidia_smi.zone": Wording("corrected", "files", "no time zone in the log; read as {zone}"),
+    "nvidia_smi.no_dates": Wording(
+        "corrected", "files", "no dates in the log: its times count from its start"
+    ),
+    "nvidia_smi.restarted": Wording(
+        "corrected", "files", "times begin again, as of another run: they go on where those before ended"
+    ),
+    "nvidia_smi.assumed_second": Wording(
+        "corrected",
+        "files",
+        "no times in the log; assumed: one second from row to row, the default of the tool",
+    ),
+    "nvidia_smi.full_seconds": Wording(
+        "corrected", "files", "several rows of a GPU in each full second: spread evenly within it"
+    ),
+    "nvidia_smi.in_turn": Wording(
+        "corrected", "files", "no GPU named: the order of the rows numbers the GPUs"
+    ),
+    "nvidia_smi.summed": Wording(
+        "corrected", "files", "utilization of each GPU is the sum over its processes"
+    ),
+    "nvidia_smi.machines": Wording(
+        "corrected",
+        "files",
+        "logs of the same GPUs at the same times: taken as of several machines, named after folders and files",
+    ),
     # Python profiles
     "profiles.page": Wording("skipped", "files", "rendered page, not the data of a profile"),
     "profiles.repeated": Wording("dropped", "files", "exact repetition of another profile"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -15,8 +16,8 @@ from jobreport.readers.combining import nodes_of, sources_of
 from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.grouping import groups_of, note_failure, read_groups
 from jobreport.readers.implausible_times import drop_implausible_times
-from jobreport.readers.joining import joined
 from jobreport.readers.listing import is_end_marker, job_name, listing
+from jobreport.readers.machines import joined
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
@@ -72,25 +73,26 @@ def read_directory(
     engine: Engine | None = None,
     progress: Progress | None = None,
     leave: Collection[str] = (),
-    zone: tzinfo | None = None,
+    zone: tzinfo = UTC,
+    columns: Sequence[str] = (),
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
     ``name`` of the job defaults to the directory's. ``zone`` is the time zone of timestamps that have none, UTC by
-    default. The ``engine`` reads the files and keeps the tables, by default in this process. ``leave`` are absolute
+    default; ``columns`` are those of logs without a header line. The ``engine`` reads the files and keeps the tables, by default in this process. ``leave`` are absolute
     paths to skip. A reader that raises costs its own files and a remark, unless ``strict``. Raises
     ``NothingReadableError`` if nothing is left to report.
     """
     engine, progress = engine or LocalEngine(1), progress or Progress()
     name = name or job_name(directory)
     tally = Tally()
-    files = _matched(listing(directory, tally, leave), zone)
+    files = _matched(listing(directory, tally, leave), zone, columns)
     size = sum(file.size for some in files.of_readers.values() for file in some)
     progress.stage(f"Reading {escape_name(name)}", size, "B")
 
     groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
     pieces = read_groups(engine, groups, progress, strict=strict)
-    pieces = drop_implausible_times(joined(pieces, engine), engine)
+    pieces = drop_implausible_times(joined(pieces, engine, zone), engine)
     results = _debugger_results(files.debugger_results, tally, strict=strict)
 
     sources = sources_of(pieces, tally)
@@ -125,9 +127,9 @@ class _Files(Struct, kw_only=True):
     has_end_marker: bool = False
 
 
-def _matched(files: Sequence[SourceFile], zone: tzinfo | None) -> _Files:
+def _matched(files: Sequence[SourceFile], zone: tzinfo, columns: Sequence[str]) -> _Files:
     """The files, each with the first reader that matches its name, or else its content."""
-    readers = tuple(NvidiaSmi(zone) if isinstance(one, NvidiaSmi) else one for one in READERS)
+    readers = tuple(NvidiaSmi(zone, columns) if isinstance(one, NvidiaSmi) else one for one in READERS)
     found = _Files(all=files, of_readers={reader: [] for reader in readers})
     for file in files:
         if is_end_marker(file):

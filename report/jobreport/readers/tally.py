@@ -44,7 +44,9 @@ class Tally:
         line: int = 0,
         **fields: str | int | float,
     ) -> None:
-        """Count; of all files that are named, the first by name and line becomes the place."""
+        """Count, unless ``count`` is 0; of all files that are named, the first by name and line becomes the place."""
+        if not count:
+            return
         key = code, tuple(fields.items())
         self._counts[key] += count
         if file is not None:
@@ -75,7 +77,6 @@ class Tally:
         found = [
             Remark(code=key[0], count=count, place=self._place(key), fields=dict(key[1]))
             for key, count in self._counts.items()
-            if count
         ]
         return tuple(
             sorted(found, key=lambda one: (_ORDER.index(one.action), -one.count, one.unit, one.reason))

@@ -1,9 +1,10 @@
-"""What stands in the cells of an nvidia-smi log: numbers with and without units, yes and no, and what was not told."""
+"""Cells of an nvidia-smi log: numbers with and without units, yes and no, and words for no value."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,11 @@ from jobreport.readers.nvidia_smi.columns import FACTORS
 from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
+    from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.text import Texts
 
 #: How the tool says that it has no value.
-NOT_TOLD = {
+NO_VALUE = {
     "",
     "-",
     "n/a",
@@ -35,8 +37,6 @@ NOT_TOLD = {
     "gpu requires reset",
     "requested functionality has been deprecated",
 }
-#: What may be amiss with a cell.
-_KINDS = ("not_told", "damaged", "outside")
 _YES, _NO = {"active", "yes", "true"}, {"not active", "no", "false"}
 #: A comma in a cell is a decimal one, unless the three digits behind it may be thousands.
 _NUMBER = re.compile(
@@ -61,8 +61,14 @@ _HIGHEST = {
     Metric.GPU_ECC_CORRECTED: 1e18,
     Metric.GPU_ECC_UNCORRECTED: 1e18,
 }
-#: Less is nothing in any unit; a ratio to it might be past the largest number there is.
-_LEAST = 1e-9
+#: Anything smaller is nothing in any unit; a ratio to it might be past the largest number there is.
+_SMALLEST = 1e-9
+#: Codes of remarks.
+_NOT_AVAILABLE, _IMPLAUSIBLE, _OUT_OF_RANGE = (
+    "nvidia_smi.not_available",
+    "nvidia_smi.implausible_value",
+    "nvidia_smi.out_of_range",
+)
 
 
 class Cells(Struct, kw_only=True, eq=False):
@@ -70,46 +76,40 @@ class Cells(Struct, kw_only=True, eq=False):
 
     #: (n,) NaN where there is none.
     values: FloatArray
-    #: How many cells the tool had no value for, are no number, or had to be set to a bound.
-    not_told: int
-    damaged: int
-    outside: int
+    #: Cells by the code of the remark on them.
+    remarks: Counter[str]
 
 
-def any_number(texts: Texts, metric: Metric, factor: float, bits: int) -> bool:
-    """Whether a column of a metric holds any."""
-    return any(not math.isnan(_value(text, metric, factor, bits)[0]) for text in texts.distinct)
+def any_number(texts: Texts, metric: Metric, column: Column) -> bool:
+    """Whether the cells of a column of a metric hold any number."""
+    return any(not math.isnan(_value(text, metric, column)[0]) for text in texts.distinct)
 
 
-def cells(texts: Texts, metric: Metric, factor: float, bits: int) -> Cells:
-    """From the cells of a column of a metric."""
-    read = [_value(text, metric, factor, bits) for text in texts.distinct]
-    counts = np.bincount(texts.code, minlength=len(read))
-    amiss = {
-        kind: int(sum(n for n, (_, k) in zip(counts, read, strict=True) if k == kind)) for kind in _KINDS
-    }
-    return Cells(values=np.array([value for value, _ in read])[texts.code], **amiss)
+def cells(texts: Texts, metric: Metric, column: Column) -> Cells:
+    """Numbers in the cells of a column of a metric."""
+    read = [_value(text, metric, column) for text in texts.distinct]
+    remarks: Counter[str] = Counter()
+    for (_, code), count in zip(read, np.bincount(texts.code, minlength=len(read)).tolist(), strict=True):
+        if code:
+            remarks[code] += count
+    return Cells(values=np.array([value for value, _ in read])[texts.code], remarks=remarks)
 
 
-def _value(text: str, metric: Metric, factor: float, bits: int) -> tuple[float, str]:
-    """A number and, if something is amiss, what."""
+def _value(text: str, metric: Metric, column: Column) -> tuple[float, str]:
+    """A number and, if something is wrong with it, the code of the remark on it."""
     plain = text.strip().strip("[]").strip()
-    lower = plain.lower()
-    if lower in NOT_TOLD:
-        return math.nan, "not_told"
-    if bits:
-        return _reason(lower, bits)
-    match = _NUMBER.fullmatch(plain)
-    if match is None:
-        return math.nan, "damaged"
-    unit, factors = match[2].lower(), _FACTORS[metric.unit]
-    if unit and unit not in factors:
-        return math.nan, "damaged"
-    value = float(match[1].replace(",", ".")) * factors.get(unit, factor)
-    value = value if abs(value) >= _LEAST else 0.0
-    if metric.unit == "%":
-        return (value, "") if 0 <= value <= 100 else (min(max(value, 0.0), 100.0), "outside")
-    return (value, "") if 0 <= value <= _HIGHEST[metric] else (math.nan, "damaged")
+    if plain.lower() in NO_VALUE:
+        return math.nan, _NOT_AVAILABLE
+    if column.bits:
+        return _reason(plain.lower(), column.bits)
+    match, factors = _NUMBER.fullmatch(plain), _FACTORS[metric.unit]
+    if match is None or (match[2] and match[2].lower() not in factors):
+        return math.nan, _IMPLAUSIBLE
+    value = float(match[1].replace(",", ".")) * factors.get(match[2].lower(), column.factor)
+    value = value if abs(value) >= _SMALLEST else 0.0
+    if 0 <= value <= _HIGHEST.get(metric, 100.0):
+        return value, ""
+    return (min(max(value, 0.0), 100.0), _OUT_OF_RANGE) if metric.unit == "%" else (math.nan, _IMPLAUSIBLE)
 
 
 def _reason(text: str, bits: int) -> tuple[float, str]:
@@ -118,4 +118,4 @@ def _reason(text: str, bits: int) -> tuple[float, str]:
         return 100.0 * (text in _YES), ""
     if _MASK.fullmatch(text) or (text.isdecimal() and len(text) < 20):
         return 100.0 * bool(int(text, 0 if text.startswith("0x") else 10) & bits), ""
-    return math.nan, "damaged"
+    return math.nan, _IMPLAUSIBLE

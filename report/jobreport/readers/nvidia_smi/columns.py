@@ -1,4 +1,4 @@
-"""What the columns of an nvidia-smi log mean, by the names that the tool and those who wrap it give them."""
+"""Meanings of the columns of an nvidia-smi log, by the names that the tool and scripts around it give them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from jobrules.model import Metric
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: What a column says of its row besides a metric.
-TIME, EPOCH, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS = (
+#: What a column says of its row other than a metric; a mask is that of all reasons for a low clock.
+TIME, EPOCH, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS, MASK = (
     "time",
     "epoch",
     "date",
@@ -26,6 +26,7 @@ TIME, EPOCH, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS = (
     "name",
     "host",
     "process",
+    "mask",
 )
 
 MIB, GIB = float(1 << 20), float(1 << 30)
@@ -43,24 +44,24 @@ class Column(Struct, frozen=True, kw_only=True):
     bits: int = 0
     #: Of columns with the same metric the one with the lowest is used.
     rank: int = 0
-    #: Number of the GPU that the name tells, as in ``gpu1_util``; None if it tells none.
+    #: Number of the GPU in the name, such as ``gpu1_util``; ``None`` without one.
     gpu: int | None = None
 
 
 #: Bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons).
 THERMAL_BITS = 0x20 | 0x40
 POWER_CAP_BITS = 0x4
-#: Slowdown by the hardware: the power brake, or heat or a reason that it does not tell. With heat both may be set.
+#: Slowdown by the hardware: the power brake, or heat or a reason that it does not name. With heat both may be set.
 HARDWARE_BITS = 0x8 | 0x80
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")
 #: No bracket within: a name of opening ones alone would take the square of its length.
 _UNIT = re.compile(r"\[([^\[\]]*)\]|\(([^()]*)\)")
-#: In the name of a model, as ``A100-80GB``.
+#: In the name of a model, such as ``A100-80GB``.
 _SIZE = re.compile(r"[0-9]+ ?[kmgt]i?b", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z])(?<![KMG]i)(?=[A-Z])")
 _GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[ ._:-]?([0-9]{1,3})(?![0-9])", re.IGNORECASE)
-#: Words for what is not the GPU, and those of them beside which memory, heat and power need not be the GPU's.
+#: Words for the machine, next to which memory, heat, and power need not be the GPU's, and for all that is not the GPU.
 _MACHINE = {"cpu", "cpus", "ram", "swap"}
 _OTHERS = _MACHINE | {
     *("disk", "io", "ssd", "nvme", "net", "network", "nic", "host", "system", "sys", "ambient"),
@@ -68,9 +69,9 @@ _OTHERS = _MACHINE | {
 }
 _MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
 _UTILIZATION_WORDS = {"util", "utilization", "utilisation", "usage", "load", "busy"}
-#: Units of the engine beside the compute cores that have a use of their own.
+#: Engines of a GPU with a utilization of their own, other than its compute cores.
 _OTHER_ENGINES = {"enc", "encoder", "dec", "decoder", "jpg", "jpeg", "ofa"}
-#: By the unit of a metric: units that it may be told in, lower case, and what a number in them is multiplied with.
+#: By the unit of a metric: units that it may be written in, lower case, and what a number in them is multiplied with.
 FACTORS = {
     "B": {
         **dict.fromkeys(("b", "bytes"), 1.0),
@@ -84,9 +85,9 @@ FACTORS = {
     "%": dict.fromkeys(("%", "pct", "percent", "percentage"), 1.0),
     "": {},
 }
-#: Words for units in which nothing is read.
+#: Words for units that are not read.
 _UNREAD = {"ratio", "fraction", "fahrenheit", "degf"}
-#: Seconds of what times since a start are counted in.
+#: Seconds in a unit of times since a start.
 _SECONDS = {
     **dict.fromkeys(("us", "usec"), 1e-6),
     **dict.fromkeys(("ms", "msec", "milliseconds"), 1e-3),
@@ -138,26 +139,24 @@ _DMON = {
 
 
 def columns(names: Sequence[str]) -> list[Column | None]:
-    """What each column of a header says; none for one that is of no use here.
+    """The meaning of each column of a header; ``None`` for one that is not read.
 
-    Beside columns of the machine those of metrics have to name the GPU, or to be the tool's own.
+    Next to columns of the machine, a column of a metric has to name the GPU or to be one of the tool's own.
     """
-    told = [_told(name) for name in names]
-    beside_machine = any(of_machine for _, of_machine, _ in told)
+    next_to_machine = any(_MACHINE & {*_words(name)} for name in names)
     return [
-        None if one and one.metric and beside_machine and not certain else one for one, _, certain in told
+        None if found and found.metric and next_to_machine and not _is_of_gpu(name) else found
+        for name, found in zip(names, map(column, names), strict=True)
     ]
 
 
+def _is_of_gpu(name: str) -> bool:
+    return "." in name or bool({"gpu", "cuda", "vram"} & {*_words(name)})
+
+
 @lru_cache(1024)  # damaged logs name the same columns in one line after the other
-def _told(name: str) -> tuple[Column | None, bool, bool]:
-    """The column of a name, whether that is of the machine, and whether its metric is certain to be of the GPU."""
-    words = {*_words(name)}
-    return column(name), bool(_MACHINE & words), "." in name or bool({"gpu", "cuda", "vram"} & words)
-
-
 def column(name: str) -> Column | None:
-    """What a column of this name says; none for one that is of no use here."""
+    """The meaning of a column of this name; ``None`` for one that is not read."""
     units = [unit.lower() for pair in _UNIT.findall(name) for unit in pair if unit]
     words = _words(name)
     plain = " ".join(words)
@@ -184,17 +183,17 @@ def _words(name: str) -> list[str]:
 
 
 def _other_unit(name: str, metric: Metric, units: Sequence[str]) -> bool:
-    """Whether a column tells a metric in a unit of something else, as memory in percent."""
+    """Whether the name has a unit of something else than the metric, such as memory in percent."""
     there = {*_words(_SIZE.sub(" ", name)), *_WORD.findall(_SIZE.sub(" ", " ".join(units)))}
     if metric is Metric.GPU_TEMPERATURE and "f" in there:
         return True
-    # A single letter without brackets may tell columns apart, as in "util_b".
-    told = {*units, *(word for word in there if len(word) > 1), *("%" * ("%" in name))}
+    # A single letter without brackets may number columns, as in "util_b".
+    named = {*units, *(word for word in there if len(word) > 1), *("%" * ("%" in name))}
     others = (FACTORS[unit] for unit in FACTORS if unit != metric.unit)
-    return bool(_UNREAD & told) or any(told & other.keys() for other in others)
+    return bool(_UNREAD & named) or any(named & other.keys() for other in others)
 
 
-def _use(words: Sequence[str], _: Sequence[str]) -> Column | None:
+def _utilization(words: Sequence[str], _: Sequence[str]) -> Column | None:
     there = {*words}
     if there & _OTHER_ENGINES:
         return None
@@ -276,14 +275,12 @@ def _ecc(words: Sequence[str], _: Sequence[str]) -> Column | None:
     return Column(metric=metric, rank=rank)
 
 
-#: The mask of all reasons.
-MASK = "mask"
 _METRICS: tuple[Callable[[Sequence[str], Sequence[str]], Column | None], ...] = (
     _throttle,
     _ecc,
     _temperature,
     _power,
     _clock,
-    _use,
+    _utilization,
     _memory,
 )

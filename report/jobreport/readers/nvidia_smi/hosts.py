@@ -1,270 +1,154 @@
 """Which nvidia-smi logs are of one machine.
 
-A log seldom names its machine. Two are of one where they say so, where they tell of a GPU with the same UUID, where
-one is the other at an earlier moment, where their names differ by nothing but dates, GPUs and what is measured, or
-where they measure different things of the same GPUs in one folder and no others are there. Logs that tell different
-things of a GPU of the same number at the same time are of several.
+Logs are of one machine if they name the same host or a GPU with the same UUID, or if one is an earlier copy of the
+other. Other logs of a folder are of one machine too, unless two of them report the same of one GPU at the same time:
+then the words of their names separate them, or, where these are the same, their names.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from functools import cache
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
 
+from jobreport.readers.machines import NAMELESS, machine_words
 from jobreport.readers.nvidia_smi.table import UNNUMBERED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 
-    from jobreport.readers.base import SourceFile
+    from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.tally import Tally
-    from jobrules.model import BoolArray, FloatArray, IntArray, Metric
-
-#: The machine of logs that name none.
-_NAMELESS = "node"
-#: Pairs of logs and series of GPUs in two of them that are compared at most, or so many for each row.
-_MOST_COMPARED, _COMPARED_A_ROW = 500_000, 4
-_TOO_MANY = "so many logs of the same time that not all were compared; each of the others counts as a machine"
-#: Words of a path, and the parts of one.
-_WORDS, _PARTS = re.compile(r"[/_.\s]+"), re.compile(r"[^A-Za-z0-9]+")
-#: What the name of a log is made of besides its machine's.
-_USUAL = re.compile(
-    r"csv|tsv|txt|log|logs|out|gz|dmon|pmon|nvidia|smi|nvidiasmi|gpu|gpus|cuda|usage|util|utilization|stats|"
-    r"metrics|monitor|monitoring|trace|data|power|pwr|temp|temperature|mem|memory|clocks?|ecc|"
-    r"[0-9]+|(gpu|cuda)[0-9]+|[0-9]+gpus?|[0-9]{8}T[0-9]+Z?|",
-    re.IGNORECASE,
-)
+    from jobrules.model import Metric
 
 
-class Log(Struct, frozen=True, kw_only=True, eq=False):
-    """The rows of one file, or those of one machine in it."""
-
-    file: SourceFile
-    #: The machine that it names; empty if it names none.
-    host: str
-    uuids: frozenset[str]
-    #: Names of GPUs, and (n,) a position among them.
-    gpus: tuple[str, ...]
-    gpu: IntArray
-    #: (n,) in the order of the file.
-    time_us: IntArray
-    #: (n,) each, NaN where there is no value.
-    values: dict[Metric, FloatArray]
-    #: Whether its times have dates.
-    dated: bool = True
-
-    def where(self, rows: BoolArray | IntArray) -> Log:
-        """The rows that a mask chooses, or that are at these places, with the GPUs that they are of."""
-        gpu = self.gpu[rows]
-        there = np.unique(gpu)
-        return replace(
-            self,
-            gpus=tuple(self.gpus[i] for i in there.tolist()),
-            gpu=np.searchsorted(there, gpu),
-            time_us=self.time_us[rows],
-            values={metric: values[rows] for metric, values in self.values.items()},
-        )
-
-    def rows_by_gpu(self) -> dict[str, IntArray]:
-        """Where the rows of each GPU are, in their order."""
-        order = np.argsort(self.gpu, kind="stable")
-        ends = np.searchsorted(self.gpu[order], np.arange(1, len(self.gpus)))
-        return dict(zip(self.gpus, np.split(order, ends), strict=True))
-
-    def by_gpu(self) -> dict[str, Log]:
-        """The rows of each GPU."""
-        return {name: self.where(rows) for name, rows in self.rows_by_gpu().items()}
-
-
-def hosts_of(logs: Sequence[Log], tally: Tally) -> list[str]:
-    """The machine of each log."""
-    group = _Groups(len(logs))
-    by_word: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for i, log in enumerate(logs):
-        for word in (*(("uuid", uuid) for uuid in log.uuids), *([("host", log.host)] if log.host else ())):
-            by_word[word].append(i)
-    for first, *others in by_word.values():
-        for i in others:
-            group.join(first, i)
-    apart = _compare(logs, group)
-    if apart is not None:
-        _join_by_name(logs, group, apart)
-    elif len({group.of(i) for i in range(len(logs))}) > 1:
-        tally.add("corrected", "logs", _TOO_MANY, count=len(logs))
-    return _names(logs, [group.of(i) for i in range(len(logs))])
-
-
-def _compare(logs: Sequence[Log], group: _Groups) -> Mapping[int, set[int]] | None:
-    """Join what the rows say is of one machine, and say which logs they keep apart; none if there are too many."""
-    apart: defaultdict[int, set[int]] = defaultdict(set)
-    parts: list[tuple[int, int]] = []
-    moments = cache(lambda i: _moments(logs[i]))
-    names = [frozenset(log.gpus) for log in logs]
-    left = max(_MOST_COMPARED, _COMPARED_A_ROW * sum(len(log.time_us) for log in logs))
-    for one, other in _at_once(logs):
-        left -= 1
-        if left < 0:
-            return None
-        # What they say of themselves is enough, and comparing all with all would take long.
-        if group.of(one) == group.of(other):
-            continue
-        a, b, share = logs[one], logs[other], not names[one].isdisjoint(names[other])
-        if not (differ := _other_gpus(a, b, share=share)) and a.values.keys().isdisjoint(b.values):
-            if not (a.host or b.host) and _folder(a) == _folder(b) and share:
-                parts.append((one, other))
-            continue
-        alike, compared = (None, 0) if differ else _alike(moments(one), moments(other))
-        left -= compared
-        if alike is None:
-            apart[one].add(other)
-            apart[other].add(one)
-        elif alike >= min(len(a.time_us), len(b.time_us)) / 2 > 0:
-            group.join(one, other)
-    for one, other in parts:
-        if not (apart[one] or apart[other]):
-            group.join(one, other)
-    return apart
-
-
-def _join_by_name(logs: Sequence[Log], group: _Groups, apart: Mapping[int, set[int]]) -> None:
-    """Join what is called alike, unless it is known to be ``apart``."""
-    by_key: defaultdict[str, list[int]] = defaultdict(list)
-    for i, log in enumerate(logs):
-        if not log.host:
-            by_key[words_of(log.file)].append(i)
-    for members in by_key.values():
-        # The first log of each machine of that name so far, and all of them.
-        machines: list[tuple[int, set[int]]] = []
-        for i in members:
-            mine = next((m for m in machines if apart.get(i, set()).isdisjoint(m[1])), None)
-            if mine is None:
-                machines.append((i, {i}))
-            else:
-                group.join(mine[0], i)
-                mine[1].add(i)
-
-
-class _Groups:
-    """What belongs together, as it turns out."""
-
-    def __init__(self, count: int) -> None:
-        self._first = list(range(count))
-
-    def of(self, one: int) -> int:
-        """The lowest number of the group."""
-        while self._first[one] != one:
-            self._first[one] = one = self._first[self._first[one]]
-        return one
-
-    def join(self, one: int, other: int) -> None:
-        one, other = sorted((self.of(one), self.of(other)))
-        self._first[other] = one
-
-
-def _at_once(logs: Sequence[Log]) -> Iterator[tuple[int, int]]:
-    """The pairs of logs that overlap in time and do not both name their machine, the lower number first."""
-    spans = [(int(log.time_us.min()), int(log.time_us.max()), i) for i, log in enumerate(logs)]
-    # Those that name a machine, and those that do not.
-    open_: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-    for start, end, i in sorted(spans):
-        named = bool(logs[i].host)
-        for kind in (False,) if named else (False, True):
-            open_[kind] = [(last, other) for last, other in open_[kind] if last > start]
-            yield from ((min(i, other), max(i, other)) for _, other in open_[kind])
-        open_[named].append((end, i))
-
-
-def _names(logs: Sequence[Log], group: Sequence[int]) -> list[str]:
-    """A name of its own for each group: what its logs say, else what of their names is their own, or all of one."""
-    members: defaultdict[int, list[Log]] = defaultdict(list)
-    for log, number in zip(logs, group, strict=True):
-        members[number].append(log)
-    found: dict[int, str] = {}
-    taken: set[str] = set()
-    # What is said goes before what is guessed.
-    for number, mine in sorted(
-        members.items(), key=lambda one: (not any(log.host for log in one[1]), one[0])
-    ):
-        keys = [_NAMELESS] if len(members) == 1 else [words_of(log.file) for log in mine]
-        stem, name = _stem(mine[0]), mine[0].file.name
-        told = filter(None, [*(log.host for log in mine), *keys, stem, name])
-        numbered = (f"{stem} {i}" for i in count(2))
-        found[number] = next(one for one in chain(told, numbered) if one not in taken)
-        taken.add(found[number])
-    return [found[number] for number in group]
-
-
-def _stem(log: Log) -> str:
-    return log.file.name.rpartition(".")[0] or log.file.name
-
-
-def words_of(file: SourceFile) -> str:
-    """The words of a file's path that may be those of a machine; empty if there are none."""
-    words = _WORDS.split(file.name)
-    return "_".join(w for w in words if not all(_USUAL.fullmatch(part) for part in _PARTS.split(w)))
-
-
-def _folder(log: Log) -> str:
-    return log.file.name.rpartition("/")[0]
-
-
-def _other_gpus(one: Log, other: Log, *, share: bool) -> bool:
-    """Whether what identifies their GPUs, of which they ``share`` some or none, says that they are of two machines.
-
-    That is so where GPUs of one number are not the same, and where both tell of several by UUID or bus and of none
-    that is in both.
-    """
-    if share:
-        return bool(one.uuids and other.uuids) and one.uuids.isdisjoint(other.uuids)
-    several = min(len(one.gpus), len(other.gpus)) > 1
-    return several and all(name.startswith(UNNUMBERED) for name in (*one.gpus, *other.gpus))
-
-
-class _Moments(Struct, frozen=True, eq=False):
-    """What a log says of one of its GPUs."""
-
-    #: (n,) ascending, each once, and the first row of that time in ``values``.
-    time_us: IntArray
-    row: IntArray
-    values: dict[Metric, FloatArray]
-
-
-def _moments(log: Log) -> dict[str, _Moments]:
-    """Those of each GPU."""
-    found = {}
-    for name, rows in log.rows_by_gpu().items():
-        time_us, first = np.unique(log.time_us[rows], return_index=True)
-        found[name] = _Moments(time_us, rows[first], log.values)
+def logs_by_host(logs: Sequence[Log], tally: Tally) -> dict[str, list[Log]]:
+    """The logs of each machine, by a name of its own."""
+    units = _units(logs)
+    found = {host: unit for unit in units if (host := _host(unit))}
+    nameless = [unit for unit in units if not _host(unit)]
+    machines = list(_separated(nameless, _NAMES, tally))
+    if len(machines) == 1 and not found:
+        return {NAMELESS: machines[0][1]}
+    for name, mine in machines:
+        found[_unused(name, mine[0].file.name, found.keys())] = mine
     return found
 
 
-def _alike(one: Mapping[str, _Moments], other: Mapping[str, _Moments]) -> tuple[int | None, int]:
-    """How many moments of their GPUs are in both logs and tell the same; none if these are of two machines.
+def _host(unit: Sequence[Log]) -> str:
+    return next((log.host for log in unit if log.host), "")
 
-    They are if a moment tells different things, or if they overlap in time without a moment in common. And how many
-    series were compared to know.
+
+def _unused(name: str, path: str, taken: Set[str]) -> str:
+    """The name, or one made of the path if it is empty or ``taken``."""
+    stem = path.rpartition(".")[0] or path
+    names = chain((name, stem, path), (f"{stem} {i}" for i in count(2)))
+    return next(one for one in names if one and one not in taken)
+
+
+# Logs that are of one machine whatever they are called
+
+
+def _units(logs: Sequence[Log]) -> list[list[Log]]:
+    """Logs together that have a host, a UUID, or their first rows in common."""
+    first: dict[tuple[str, str], int] = {}
+    links = list(_copies(logs))
+    for number, log in enumerate(logs):
+        identities = [("uuid", uuid) for uuid in log.uuids] + [("host", log.host)] * bool(log.host)
+        links += [(first.setdefault(identity, number), number) for identity in identities]
+    return _connected(logs, links)
+
+
+def _connected(logs: Sequence[Log], links: Iterable[tuple[int, int]]) -> list[list[Log]]:
+    """Logs together that a chain of links, pairs of their numbers, connects."""
+    #: The number of a log of the same unit; its own for one of them.
+    parent = list(range(len(logs)))
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = number = parent[parent[number]]
+        return number
+
+    for one, other in links:
+        low, high = sorted((root(one), root(other)))
+        parent[high] = low
+    units: defaultdict[int, list[Log]] = defaultdict(list)
+    for number, log in enumerate(logs):
+        units[root(number)].append(log)
+    return list(units.values())
+
+
+def _copies(logs: Sequence[Log]) -> Iterator[tuple[int, int]]:
+    """Numbers of two logs without identities of which one begins with all rows of the other."""
+    by_first_row: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for number, log in enumerate(logs):
+        if not (log.host or log.uuids):
+            by_first_row[*log.values, _content(log, 1)].append(number)
+    for numbers in by_first_row.values():
+        if len(numbers) > 1:
+            # In this order a text is followed by those that begin with it.
+            contents = sorted((_content(logs[number]), number) for number in numbers)
+            for (content, one), (longer, other) in pairwise(contents):
+                if longer.startswith(content):
+                    yield one, other
+
+
+def _content(log: Log, rows: int | None = None) -> bytes:
+    """All that stands in the first rows, or in all."""
+    columns = [log.time_us, log.gpu, *log.values.values()]
+    return np.column_stack([column[:rows] for column in columns]).tobytes()
+
+
+# Logs that name no machine
+
+
+def _folder_words(path: str) -> str:
+    return "_".join(machine_words(path.rpartition("/")[0]))
+
+
+def _path_words(path: str) -> str:
+    return "_".join(machine_words(path))
+
+
+#: What separates machines: names of files, from coarse to fine.
+_NAMES: tuple[Callable[[str], str], ...] = (_folder_words, _path_words, str)
+
+
+def _separated(
+    units: Sequence[list[Log]], names: Sequence[Callable[[str], str]], tally: Tally
+) -> Iterator[tuple[str, list[Log]]]:
+    """The name and the logs of each machine.
+
+    Units with the same first one of ``names`` are of one machine, unless they clash; then the next one separates them.
     """
-    found = compared = 0
-    for name in one.keys() & other.keys():
-        a, b = one[name], other[name]
-        compared += 1
-        at = np.minimum(np.searchsorted(b.time_us, a.time_us), len(b.time_us) - 1)
-        same = b.time_us[at] == a.time_us
-        mine, others = a.row[same], b.row[at[same]]
-        for metric in a.values.keys() & b.values.keys():
-            compared += 1
-            x, y = a.values[metric][mine], b.values[metric][others]
-            if ((x != y) & ~np.isnan(x) & ~np.isnan(y)).any():
-                return None, compared
-        overlap = min(a.time_us[-1], b.time_us[-1]) > max(a.time_us[0], b.time_us[0])
-        if overlap and not len(mine):
-            return None, compared
-        found += len(mine)
-    return found, compared
+    name_of, *finer = names
+    named: defaultdict[str, list[list[Log]]] = defaultdict(list)
+    for unit in units:
+        named[name_of(unit[0].file.name)].append(unit)
+    for name, mine in named.items():
+        if finer and _clash(mine):
+            yield from _separated(mine, finer, tally)
+            continue
+        if not finer:
+            tally.note("nvidia_smi.machines", count=len(mine[0]), file=mine[0][0].file.name)
+        yield name if finer else "", [log for unit in mine for log in unit]
+
+
+def _clash(units: Sequence[Sequence[Log]]) -> bool:
+    """Whether two units have samples of one measure of one GPU at the same time."""
+    spans: defaultdict[tuple[str, Metric], list[tuple[int, int]]] = defaultdict(list)
+    for unit in units:
+        start = min(int(log.time_us.min()) for log in unit)
+        end = max(int(log.time_us.max()) for log in unit)
+        for series in {(gpu, metric) for log in unit for gpu in _devices(log) for metric in log.values}:
+            spans[series].append((start, end))
+    return any(later < end for some in spans.values() for (_, end), (later, _) in pairwise(sorted(some)))
+
+
+def _devices(log: Log) -> Set[str]:
+    """GPUs by which logs clash: of several without numbers nobody knows that they are not the same."""
+    if len(log.gpus) > 1 and all(gpu.startswith(UNNUMBERED) for gpu in log.gpus):
+        return {UNNUMBERED}
+    return set(log.gpus)

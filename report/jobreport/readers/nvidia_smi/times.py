@@ -1,6 +1,6 @@
 """When the rows of an nvidia-smi log were written: dates with or without a zone, times of a day, or since a start.
 
-What the order of rows tells is looked for in the rows of one GPU of one machine: a log may be sorted by these.
+Where the order of rows matters, it is that of the rows of one GPU of one machine, a *series*: a log may be sorted by GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: 1990 and 2100: what lies outside is no date of a job.
 _EARLIEST_S, _LATEST_S = 631_152_000, 4_102_444_800
 #: No job runs longer than this, in seconds since its start.
-_LONGEST_S = 10 * 365 * 86400
+_MAX_ELAPSED_S = 10 * 365 * 86400
 #: Seconds, milli-, micro- and nanoseconds since the epoch.
 _EPOCH_UNITS = (1, 10**3, 10**6, 10**9)
 _DAY_US = 86400 * SECOND_US
@@ -49,35 +49,44 @@ class Times(Struct, kw_only=True, eq=False):
     time_us: IntArray
     #: (n,) whether the row has a time.
     there: BoolArray
-    #: How many rows have one of another kind, which cannot stand beside these.
-    others: int = 0
+    #: (n,) whether the row has a time of another kind, which cannot be compared with these.
+    other: BoolArray
     #: ``ZONED``, ``LOCAL``, ``CLOCK`` or ``RELATIVE``.
     kind: str
 
 
-class _Moment(Struct):
+class _Time(Struct):
     us: int
     kind: str
 
 
 def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
-    """From the cells of a column; ``elapsed`` if its name says that they count from a start."""
-    moments = [_moment(text.strip(), elapsed=elapsed, factor=factor) for text in texts.distinct]
+    """Times in the cells of a column.
+
+    ``elapsed``: its name says that they count from a start. ``factor``: seconds in one of a bare number.
+    """
+    times = [_time(text.strip(), elapsed=elapsed, factor=factor) for text in texts.distinct]
     rows: Counter[str] = Counter()
-    for one, count in zip(moments, np.bincount(texts.code, minlength=len(moments)).tolist(), strict=True):
+    for one, count in zip(times, np.bincount(texts.code, minlength=len(times)).tolist(), strict=True):
         rows[one.kind if one else ""] += count
     # One kind a table, the commonest: one damaged time costs no other row.
     kind = max((LOCAL, CLOCK, RELATIVE, ZONED), key=rows.__getitem__)
-    time_us = np.array([one.us if one and one.kind == kind else -1 for one in moments], np.int64)[texts.code]
-    others = len(texts.code) - rows[kind] - rows[""]
-    return Times(time_us=time_us, there=time_us >= 0, others=others, kind=kind)
+    time_us = np.array([one.us if one and one.kind == kind else -1 for one in times], np.int64)
+    other = np.array([one is not None and one.kind != kind for one in times], np.bool_)
+    found_us = time_us[texts.code]
+    return Times(time_us=found_us, there=found_us >= 0, other=other[texts.code], kind=kind)
+
+
+def is_date(text: str) -> bool:
+    """Whether a cell says when it was written, by a date or as seconds since the epoch."""
+    time = _time(text.strip(), elapsed=False, factor=1.0)
+    return time is not None and time.kind in (LOCAL, ZONED)
 
 
 def in_zone(local_us: IntArray, series: IntArray, zone: tzinfo) -> IntArray:
     """Local times of a zone in the order of their rows, as UTC.
 
-    An hour that the clock shows twice is the later one where within it times of the same of ``series`` (n,) went back
-    before.
+    An hour that the clock shows twice is the later one where times of the same of ``series`` (n,) went back within it.
     """
     quarters, of_quarter = np.unique(local_us // (_QUARTER_S * SECOND_US), return_inverse=True)
     first, second = (
@@ -86,7 +95,7 @@ def in_zone(local_us: IntArray, series: IntArray, zone: tzinfo) -> IntArray:
     )
     twice = np.flatnonzero(first > second)
     if len(twice):
-        # Each such hour by itself: a clock that was set at another time, or a year before, tells nothing of it.
+        # Each such hour by itself: a clock that was set at another time, or a year before, does not matter.
         order, begin = _together(series[twice] * (_LATEST_S // 86400) + local_us[twice] // _DAY_US)
         rows = twice[order]
         again = _count(np.diff(local_us[rows], prepend=local_us[rows[0]]) < -_BACK_US, begin) > 0
@@ -115,7 +124,7 @@ def _offset_us(quarter: int, zone: tzinfo, fold: int) -> int:
     return round(offset.total_seconds()) * SECOND_US
 
 
-def _moment(text: str, *, elapsed: bool, factor: float) -> _Moment | None:
+def _time(text: str, *, elapsed: bool, factor: float) -> _Time | None:
     try:
         return _number(float(text), elapsed=elapsed, factor=factor)
     except ValueError:
@@ -125,20 +134,20 @@ def _moment(text: str, *, elapsed: bool, factor: float) -> _Moment | None:
     if match := _CLOCK.fullmatch(text):
         hours, minutes, seconds = (int(match[i]) for i in (1, 2, 3))
         if hours < 24 and minutes < 60 and seconds < 61:
-            return _Moment((hours * 3600 + minutes * 60 + seconds) * SECOND_US + _fraction(match[4]), CLOCK)
+            return _Time((hours * 3600 + minutes * 60 + seconds) * SECOND_US + _fraction(match[4]), CLOCK)
     return None
 
 
-def _number(value: float, *, elapsed: bool, factor: float) -> _Moment | None:
+def _number(value: float, *, elapsed: bool, factor: float) -> _Time | None:
     if not elapsed:
         for unit in _EPOCH_UNITS:
             if _EARLIEST_S * unit <= value <= _LATEST_S * unit:
-                return _Moment(round(value * SECOND_US / unit), ZONED)
+                return _Time(round(value * SECOND_US / unit), ZONED)
     seconds = value * factor
-    return _Moment(round(seconds * SECOND_US), RELATIVE) if 0 <= seconds <= _LONGEST_S else None
+    return _Time(round(seconds * SECOND_US), RELATIVE) if 0 <= seconds <= _MAX_ELAPSED_S else None
 
 
-def _date(match: re.Match[str]) -> _Moment | None:
+def _date(match: re.Match[str]) -> _Time | None:
     try:
         at = datetime(*(int(match[i]) for i in range(1, 7)), tzinfo=UTC)  # type: ignore[misc,arg-type]
     except ValueError:
@@ -148,11 +157,11 @@ def _date(match: re.Match[str]) -> _Moment | None:
         return None
     zone = match[8]
     if zone is None:
-        return _Moment(us, LOCAL)
+        return _Time(us, LOCAL)
     if offset := _OFFSET.fullmatch(zone):
         away = (int(offset[2]) * 60 + int(offset[3])) * 60 * SECOND_US
         us += -away if offset[1] == "+" else away
-    return _Moment(us, ZONED)
+    return _Time(us, ZONED)
 
 
 def _fraction(digits: str | None) -> int:
@@ -174,9 +183,9 @@ def unwrapped(time_us: IntArray, series: IntArray) -> IntArray:
 
 
 def continued(time_us: IntArray, series: IntArray) -> IntArray:
-    """Times since a start in the order of their rows; the same array if that of no series begins anew.
+    """Times since a start in the order of their rows; the same array if those of no series begin again.
 
-    Where one does, another run was appended: its times go on where those of the run before ended.
+    Where they do, another run was appended: its times go on where those of the run before ended.
     """
     order, begin = _together(series)
     times = time_us[order]
@@ -189,7 +198,7 @@ def continued(time_us: IntArray, series: IntArray) -> IntArray:
     run = _count((steps < 0) & (times <= times[begin] + 2 * usual_us), begin)
     ends = np.zeros(int(run.max()) + 1, np.int64)
     np.maximum.at(ends, run, times + usual_us)
-    if not run.any() or ends.sum(dtype=np.float64) > _LONGEST_S * SECOND_US:
+    if not run.any() or ends.sum(dtype=np.float64) > _MAX_ELAPSED_S * SECOND_US:
         return time_us
     found = np.empty_like(time_us)
     found[order] = times + (np.cumsum(ends) - ends)[run]
@@ -216,13 +225,13 @@ def spread(time_us: IntArray, series: IntArray) -> IntArray:
 
 
 def _together(series: IntArray) -> tuple[IntArray, IntArray]:
-    """(n,) an order that brings the rows of each series together, and where there the series of each begins."""
+    """(n,) an order that brings the rows of each series together, and the place in it where each one's series begins."""
     order = np.argsort(series, kind="stable")
     sorted_ = series[order]
     return order, np.searchsorted(sorted_, sorted_)
 
 
 def _count(flags: BoolArray, begin: IntArray) -> IntArray:
-    """(n,) how many of its series are true up to each, the first of the series aside."""
+    """(n,) how many flags of its series are true up to each, without the first of the series."""
     total = np.cumsum(flags)
     return np.asarray(total - total[begin])

@@ -1,4 +1,4 @@
-"""Damaged nvidia-smi logs: every row is in use or counted, and sound rows beside the damage keep their values."""
+"""Damaged nvidia-smi logs: every row is in use or counted, and sound rows next to the damage keep their values."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.nvidia_smi import reader as nvidia_smi
-from jobreport.readers.nvidia_smi.hosts import Log
+from jobreport.readers.nvidia_smi import gpus as smi_gpus
+from jobreport.readers.nvidia_smi import logs as smi_logs
+from jobreport.readers.nvidia_smi.logs import Log
 from jobreport.readers.nvidia_smi.table import UNNUMBERED
 from jobreport.readers.registry import read_job
 from jobreport.remarks import SourceQuality
@@ -26,7 +27,7 @@ MIB = float(1 << 20)
 
 
 def row(second: int, gpu: int = 0, **changed: str) -> str:
-    """A row whose values tell which it is."""
+    """A row with values of its own."""
     cells = {
         "time": f"2026/01/03 15:{second // 60:02}:{second % 60:02}.000",
         "index": str(gpu),
@@ -97,10 +98,10 @@ def use_of(job: Job) -> dict[int, float]:
         "no time",
         "no date",
         "another kind of time",
-        "nothing told",
+        "no value",
         "nothing but errors",
         "no GPU",
-        "GPU not told",
+        "GPU not available",
         "again",
         "again with another value",
     ],
@@ -174,11 +175,11 @@ def test_a_mask_tells_each_of_its_reasons(
 ) -> None:
     job, _ = read(tmp_path, text_of(*rows(0, 3), row(3, reasons=mask)))
 
-    told = [
+    slowdowns = [
         job.panels_of(metric)[0].values[3, 0]
         for metric in (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
     ]
-    assert told == [thermal, cap, hardware]
+    assert slowdowns == [thermal, cap, hardware]
 
 
 def test_a_line_break_in_a_quoted_cell_is_no_end_of_a_row(tmp_path: Path) -> None:
@@ -267,18 +268,20 @@ def test_a_log_that_ends_with_its_header_keeps_its_rows(tmp_path: Path) -> None:
     assert len(use_of(job)) == 20
 
 
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("other_log", [False, True])
 @pytest.mark.parametrize("damage", [{"use": "[N/A]"}, {"time": "[N/A]"}], ids=["no value", "no time"])
-def test_a_machine_without_a_row_costs_no_other(damage: dict[str, str], beside: bool, tmp_path: Path) -> None:
+def test_a_machine_without_a_row_costs_no_other(
+    damage: dict[str, str], other_log: bool, tmp_path: Path
+) -> None:
     lines = [f"{line}, a" for line in rows(0, 20)]
     other = row(3, 0, **{"use": "", "memory": "", "power": "", "clock": "", "reasons": "", **damage})
     text = "\n".join([f"{NAMES}, hostname", *lines, f"{other}, b", ""])
-    if beside:
+    if other_log:
         (tmp_path / "good.csv").write_text(text_of(*rows(0, 20)))
 
     _, found = read(tmp_path, text)
 
-    assert (found.rows, left(found)) == (40, 41 if beside else 1)  # the other log tells the same
+    assert (found.rows, left(found)) == (80 if other_log else 40, 1)
 
 
 def test_a_short_part_with_another_kind_of_time_costs_no_other_row(tmp_path: Path) -> None:
@@ -293,7 +296,7 @@ def test_a_short_part_with_another_kind_of_time_costs_no_other_row(tmp_path: Pat
 def test_of_too_many_machines_those_with_most_rows_are_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_MOST_HOSTS", 2)
+    monkeypatch.setattr(smi_logs, "MAX_HOSTS", 2)
     lines = [f"{row(second)}, {host}" for host, n in (("a", 2), ("b", 7), ("c", 9)) for second in range(n)]
 
     job, found = read(tmp_path, "\n".join([f"{NAMES}, hostname", *lines, ""]))
@@ -315,7 +318,7 @@ def test_a_new_identifier_in_each_row_takes_no_time() -> None:
     )
     begin = time.process_time()
 
-    (found,) = nvidia_smi._numbered([log])
+    (found,) = smi_gpus._numbered([log])
 
     assert found.gpus == tuple(f"gpu{i}" for i in range(n))[::-1]
     # To look for a free number from 0 each time would take half a minute.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.nvidia_smi import hosts as smi_hosts
-from jobreport.readers.nvidia_smi.hosts import Log, hosts_of
+from jobreport.readers.nvidia_smi.hosts import logs_by_host
+from jobreport.readers.nvidia_smi.logs import Log
 from jobreport.readers.registry import read_job
 from jobreport.readers.tally import Tally
 from jobrules.model import Metric
@@ -68,7 +67,7 @@ def with_column(text: str, name: str, values: dict[str, str]) -> str:
             ("smi_1", "smi_2"),
             4,
             120,
-            id="told apart by what they say",
+            id="the same GPUs at the same time",
         ),
         pytest.param(
             {"early.csv": log(rows=10), "late.csv": log()}, ("node",), 2, 60, id="a log and its copy"
@@ -81,7 +80,13 @@ def with_column(text: str, name: str, values: dict[str, str]) -> str:
             ("node",),
             1,
             60,
-            id="the same GPU",
+            id="the same GPU at another time",
+        ),
+        pytest.param(
+            {"train.csv": log(), "eval.csv": log(first=30)}, ("node",), 2, 120, id="of one folder in turn"
+        ),
+        pytest.param(
+            {"a/gpu.csv": log(), "b/gpu.csv": log(first=30)}, ("a", "b"), 4, 120, id="of two folders in turn"
         ),
         pytest.param(
             {"all.csv": with_column(log(), "hostname", {"0": "one", "1": "other"})},
@@ -138,7 +143,7 @@ def with_column(text: str, name: str, values: dict[str, str]) -> str:
             ("1", "2"),
             2,
             60,
-            id="GPUs that are not the same say the same",
+            id="equal rows of GPUs with different UUIDs",
         ),
     ],
 )
@@ -158,49 +163,31 @@ def test_machines(
     assert rows + sum(r.count for r in quality.sources[0].remarks if r.unit == "rows") == written
 
 
-def test_logs_that_say_whose_they_are_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(_: Log) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(smi_hosts, "_moments", never)
-    for named in (True, False):
-        logs = [
-            Log(
-                file=SourceFile(name=f"{n}.csv", place=""),
-                host=f"n{n}" if named else "",
-                uuids=frozenset() if named else frozenset({f"GPU-{n}"}),
-                gpus=("gpu0",),
-                gpu=np.zeros(9, np.int64),
-                time_us=np.arange(9),
-                values={Metric.GPU_UTILIZATION: np.full(9, 5.0)},
-            )
-            for n in range(3)
-        ]
-        assert hosts_of(logs, Tally()) == (["n0", "n1", "n2"] if named else ["0", "1", "2"])
-
-
-def test_machines_that_all_have_names_take_no_time() -> None:
+def test_many_logs_take_little_time() -> None:
+    hosts = 10_000
     logs = [
         Log(
-            file=SourceFile(name="gpu.csv", place=""),
-            host=f"n{n}",
+            file=SourceFile(name="gpu.csv" if named else f"{n}.csv", place=""),
+            host=f"n{n}" if named else "",
             uuids=frozenset(),
             gpus=("gpu0",),
             gpu=np.zeros(2, np.int64),
             time_us=np.arange(2),
-            values={Metric.GPU_UTILIZATION: np.full(2, 5.0)},
+            values={Metric.GPU_UTILIZATION: np.array([5.0, n])},
         )
-        for n in range(20_000)
+        for named in (True, False)
+        for n in range(hosts)
     ]
     begin = time.process_time()
 
-    assert hosts_of(logs, Tally()) == [f"n{n}" for n in range(20_000)]
+    found = logs_by_host(logs, Tally())
 
+    assert len(found) == len(logs)
     # All pairs of them would take minutes.
     assert time.process_time() - begin < 10
 
 
-def test_parts_of_one_name_without_dates_may_be_of_one_machine(tmp_path: Path) -> None:
+def test_logs_that_only_their_names_separate_are_counted(tmp_path: Path) -> None:
     for part in (1, 2):
         lines = [f"15:00:{i:02} 0 {part * i}" for i in range(1, 31)]
         (tmp_path / f"dmon.{part}.log").write_text("\n".join(["#Time gpu sm", *lines, ""]))
@@ -208,53 +195,4 @@ def test_parts_of_one_name_without_dates_may_be_of_one_machine(tmp_path: Path) -
     job, quality = read_job(tmp_path)
 
     assert len(job.nodes) == 2
-    told = {r.reason: r.count for r in quality.sources[0].remarks}
-    assert [n for reason, n in told.items() if "they may be parts of one log" in reason] == [2]
-
-
-def test_many_logs_of_one_time_are_not_all_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smi_hosts, "_MOST_COMPARED", 10)
-    for i in range(8):
-        rows = "".join(f"{1_700_000_000 + 9 * row + i},0,{i}\n" for row in range(2))
-        # Names of logs of one machine, were it not for their rows.
-        (tmp_path / f"gpu_log_{i}.csv").write_text(f"timestamp,index,power.draw\n{rows}")
-
-    job, quality = read_job(tmp_path)
-
-    told = {r.reason: r.count for r in quality.sources[0].remarks}
-    assert [n for reason, n in told.items() if "not all were compared" in reason] == [8]
-    # Nothing is joined that may be of different machines.
-    assert len(job.nodes) == 8
-    assert quality.sources[0].rows == 16
-
-
-def test_many_machines_with_two_logs_each_are_not_taken_for_twice_as_many(tmp_path: Path) -> None:
-    for node in range(60):
-        for kind, column in (("util", "utilization.gpu"), ("power", "power.draw")):
-            rows = "".join(
-                f"{1_700_000_000 + i},{gpu},{(node + i) % 90}\n" for i in range(4) for gpu in range(8)
-            )
-            (tmp_path / f"node{node:02d}_{kind}.csv").write_text(f"timestamp,index,{column}\n{rows}")
-
-    job, quality = read_job(tmp_path)
-
-    assert len(job.nodes) == 60
-    assert not [r for r in quality.sources[0].remarks if "compared" in r.reason]
-
-
-def test_logs_of_many_measures_take_the_time_of_what_is_compared(tmp_path: Path) -> None:
-    metrics = (
-        "utilization.gpu,utilization.memory,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm"
-    )
-    same = ",".join("1" for _ in metrics.split(","))
-    for i in range(300):
-        rows = [f"{1_700_000_000 + 1000 * at},0,{same}" for at in (0, 1000 + i, 9000 + i)]
-        (tmp_path / f"m{i}.csv").write_text("\n".join([f"timestamp,index,{metrics}", *rows, ""]))
-    alike = Mock(wraps=smi_hosts._alike)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(smi_hosts, "_MOST_COMPARED", 5000)
-        patch.setattr(smi_hosts, "_alike", alike)
-        read_job(tmp_path)
-
-    # Each pair is one GPU and seven measures.
-    assert 0 < alike.call_count <= 5000 / 8
+    assert {r.code: r.count for r in quality.sources[0].remarks}["nvidia_smi.machines"] == 2

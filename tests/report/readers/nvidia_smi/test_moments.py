@@ -72,7 +72,7 @@ def test_two_rows_in_each_full_second_are_both_in_use_and_the_page_says_how(tmp_
 
     assert panel.values.mean() == 50
     assert (panel.time_us[1] - panel.time_us[0], len(panel.time_us)) == (500_000, 60)
-    assert any("full second" in remark.reason for remark in source.remarks)
+    assert "nvidia_smi.full_seconds" in {remark.code for remark in source.remarks}
 
 
 def test_another_run_in_the_same_log_is_told(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_another_run_in_the_same_log_is_told(tmp_path: Path) -> None:
     panel, source = read(tmp_path, "elapsed_s,index,gpu_util", lines)
 
     assert np.array_equal(panel.values[:, 0], np.repeat([50.0, 90.0], 40))
-    assert any("begin anew" in remark.reason for remark in source.remarks)
+    assert "nvidia_smi.restarted" in {remark.code for remark in source.remarks}
 
 
 @pytest.mark.parametrize(

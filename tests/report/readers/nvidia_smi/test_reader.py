@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,9 @@ from generator.scenarios import SCENARIOS
 from generator.smi_log import DIALECTS, MESSAGES
 from generator.writer import LogSpec, write_job
 
-from jobreport.errors import NothingReadableError
+from jobreport.errors import NothingReadableError, UsageError
+from jobreport.pipeline import make_report
+from jobreport.readers.nvidia_smi.text import column_names
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import SourceQuality
 from jobreport.tables.engine import LocalEngine
@@ -32,8 +35,8 @@ SCRIPT = {
     Metric.GPU_TEMPERATURE,
     Metric.GPU_POWER,
 }
-#: What a dialect tells where it is not everything.
-TOLD = {
+#: Metrics of a dialect without all of them.
+METRICS = {
     **dict.fromkeys(("iso", "epoch", "elapsed"), SCRIPT),
     **dict.fromkeys(
         ("dmon", "dmon-no-times"),
@@ -83,7 +86,7 @@ def arrays(seen: Gauges) -> dict[Metric, FloatArray]:
 
 
 def times_us(dialect: str, seen: Gauges) -> IntArray:
-    """When its rows were written, as exactly as a dialect tells it."""
+    """When its rows were written, as exactly as a dialect writes it."""
     if dialect in ("dmon", "pmon"):
         return seen.timestamp_us - seen.timestamp_us % SECOND_US
     if dialect == "elapsed":
@@ -93,9 +96,9 @@ def times_us(dialect: str, seen: Gauges) -> IntArray:
     return seen.timestamp_us
 
 
-def told(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
+def expected_of(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
     """What stands in a log of a dialect; NaN where it has no number."""
-    found = {m: values.copy() for m, values in arrays(seen).items() if m in TOLD.get(dialect, set(Metric))}
+    found = {m: values.copy() for m, values in arrays(seen).items() if m in METRICS.get(dialect, set(Metric))}
     if dialect.startswith("dmon"):
         found[Metric.GPU_POWER] = np.round(found[Metric.GPU_POWER])
     if dialect == "noisy":
@@ -106,7 +109,7 @@ def told(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
 
 def same(job: Job, node: str, dialect: str, seen: Gauges) -> None:
     """Compare all panels of a node with what the generator measured."""
-    expected, time_us = told(dialect, seen), times_us(dialect, seen)
+    expected, time_us = expected_of(dialect, seen), times_us(dialect, seen)
     panels = {panel.metric: panel for panel in job.panels if panel.node == node}
     assert panels.keys() == expected.keys()
     for metric, panel in panels.items():
@@ -226,7 +229,7 @@ def test_a_log_may_be_ahead_of_the_samples_beside_it(tmp_path: Path) -> None:
 
 
 def lines_of(hosts: Sequence[str] = "", gpus: int = 2, *, uuids: str = "") -> list[str]:
-    """Thirty moments of some GPUs, whose use tells which is which."""
+    """Thirty moments of some GPUs, each with a utilization of its own."""
     return [
         f"2026/01/03 15:00:{second:02}.000, {host}{uuids}{gpu}, {20 * gpu + second % 10 + 5 * host.startswith('b')} %"
         for second in range(30)
@@ -321,7 +324,7 @@ def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
     (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
     assert len(panel.time_us) == 20
     assert (found.rows, lost(found)) == (20, 20)
-    assert [r.reason for r in found.remarks if r.action == "skipped"] == ["no column of times"]
+    assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time_column"]
 
 
 @pytest.mark.parametrize(
@@ -359,14 +362,14 @@ def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_p
         dmon_p="\n".join(["#Date Time gpu pwr gtemp", *power, power[5], power[6].replace("306", "99"), ""]),
     )
 
-    told = {metric: job.panel("node", metric) for metric in (Metric.GPU_UTILIZATION, Metric.GPU_POWER)}
-    values = {metric: panel.values.ravel().tolist() for metric, panel in told.items() if panel}
+    panels = {metric: job.panel("node", metric) for metric in (Metric.GPU_UTILIZATION, Metric.GPU_POWER)}
+    values = {metric: panel.values.ravel().tolist() for metric, panel in panels.items() if panel}
     assert values == {Metric.GPU_UTILIZATION: [*range(20)], Metric.GPU_POWER: [*range(300, 320)]}
     assert found.rows == 20
-    assert {r.reason.partition(";")[0]: r.count for r in found.remarks if r.action == "dropped"} == {
-        "row that tells more of a GPU at the same time, joined to the first": 20,
-        "repetition of another row": 1,
-        "second row of a GPU at the same time": 1,
+    assert {r.code: r.count for r in found.remarks if r.action == "dropped"} == {
+        "nvidia_smi.joined_row": 20,
+        "nvidia_smi.repeated_row": 1,
+        "nvidia_smi.second_row": 1,
     }
 
 
@@ -420,7 +423,7 @@ PMON = "#Date Time gpu pid type sm mem command\n#YYYYMMDD HH:MM:SS Idx # C/G % %
 @pytest.mark.parametrize(
     ("rows", "use"),
     [
-        # A process that waits beside moments in which it works, none at all, and a number for none of its processes.
+        # A process that waits between moments in which it works, none at all, and a number for none of its processes.
         (["0 42 C - - python", "0 42 C 7 1 python"], {"gpu0": [0, 7]}),
         (["0 - - - - -", "0 - - - - -"], {"gpu0": [0, 0]}),
         (
@@ -439,8 +442,8 @@ def test_a_dash_is_no_use_only_where_the_use_of_processes_is_known(
     job, found = read(tmp_path, pmon=PMON + text)
 
     (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
-    told = zip(panel.devices, panel.values.T, strict=True)
-    assert {gpu: one[~np.isnan(one)].tolist() for gpu, one in told} == use
+    series = zip(panel.devices, panel.values.T, strict=True)
+    assert {gpu: one[~np.isnan(one)].tolist() for gpu, one in series} == use
     assert found.rows == sum(map(len, use.values()))
     assert found.rows + lost(found) == len(rows)
 
@@ -472,8 +475,8 @@ def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
 
     job, found = read(tmp_path, gpu="\n".join([header, *rows, ""]))
 
-    told = {panel.metric: panel.values[~np.isnan(panel.values)].tolist() for panel in job.panels}
-    assert told == {
+    found_values = {panel.metric: panel.values[~np.isnan(panel.values)].tolist() for panel in job.panels}
+    assert found_values == {
         Metric.GPU_MEMORY_USED: [38 * MIB, 2048 * MIB, 38 * MIB],
         Metric.GPU_POWER: [70, 70, 70],
         Metric.GPU_TEMPERATURE: [38, 38, 38],
@@ -494,7 +497,7 @@ def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
             [400] * 2,
         ),
         ("clocks.sm,clocks.gr", ["[N/A],900 MHz", "[N/A],[N/A]"], Metric.GPU_CLOCK, [900]),
-        # One series has one meaning: what the better column tells in some rows is not filled up from another.
+        # One series has one meaning: gaps of the better column are not filled from another.
         ("power.draw,power.draw.average", ["70 W,[N/A]", "71 W,65 W"], Metric.GPU_POWER, [65]),
     ],
 )
@@ -540,47 +543,65 @@ def test_a_comma_is_a_decimal_one_where_another_sign_separates_columns(tmp_path:
     assert [(r.count, r.action) for r in found.remarks if r.unit == "values"] == [(2, "dropped")]
 
 
-@pytest.mark.parametrize("ends", [("", ".1", ".2.gz"), ("-20260105", "-20260104.gz", "-20260103")])
-def test_parts_of_a_rotated_log_have_the_header_of_the_first(ends: tuple[str, ...], tmp_path: Path) -> None:
-    header = "timestamp, index, utilization.gpu [%], memory.used [MiB], temperature.gpu"
-    lines = [
-        f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000, 0, {i} %, {1000 + i} MiB, 4{i % 5}" for i in range(90)
-    ]
-    for end, part in zip(ends, (lines[60:], lines[30:60], [header, *lines[:30]]), strict=True):
-        data = "\n".join([*part, ""]).encode()
-        (tmp_path / f"gpu.csv{end}").write_bytes(gzip.compress(data) if end.endswith(".gz") else data)
+NAMES = "timestamp, index, utilization.gpu [%], memory.used [MiB]"
+
+
+def headerless(first: int, rows: int, *, units: bool = True) -> str:
+    """Rows as with ``--format=csv,noheader``."""
+    text = "".join(
+        f"2026/01/03 15:00:{i:02}.000, 0, {i} %, {1000 + i} MiB\n" for i in range(first, first + rows)
+    )
+    return text if units else text.replace(" %", "").replace(" MiB", "")
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_a_log_without_header_is_refused_with_its_first_row_and_the_option_to_add(
+    units: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "gpu.csv").write_text(headerless(0, 30, units=units))
+
+    for names in ((), ("timestamp", "utilization.gpu")):
+        with pytest.raises(NothingReadableError, match=r"15:00:00\.000, 0, 0.*--columns.*gpu\.csv:1"):
+            read_directory(tmp_path, columns=names)
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_columns_that_are_given_are_those_of_a_log_without_header(units: bool, tmp_path: Path) -> None:
+    (tmp_path / "named.csv").write_text(NAMES + "\n" + headerless(0, 30))
+    (tmp_path / "nameless.csv").write_text("Unknown Error\n" + headerless(30, 30, units=units))
+    (tmp_path / "nameless.csv.1").write_text("\n" + headerless(0, 0))
+    (tmp_path / "losses.csv").write_text("epoch,loss,lr,x\n1,2,3,4\n")
+
+    reading = read_directory(tmp_path, columns=column_names(NAMES), strict=True)
+
+    (panel,) = reading.job.panels_of(Metric.GPU_MEMORY_USED)
+    assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(60)]
+    assert lost(source(reading.quality)) == 1
+    assert [(one.count, one.unit) for one in reading.quality.remarks] == [(2, "files")]
+
+
+def test_the_command_of_a_report_repeats_the_columns(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "gpu.csv").write_text(headerless(0, 30))
+
+    outcome = make_report(tmp_path / "job", tmp_path / "out", formats=["json"], columns=NAMES, strict=True)
+
+    assert shlex.split(outcome.report.command)[-2:] == ["--columns", NAMES]
+
+
+def test_parts_of_a_rotated_log_without_header_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "gpu.csv").write_text(headerless(30, 20))
+    (tmp_path / "gpu.csv.1.gz").write_bytes(gzip.compress(headerless(20, 10).encode()))
+    (tmp_path / "gpu.csv-20260103").write_text(NAMES + "\n" + headerless(0, 20))
 
     job, quality = read_job(tmp_path, strict=True)
 
-    assert quality.remarks == ()
-    found = source(quality)
-    assert (found.files, found.rows, lost(found)) == (3, 90, 0)
-    (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
-    assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(90)]
-    assert len(job.panels_of(Metric.GPU_TEMPERATURE)[0].time_us) == 90
-    (told,) = [r for r in found.remarks if "no line names the columns" in r.reason]
-    assert (told.count, "another part of the log" in told.reason) == (2, True)
+    assert [len(panel.time_us) for panel in job.panels] == [20, 20]
+    (remark,) = [one for one in source(quality).remarks if one.action == "skipped"]
+    assert (remark.code, remark.count, remark.place) == ("nvidia_smi.no_header", 30, "gpu.csv:1")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        ["timestamp, index, utilization.gpu [%], memory.used [MiB], temperature.gpu"],
-        [
-            "timestamp, index, utilization.gpu [%], fan.speed [%]",
-            "timestamp, index, power.draw [W], temperature.gpu",
-        ],
-    ],
-    ids=["more columns", "two that fit"],
-)
-def test_a_header_that_may_not_be_that_of_a_part_is_not_taken(headers: list[str], tmp_path: Path) -> None:
-    lines = [f"2026/01/03 15:00:{i:02}.000, 0, {i} %, {i}.50 W" for i in range(30)]
-    (tmp_path / "gpu.csv").write_text("\n".join([*lines, ""]))
-    for number, header in enumerate(headers, 1):
-        (tmp_path / f"gpu.csv.{number}").write_text(f"{header}\n")
-
-    job, quality = read_job(tmp_path, strict=True)
-
-    assert {panel.metric for panel in job.panels} == {Metric.GPU_UTILIZATION, Metric.GPU_POWER}
-    (told,) = [r for r in source(quality).remarks if "no line names the columns" in r.reason]
-    assert "by their units" in told.reason
+@pytest.mark.parametrize("text", ["", "timestamp", "timestamp,loss", "1,2,3"])
+def test_columns_that_name_nothing_to_read_are_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="--columns"):
+        column_names(text)

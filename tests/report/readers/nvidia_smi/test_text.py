@@ -1,16 +1,15 @@
-"""Rows of a log taken apart: the same however many there are, in time that grows with their number."""
+"""The text of a log as tables of cells."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.nvidia_smi import columns as smi_columns
 from jobreport.readers.nvidia_smi import text as smi_text
+from jobreport.readers.nvidia_smi.columns import column, columns
 from jobreport.readers.nvidia_smi.text import Table, tables
 from jobreport.readers.registry import read_job
 
@@ -23,17 +22,19 @@ CELLS = st.text("0123456789.-+eEinfaNx %[/]'_\x0b\x00é", max_size=6) | st.sampl
 )
 
 
-@given(st.integers(2, 3).flatmap(lambda n: st.lists(st.lists(CELLS, min_size=n, max_size=n), min_size=1)))
-def test_few_rows_are_taken_apart_as_many_are(cells: list[list[str]]) -> None:
-    rows = [",".join(row) for row in cells]
-    found = []
-    for few in (0, len(rows) + 1):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(smi_text, "_FEW", few)
-            columns = smi_text._columns(rows, ",", len(cells[0]))
-        found.append([[column.distinct[i] for i in column.code] for column in columns])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@given(
+    rows=st.integers(2, 3).flatmap(lambda n: st.lists(st.lists(CELLS, min_size=n, max_size=n), min_size=1))
+)
+def test_cells_are_those_between_the_separators(separator: str, rows: list[list[str]]) -> None:
+    names = ("index", "utilization.gpu", "name")[: len(rows[0])]
+    sound = [row for row in rows if "".join(row).strip()]
+    text = "\n".join(separator.join(row) for row in [[*names], *sound]) + "\n"
 
-    assert found == [[list(column) for column in zip(*cells, strict=True)]] * 2
+    found = list(tables(text))
+
+    cells = [[column.distinct[i] for i in column.code] for part in found for column in part.columns]  # type: ignore[union-attr]
+    assert cells == [list(column) for column in zip(*sound, strict=True)]
 
 
 @pytest.mark.parametrize("moments", [2, 400])
@@ -63,18 +64,15 @@ def test_numbers_may_be_written_with_a_sign_or_begin_with_a_dot(moments: int, tm
     assert panel.values.ravel().tolist() == [0.5] * moments
 
 
-def test_headers_line_after_line_are_understood_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    column = Mock(wraps=smi_columns.column)
-    monkeypatch.setattr(smi_columns, "column", column)
-    smi_columns._told.cache_clear()
+def test_headers_line_after_line_are_understood_once() -> None:
+    column.cache_clear()
     names = [f"utilization.gpu.{i}" for i in range(200)]
 
-    assert all(smi_columns.columns(names)[0] for _ in range(50))
-    assert column.call_count == len(names)
+    assert all(columns(names)[0] for _ in range(50))
+    assert column.cache_info().misses == len(names)
 
 
-def test_tables_of_a_few_rows_need_no_parser_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pandas.read_csv", Mock(side_effect=AssertionError))
+def test_headers_in_turn_are_tables_in_turn() -> None:
     text = "index,utilization.gpu [%]\n0,50 %\nutilization.gpu [%],index\n50 %,0\n" * 50
 
     found = list(tables(text))
@@ -83,11 +81,9 @@ def test_tables_of_a_few_rows_need_no_parser_of_many(monkeypatch: pytest.MonkeyP
     assert all(isinstance(part, Table) for part in found)
 
 
-def test_rows_are_looked_at_once_for_all_headers_that_may_be_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = Mock(wraps=smi_text._usual)
-    monkeypatch.setattr(smi_text, "_usual", usual)
-    headers = {((f"h{i}", *"abcd"[: i % 5]), sep) for i in range(300) for sep in ",;\t"}
+def test_very_many_rows_are_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smi_text, "_ROWS", 4)
 
-    list(tables("1,2,3\n" * 10, headers))
+    found = list(tables("timestamp,utilization.gpu\n" + "1700000000,50\n" * 10))
 
-    assert 0 < usual.call_count <= 4
+    assert [len(part.columns[0].code) for part in found if isinstance(part, Table)] == [4, 4, 2]

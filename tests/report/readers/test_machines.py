@@ -1,17 +1,17 @@
-"""Logs beside samples: of which machine they are, and how far its clock is apart."""
+"""Logs next to samples: which machine they are of."""
 
 from __future__ import annotations
 
 import json
-import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from jobreport.pipeline import make_report
-from jobreport.readers import joining
+from jobreport.readers.nvidia_smi.times import zone_of
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.tables.engine import LocalEngine
 from jobrules.model import SECOND_US, Metric
@@ -50,96 +50,114 @@ def write_log(
     *,
     later_s: float = 0.0,
     name: str = "gpu.csv",
-    flat: bool = False,
-    dated: bool = True,
+    gpus: tuple[int, ...] = (0, 1),
 ) -> None:
-    folder.mkdir(exist_ok=True)
-    lines = [
-        "timestamp, index, utilization.gpu [%], power.draw [W]"
-        if dated
-        else "elapsed_sec,index,gpu_util,power_w"
-    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["timestamp, index, utilization.gpu [%], power.draw [W]"]
     for second in range(0, 900, 2):
         at = datetime.fromtimestamp(START_S + second + later_s, UTC)
-        when = f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03d}" if dated else f"{second:.2f}"
-        lines += [f"{when}, {gpu}, {100 if flat else use(node, gpu)[second]} %, 300.00 W" for gpu in (0, 1)]
+        when = f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03d}"
+        lines += [f"{when}, {gpu}, {use(node, gpu)[second]} %, 300.00 W" for gpu in gpus]
     (folder / name).write_text("\n".join(lines) + "\n")
 
 
-def told(folder: Path) -> tuple[tuple[str, ...], list[str]]:
-    job, quality = read_job(folder)
-    return job.nodes, [r.reason for s in quality.sources for r in s.remarks if r.unit == "logs"]
+def codes(folder: Path, zone: tzinfo = UTC) -> tuple[tuple[str, ...], list[str]]:
+    """The nodes, and the codes of the remarks on logs next to samples."""
+    reading = read_directory(folder, zone=zone)
+    remarks = [remark for source in reading.quality.sources for remark in source.remarks]
+    return reading.job.nodes, [one.code for one in remarks if one.code.startswith("machines.")]
 
 
-@pytest.mark.parametrize("later_s", [0.0, 3.25, -40.0, 7200.5, -19800.0])
-def test_a_log_becomes_part_of_its_machine(tmp_path: Path, later_s: float) -> None:
-    write_samples(tmp_path, 1, 2)
-    write_log(tmp_path, 2, later_s=later_s)
+@pytest.mark.parametrize("later_s", [0.0, 3.25, -40.0, 600.5])
+def test_the_log_of_the_only_machine_is_part_of_it(tmp_path: Path, later_s: float) -> None:
+    write_samples(tmp_path, 1)
+    write_log(tmp_path, 1, later_s=later_s)
+
     job, quality = read_job(tmp_path)
-    assert job.nodes == ("algo-1", "algo-2")
-    power = job.panel("algo-2", Metric.GPU_POWER)
+
+    assert codes(tmp_path) == (("algo-1",), ["machines.joined"])
+    power, gpu = (job.panel("algo-1", metric) for metric in (Metric.GPU_POWER, Metric.GPU_UTILIZATION))
     assert power
-    assert job.panel("algo-1", Metric.GPU_POWER) is None
-    assert abs(int(power.time_us[0]) - START_S * SECOND_US) <= SECOND_US
-    (reason,) = (r.reason for s in quality.sources for r in s.remarks if r.unit == "logs")
-    assert ("behind" if later_s < 0 else "ahead") in reason or later_s == 0
-    assert "\u00b1 1.0" in reason
-    # Its use of GPUs is known already.
-    gpu = job.panel("algo-2", Metric.GPU_UTILIZATION)
     assert gpu
+    assert abs(int(power.time_us[0]) - round((START_S + later_s) * SECOND_US)) < SECOND_US / 100
+    # Its utilization is known already.
     assert len(gpu.time_us) == 900
     assert [(r.count, r.unit) for r in quality.remarks] == [(900, "samples")]
 
 
-def test_logs_of_two_machines_find_theirs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["algo-2", "logs/algo-2"])
+def test_a_log_is_of_the_machine_that_its_path_names(tmp_path: Path, folder: str) -> None:
     write_samples(tmp_path, 1, 2)
-    write_log(tmp_path / "x", 2)
-    write_log(tmp_path / "y", 1)
-    nodes, reasons = told(tmp_path)
-    assert nodes == ("algo-1", "algo-2")
-    assert sum("joined to the samples of its machine by the use" in one for one in reasons) >= 1
+    write_log(tmp_path / folder, 2)
 
-
-def test_a_log_without_dates_gets_them(tmp_path: Path) -> None:
-    write_samples(tmp_path, 1)
-    write_log(tmp_path, 1, dated=False)
     job, _ = read_job(tmp_path)
-    power = job.panel("algo-1", Metric.GPU_POWER)
-    assert power
-    assert abs(int(power.time_us[0]) - START_S * SECOND_US) <= SECOND_US
+
+    assert codes(tmp_path) == (("algo-1", "algo-2"), [])
+    assert [panel.node for panel in job.panels_of(Metric.GPU_POWER)] == ["algo-2"]
 
 
-def test_a_log_of_another_machine_stays_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["gpu_{}.csv", "nvidia-smi-{}.csv", "{}/gpu.csv"])
+def test_logs_of_two_machines_find_theirs_by_name(tmp_path: Path, name: str) -> None:
+    write_samples(tmp_path, 1, 2)
+    for node in (1, 2):
+        path = tmp_path / name.format(f"algo-{node}")
+        write_log(path.parent, node, name=path.name)
+
+    assert codes(tmp_path) == (("algo-1", "algo-2"), [])
+
+
+def test_machines_with_samples_stay_what_they_are_called(tmp_path: Path) -> None:
     write_samples(tmp_path, 1)
-    write_log(tmp_path, 3)
-    nodes, (reason,) = told(tmp_path)
-    assert nodes == ("algo-1", "node")
-    assert reason.startswith("a machine of its own")
-    assert "not alike" in reason
+    first = tmp_path / "system" / "incremental" / f"{START_S}.algo-1.json"
+    first.with_name(f"{START_S}.gpu-algo-1.json").write_text(
+        first.read_text().replace("algo-1", "gpu-algo-1")
+    )
+
+    assert codes(tmp_path) == (("algo-1", "gpu-algo-1"), [])
 
 
-def test_a_log_that_fits_two_machines_stays_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("log", "nodes", "code"),
+    [
+        ({}, (1, 2), "machines.several"),
+        ({"gpus": (0,)}, (1,), "machines.other_gpus"),
+        ({"later_s": 100 * 86400.0}, (1,), "machines.other_times"),
+    ],
+)
+def test_any_other_log_is_a_machine_of_its_own(
+    tmp_path: Path, log: dict[str, Any], nodes: tuple[int, ...], code: str
+) -> None:
+    write_samples(tmp_path, *nodes)
+    write_log(tmp_path, 1, **log)
+
+    found, remarks = codes(tmp_path)
+
+    assert len(found) == len(nodes) + 1
+    assert remarks == [code]
+
+
+@pytest.mark.parametrize(
+    ("later_s", "offset"),
+    [(7200, "+02:00"), (-19800 + 30, "-05:30"), (20700 - 30, "+05:45"), (3600 + 30, "+01:00")],
+)
+def test_a_log_in_another_zone_is_joined_with_the_offset_that_the_remark_names(
+    tmp_path: Path, later_s: float, offset: str
+) -> None:
     write_samples(tmp_path, 1)
-    copy = tmp_path / "system" / "incremental" / f"{START_S}.algo-2.json"
-    copy.write_text((copy.parent / f"{START_S}.algo-1.json").read_text().replace("algo-1", "algo-2"))
-    write_log(tmp_path, 1)
-    nodes, (reason,) = told(tmp_path)
-    assert nodes == ("algo-1", "algo-2", "node")
-    assert "2 machines" in reason
+    write_log(tmp_path, 1, later_s=later_s)
 
+    for read_in in (UTC, zone_of("+09:00"), zone_of("America/New_York")):
+        reading = read_directory(tmp_path, zone=read_in)
+        remarks = [one for source in reading.quality.sources for one in source.remarks]
+        (remark,) = [one for one in remarks if one.code.startswith("machines.")]
+        assert remark.fields == {"node": "algo-1", "offset": offset}
 
-def test_a_log_that_names_the_machine_is_of_it(tmp_path: Path) -> None:
-    write_samples(tmp_path, 1)
-    write_log(tmp_path / "algo-1", 1, flat=True)
-    write_log(tmp_path / "algo-2", 2)
-    nodes, reasons = told(tmp_path)
-    assert nodes == ("algo-1", "algo-2")
-    assert any("by its name" in one and "varies too little" in one for one in reasons)
+    assert codes(tmp_path, zone_of(offset)) == (("algo-1",), ["machines.joined"])
 
 
 def test_where_the_tables_lie_does_not_matter(tmp_path: Path) -> None:
     write_samples(tmp_path, 1, 2)
-    write_log(tmp_path, 2, later_s=3600)
+    write_log(tmp_path / "algo-2", 2)
     expected, quality = read_job(tmp_path)
     with LocalEngine(2) as engine:
         reading = read_directory(tmp_path, engine=engine)
@@ -224,8 +242,7 @@ def test_logs_one_after_the_other_become_one(tmp_path: Path) -> None:
 
 def test_snapshots_of_all_tables_of_a_machine_are_numbered_in_the_order_of_time(tmp_path: Path) -> None:
     write_samples(tmp_path, 1)
-    write_log(tmp_path / "algo-1", 1, later_s=3.25, name="one.csv")
-    write_log(tmp_path / "algo-1", 1, later_s=-7.5, name="other_log_algo-1.csv")
+    write_log(tmp_path / "algo-1", 1, later_s=3.25)
 
     job, _ = read_job(tmp_path)
 
@@ -238,54 +255,3 @@ def test_snapshots_of_all_tables_of_a_machine_are_numbered_in_the_order_of_time(
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) == len(numbers) - 1
     assert make_report(tmp_path, tmp_path.with_name("out"), formats=["json"], strict=True).failure is None
-
-
-def test_of_very_many_logs_and_machines_the_first_are_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Each log has two GPUs, which may be those of two machines: 900 s in cells of 2 s for each of four pairs.
-    monkeypatch.setattr(joining, "_MOST_CELLS", 2000)
-    monkeypatch.setattr(joining, "_CELLS_A_MOMENT", 0)
-    write_samples(tmp_path, 1, 2)
-    write_log(tmp_path, 1, name="a-host.csv")
-    write_log(tmp_path, 2, name="b-host.csv", later_s=0.4)
-
-    nodes, reasons = told(tmp_path)
-
-    assert len(nodes) == 3
-    left, joined = sorted(reasons)
-    assert joined.startswith("joined to the samples of its machine")
-    assert left.endswith("too many logs and machines to compare each with each")
-
-
-def test_few_samples_of_a_long_time_take_little_time(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    for machine in range(16):
-        path = tmp_path / "system" / "incremental" / f"{START_S}.algo-{machine}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [
-            {
-                "Type": "gpu",
-                "Name": f"gpu{gpu}",
-                "Dimension": "GPUUtilization",
-                "Value": float(rng.integers(100)),
-                "NodeId": f"algo-{machine}",
-                "Timestamp": START_S + 2700 * i + machine,
-            }
-            for i in range(24)
-            for gpu in (0, 1)
-        ]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        lines = [
-            f"{START_S + 2700 * i + machine},{gpu},{rng.integers(100)}" for i in range(24) for gpu in (0, 1)
-        ]
-        (tmp_path / f"host{machine}.csv").write_text(
-            "\n".join(["timestamp,index,utilization.gpu", *lines, ""])
-        )
-    begin = time.process_time()
-
-    nodes, _ = told(tmp_path)
-
-    assert len(nodes) >= 16
-    # All with all would take a quarter of a minute.
-    assert time.process_time() - begin < 10

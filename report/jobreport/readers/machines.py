@@ -1,0 +1,204 @@
+"""Machines that several readers have tables of: the name of each, and one numbering of its snapshots.
+
+A log that names no machine is of the machine that the path of its files names, or of the only machine with samples,
+if that has as many GPUs and was sampled at the same time. Any other log is a machine of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import defaultdict
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobreport.readers.tally import Tally
+from jobreport.tables.engine import Task
+from jobrules.model import SECOND_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jobreport.readers.grouping import Piece
+    from jobreport.tables.engine import Engine, Handle, Made
+    from jobrules.model import IntArray, JobInMemory, Panel, PartFacts
+
+    _Span = tuple[int, int]
+
+#: The machine of logs that name none, where all of them are of one.
+NAMELESS = "node"
+
+_WORD_BREAK, _PART_BREAK = re.compile(r"[/_.\s]+"), re.compile(r"[^A-Za-z0-9]+")
+#: Parts of file names that name no machine.
+_LABEL = (
+    r"(?:csv|tsv|txt|log|logs|out|gz|dmon|pmon|nvidia|smi|nvidiasmi|gpu|gpus|cuda|usage|util|utilization|stats|"
+    r"metrics|monitor|monitoring|trace|data|power|pwr|temp|temperature|mem|memory|clocks?|ecc|"
+    r"(?:gpu|cuda)[0-9]+|[0-9]+gpus?)"
+)
+_USUAL = re.compile(rf"{_LABEL}|[0-9]+|[0-9]{{8}}T[0-9]+Z?|", re.IGNORECASE)
+_LABEL_IN_FRONT = re.compile(rf"{_LABEL}[^A-Za-z0-9]+", re.IGNORECASE)
+_MINUTE_US = 60 * SECOND_US
+#: Offsets of all time zones from UTC in minutes.
+_ZONE_OFFSETS = range(-12 * 60, 14 * 60 + 1, 15)
+
+
+def machine_words(path: str) -> list[str]:
+    """Words of a path that may name a machine: ``logs/gpu_node-1.csv`` has ``node-1``."""
+    words = _WORD_BREAK.split(path)
+    return [word for word in words if not all(map(_USUAL.fullmatch, _PART_BREAK.split(word)))]
+
+
+def _names_in(word: str) -> Iterator[str]:
+    """The word, and what is left of it without labels in front: ``algo-1`` of ``nvidia-smi-algo-1``."""
+    yield word
+    while label := _LABEL_IN_FRONT.match(word):
+        word = word[label.end() :]
+        yield word
+
+
+def joined(pieces: Sequence[Piece], engine: Engine, zone: tzinfo = UTC) -> list[Piece]:
+    """The pieces, with nameless logs under the names of their machines and snapshots numbered by machine.
+
+    ``zone`` is that of times that name none.
+    """
+    readings = [_Reading(piece) for piece in pieces]
+    _name_logs(readings, zone)
+    tables: defaultdict[str, list[_Table]] = defaultdict(list)
+    for table in (table for reading in readings for table in reading.tables):
+        if table.facts.panels:
+            tables[table.node].append(table)
+    for node, mine in tables.items():
+        if len(mine) > 1:
+            _number_snapshots(node, mine, engine)
+    return [reading.as_piece() for reading in readings]
+
+
+class _Table:
+    """Where the tables are that one reader has of a machine, and what is known of them."""
+
+    def __init__(self, facts: PartFacts, handle: Handle) -> None:
+        self.facts, self.handle = facts, handle
+        self.node = facts.node
+
+
+class _Reading:
+    """A piece while it changes."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.files, self.source = piece.group.files, piece.group.reader.source
+        self.tables = [*map(_Table, piece.summary.facts, piece.handles)]
+        self.remarks = Tally()
+        self.remarks.take(piece.summary.quality.remarks)
+        self._piece = piece
+
+    def as_piece(self) -> Piece:
+        before = self._piece.summary
+        quality = replace(before.quality, remarks=self.remarks.remarks())
+        facts = tuple(table.facts for table in self.tables)
+        return replace(
+            self._piece,
+            summary=replace(before, facts=facts, quality=quality),
+            handles=[table.handle for table in self.tables],
+        )
+
+
+# Which machine a log is of
+
+
+def _name_logs(readings: Sequence[_Reading], zone: tzinfo) -> None:
+    """Give each log the name of its machine among those of which another reader has samples."""
+    for reading in readings:
+        others = [one for other in readings if other.source != reading.source for one in other.tables]
+        sampled = {one.node: one.facts for one in others if one.facts.panels}
+        for log in (table for table in reading.tables if table.node not in sampled):
+            paths = [file.name for file in reading.files] if log.node == NAMELESS else [log.node]
+            words = {word for path in paths for word in machine_words(path)}
+            named = sampled.keys() & {name for word in words for name in _names_in(word)}
+            if len(named) == 1:
+                log.node = named.pop()
+            elif log.node == NAMELESS:
+                log.node = _only_machine(log.facts, sampled, zone, reading.remarks)
+
+
+def _only_machine(log: PartFacts, sampled: Mapping[str, PartFacts], zone: tzinfo, tally: Tally) -> str:
+    """The only machine with samples, if a nameless log may be of it, else ``NAMELESS``."""
+    if len(sampled) != 1:
+        tally.note("machines.several", count=int(len(sampled) > 1), machines=len(sampled))
+        return NAMELESS
+    ((node, samples),) = sampled.items()
+    log_us, samples_us = (one.samples_us or (0, 0) for one in (log, samples))
+    if len(log.gpus) != len(samples.gpus):
+        tally.note("machines.other_gpus", node=node, gpus=len(samples.gpus), found=len(log.gpus))
+    elif _overlap_us(log_us, samples_us) >= 0:
+        tally.note("machines.joined", node=node)
+        return node
+    elif offset := _zone_with_overlap(log_us, samples_us, zone):
+        tally.note("machines.other_zone", node=node, offset=offset)
+    else:
+        tally.note("machines.other_times", node=node)
+    return NAMELESS
+
+
+def _overlap_us(one: _Span, other: _Span) -> int:
+    """Negative for a gap."""
+    return min(one[1], other[1]) - max(one[0], other[0])
+
+
+def _zone_with_overlap(log_us: _Span, samples_us: _Span, zone: tzinfo) -> str:
+    """The offset of the time zone, as ``+02:00``, in which a log overlaps the samples most; empty for none.
+
+    Of equal offsets full hours come first. The times of the log were read in ``zone``.
+    """
+    read_with = datetime.fromtimestamp(log_us[0] / SECOND_US, zone).utcoffset()
+    minutes_read_with = round(read_with.total_seconds() / 60) if read_with else 0
+
+    def overlap_us(minutes: int) -> int:
+        earlier_us = (minutes - minutes_read_with) * _MINUTE_US
+        return _overlap_us((log_us[0] - earlier_us, log_us[1] - earlier_us), samples_us)
+
+    best = max(_ZONE_OFFSETS, key=lambda one: (overlap_us(one), one % 60 == 0, one % 30 == 0, -abs(one)))
+    if overlap_us(best) < 0:
+        return ""
+    return f"{'-' if best < 0 else '+'}{abs(best) // 60:02}:{abs(best) % 60:02}"
+
+
+# One numbering of snapshots
+
+
+def _number_snapshots(node: str, tables: Sequence[_Table], engine: Engine) -> None:
+    """Number the snapshots of one machine over all its tables, in the order of time."""
+    handles = [table.handle for table in tables]
+    tasks = [Task(handles=handles, args=(place, node)) for place in range(len(tables))]
+    made = engine.keep(_numbered, tasks, lambda _: None)
+    for table, ((handle,), facts) in zip(tables, made, strict=True):
+        table.handle, table.facts = handle, facts
+
+
+def _numbered(tables: Sequence[JobInMemory], place: int, node: str) -> Made:
+    """The table at ``place`` under the name of the machine, its snapshots numbered over all tables."""
+    # Panels of one table share snapshots, each of them with the time of its first sample.
+    moments = [_moments(table.panels) for table in tables]
+    every_us = np.concatenate([time_us for _, time_us in moments])
+    ranks = np.empty(len(every_us), np.int64)
+    ranks[np.argsort(every_us, kind="stable")] = np.arange(len(every_us))
+    before = sum(len(numbers) for numbers, _ in moments[:place])
+    numbers, _ = moments[place]
+    mine = ranks[before : before + len(numbers)]
+    panels = tuple(
+        replace(panel, node=node, snapshot=mine[np.searchsorted(numbers, panel.snapshot)])
+        for panel in tables[place].panels
+    )
+    made = dataclasses.replace(tables[place], panels=panels)
+    return list(made.parts), made.facts[0]
+
+
+def _moments(panels: Sequence[Panel]) -> tuple[IntArray, IntArray]:
+    """The numbers of all snapshots, ascending, and the time of each."""
+    numbers = np.concatenate([panel.snapshot for panel in panels])
+    times = np.concatenate([panel.time_us for panel in panels])
+    order = np.lexsort((times, numbers))
+    first = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    return numbers[order][first], np.maximum.accumulate(times[order][first])
