@@ -306,7 +306,7 @@ def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Sh
         if times.count == 1
         else f"The longest {name}step took {took} and started at about {at}."
     )
-    aid = f"A bar spans the shortest to the longest step started within {_width(timeline.width_us)}"
+    aid = f"A bar spans the shortest to the longest step (in {_unit_name(unit)}) started within {_width(timeline.width_us)}"
     fold = []
     if times.marked:
         aid += "; orange: outliers"
@@ -395,7 +395,7 @@ def _last(times: StepTimes, unit: Unit, *, with_day: bool) -> Shown:
     return Shown(
         drawing=parts.last_drawing(last, unit),
         finding=f"{which}{f': {found}' if found else ''}.",
-        aid="A bar runs from one step's start to the next.",
+        aid=f"A bar runs from one step's start to the next, in {_unit_name(unit)}.",
         fold=" ".join(fold),
         key=tuple(key),
     )
