@@ -316,7 +316,7 @@ def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Sh
         aid += "; logarithmic scale"
     if figures.has_phase_lines(times, report.phases):
         fold.append("Dotted: start or end of the training loop.")
-    modes = tuple((figures.phase_fill(i), one, f"s{i + 1}") for i, one in enumerate(_modes(times)))
+    modes = tuple((figures.mode_fill(i), one, f"s{i + 1}") for i, one in enumerate(_modes(times)))
     outlier = (("l", "outlier", ""),) if times.marked else ()
     return Shown(
         drawing=figures.timeline_drawing(times, report.phases, unit),

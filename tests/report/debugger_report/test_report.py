@@ -243,7 +243,7 @@ def test_the_use_of_every_node_is_told_without_gpu_hours(tmp_path: Path) -> None
     assert {(row.p90, row.mean, row.n) for row in report.utilization} == {(None, None, None)}
     told = summary.answer(report).replace("\u00a0", " ")
     assert told == (
-        "By the vendor's numbers: median GPU use 20.0%, p95 30.0%. "
+        "By the vendor's numbers: median GPU utilization 20.0%, p95 30.0%. "
         "GPU-hours used and lost cannot be told without samples."
     )
     table = Page.of(sections.utilization(report).html).text
