@@ -200,9 +200,9 @@ def _course(results: RuleResults, start_us: int, end_us: int) -> JobPhases:
     named: tuple[tuple[str, str, int, int], ...] = (("whole", "Whole job", start_us, end_us),)
     if loop:
         named = (
-            ("before", "Before the first step", start_us, loop[0]),
+            ("before", "Start-up", start_us, loop[0]),
             ("loop", "Training loop", *loop),
-            ("after", "From the start of the last step", loop[1], end_us),
+            ("after", "Last step and wind-down", loop[1], end_us),
         )
         named = tuple(one for one in named if one[3] > one[2])
     parts = apportion([max(end - start, 1) for *_, start, end in named], 100.0, 1)
