@@ -724,7 +724,7 @@ def test_a_smaller_machine_is_not_proposed_where_a_core_is_the_bottleneck(tmp_pa
     assert "GPU and CPU utilization was below 70% in at least 95% of snapshots" in told.replace("\u00a0", " ")
     assert "A smaller machine may do." in told
     assert "smaller machine" not in other
-    assert "median snapshot stands at 20.0" in other
+    assert "Median utilization: GPU 20.0%" in other
 
 
 def everything(directory: Path, node: str = "algo-1", gpu: str = "gpu0") -> Report:
