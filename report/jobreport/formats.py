@@ -1,4 +1,4 @@
-"""Numbers, rates, times and names for print, on top of the words that rules use as well."""
+"""Numbers, rates, times, and names in words, in addition to those of the rules."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ __all__ = [
     "rate_scale",
     "seconds",
     "share",
-    "span",
     "spans_days",
     "spread",
     "time_scale",
@@ -64,7 +63,7 @@ __all__ = [
 ]
 
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
-#: Of memory, which is sold and told in powers of two.
+#: Of memory, which is sold in powers of two.
 _BYTES = ((1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B"))
 
 
@@ -74,7 +73,7 @@ def number(value: float, digits: int = 1) -> str:
 
 
 def known(value: float | None, digits: int = 1) -> str:
-    """A number that a source may lack: ``–`` for none."""
+    """A number, or ``–`` for None."""
     return "–" if value is None else number(value, digits)
 
 
@@ -87,15 +86,8 @@ def plain_number(value: float | str | None) -> str:
     return f"{value:,.10g}"
 
 
-def span(low: float, high: float) -> str:
-    """``lies between 34.0 and 41.0%``, or ``lies at 34.0%`` where both print alike."""
-    if f"{low:.1f}" == f"{high:.1f}":
-        return f"lies at {percent(low)}"
-    return f"lies between {low:.1f} and {percent(high)}"
-
-
 def use_figures(usage: Iterable[UsageRow]) -> str:
-    """``median GPU use 1.5%, p95 21.3%``, or of the CPU; from … to over several nodes; empty without rows."""
+    """``median GPU utilization 1.5%, p95 21.3%``, or of the CPU; ranges over several nodes; empty without rows."""
     by_label: dict[str, list[UsageRow]] = {}
     for row in usage:
         by_label.setdefault(row.label, []).append(row)
@@ -103,11 +95,11 @@ def use_figures(usage: Iterable[UsageRow]) -> str:
     if label is None:
         return ""
     p50, p95 = (spread([getattr(row, q) for row in by_label[label]]) for q in ("p50", "p95"))
-    return f"median {label} use {p50}, p95 {p95}"
+    return f"median {label} utilization {p50}, p95 {p95}"
 
 
 def spread(values: Iterable[float]) -> str:
-    """``34.0%``, or ``34.0 to 41.0%`` where the ends print differently; empty without a value."""
+    """``34.0%``, or ``34.0 to 41.0%`` if the ends print differently; empty without a value."""
     found = sorted(values)
     if not found:
         return ""
@@ -123,7 +115,7 @@ class Scale(Struct, frozen=True, kw_only=True):
 
 
 def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
-    """The unit for a row of values: bytes and bytes per second get a prefix for the largest, others stay."""
+    """The unit of a row of values: bytes and bytes per second get a prefix that suits the largest value."""
     largest = max(values, default=0.0)
     scales = {"B/s": _RATES, "B": _BYTES}.get(unit, ())
     return next((Scale(factor=f, unit=u) for f, u in scales if largest >= f), Scale(factor=1.0, unit=unit))
@@ -135,7 +127,7 @@ def every(n: int, one: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """``12.3 s``, ``4.56 ms``, ``7.8 µs``, ``2 h 5 min``: three digits or so, whatever the size."""
+    """``12.3 s``, ``4.56 ms``, ``7.8 µs``, ``2 h 5 min``: about three digits."""
     if value >= 100:
         return duration(value * 1e6)
     for factor, unit in ((1.0, "s"), (1e3, "ms")):
@@ -153,12 +145,12 @@ class TimeScale(Struct, frozen=True, kw_only=True):
     digits: int
 
     def __call__(self, seconds: float) -> str:
-        """The number alone; the unit stands in the head."""
+        """The number without its unit."""
         return number(seconds * self.factor, self.digits)
 
 
 def time_scale(values: Iterable[float]) -> TimeScale:
-    """One unit for a column of times: seconds from 10 s on, milliseconds from 0.1 ms on, as the largest is."""
+    """One unit for a column of times, by the largest: seconds from 10 s on, milliseconds from 0.1 ms on."""
     largest = max(values, default=0.0)
     factor, unit = (1.0, "s") if largest >= 10 else (1e3, "ms") if largest >= 1e-4 else (1e6, "µs")
     scaled = largest * factor
@@ -166,34 +158,34 @@ def time_scale(values: Iterable[float]) -> TimeScale:
 
 
 def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
-    """What a finding is about: ("11.6 GPU-h", "45.4% of GPU time"), the sum of its parts of the verdict's bar.
+    """Amount and share of a finding: ("11.6 GPU-h", "45.4% of GPU time"), summed over its parts of the verdict's bar.
 
-    Either may be empty: a finding without GPU time, or without a share.
+    Either is empty if the finding has none.
     """
     parts = [part.hours for part in use.parts if part.finding == finding.key] if use else []
     hours = ""
     if finding.gpu_s is not None:
-        told, digits = sum(parts) if parts else finding.gpu_s / 3600, use.digits if use else 1
-        hours = number(told, digits) if round(told, digits) else f"under {10**-digits:g}"
+        total, digits = sum(parts) if parts else finding.gpu_s / 3600, use.digits if use else 1
+        hours = number(total, digits) if round(total, digits) else f"under {10**-digits:g}"
     part = f"{share(finding.share)} {finding.share_of}".rstrip() if finding.share is not None else ""
     return f"{hours}{NBSP}GPU-h" if hours else "", part
 
 
 def part_hours(use: TimeUse, course: JobPhases, part: Part) -> str:
-    """Device-hours of a part of the verdict's bar: ``1.25``; ``under 0.01`` of what rounds to nothing and is not."""
+    """Device-hours of a part of the verdict's bar: ``1.25``; ``under 0.01`` if it rounds to 0."""
     nothing = part.role == "used" and never_used(use, course)
     return number(part.hours, use.digits) if part.hours or nothing else f"under {10**-use.digits:g}"
 
 
 def never_used(use: TimeUse, course: JobPhases) -> bool:
-    """Whether no sample of the use of GPUs is above 0%."""
+    """Whether no sample of GPU utilization is above 0%."""
     return use.device == "GPU" and course.first_work_us is None
 
 
 def column_time(us: int, *, with_day: bool) -> str:
-    """``08:26:31``, or ``2026-11-14 08:26:31`` in a job of several days; for columns whose head says UTC.
+    """``08:26:31``, or ``2026-11-14 08:26:31`` in a job of several days, without the zone.
 
-    Hours, minutes and seconds from the start where there are no dates.
+    Hours, minutes, and seconds from the start if times are not dated.
     """
     if not dated(us):
         return elapsed(us)
@@ -211,7 +203,7 @@ def moment(us: int, *, with_day: bool) -> str:
 
 
 def times(us: int) -> str:
-    """What a caption says of the times in its figure, by one of them."""
+    """The zone of times, as a sentence."""
     return "Times are UTC." if dated(us) else "Times count from the start of the log."
 
 
@@ -221,5 +213,5 @@ def day(us: int) -> str:
 
 
 def spans_days(start_us: int, end_us: int) -> bool:
-    """Whether a time of day alone would not say when something was."""
+    """Whether a time span crosses midnight, so that times need a date."""
     return dated(end_us) and day(start_us) != day(end_us)

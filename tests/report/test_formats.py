@@ -13,7 +13,7 @@ START_US = 1_763_107_200_000_000  # 2025-11-14 08:00:00 UTC
     ("value", "digits", "text"),
     [(0, 1, "0.0"), (12345.67, 1, "12,345.7"), (1_054_080, 0, "1,054,080"), (0.25, 2, "0.25")],
 )
-def test_thousands_are_parted_by_a_thin_space(value: float, digits: int, text: str) -> None:
+def test_thousands_are_separated_by_a_comma(value: float, digits: int, text: str) -> None:
     assert formats.number(value, digits) == text
 
 
@@ -46,9 +46,8 @@ def test_times_state_their_zone_and_their_day() -> None:
     assert formats.spans_days(START_US, START_US + DAY_US)
 
 
-def test_a_span_of_one_value_is_a_place() -> None:
-    assert formats.span(34.0, 41.0) == "lies between 34.0 and 41.0%"
-    assert formats.span(34.01, 34.04) == "lies at 34.0%"
+def test_all_of_a_count_are_named() -> None:
+    assert [formats.every(n, "GPU") for n in (1, 2, 8)] == ["The GPU", "Both GPUs", "All 8\u00a0GPUs"]
 
 
 def test_exported_names_exist() -> None:

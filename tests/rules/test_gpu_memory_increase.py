@@ -216,5 +216,5 @@ def test_details_are_plain_json_and_a_job_without_memory_samples_is_not_judged()
     assert json.loads(json.dumps(result.details, allow_nan=False)) == result.details
     assert (nothing.status, nothing.reason) == (
         Status.NOT_EVALUATED,
-        "GPU memory utilization was not sampled",
+        "GPU memory activity was not sampled",
     )

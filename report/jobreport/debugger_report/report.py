@@ -188,7 +188,7 @@ def _phases(results: RuleResults, start_us: int, end_us: int) -> JobPhases:
         spans = [
             ("before", "Start-up", start_us, loop[0]),
             ("loop", "Training loop", *loop),
-            ("after", "From the start of the last step", loop[1], end_us),
+            ("after", "Last step and wind-down", loop[1], end_us),
         ]
         spans = [span for span in spans if span[3] > span[2]]
     parts = apportion([max(end - start, 1) for *_, start, end in spans], 100.0, 1)

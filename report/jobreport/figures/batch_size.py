@@ -1,4 +1,4 @@
-"""CPU, GPUs and their memory of one node as boxes, each group under its limit."""
+"""Box plots of CPU, GPUs, and their memory activity of one node, each group with its threshold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jobreport.figures.box_plot import box_plot
-from jobreport.figures.static_svg import still_boxes
+from jobreport.figures.static_svg import static_boxes
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
     from bokeh.models import Plot
 
-    from jobreport.figures.static_svg import StillBoxes
+    from jobreport.figures.static_svg import StaticBoxes
     from jobrules.analyses.gpu_utilization import Box
 
-#: The groups in the order they stand in.
+#: The groups in order.
 METRICS = (Metric.CPU_UTILIZATION, Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY)
 
 _NUMBERED = re.compile(r"gpu(\d{1,3})")
 
 
 def group(box: Box) -> tuple[str, str]:
-    """A box stands with those of its metric; a GPU is called by its number where its name is ``gpu`` and that."""
+    """Boxes are grouped by metric; ``gpu3`` is named ``3``."""
     numbered = _NUMBERED.fullmatch(box.device)
     return _short(Metric(box.metric)), numbered[1] if numbered else box.device
 
 
 def batch_plot(boxes: Sequence[Box], limits: Mapping[Metric, float]) -> Plot | None:
-    """The live plot of one node's boxes; none without one."""
+    """The live plot of one node's boxes; None without a box."""
     return box_plot(_ordered(boxes), group, _by_label(limits))
 
 
-def batch_drawing(boxes: Sequence[Box], limits: Mapping[Metric, float]) -> StillBoxes:
-    """Its static twin."""
-    return still_boxes(_ordered(boxes), group, _by_label(limits))
+def batch_drawing(boxes: Sequence[Box], limits: Mapping[Metric, float]) -> StaticBoxes:
+    """The static drawing of ``batch_plot``."""
+    return static_boxes(_ordered(boxes), group, _by_label(limits))
 
 
 def _ordered(boxes: Sequence[Box]) -> list[Box]:
@@ -50,5 +50,5 @@ def _by_label(limits: Mapping[Metric, float]) -> dict[str, float]:
 
 
 def _short(metric: Metric) -> str:
-    """The label as far as there is room for it under the boxes."""
+    """The label, as far as it fits below the boxes."""
     return metric.label.removesuffix(" activity")

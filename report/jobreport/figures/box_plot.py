@@ -1,4 +1,4 @@
-"""Every device as a box: p25 to p75 with the median, the p95 and whiskers, in groups beside one another."""
+"""Box plots of devices: p25 to p75 with the median, p95, and whiskers, in groups."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ if TYPE_CHECKING:
 
 WHOLE, LOOP = "whole job", "training loop"
 #: Fill and outline of a box by what it covers.
-_COLOURS = {WHOLE: ("line", "ink2"), LOOP: ("used2", "used")}
-#: More labels than this do not fit beside one another.
-_MOST_LABELS = 24
-#: Names of so few characters fit side by side.
+_COLORS = {WHOLE: ("line", "ink2"), LOOP: ("used2", "used")}
+#: Labels that fit next to each other.
+_MAX_LABELS = 24
+#: Length of names that always fit next to each other.
 _SHORT = 3
 
 
 class Slot(Struct, frozen=True, kw_only=True):
     """A place on the x axis for one device, with its boxes from left to right."""
 
-    #: What stands together, as a node or a metric.
+    #: Name of the node or metric whose slots are next to each other.
     group: str
     device: str
     boxes: tuple[Box, ...]
 
 
-#: Group of a box, and what its place is called.
+#: Group of a box, and the name of its slot.
 Grouping = Callable[["Box"], tuple[str, str]]
 
 
 def by_node(box: Box) -> tuple[str, str]:
-    """The devices of a node stand together."""
+    """Devices are grouped by node."""
     return box.node, box.device
 
 
 def slots(boxes: Sequence[Box], grouping: Grouping = by_node) -> tuple[Slot, ...]:
-    """One slot a device in the order of the boxes, the whole job before the training loop."""
+    """One slot per device in the order of the boxes, the whole job before the training loop."""
     by_device: dict[tuple[str, str], list[Box]] = {}
     for box in boxes:
         by_device.setdefault(grouping(box), []).append(box)
@@ -74,7 +74,7 @@ def slots(boxes: Sequence[Box], grouping: Grouping = by_node) -> tuple[Slot, ...
 
 
 def extent(slot: int, place: int, of: int, slots: int) -> tuple[float, float]:
-    """Left and right edge of one of the ``of`` boxes of a slot; slots are 1 wide, of few they are filled less."""
+    """Left and right edge of one of the ``of`` boxes of a slot; slots are 1 wide, and less filled if they are few."""
     width = min(0.64 if of > 1 else 0.5, 0.12 * slots) / of
     left = slot + 0.5 - width * of / 2 + width * place
     margin = width / 10 if of > 1 else 0
@@ -82,7 +82,7 @@ def extent(slot: int, place: int, of: int, slots: int) -> tuple[float, float]:
 
 
 def borders(places: Sequence[Slot]) -> tuple[int, ...]:
-    """Where the devices of one group end and those of the next begin."""
+    """Numbers of the slots at which a new group begins."""
     return tuple(i for i in range(1, len(places)) if places[i].group != places[i - 1].group)
 
 
@@ -99,7 +99,7 @@ def limit_lines(places: Sequence[Slot], limits: Mapping[str, float]) -> tuple[tu
 def box_plot(
     boxes: Sequence[Box], grouping: Grouping = by_node, limits: Mapping[str, float] | None = None
 ) -> Plot | None:
-    """Boxes from p25 to p75 with the median, whiskers and the p95; none without a box.
+    """Boxes from p25 to p75 with the median, whiskers, and p95; None without a box.
 
     ``limits`` are drawn as lines over their group, by its name.
     """
@@ -115,7 +115,7 @@ def box_plot(
     )
     ticks = FixedTicker(ticks=[0, 25, 50, 75, 100])
     plot.add_layout(Grid(dimension=1, ticker=ticks, grid_line_color=colors["grid"], level="underlay"))
-    drawn = [_draw(plot, places, basis) for basis in _COLOURS]
+    drawn = [_draw(plot, places, basis) for basis in _COLORS]
     for border in borders(places):
         plot.add_layout(Span(location=border, dimension="height", line_color=colors["line"]))
     if lines := limit_lines(places, limits or {}):
@@ -141,7 +141,7 @@ def _known_mean(boxes: Iterable[Box]) -> tuple[str, ...]:
 
 
 def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad] | None:
-    """The boxes of one basis; the renderer that answers to the pointer."""
+    """Draw the boxes of one basis; returns the renderer that responds to the pointer."""
     chosen = [
         (box, extent(i, j, len(slot.boxes), len(places)))
         for i, slot in enumerate(places)
@@ -166,7 +166,7 @@ def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad]
         }
     )
     colors = theme.light()
-    fill, outline = (colors[token] for token in _COLOURS[basis])
+    fill, outline = (colors[token] for token in _COLORS[basis])
     whisker = Segment(x0="middle", x1="middle", y0="lower", y1="upper", line_color=outline)
     body = Quad(left="left", right="right", bottom="p25", top="p75", fill_color=fill, line_color=outline)
     median = Segment(x0="left", x1="right", y0="p50", y1="p50", line_color=colors["ink"], line_width=2.5)
@@ -181,41 +181,41 @@ def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad]
 
 
 def _name(box: Box) -> str:
-    memory = " memory" if box.metric == Metric.GPU_MEMORY_ACTIVITY else ""
+    memory = " memory activity" if box.metric == Metric.GPU_MEMORY_ACTIVITY else ""
     return f"{escape_name(box.node, 40)} {escape_name(box.device, 24)}{memory}, {box.basis}"
 
 
 def labels(places: Sequence[Slot]) -> dict[int, str]:
-    """Slot → label: the device, and where there are several groups the group's name under its middle device.
+    """Slot → label: the device, and with several groups, the group's name below its middle device.
 
-    Where the devices are too many to name, only the groups are named.
+    If there are too many devices, only groups are named.
     """
     several = bool(borders(places))
     middle = {}
     edges = [0, *borders(places), len(places)]
     for start, end in itertools.pairwise(edges):
         name = escape_name(places[start].group, 16)
-        # A device that is called as its group, as the CPU, needs no second name.
-        if end - start > 1 or places[start].device != places[start].group or len(places) > _MOST_LABELS:
+        # A device with the name of its group, such as the CPU, needs no second label.
+        if end - start > 1 or places[start].device != places[start].group or len(places) > _MAX_LABELS:
             middle[(start + end - 1) // 2] = name
-    if len(places) <= _MOST_LABELS:
+    if len(places) <= _MAX_LABELS:
         return {
             i: escape_name(slot.device, 12) + ("\n" + middle[i] if several and i in middle else "")
             for i, slot in enumerate(places)
         }
     if several:
         return {i: "\n" + name for i, name in middle.items()}
-    step = -(-len(places) // _MOST_LABELS)
+    step = -(-len(places) // _MAX_LABELS)
     return {i: escape_name(places[i].device, 12) for i in range(0, len(places), step)}
 
 
 def _device_axis(places: Sequence[Slot]) -> LinearAxis:
     named = labels(places)
     axis = LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=[i + 0.5 for i in named])))
-    # A short name under a long one of its group is no overlap to a reader.
+    # A short name below the long name of its group does not overlap for a reader.
     if any(len(place.device) > _SHORT for place in places):
         axis.major_label_policy = NoOverlap(min_distance=2)
-    # Plain text is never taken for a formula, as a string between $$ would be.
+    # Plain text is never rendered as a formula, unlike a string between $$.
     axis.major_label_overrides = {i + 0.5: PlainText(text=text) for i, text in named.items()}
     axis.major_tick_line_color = None
     return axis

@@ -379,4 +379,4 @@ def hover(
 def quantity(column: str, unit: str, digits: int = 1) -> str:
     """The field of a column in a tooltip, with its unit."""
     places = "." + "0" * digits if digits else ""
-    return f"@{column}{{0,0{places}}}{NBSP}{unit}".rstrip()
+    return f"@{column}{{0,0{places}}}{'' if unit.startswith('%') else NBSP}{unit}".rstrip()

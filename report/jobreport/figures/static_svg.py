@@ -1,6 +1,6 @@
-"""The same figures as static drawings: numbers for inline SVG, placed in percent.
+"""Static drawings of box plots and of the ring of phases: places for inline SVG, in percent.
 
-They stand in the page before and without a script, and on paper. Heights run downwards as in SVG.
+The page shows them without scripts and on paper. Heights run downwards as in SVG.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport.figures.box_plot import LOOP, Grouping, borders, by_node, extent, labels, limit_lines, slots
-from jobreport.figures.summary import COLOURS, INNER, OUTER
+from jobreport.figures.summary import COLORS, INNER, OUTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,13 +30,13 @@ class Stretch(Struct, frozen=True, kw_only=True):
 
 
 def stretch(start_us: int, end_us: int, axis: tuple[int, int]) -> Stretch:
-    """Where a time lies on an axis; the axis must cover some time."""
+    """The place of a time span on an axis, which must not be empty."""
     first, last = axis
     at = 100 * (max(start_us, first) - first) / (last - first)
     return Stretch(at=round(at, 2), width=round(100 * (min(end_us, last) - first) / (last - first) - at, 2))
 
 
-class StillBox(Struct, frozen=True, kw_only=True):
+class StaticBox(Struct, frozen=True, kw_only=True):
     """One box; places and heights in percent."""
 
     #: ``loop`` or ``whole``.
@@ -56,10 +56,10 @@ class StillBox(Struct, frozen=True, kw_only=True):
         return round(self.left + self.width / 2, 2)
 
 
-class StillBoxes(Struct, frozen=True, kw_only=True):
+class StaticBoxes(Struct, frozen=True, kw_only=True):
     """The boxes of all devices with their axis."""
 
-    boxes: tuple[StillBox, ...]
+    boxes: tuple[StaticBox, ...]
     borders: tuple[float, ...]
     #: Place, device and, below it, group; either may be empty.
     labels: tuple[tuple[float, str, str], ...]
@@ -68,18 +68,18 @@ class StillBoxes(Struct, frozen=True, kw_only=True):
 
     @property
     def crowded_devices(self) -> bool:
-        """Whether the names of the devices do not fit beside one another on a narrow screen."""
+        """Whether the names of the devices do not fit on a narrow screen."""
         return sum(len(device) for _, device, _ in self.labels) > _NARROW_DEVICES
 
     @property
     def crowded_groups(self) -> bool:
-        """The same of the names of the groups."""
+        """Whether the names of the groups do not fit on a narrow screen."""
         return sum(len(group) for _, _, group in self.labels) > _NARROW_GROUPS
 
 
-def still_boxes(
+def static_boxes(
     boxes: Sequence[Box], grouping: Grouping = by_node, limits: Mapping[str, float] | None = None
-) -> StillBoxes:
+) -> StaticBoxes:
     """The static drawing of ``box_plot``."""
     places = slots(boxes, grouping)
     per = 100 / max(len(places), 1)
@@ -88,7 +88,7 @@ def still_boxes(
         for j, box in enumerate(slot.boxes):
             left, right = extent(i, j, len(slot.boxes), len(places))
             drawn.append(
-                StillBox(
+                StaticBox(
                     kind="loop" if box.basis == LOOP else "whole",
                     left=round(left * per, 2),
                     width=round((right - left) * per, 2),
@@ -101,7 +101,7 @@ def still_boxes(
                 )
             )
     named = [(round((i + 0.5) * per, 2), *text.partition("\n")[::2]) for i, text in labels(places).items()]
-    return StillBoxes(
+    return StaticBoxes(
         boxes=tuple(drawn),
         borders=tuple(round(b * per, 2) for b in borders(places)),
         labels=tuple(named),
@@ -112,7 +112,7 @@ def still_boxes(
     )
 
 
-class StillWedge(Struct, frozen=True, kw_only=True):
+class StaticWedge(Struct, frozen=True, kw_only=True):
     """One wedge of the ring in a box of 100 × 100."""
 
     key: str
@@ -120,8 +120,8 @@ class StillWedge(Struct, frozen=True, kw_only=True):
     path: str
 
 
-def still_ring(phases: Sequence[Phase]) -> tuple[StillWedge, ...]:
-    """The static drawing of ``pie``; nothing where the phases cover no time."""
+def static_ring(phases: Sequence[Phase]) -> tuple[StaticWedge, ...]:
+    """The static drawing of ``pie``; empty if the phases cover no time."""
     spans = [max(0, p.end_us - p.start_us) for p in phases]
     whole = sum(spans)
     wedges = []
@@ -129,7 +129,7 @@ def still_ring(phases: Sequence[Phase]) -> tuple[StillWedge, ...]:
         if not spans[i]:
             continue
         start, end = sum(spans[:i]) / whole, sum(spans[: i + 1]) / whole
-        wedges.append(StillWedge(key=phase.key, token=COLOURS[phase.key], path=_wedge(start, end)))
+        wedges.append(StaticWedge(key=phase.key, token=COLORS[phase.key], path=_wedge(start, end)))
     return tuple(wedges)
 
 

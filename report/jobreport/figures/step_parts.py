@@ -1,6 +1,6 @@
-"""What steps spent their time on: outliers against the others, and the last steps one by one.
+"""What steps spent their time on: outliers and normal steps, and the last steps one by one.
 
-Every figure comes in two: a plot and its static twin, from the same axes and numbers.
+Every figure has a static drawing and a live plot, from the same axes and numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def fill(part: StepPart, parts: Sequence[StepPart]) -> tuple[str, str]:
     return fills[place % len(fills)]
 
 
-# --- normal against outlier steps
+# --- normal steps and outliers
 
 
 def _contrast_axes(contrast: StepContrast) -> tuple[Axis, Axis]:
@@ -55,7 +55,7 @@ def _contrast_axes(contrast: StepContrast) -> tuple[Axis, Axis]:
 
 
 def contrast_drawing(contrast: StepContrast) -> Drawing:
-    """Two bars a class: above the normal steps, below the outliers."""
+    """Two bars per class: normal steps above, outliers below."""
     x, y = _contrast_axes(contrast)
     slot = -np.arange(len(contrast.classes), dtype=np.float64)
     marks = (
@@ -108,7 +108,7 @@ def contrast_plot(contrast: StepContrast) -> Plot:
 
 
 def step_names(last: LastSteps) -> list[str]:
-    """What stands below the bars: the number of a step where it is known, else its place from the end."""
+    """Labels of the bars: the number of the step if known, otherwise its place from the end."""
     n = len(last.numbers)
     return [str(number) if number >= 0 else f"−{n - i}" for i, number in enumerate(last.numbers)]
 
@@ -117,7 +117,7 @@ def _last_axes(last: LastSteps, unit: Unit) -> tuple[Axis, Axis]:
     names = step_names(last)
     n = len(names)
     every = 1 if n <= 6 else 5
-    # Counted from the last one, and so many that it stays on a narrow screen.
+    # Counted from the last one; an odd number of labels, so that the last one stays on a narrow screen.
     kept = [i for i in range(n) if (n - 1 - i) % every == 0]
     kept = kept if len(kept) % 2 or len(kept) < 4 else kept[1:]
     most = max(map(sum, zip(*(part.time_us for part in last.parts), strict=True))) / unit.us
@@ -132,7 +132,7 @@ def _stack(last: LastSteps, unit: Unit) -> list[tuple[StepPart, FloatArray, Floa
 
 
 def last_drawing(last: LastSteps, unit: Unit) -> Drawing:
-    """A bar a step: work at the bottom, waiting above it, on top what no event tells, hatched."""
+    """One bar per step: work at the bottom, waiting above it, time without events on top, hatched."""
     x, y = _last_axes(last, unit)
     left = np.arange(len(last.numbers)) + 0.07
     marks: list[Mark] = []

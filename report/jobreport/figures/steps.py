@@ -1,6 +1,6 @@
 """Durations of steps: as a histogram, and over time.
 
-Every figure comes in two: a plot and its static twin, from the same axes and numbers.
+Every figure has a static drawing and a live plot, from the same axes and numbers.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from jobrules.model import FloatArray, IntArray
     from jobrules.verdict.phases import JobPhases
 
-#: Fills of phases over time, as class of the drawing and token; gray where a phase is not the main one.
-_PHASES = (("u", "used"), ("n2", "ink2"), ("u2", "used2"), ("f2", "rest2"))
+#: Fills of modes over time, as class of the drawing and token; the second mode is gray.
+_MODES = (("u", "used"), ("n2", "ink2"), ("u2", "used2"), ("f2", "rest2"))
 #: Steps over this many medians flatten a linear axis.
 _FLAT = 20
-#: The gap before what lies beyond the bins, and the room for it a series, as shares of the bins.
+#: The gap before the bars beyond the bins, and the room for each of them, as shares of the bins.
 _GAP, _ROOM = 0.03, 0.09
 #: Half the height of a time column with one duration, and half the width of the mark of an outlier, in percent.
 _THIN, _MARK = 0.6, 0.35
@@ -59,7 +59,7 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, times: StepTimes) -> Unit:
-        """What suits the steps of the main phase: seconds from 0.1 s on, else milliseconds or microseconds."""
+        """The unit of the main mode's median: seconds from 0.1 s on, otherwise milliseconds or microseconds."""
         median_us = times.modes[0].median_s * 1e6
         if median_us >= 100_000 or median_us == 0:
             return cls(name="s", us=1_000_000, digits=3 if median_us < 100_000_000 else 1)
@@ -72,14 +72,14 @@ class Unit(Struct, frozen=True, kw_only=True):
         return number(us / self.us, self.digits)
 
     def short(self, us: float) -> str:
-        """A duration with its unit, three digits or more; in seconds where its own unit makes it long."""
+        """A duration with its unit, three digits or more; in seconds if it is long."""
         unit = SECONDS if us >= 10_000 * self.us else self
         value = us / unit.us
         digits = max(0, 2 - math.floor(math.log10(value))) if value else 0
         return f"{number(value, min(digits, unit.digits))}{NBSP}{unit.name}"
 
     def range(self, low_us: float, high_us: float) -> str:
-        """``1.20 to 1.50 s``; one duration where both print alike."""
+        """``1.20 to 1.50 s``; one duration if both print equally."""
         low, high = self.short(low_us), self.short(high_us)
         if low == high:
             return high
@@ -90,9 +90,9 @@ class Unit(Struct, frozen=True, kw_only=True):
 SECONDS = Unit(name="s", us=1_000_000, digits=3)
 
 
-def phase_fill(place: int) -> str:
-    """The class of a phase over time, by its place."""
-    return _PHASES[place][0]
+def mode_fill(place: int) -> str:
+    """The class of a mode over time, by its place."""
+    return _MODES[place][0]
 
 
 def upward(most: float) -> Axis:
@@ -104,11 +104,11 @@ def upward(most: float) -> Axis:
 
 
 class _Limit(Struct, frozen=True, kw_only=True):
-    """Where the limit stands in the histogram, and its words."""
+    """The place and the label of a limit in the histogram."""
 
     at: float
     text: str
-    #: The words stand left or right of it, so many em below the top.
+    #: Whether the label is left of it, and its distance from the top in em.
     left: bool
     down: float
 
@@ -118,7 +118,7 @@ def _edges(histogram: StepHistogram, unit: Unit) -> FloatArray:
 
 
 def _beyond(histogram: StepHistogram, unit: Unit) -> dict[int, tuple[float, float]]:
-    """Place of a series → left and right edge of its bar for what lies beyond the bins, if there is any."""
+    """Place of a series → left and right edge of its bar of steps beyond the bins, if there are any."""
     found = [i for i, one in enumerate(histogram.series) if one.beyond]
     edges = _edges(histogram, unit)
     span = float(edges[-1] - edges[0])
@@ -138,25 +138,25 @@ def _histogram_axes(histogram: StepHistogram, unit: Unit) -> tuple[Axis, Axis]:
     if slots:
         middle = ((min(sides) + max(sides)) / 2 - start) / (end - start)
         ticks = [tick for tick in ticks if tick.at < middle - _TIGHT]
-        # Every second label goes on a narrow screen; the last one must stay.
+        # Every second label is hidden on a narrow screen; the last one must stay.
         ticks = ticks[: len(ticks) // 2 * 2]
         ticks.append(Tick(at=middle, label=f"to {unit.short(histogram.longest_us)}"))
     most = max(max(*one.counts, one.beyond) for one in histogram.series)
     return Axis(start=start, end=end, ticks=tuple(ticks)), upward(max(2, most))
 
 
-def _limits(histogram: StepHistogram, phases: Sequence[StepMode], stddev: float, unit: Unit) -> list[_Limit]:
-    """The limit of each phase that lies within the bins, two at most; where workers differ their range."""
+def _limits(histogram: StepHistogram, modes: Sequence[StepMode], stddev: float, unit: Unit) -> list[_Limit]:
+    """The limits of at most two modes that are within the bins; if ranks differ, the range."""
     edges = _edges(histogram, unit)
-    judged = [phase for phase in phases if phase.high_limit_s is not None and phase.low_limit_s is not None]
+    evaluated = [mode for mode in modes if mode.high_limit_s is not None and mode.low_limit_s is not None]
     found: list[_Limit] = []
-    for phase in judged[:2]:
-        low, high = (phase.low_limit_s or 0) * 1e6, (phase.high_limit_s or 0) * 1e6
+    for mode in evaluated[:2]:
+        low, high = (mode.low_limit_s or 0) * 1e6, (mode.high_limit_s or 0) * 1e6
         inside = [us for us in (low, high) if us / unit.us <= edges[-1]]
         if not inside:
             continue
-        whose = f"{escape_name(phase.mode, 16)}: " if len(judged) > 1 else ""
-        text = f"{whose}mean + {stddev:g}σ = {limit_words(phase, unit)}"
+        whose = f"{escape_name(mode.mode, 16)}: " if len(evaluated) > 1 else ""
+        text = f"{whose}mean + {stddev:g}σ = {limit_words(mode, unit)}"
         left = (inside[-1] / unit.us - edges[0]) / (edges[-1] - edges[0]) > 0.45
         found.append(_Limit(at=inside[-1] / unit.us, text=text, left=left, down=1.0 + 1.3 * len(found)))
         if inside[-1] - inside[0] > histogram.width_us:
@@ -164,22 +164,22 @@ def _limits(histogram: StepHistogram, phases: Sequence[StepMode], stddev: float,
     return found
 
 
-def limit_words(phase: StepMode, unit: Unit) -> str:
-    """``1.19 s``, or ``1.19 to 2.03 s`` where workers have different limits; empty where none was judged."""
-    if phase.low_limit_s is None or phase.high_limit_s is None:
+def limit_words(mode: StepMode, unit: Unit) -> str:
+    """``1.19 s``, or ``1.19 to 2.03 s`` if ranks have different limits; empty if none was evaluated."""
+    if mode.low_limit_s is None or mode.high_limit_s is None:
         return ""
-    return unit.range(phase.low_limit_s * 1e6, phase.high_limit_s * 1e6)
+    return unit.range(mode.low_limit_s * 1e6, mode.high_limit_s * 1e6)
 
 
-def limit_inside(histogram: StepHistogram, phase: StepMode) -> bool:
-    """Whether the limits of a phase lie within the bins: then what lies beyond is beyond them too."""
+def limit_inside(histogram: StepHistogram, mode: StepMode) -> bool:
+    """Whether the limits of a mode are within the bins, so that all steps beyond the bins are outliers."""
     last_us = histogram.start_us + histogram.bins * histogram.width_us
-    return phase.high_limit_s is not None and phase.high_limit_s * 1e6 <= last_us
+    return mode.high_limit_s is not None and mode.high_limit_s * 1e6 <= last_us
 
 
-def _over(histogram: StepHistogram, phases: Sequence[StepMode]) -> tuple[str, str]:
-    """Fill of the bar beyond the bins: orange where all in it are outliers."""
-    return ("l", "lost") if limit_inside(histogram, phases[0]) else ("f2", "rest2")
+def _over(histogram: StepHistogram, modes: Sequence[StepMode]) -> tuple[str, str]:
+    """Fill of the bar beyond the bins: orange if all of its steps are outliers."""
+    return ("l", "lost") if limit_inside(histogram, modes[0]) else ("f2", "rest2")
 
 
 def histogram_drawing(times: StepTimes, unit: Unit) -> Drawing:
@@ -203,7 +203,7 @@ def histogram_drawing(times: StepTimes, unit: Unit) -> Drawing:
                 marks.append(chart.outline(f"s{i + 1}", x, y, [left, right], [one.beyond]))
             top = 100 - float(y.place(one.beyond))
             middle = float(x.place((left + right) / 2))
-            # Long numbers beside one another go on a narrow screen.
+            # Long numbers next to each other are hidden on a narrow screen.
             style = "strong w" if len(slots) > 1 and one.beyond > 999 else "strong"
             marks.append(chart.Label(text=number(one.beyond, 0), x=middle, y=top, dy=-0.35, style=style))
     marks += [_slash(x, at) for at in _slashes(histogram, unit)]
@@ -219,7 +219,7 @@ def histogram_drawing(times: StepTimes, unit: Unit) -> Drawing:
 
 
 def _slashes(histogram: StepHistogram, unit: Unit) -> list[float]:
-    """Two places within the gap before the bar beyond: the axis is broken there."""
+    """Two places in the gap before the bar beyond the bins, where the axis is broken."""
     if not _beyond(histogram, unit):
         return []
     edges = _edges(histogram, unit)
@@ -316,7 +316,7 @@ def _words(
     along: int = 0,
     up: int = 0,
 ) -> Label:
-    """Words in a live plot, as a label of the drawing; plain text is never taken for a formula."""
+    """A label in a live plot; plain text is never rendered as a formula."""
     return Label(
         x=x,
         y=y,
@@ -335,7 +335,7 @@ def _words(
 
 
 class _Durations(Struct, frozen=True, kw_only=True):
-    """An upright axis of durations: linear, or by powers of ten where a few long steps would flatten the rest."""
+    """A vertical axis of durations: linear, or logarithmic if a few long steps would flatten the rest."""
 
     axis: Axis
     unit: Unit
@@ -363,14 +363,14 @@ class _Durations(Struct, frozen=True, kw_only=True):
         return cls(axis=Axis(start=low, end=high, ticks=ticks), unit=unit, log=True)
 
     def of_us(self, values: Sequence[float | None]) -> FloatArray:
-        """Where durations in microseconds lie on the axis; NaN for none."""
+        """Places of durations in microseconds on the axis; NaN for None."""
         array = np.array([np.nan if v is None else v for v in values], np.float64) / self.unit.us
         return np.log10(np.maximum(array, 10.0**self.axis.start)) if self.log else array
 
     def thin(
         self, low: Sequence[float | None], high: Sequence[float | None]
     ) -> tuple[FloatArray, FloatArray]:
-        """Bottom and top of columns, high enough to be seen where both are one duration."""
+        """Bottom and top of columns, high enough to be seen if both are equal."""
         bottom, top = self.of_us(low), self.of_us(high)
         least = _THIN / 100 * (self.axis.end - self.axis.start)
         more = np.maximum(0, 2 * least - (top - bottom)) / 2
@@ -378,7 +378,7 @@ class _Durations(Struct, frozen=True, kw_only=True):
 
 
 def is_log(times: StepTimes) -> bool:
-    """Whether the time line has an axis by powers of ten."""
+    """Whether the time line has a logarithmic axis."""
     median_us = times.modes[0].median_s * 1e6
     return 0 < _FLAT * median_us < times.histogram.longest_us
 
@@ -390,14 +390,14 @@ def _time_axis(timeline: StepTimeline) -> Axis:
     return chart.over_time(timeline.start_us - margin, timeline.start_us + span + margin)
 
 
-def _phase_lines(timeline: StepTimeline, course: JobPhases) -> list[int]:
+def _phase_lines(timeline: StepTimeline, phases: JobPhases) -> list[int]:
     x = _time_axis(timeline)
-    return [us for us in boundaries(course) if x.start < us < x.end]
+    return [us for us in boundaries(phases) if x.start < us < x.end]
 
 
-def has_phase_lines(times: StepTimes, course: JobPhases) -> bool:
+def has_phase_lines(times: StepTimes, phases: JobPhases) -> bool:
     """Whether a boundary of the job's phases lies within the time line."""
-    return bool(_phase_lines(times.timeline, course))
+    return bool(_phase_lines(times.timeline, phases))
 
 
 def _columns(one: StepsOverTime) -> tuple[IntArray, list[int], list[int]]:
@@ -414,8 +414,8 @@ def _marks_of(timeline: StepTimeline, one: StepsOverTime, x: Axis) -> tuple[Floa
     return middle - half, middle + half
 
 
-def timeline_drawing(times: StepTimes, course: JobPhases, unit: Unit) -> Drawing:
-    """A bar a column from its shortest to its longest step, a mark at the longest outlier."""
+def timeline_drawing(times: StepTimes, phases: JobPhases, unit: Unit) -> Drawing:
+    """One bar per column from its shortest to its longest step, with a mark at the longest outlier."""
     timeline = times.timeline
     scale = _Durations.of(times, unit)
     x, y = _time_axis(timeline), scale.axis
@@ -423,21 +423,19 @@ def timeline_drawing(times: StepTimes, course: JobPhases, unit: Unit) -> Drawing
     for i, one in enumerate(timeline.series):
         column, low, high = _columns(one)
         left = timeline.start_us + timeline.width_us * column
-        marks.append(
-            chart.bars(phase_fill(i), x, y, (left, left + timeline.width_us, *scale.thin(low, high)))
-        )
+        marks.append(chart.bars(mode_fill(i), x, y, (left, left + timeline.width_us, *scale.thin(low, high))))
     for one in timeline.series:
         if one.outlier_columns:
             sides = (*_marks_of(timeline, one, x), *scale.thin(one.outlier_us, one.outlier_us))
             marks.append(chart.bars("l", x, y, sides))
-    for us in _phase_lines(timeline, course):
+    for us in _phase_lines(timeline, phases):
         at = float(x.place(us))
         marks.append(Rule(style="dots", x1=at, x2=at, y1=0, y2=100))
     return Drawing(x=x, y=y, marks=tuple(marks))
 
 
-def timeline_plot(times: StepTimes, course: JobPhases, unit: Unit, names: Sequence[str]) -> Plot:
-    """The same with values, to zoom along time; ``names`` are those of the phases, switched as s1, s2, …."""
+def timeline_plot(times: StepTimes, phases: JobPhases, unit: Unit, names: Sequence[str]) -> Plot:
+    """The same with values, with zoom along time; ``names`` are those of the modes, switched as s1, s2, …."""
     timeline = times.timeline
     colors = theme.light()
     scale = _Durations.of(times, unit)
@@ -459,7 +457,7 @@ def timeline_plot(times: StepTimes, course: JobPhases, unit: Unit, names: Sequen
                 "name": [names[i]] * len(low),
             }
         )
-        color = colors[_PHASES[i][1]]
+        color = colors[_MODES[i][1]]
         quad = Quad(left="left", right="right", bottom="bottom", top="top", fill_color=color, line_color=None)
         hit.append(plot.add_glyph(source, quad, name=f"s{i + 1}"))
     for i, one in enumerate(timeline.series):
@@ -478,7 +476,7 @@ def timeline_plot(times: StepTimes, course: JobPhases, unit: Unit, names: Sequen
                 line_color=None,
             )
             plot.add_glyph(source, quad, name=f"s{i + 1}")
-    for us in _phase_lines(timeline, course):
+    for us in _phase_lines(timeline, phases):
         plot.add_layout(
             Span(
                 location=us / chart.US_PER_MS,

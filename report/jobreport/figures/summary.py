@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from jobrules.verdict.phases import Phase
 
-#: Token of each kind of phase; a phase is neither good nor bad, only the loop is work.
-COLOURS = {"before": "line", "loop": "used", "after": "ink2", "whole": "line"}
+#: Token of each kind of phase.
+COLORS = {"before": "line", "loop": "used", "after": "ink2", "whole": "line"}
 INNER, OUTER = 0.6, 0.96
 
 
 def pie(phases: Sequence[Phase]) -> Plot | None:
-    """A ring with one wedge a phase, clockwise from the top; none where the phases cover no time."""
+    """A ring with one wedge per phase, clockwise from the top; None if the phases cover no time."""
     spans = [max(0, p.end_us - p.start_us) for p in phases]
     whole = sum(spans)
     if not whole:
@@ -54,16 +54,12 @@ def pie(phases: Sequence[Phase]) -> Plot | None:
             start_angle=start,
             end_angle=end,
             direction="clock",
-            fill_color=colors[COLOURS[phase.key]],
+            fill_color=colors[COLORS[phase.key]],
             line_color=colors["paper"],
             line_width=2 if len(phases) > 1 else 0,
         )
         plot.add_glyph(source, wedge)
     plot.add_tools(
-        HoverTool(
-            tooltips=theme.tooltip(
-                [("Phase", "@phase"), ("Duration", "@time"), ("Share of the job", "@share")]
-            )
-        )
+        HoverTool(tooltips=theme.tooltip([("Phase", "@phase"), ("Duration", "@time"), ("Share", "@share")]))
     )
     return plot

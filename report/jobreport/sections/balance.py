@@ -107,8 +107,14 @@ def balance(report: Report) -> Fragment:
     alike = _alike(found) if evaluated else None
     plots = list(_plots(found, alike, together=together))
     axes = frame(plot for _, _, plot in plots)
+    caption = _caption(found, evaluated=evaluated)
     panels = [
-        Panel(id=f"live-balance-{i}", title=title, drawing=load_drawing(plot, axes), label=label)
+        Panel(
+            id=f"live-balance-{i}",
+            title=title,
+            drawing=load_drawing(plot, axes),
+            label=label if len(plots) > 1 else f"GPU utilization in bins. {caption}",
+        )
         for i, (title, label, plot) in enumerate(plots)
     ]
     figures = {panel.id: load_plot(plot, axes) for panel, (_, _, plot) in zip(panels, plots, strict=True)}
@@ -119,7 +125,7 @@ def balance(report: Report) -> Fragment:
         "balance",
         heading=heading("balance", report),
         lead=_lead(report, found),
-        caption=_caption(found, evaluated=evaluated),
+        caption=caption,
         joined=_joined(found, alike),
         basis=_basis(found),
         drawn="" if alike else _drawn(found),
@@ -129,7 +135,7 @@ def balance(report: Report) -> Fragment:
         usual=any(plot.usual for _, _, plot in plots),
         key=_key(found, alike) if together else [],
         several=len(found.nodes) > 1,
-        compared=any(gpu.apart is not None for _, gpu in _gpus(found)),
+        compared=any(gpu.mean_distance is not None for _, gpu in _gpus(found)),
         rows=[_row(node, gpu) for node, gpu in itertools.islice(_gpus(found), MAX_ROWS)],
         left=max(0, sum(len(node.gpus) for node in found.nodes) - MAX_ROWS),
         threshold=formats.plain_number(found.limit),
@@ -186,12 +192,16 @@ def _plots(
         return
     drawn = [(node, gpu) for node in nodes for gpu in node.gpus if gpu.histogram]
     if _drawn(found):
-        drawn.sort(key=lambda one: -(one[1].apart or 0.0))
+        drawn.sort(key=lambda one: -(one[1].mean_distance or 0.0))
     for node, gpu in drawn:
         title = _name(found, node, gpu.device)
-        apart = "" if gpu.apart is None else f", mean distance {gpu.apart:.2f} to the others of its node"
+        distance = (
+            ""
+            if gpu.mean_distance is None
+            else f", mean distance {gpu.mean_distance:.2f} to the others of its node"
+        )
         usual = node.histogram if len(node.gpus) > 1 else ()
-        label = f"{title}. Mean {formats.percent(gpu.mean or 0)}{apart}."
+        label = f"{title}. Mean {formats.percent(gpu.mean or 0)}{distance}."
         yield title, label, Histograms(curves=_curves([gpu]), usual=usual)
 
 
@@ -358,7 +368,7 @@ def _row(node: NodeLoad, gpu: Load) -> Row:
         device=gpu.device,
         samples=formats.number(gpu.samples, 0),
         mean=formats.known(gpu.mean),
-        distance=formats.known(gpu.apart, 2),
+        distance=formats.known(gpu.mean_distance, 2),
         tenths=tuple(formats.number(v) for v in gpu.tenths) or ("–",) * 10,
     )
 

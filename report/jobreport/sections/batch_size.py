@@ -19,7 +19,7 @@ from jobrules.model import Metric, Status
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.figures.static_svg import StillBoxes
+    from jobreport.figures.static_svg import StaticBoxes
     from jobrules.analyses.gpu_utilization import Box
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that is not folded away.
@@ -40,7 +40,7 @@ class Panel(Struct, frozen=True, kw_only=True, weakref=True):
 
     id: str
     node: str
-    drawing: StillBoxes
+    drawing: StaticBoxes
     label: str
 
 
@@ -63,13 +63,16 @@ def batch_size(report: Report) -> Fragment:
     limits = _limits(card)
     boxes = _of_gpu_nodes(report)
     nodes, which = _chosen(boxes)
+    caption = _caption([b for b in boxes if b.basis == WHOLE], limits)
     panels, figures = [], {}
     for i, (node, found) in enumerate(nodes.items()):
+        levels = _levels([b for b in found if b.basis == WHOLE], limits)
+        title = formats.escape_name(node, 40)
         panel = Panel(
             id=f"live-batch-{i}",
             node=node,
             drawing=batch_drawing(found, limits),
-            label=f"{formats.escape_name(node, 40)}. p95: {_levels([b for b in found if b.basis == WHOLE], limits)}.",
+            label=f"{title}. {caption if len(nodes) == 1 else f'p95: {levels}.'}",
         )
         panels.append(panel)
         figures[panel.id] = batch_plot(found, limits)
@@ -78,7 +81,7 @@ def batch_size(report: Report) -> Fragment:
         "batch_size",
         heading=heading("batch-size", report),
         lead=_lead(card) if boxes else "",
-        caption=_caption([b for b in boxes if b.basis == WHOLE], limits),
+        caption=caption,
         drawn=which,
         missing=_missing(boxes),
         panels=panels,

@@ -1,4 +1,4 @@
-"""A section that cannot be drawn costs itself, never the page."""
+"""A section that raises an exception shows the error in its place."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def error_boundary(section: Callable[[Report], Fragment]) -> Callable[[Report], Fragment]:
-    """The section; where making it fails, its heading and why. ``facts`` then has ``failed``, in words."""
+    """The section, or if it raises, its heading and the error; ``facts`` then has ``failed`` as a sentence."""
 
     @wraps(section)
-    def told(report: Report) -> Fragment:
+    def guarded(report: Report) -> Fragment:
         try:
             return section(report)
-        except Exception as error:  # noqa: BLE001 - of whatever kind
+        except Exception as error:  # noqa: BLE001 - of any kind
             anchor = section.__name__.replace("_", "-")
             numbered = {name: (number, title) for number, (name, title) in enumerate(SECTIONS, start=1)}
             number, title = numbered.get(anchor, (None, anchor.capitalize()))
@@ -30,4 +30,4 @@ def error_boundary(section: Callable[[Report], Fragment]) -> Callable[[Report], 
             html = render("stopped", anchor=anchor, number=number, title=title, why=why)
             return Fragment(name=section.__name__, html=html, facts={"failed": f"{title} ({why})"})
 
-    return told
+    return guarded

@@ -1,4 +1,4 @@
-"""A piece of the page, made from a template; a notebook shows it, the exporter puts it in its place."""
+"""A piece of the page, made from a template; a notebook shows it, the exporter places it in the page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jobreport import assets, formats
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Classes of what a cell shows. A notebook sets formulas in all HTML but where MathJax, version 3 or 2, is told to stay out;
-#: a name between dollar signs is none.
+#: Classes of the output of a cell. They keep MathJax, version 3 or 2, away, which would set a name between dollar
+#: signs as a formula.
 _ROOT = "jr mathjax_ignore tex2jax_ignore"
 _CODE = re.compile(r"(`{1,2})([^`]+)\1")
 
@@ -29,7 +29,7 @@ class Fragment(Struct, frozen=True, kw_only=True):
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """What a notebook without HTML shows."""
+        """The output in a notebook without HTML."""
         return f"<section {self.name!r} of the report>"
 
     def _repr_html_(self) -> tuple[str, dict[str, str]]:
@@ -37,24 +37,24 @@ class Fragment(Struct, frozen=True, kw_only=True):
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill a template of ``templates/sections``; whatever comes from data is escaped."""
+    """Fill a template of ``templates/sections``; all values are escaped."""
     return _environment().get_template(f"sections/{template}.html.j2").render(context)
 
 
 def compile_templates() -> None:
-    """Compile all templates of the sections, which takes as long as filling them."""
+    """Compile all templates of sections, which takes as long as filling them."""
     environment = _environment()
     for name in environment.list_templates(filter_func=lambda name: name.startswith("sections/")):
         environment.get_template(name)
 
 
 def code(text: str) -> Markup:
-    """Escaped text in which what stands between backticks is code."""
+    """Escaped text; text between backticks becomes code."""
     return Markup(_CODE.sub(r"<code>\2</code>", str(escape(text))))  # noqa: S704 - escaped just before
 
 
 def place(value: float) -> str:
-    """A place in percent as a drawing wants it: two digits at most, no more than needed."""
+    """A place in percent for a drawing, with at most two digits."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 

@@ -10,7 +10,7 @@ from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
 from jobreport.figures.embed import document_json
-from jobreport.figures.static_svg import still_boxes
+from jobreport.figures.static_svg import static_boxes
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
@@ -63,7 +63,7 @@ def gpu_utilization(report: Report) -> Fragment:
         windows=_windows(report),
         drawn=_drawn(len(whole), len(chosen)),
         has_loop=bool(loop),
-        drawing=still_boxes(drawn) if figure else None,
+        drawing=static_boxes(drawn) if figure else None,
         rows=[_row(box) for box in (loop if one_basis else boxes)],
         one_basis=one_basis,
         nodes=len({box.node for box in boxes}),

@@ -1,4 +1,4 @@
-"""What the page holds, in order: sections keep their numbers, figures and tables are counted."""
+"""The sections of the page in order; sections keep their numbers, figures and tables are counted."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ SECTIONS = (
     ("quality", "Method and data quality"),
     ("identifiers", "Identifying information"),
 )
-#: The analysis that fills a section, where it is not called like the anchor (see ``pipeline``).
+#: The analysis of a section that does not have the name of the anchor (see ``pipeline``).
 ANALYSES = {"cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}
-#: Anchors that a link may lead to.
+#: Anchors of the page.
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
 
 
 class Heading(Struct, kw_only=True):
-    """A section's place in the page; it counts the figures and tables of its section as they are written."""
+    """A section's place in the page; it counts the section's figures and tables."""
 
     anchor: str
     number: int
     title: str
-    #: Why an analysis of ours gave no answer; empty if it did not fail.
+    #: Error of the section's analysis; empty if it did not fail.
     stopped: str = ""
-    #: The end of the job, which tells whether its times are of the calendar; needed where there are any.
+    #: The end of the job, which decides whether times are dated.
     end_us: int = 0
     _figures: int = 0
     _tables: int = 0
 
     def figure(self) -> str:
-        """``Figure 5.1`` for the first figure of section 5: a number that no other section changes."""
+        """``Figure 5.1`` for the first figure of section 5."""
         self._figures += 1
         return f"Figure\u00a0{self.number}.{self._figures}."
 
@@ -65,17 +65,17 @@ class Heading(Struct, kw_only=True):
 
     @property
     def zone(self) -> str:
-        """What the head of a column of times says."""
+        """Time zone, for the head of a column of times."""
         return "UTC" if formats.dated(self.end_us) else "from the start"
 
     @property
     def times(self) -> str:
-        """What a caption says of the times in its figure."""
+        """Time zone, as a sentence of a caption."""
         return formats.times(self.end_us)
 
 
 def heading(anchor: str, report: Report | None = None) -> Heading:
-    """The heading of a section, by its anchor; with the report also whether its analysis failed."""
+    """The heading of the section with an anchor; with ``report``, also the error of its analysis."""
     for number, (name, title) in enumerate(SECTIONS, start=1):
         if name == anchor:
             failed = [r.reason for r in report.quality.remarks if r.action == "failed"] if report else []
@@ -87,12 +87,12 @@ def heading(anchor: str, report: Report | None = None) -> Heading:
 
 
 def has_time_lines(report: Report) -> bool:
-    """Whether there is anything to draw over time: values, and a time that they cover."""
+    """Whether there are values to draw over time."""
     return covers_time(report) and any(v is not None for line in report.time_lines for v in line.mean)
 
 
 def covers_time(report: Report) -> bool:
-    """Whether the records cover a time; the sensors of a single snapshot lie microseconds apart."""
+    """Whether the records cover a time; sensors of one snapshot differ by microseconds."""
     job = report.job
     if report.origin is Origin.DEBUGGER_RESULTS:
         return job.end_us > job.start_us

@@ -306,7 +306,7 @@ def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Sh
         if times.count == 1
         else f"The longest {name}step took {took} and started at about {at}."
     )
-    aid = f"A bar spans the shortest to the longest step started within {_width(timeline.width_us)}"
+    aid = f"A bar spans the shortest to the longest step (in {_unit_name(unit)}) started within {_width(timeline.width_us)}"
     fold = []
     if times.marked:
         aid += "; orange: outliers"
@@ -316,7 +316,7 @@ def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Sh
         aid += "; logarithmic scale"
     if figures.has_phase_lines(times, report.phases):
         fold.append("Dotted: start or end of the training loop.")
-    modes = tuple((figures.phase_fill(i), one, f"s{i + 1}") for i, one in enumerate(_modes(times)))
+    modes = tuple((figures.mode_fill(i), one, f"s{i + 1}") for i, one in enumerate(_modes(times)))
     outlier = (("l", "outlier", ""),) if times.marked else ()
     return Shown(
         drawing=figures.timeline_drawing(times, report.phases, unit),
@@ -395,7 +395,7 @@ def _last(times: StepTimes, unit: Unit, *, with_day: bool) -> Shown:
     return Shown(
         drawing=parts.last_drawing(last, unit),
         finding=f"{which}{f': {found}' if found else ''}.",
-        aid="A bar runs from one step's start to the next.",
+        aid=f"A bar runs from one step's start to the next, in {_unit_name(unit)}.",
         fold=" ".join(fold),
         key=tuple(key),
     )

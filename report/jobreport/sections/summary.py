@@ -11,8 +11,8 @@ from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.over_columns import merged
 from jobreport.figures.scales import time_ticks
-from jobreport.figures.static_svg import Stretch, still_ring, stretch
-from jobreport.figures.summary import COLOURS, pie
+from jobreport.figures.static_svg import Stretch, static_ring, stretch
+from jobreport.figures.summary import COLORS, pie
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
@@ -30,7 +30,7 @@ MAX_PAUSE_ROWS = 4
 _WAITED = "max-initialization-time"
 _STARTS = frozenset({_WAITED, "late-first-work", "late-first-step"})
 #: Token of a phase's color → class of the same color in drawings.
-_FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token in COLOURS.items()}
+_FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token in COLORS.items()}
 
 
 class Kind(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ def summary(report: Report) -> Fragment:
         caption=_caption(report),
         covers=covers,
         vendor=report.origin is Origin.DEBUGGER_RESULTS,
-        wedges=still_ring(phases.phases) if several else (),
+        wedges=static_ring(phases.phases) if several else (),
         fills=_FILLS,
         places=[stretch(p.start_us, p.end_us, axis) for p in phases.phases] if covers else (),
         lanes=lanes,

@@ -1,7 +1,7 @@
-"""How alike the GPUs of a node are loaded: histograms of their use, and the distances between these.
+"""How similar the utilization of a node's GPUs is: histograms, and the distances between them.
 
-Of the samples that LoadBalancing compares, at the end of the job: those of the training loop where steps
-are known, else all.
+Of the samples that LoadBalancing compares at the end of the job: those of the training loop if steps
+are known, otherwise all.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ if TYPE_CHECKING:
     from jobrules.load_balancing import LoadBalancing
     from jobrules.model import BoolArray, FloatArray, Job, Panel
 
-#: Nodes, and GPUs of a node, whose distances are listed one by one.
+#: Nodes, and GPUs of a node, with a table of distances.
 MAX_NODES, MAX_GPUS = 4, 16
-#: Above ``MAX_GPUS`` in the job, so many have a histogram.
+#: GPUs with a histogram, in a job with more than ``MAX_GPUS``.
 MAX_DRAWN = 8
-#: Bins of 2 % that one of 10 % holds.
+#: Bins of 2% in one of 10%.
 _IN_TEN = BINS // 10
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """How one GPU was used."""
+    """Utilization of one GPU."""
 
     device: str
     #: Samples on the node's basis.
     samples: int
-    #: Percent; none without samples.
+    #: Percent; None without samples.
     mean: float | None
-    #: Whether it has samples enough for LoadBalancing to compare it.
+    #: Whether it has enough samples for LoadBalancing.
     enough: bool
-    #: Mean distance to the other GPUs of its node; none where there is no other.
-    apart: float | None
-    #: Percent of its samples in bins of 10 % of use, the last one closed; empty without samples.
+    #: To the other GPUs of its node; None if there is no other.
+    mean_distance: float | None
+    #: Percent of its samples per 10% bin of utilization, the last one closed; empty without samples.
     tenths: tuple[float, ...]
-    #: The same in bins of 2 %; empty where it is not among those drawn.
+    #: The same per 2% bin; empty if it is not drawn.
     histogram: tuple[float, ...]
 
 
 class FarPair(Struct, frozen=True, kw_only=True):
-    """The two GPUs of a node that are loaded least alike."""
+    """The two GPUs of a node with the largest distance."""
 
     one: str
     other: str
     #: Jensen-Shannon distance, natural logarithm, 0 to 0.8326.
     distance: float
-    #: Mean use of each, percent.
+    #: Mean utilization of each, percent.
     mean: float
     other_mean: float
-    #: Whether both have samples enough.
+    #: Whether both have enough samples.
     enough: bool
 
 
@@ -68,33 +68,32 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
     #: ``training loop`` or ``whole job``.
     basis: str
     gpus: tuple[Load, ...]
-    #: The mean of the histograms of its GPUs; empty where none of them is drawn.
+    #: The mean of the histograms of its GPUs; empty if none of them is drawn.
     histogram: tuple[float, ...]
-    #: The GPUs whose distances are listed; empty where the node has one GPU or is not among the chosen.
+    #: The GPUs in the table of distances; empty if the node has one GPU or no table.
     listed: tuple[str, ...]
-    #: Row i: the distances of ``listed[i]`` from those after it; none where one has no samples.
+    #: Row i: the distances of ``listed[i]`` from those after it; None if one has no samples.
     distances: tuple[tuple[float | None, ...], ...]
-    #: Of pairs with samples enough, else of all; none where no two GPUs have samples.
+    #: Of pairs with enough samples, otherwise of all; None if no two GPUs have samples.
     farthest: FarPair | None
 
 
 class Balance(Struct, frozen=True, kw_only=True):
-    """The load of every GPU of the job."""
+    """Utilization of all GPUs of the job."""
 
-    #: Distance from which LoadBalancing triggers.
+    #: Distance above which LoadBalancing triggers.
     limit: float
-    #: In natural order; where they are more than ``MAX_NODES``, the largest distance first.
+    #: In natural order; if there are more than ``MAX_NODES``, the largest distance first.
     nodes: tuple[NodeLoad, ...]
 
 
 def balance(job: Job, rule: LoadBalancing) -> Balance | None:
-    """The loads of all GPUs; none where no GPU was sampled."""
+    """Histograms and distances of all GPUs; None if no GPU was sampled."""
     nodes = job.gathered(_nodes, rule)
     if not nodes:
         return None
     if len(nodes) > MAX_NODES:
         nodes.sort(key=_rank)
-        # A chosen node without two GPUs to compare has nothing to list anyway.
         nodes[MAX_NODES:] = [replace(node, listed=(), distances=()) for node in nodes[MAX_NODES:]]
     drawn = _drawn(nodes)
     return Balance(limit=rule.threshold, nodes=tuple(_only(node, drawn) for node in nodes))
@@ -106,11 +105,11 @@ def _rank(node: NodeLoad) -> tuple[bool, float]:
 
 
 def _drawn(nodes: list[NodeLoad]) -> set[tuple[str, str]]:
-    """The GPUs whose histogram is kept: all of few, else those farthest from the others of their node."""
+    """The GPUs whose histogram is kept: all of few, otherwise those that differ most from the others of their node."""
     gpus = [(node.node, gpu) for node in nodes for gpu in node.gpus]
     if len(gpus) > MAX_GPUS:
         usual = float(np.median([gpu.mean or 0.0 for _, gpu in gpus]))
-        gpus.sort(key=lambda one: (-(one[1].apart or 0.0), -abs((one[1].mean or 0.0) - usual)))
+        gpus.sort(key=lambda one: (-(one[1].mean_distance or 0.0), -abs((one[1].mean or 0.0) - usual)))
         gpus = gpus[:MAX_DRAWN]
     return {(node, gpu.device) for node, gpu in gpus}
 
@@ -121,7 +120,7 @@ def _only(node: NodeLoad, drawn: set[tuple[str, str]]) -> NodeLoad:
 
 
 def _nodes(part: Job, rule: LoadBalancing) -> list[NodeLoad]:
-    """The node; none where it has no GPU."""
+    """The node; empty if it has no GPU."""
     return [_node(panel, part.loop_us(panel.node), rule) for panel in part.panels_of(Metric.GPU_UTILIZATION)]
 
 
@@ -131,7 +130,7 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
     cells = np.bincount(code.ravel(), minlength=gpus * (BINS + 1)).reshape(gpus, BINS + 1)
     counts = cells[:, :BINS].astype(np.float64)
     samples = counts.sum(axis=1)
-    # Row after row, however the values lie: the order of adding decides the last digit.
+    # Row by row, whatever the memory layout: the order of additions decides the last digit.
     means = np.ascontiguousarray(np.where(counted, panel.values, 0)).sum(axis=0) / np.maximum(1, samples)
     patience = in_samples(rule.patience, panel.time_us)
     least = max(1, min(patience, LEAST_IN_LOOP))
@@ -140,8 +139,10 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
     far = np.stack([distance(shares[gpu], shares) for gpu in range(gpus)])
     far[(samples == 0) | (samples == 0)[:, None] | np.eye(gpus, dtype=np.bool_)] = np.nan
     others = np.isfinite(far).sum(axis=1)
-    apart = np.nansum(far, axis=1) / np.maximum(1, others)
-    listed = np.sort(np.argsort(-apart, kind="stable")[:MAX_GPUS]) if gpus > 1 else np.empty(0, np.int64)
+    mean_distance = np.nansum(far, axis=1) / np.maximum(1, others)
+    listed = (
+        np.sort(np.argsort(-mean_distance, kind="stable")[:MAX_GPUS]) if gpus > 1 else np.empty(0, np.int64)
+    )
     percent = 100 * shares
     return NodeLoad(
         node=panel.node,
@@ -152,7 +153,7 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
                 samples=int(samples[i]),
                 mean=round(float(means[i]), 3) if samples[i] else None,
                 enough=bool(enough[i]),
-                apart=round(float(apart[i]), 4) if others[i] else None,
+                mean_distance=round(float(mean_distance[i]), 4) if others[i] else None,
                 tenths=_rounded(percent[i].reshape(-1, _IN_TEN).sum(axis=1)) if samples[i] else (),
                 histogram=_rounded(percent[i]) if samples[i] else (),
             )
@@ -172,18 +173,18 @@ def _farthest(
     devices: tuple[str, ...], far: FloatArray, enough: BoolArray, means: FloatArray
 ) -> FarPair | None:
     both = enough & enough[:, None]
-    judged = bool((both & np.isfinite(far)).any())
-    held = np.where(both | (not judged), far, np.nan)
-    if not np.isfinite(held).any():
+    evaluated = bool((both & np.isfinite(far)).any())
+    compared = np.where(both | (not evaluated), far, np.nan)
+    if not np.isfinite(compared).any():
         return None
-    one, other = (int(i) for i in np.unravel_index(np.nanargmax(held), held.shape))
+    one, other = (int(i) for i in np.unravel_index(np.nanargmax(compared), compared.shape))
     return FarPair(
         one=devices[one],
         other=devices[other],
-        distance=round(float(held[one, other]), 6),
+        distance=round(float(compared[one, other]), 6),
         mean=round(float(means[one]), 3),
         other_mean=round(float(means[other]), 3),
-        enough=judged,
+        enough=evaluated,
     )
 
 

@@ -1,4 +1,4 @@
-"""The framework's time as the page tells it: the figures of OverallFrameworkMetrics, typed and rounded."""
+"""The framework's time: the figures of OverallFrameworkMetrics, typed and rounded."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from jobrules.text import apportion
 
 
 class Slice(Struct, frozen=True, kw_only=True):
-    """One part of a time that was told apart by what it was spent on."""
+    """One part of a time."""
 
     name: str
     seconds: float
     #: Rounded so that the parts add up to 100.0.
     percent: float
-    #: How many parts it stands for; more than 1 in the last one, which joins what is left out.
+    #: Number of parts that it stands for; more than 1 in the last one, which joins the smallest.
     count: int = 1
 
 
@@ -32,37 +32,37 @@ class Operator(Struct, frozen=True, kw_only=True):
 
     name: str
     calls: int
-    #: Seconds without, and with the operators that it calls.
+    #: Seconds without and with the operators that it calls.
     self_s: float
     total_s: float
-    #: Of the own time of all operators of the same kind of device.
+    #: Of the self time of all operators of the device.
     percent: float
-    #: Own seconds of a call.
+    #: Self seconds per call.
     call_s: float
 
 
 class Operators(Struct, frozen=True, kw_only=True):
-    """The operators of one kind of device."""
+    """The operators of one device."""
 
     #: ``CPU`` or ``GPU``.
     device: str
-    #: Most own time first, 25 at most.
+    #: Most self time first, 25 at most.
     rows: tuple[Operator, ...]
-    #: How many others there are, their calls, and their own time in seconds and percent.
+    #: Number of other operators, their calls, and their self time in seconds and percent.
     others: int
     others_calls: int
     others_s: float
     others_percent: float
-    #: Own time of all in seconds, and in percent of that of all kinds of device; and their calls.
+    #: Self time of all in seconds, and in percent of both devices; and their calls.
     self_s: float
     self_percent: float
     calls: int
-    #: Seconds of the job in which any of them ran; none where that is not known.
+    #: Seconds of the job in which any of them ran; None if unknown.
     ran_s: float | None = None
 
 
 class RankTime(Struct, frozen=True, kw_only=True):
-    """How one worker spent the time from its first step to its last."""
+    """Shares of one rank's time from its first to its last step."""
 
     node: str
     rank: str
@@ -72,78 +72,78 @@ class RankTime(Struct, frozen=True, kw_only=True):
 
 
 class EventTypeTime(Struct, frozen=True, kw_only=True):
-    """A phase beside steps and operators, over the stretch in which it was recorded.
+    """An event type other than steps and operators, over the time in which it was recorded.
 
-    The stretch of a worker lies between its first and its last such event. Shares are of the stretches
-    of all workers with three such events, none without one.
+    The recorded time of a rank is between its first and its last event of the type. Shares are of the recorded
+    time of all ranks with at least three such events; None if there is no such rank.
     """
 
-    #: Empty for the rest, which ``count`` phases share.
+    #: Empty for the rest, which ``count`` event types share.
     name: str
     count: int = 1
     events: int
     #: Of all events together.
     seconds: float
-    #: First start and last end, over all workers.
+    #: First start and last end, over all ranks.
     first_us: int
     last_us: int
-    #: Steps that began in a worker's stretch, of the worker with most of them.
+    #: Steps that began in a rank's recorded time, of the rank with most of them.
     steps: int
-    #: Share of the stretches in which it ran, in percent.
+    #: Percent of the recorded time in which it ran.
     percent: float | None = None
-    #: Share in which it ran of what lay between the steps in these stretches, in percent.
+    #: Percent of the recorded time between steps in which it ran.
     outside_percent: float | None = None
 
 
 class FrameworkTime(Struct, frozen=True, kw_only=True):
-    """Where the time of the framework went."""
+    """Time of the framework."""
 
-    #: Steps by phase and the time outside of steps, over all workers, from the first step of each to its last.
+    #: Steps by mode and the time outside steps, over all ranks, from the first to the last step of each.
     steps: tuple[Slice, ...]
-    #: Forward, backward, data loading and the like; what was profiled, often a few steps.
+    #: Time by event type, such as Forward; often of a few profiled steps.
     general: tuple[Slice, ...]
     operators: tuple[Operators, ...]
     horovod: tuple[Slice, ...]
-    #: First and last step that operators were recorded for; none where they name none.
+    #: First and last step in which operators were recorded; None if their events name no step.
     first_step: int | None
     last_step: int | None
-    #: Whether a forward pass was recorded and no backward pass: then steps end with the forward pass.
+    #: Whether a forward pass was recorded but no backward pass: then steps end with the forward pass.
     forward_only: bool
-    #: Forward and backward pass, the longer first; empty where one of them was not recorded.
+    #: Forward and backward pass, the longer first; empty if one of them was not recorded.
     passes: tuple[Slice, ...] = ()
-    #: Seconds of the job in which any of ``general`` ran; and its phases, the largest share first.
+    #: Seconds of the job in which any of ``general`` ran; and its event types, the largest share first.
     general_s: float | None = None
     event_types: tuple[EventTypeTime, ...] = ()
-    #: What the workers' time is told apart by: the time outside of steps first, then phases.
+    #: Kinds of the ranks' time: the time outside steps first, then modes.
     kinds: tuple[str, ...] = ()
-    #: 16 at most; of more those whose time outside of steps is farthest from the median, farthest first.
+    #: 16 at most; of more, those whose time outside steps differs most from the median, most different first.
     ranks: tuple[RankTime, ...] = ()
-    #: How many other workers there are, and the mean of their percents.
+    #: Number of other ranks, and the mean of their percents.
     other_ranks: int = 0
     other_percents: tuple[float, ...] = ()
-    #: The time outside of steps of the median worker, in percent; none without workers.
+    #: Median time outside steps, in percent; None without ranks.
     outside_median: float | None = None
 
 
-#: What the time of a worker between its steps is called, and what is left of many phases.
+#: Names of the time between the steps of a rank, and of the modes that are joined.
 OUTSIDE, OTHER_MODES = "Outside steps", "Other modes"
 
 FORWARD, BACKWARD = "Forward pass", "Backward pass"
 
-#: Workers whose time is told one by one, and kinds of time that it is told apart by.
-MOST_WORKERS, MOST_KINDS = 16, 6
+#: Ranks with shares of their own, and kinds of time.
+MAX_RANKS, MAX_KINDS = 16, 6
 
-#: Fewer events of a worker do not tell over which stretch a phase was recorded.
+#: Events of a rank from which its recorded time of an event type is known.
 ENOUGH_EVENTS = 3
 
 _DEVICES = ("GPU", "CPU")
 
-#: Phases that a reader knows, in the order he expects.
-_PHASES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
+#: Well-known modes in their usual order.
+_MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 
 
 def framework(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
-    """From the details of OverallFrameworkMetrics and the job they are of; none where they hold no time."""
+    """The time in the details of OverallFrameworkMetrics and in their job; None if they hold no time."""
     steps = {
         OUTSIDE if name == OTHERS else name.removeprefix(STEP): us
         for name, us in details.get("phase_time", {}).items()
@@ -154,14 +154,13 @@ def framework(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
     profiled = [basis[device] for device in _DEVICES if device in basis]
     first = [one["first_step"] for one in profiled if "first_step" in one]
     last = [one["last_step"] for one in profiled if "last_step" in one]
-    # Phases that are told apart; of too many the rest is one.
+    # Event types with numbers of their own; the rest is one.
     kept = tuple(general)[:MOST_OPERATORS]
     nodes = job.each(_of_node, kept)
     passes = _passes([one.passes_us for one in nodes], general)
-    phases = basis.get("general", {})
     forward = any(name.startswith("Forward") for name in general)
-    kinds, workers = _workers([worker for one in nodes for worker in one.workers])
-    told, rest = _odd_first(workers)
+    kinds, ranks = _ranks([rank for one in nodes for rank in one.ranks])
+    first_ranks, rest = _most_different_first(ranks)
     parts = apportion([table["self_us"] for _, table in operators], 100.0, 1)
     time = FrameworkTime(
         steps=_slices(steps),
@@ -175,19 +174,19 @@ def framework(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
         last_step=max(last, default=None),
         forward_only=forward and not passes,
         passes=_slices(passes),
-        general_s=phases.get("seconds"),
-        event_types=_phases(kept, [one.recorded for one in nodes], general),
+        general_s=basis.get("general", {}).get("seconds"),
+        event_types=_event_types(kept, [one.recorded for one in nodes], general),
         kinds=kinds,
-        ranks=tuple(told),
+        ranks=tuple(first_ranks),
         other_ranks=len(rest),
         other_percents=_mean(rest),
-        outside_median=_usual(workers) if workers else None,
+        outside_median=_median_outside(ranks) if ranks else None,
     )
     return time if any((time.steps, time.general, time.operators, time.horovod)) else None
 
 
 def _slices(times_us: Mapping[str, int]) -> tuple[Slice, ...]:
-    """Parts with their shares, the largest first; many small ones are joined. None where they last no time."""
+    """Parts with their shares, the largest first; the smallest of many are joined. Empty if they take no time."""
     if not sum(times_us.values()):
         return ()
     named = list(times_us.items())
@@ -234,15 +233,15 @@ def _operators(device: str, table: Mapping[str, Any], part: float, ran_s: float 
 
 
 class _Node(Struct, frozen=True, kw_only=True):
-    """What a node tells; times in microseconds."""
+    """The times of a node, in microseconds."""
 
-    #: Of the modules of forward and of backward pass.
+    #: Of the modules of the forward and of the backward pass.
     passes_us: tuple[int, int]
     #: By activity; all of them, so that the shares are of the whole.
     horovod: dict[str, int]
-    #: By position in the phases that are told apart, and after the last one the rest: an entry a worker.
+    #: By position in the kept event types, with the rest after the last one: one entry per rank.
     recorded: dict[int, list[_Recorded]]
-    workers: list[RankSteps]
+    ranks: list[RankSteps]
 
 
 def _of_node(part: Job, kept: Sequence[str]) -> _Node:
@@ -261,12 +260,12 @@ def _of_node(part: Job, kept: Sequence[str]) -> _Node:
         passes_us=(passes_us[Kind.FORWARD], passes_us[Kind.BACKWARD]),
         horovod=horovod,
         recorded=_recorded(part, kept),
-        workers=rank_steps(part),
+        ranks=rank_steps(part),
     )
 
 
 def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
-    """Each phase of each worker, as ``_Node`` has them."""
+    """The events of each type and rank, as in ``_Node``."""
     events = part.events
     number = {name: i for i, name in enumerate(kept)}
     pairs: dict[tuple[int, str], int] = {}
@@ -281,31 +280,31 @@ def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
     order, edges = by_code(group[events.lane], len(pairs))
     between = _between(part.steps)
     found: dict[int, list[_Recorded]] = {}
-    for (phase, worker), i in pairs.items():
+    for (event_type, rank), i in pairs.items():
         mine = order[edges[i] : edges[i + 1]]
-        recorded = _Recorded.of(events.start_us[mine], events.end_us[mine], between.get(worker, _NEVER))
-        found.setdefault(phase, []).append(recorded)
+        recorded = _Recorded.of(events.start_us[mine], events.end_us[mine], between.get(rank, _NEVER))
+        found.setdefault(event_type, []).append(recorded)
     return found
 
 
-def _phases(
+def _event_types(
     kept: Sequence[str], nodes: Sequence[Mapping[int, list[_Recorded]]], general: Mapping[str, int]
 ) -> tuple[EventTypeTime, ...]:
-    """The phases of a table of microseconds, over their stretches; of too many the rest is one."""
+    """Times of the kept event types, and of the rest as one."""
     found: dict[int, list[_Recorded]] = {}
     for one in nodes:
-        for i, workers in one.items():
-            found.setdefault(i, []).extend(workers)
-    times = [_phase_time(name, 1, found[i], general[name]) for i, name in enumerate(kept) if i in found]
+        for i, ranks in one.items():
+            found.setdefault(i, []).extend(ranks)
+    times = [_event_type_time(name, 1, found[i], general[name]) for i, name in enumerate(kept) if i in found]
     times.sort(key=lambda one: (one.percent is None, -(one.percent or 0), -one.seconds))
     if len(kept) in found:
         rest = [name for name in general if name not in kept]
-        times.append(_phase_time("", len(rest), found[len(kept)], sum(general[name] for name in rest)))
+        times.append(_event_type_time("", len(rest), found[len(kept)], sum(general[name] for name in rest)))
     return tuple(times)
 
 
 class _Between(Struct, frozen=True, kw_only=True, eq=False):
-    """The time between the steps of a worker."""
+    """The time between the steps of a rank."""
 
     #: (n,) starts of steps, ascending.
     begun_us: IntArray
@@ -314,14 +313,14 @@ class _Between(Struct, frozen=True, kw_only=True, eq=False):
     end_us: int
 
     def outside_us(self, start_us: IntArray, end_us: IntArray) -> int:
-        """How much of disjoint intervals lies after the first start, before the last end, and in no step."""
+        """Time of disjoint intervals after the first start, before the last end, and in no step."""
         start_us, end_us = np.clip(start_us, self.start_us, None), np.clip(end_us, None, self.end_us)
         some = end_us > start_us
         start_us, end_us = start_us[some], end_us[some]
         return int((end_us - start_us - self.steps.overlap_us(start_us, end_us)).sum())
 
 
-#: Of a worker without steps.
+#: Of a rank without steps.
 _NEVER = _Between(
     begun_us=np.empty(0, np.int64),
     steps=union(np.empty(0, np.int64), np.empty(0, np.int64)),
@@ -331,31 +330,31 @@ _NEVER = _Between(
 
 
 def _between(steps: Steps) -> dict[str, _Between]:
-    """The time between the steps of each worker of a node."""
-    by_worker: dict[str, list[IntArray]] = {}
-    for (_, worker, _), rows in series_of(steps).items():
-        by_worker.setdefault(worker, []).append(rows)
+    """The time between the steps of each rank of a node."""
+    by_rank: dict[str, list[IntArray]] = {}
+    for (_, rank, _), rows in series_of(steps).items():
+        by_rank.setdefault(rank, []).append(rows)
     found = {}
-    for worker, several in by_worker.items():
+    for rank, several in by_rank.items():
         every = np.concatenate(several)
         begun_us, end_us = steps.start_us[every], steps.end_us[every]
         inside = union(begun_us, end_us)
         begun_us.sort()
-        found[worker] = _Between(
+        found[rank] = _Between(
             begun_us=begun_us, steps=inside, start_us=int(begun_us[0]), end_us=int(end_us.max())
         )
     return found
 
 
 class _Recorded(Struct, frozen=True, kw_only=True):
-    """The events of one phase of one worker; times in microseconds."""
+    """The events of one type and rank; times in microseconds."""
 
     events: int
     first_us: int
     last_us: int
     ran_us: int
     steps: int
-    #: Between the steps: of the stretch, and of the part of it in which the phase ran.
+    #: Between steps: the recorded time, and the part of it in which the event type ran.
     outside_us: int
     ran_outside_us: int
 
@@ -374,8 +373,8 @@ class _Recorded(Struct, frozen=True, kw_only=True):
         )
 
 
-def _phase_time(name: str, count: int, workers: Sequence[_Recorded], us: int) -> EventTypeTime:
-    told = [one for one in workers if one.events >= ENOUGH_EVENTS] if name else []
+def _event_type_time(name: str, count: int, ranks: Sequence[_Recorded], us: int) -> EventTypeTime:
+    known = [one for one in ranks if one.events >= ENOUGH_EVENTS] if name else []
 
     def share(part: int, whole: int) -> float | None:
         return round(100 * part / whole, 1) if whole else None
@@ -383,18 +382,18 @@ def _phase_time(name: str, count: int, workers: Sequence[_Recorded], us: int) ->
     return EventTypeTime(
         name=name,
         count=count,
-        events=sum(one.events for one in workers),
+        events=sum(one.events for one in ranks),
         seconds=us / SECOND_US,
-        first_us=min(one.first_us for one in workers),
-        last_us=max(one.last_us for one in workers),
-        steps=max(one.steps for one in workers),
-        percent=share(sum(one.ran_us for one in told), sum(one.last_us - one.first_us for one in told)),
-        outside_percent=share(sum(one.ran_outside_us for one in told), sum(one.outside_us for one in told)),
+        first_us=min(one.first_us for one in ranks),
+        last_us=max(one.last_us for one in ranks),
+        steps=max(one.steps for one in ranks),
+        percent=share(sum(one.ran_us for one in known), sum(one.last_us - one.first_us for one in known)),
+        outside_percent=share(sum(one.ran_outside_us for one in known), sum(one.outside_us for one in known)),
     )
 
 
 def _passes(modules_us: Sequence[tuple[int, int]], general: Mapping[str, int]) -> dict[str, int]:
-    """Microseconds of forward and backward pass, of their modules where these are told; none without both."""
+    """Microseconds of forward and backward pass, of their modules if recorded; empty without both."""
     times = {name: sum(us[i] for us in modules_us) for i, name in enumerate((FORWARD, BACKWARD))}
     if not all(times.values()):
         times = {
@@ -404,46 +403,46 @@ def _passes(modules_us: Sequence[tuple[int, int]], general: Mapping[str, int]) -
     return largest_first(times) if all(times.values()) else {}
 
 
-def _workers(workers: Sequence[RankSteps]) -> tuple[tuple[str, ...], list[RankTime]]:
-    """Kinds of time, outside of steps first, and how each worker's time is shared out among them.
+def _ranks(ranks: Sequence[RankSteps]) -> tuple[tuple[str, ...], list[RankTime]]:
+    """Kinds of time, outside steps first, and the shares of each rank's time.
 
-    As in OverallFrameworkMetrics: steps count as long as they last, the time outside of them is what
-    no step covers between the worker's first start and its last end.
+    As in OverallFrameworkMetrics: steps count with their whole duration; the time outside steps is what no
+    step covers between the rank's first start and its last end.
     """
-    whole = added(one.modes for one in workers)
-    known = [phase for phase in _PHASES if phase in whole]
-    phases = (known + [name for name in largest_first(whole) if name not in known])[: MOST_KINDS - 1]
-    if len(whole) > len(phases):
-        phases = [*phases[:-1], OTHER_MODES]
+    whole = added(one.modes for one in ranks)
+    known = [mode for mode in _MODES if mode in whole]
+    modes = (known + [name for name in largest_first(whole) if name not in known])[: MAX_KINDS - 1]
+    if len(whole) > len(modes):
+        modes = [*modes[:-1], OTHER_MODES]
     found = []
-    for one in workers:
-        times = dict.fromkeys(phases, 0)
-        for phase, us in one.modes.items():
-            times[phase if phase in times else OTHER_MODES] += us
+    for one in ranks:
+        times = dict.fromkeys(modes, 0)
+        for mode, us in one.modes.items():
+            times[mode if mode in times else OTHER_MODES] += us
         shares = [one.span_us - one.inside_us, *times.values()]
         if sum(shares):
             percents = apportion(shares, 100.0, 1)
             time = RankTime(node=one.node, rank=one.rank, seconds=one.span_us / SECOND_US, percents=percents)
             found.append(time)
-    return (OUTSIDE, *phases) if found else (), found
+    return (OUTSIDE, *modes) if found else (), found
 
 
-def _odd_first(workers: list[RankTime]) -> tuple[list[RankTime], list[RankTime]]:
-    """Those to be told one by one, and the others; too many are put in order of their oddness."""
-    if len(workers) <= MOST_WORKERS:
-        return workers, []
-    usual = _usual(workers)
-    ordered = sorted(workers, key=lambda one: -abs(one.percents[0] - usual))
-    return ordered[: MOST_WORKERS - 1], ordered[MOST_WORKERS - 1 :]
+def _most_different_first(ranks: list[RankTime]) -> tuple[list[RankTime], list[RankTime]]:
+    """Ranks with shares of their own, and the others; of too many, those that differ most come first."""
+    if len(ranks) <= MAX_RANKS:
+        return ranks, []
+    median = _median_outside(ranks)
+    ordered = sorted(ranks, key=lambda one: -abs(one.percents[0] - median))
+    return ordered[: MAX_RANKS - 1], ordered[MAX_RANKS - 1 :]
 
 
-def _usual(workers: Sequence[RankTime]) -> float:
-    """The time outside of steps of the median worker, in percent."""
-    return round(float(np.median([one.percents[0] for one in workers])), 2)
+def _median_outside(ranks: Sequence[RankTime]) -> float:
+    """Median time outside steps, in percent."""
+    return round(float(np.median([one.percents[0] for one in ranks])), 2)
 
 
-def _mean(workers: Sequence[RankTime]) -> tuple[float, ...]:
-    if not workers:
+def _mean(ranks: Sequence[RankTime]) -> tuple[float, ...]:
+    if not ranks:
         return ()
-    columns = zip(*(one.percents for one in workers), strict=True)
+    columns = zip(*(one.percents for one in ranks), strict=True)
     return apportion([sum(column) for column in columns], 100.0, 1)

@@ -1,4 +1,4 @@
-"""Distribution of each device's samples, for the whole job and the training loop."""
+"""Distribution of each device's samples over the whole job and the training loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Box(Struct, frozen=True, kw_only=True):
     unit: str
     #: ``whole job`` or ``training loop``.
     basis: str
-    #: None where the source does not say it, as everything below with a default.
+    #: Like the other fields with a default, None if the source does not give it.
     n: int | None = None
     mean: float | None = None
     min: float | None = None
@@ -31,17 +31,17 @@ class Box(Struct, frozen=True, kw_only=True):
     p95: float
     p99: float | None = None
     max: float
-    #: Whisker ends: the quartile and 1.5 times the interquartile range, cut at the extremes.
+    #: Whisker ends: 1.5 times the interquartile range from the quartiles, cut at the extremes.
     lower: float
     upper: float
-    #: Shares of the samples below 10, from there to 90, and above (percent metrics), rounded so that
-    #: they add up to 1.000.
+    #: Shares of the samples below 10, from 10 to 90, and above 90 (percent metrics), rounded so that they
+    #: add up to 1.000.
     below_10: float | None = None
     from_10_to_90: float | None = None
     above_90: float | None = None
 
 
-#: Name of the box that stands for all cores of a node.
+#: Device of the box of the mean over a node's cores.
 ALL_CORES = "CPU"
 
 
@@ -67,10 +67,9 @@ def box(panel: Panel, device: str, basis: str, values: FloatArray) -> Box:
 
 
 def gpu_utilization(job: Job) -> tuple[Box, ...]:
-    """Boxes of the use and the memory of every GPU, and of each node's CPU: its mean over the cores.
+    """Boxes of utilization and memory activity of each GPU, and of the mean over each node's cores.
 
-    Each of the whole job and, where steps are known, of the training loop. They follow one another by
-    metric: whoever wants one must choose.
+    Each over the whole job and, if steps are known, over the training loop; ordered by metric.
     """
     found = job.gathered(_boxes)
     return tuple(one for metric in _BOXED for one in found if one.metric == metric)

@@ -1,4 +1,4 @@
-"""What steps spent their time on: the normal ones against the outliers, and the last ones one by one."""
+"""What steps spent their time on: outliers compared with normal steps, and the last steps one by one."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ if TYPE_CHECKING:
     from jobrules.measures.intervals import Intervals
     from jobrules.model import BoolArray, Events, IntArray, Lane, Steps
 
-#: Node, worker and phase.
+#: Node, rank, and mode.
 Names: TypeAlias = tuple[str, str, str]
-#: A class of events: an event phase, or the name of an operator and its device, ``CPU`` or ``GPU``.
+#: A class of events: an event type and an empty text, or the name of an operator and its device, ``CPU`` or ``GPU``.
 Class: TypeAlias = tuple[str, str]
 
-#: Classes that are compared, and of these the ones that differ most.
-MOST_COMPARED = 24
-MOST_SHOWN = 8
-#: In fewer outliers a class tells nothing about them.
+#: Classes that are compared, and those of them that are listed.
+MAX_COMPARED = 24
+MAX_LISTED = 8
+#: Outliers in which a class must have been recorded to be compared.
 MIN_OUTLIERS = 5
-#: Steps of the stacked bars, and classes of time in them besides what is unaccounted for.
+#: Steps of the stacked bars, and classes of time in them without counting unaccounted time.
 LAST_STEPS = 30
-MOST_CLASSES = 5
-#: Phases without a class of their own that are told apart before the smallest are merged.
-MOST_OTHERS = 24
+MAX_CLASSES = 5
+#: Event types without a class of their own that are kept before the smallest are merged.
+MAX_OTHERS = 24
 #: Names of the classes of time.
 UNACCOUNTED, OTHER, LOADING = "Unaccounted", "Other", "Data loading"
 IN_STEP, BETWEEN = "In the step", "To the next step"
 
 
 class ClassShare(Struct, frozen=True, kw_only=True):
-    """In what part of the time of normal steps, and of outliers, a class of events was going on, in percent."""
+    """Percent of the time of normal steps, and of outliers, in which a class of events ran."""
 
-    #: An event phase, or the name of an operator.
+    #: An event type, or the name of an operator.
     name: str
-    #: ``CPU`` or ``GPU`` for an operator, else empty.
+    #: ``CPU`` or ``GPU`` for an operator, otherwise empty.
     device: str
     normal_percent: float
     outlier_percent: float
-    #: Outliers less normal steps, of both as they are printed, with one digit.
+    #: Outliers minus normal steps, both rounded to one digit.
     points: float
-    #: Steps of both kinds that are compared: those in which events of this kind were recorded.
+    #: Compared steps of both kinds: those in which events of this kind were recorded.
     normal_steps: int
     outlier_steps: int
 
 
 class StepContrast(Struct, frozen=True, kw_only=True):
-    """Normal steps against outliers, the class that differs most first."""
+    """Normal steps and outliers, the class that differs most first."""
 
     classes: tuple[ClassShare, ...]
     #: Classes that were compared and are not in the list.
@@ -71,16 +71,16 @@ class StepPart(Struct, frozen=True, kw_only=True):
     """One class of time in the last steps."""
 
     name: str
-    #: ``work``, ``other``, ``wait`` (for data, or between steps) or ``unknown`` (no event tells).
+    #: ``work``, ``other``, ``wait`` (for data, or between steps), or ``unknown`` (no event).
     role: str
     #: Microseconds in each step; the classes of a step add up to its bar.
     time_us: tuple[int, ...]
-    #: Of the bars of all steps but the last, which no step follows; the classes add up to 100.0.
+    #: Of all bars except the last, which no step follows; the classes add up to 100.0.
     percent: float
 
 
 class LastSteps(Struct, frozen=True, kw_only=True):
-    """The last steps of one worker, each from its start to the start of the next."""
+    """The last steps of one rank, each from its start to the start of the next."""
 
     node: str
     rank: str
@@ -91,10 +91,10 @@ class LastSteps(Struct, frozen=True, kw_only=True):
     parts: tuple[StepPart, ...]
     #: Microseconds of each bar.
     total_us: tuple[int, ...]
-    #: Whether events tell what the time went to; else only the step and what follows it are told apart.
+    #: Whether events cover the steps; otherwise the parts are the step and the time to the next.
     by_event: bool
-    #: A class that was recorded for the worker only until before these steps or some of them, and until
-    #: when: data loading if it is one of these, else the last one; empty and none for none.
+    #: A class whose recording ended before the last of these steps, and when: data loading if it is one of them,
+    #: otherwise the last one to end. Empty and None if there is none.
     ended: str = ""
     ended_us: int | None = None
 
@@ -105,7 +105,7 @@ def seconds(us: float) -> float:
 
 
 class Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """The steps of one worker and one phase, by their end as StepOutlier has them."""
+    """The steps of one rank and mode, ordered by their end as in StepOutlier."""
 
     node: str
     rank: str
@@ -149,37 +149,37 @@ class Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def names(self) -> Names:
-        """Node, worker and phase."""
+        """Node, rank, and mode."""
         return self.node, self.rank, self.mode
 
     def slow(self, limits_us: Mapping[Names, float]) -> BoolArray:
-        """(n,) which steps took longer than the limit of their series; none without one."""
+        """(n,) True for steps longer than the limit of their series, if it has one."""
         limit_us = limits_us.get(self.names)
         if limit_us is None:
             return np.zeros(len(self), np.bool_)
         return np.asarray(self.lasted_us > limit_us)
 
 
-#: Steps themselves, and lives of processes, which would drown what happens in them.
-_APART = {Kind.STEP, Kind.LIFETIME}
+#: Steps and lifetimes of processes, which contain all other events.
+_CONTAINERS = {Kind.STEP, Kind.LIFETIME}
 _DEVICES = {Kind.CPU: "CPU", Kind.GPU: "GPU"}
-#: Sums by lane and name that are held at once, also where most are 0.
+#: Cells of a dense table of sums by lane and name.
 _CELLS = 1 << 20
 
 
 def has_parts(events: Events) -> bool:
-    """Whether any event tells what steps spent their time on."""
-    return any(kind_of(lane) not in _APART for lane in events.lanes)
+    """Whether any event can be part of a step."""
+    return any(kind_of(lane) not in _CONTAINERS for lane in events.lanes)
 
 
 def class_times(events: Events) -> dict[tuple[str, str], dict[Class, int]]:
-    """Microseconds of the events of each class, by node and worker; the latter is empty for lanes without one."""
+    """Microseconds of the events of each class, by node and rank (empty for lanes without a rank)."""
     kinds = [kind_of(lane) for lane in events.lanes]
     in_lane = np.bincount(events.lane, weights=events.duration_us, minlength=len(kinds)).tolist()
     found = [
-        (lane, (_phase_of(lane, kind), ""), int(us))
+        (lane, (_event_type(lane, kind), ""), int(us))
         for lane, kind, us in zip(events.lanes, kinds, in_lane, strict=True)
-        if us and kind not in _APART and kind not in _DEVICES
+        if us and kind not in _CONTAINERS and kind not in _DEVICES
     ]
     operators = [i for i, kind in enumerate(kinds) if kind in _DEVICES and in_lane[i]]
     if operators:
@@ -189,7 +189,7 @@ def class_times(events: Events) -> dict[tuple[str, str], dict[Class, int]]:
         key = place[events.lane[rows]] * len(events.names) + events.name[rows]
         held: IntArray | None = None
         if len(operators) * len(events.names) > max(_CELLS, len(rows)):
-            # A table of all lanes by all names would be mostly empty, and as large as the names are many.
+            # A dense table of all lanes by all names would be large and mostly empty.
             held, key = np.unique(key, return_inverse=True)
         by_name = np.bincount(key, weights=events.duration_us[rows])
         at = np.flatnonzero(by_name)
@@ -205,25 +205,25 @@ def class_times(events: Events) -> dict[tuple[str, str], dict[Class, int]]:
 
 
 def compared(times: Iterable[Mapping[Class, int]]) -> tuple[Class, ...]:
-    """The 24 classes with most time in several lanes."""
+    """The 24 classes with most time."""
     total = added(times)
-    return tuple(sorted(total, key=lambda one: (-total[one], one[::-1]))[:MOST_COMPARED])
+    return tuple(sorted(total, key=lambda one: (-total[one], one[::-1]))[:MAX_COMPARED])
 
 
 def amounts(
     events: Events, series: Sequence[Series], limits_us: Mapping[Names, float], classes: Sequence[Class]
 ) -> dict[Class, tuple[int, ...]]:
-    """What ``contrast`` compares of each class, of one node; lanes without a worker belong to every worker.
+    """The sums of one node that ``contrast`` compares; lanes without a rank belong to every rank.
 
-    Microseconds in which the class was going on, in normal steps and in outliers; microseconds of these steps;
-    how many they are.
+    Class → microseconds in which it ran in normal steps and in outliers, microseconds of these steps, and
+    their numbers.
     """
-    told = [(one, one.slow(limits_us)) for one in series if one.names in limits_us]
+    compared_series = [(one, one.slow(limits_us)) for one in series if one.names in limits_us]
     sums: dict[Class, tuple[int, ...]] = {}
-    if not told or not classes:
+    if not compared_series or not classes:
         return sums
-    for worker, groups in _at_work(events, {"", *(one.rank for one, _ in told)}, classes):
-        mine = [(one, slow) for one, slow in told if worker in {"", one.rank}]
+    for rank, groups in _running(events, {"", *(one.rank for one, _ in compared_series)}, classes):
+        mine = [(one, slow) for one, slow in compared_series if rank in {"", one.rank}]
         start, end = (np.concatenate([getattr(one, name) for one, _ in mine]) for name in _ENDS)
         slow = np.concatenate([slow for _, slow in mine])
         for own in groups:
@@ -244,14 +244,14 @@ def amounts(
 
 
 def contrast(nodes: Sequence[Mapping[Class, tuple[int, ...]]]) -> StepContrast | None:
-    """Shares of classes in outliers and in the other steps of the same workers and phases, from ``amounts``.
+    """Shares of classes in outliers and in normal steps of the same ranks and modes, from ``amounts``.
 
-    A class is an event phase, all of Horovod, or an operator by its name. At each moment of a worker
-    it is going on or not, however many of its events overlap; only the 24 classes with most time take
-    part. Operators are often recorded for a few steps only: they are compared over the steps in which
-    any operator was recorded, phases over the steps in which any phase was. A class is compared over
-    the workers that recorded it, and only if these have normal steps and five outliers. Lanes without
-    a worker are compared over the steps of their node's workers.
+    A class is an event type, all of Horovod, or an operator by its name. At each moment of a rank it runs
+    or not, however many of its events overlap; only the 24 classes with most time are compared. Operators
+    are often recorded for a few steps only: they are compared over the steps in which any operator was
+    recorded, event types over the steps in which any event type was. A class is compared over the ranks
+    that recorded it, and only if these have normal steps and five outliers. Lanes without a rank are
+    compared over the steps of their node's ranks.
     """
     sums: dict[Class, tuple[int, ...]] = {}
     for node in nodes:
@@ -273,7 +273,7 @@ def contrast(nodes: Sequence[Mapping[Class, tuple[int, ...]]]) -> StepContrast |
             )
             shares.append(share)
     shares.sort(key=lambda one: (-abs(one.outlier_percent - one.normal_percent), one.device, one.name))
-    return StepContrast(classes=tuple(shares[:MOST_SHOWN]), left=len(shares[MOST_SHOWN:])) if shares else None
+    return StepContrast(classes=tuple(shares[:MAX_LISTED]), left=len(shares[MAX_LISTED:])) if shares else None
 
 
 _NONE = (0,) * 6
@@ -281,29 +281,29 @@ _ENDS = ("start_us", "end_us")
 
 
 def _shared_us(one: Intervals, other: Intervals) -> int:
-    """How much two unions have in common."""
+    """Overlap of two unions, in microseconds."""
     few, many = sorted((one, other), key=lambda intervals: len(intervals.start_us))
     return int(many.overlap_us(few.start_us, few.end_us).sum())
 
 
-def _at_work(
-    events: Events, workers: Collection[str], classes: Sequence[Class]
+def _running(
+    events: Events, ranks: Collection[str], classes: Sequence[Class]
 ) -> Iterator[tuple[str, list[dict[Class, Intervals]]]]:
-    """Each of the workers that has events: its phases, and its operators, with when each was going on."""
-    places = {worker: i for i, worker in enumerate(sorted(workers))}
+    """Each rank that has events: its event types, and its operators, with the times in which each ran."""
+    places = {rank: i for i, rank in enumerate(sorted(ranks))}
     code = {one: i for i, one in enumerate(classes)}
     kinds = [kind_of(lane) for lane in events.lanes]
     place = np.array([places.get(lane.rank, -1) for lane in events.lanes], np.int32)
     number = np.array(
         [
-            -1 if kind in _DEVICES else code.get((_phase_of(lane, kind), ""), -1)
+            -1 if kind in _DEVICES else code.get((_event_type(lane, kind), ""), -1)
             for lane, kind in zip(events.lanes, kinds, strict=True)
         ],
         np.int32,
     )
     by_name = np.array([kind in _DEVICES for kind in kinds], np.bool_)
-    apart = np.array([kind in _APART for kind in kinds], np.bool_)
-    rows = np.flatnonzero(((place >= 0) & ~apart & (by_name | (number >= 0)))[events.lane])
+    container = np.array([kind in _CONTAINERS for kind in kinds], np.bool_)
+    rows = np.flatnonzero(((place >= 0) & ~container & (by_name | (number >= 0)))[events.lane])
     at = events.lane[rows]
     found = number[at]
     for kind, device in _DEVICES.items():
@@ -315,30 +315,30 @@ def _at_work(
     order, edges = by_code(key, len(places) * len(classes))
     rows = rows[order]
     sides = itertools.pairwise(edges)
-    for worker in places:
+    for rank in places:
         groups: tuple[dict[Class, Intervals], dict[Class, Intervals]] = ({}, {})
         for one, (first, stop) in zip(classes, sides, strict=False):
             if stop > first:
                 some = rows[first:stop]
                 groups[bool(one[1])][one] = union(events.start_us[some], events.end_us[some])
         if any(groups):
-            yield worker, [group for group in groups if group]
+            yield rank, [group for group in groups if group]
 
 
-def _phase_of(lane: Lane, kind: Kind) -> str:
+def _event_type(lane: Lane, kind: Kind) -> str:
     return "Horovod" if kind is Kind.HOROVOD else lane.event_type
 
 
 def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
-    """What the last 30 steps of a worker went to, of the phase that took most of its time.
+    """The parts of the last 30 steps of a rank, of the mode that took most of its time.
 
-    ``series`` are all of the worker, ``events`` of its node.
+    ``series`` are all of the rank, ``events`` those of its node.
 
-    A bar lasts from the start of a step to the next start of any step of the worker at or after its
-    end; the last bar to the end of its step. Each moment counts once: for the first of these classes
-    that has an event then: forward pass, backward pass, operators on the GPU, on the CPU, Horovod,
-    data loading, other phases from the one with least time on, as it may lie inside the others.
-    Forward and backward come first because most others lie inside them or run beside them.
+    A bar lasts from the start of a step to the next start of any step of the rank at or after its
+    end; the last bar to the end of its step. Each moment counts once, for the first of these classes
+    with an event at that time: forward pass, backward pass, operators on the GPU, on the CPU, Horovod,
+    data loading, other event types from the one with least time on, as it may be inside the others.
+    Forward and backward come first because most others run inside or parallel to them.
     """
     main = max(series, key=lambda one: int(one.lasted_us.sum()))
     rows = np.argsort(main.start_us, kind="stable")[-LAST_STEPS:]
@@ -379,16 +379,16 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
 
 
 class _Part(Struct, frozen=True, kw_only=True, eq=False):
-    """A class of time in some stretches, as in ``StepPart``."""
+    """A class of time in the bars, as in ``StepPart``."""
 
     name: str
     role: str
     time_us: IntArray
 
 
-#: What may be a forward or a backward pass.
+#: Kinds that may be a forward or a backward pass.
 _PASSES = {Kind.FORWARD, Kind.BACKWARD, Kind.GENERAL}
-#: The first that holds decides. Name and role of a class; in this order its events take precedence.
+#: Condition, name, and role of a class, in the order in which its events take precedence.
 _FIRST: tuple[tuple[Callable[[Lane, Kind], bool], str, str], ...] = (
     (lambda lane, kind: kind in _PASSES and lane.event_type.startswith("Forward"), "Forward", "work"),
     (lambda lane, kind: kind in _PASSES and lane.event_type.startswith("Backward"), "Backward", "work"),
@@ -399,18 +399,18 @@ _FIRST: tuple[tuple[Callable[[Lane, Kind], bool], str, str], ...] = (
 )
 
 
-def _classes_of(events: Events, worker: str) -> list[str]:
-    """The class of each lane; empty for lanes that do not tell what a worker's time went to."""
+def _classes_of(events: Events, rank: str) -> list[str]:
+    """The class of each lane; empty for containers and for lanes of other ranks."""
     return [
         next((name for holds, name, _ in _FIRST if holds(lane, kind)), lane.event_type)
-        if kind not in _APART and lane.rank in {"", worker}
+        if kind not in _CONTAINERS and lane.rank in {"", rank}
         else ""
         for lane, kind in ((lane, kind_of(lane)) for lane in events.lanes)
     ]
 
 
 def _ended(events: Events, classes: Sequence[str], before_us: int) -> tuple[str, int | None]:
-    """A class of which the last event ended before a moment, and when, as ``LastSteps`` tells it."""
+    """A class whose last event ended before a time, and when, as in ``LastSteps``."""
     found = []
     for _, name, role in _FIRST:
         own = np.array([one == name for one in classes], np.bool_)
@@ -422,7 +422,7 @@ def _ended(events: Events, classes: Sequence[str], before_us: int) -> tuple[str,
 
 
 def _parts_by_event(events: Events, classes: Sequence[str], start: IntArray, stop: IntArray) -> list[_Part]:
-    """The classes of time with an event in some stretches, work first and waiting last."""
+    """The classes of time with an event in the bars, work first and waiting last."""
     known: dict[str, tuple[int, str]] = {name: (i, role) for i, (_, name, role) in enumerate(_FIRST)}
     codes = {name: i for i, name in enumerate(dict.fromkeys(filter(None, classes)))}
     if not codes:
@@ -439,8 +439,8 @@ def _parts_by_event(events: Events, classes: Sequence[str], start: IntArray, sto
         if j > i
     }
     others = sorted((name for name in own if name not in known), key=lambda name: own[name].total_us)
-    # Of a thousand phases only the largest have a chance to be told; the others come first, as one.
-    if small := others[:-MOST_OTHERS]:
+    # Only the largest event types can get a class of their own; the others come first, as one.
+    if small := others[:-MAX_OTHERS]:
         own[OTHER] = joined([own.pop(name) for name in small])
     order = [
         *(name for _, name, _ in _FIRST if name in own),
@@ -455,11 +455,11 @@ def _parts_by_event(events: Events, classes: Sequence[str], start: IntArray, sto
         parts.append(_Part(name=name, role=known.get(name, (0, "other"))[1], time_us=held - before))
         before = held
     parts = [part for part in parts if part.time_us.any()]
-    if len(parts) > MOST_CLASSES:
+    if len(parts) > MAX_CLASSES:
         ranked = sorted(
             parts, key=lambda one: (one.role != "other", one.name != OTHER, int(one.time_us.sum()))
         )
-        merged = ranked[: len(parts) - MOST_CLASSES + 1]
+        merged = ranked[: len(parts) - MAX_CLASSES + 1]
         total = np.sum([part.time_us for part in merged], axis=0)
         parts = [part for part in parts if part not in merged]
         parts.append(_Part(name=OTHER, role="other", time_us=total))

@@ -1,4 +1,4 @@
-"""Utilization of each node: the distribution over its snapshots."""
+"""Utilization per node: the distribution over its snapshots."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jobrules.model import FloatArray, Job, Metric
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
-    """Distribution of a metric of one node over its snapshots, the mean over the devices of each."""
+    """Distribution of one node's mean over devices of a metric, over its snapshots."""
 
     node: str
     label: str
     #: ``%``, ``B`` or ``B/s``.
     unit: str
-    #: Snapshots; none where the source does not say it, as everything below with a default.
+    #: Snapshots; like the other fields with a default, None if the source does not give it.
     n: int | None = None
     min: float
     p50: float
@@ -47,7 +47,7 @@ def _row(node: str, label: str, unit: str, values: FloatArray) -> UsageRow:
 
 
 def utilization(job: Job) -> tuple[UsageRow, ...]:
-    """The utilization table: for each node GPU, CPU, busiest core, I/O wait, memories, network."""
+    """The utilization table: per node GPU, CPU, busiest core, I/O wait, memory, and network."""
     return tuple(job.gathered(_usage_rows))
 
 

@@ -204,6 +204,9 @@ def test_times_and_phases_are_those_of_the_results(tmp_path: Path) -> None:
     assert seconds == [("before", 60, 10.0), ("loop", 440, 73.3), ("after", 100, 16.7)]
     assert report.phases.basis == "steps"
     assert report.job.start_us == START * SECOND
+    assert (
+        "the training loop ends at the start of the last step" in Page.of(sections.summary(report).html).text
+    )
 
 
 def test_a_last_step_after_the_last_full_minute_makes_the_job_longer(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def test_drawing_and_live_plot_have_the_same_boxes_and_limits() -> None:
         "n CPU",
         "n gpu0",
         "n gpu1",
-        "n gpu0 memory",
-        "n gpu1 memory",
+        "n gpu0 memory activity",
+        "n gpu1 memory activity",
     ]
     limits = [r for r in renderers(plot, Segment) if "limit" in r.data_source.data]
     (line,) = limits

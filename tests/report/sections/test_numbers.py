@@ -52,20 +52,20 @@ TOLD = {"verdict": ("h2", "strong")}
 #: What explains a drawing or defines a word, whatever the job: no number of it.
 FIXED = (
     r"(?:Figure|Table)\s[\d.]+",
-    r"under 10\s%",
-    r"95\s% no more than",
-    r"at 90\s% or more",
-    r"bins of 2\s%, the last with 100",
-    r"a use of \d+ to \d+\s%",
+    r"under 10\s?%",
+    r"95\s?% no more than",
+    r"at 90\s?% or more",
+    r"bins of 2\s?%, the last with 100",
+    r"a use of \d+ to \d+\s?%",
     r"0 is alike, 0.83 has nothing in common",
     r"1.5 times the height of the box",
-    r"ten steps of 10\s%",
+    r"ten steps of 10\s?%",
     r"run from 0 to 100",
     r"stay at 0",
     r"every sample is 0",
-    r"below 10\s% while a core was above 90\s%",
-    r"above 90\s%",
-    r"(?:to|below) 90\s%",
+    r"below 10\s?% while a core was above 90\s?%",
+    r"above 90\s?%",
+    r"(?:to|below) 90\s?%",
 )
 #: What a printed number may have been divided by or multiplied with: percent, ms, µs, kB, MB, GB, minutes, hours, MiB, GiB.
 FACTORS = (1, 100, 1e3, 1e6, 1e-3, 1e-6, 1e-9, 1 / 60, 1 / 3600, 2**-20, 2**-30)

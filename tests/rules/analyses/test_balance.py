@@ -93,7 +93,7 @@ def test_loads_and_distances_are_those_of_the_definition(
         assert gpu.mean == (pytest.approx(statistics.fmean(values), abs=1e-3) if values else None)
         assert gpu.histogram == pytest.approx(bins[i], abs=0.006)
         assert gpu.tenths == pytest.approx(plain_bins(values, 10) if values else [], abs=0.006)
-        assert gpu.apart == (pytest.approx(statistics.fmean(own), abs=1e-4) if own else None)
+        assert gpu.mean_distance == (pytest.approx(statistics.fmean(own), abs=1e-4) if own else None)
     listed = {
         (i, i + 1 + k): d for i, row in enumerate(node.distances) for k, d in enumerate(row) if d is not None
     }
@@ -160,7 +160,7 @@ def test_one_gpu_has_a_load_and_no_distance() -> None:
     assert found
     (node,) = found.nodes
     assert (node.listed, node.distances, node.farthest) == ((), (), None)
-    assert node.gpus[0].apart is None
+    assert node.gpus[0].mean_distance is None
 
 
 def test_a_gpu_that_was_not_sampled_in_the_loop_has_no_load() -> None:
@@ -170,7 +170,7 @@ def test_a_gpu_that_was_not_sampled_in_the_loop_has_no_load() -> None:
     assert found
     (node,) = found.nodes
     missing = node.gpus[1]
-    assert (missing.samples, missing.mean, missing.tenths, missing.histogram, missing.apart) == (
+    assert (missing.samples, missing.mean, missing.tenths, missing.histogram, missing.mean_distance) == (
         0,
         None,
         (),

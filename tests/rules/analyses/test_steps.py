@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jobrules import StepOutlier
 from jobrules.analyses import step_parts
-from jobrules.analyses.steps import MOST_BINS, MOST_ROWS, StepTimes, steps
+from jobrules.analyses.steps import MAX_BINS, MAX_ROWS, StepTimes, steps
 from jobrules.model import SECOND_US, Events, EventSource, Job, Steps
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
@@ -87,7 +87,7 @@ def test_the_table_and_the_histogram_count_what_a_slow_reference_counts(
             assert row.outliers == sum(over)
     histogram = times.histogram
     assert histogram.longest_us == max(map(max, found))
-    assert histogram.bins <= MOST_BINS + 2
+    assert histogram.bins <= MAX_BINS + 2
     edges = [histogram.start_us + i * histogram.width_us for i in range(histogram.bins + 1)]
     for one in histogram.series:
         pooled = [us for (worker, phase), us_s in series.items() for us in us_s
@@ -189,7 +189,7 @@ def test_many_workers_are_ranked_and_cut_and_the_rest_is_counted() -> None:
 
     times = told(make_job(steps=joined_steps(*tables)))
 
-    assert (len(times.rows), times.rows_left) == (MOST_ROWS, 12)
+    assert (len(times.rows), times.rows_left) == (MAX_ROWS, 12)
     assert [row.rank for row in times.rows[:3]] == ["77", "139", "138"]
     assert [(one.rank, one.mode) for one in times.histogram.series] == [("", "TRAIN")]
 
@@ -215,7 +215,7 @@ def test_the_axis_of_the_histogram_ends_at_the_limit_and_not_at_a_start_up() -> 
     for histogram, beyond in ((slow, 20), (start_up, None)):
         (one,) = histogram.series
         filled = np.flatnonzero(one.counts)
-        assert 30 <= histogram.bins <= MOST_BINS + 2
+        assert 30 <= histogram.bins <= MAX_BINS + 2
         assert len(filled) > 10
         assert beyond in {None, one.beyond}
     assert start_up.longest_us == 600_000_000
