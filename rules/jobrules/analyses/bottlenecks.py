@@ -103,7 +103,7 @@ class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
     end_us: int | None
     above_start_us: int | None
     above_end_us: int | None
-    #: Mean of each stretch of ``Stalls.stretch`` columns, one digit; none where nothing is known.
+    #: Mean of each stretch of ``Bottlenecks.stretch`` columns, one digit; none where nothing is known.
     means: tuple[float | None, ...]
 
     @classmethod
@@ -266,7 +266,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
     bottlenecks: int
     #: The same in parts.
     split: Split
-    #: Highest share of samples that were held up first, 16 at most; and how many are left out.
+    #: Highest share of samples in bottlenecks first, 16 at most; and how many are left out.
     nodes: tuple[NodeBottlenecks, ...]
     more_nodes: int
     #: Nodes with GPUs of which no core was sampled.
