@@ -74,7 +74,7 @@ def test_the_odd_by_mean_are_those_of_the_definition(means: list[float]) -> None
     limit = max(LEAST_POINTS[Metric.GPU_UTILIZATION], DEVIATIONS * MAD_SIGMA * mad)
     # What lies on the limit to the last digit may fall to either side.
     assert {r.node for r in found.odd} >= {n for n, v in exact.items() if abs(v - middle) > limit + 1e-9}
-    assert {r.node for r in found.alike} >= {n for n, v in exact.items() if abs(v - middle) < limit - 1e-9}
+    assert {r.node for r in found.similar} >= {n for n, v in exact.items() if abs(v - middle) < limit - 1e-9}
     assert found.median == pytest.approx(middle)
     assert found.limit == pytest.approx(limit)
     for rank in found.ranks:
@@ -90,7 +90,7 @@ def test_the_odd_come_first_the_farthest_before_the_nearer_and_the_alike_in_natu
 
     assert [r.node for r in found.odd] == ["n7", "n3", "n10"]
     assert [r.severity for r in found.odd] == [Severity.WARNING, Severity.WARNING, Severity.INFO]
-    assert [r.node for r in found.alike] == ["n0", "n1", "n2", "n4", "n5", "n6", "n8", "n9", "n11"]
+    assert [r.node for r in found.similar] == ["n0", "n1", "n2", "n4", "n5", "n6", "n8", "n9", "n11"]
     assert found.odd[0].reasons == ("mean GPU 50.0\u00a0points below the median node",)
     assert found.odd[0].against == -50.0
     assert found.drawn == ("n7", "n3", "n10")
@@ -193,7 +193,7 @@ def test_a_node_with_fewer_gpus_or_another_clock_is_told() -> None:
 
     assert {r.node: r.reasons for r in found.odd} == {
         "n1": ("1\u00a0GPU sampled, on most nodes 2",),
-        "n4": ("clock 1\u00a0min 30\u00a0s ahead, told from its steps",),
+        "n4": ("clock 1\u00a0min 30\u00a0s ahead, inferred from its steps",),
     }
 
 
