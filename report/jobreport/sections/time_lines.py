@@ -202,6 +202,8 @@ class TimeLines(Struct, frozen=True, kw_only=True):
 def _title(lines: Sequence[TimeLine], unit: str) -> str:
     line = lines[0]
     title = line.label if len(lines) < 2 else PAIRS[_PAIR_OF[line.key]][0]
+    if line.key in (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION):
+        title += " utilization"
     if line.key in REASONS:
         title += ", share of the time"
     if line.devices < 2:

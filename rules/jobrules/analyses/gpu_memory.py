@@ -1,4 +1,4 @@
-"""GPU memory utilization over time: a line per GPU, the rises that GPUMemoryIncrease saw, and the trend over the loop."""
+"""GPU memory activity over time: a line per GPU, the jumps that GPUMemoryIncrease saw, and the trend over the loop."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _LASTING = 0.5
 #: Steady growth by less is within what samples of whole percents show by chance, in points.
 LEAST_POINTS = 2.0
 
-LOOP, WORK, WHOLE = "training loop", "time from the first to the last GPU work", "whole job"
+LOOP, WORK, WHOLE = "training loop", "time of GPU work", "whole job"
 
 
 class Trend(Struct, frozen=True, kw_only=True):
-    """How the GPU memory utilization of a GPU grew over the training loop."""
+    """How the GPU memory activity of a GPU grew over the training loop."""
 
     #: Theil-Sen slope: the median slope of all pairs of columns.
     points_per_hour: float
@@ -53,7 +53,7 @@ class Trend(Struct, frozen=True, kw_only=True):
 
 
 class GPUMemory(Struct, frozen=True, kw_only=True):
-    """GPU memory utilization of a GPU, in percent, over all its samples."""
+    """GPU memory activity of a GPU, in percent, over all its samples."""
 
     node: str
     device: str
@@ -76,7 +76,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True):
-    """The mean GPU memory utilization of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
+    """The mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
 
     node: str
     device: str
@@ -109,7 +109,7 @@ class MemoryRise(Struct, frozen=True, kw_only=True):
 
 
 class MemoryUse(Struct, frozen=True, kw_only=True):
-    """GPU memory utilization of every GPU: the share of time in which its memory was read or written."""
+    """GPU memory activity of every GPU: the share of time in which its memory was read or written."""
 
     #: Rise in points from which GPUMemoryIncrease triggers, its window in samples or as ``10s``.
     limit: float
@@ -133,7 +133,7 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
 
 
 def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
-    """GPU memory utilization of all GPUs; none where it was not sampled."""
+    """GPU memory activity of all GPUs; none where it was not sampled."""
     if not job.has(Metric.GPU_MEMORY_ACTIVITY):
         return None
     work = work_span_us(job)

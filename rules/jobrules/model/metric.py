@@ -55,10 +55,10 @@ class Metric(StrEnum):
 
 _LABELS = {
     Metric.GPU_UTILIZATION: "GPU",
-    Metric.GPU_MEMORY_ACTIVITY: "GPU memory utilization",
+    Metric.GPU_MEMORY_ACTIVITY: "GPU memory activity",
     Metric.CPU_UTILIZATION: "CPU",
     Metric.IO_WAIT: "I/O wait",
-    Metric.HOST_MEMORY: "CPU memory",
+    Metric.HOST_MEMORY: "Host memory",
     Metric.NETWORK_RECEIVE: "Network receive",
     Metric.NETWORK_TRANSMIT: "Network transmit",
     Metric.PLATFORM_RECEIVE: "Platform receive",
