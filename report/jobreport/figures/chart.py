@@ -379,4 +379,5 @@ def hover(
 def quantity(column: str, unit: str, digits: int = 1) -> str:
     """The field of a column in a tooltip, with its unit."""
     places = "." + "0" * digits if digits else ""
-    return f"@{column}{{0,0{places}}}{NBSP}{unit}".rstrip()
+    space = "" if unit == "%" else NBSP
+    return f"@{column}{{0,0{places}}}{space}{unit}".rstrip()

@@ -1,4 +1,4 @@
-"""The use of all GPUs and cores over time: a heat map, and below it single devices as lines."""
+"""The utilization of all GPUs and cores over time: a heat map, and below it single devices as lines."""
 
 from __future__ import annotations
 
@@ -67,14 +67,15 @@ FULL = _STEPS
 #: Where the values of each line stand, so that they cover one another as little as can be.
 _BESIDE = ("left", "right", "above", "below")
 
-GPU, MEMORY, CORE, NODE = "GPU use", Metric.GPU_MEMORY_ACTIVITY.label, "core use", "mean GPU use"
+GPU, CORE, NODE = "GPU utilization", "core utilization", "mean GPU utilization"
+MEMORY = Metric.GPU_MEMORY_ACTIVITY.label
 
 
 class Row(Struct, frozen=True, kw_only=True):
     """One device, or the mean of several, over time."""
 
     node: str
-    #: What it is of the node: ``GPU use``.
+    #: What it is of the node: ``GPU utilization``.
     what: str
     #: Beside the row: ``gpu0``, ``cpu8 to cpu9``.
     name: str
@@ -250,12 +251,12 @@ def _mean(rows: Sequence[Row]) -> Bytes:
 
 
 def _mean_row(rows: Sequence[Row], node: str, main: Metric) -> Row:
-    what = NODE if main == Metric.GPU_UTILIZATION else "mean core use"
+    what = NODE if main == Metric.GPU_UTILIZATION else "mean core utilization"
     return Row(node=node, what=what, name=escape_name(node, 14), values=_mean(rows), kind="node")
 
 
 def _together(cores: Sequence[Row]) -> Row:
-    """The core used most in each column: a mean would hide a full one."""
+    """The busiest core in each column: a mean would hide a saturated one."""
     first, last = cores[0], cores[-1]
     name = first.name if first is last else f"{escape_name(first.name, 7)}–{escape_name(last.name, 7)}"
     table = np.stack([row.values for row in cores])
@@ -466,7 +467,7 @@ def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDat
         told = [
             ("Device" if kind == "gpu" else "Core", "@name"),
             ("Time", heat.x.told("$x")),
-            ("Use in percent", "@image{0}"),
+            ("Utilization (%)", "@image{0}"),
         ]
         plot.add_tools(hover(told, [drawn], formatters={"$x": "datetime"}, name="cells"))
     _add_phases(plot, heat)
@@ -611,21 +612,18 @@ def live_lines(
     return plot
 
 
-def drawn_words(heat: HeatMap) -> str:
-    """What of a large job is not drawn; empty where everything is."""
-    told = []
+def not_drawn(heat: HeatMap) -> str:
+    """What of a large job is not drawn; empty if everything is."""
+    sentences = []
     if heat.nodes > len(heat.drawn):
         means = len(heat.of("node"))
-        rows = (
-            f"each of the {heat.nodes}{NBSP}nodes"
-            if means == heat.nodes
-            else f"{means} of {count(heat.nodes, 'node')}"
-        )
-        told.append(
-            f"The figure has a row for {rows}, and every device of the {len(heat.drawn)} whose mean differs most from the median node."
+        of = "" if means == heat.nodes else f" of {heat.nodes}"
+        sentences.append(
+            f"Rows: the mean of {means}{of}{NBSP}nodes, and every device of the {len(heat.drawn)} nodes farthest "
+            "from the median node."
         )
     if heat.together > 1:
-        told.append(f"Up to {count(heat.together, 'core')} share a row, which shows the one used most.")
+        sentences.append(f"Up to {count(heat.together, 'core')} share a row, which shows the busiest.")
     if heat.left_out:
-        told.append(f"{count(heat.left_out, 'other row')} cannot be chosen as lines for want of room.")
-    return " ".join(told)
+        sentences.append(f"Not shown: {count(heat.left_out, 'more row')}.")
+    return " ".join(sentences)
