@@ -59,7 +59,7 @@ def test_each_close_up_has_its_numbers() -> None:
 
 
 def test_ranks_that_differ_are_named_each() -> None:
-    steps, *_, last = CHOSEN[0].lanes
+    steps, *rest, last = CHOSEN[0].lanes
     other = replace(
         last, rank="1", kind="waiting", event_type="DataLoaderIter", covered_us=10**9, percent=55.3
     )
