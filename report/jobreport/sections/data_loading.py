@@ -246,11 +246,13 @@ def _fetch_reading(times: FetchTimes | None) -> str:
     if times is None:
         return ""
     if times.log:
-        reading = f"Height: fetches per bin. The time axis is logarithmic: each bin ends at {times.step:.3g} times its start."
+        reading = (
+            f"Logarithmic time axis: each bin ends at {times.step:.3g} times its start. Height: fetches."
+        )
     else:
-        scale = unit_for(times.step)
-        width = f"{round(times.step / scale.factor, 6):g}{formats.NBSP}{scale.name}"
-        reading = f"Height: fetches per bin of {width}."
+        width = unit_for(times.step)
+        size = f"{round(times.step / width.factor, 6):g}{formats.NBSP}{width.name}"
+        reading = f"Time in {unit_for(times.p50_s).name}, bins of {size}. Height: fetches."
     if times.beyond:
         longer = formats.count(times.beyond, "longer fetch", "longer fetches")
         reading += f" Last bar, after a gap: {longer}, up to {_time(times.max_s)}."
@@ -309,11 +311,15 @@ def _flat(found: DataLoading) -> str:
     if len(numbers) != 1:
         return ""
     n = max(numbers)
+    always = "active in every second with data loading."
+    lives = next((one for one in found.times if one.key == "worker"), None)
+    if lives and lives.count == n > 1 and len(found.nodes) == 1:
+        return f"All {n} were {always}"
     where = " on each node" if len(found.at_work) > 1 else ""
     if not found.at_work[0].node and len(found.nodes) > 1:
         where = f" on {_where(found.at_work[0], found)}"
-    who = f"{formats.number(n, 0)} {_noun(found, n)} {'was' if n == 1 else 'were'} active"
-    return f"{who}{where} in every second with data loading."
+    who = f"{formats.number(n, 0)} {_noun(found, n)}{where}"
+    return f"{who} {'was' if n == 1 else 'were'} {always}"
 
 
 def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:

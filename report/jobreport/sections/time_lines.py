@@ -41,13 +41,13 @@ POWER = (
 PAIRS: dict[tuple[str, str], tuple[str, str, str]] = {
     (Metric.NETWORK_RECEIVE, Metric.NETWORK_TRANSMIT): (
         "Network",
-        "received",
-        "sent",
+        "network received",
+        "network sent",
     ),
     (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL): (
         "GPU memory",
-        "in use",
-        "size",
+        "GPU memory in use",
+        "GPU memory size",
     ),
     (Metric.GPU_POWER, Metric.GPU_POWER_LIMIT): ("GPU power", "power", "power limit"),
 }

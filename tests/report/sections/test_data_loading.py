@@ -125,10 +125,13 @@ def test_the_fold_says_what_bars_count() -> None:
 
     assert "Batch fetches took 46.0 ms (median) and 62.0 ms (p95)" in text
     assert "120 fetches." in text
-    assert "fetches per bin of 10 ms. Last bar, after a gap: 2 longer fetches, up to 1.25 s." in text
+    assert (
+        "Time in ms, bins of 10 ms. Height: fetches. Last bar, after a gap: 2 longer fetches, up to 1.25 s."
+        in text
+    )
     assert "40.0 to 50.0 ms 50" in text
     assert "70.0 ms and more 2" in text
-    assert "logarithmic: each bin ends at 10 times its start." in log
+    assert "Logarithmic time axis: each bin ends at 10 times its start." in log
     assert "Last bar" not in log
 
 
@@ -227,7 +230,7 @@ def test_a_number_of_loader_processes_that_never_changes_is_a_sentence() -> None
     assert "1 loader process was active in every second with data loading." in page.text
     together = replace(EXAMPLE, nodes=tuple(node_loading(f"n{i}") for i in range(5)))
     text = text_of(replace(together, at_work=(replace(line, node="", high=line.low),)))
-    assert "1 loader process was active on 5 nodes together in every second" in text
+    assert "1 loader process on 5 nodes together was active in every second" in text
     assert "fig-data-loading-work" not in page.ids
     assert "live-data-loading-0" not in page.scripts[0][1]
 
