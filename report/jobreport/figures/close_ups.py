@@ -50,7 +50,7 @@ _NARROWEST = 1 / 1000
 _APART = 12.0
 #: And so far from both ends.
 _INSIDE = 4.0
-_MOST_TICKS = 5
+MAX_TICKS = 5
 _COMMA_PX = 10
 _CLOCK = "%H:%M:%S.%3N"
 _US_PER_MS = 1000
@@ -67,7 +67,7 @@ class Panels(Struct, frozen=True, kw_only=True):
 
 def panels(close_up: CloseUp) -> Panels:
     """Draw a close-up: samples only where some were taken, rows only where something ran."""
-    x = over_time(close_up.start_us, close_up.end_us, _MOST_TICKS)
+    x = over_time(close_up.start_us, close_up.end_us, MAX_TICKS)
     sampled = [curve for curve in close_up.curves if curve.samples]
     ends = float(x.live(x.start)), float(x.live(x.end))
     shared = Range1d(start=ends[0], end=ends[1], bounds=ends)

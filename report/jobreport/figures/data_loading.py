@@ -29,7 +29,7 @@ _GAP, _BEYOND = 0.05, 0.06
 _ROWS = (0.95, 0.86, 0.77)
 #: Room above the bars for these names.
 _ROOM = 1.3
-#: Room for a name beside its mark, in percent of the width, on a narrow screen; with another line beside it.
+#: Room for a name next to its mark, in percent of the width, on a narrow screen; with another line next to it.
 _NAME, _BETWEEN = 26, 30
 
 

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
 
 #: Of more nodes, these are drawn with each GPU, and all with one row.
-MOST_NODES = 4
-MOST_NODE_ROWS = 64
+MAX_NODES = 4
+MAX_NODE_ROWS = 64
 #: Core rows of one node, and of all nodes together; of more cores, some share a row.
-MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL = 64, 128
+MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL = 64, 128
 #: Rows that are not drawn and can be chosen as lines.
-MOST_OTHERS = 384
+MAX_OTHERS = 384
 #: Heights of the whole figure that ``drawing.css`` has, in rem.
 HEIGHTS = (8, 12, 16, 20, 24, 28, 32, 40, 48)
 _REM_PX = 16
@@ -169,14 +169,14 @@ def heat_map(
         if any(metric == Metric.GPU_UTILIZATION for _, metric in tables)
         else Metric.CPU_UTILIZATION
     )
-    many = len(nodes) > MOST_NODES
+    many = len(nodes) > MAX_NODES
     of_nodes = [
         _mean_row(tables[node, main], node, main) for node in nodes if many and (node, main) in tables
     ]
-    drawn = _odd(of_nodes, MOST_NODES) if many else nodes
-    of_those = set(_odd(of_nodes, MOST_NODE_ROWS))
+    drawn = _odd(of_nodes, MAX_NODES) if many else nodes
+    of_those = set(_odd(of_nodes, MAX_NODE_ROWS))
     shown_means = [row for row in of_nodes if row.node in of_those]
-    most_cores = min(MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL // max(len(drawn), 1))
+    most_cores = min(MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL // max(len(drawn), 1))
 
     blocks: list[tuple[str, list[Row]]] = [("Mean of nodes", shown_means)] if many else []
     others: list[Row] = []
@@ -208,8 +208,8 @@ def heat_map(
         y=Axis(start=-units, end=0, ticks=_labels(placed, heads, units, height), names=True),
         columns=grid.columns.count,
         rows=placed,
-        others=tuple(others[:MOST_OTHERS]),
-        left_out=max(0, len(others) - MOST_OTHERS) + sum(rows.left_out for rows in grid.rows),
+        others=tuple(others[:MAX_OTHERS]),
+        left_out=max(0, len(others) - MAX_OTHERS) + sum(rows.left_out for rows in grid.rows),
         heads=heads,
         drawn=drawn,
         nodes=len(nodes),
@@ -221,9 +221,9 @@ def heat_map(
 
 
 def _single(rows: DeviceRows, columns: int, means: Mapping[tuple[str, str, str], float]) -> Iterator[Row]:
-    told = np.frombuffer(rows.values, np.uint8).reshape(-1, columns)
-    full = (told >= FULL_BYTE) & (told != NOT_MEASURED)
-    table = np.where(full, told - FULL_BYTE, told).astype(np.uint8)
+    stored = np.frombuffer(rows.values, np.uint8).reshape(-1, columns)
+    full = (stored >= FULL_BYTE) & (stored != NOT_MEASURED)
+    table = np.where(full, stored - FULL_BYTE, stored).astype(np.uint8)
     kind, what = {
         Metric.GPU_UTILIZATION: ("gpu", GPU),
         Metric.CPU_UTILIZATION: ("core", CORE),
@@ -464,12 +464,12 @@ def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDat
             continue
         glyph = Image(x=start, dw=end - start, y="y", dh="dh", color_mapper=_mapper(kind))
         drawn = plot.add_glyph(source, glyph)
-        told = [
+        tooltip = [
             ("Device" if kind == "gpu" else "Core", "@name"),
             ("Time", heat.x.told("$x")),
             ("Utilization (%)", "@image{0}"),
         ]
-        plot.add_tools(hover(told, [drawn], formatters={"$x": "datetime"}, name="cells"))
+        plot.add_tools(hover(tooltip, [drawn], formatters={"$x": "datetime"}, name="cells"))
     _add_phases(plot, heat)
     return plot, (*sources, _others(heat))
 
@@ -514,7 +514,7 @@ def _others(heat: HeatMap) -> ColumnDataSource:
 
 
 def _bytes(row: Row) -> Bytes:
-    """As ``DeviceRows`` has them; the script of the page takes them apart."""
+    """As ``DeviceRows`` has them; the script of the page splits them."""
     return row.values if row.full is None else (row.values + FULL_BYTE * row.full).astype(np.uint8)
 
 
@@ -524,7 +524,7 @@ def _group(row: Row) -> str:
 
 
 def full_name(row: Row, *, several: bool) -> str:
-    """What a row is called where its node does not stand beside it: ``algo-1 gpu0``, ``algo-1 gpu0 memory``."""
+    """The name of a row where its node is not printed: ``algo-1 gpu0``, ``algo-1 gpu0 memory``."""
     name = f"{row.name} memory" if row.what == MEMORY else row.name
     if row.kind == "node":
         return f"{escape_name(row.node, 40)} mean"
@@ -542,7 +542,7 @@ def _mapper(kind: str) -> LinearColorMapper:
 
 
 def defaults(heat: HeatMap) -> tuple[Row, ...]:
-    """The two devices whose means differ most: of GPUs, or the busiest core beside a single GPU."""
+    """The two devices whose means differ most: of GPUs, or a single GPU and the busiest core."""
     gpus = [row for row in heat.choices if row.what == GPU and len(row.measured)]
     cores = [row for row in heat.choices if row.what == CORE and len(row.measured)]
     if len(gpus) == 1 and cores:
@@ -584,7 +584,7 @@ def live_lines(
 ) -> Plot:
     """The same, with a line for each series style, which the script of the page fills from the ``sources``.
 
-    Its name and the tags tell the script: those of the plot are the sources, that of a line is the
+    Its name and tags are for the script: those of the plot are the sources, that of a line is the
     place of its row among all of theirs.
     """
     colors = theme.light()
@@ -606,8 +606,8 @@ def live_lines(
         drawn.name = full_name(row, several=heat.nodes > 1) if row else ""
         drawn.tags = [places[id(row)]] if row else []
         drawn.visible = row is not None
-        told = [("Time", heat.x.told("@time")), ("$name", quantity(f"line{i}", "%", 0))]
-        plot.add_tools(hover(told, [drawn], formatters={"@time": "datetime"}, attachment=_BESIDE[i]))
+        tooltip = [("Time", heat.x.told("@time")), ("$name", quantity(f"line{i}", "%", 0))]
+        plot.add_tools(hover(tooltip, [drawn], formatters={"@time": "datetime"}, attachment=_BESIDE[i]))
     _add_phases(plot, heat)
     return plot
 

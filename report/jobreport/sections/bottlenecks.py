@@ -232,10 +232,10 @@ def _why_none(report: Report, words: Words) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no samples; see the rule's card for its counts."
     if not any(node.gpus for node in report.job.nodes):
-        return "Not recorded: GPU utilization."
+        return "GPU utilization."
     if not any(row.label == words.metric for row in report.utilization):
-        return f"Not recorded: {words.metric} of the cores."
-    return f"No node recorded both GPU and {words.metric}."
+        return f"{words.metric} of the cores."
+    return f"GPU and {words.metric} on the same node."
 
 
 def _percent(value: float) -> str:

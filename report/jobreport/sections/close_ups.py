@@ -261,5 +261,5 @@ def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold neither samples nor events."
     if any(row.label == "GPU" for row in report.utilization):
-        return "Not recorded: steps and events. No minute of GPU work stands out."
-    return "Not recorded: steps, events, and GPU utilization."
+        return "Steps and events. No minute of GPU work stands out."
+    return "Steps, events, and GPU utilization."

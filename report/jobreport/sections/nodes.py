@@ -90,7 +90,7 @@ def _reason(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no samples."
     if not report.time_lines:
-        return "Not recorded: system metrics."
+        return "System metrics."
     return "All samples were taken at one moment."
 
 

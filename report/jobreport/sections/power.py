@@ -13,7 +13,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.time_lines import AID, POWER, REASONS, TimeLines
-from jobrules.analyses.power import MOST_ROWS
+from jobrules.analyses.power import MAX_ROWS
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, LEAST_SAMPLES, as_far_as_recorded
 from jobrules.model import Metric
 
@@ -105,7 +105,7 @@ def power(report: Report) -> Fragment:
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no power, temperature, or clocks."
-    return "Not recorded: GPU power, temperature, and clocks."
+    return "GPU power, temperature, and clocks."
 
 
 def _drawn_keys(report: Report) -> set[str]:
@@ -191,7 +191,7 @@ def _not_slowed(report: Report, states: Sequence[GPUState]) -> list[str]:
         if known and not any(percent for _, percent in known):
             by_count.setdefault(len(known), []).append(slowdown.by)
     # Of more GPUs than these, those that were slowed most are there.
-    gpus = max(len(states), 0 if len(states) >= MOST_ROWS else sum(node.gpus for node in report.job.nodes))
+    gpus = max(len(states), 0 if len(states) >= MAX_ROWS else sum(node.gpus for node in report.job.nodes))
     return [
         f"No GPU was slowed by {_or(causes)}{as_far_as_recorded(known, gpus)}."
         for known, causes in by_count.items()

@@ -124,7 +124,7 @@ def _caption(profile: Profile, percents: tuple[float, ...]) -> str:
 
 
 def _place(function: Function, most: int = 48) -> str:
-    """The end of the path, which tells files apart, and the line; empty for what is built in."""
+    """The end of the path, which distinguishes files, and the line; empty for built-in functions."""
     if not function.file:
         return ""
     path = formats.escape_name(function.file, 200)
@@ -150,4 +150,4 @@ def _row(function: Function, percent: float, scale: formats.TimeScale) -> Row:
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no Python profiles."
-    return "Not recorded: Python profiles."
+    return "Python profiles."

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.figures.time_line import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     shared_time,
     size_of,
     time_drawing,
@@ -118,7 +118,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
     @property
     def most(self) -> int:
         """Columns of the plots and of their drawings."""
-        return MOST_COLUMNS[len(self.names) > 1]
+        return MAX_COLUMNS[len(self.names) > 1]
 
     @property
     def column(self) -> str:

@@ -24,13 +24,13 @@ from jobrules.verdict.phases import JobPhases
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: As many nodes are drawn beside one another; more are ranked first.
-MOST_DRAWN = 4
+#: Nodes that are drawn side by side; more are ranked first.
+MAX_DRAWN = 4
 #: Robust standard deviations from the median node, and a median absolute deviation in standard deviations.
 DEVIATIONS = 3.0
 MAD_SIGMA = 1.4826
 #: Points of the mean that a node must differ by at least.
-LEAST_POINTS = {
+MIN_POINTS = {
     Metric.GPU_UTILIZATION: 5.0,
     Metric.CPU_UTILIZATION: 10.0,
     Metric.IO_WAIT: 5.0,
@@ -41,13 +41,13 @@ LEAST_POINTS = {
 STOPPED_US = PAUSE_US
 STOPPED_SHARE = 0.05
 #: Columns of a small line, and nodes that have one.
-MOST_COLUMNS = 120
-MOST_LINES = 32
+MAX_COLUMNS = 120
+MAX_LINES = 32
 #: Use fell where it stood under ``FALL`` percent for so long and so many samples, and else at ``HIGH`` or more.
 FALL, HIGH = 10.0, 30.0
 FALL_US, FALL_SAMPLES = 5_000_000, 3
 #: More falls, or falls over a larger share of the time, are how the job runs.
-MOST_FALLS, MOST_FALLEN = 20, 0.25
+MAX_FALLS, MAX_FALLEN = 20, 0.25
 
 _ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.INFO, None)
 
@@ -118,7 +118,7 @@ class NodeComparison(Struct, frozen=True, kw_only=True):
     limit: float | None = None
     #: Odd nodes first, the worst of them first; empty for at most four nodes.
     ranks: tuple[NodeDifference, ...] = ()
-    #: Columns of the small lines; lowest and highest mean of the alike nodes in each, in whole percent.
+    #: Columns of the small lines; lowest and highest mean of the similar nodes in each, in whole percent.
     columns: Columns | None = None
     low: tuple[int | None, ...] = ()
     high: tuple[int | None, ...] = ()
@@ -155,14 +155,14 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
 def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparison:
     """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
     metric = Metric.GPU_UTILIZATION if job.gpu_count else Metric.CPU_UTILIZATION
-    ranked = len(job.nodes) > MOST_DRAWN
-    size = -(-grid.count // MOST_COLUMNS)
+    ranked = len(job.nodes) > MAX_DRAWN
+    size = -(-grid.count // MAX_COLUMNS)
     columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
     nodes = job.each(_seen, metric, in_time, columns if ranked else None, len(job.nodes) == 1)
     start_up = _start_up(nodes)
     if not ranked:
         return NodeComparison(drawn=job.nodes, start_up=start_up, use=_use(metric, nodes, in_time))
-    means = {m: {node.node: node.means[m] for node in nodes if m in node.means} for m in LEAST_POINTS}
+    means = {m: {node.node: node.means[m] for node in nodes if m in node.means} for m in MIN_POINTS}
     uses = means[metric]
     middle = float(np.median(list(uses.values()))) if uses else None
     differences = (*_gpus_at_zero(job, nodes), *_uses(means), *_unmeasured(job, in_time), *_others(job))
@@ -177,9 +177,9 @@ def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparis
         use=_use(metric, compared, in_time),
         label=metric.label,
         median=middle,
-        limit=_limit(list(uses.values()), LEAST_POINTS[metric]) if uses else None,
+        limit=_limit(list(uses.values()), MIN_POINTS[metric]) if uses else None,
         ranks=tuple(
-            replace(r, line=_whole(lines[r.node]) if i < MOST_LINES else ()) for i, r in enumerate(ranks)
+            replace(r, line=_whole(lines[r.node]) if i < MAX_LINES else ()) for i, r in enumerate(ranks)
         ),
         columns=columns,
         low=_whole(np.fmin.reduce(similar, axis=0)) if similar else (),
@@ -237,7 +237,7 @@ def _seen(part: Job, metric: Metric, in_time: JobPhases, columns: Columns | None
             before[wanted] = float(panel.mean[:rows].mean())
     return _Node(
         node=part.nodes[0],
-        means={m: float(panels[m].mean.mean()) for m in LEAST_POINTS if m in panels},
+        means={m: float(panels[m].mean.mean()) for m in MIN_POINTS if m in panels},
         last_work_us=_last_work(gpu.time_us, gpu.values) if gpu else np.empty(0, np.int64),
         last_us=gpu.last_us if gpu else 0,
         line=line,
@@ -269,9 +269,9 @@ _Difference = tuple[str, tuple[Severity, str]]
 def _uses(means: Mapping[Metric, Mapping[str, float]]) -> list[_Difference]:
     """Nodes whose mean of a metric is odd."""
     found: list[_Difference] = []
-    for metric, least in LEAST_POINTS.items():
+    for metric, least in MIN_POINTS.items():
         values = list(means[metric].values())
-        if len(values) <= MOST_DRAWN:
+        if len(values) <= MAX_DRAWN:
             continue
         limit, middle = _limit(values, least), float(np.median(values))
         for node, mean in means[metric].items():
@@ -366,7 +366,7 @@ def _drawn(job: Job, ranks: Sequence[NodeDifference], middle: float | None) -> t
     sampled = set(_sampled(job))
     odd = [r.node for r in ranks if r.severity and r.node in sampled]
     if odd:
-        return tuple(odd[:MOST_DRAWN])
+        return tuple(odd[:MAX_DRAWN])
     known = [(r.mean, r.node) for r in ranks if r.mean is not None]
     if middle is None or not known:
         return tuple(node for node in job.nodes if node in sampled)[:1]
@@ -408,7 +408,7 @@ def _falls(panel: Panel, span: tuple[int, int] | None) -> tuple[int, int]:
     first, stop = edges[::2], np.minimum(edges[1::2], len(values) - 1)
     lengths = (time_us[stop] - time_us[first])[(edges[1::2] - first >= FALL_SAMPLES)]
     lengths = lengths[lengths >= FALL_US]
-    if not 0 < len(lengths) <= MOST_FALLS or lengths.sum() > MOST_FALLEN * (time_us[-1] - time_us[0]):
+    if not 0 < len(lengths) <= MAX_FALLS or lengths.sum() > MAX_FALLEN * (time_us[-1] - time_us[0]):
         return 0, 0
     return len(lengths), int(np.median(lengths))
 

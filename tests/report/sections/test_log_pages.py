@@ -191,7 +191,7 @@ def test_activity_alone_says_nothing_of_memory_in_use(report: Report) -> None:
 def test_power_of_a_job_without_it(report: Report) -> None:
     told = text_of(read(sections.power(replace(report, power=()))))
 
-    assert "Not recorded: GPU power, temperature, and clocks." in told
+    assert "Not recorded GPU power, temperature, and clocks." in told
 
 
 def test_sections_without_data_fold_away(report: Report) -> None:
