@@ -176,26 +176,11 @@ def heat_map(
     drawn = _odd(of_nodes, MAX_NODES) if many else nodes
     of_those = set(_odd(of_nodes, MAX_NODE_ROWS))
     shown_means = [row for row in of_nodes if row.node in of_those]
-    most_cores = min(MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL // max(len(drawn), 1))
-
-    blocks: list[tuple[str, list[Row]]] = [("Mean of nodes", shown_means)] if many else []
-    others: list[Row] = []
-    together = 1
-    for node in drawn:
-        gpus, cores = (
-            tables.get((node, Metric.GPU_UTILIZATION), []),
-            tables.get((node, Metric.CPU_UTILIZATION), []),
-        )
-        if many and main == Metric.GPU_UTILIZATION:
-            others += cores
-            cores = []
-        share = -(-len(cores) // most_cores)
-        if share > 1:
-            others += cores
-            cores = [_together(cores[i : i + share]) for i in range(0, len(cores), share)]
-        together = max(together, share)
-        blocks.append((node, gpus + cores))
-        others += tables.get((node, Metric.GPU_MEMORY_ACTIVITY), [])
+    blocks, others, together = _device_rows(
+        tables, drawn, with_cores=not (many and main == Metric.GPU_UTILIZATION)
+    )
+    if many:
+        blocks.insert(0, ("Mean of nodes", shown_means))
     for node in nodes:
         if node not in drawn:
             others += tables.get((node, main), [])
@@ -218,6 +203,30 @@ def heat_map(
         height=height,
         phases=boundaries(course),
     )
+
+
+def _device_rows(
+    tables: Mapping[tuple[str, str], list[Row]], drawn: Sequence[str], *, with_cores: bool
+) -> tuple[list[tuple[str, list[Row]]], list[Row], int]:
+    """The rows of each drawn node, the rows that can only be chosen as lines, and the most cores that share a row."""
+    max_cores = min(MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL // max(len(drawn), 1))
+    blocks: list[tuple[str, list[Row]]] = []
+    others: list[Row] = []
+    together = 1
+    for node in drawn:
+        gpus = tables.get((node, Metric.GPU_UTILIZATION), [])
+        cores = tables.get((node, Metric.CPU_UTILIZATION), [])
+        if not with_cores:
+            others += cores
+            cores = []
+        share = -(-len(cores) // max_cores)
+        if share > 1:
+            others += cores
+            cores = [_together(cores[i : i + share]) for i in range(0, len(cores), share)]
+        together = max(together, share)
+        blocks.append((node, gpus + cores))
+        others += tables.get((node, Metric.GPU_MEMORY_ACTIVITY), [])
+    return blocks, others, together
 
 
 def _single(rows: DeviceRows, columns: int, means: Mapping[tuple[str, str, str], float]) -> Iterator[Row]:

@@ -401,7 +401,7 @@ def _lives(found: DataLoading) -> str:
 
 
 def _joined(rows: list[Row]) -> list[Row]:
-    """Rows of nodes that print the same as one: ``6 nodes, equal``, or by name where others differ."""
+    """Rows of nodes that print the same as one: ``6 nodes (equal)``, or by name where others differ."""
     names_of: dict[Row, list[str]] = {}
     for row in rows:
         names_of.setdefault(replace(row, name=""), []).append(row.name)
@@ -413,7 +413,7 @@ def _equal_nodes(names: list[str], total: int) -> str:
     if len(names) == 1:
         return formats.escape_name(names[0], 32)
     listed = formats.join_names([formats.escape_name(name, 24) for name in names], 3)
-    return f"{formats.count(total, 'node') if len(names) == total else listed}, equal"
+    return f"{formats.count(total, 'node') if len(names) == total else listed} (equal)"
 
 
 def _node_row(node: NodeLoading) -> Row:

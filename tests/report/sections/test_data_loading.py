@@ -244,8 +244,8 @@ def test_nodes_that_print_the_same_are_one_row() -> None:
     other = text_of(replace(EXAMPLE, nodes=odd, setups=setups))
 
     assert "6 nodes: 1 loader process for 8 cores" in text
-    assert text.count("6 nodes, equal") == 2
-    assert "n0, n1, and 3 more, equal processes 1" in other
+    assert text.count("6 nodes (equal)") == 2
+    assert "n0, n1, and 3 more (equal) processes 1" in other
     assert "n5 processes 6" in other
     assert "n0, n1, and 3 more: 1 loader process" in other
     assert "n5: 6 loader processes for 8 cores" in other
