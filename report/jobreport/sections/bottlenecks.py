@@ -204,7 +204,6 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         heading=heading(name, report),
         key=name,
         found=found,
-        did=words.did[0],
         lead=_lead(found, words, card, report),
         notes=_notes(found, words, card),
         split_caption=_split_caption(found),

@@ -58,7 +58,6 @@ class View(Struct, frozen=True, kw_only=True):
     #: Entries of the two keys.
     curves: list[tuple[str, str, str]]
     kinds: list[tuple[str, str, str]]
-    several: bool
     scale: formats.TimeScale
     rows: list[Row]
 
@@ -116,7 +115,6 @@ def _view(close_up: CloseUp) -> View:
             for kind, (fill, _) in FILLS.items()
             if any(lane.kind == kind for lane in close_up.lanes)
         ],
-        several=len({lane.rank for lane in close_up.lanes}) > 1,
         scale=scale,
         rows=[_row(lane, scale) for lane in close_up.lanes],
     )
