@@ -167,7 +167,7 @@
         source.data = columns;
         chosen[i] = row?.name;
         const names = chosen.filter((name) => name !== undefined).join(", ");
-        frame.setAttribute("aria-label", `Use over time, 0 to 100 %, of ${names || "no device"}`);
+        frame.setAttribute("aria-label", `Single devices over time: ${names || "none"}.`);
       });
       entry.append(list);
       entry.classList.add("has-list");

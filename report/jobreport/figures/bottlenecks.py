@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: Half the thickness of a bar whose slot is 1.
 _HALF = 0.31
-#: Characters of a name that fit beside a bar.
+#: Characters of a name that fit left of a bar.
 _NAME = 15
 #: The class of what was not measured, which is hatched.
 UNKNOWN = "x"
@@ -90,7 +90,7 @@ def parted_drawing(names: Sequence[str], bands: Sequence[Band]) -> Drawing:
 
 
 def parted_plot(names: Sequence[str], bands: Sequence[Band], counted: str) -> Plot:
-    """The same, with count and share of each part beside the pointer; ``counted`` says of what: ``Samples``."""
+    """The same, with count and share of each part in a tooltip; ``counted`` names what: ``Samples``."""
     x, y = _axes(names)
     plot = live_plot(x, y, left=theme.NAMES_PX)
     colors = theme.light()
@@ -163,7 +163,7 @@ def course_drawing(percents: Percents, frame: Frame, *, labels: bool) -> Drawing
 
 
 def _silhouette(percents: Percents) -> Shape:
-    """Bars beside one another as one outline, which takes a third of the bytes; heights in whole percent."""
+    """Adjacent bars as one outline, which takes a third of the bytes; heights in whole percent."""
     heights = [round(percent or 0) for percent in percents]
     width = 1000 / len(heights) if heights else 0
     parts, last = [], 0

@@ -1,4 +1,4 @@
-"""A chosen moment: its samples as lines, and below them a row of bars for each process and kind of work."""
+"""A close-up: its samples as lines, and below them a row of bars for each rank and event type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jobrules.analyses.close_ups import CloseUp, CloseUpLane, Curve
     from jobrules.model import FloatArray, IntArray
 
-#: Metric → class of its line: told apart by dashes too.
+#: Metric → class of its line: dashes differ too.
 SERIES = {"gpu_utilization": "s1", "cpu_utilization": "s2", "io_wait": "s3"}
 #: Kind of lane → class of its bars and their token.
 FILLS = {"steps": ("f2", "rest2"), "waiting": ("l", "lost"), "work": ("u", "used")}
@@ -50,14 +50,14 @@ _NARROWEST = 1 / 1000
 _APART = 12.0
 #: And so far from both ends.
 _INSIDE = 4.0
-_MOST_TICKS = 5
+MAX_TICKS = 5
 _COMMA_PX = 10
 _CLOCK = "%H:%M:%S.%3N"
 _US_PER_MS = 1000
 
 
 class Panels(Struct, frozen=True, kw_only=True):
-    """The two drawings of a moment and their live twins, on one time axis; either pair may lack."""
+    """The two drawings of a close-up and their live twins, on one time axis; either pair may lack."""
 
     samples: Drawing | None
     live_samples: Plot | None
@@ -65,18 +65,18 @@ class Panels(Struct, frozen=True, kw_only=True):
     live_lanes: Plot | None
 
 
-def panels(moment: CloseUp) -> Panels:
-    """Draw a moment: samples only where some were taken, rows only where something ran."""
-    x = over_time(moment.start_us, moment.end_us, _MOST_TICKS)
-    sampled = [curve for curve in moment.curves if curve.samples]
+def panels(close_up: CloseUp) -> Panels:
+    """Draw a close-up: samples only where some were taken, rows only where something ran."""
+    x = over_time(close_up.start_us, close_up.end_us, MAX_TICKS)
+    sampled = [curve for curve in close_up.curves if curve.samples]
     ends = float(x.live(x.start)), float(x.live(x.end))
     shared = Range1d(start=ends[0], end=ends[1], bounds=ends)
-    below = bool(moment.lanes)
+    below = bool(close_up.lanes)
     return Panels(
-        samples=_samples(moment, sampled, x, labels=not below) if sampled else None,
-        live_samples=_live_samples(moment, sampled, x, shared, labels=not below) if sampled else None,
-        lanes=_lanes(moment, x) if below else None,
-        live_lanes=_live_lanes(moment, x, shared) if below else None,
+        samples=_samples(close_up, sampled, x, labels=not below) if sampled else None,
+        live_samples=_live_samples(close_up, sampled, x, shared, labels=not below) if sampled else None,
+        lanes=_lanes(close_up, x) if below else None,
+        live_lanes=_live_lanes(close_up, x, shared) if below else None,
     )
 
 
@@ -90,52 +90,52 @@ _KNOWN = {
 _GPU_LANE = re.compile(r"gpu_functions(?:-\w+:(\d+))?(.*)", re.IGNORECASE)
 
 
-def readable(phase: str) -> str:
+def readable(event_type: str) -> str:
     """``GPU operators`` for ``gpu_functions-dev:0``, ``Backward`` for ``Backward(post-forward)``; else as recorded."""
-    if phase in _KNOWN:
-        return _KNOWN[phase]
-    if (found := _GPU_LANE.fullmatch(phase)) and not found[2]:
+    if event_type in _KNOWN:
+        return _KNOWN[event_type]
+    if (found := _GPU_LANE.fullmatch(event_type)) and not found[2]:
         return "GPU operators"
-    return phase.partition("(")[0].strip() or phase
+    return event_type.partition("(")[0].strip() or event_type
 
 
 def lane_names(lanes: Sequence[CloseUpLane]) -> tuple[str, ...]:
-    """What stands beside the rows: the worker, where there are several, and what it did.
+    """Labels of the rows: the rank, if there are several, and the event type in words.
 
-    A row that would read like another one keeps its recorded name.
+    A row that would read like another one keeps its recorded event type.
     """
     several = len({lane.rank for lane in lanes}) > 1
     names = [readable(lane.event_type) for lane in lanes]
-    alike = Counter((lane.rank, name) for lane, name in zip(lanes, names, strict=True))
+    times = Counter((lane.rank, name) for lane, name in zip(lanes, names, strict=True))
     found = []
     for lane, name in zip(lanes, names, strict=True):
-        told = name if alike[lane.rank, name] == 1 else lane.event_type
+        label = name if times[lane.rank, name] == 1 else lane.event_type
         if several:
-            room = RANKED_PX - round(width_px(told)) - _COMMA_PX
-            worker = f"worker {lane.rank}"
+            room = RANKED_PX - round(width_px(label)) - _COMMA_PX
+            rank = f"rank {lane.rank}"
             # A name that is cut had better be cut without the word before it.
-            told = f"{worker if fitted(worker, room) == worker else fitted(lane.rank, room)}, {told}"
-        found.append(fitted(told, RANKED_PX))
+            label = f"{rank if fitted(rank, room) == rank else fitted(lane.rank, room)}, {label}"
+        found.append(fitted(label, RANKED_PX))
     return tuple(found)
 
 
-def _samples(moment: CloseUp, curves: Sequence[Curve], x: Axis, *, labels: bool) -> Drawing:
+def _samples(close_up: CloseUp, curves: Sequence[Curve], x: Axis, *, labels: bool) -> Drawing:
     y = upward(100)
-    gaps = [x.place(span).tolist() for span in over_columns.merged(moment.unmeasured_us)]
+    gaps = [x.place(span).tolist() for span in over_columns.merged(close_up.unmeasured_us)]
     marks: list[Mark] = [Area(style="x", x=a, y=0, width=b - a, height=100) for a, b in gaps]
-    marks += [line(SERIES[one.key], x, y, *one.points(moment), series=one.key) for one in curves]
+    marks += [line(SERIES[one.key], x, y, *one.points(close_up), series=one.key) for one in curves]
     return Drawing(x=x, y=y, marks=tuple(marks), labels=labels)
 
 
 def _live_samples(
-    moment: CloseUp, curves: Sequence[Curve], x: Axis, shared: Range1d, *, labels: bool
+    close_up: CloseUp, curves: Sequence[Curve], x: Axis, shared: Range1d, *, labels: bool
 ) -> Plot:
     plot = live_plot(x, upward(100), x_range=shared, labels=labels, zoom=True, left=RANKED_PX)
     dashes = dict(theme.SERIES)
-    for start, end in over_columns.merged(moment.unmeasured_us):
+    for start, end in over_columns.merged(close_up.unmeasured_us):
         plot.add_layout(hatched(left=start / _US_PER_MS, right=end / _US_PER_MS))
     for curve in curves:
-        time_us, percents = curve.points(moment)
+        time_us, percents = curve.points(close_up)
         source = ColumnDataSource({"time": x.live(time_us), "value": percents.astype(np.float32)})
         token = SERIES[curve.key]
         glyph = Line(
@@ -148,7 +148,7 @@ def _live_samples(
 
 
 class _Rows(Struct, frozen=True, kw_only=True, eq=False):
-    """The bars of one kind: sides in microseconds and rows, and what the pointer tells."""
+    """The bars of one kind: sides in microseconds and rows, and what a tooltip shows."""
 
     kind: str
     left: IntArray
@@ -157,10 +157,10 @@ class _Rows(Struct, frozen=True, kw_only=True, eq=False):
     table: IntArray
 
 
-def _rows(moment: CloseUp) -> list[_Rows]:
-    table = moment.table
-    kinds = np.array([lane.kind for lane in moment.lanes])
-    widest = int((moment.end_us - moment.start_us) * _NARROWEST)
+def _rows(close_up: CloseUp) -> list[_Rows]:
+    table = close_up.table
+    kinds = np.array([lane.kind for lane in close_up.lanes])
+    widest = int((close_up.end_us - close_up.start_us) * _NARROWEST)
     found = []
     for kind in FILLS:
         part = table[kinds[table[:, 0]] == kind]
@@ -171,16 +171,16 @@ def _rows(moment: CloseUp) -> list[_Rows]:
     return found
 
 
-def step_labels(moment: CloseUp) -> list[tuple[float, str]]:
+def step_labels(close_up: CloseUp) -> list[tuple[float, str]]:
     """Numbers of steps and where they stand, in microseconds; few enough to be read."""
-    if not moment.lanes or moment.lanes[0].kind != "steps":
+    if not close_up.lanes or close_up.lanes[0].kind != "steps":
         return []
-    percent_us = (moment.end_us - moment.start_us) / 100
-    first, last = moment.start_us + _INSIDE * percent_us, moment.end_us - _INSIDE * percent_us
+    percent_us = (close_up.end_us - close_up.start_us) / 100
+    first, last = close_up.start_us + _INSIDE * percent_us, close_up.end_us - _INSIDE * percent_us
     found: list[tuple[float, str]] = []
-    for lane, start, length, name, _ in moment.table.tolist():
+    for lane, start, length, name, _ in close_up.table.tolist():
         at = start + length / 2
-        number = moment.names[name].rpartition(" ")[2] if name >= 0 else ""
+        number = close_up.names[name].rpartition(" ")[2] if name >= 0 else ""
         if lane or not number.isdigit() or not first <= at <= last:
             continue
         if not found or at - found[-1][0] >= _APART * percent_us:
@@ -188,26 +188,26 @@ def step_labels(moment: CloseUp) -> list[tuple[float, str]]:
     return found
 
 
-def _lanes(moment: CloseUp, x: Axis) -> Drawing:
-    y = downward(lane_names(moment.lanes))
+def _lanes(close_up: CloseUp, x: Axis) -> Drawing:
+    y = downward(lane_names(close_up.lanes))
     marks: list[Mark] = []
-    for rows in _rows(moment):
+    for rows in _rows(close_up):
         # Steps follow one another closely; a line of paper parts them.
         style = FILLS[rows.kind][0] + (" stroke" if rows.kind == "steps" else "")
         sides = rows.left, rows.right, rows.middle - _HALF, rows.middle + _HALF
         marks.append(bars(style, x, y, sides, series=rows.kind))
-    for at, number in step_labels(moment):
+    for at, number in step_labels(close_up):
         place = float(x.place(at))
-        marks.append(Label(text=number, x=place, y=50 / len(moment.lanes), dy=0.35, style="strong"))
+        marks.append(Label(text=number, x=place, y=50 / len(close_up.lanes), dy=0.35, style="strong"))
     return Drawing(x=x, y=y, marks=tuple(marks))
 
 
-def _live_lanes(moment: CloseUp, x: Axis, shared: Range1d) -> Plot:
-    plot = live_plot(x, downward(lane_names(moment.lanes)), x_range=shared, zoom=True, left=RANKED_PX)
+def _live_lanes(close_up: CloseUp, x: Axis, shared: Range1d) -> Plot:
+    plot = live_plot(x, downward(lane_names(close_up.lanes)), x_range=shared, zoom=True, left=RANKED_PX)
     colors = theme.light()
-    names = [escape_name(name, 60) for name in moment.names]
+    names = [escape_name(name, 60) for name in close_up.names]
     drawn = []
-    for rows in _rows(moment):
+    for rows in _rows(close_up):
         _, start, length, name, events = rows.table.T
         source = ColumnDataSource(
             {
@@ -229,7 +229,7 @@ def _live_lanes(moment: CloseUp, x: Axis, shared: Range1d) -> Plot:
             line_color=colors["paper"] if rows.kind == "steps" else None,
         )
         drawn.append(plot.add_glyph(source, glyph, name=rows.kind))
-    if labels := step_labels(moment):
+    if labels := step_labels(close_up):
         places, numbers = zip(*labels, strict=True)
         source = ColumnDataSource({"x": x.live(places), "text": list(numbers)})
         text = Text(
@@ -243,11 +243,11 @@ def _live_lanes(moment: CloseUp, x: Axis, shared: Range1d) -> Plot:
             text_font_size=theme.FONT_SIZE,
         )
         plot.add_glyph(source, text, name="steps")
-    told = [
+    tooltip = [
         ("Name", "@name"),
         ("Start", x.told("@start", _CLOCK)),
         ("Duration", quantity("ms", "ms", 3)),
         ("Events", "@events{0,0}"),
     ]
-    plot.add_tools(hover(told, drawn, formatters={"@start": "datetime"}))
+    plot.add_tools(hover(tooltip, drawn, formatters={"@start": "datetime"}))
     return plot

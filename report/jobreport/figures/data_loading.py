@@ -1,4 +1,4 @@
-"""How long fetches took, and how many loaders were at work when."""
+"""Batch fetch times, and active loader processes over time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GAP, _BEYOND = 0.05, 0.06
 _ROWS = (0.95, 0.86, 0.77)
 #: Room above the bars for these names.
 _ROOM = 1.3
-#: Room for a name beside its mark, in percent of the width, on a narrow screen; with another line beside it.
+#: Room for a name next to its mark, in percent of the width, on a narrow screen; with another line next to it.
 _NAME, _BETWEEN = 26, 30
 
 
@@ -72,8 +72,8 @@ class Histogram(Struct, frozen=True, kw_only=True):
     left: Floats
     right: Floats
     heights: Floats
-    #: What each bar counts, in words: "46 to 48 ms".
-    told: tuple[str, ...]
+    #: What each bar counts: "46 to 48 ms".
+    ranges: tuple[str, ...]
     marks: tuple[Named, ...]
     #: How many lie beyond the bins; empty for none.
     beyond: str
@@ -88,7 +88,7 @@ def histogram(fetches: FetchTimes) -> Histogram:
     span = end - start
     left, right = places[:-1], places[1:]
     heights = np.array(fetches.counts, np.float64)
-    told = [_between(a, b, unit) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
+    ranges = [_between(a, b, unit) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
     ticks = _decades(start, end) if fetches.log else _plain(start, end)
     stop = end
     if fetches.beyond:
@@ -97,7 +97,7 @@ def histogram(fetches: FetchTimes) -> Histogram:
         right = np.append(right, stop)
         heights = np.append(heights, fetches.beyond)
         least = unit if not fetches.log else unit_for(edges[-1])
-        told.append(f"{least.text(edges[-1])} {least.name} and more")
+        ranges.append(f"{least.text(edges[-1])} {least.name} and more")
         ticks = [(place, label) for place, label in ticks if place < end - 0.04 * span]
         ticks.append(((end + span * _GAP + stop) / 2, f"≥ {least.text(edges[-1])}"))
     at = [math.log10(max(s, edges[0])) if fetches.log else s / unit.factor for s in _marked(fetches)]
@@ -119,7 +119,7 @@ def histogram(fetches: FetchTimes) -> Histogram:
         left=left,
         right=right,
         heights=heights,
-        told=tuple(told),
+        ranges=tuple(ranges),
         marks=tuple(
             Named(place=place, name=name, left=left, row=row)
             for place, name, (left, row) in zip(at, names, sides, strict=True)
@@ -206,7 +206,7 @@ def fetch_plot(drawn: Histogram) -> Plot:
     colors = theme.light()
     plot = chart.live_plot(drawn.x, drawn.y)
     source = ColumnDataSource(
-        {"left": drawn.left, "right": drawn.right, "fetches": drawn.heights, "told": list(drawn.told)}
+        {"left": drawn.left, "right": drawn.right, "fetches": drawn.heights, "range": list(drawn.ranges)}
     )
     bars = plot.add_glyph(
         source,
@@ -230,7 +230,7 @@ def fetch_plot(drawn: Histogram) -> Plot:
         middle = float(drawn.left[-1] + drawn.right[-1]) / 2
         top = float(drawn.heights[-1])
         _write(plot, drawn.beyond, (middle, top), colors["ink2"], "center", y_offset=-9)
-    plot.add_tools(chart.hover([("Fetch time", "@told"), ("Fetches", "@fetches{0,0}")], [bars]))
+    plot.add_tools(chart.hover([("Fetch time", "@range"), ("Fetches", "@fetches{0,0}")], [bars]))
     return plot
 
 
@@ -257,7 +257,7 @@ def _write(
 
 
 class WorkAxes(Struct, frozen=True, kw_only=True):
-    """What the lines of loaders at work have in common."""
+    """The axes that the lines of active loader processes share."""
 
     x: Axis
     y: Axis
@@ -337,7 +337,7 @@ def work_plot(line: LoadersAtWork, columns: Columns, axes: WorkAxes) -> Plot:
         _write(plot, words, (float(x.live(x.end)), line.cores), colors["ink"], "right", y_offset=-9)
     rows = [
         ("From", "@left{%F %T} UTC"),
-        ("Mean", "@mean{0.0} loaders"),
+        ("Mean", "@mean{0.0}"),
         ("Lowest", "@low{0}"),
         ("Highest", "@high{0}"),
     ]

@@ -1,4 +1,4 @@
-"""The use of all GPUs and cores over time: a heat map, and below it single devices as lines."""
+"""The utilization of all GPUs and cores over time: a heat map, and below it single devices as lines."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
 
 #: Of more nodes, these are drawn with each GPU, and all with one row.
-MOST_NODES = 4
-MOST_NODE_ROWS = 64
+MAX_NODES = 4
+MAX_NODE_ROWS = 64
 #: Core rows of one node, and of all nodes together; of more cores, some share a row.
-MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL = 64, 128
+MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL = 64, 128
 #: Rows that are not drawn and can be chosen as lines.
-MOST_OTHERS = 384
+MAX_OTHERS = 384
 #: Heights of the whole figure that ``drawing.css`` has, in rem.
 HEIGHTS = (8, 12, 16, 20, 24, 28, 32, 40, 48)
 _REM_PX = 16
@@ -67,14 +67,15 @@ FULL = _STEPS
 #: Where the values of each line stand, so that they cover one another as little as can be.
 _BESIDE = ("left", "right", "above", "below")
 
-GPU, MEMORY, CORE, NODE = "GPU use", Metric.GPU_MEMORY_ACTIVITY.label, "core use", "mean GPU use"
+GPU, CORE, NODE = "GPU utilization", "core utilization", "mean GPU utilization"
+MEMORY = Metric.GPU_MEMORY_ACTIVITY.label
 
 
 class Row(Struct, frozen=True, kw_only=True):
     """One device, or the mean of several, over time."""
 
     node: str
-    #: What it is of the node: ``GPU use``.
+    #: What it is of the node: ``GPU utilization``.
     what: str
     #: Beside the row: ``gpu0``, ``cpu8 to cpu9``.
     name: str
@@ -168,33 +169,18 @@ def heat_map(
         if any(metric == Metric.GPU_UTILIZATION for _, metric in tables)
         else Metric.CPU_UTILIZATION
     )
-    many = len(nodes) > MOST_NODES
+    many = len(nodes) > MAX_NODES
     of_nodes = [
         _mean_row(tables[node, main], node, main) for node in nodes if many and (node, main) in tables
     ]
-    drawn = _odd(of_nodes, MOST_NODES) if many else nodes
-    of_those = set(_odd(of_nodes, MOST_NODE_ROWS))
+    drawn = _odd(of_nodes, MAX_NODES) if many else nodes
+    of_those = set(_odd(of_nodes, MAX_NODE_ROWS))
     shown_means = [row for row in of_nodes if row.node in of_those]
-    most_cores = min(MOST_CORE_ROWS, MOST_CORE_ROWS_IN_ALL // max(len(drawn), 1))
-
-    blocks: list[tuple[str, list[Row]]] = [("Mean of nodes", shown_means)] if many else []
-    others: list[Row] = []
-    together = 1
-    for node in drawn:
-        gpus, cores = (
-            tables.get((node, Metric.GPU_UTILIZATION), []),
-            tables.get((node, Metric.CPU_UTILIZATION), []),
-        )
-        if many and main == Metric.GPU_UTILIZATION:
-            others += cores
-            cores = []
-        share = -(-len(cores) // most_cores)
-        if share > 1:
-            others += cores
-            cores = [_together(cores[i : i + share]) for i in range(0, len(cores), share)]
-        together = max(together, share)
-        blocks.append((node, gpus + cores))
-        others += tables.get((node, Metric.GPU_MEMORY_ACTIVITY), [])
+    blocks, others, together = _device_rows(
+        tables, drawn, with_cores=not (many and main == Metric.GPU_UTILIZATION)
+    )
+    if many:
+        blocks.insert(0, ("Mean of nodes", shown_means))
     for node in nodes:
         if node not in drawn:
             others += tables.get((node, main), [])
@@ -207,8 +193,8 @@ def heat_map(
         y=Axis(start=-units, end=0, ticks=_labels(placed, heads, units, height), names=True),
         columns=grid.columns.count,
         rows=placed,
-        others=tuple(others[:MOST_OTHERS]),
-        left_out=max(0, len(others) - MOST_OTHERS) + sum(rows.left_out for rows in grid.rows),
+        others=tuple(others[:MAX_OTHERS]),
+        left_out=max(0, len(others) - MAX_OTHERS) + sum(rows.left_out for rows in grid.rows),
         heads=heads,
         drawn=drawn,
         nodes=len(nodes),
@@ -219,10 +205,34 @@ def heat_map(
     )
 
 
+def _device_rows(
+    tables: Mapping[tuple[str, str], list[Row]], drawn: Sequence[str], *, with_cores: bool
+) -> tuple[list[tuple[str, list[Row]]], list[Row], int]:
+    """The rows of each drawn node, the rows that can only be chosen as lines, and the most cores that share a row."""
+    max_cores = min(MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL // max(len(drawn), 1))
+    blocks: list[tuple[str, list[Row]]] = []
+    others: list[Row] = []
+    together = 1
+    for node in drawn:
+        gpus = tables.get((node, Metric.GPU_UTILIZATION), [])
+        cores = tables.get((node, Metric.CPU_UTILIZATION), [])
+        if not with_cores:
+            others += cores
+            cores = []
+        share = -(-len(cores) // max_cores)
+        if share > 1:
+            others += cores
+            cores = [_together(cores[i : i + share]) for i in range(0, len(cores), share)]
+        together = max(together, share)
+        blocks.append((node, gpus + cores))
+        others += tables.get((node, Metric.GPU_MEMORY_ACTIVITY), [])
+    return blocks, others, together
+
+
 def _single(rows: DeviceRows, columns: int, means: Mapping[tuple[str, str, str], float]) -> Iterator[Row]:
-    told = np.frombuffer(rows.values, np.uint8).reshape(-1, columns)
-    full = (told >= FULL_BYTE) & (told != NOT_MEASURED)
-    table = np.where(full, told - FULL_BYTE, told).astype(np.uint8)
+    stored = np.frombuffer(rows.values, np.uint8).reshape(-1, columns)
+    full = (stored >= FULL_BYTE) & (stored != NOT_MEASURED)
+    table = np.where(full, stored - FULL_BYTE, stored).astype(np.uint8)
     kind, what = {
         Metric.GPU_UTILIZATION: ("gpu", GPU),
         Metric.CPU_UTILIZATION: ("core", CORE),
@@ -250,12 +260,12 @@ def _mean(rows: Sequence[Row]) -> Bytes:
 
 
 def _mean_row(rows: Sequence[Row], node: str, main: Metric) -> Row:
-    what = NODE if main == Metric.GPU_UTILIZATION else "mean core use"
+    what = NODE if main == Metric.GPU_UTILIZATION else "mean core utilization"
     return Row(node=node, what=what, name=escape_name(node, 14), values=_mean(rows), kind="node")
 
 
 def _together(cores: Sequence[Row]) -> Row:
-    """The core used most in each column: a mean would hide a full one."""
+    """The busiest core in each column: a mean would hide a saturated one."""
     first, last = cores[0], cores[-1]
     name = first.name if first is last else f"{escape_name(first.name, 7)}–{escape_name(last.name, 7)}"
     table = np.stack([row.values for row in cores])
@@ -463,12 +473,12 @@ def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDat
             continue
         glyph = Image(x=start, dw=end - start, y="y", dh="dh", color_mapper=_mapper(kind))
         drawn = plot.add_glyph(source, glyph)
-        told = [
+        tooltip = [
             ("Device" if kind == "gpu" else "Core", "@name"),
             ("Time", heat.x.told("$x")),
-            ("Use in percent", "@image{0}"),
+            ("Utilization (%)", "@image{0}"),
         ]
-        plot.add_tools(hover(told, [drawn], formatters={"$x": "datetime"}, name="cells"))
+        plot.add_tools(hover(tooltip, [drawn], formatters={"$x": "datetime"}, name="cells"))
     _add_phases(plot, heat)
     return plot, (*sources, _others(heat))
 
@@ -513,7 +523,7 @@ def _others(heat: HeatMap) -> ColumnDataSource:
 
 
 def _bytes(row: Row) -> Bytes:
-    """As ``DeviceRows`` has them; the script of the page takes them apart."""
+    """As ``DeviceRows`` has them; the script of the page splits them."""
     return row.values if row.full is None else (row.values + FULL_BYTE * row.full).astype(np.uint8)
 
 
@@ -523,7 +533,7 @@ def _group(row: Row) -> str:
 
 
 def full_name(row: Row, *, several: bool) -> str:
-    """What a row is called where its node does not stand beside it: ``algo-1 gpu0``, ``algo-1 gpu0 memory``."""
+    """The name of a row where its node is not printed: ``algo-1 gpu0``, ``algo-1 gpu0 memory``."""
     name = f"{row.name} memory" if row.what == MEMORY else row.name
     if row.kind == "node":
         return f"{escape_name(row.node, 40)} mean"
@@ -541,7 +551,7 @@ def _mapper(kind: str) -> LinearColorMapper:
 
 
 def defaults(heat: HeatMap) -> tuple[Row, ...]:
-    """The two devices whose means differ most: of GPUs, or the busiest core beside a single GPU."""
+    """The two devices whose means differ most: of GPUs, or a single GPU and the busiest core."""
     gpus = [row for row in heat.choices if row.what == GPU and len(row.measured)]
     cores = [row for row in heat.choices if row.what == CORE and len(row.measured)]
     if len(gpus) == 1 and cores:
@@ -583,7 +593,7 @@ def live_lines(
 ) -> Plot:
     """The same, with a line for each series style, which the script of the page fills from the ``sources``.
 
-    Its name and the tags tell the script: those of the plot are the sources, that of a line is the
+    Its name and tags are for the script: those of the plot are the sources, that of a line is the
     place of its row among all of theirs.
     """
     colors = theme.light()
@@ -605,27 +615,24 @@ def live_lines(
         drawn.name = full_name(row, several=heat.nodes > 1) if row else ""
         drawn.tags = [places[id(row)]] if row else []
         drawn.visible = row is not None
-        told = [("Time", heat.x.told("@time")), ("$name", quantity(f"line{i}", "%", 0))]
-        plot.add_tools(hover(told, [drawn], formatters={"@time": "datetime"}, attachment=_BESIDE[i]))
+        tooltip = [("Time", heat.x.told("@time")), ("$name", quantity(f"line{i}", "%", 0))]
+        plot.add_tools(hover(tooltip, [drawn], formatters={"@time": "datetime"}, attachment=_BESIDE[i]))
     _add_phases(plot, heat)
     return plot
 
 
-def drawn_words(heat: HeatMap) -> str:
-    """What of a large job is not drawn; empty where everything is."""
-    told = []
+def not_drawn(heat: HeatMap) -> str:
+    """What of a large job is not drawn; empty if everything is."""
+    sentences = []
     if heat.nodes > len(heat.drawn):
         means = len(heat.of("node"))
-        rows = (
-            f"each of the {heat.nodes}{NBSP}nodes"
-            if means == heat.nodes
-            else f"{means} of {count(heat.nodes, 'node')}"
-        )
-        told.append(
-            f"The figure has a row for {rows}, and every device of the {len(heat.drawn)} whose mean differs most from the median node."
+        of = "" if means == heat.nodes else f" of {heat.nodes}"
+        sentences.append(
+            f"Rows: the mean of {means}{of}{NBSP}nodes, and every device of the {len(heat.drawn)} nodes farthest "
+            "from the median node."
         )
     if heat.together > 1:
-        told.append(f"Up to {count(heat.together, 'core')} share a row, which shows the one used most.")
+        sentences.append(f"Up to {count(heat.together, 'core')} share a row, which shows the busiest.")
     if heat.left_out:
-        told.append(f"{count(heat.left_out, 'other row')} cannot be chosen as lines for want of room.")
-    return " ".join(told)
+        sentences.append(f"Not shown: {count(heat.left_out, 'more row')}.")
+    return " ".join(sentences)

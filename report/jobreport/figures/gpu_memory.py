@@ -1,4 +1,4 @@
-"""GPU memory utilization of a node over time: GPUs as lines over the band of all, and the rises."""
+"""GPU memory activity of a node over time: GPUs as lines over the band of all, and the jumps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NodeMemory(Struct, frozen=True, kw_only=True):
 
     @property
     def has_mean(self) -> bool:
-        """Whether there are more GPUs than lines, so that the mean of all tells something."""
+        """Whether there are more GPUs than lines, so that the mean of all adds something."""
         return self.band.devices > len(self.lines)
 
     def series(self, name: str) -> str:
@@ -82,7 +82,7 @@ def memory_drawing(node: NodeMemory, columns: Columns, course: JobPhases) -> Dra
 
 
 def memory_plot(node: NodeMemory, columns: Columns, course: JobPhases, x_range: Range1d) -> Plot:
-    """Band from the lowest to the highest sample of any GPU, lines of single GPUs, triangles where one rose."""
+    """Band from the lowest to the highest sample of any GPU, lines of single GPUs, triangles where one jumped."""
     colors = theme.light()
     x, y = time_axis(columns), PERCENT
     plot = chart.live_plot(x, y, x_range=x_range, zoom=True)
@@ -168,7 +168,7 @@ def _triangles(plot: Plot, x: Axis, rises: Sequence[MemoryRise]) -> None:
     glyph = Scatter(x="time", y="after", marker="triangle", size=9, fill_color=ink, line_color=ink)
     drawn = plot.add_glyph(source, glyph)
     rows = [
-        ("Rise of", "@gpu"),
+        ("Jump on", "@gpu"),
         ("At", x.told("@time")),
         ("From", chart.quantity("before", "%")),
         ("To", chart.quantity("after", "%")),

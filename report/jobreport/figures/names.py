@@ -1,4 +1,4 @@
-"""Names from data beside a plot: cut so that they fit the room that is kept for them."""
+"""Names from data next to a plot, cut to the room that is kept for them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from jobreport.formats import escape_name
 
 #: Room between a name and the axis, and at the edge.
 _MARGIN_PX = 12
-_LONGEST = 60
+MAX_CHARACTERS = 60
 _NARROW, _WIDE = frozenset("fijlrtI.,:;'!|()[]{}/\\- "), frozenset("mwMW@%…")
 
 
 def fitted(text: str, room_px: int = theme.NAMES_PX) -> str:
-    """Text from data, cut in the middle until it fits beside an axis with as much room."""
-    most = min(len(text), _LONGEST)
+    """Text from data, cut in the middle until it fits next to an axis with as much room."""
+    most = min(len(text), MAX_CHARACTERS)
     while most > 4 and width_px(escape_name(text, most)) > room_px - _MARGIN_PX:
         most -= 1
     return escape_name(text, most)

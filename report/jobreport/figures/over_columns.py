@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 #: Stretches of one hatch: many boxes in a live plot take the square of their number.
-MOST_STRETCHES = 500
+MAX_STRETCHES = 500
 
 
 def numbers(values: Iterable[float | None]) -> Floats:
@@ -56,7 +56,7 @@ def points(columns: Columns, values: Floats) -> tuple[Floats, Floats]:
 
 
 def blocks(columns: Columns, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Left, right, bottom and top of the band from low to high; neighbors that are alike are one."""
+    """Left, right, bottom and top of the band from low to high; equal neighbors are one."""
     left, right = edges(columns)
     there = ~np.isnan(low)
     left, right, low, high = left[there], right[there], low[there], high[there]
@@ -80,16 +80,16 @@ def merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     time between the longer ones, each a pixel or two wide, as many as they fill.
     """
     found = _united(stretches)
-    if len(found) <= MOST_STRETCHES:
+    if len(found) <= MAX_STRETCHES:
         return found
     by_length = sorted(found, key=lambda one: one[0] - one[1])
-    longer, others = sorted(by_length[: MOST_STRETCHES // 2]), sorted(by_length[MOST_STRETCHES // 2 :])
+    longer, others = sorted(by_length[: MAX_STRETCHES // 2]), sorted(by_length[MAX_STRETCHES // 2 :])
     time = np.concatenate(([found[0][0]], np.ravel(longer), [found[-1][1]]))
     # How much of the time so far the longer ones leave.
     left = np.append(0, np.cumsum(np.diff(time) * (np.arange(len(time) - 1) % 2 == 0)))
     bounds = np.interp(np.ravel(others), time, left)
     filled = np.cumsum(np.diff(bounds, prepend=bounds[0]) * (np.arange(len(bounds)) % 2))
-    edges = np.linspace(0, left[-1], MOST_STRETCHES + 1)
+    edges = np.linspace(0, left[-1], MAX_STRETCHES + 1)
     # A part is hatched where what they fill so far comes to one part more.
     parts = np.rint(np.interp(edges, bounds, filled) / edges[1])
     ends = np.flatnonzero(np.diff(np.diff(parts) > 0, prepend=False, append=False)).reshape(-1, 2)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
 
 #: Columns of a plot and of its drawing: of one node, and of several, which are drawn narrower.
-MOST_COLUMNS = (300, 150)
+MAX_COLUMNS = (300, 150)
 #: Line, band and dash of a line alone and of two in one plot: tokens of the live ones, classes of the drawn ones.
 _ALONE = (("used", "used3", "solid", "line", "band"),)
 _PAIR = (("s1", "used3", "solid", "s1", "band"), ("s2", "line", "dashed", "s2", "band2"))
@@ -97,7 +97,7 @@ class SharedTime(Struct, frozen=True, kw_only=True):
     course: JobPhases
 
 
-def shared_time(columns: Columns, course: JobPhases, most: int = MOST_COLUMNS[0]) -> SharedTime:
+def shared_time(columns: Columns, course: JobPhases, most: int = MAX_COLUMNS[0]) -> SharedTime:
     """The range and the times of at most ``most`` columns, each at its middle."""
     axis, size = axis_of(columns), size_of(columns, most)
     start, end = float(axis.live(axis.start)), float(axis.live(axis.end))
@@ -141,7 +141,7 @@ def time_line(lines: Sequence[TimeLine], time: SharedTime, scale: Scale, top: fl
     for (line, mean, _, _), (token, _, dash, *_) in zip(named, looks, strict=True):
         stroke = Line(x="time", y=mean, line_color=colors[token], line_width=1.5, line_dash=dash)
         drawn.append(plot.add_glyph(time.source, stroke, **({"name": line.key} if several else {})))
-    if several:  # The tooltip tells all lines; it must stay where one of them is switched off.
+    if several:  # The tooltip shows all lines; it must stay if one of them is switched off.
         drawn = [plot.add_glyph(time.source, Line(x="time", y=named[0][1], line_alpha=0))]
     for boundary in boundaries(time.course):
         dots: Any = {"line_color": colors["ink2"], "line_dash": [2, 3], "line_width": 1}

@@ -1,4 +1,4 @@
-"""When GPUs idled while cores could not go on."""
+"""Snapshots in which a GPU was idle while a core was saturated or waited for I/O."""
 
 from __future__ import annotations
 
@@ -41,49 +41,56 @@ if TYPE_CHECKING:
         StepSpan,
     )
 
-#: Larger tables are folded away.
-MOST_OPEN_NODES = 4
-MOST_OPEN_CORES = 32
-#: Nodes that are told with the reason why they are not judged.
-MOST_REASONS = 4
-#: Characters of the reason why a rule gave no answer.
-MOST_REASON = 300
-#: Two shares of time that differ by less are alike, in points.
-ALIKE_POINTS = 5.0
+#: Rows of tables that are not folded away.
+MAX_OPEN_NODES = 4
+MAX_OPEN_CORES = 32
+#: Nodes that are listed with the reason why the rule did not evaluate them.
+MAX_REASONS = 4
+#: Characters of the reason why a rule was not evaluated.
+MAX_REASON = 300
+#: Two shares of time that differ by less are similar, in points.
+SIMILAR_POINTS = 5.0
 #: Percent of the snapshots below which bottlenecks are not drawn over time, unless they triggered the rule.
-FEW = 1.0
+MIN_DRAWN = 1.0
+#: Percent below which a GPU is idle in the words of the page.
+IDLE = 10.0
 #: Rows of bars that each height in ``drawing.css`` is made for.
 _HEIGHTS = (1, 2, 4, 8, 16)
 
 
 class Words(Struct, frozen=True, kw_only=True):
-    """How the bottlenecks of one kind are told; ``{}`` is the limit of a core."""
+    """How the bottlenecks of one kind are worded; ``{}`` is the threshold of a core."""
 
     rule: str
     title: str
-    #: What is sampled of a core, and what a core did over its limit.
+    #: What is sampled of a core.
     metric: str
-    beside: str
+    #: What is true of a core of the node in a bottleneck.
+    core_is: str
+    #: A core above its threshold, no such core, and what cores did.
     core: str
-    cores: str
+    no_core: str
+    did: tuple[str, str]
 
 
 _WORDS = {
     "cpu": Words(
         rule="CPUBottleneck",
         title="CPU bottlenecks",
-        metric="CPU use",
-        beside="a core of the same node was used more than {}",
-        core="a core above {}",
-        cores="used more than {}",
+        metric="CPU",
+        core_is="a core of its node is above {}",
+        core="core saturated",
+        no_core="no saturated core",
+        did=("was saturated", "were saturated"),
     ),
     "io": Words(
         rule="IOBottleneck",
         title="I/O bottlenecks",
         metric="I/O wait",
-        beside="a core of the same node waited for input or output more than {} of its time",
-        core="a core that waited more than {}",
-        cores="waiting more than {} of their time",
+        core_is="a core of its node is above {} I/O wait",
+        core="core waiting for I/O",
+        no_core="no core waiting for I/O",
+        did=("waited for I/O", "waited for I/O"),
     ),
 }
 
@@ -133,11 +140,11 @@ class Strip(Struct, frozen=True, kw_only=True):
 
 
 class Strips(Struct, frozen=True, kw_only=True):
-    """The figure of courses and the table of its data: a row a stretch, a column a course."""
+    """The figure of courses and the table of its data: one row per stretch, one column per course."""
 
     caption: str
-    #: What the marks mean.
-    read: str
+    aid: str
+    reading: str
     strips: tuple[Strip, ...]
     stretch: str
     rows: tuple[tuple[int, tuple[str, ...]], ...]
@@ -164,13 +171,13 @@ class CoreTable(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def cpu_bottlenecks(report: Report) -> Fragment:
-    """Moments in which a GPU idled while a core was full."""
+    """Snapshots in which a GPU was idle while a core was saturated."""
     return _bottlenecks(report, "cpu")
 
 
 @error_boundary
 def io_bottlenecks(report: Report) -> Fragment:
-    """Moments in which a GPU idled while a core waited for storage."""
+    """Snapshots in which a GPU was idle while a core waited for I/O."""
     return _bottlenecks(report, "io")
 
 
@@ -190,19 +197,17 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
     several = len(found.nodes) > 1
     with_day = formats.spans_days(report.job.start_us, report.job.end_us)
     drawn = found.bottlenecks > 0 and (
-        found.split.parts[-1].percent >= FEW or (card is not None and card.status is Status.TRIGGERED)
+        found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)
     )
     html = render(
         "bottlenecks",
         heading=heading(name, report),
         key=name,
         found=found,
-        title=words.title,
-        over=words.cores.format(_limit(found.core_above)),
         lead=_lead(found, words, card, report),
         notes=_notes(found, words, card),
-        split_caption=_split_caption(found, words),
-        split=_split(found, words),
+        split_caption=_split_caption(found),
+        split=_split(found, words) if found.bottlenecks else [],
         samples=_samples(found, words, name, figures, drawn=several) if found.bottlenecks else None,
         strips=_strips(found, report, name, figures, limit=found.limit if answered else None)
         if drawn
@@ -212,11 +217,9 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         several=several,
         with_day=with_day,
         cores=cores,
-        core_caption=_core_caption(
-            found.cores, words.cores.format(_limit(found.core_above)), more=found.more_cores
-        ),
-        folded=sum(len(table.rows) for table in cores) > MOST_OPEN_CORES,
-        ran=[(_class(one.name), one) for one in found.ran],
+        core_caption=_core_caption(found.cores, words.did, more=found.more_cores),
+        folded=sum(len(table.rows) for table in cores) > MAX_OPEN_CORES,
+        ran=[(_event_type(one.name), one) for one in found.ran],
         ran_caption=_ran_caption(found.ran),
         figures=document_json(name, figures) if figures else "",
         why_none="",
@@ -226,102 +229,107 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
 
 def _why_none(report: Report, words: Words) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "The vendor's results hold no samples; what its rule counted stands on the rule's card."
-    nodes = report.job.nodes
-    if not any(node.gpus for node in nodes):
-        return "No GPU was sampled."
-    if not any(
-        row.label == ("CPU" if words.metric == "CPU use" else words.metric) for row in report.utilization
-    ):
-        return f"The {words.metric} of the cores was not sampled."
-    return f"No node has samples of both GPU and {words.metric}."
+        return "SageMaker Debugger's rule results hold no samples; see the rule's card for its counts."
+    if not any(node.gpus for node in report.job.nodes):
+        return "GPU utilization."
+    if not any(row.label == words.metric for row in report.utilization):
+        return f"{words.metric} of the cores."
+    return f"GPU and {words.metric} on the same node."
 
 
-def _limit(value: float) -> str:
+def _percent(value: float) -> str:
     return f"{formats.plain_number(value)}%"
 
 
+def _idle(found: Bottlenecks) -> str:
+    return "idle" if found.gpu_below == IDLE else f"below {_percent(found.gpu_below)}"
+
+
 def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Report) -> str:
-    """Whether the rule answered, how many there are, whether that is too many, and what the verdict makes of it."""
-    beside = words.beside.format(_limit(found.core_above))
-    low = f"below {_limit(found.gpu_below)}"
-    told = []
+    """Whether the rule was evaluated, how many bottlenecks there are, and the GPU time that they explain."""
+    sentences = []
     if card is None:
-        told.append(f"{words.rule} was not selected; these are its default limits.")
+        sentences.append(f"{words.rule} was not selected; its default thresholds are used.")
     elif card.status in (Status.NOT_EVALUATED, Status.ERROR):
-        told.append(f"{words.rule} gave no answer: {card.reason[:MOST_REASON]}.")
-    snapshots = formats.count(found.snapshots, "snapshot")
-    if not found.bottlenecks:
-        told.append(f"No snapshot is a bottleneck: in none of {snapshots} a GPU was {low} while {beside}.")
-        return " ".join(told)
-    percent = found.split.parts[-1].percent
-    told.append(
-        f"{formats.number(found.bottlenecks, 0)} of {snapshots} ({formats.percent(percent)}) "
-        f"{'is a bottleneck' if found.bottlenecks == 1 else 'are bottlenecks'}: a GPU was {low} while {beside}."
-    )
-    side = "above" if percent > found.limit else "below" if percent < found.limit else "at"
-    triggered = card is not None and card.status is Status.TRIGGERED
-    if triggered or (card is not None and card.status is Status.PASSED and side != "above"):
-        told.append(f"That is {side} the limit of {_limit(found.limit)}.")
+        sentences.append(f"{words.rule} was not evaluated: {card.reason[:MAX_REASON]}.")
+    sentences += _counted(found, words, card) if found.bottlenecks else _none_found(found, words)
     finding = next((one for one in report.verdict.findings if one.key == f"{found.key}-bottleneck"), None)
     hours, part = formats.amount(finding, report.verdict.use) if finding else ("", "")
-    if hours and part:
-        told.append(f"The verdict counts {hours}, {part}: it takes each GPU by itself, and no time twice.")
-    if triggered:
-        told.append("That the cores held the GPUs up is inferred from simultaneous samples.")
-    return " ".join(told)
+    if found.bottlenecks and hours and part:
+        sentences.append(f"Bottlenecks explain {hours}, {part}.")
+    if found.bottlenecks and card is not None and card.status is Status.TRIGGERED:
+        sentences.append("Inferred from simultaneous samples.")
+    return " ".join(sentences)
+
+
+def _counted(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:
+    evaluated = card is not None and card.status in (Status.TRIGGERED, Status.PASSED)
+    threshold = f"; threshold {_percent(found.limit)}" if evaluated else ""
+    share = f"{formats.percent(found.split.parts[-1].percent)}{threshold}"
+    snapshots = f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.snapshots, 'snapshot')}"
+    are = "is a bottleneck" if found.bottlenecks == 1 else "are bottlenecks"
+    core_is = words.core_is.format(_percent(found.core_above))
+    return [f"{snapshots} ({share}) {are}: a GPU below {_percent(found.gpu_below)} while {core_is}."]
+
+
+def _none_found(found: Bottlenecks, words: Words) -> list[str]:
+    first = f"0 of {formats.count(found.snapshots, 'snapshot')} are {words.title}."
+    if not found.low:
+        return [first, f"No GPU was below {_percent(found.gpu_below)}."]
+    core = words.core_is.removeprefix("a core of its node is ").format(_percent(found.core_above))
+    times = formats.number(found.low, 0)
+    sentences = [first, f"A GPU was {_idle(found)} in {times}, never seen with a core {core}."]
+    if found.no_core_sample:
+        without = formats.number(found.no_core_sample, 0)
+        sentences.append(f"{words.metric} was not recorded in {without} of them.")
+    return sentences
 
 
 def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:
-    """What is not judged and why, and where the rule's answer is not the plain comparison above."""
-    notes = _of_rule(found, words, card) if card else []
+    """What the rule did not evaluate, and where its result differs from the comparison in the lead."""
+    notes = _rule_notes(found, words, card) if card else []
     reasons = [f"{formats.escape_name(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
     if reasons and len(found.nodes) > 1:
-        more = len(reasons) - MOST_REASONS
-        told = f"{', '.join(reasons[:MOST_REASONS])}{f' and {more} more' if more > 0 else ''}"
-        notes.append(f"Counted here but not judged by the rule: {told}.")
+        more = len(reasons) - MAX_REASONS
+        nodes = f"{', '.join(reasons[:MAX_REASONS])}{f', and {more} more' if more > 0 else ''}"
+        notes.append(f"Counted here, but not evaluated by {words.rule}: {nodes}.")
     if found.without_cores:
         names = formats.join_names([formats.escape_name(name, 40) for name in found.without_cores])
-        notes.append(f"Not looked at, because the {words.metric} of its cores was not sampled: {names}.")
+        notes.append(f"{words.metric} was not recorded on {names}.")
     if found.bottlenecks and not found.ran:
-        notes.append("What ran during the bottlenecks is not known: no events were recorded around them.")
+        notes.append("No events were recorded around the bottlenecks.")
     return notes
 
 
-def _of_rule(found: Bottlenecks, words: Words, card: RuleCard) -> list[str]:
+def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard) -> list[str]:
     if card.status in (Status.NOT_EVALUATED, Status.ERROR):
         return []
     percent = found.split.parts[-1].percent
     if card.status is Status.TRIGGERED and percent <= found.limit:
-        looks = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'look')}"
-        return [f"{words.rule} triggered: it looks once a minute, and the share so far was above in {looks}."]
+        checks = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'check')}"
+        return [f"{words.rule} triggered: the share until then was above the threshold in {checks}."]
     if card.measure and card.measure.value != percent:
-        judged = formats.percent(card.measure.value)
-        return [f"Of the nodes that {words.rule} judges, {judged} of the snapshots are bottlenecks."]
+        share = formats.percent(card.measure.value)
+        return [f"On the nodes that {words.rule} evaluates, {share} of snapshots are bottlenecks."]
     return []
 
 
-def _split_caption(found: Bottlenecks, words: Words) -> str:
-    low = _limit(found.gpu_below)
-    if found.bottlenecks:
-        caused = formats.percent(found.split.of_low_percent)
-        return f"{caused} of the snapshots with a GPU below {low} are bottlenecks"
-    snapshots = formats.count(found.snapshots, "snapshot")
-    if not found.low:
-        return f"A GPU was below {low} in none of {snapshots}"
-    core = words.core.format(_limit(found.core_above))
-    times = formats.number(found.low, 0)
-    return f"A GPU was below {low} in {times} of {snapshots}, but in none was that seen beside {core}"
+def _split_caption(found: Bottlenecks) -> str:
+    counts = f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.low, 'snapshot')}"
+    share = formats.percent(found.split.of_low_percent)
+    are = "is a bottleneck" if found.bottlenecks == 1 else "are bottlenecks"
+    gpu = "an idle GPU" if found.gpu_below == IDLE else f"a GPU {_idle(found)}"
+    return f"{counts} with {gpu} ({share}) {are}."
 
 
 def _split(found: Bottlenecks, words: Words) -> list[Part]:
     """All snapshots in parts that add up."""
-    low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
+    idle = f"GPU {_idle(found)}"
     kinds = {
-        "fine": ("u", f"No GPU below {low}"),
-        "free": ("l3", f"A GPU below {low}, not beside {core}"),
-        "unknown": ("x", f"A GPU below {low}, no core sampled"),
-        "bottleneck": ("l", f"A GPU below {low}, beside {core}: bottleneck"),
+        "fine": ("u", f"No {idle}"),
+        "free": ("l3", f"{idle}, {words.no_core}"),
+        "unknown": ("x", f"{idle}, {words.metric} not recorded"),
+        "bottleneck": ("l", f"{idle}, {words.core}"),
     }
     parts = [part for part in found.split.parts if part.count or part.key != "unknown"]
     places = accumulate((part.percent for part in parts), initial=0.0)
@@ -335,31 +343,14 @@ def _split(found: Bottlenecks, words: Words) -> list[Part]:
 def _samples(
     found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot], *, drawn: bool
 ) -> Samples:
-    low, core = _limit(found.gpu_below), words.core.format(_limit(found.core_above))
-    kinds = (
-        ("u", "good: above 90%", [one.busy for one in found.nodes]),
-        (
-            "u3",
-            f"partly used: {formats.plain_number(found.gpu_below)} to 90%",
-            [one.partly for one in found.nodes],
-        ),
-        ("l3", f"low: below {low}, not beside {core}", [one.idle_unsaturated for one in found.nodes]),
-        ("x", f"not known: below {low}, no core sampled", [one.idle_no_core_sample for one in found.nodes]),
-        ("l", f"in a bottleneck: below {low} beside {core}", [one.bottleneck for one in found.nodes]),
-    )
-    percents = zip(*(one.percents for one in found.nodes), strict=True)
-    bands = tuple(
-        Band(style=style, label=label, counts=tuple(counts), percents=tuple(column))
-        for (style, label, counts), column in zip(kinds, percents, strict=True)
-        if any(counts) or style != "x"
-    )
+    bands = _bands(found, words)
     names = [one.node for one in found.nodes]
     if drawn:
         figures[f"live-{name}-samples"] = parted_plot(names, bands, "Samples")
     height = next((h for h in _HEIGHTS if len(names) <= h), _HEIGHTS[-1])
     basis = _basis(found)
     return Samples(
-        caption=_samples_caption(found, basis, low, core),
+        caption=_samples_caption(found, basis),
         bands=bands,
         rows=tuple(
             SampleRow(
@@ -373,8 +364,30 @@ def _samples(
         mixed=len({one.in_loop for one in found.nodes}) > 1,
         drawing=parted_drawing(names, bands),
         height=f"names rows-{height}",
-        folded=len(names) > MOST_OPEN_NODES,
+        folded=len(names) > MAX_OPEN_NODES,
         basis=basis,
+    )
+
+
+def _bands(found: Bottlenecks, words: Words) -> tuple[Band, ...]:
+    """Parts of each node's GPU samples; what was not recorded only if there is any."""
+    idle = _idle(found)
+    kinds = (
+        ("u", "busy: above 90%", [one.busy for one in found.nodes]),
+        (
+            "u3",
+            f"partly busy: {formats.plain_number(found.gpu_below)} to 90%",
+            [one.partly for one in found.nodes],
+        ),
+        ("l3", f"{idle}, {words.no_core}", [one.idle_unsaturated for one in found.nodes]),
+        ("x", f"{idle}, {words.metric} not recorded", [one.idle_no_core_sample for one in found.nodes]),
+        ("l", f"{idle}, {words.core}", [one.bottleneck for one in found.nodes]),
+    )
+    percents = zip(*(one.percents for one in found.nodes), strict=True)
+    return tuple(
+        Band(style=style, label=label, counts=tuple(counts), percents=tuple(column))
+        for (style, label, counts), column in zip(kinds, percents, strict=True)
+        if any(counts) or style != "x"
     )
 
 
@@ -382,64 +395,48 @@ def _basis(found: Bottlenecks) -> str:
     loops = [one.in_loop for one in found.nodes]
     if all(loops):
         return "in the training loop"
-    return (
-        "in the training loop, or of the whole job where none was sampled,"
-        if any(loops)
-        else "of the whole job"
-    )
+    return "in the training loop (whole job if there is none)" if any(loops) else "in the whole job"
 
 
-def _samples_caption(found: Bottlenecks, basis: str, low: str, core: str) -> str:
-    shares = [one.percents[-1] for one in found.nodes]
-    most = max(shares)
+def _samples_caption(found: Bottlenecks, basis: str) -> str:
+    most = max(one.percents[-1] for one in found.nodes)
     names = [formats.escape_name(one.node, 40) for one in found.nodes if one.percents[-1] == most]
-    every = len(names) == len(found.nodes) > 1 and not found.more_nodes
-    where = f"each of {formats.count(len(names), 'node')}" if every else formats.join_names(names)
-    rest = "" if every else ", more than on any other node"
-    return (
-        f"On {where} {formats.percent(most)} of the GPU samples {basis} were below {low} beside {core}{rest}."
-    )
+    if len(names) == len(found.nodes) > 1 and not found.more_nodes:
+        where, rest = f"each of {formats.count(len(names), 'node')}", ""
+    else:
+        where, rest = formats.join_names(names), ", more than on other nodes"
+    return f"{formats.percent(most)} of GPU samples {basis} were in bottlenecks on {where}{rest}."
 
 
 def _strips(
     found: Bottlenecks, report: Report, name: str, figures: dict[str, Plot], *, limit: float | None
 ) -> Strips | None:
-    """``limit`` is none where the rule gave no answer: then nothing is held against it."""
-    courses, columns, course = found.courses, report.columns, report.phases
+    """The share of bottlenecks over time; without ``limit``, nothing is compared with it."""
+    courses, columns, phases = found.courses, report.columns, report.phases
     if not courses or not columns.count:
         return None
     with_day = formats.spans_days(report.job.start_us, report.job.end_us)
-    titles = [formats.escape_name(one.node, 60) if one.node else "All nodes together" for one in courses]
-    frame = Frame(columns=columns, boundaries=boundaries(course), limit=limit)
-    drawn = []
+    titles = [formats.escape_name(one.node, 60) if one.node else "All nodes" for one in courses]
+    frame = Frame(columns=columns, boundaries=boundaries(phases), limit=limit)
+    strips = []
     plots = course_plots([one.percent for one in courses], frame)
     for i, (one, plot) in enumerate(zip(courses, plots, strict=True)):
         element = f"live-{name}-course{i}"
         figures[element] = plot
-        told = _finding([one], titles[i : i + 1], limit, with_day=with_day)
-        drawn.append(
+        finding = _over_time([one], titles[i : i + 1], limit, with_day=with_day)
+        strips.append(
             Strip(
                 id=element,
                 title=titles[i],
-                label=f"Share of bottlenecks over time, {titles[i]}: {told}",
+                label=f"Share of bottlenecks over time, {titles[i]}. {finding}",
                 drawing=course_drawing(one.percent, frame, labels=i == len(courses) - 1),
             )
         )
-    width = formats.duration(columns.width_us)
-    marks = [] if limit is None else [f"dashed: the limit of {_limit(limit)}"]
-    if len(course.phases) > 1:
-        what = "step" if course.basis == "steps" else "GPU work"
-        ends = {"loop": f"first {what}", "after": f"last {what}"}
-        marks.append(f"dotted: {' and '.join(ends[phase.key] for phase in course.phases[1:])}")
-    if any(value is None for one in courses for value in one.percent):
-        marks.append("hatched: not measured")
     return Strips(
-        caption=f"{_finding(courses, titles, limit, with_day=with_day)}.",
-        read=(
-            "Orange: share of the snapshots of a column that are bottlenecks, in percent; "
-            f"{'; '.join([f'a column is {width}', *marks])}. {formats.times(columns.start_us)}"
-        ),
-        strips=tuple(drawn),
+        caption=_over_time(courses, titles, limit, with_day=with_day),
+        aid=f"Columns of {formats.duration(columns.width_us)}.",
+        reading=_strips_reading(found, report),
+        strips=tuple(strips),
         stretch=formats.duration(found.stretch * columns.width_us),
         rows=tuple(
             (
@@ -451,44 +448,51 @@ def _strips(
     )
 
 
-def _finding(
+def _strips_reading(found: Bottlenecks, report: Report) -> str:
+    sentences = ["Orange: percentage of a column's snapshots that are bottlenecks."]
+    if len(report.phases.phases) > 1:
+        what = "step" if report.phases.basis == "steps" else "GPU work"
+        ends = {"loop": "first", "after": "last"}
+        sentences.append(
+            f"Dotted: {' and '.join(ends[phase.key] for phase in report.phases.phases[1:])} {what}."
+        )
+    if any(value is None for one in found.courses for value in one.percent):
+        sentences.append("Hatched: not measured.")
+    return " ".join(sentences)
+
+
+def _over_time(
     courses: Sequence[BottlenecksOverTime], titles: Sequence[str], limit: float | None, *, with_day: bool
 ) -> str:
-    """``Above the limit of 50% for 10 min 16 s of the 15 min measured, between 07:55:29 and 08:09:08 UTC``."""
+    """How long the share of bottlenecks was above the threshold; without one, when bottlenecks were."""
     if limit is None:
-        spans = [(one.start_us, one.end_us) for one in courses]
-    else:
-        spans = [(one.above_start_us, one.above_end_us) for one in courses]
-    starts = [start for start, _ in spans if start is not None]
-    ends = [end for _, end in spans if end is not None]
-    when = ""
-    if starts and ends:
-        first, last = _moment(min(starts), with_day), _moment(max(ends), with_day)
-        when = f"between {first} and {last}{formats.NBSP}UTC"
-    if limit is None:
-        return f"Bottlenecks lie {when}" if when else "No bottleneck lies in these columns"
-    above = f"Above the limit of {_limit(limit)}"
-    if not when:
-        return f"At no time {above.lower()}"
-    alike: dict[str, list[str]] = {}
+        spans = [(one.start_us, one.end_us) for one in courses if one.start_us and one.end_us]
+        if not spans:
+            return "No bottleneck is in these columns."
+        first, last = (_time(us, with_day) for us in (min(a for a, _ in spans), max(b for _, b in spans)))
+        return f"First bottleneck {first}, last {last}."
+    above = f"The share of bottlenecks was above {_percent(limit)} (dashed)"
+    by_length: dict[str, list[str]] = {}
     for one, title in zip(courses, titles, strict=True):
-        alike.setdefault(_part(one), []).append(title)
-    if len(courses) == 1:
-        return f"{above} {next(iter(alike))}, {when}"
-    return f"{above}, {when}: " + "; ".join(
-        f"{formats.join_names(names)} {part}" for part, names in alike.items()
+        by_length.setdefault(_above(one), []).append(title)
+    if len(by_length) == 1:
+        return f"{above} {next(iter(by_length))}."
+    return (
+        f"{above}: "
+        + "; ".join(f"{formats.join_names(names)} {part}" for part, names in by_length.items())
+        + "."
     )
 
 
-def _part(one: BottlenecksOverTime) -> str:
+def _above(one: BottlenecksOverTime) -> str:
     if not one.known_us:
         return "not measured"
     if not one.above_us:
         return "at no time"
-    return f"for {formats.duration(one.above_us)} of the {formats.duration(one.known_us)} measured"
+    return f"for {formats.duration(one.above_us)} of {formats.duration(one.known_us)}"
 
 
-def _moment(us: int, with_day: bool) -> str:
+def _time(us: int, with_day: bool) -> str:
     return formats.column_time(us, with_day=with_day).replace(" ", formats.NBSP)
 
 
@@ -530,34 +534,32 @@ def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool
     if not runs:
         return ""
     lasted = [formats.duration(run.end_us - run.start_us) for run in runs]
-    alike = [run for run, length in zip(runs, lasted, strict=True) if length == lasted[0]]
-    if len(alike) > 1:
-        return f"The {formats.count(len(alike), 'longest run')} of bottlenecks lasted {lasted[0]} each"
-    first = runs[0]
-    where = f" on {formats.escape_name(first.node, 40)}" if several else ""
-    at = f"{_moment(first.start_us, with_day)}{formats.NBSP}UTC"
-    return f"The longest run of bottlenecks lasted {lasted[0]}, from {at}{where}"
+    equal = lasted.count(lasted[0])
+    if equal > 1:
+        return f"The {formats.count(equal, 'longest bottleneck')} lasted {lasted[0]} each."
+    where = f" on {formats.escape_name(runs[0].node, 40)}" if several else ""
+    return f"The longest bottleneck lasted {lasted[0]}, from {_time(runs[0].start_us, with_day)}{where}."
 
 
 def _core_table(one: NodeCores) -> CoreTable:
     rows = tuple(
-        (", ".join(formats.escape_name(core.core, 24) for core in alike), percent)
-        for percent, alike in groupby(one.cores, key=lambda core: core.percent)
+        (", ".join(formats.escape_name(core.core, 24) for core in equal), percent)
+        for percent, equal in groupby(one.cores, key=lambda core: core.percent)
     )
     more = one.ever - len(one.cores)
     never = one.count - one.ever
-    told = [
+    others = [
         f"{formats.count(more, 'other core')} less often" if more else "",
         f"{formats.number(never, 0)} of {formats.count(one.count, 'core')} never" if never else "",
     ]
-    return CoreTable(node=formats.escape_name(one.node, 40), rows=rows, note="; ".join(filter(None, told)))
+    return CoreTable(node=formats.escape_name(one.node, 40), rows=rows, note="; ".join(filter(None, others)))
 
 
-def _core_caption(cores: Sequence[NodeCores], over: str, *, more: int) -> str:
+def _core_caption(cores: Sequence[NodeCores], did: tuple[str, str], *, more: int) -> str:
     """The cores of the node with most bottlenecks, and the other nodes of which the same is true."""
     if not cores:
         return ""
-    facts = [_most_often(one, over) for one in cores]
+    facts = [_most_often(one, did) for one in cores]
     names = [
         formats.escape_name(one.node, 40) for one, fact in zip(cores, facts, strict=True) if fact == facts[0]
     ]
@@ -567,21 +569,21 @@ def _core_caption(cores: Sequence[NodeCores], over: str, *, more: int) -> str:
         where = f" on each of {formats.count(len(names), 'node')}"
     else:
         where = f" on {formats.join_names(names)}"
-    return f"{facts[0]}{where}"
+    return f"{facts[0]}{where}."
 
 
-def _most_often(one: NodeCores, over: str) -> str:
-    first = one.cores[0]
-    alike = [core for core in one.cores if core.percent == first.percent]
-    if len(alike) == one.count > 1:
+def _most_often(one: NodeCores, did: tuple[str, str]) -> str:
+    percent = one.cores[0].percent
+    equal = [core for core in one.cores if core.percent == percent]
+    if len(equal) == one.count > 1:
         who = f"All {formats.count(one.count, 'core')}"
     else:
-        who = formats.join_names([formats.escape_name(core.core, 24) for core in alike])
-    was = f"was {over.replace('their', 'its')}" if len(alike) == 1 else f"were {over}"
-    return f"{who} {was} in {formats.percent(first.percent)} of the bottlenecks"
+        who = formats.join_names([formats.escape_name(core.core, 24) for core in equal])
+    share = "every bottleneck" if percent == 100 else f"{formats.percent(percent)} of bottlenecks"
+    return f"{who} {did[len(equal) > 1]} in {share}"
 
 
-def _class(name: str) -> str:
+def _event_type(name: str) -> str:
     return f"{name.removeprefix(STEP)} steps" if name.startswith(STEP) else name
 
 
@@ -589,11 +591,11 @@ def _ran_caption(ran: Sequence[Ran]) -> str:
     if not ran:
         return ""
     first = ran[0]
-    if first.points < ALIKE_POINTS:
-        return "Nothing that was recorded ran notably more during bottlenecks"
-    alike = [one for one in ran if (one.during, one.otherwise) == (first.during, first.otherwise)]
-    names = formats.join_names([formats.escape_name(_class(one.name), 60) for one in alike])
+    if first.points < SIMILAR_POINTS:
+        return "No event type ran notably more during bottlenecks."
+    equal = [one for one in ran if (one.during, one.otherwise) == (first.during, first.otherwise)]
+    names = formats.join_names([formats.escape_name(_event_type(one.name), 60) for one in equal])
     return (
-        f"{names} ran in {formats.percent(first.during)} of the time of bottlenecks and in "
-        f"{formats.percent(first.otherwise)} of the rest"
+        f"{names} ran during {formats.percent(first.during)} of bottleneck time and "
+        f"{formats.percent(first.otherwise)} of other time."
     )

@@ -1,4 +1,4 @@
-"""Samples above events, at moments worth a close look."""
+"""Samples above events, in short stretches of the job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobrules.analyses.close_ups import BottleneckCount, CloseUp, CloseUpLane, WorstMinute
+    from jobrules.analyses.close_ups import CloseUp, CloseUpLane, WorstMinute
 
 _TITLES = {
     "first-steps": "First steps",
@@ -44,7 +44,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """A moment as the template wants it."""
+    """A close-up as the template wants it."""
 
     key: str
     title: str
@@ -58,7 +58,6 @@ class View(Struct, frozen=True, kw_only=True):
     #: Entries of the two keys.
     curves: list[tuple[str, str, str]]
     kinds: list[tuple[str, str, str]]
-    several: bool
     scale: formats.TimeScale
     rows: list[Row]
 
@@ -74,8 +73,8 @@ class View(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def close_ups(report: Report) -> Fragment:
-    """Samples above events, at moments worth a close look."""
-    views = [_view(moment) for moment in report.close_ups]
+    """Samples above events, in short stretches of the job."""
+    views = [_view(close_up) for close_up in report.close_ups]
     plots = {name: plot for view in views for name, plot in view.plots.items()}
     html = render(
         "close_ups",
@@ -89,36 +88,35 @@ def close_ups(report: Report) -> Fragment:
 
 
 def _node(report: Report) -> str:
-    """The nodes of the moments, where the job has others."""
-    names = list(dict.fromkeys(moment.node for moment in report.close_ups))
+    """The nodes of the close-ups, if the job has others."""
+    names = list(dict.fromkeys(close_up.node for close_up in report.close_ups))
     return formats.join_names(names) if len(report.job.nodes) > 1 else ""
 
 
-def _view(moment: CloseUp) -> View:
-    scale = time_scale(lane.total_us / SECOND_US for lane in moment.lanes)
-    caption, title = _caption(moment), _title(moment)
+def _view(close_up: CloseUp) -> View:
+    scale = time_scale(lane.total_us / SECOND_US for lane in close_up.lanes)
+    caption, title = _caption(close_up), _title(close_up)
     return View(
-        key=moment.key,
+        key=close_up.key,
         title=title,
         caption=caption,
-        reading=_reading(moment),
-        drawn=panels(moment),
+        reading=_reading(close_up),
+        drawn=panels(close_up),
         samples_label=f"{title}, samples. {caption}",
-        lanes_label=f"{title}, events. {_lanes_told(moment) or caption}",
-        style=f"ranked {rows_class(len(moment.lanes))}",
+        lanes_label=f"{title}, events. {' '.join(_coverage(close_up)) or caption}",
+        style=f"ranked {rows_class(len(close_up.lanes))}",
         curves=[
             (SERIES[one.key], _curve_name(one.label, one.devices), one.key)
-            for one in moment.curves
+            for one in close_up.curves
             if one.samples
         ],
         kinds=[
             (fill, _KINDS[kind], kind)
             for kind, (fill, _) in FILLS.items()
-            if any(lane.kind == kind for lane in moment.lanes)
+            if any(lane.kind == kind for lane in close_up.lanes)
         ],
-        several=len({lane.rank for lane in moment.lanes}) > 1,
         scale=scale,
-        rows=[_row(lane, scale) for lane in moment.lanes],
+        rows=[_row(lane, scale) for lane in close_up.lanes],
     )
 
 
@@ -137,134 +135,129 @@ def _row(lane: CloseUpLane, scale: formats.TimeScale) -> Row:
     )
 
 
-def _title(moment: CloseUp) -> str:
-    if moment.worst is None:
-        return _TITLES[moment.key]
-    what = "most bottlenecks" if moment.worst.hits else "the lowest GPU use"
-    return f"The minute {_where(moment.worst)} with {what}"
+def _title(close_up: CloseUp) -> str:
+    if close_up.worst is None:
+        return _TITLES[close_up.key]
+    what = "the most bottlenecks" if close_up.worst.hits else "the lowest GPU utilization"
+    return f"{'Training-loop minute' if close_up.worst.in_loop else 'Minute of GPU work'} with {what}"
 
 
-def _where(worst: WorstMinute) -> str:
-    """Among which minutes it was looked for."""
-    return "of the training loop" if worst.in_loop else "from first to last GPU work"
+def _caption(close_up: CloseUp) -> str:
+    """The steps or the bottlenecks, then what covers most of the time, then the mean GPU utilization."""
+    gpu = next((one.mean for one in close_up.curves if one.key == "gpu_utilization"), None)
+    if close_up.worst:
+        found = _bottlenecks(close_up.worst)
+    elif close_up.key == "first-events":
+        lasted = seconds((close_up.end_us - close_up.start_us) / SECOND_US)
+        found = [f"First {lasted} of events; steps were not recorded."]
+    else:
+        found = [_steps(close_up)]
+    return " ".join([*found, *_coverage(close_up), *_utilization(close_up.worst, gpu)])
 
 
-def _worst_told(worst: WorstMinute, gpu: float) -> str:
-    """The bottlenecks by kind with their limits, or the low GPU use; and what is usual."""
-    usual = f"the mean {_where(worst)} is {formats.percent(worst.usual)}"
+def _bottlenecks(worst: WorstMinute) -> list[str]:
     if not worst.hits:
-        lowest = f"the lowest GPU use, {formats.percent(gpu)}"
-        return f"The minute {_where(worst)} with {lowest}; {usual}"
-    whole = formats.count(worst.snapshots, "snapshot")
-    kinds = [_bottlenecks_told(one) for one in worst.bottlenecks]
-    if len(kinds) == 1:
-        found = f"In {worst.hits} of {whole} {kinds[0]}"
+        return []
+    kinds = [f"{one.snapshots} {'CPU' if one.kind == 'cpu' else 'I/O'}" for one in worst.bottlenecks]
+    by_kind = f" ({', '.join(kinds)})" if len(kinds) > 1 else ""
+    are = "is a bottleneck" if worst.hits == 1 else "are bottlenecks"
+    return [f"{worst.hits} of {formats.count(worst.snapshots, 'snapshot')} {are}{by_kind}."]
+
+
+def _steps(close_up: CloseUp) -> str:
+    which = "first" if close_up.key == "first-steps" else "last"
+    lasted = seconds((close_up.end_us - close_up.start_us) / SECOND_US)
+    if close_up.steps == 1:
+        return f"The {which} step took {lasted}."
+    longest = f"the longest ({close_up.longest_step}) {seconds(close_up.longest_us / SECOND_US)}"
+    return f"The {which} {formats.count(close_up.steps, 'step')} took {lasted}, {longest}."
+
+
+def _coverage(close_up: CloseUp) -> list[str]:
+    """How much of the time the steps of the first rank cover, and the event type that covers most."""
+    found = [("steps", lane) for lane in close_up.lanes if lane.kind == "steps"][:1]
+    events = [lane for lane in close_up.lanes if lane.kind != "steps"]
+    if events:
+        most = max(events, key=lambda lane: lane.covered_us)
+        found.append((formats.escape_name(readable(most.event_type), 60), most))
+    if not found:
+        return []
+    cover = "cover" if found[0][0] == "steps" else "covers"
+    parts = [f"{what} {cover} {formats.percent(lane.percent)}" for what, lane in found[:1]]
+    parts += [f"{what} {formats.percent(lane.percent)}" for what, lane in found[1:]]
+    several = len({lane.rank for lane in close_up.lanes}) > 1
+    ranks = [formats.escape_name(lane.rank, 24) for _, lane in found]
+    if several and len(set(ranks)) > 1:
+        first, second = (f"on rank {rank}" for rank in ranks)
+        sentence = f"{parts[0]} of the time {first}, {parts[1]} {second}."
+    elif several:
+        return [f"Rank {ranks[0]}: {', '.join(parts)}."]
     else:
-        parts = [f"in {one.snapshots} {kind}" for one, kind in zip(worst.bottlenecks, kinds, strict=True)]
-        found = f"{worst.hits} of {whole} are bottlenecks: {' and '.join(parts)}"
-    return f"{found}; GPU use was {formats.percent(gpu)}, {usual}"
+        sentence = f"{', '.join([f'{parts[0]} of the time', *parts[1:]])}."
+    return [f"{sentence[:1].upper()}{sentence[1:]}"]
 
 
-def _bottlenecks_told(one: BottleneckCount) -> str:
-    low, high = (f"{limit:g}%" for limit in (one.gpu_threshold, one.core_threshold))
-    core = f"was above {high}" if one.kind == "cpu" else f"waited for I/O above {high}"
-    return f"a GPU was below {low} while a core {core}"
+def _utilization(worst: WorstMinute | None, gpu: float | None) -> list[str]:
+    if gpu is None:
+        return []
+    if worst is None:
+        return [f"Mean GPU utilization: {formats.percent(gpu)}."]
+    whole = "training loop" if worst.in_loop else "GPU work"
+    return [f"GPU utilization: {formats.percent(gpu)} ({whole} {formats.percent(worst.usual)})."]
 
 
-def _caption(moment: CloseUp) -> str:
-    """What happened: the steps or the bottlenecks, then what covers most of the time."""
-    lasted = seconds((moment.end_us - moment.start_us) / SECOND_US)
-    means = {one.key: one.mean for one in moment.curves if one.mean is not None}
-    gpu = means.get("gpu_utilization")
-    used = f"; GPU use was {formats.percent(gpu)} on average" if gpu is not None else ""
-    if moment.worst:
-        found = _worst_told(moment.worst, gpu or 0.0)
-    elif moment.key == "first-events":
-        found = f"No step was recorded; the first events cover {lasted}{used}"
-    else:
-        which = "first" if moment.key == "first-steps" else "last"
-        steps = (
-            f"{which}{formats.NBSP}step"
-            if moment.steps == 1
-            else f"{which} {moment.steps}{formats.NBSP}steps"
-        )
-        longest = (
-            f"; the longest, {moment.longest_step}, took {seconds(moment.longest_us / SECOND_US)}"
-            if moment.steps > 1
-            else ""
-        )
-        found = f"The {steps} took {lasted} from start to end{longest}{used}"
-    return " ".join(filter(None, (f"{found}.", _lanes_told(moment))))
+def _reading(close_up: CloseUp) -> str:
+    """When it was, what lines and bars are, and what is not drawn."""
+    sentences = [f"{_when(close_up)}.", *_lines(close_up)]
+    if close_up.unmeasured_us:
+        sentences.append("Hatched: not measured.")
+    return " ".join([*sentences, *_bars(close_up)])
 
 
-def _lanes_told(moment: CloseUp) -> str:
-    """How much of the time the steps of the first worker cover, and the row of work that covers most."""
-    several = len({lane.rank for lane in moment.lanes}) > 1
-
-    def covers(what: str, lane: CloseUpLane) -> str:
-        of = f" of worker {formats.escape_name(lane.rank, 24)}" if several else ""
-        return f"{what}{of} {'cover' if what == 'steps' else 'covers'} {formats.percent(lane.percent)}"
-
-    told = [covers("steps", lane) for lane in moment.lanes if lane.kind == "steps"][:1]
-    work = [lane for lane in moment.lanes if lane.kind != "steps"]
-    if work:
-        most = max(work, key=lambda lane: lane.covered_us)
-        name = readable(most.event_type)
-        told.append(covers(formats.escape_name(name, 60), most))
-    if not told:
-        return ""
-    sentence = ", ".join((f"{told[0]} of the time", *told[1:]))
-    return f"{sentence[:1].upper()}{sentence[1:]}."
-
-
-def _reading(moment: CloseUp) -> str:
-    """How to read the drawings, and what is not in them."""
-    sampled = [one for one in moment.curves if one.samples]
-    same_second = moment.start_us // SECOND_US == moment.end_us // SECOND_US
+def _when(close_up: CloseUp) -> str:
+    same_second = close_up.start_us // SECOND_US == close_up.end_us // SECOND_US
     when = (
-        formats.date_time(moment.start_us) if same_second else formats.between(moment.start_us, moment.end_us)
+        formats.date_time(close_up.start_us)
+        if same_second
+        else formats.between(close_up.start_us, close_up.end_us)
     )
-    told = [
-        f"{'At' if same_second else 'From'} {when.removesuffix(f'{formats.NBSP}UTC')}. {formats.times(moment.end_us)}"
-    ]
-    if sampled:
-        most = max(one.samples for one in sampled)
-        told.append(
-            f"Lines: percent, the mean over the devices in each of {formats.count(most, 'snapshot')}"
-            + (
-                ", reduced to the lowest and the highest of each column."
-                if any(len(one.ticks) // 4 < one.samples for one in sampled)
-                else "."
-            )
-        )
-    elif moment.curves:
-        told.append("No sample was taken in this time.")
-    else:
-        told.append("No GPU, CPU or I/O wait was sampled on this node.")
-    if moment.unmeasured_us:
-        told.append("Hatched: not measured.")
-    if not moment.lanes:
-        return " ".join([*told, "Neither steps nor events were recorded in it."])
-    rows = "Rows: a bar from start to end of an event"
-    told.append(f"{rows}; the first row of a worker holds its steps." if moment.steps else f"{rows}.")
-    if all(lane.kind == "steps" for lane in moment.lanes):
-        told.append("No other event was recorded in it.")
-    if moment.cell_us:
-        told.append(f"Shorter events within {seconds(moment.cell_us / SECOND_US)} of a row are one bar.")
-    left = [
-        f"{formats.count(moment.lanes_left, 'other row')} with less time" if moment.lanes_left else "",
-        f"the lives of {formats.count(moment.lifetimes, 'loader process', 'loader processes')}"
-        if moment.lifetimes
+    return when.removesuffix(f"{formats.NBSP}UTC")
+
+
+def _lines(close_up: CloseUp) -> list[str]:
+    sampled = [one for one in close_up.curves if one.samples]
+    if not close_up.curves:
+        return ["Not recorded: GPU, CPU, and I/O wait."]
+    if not sampled:
+        return ["No samples in this time."]
+    snapshots = formats.count(max(one.samples for one in sampled), "snapshot")
+    reduced = any(len(one.ticks) // 4 < one.samples for one in sampled)
+    peaks = ", reduced to the lowest and highest per column" if reduced else ""
+    return [f"Lines: mean of the devices in each of {snapshots}{peaks}."]
+
+
+def _bars(close_up: CloseUp) -> list[str]:
+    if not close_up.lanes:
+        return ["Not recorded in this time: steps and events."]
+    sentences = [f"Bars: events{', steps in the first row of a rank' if close_up.steps else ''}."]
+    if all(lane.kind == "steps" for lane in close_up.lanes):
+        sentences = ["Bars: steps; no other events were recorded."]
+    if close_up.cell_us:
+        sentences.append(f"Short events within {seconds(close_up.cell_us / SECOND_US)} are one bar.")
+    left_out = [
+        formats.count(close_up.lanes_left, "row") + " with less time" if close_up.lanes_left else "",
+        f"lifetimes of {formats.count(close_up.lifetimes, 'loader process', 'loader processes')}"
+        if close_up.lifetimes
         else "",
     ]
-    if any(left):
-        told.append(f"Not drawn: {' and '.join(filter(None, left))}.")
-    return " ".join(told)
+    if any(left_out):
+        sentences.append(f"Not drawn: {', '.join(filter(None, left_out))}.")
+    return sentences
 
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "The vendor's results hold neither samples nor events."
+        return "SageMaker Debugger's rule results hold neither samples nor events."
     if any(row.label == "GPU" for row in report.utilization):
-        return "Neither steps nor events were recorded, and no minute of the GPUs' work stands out."
-    return "Neither steps nor events nor GPU samples were recorded."
+        return "Steps and events. No minute of GPU work stands out."
+    return "Steps, events, and GPU utilization."

@@ -24,32 +24,40 @@ from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobrules.analyses.data_loading import ADEQUATE, LOG_FROM, TOO_FEW, TOO_MANY
+from jobrules.analyses.data_loading import ADEQUATE, TOO_FEW, TOO_MANY
 from jobrules.dataloader import Dataloader
+from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
     from jobreport.figures.chart import Drawing
-    from jobrules.analyses.data_loading import DataLoading, LoadersAtWork, LoaderSetup, NodeLoading, Spread
+    from jobrules.analyses.data_loading import (
+        DataLoading,
+        FetchTimes,
+        LoadersAtWork,
+        LoaderSetup,
+        NodeLoading,
+        Spread,
+    )
 
-#: Nodes told in a sentence each.
-_MOST_TOLD = 4
-#: A longer table is folded away.
-MOST_OPEN_ROWS = 16
-#: Training hardly waits for data if a fetch takes no more than this share of a step, and does from the other on.
-HARDLY, WAITS = 0.05, 0.2
+#: Sentences about nodes.
+MAX_SENTENCES = 4
+#: Rows of a table that is not folded away.
+MAX_OPEN_ROWS = 16
+#: A fetch in parts of a step: training does not wait up to the first, and waits from the second on.
+NO_WAIT, WAIT = 0.05, 0.2
 
 _KINDS = {
-    "fetch": "Fetch of a batch",
-    "distance": "From one fetch to the next of its process",
+    "fetch": "Batch fetch",
+    "distance": "Between fetches of a process",
     "set-up": "Set-up of an iterator",
 }
 
 
 class Block(Struct, frozen=True, kw_only=True):
-    """The drawing of a node's loaders at work."""
+    """The drawing of a node's active loader processes."""
 
     id: str
     title: str
@@ -68,7 +76,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def data_loading(report: Report) -> Fragment:
-    """Loaders against cores, fetch times, and how many loaders were at work when."""
+    """Loader processes against cores, fetch times, and active loader processes over time."""
     found = report.data_loading
     place = heading("data-loading", report)
     if found is None:
@@ -76,8 +84,8 @@ def data_loading(report: Report) -> Fragment:
             "data_loading",
             heading=place,
             nodes=(),
-            vendor=report.origin is Origin.DEBUGGER_RESULTS,
-            vendor_card=report.origin is Origin.DEBUGGER_RESULTS
+            debugger_results=report.origin is Origin.DEBUGGER_RESULTS,
+            has_card=report.origin is Origin.DEBUGGER_RESULTS
             and any(card.name == Dataloader.__name__ for card in report.rules),
         )
         return Fragment(name="data-loading", html=html)
@@ -86,21 +94,17 @@ def data_loading(report: Report) -> Fragment:
     blocks, figures = ([], {}) if flat else _at_work(found)
     if bins:
         figures = {"live-data-loading-fetches": fetch_plot(bins), **figures}
-    unit = unit_for(found.fetches.p50_s) if found.fetches else unit_for(1)
     nodes = _joined([_node_row(node) for node in found.nodes])
     html = render(
         "data_loading",
         heading=place,
-        told=_sentences(found),
-        fetch_caption=_fetch_caption(found, unit),
+        sentences=[*_wait(found), *_against_range(found), *_settings_advice(found)],
+        fetch_caption=_fetch_caption(found),
         fetch_drawing=fetch_drawing(bins) if bins else None,
-        fetch_reading=_fetch_reading(found, bins, unit),
+        fetch_reading=_fetch_reading(found.fetches),
         bins=_bins(bins),
         work_caption=_work_caption(found),
-        work_unit="threads" if all(node.pipeline for node in found.nodes) else "loaders",
-        column=formats.duration(found.columns.width_us) if found.columns else "",
-        has_holes=any(value is None for line in found.at_work for value in line.mean),
-        has_cores=any(line.cores for line in found.at_work),
+        work_reading=_work_reading(found),
         blocks=blocks,
         figures=document_json("data-loading", figures) if figures else "",
         flat=flat,
@@ -108,148 +112,150 @@ def data_loading(report: Report) -> Fragment:
         times=_times_rows(found),
         lives=_lives(found),
         nodes=nodes,
-        nodes_folded=len(nodes) > MOST_OPEN_ROWS,
+        nodes_folded=len(nodes) > MAX_OPEN_ROWS,
         nodes_left_out=found.nodes_left_out,
+        loaders=_noun(found),
         setups=_joined([_setup_row(one) for one in found.setups]),
         setups_left_out=found.setups_left_out,
         several=len(found.nodes) > 1,
-        limits=_limits(found),
     )
     return Fragment(name="data-loading", html=html)
 
 
-def _limits(found: DataLoading) -> str:
-    return f"{found.min_percent:g} to {found.max_percent:g}%"
+def _noun(found: DataLoading, n: int = 2) -> str:
+    kind = "thread" if all(node.pipeline for node in found.nodes) else "process"
+    return f"loader {kind if n == 1 else {'thread': 'threads', 'process': 'processes'}[kind]}"
 
 
-def _wait(found: DataLoading) -> str:
-    """How long a fetch takes against a step: whether training waits for data; empty where one is not known."""
-    times, step = found.fetches, found.step
-    if times is None or step is None or not step.p50_s:
-        return ""
-    what = f"{formats.escape_name(step.mode, 24)} step" if step.mode else "step"
-    both = times.p50_s, step.p50_s
-    common = unit_for(max(both))
-    fetch, lasted = (
-        _short(one, common if min(both) >= 0.1 * common.factor else unit_for(one)) for one in both
-    )
-    fact = f"A fetch takes {fetch} at the median, a {what} {lasted}"
-    return f"{fact}: {_waiting(found)}."
-
-
-def _waiting(found: DataLoading) -> str:
-    """Whether training waits, in words; empty where it is not known."""
-    if found.fetches is None or found.step is None or not found.step.p50_s:
-        return ""
-    part = found.fetches.p50_s / found.step.p50_s
-    return (
-        _HARDLY
-        if part <= HARDLY
-        else "training waits for data"
-        if part >= WAITS
-        else "training waits little for data"
-    )
-
-
-_HARDLY = "training hardly waits for data"
-
-
-def _short(seconds: float, unit: Unit) -> str:
+def _time(seconds: float, unit: Unit | None = None) -> str:
+    unit = unit or unit_for(seconds)
     return f"{unit.text(seconds)}{formats.NBSP}{unit.name}"
 
 
-def _sentences(found: DataLoading) -> list[str]:
-    """Whether training waits, loaders against cores, the odd nodes first, then what the set-up says."""
+def _fetch_per_step(found: DataLoading) -> float | None:
+    """The median fetch as a part of the median step; None where one of them was not recorded."""
+    if found.fetches is None or found.step is None or not found.step.p50_s:
+        return None
+    return found.fetches.p50_s / found.step.p50_s
+
+
+def _wait(found: DataLoading) -> list[str]:
+    """Whether training waits for data, by the medians of fetches and steps."""
+    part = _fetch_per_step(found)
+    if part is None or found.fetches is None or found.step is None:
+        return []
+    waits = "does not wait" if part <= NO_WAIT else "waits" if part >= WAIT else "waits briefly"
+    medians = found.fetches.p50_s, found.step.p50_s
+    common = unit_for(max(medians))
+    fetch, step = (_time(one, common if min(medians) >= 0.1 * common.factor else None) for one in medians)
+    kind = f"{formats.escape_name(found.step.mode, 24)} step" if found.step.mode else "step"
+    return [f"Training {waits} for data: a batch fetch takes {fetch}, a {kind} {step} (medians)."]
+
+
+def _against_range(found: DataLoading) -> list[str]:
+    """One sentence for all nodes of which the same is true, out of range first, then not evaluated."""
     ranked = sorted(found.nodes, key=lambda node: (node.answer in ("", ADEQUATE), node.answer == ""))
-    alike: dict[str, list[NodeLoading]] = {}
+    by_sentence: dict[str, list[str]] = {}
     for node in ranked:
-        alike.setdefault(_against_cores(node, found), []).append(node)
-    several = len(found.nodes) > 1
-    told = [_wait(found)] if _wait(found) else []
-    for sentence, nodes in list(alike.items())[:_MOST_TOLD]:
-        names = formats.join_names([formats.escape_name(node.name, 40) for node in nodes], 3)
-        if len(nodes) == len(found.nodes) and several:
-            names = f"Each of {formats.count(len(nodes), 'node')}"
-        told.append(f"{names}: {sentence}" if several else sentence)
-    more = found.nodes_left_out + sum(len(nodes) for nodes in list(alike.values())[_MOST_TOLD:])
-    if more:
-        told.append(f"{formats.count(more, 'more node')} {'is' if more == 1 else 'are'} in the table.")
-    with_gpus = {node.name for node in found.nodes if node.gpus}
-    loose = [one for one in found.setups if one.pin_memory is False and one.node in with_gpus and one.fetches]
-    if loose:
-        kinds = formats.join_names(
-            list(dict.fromkeys(formats.escape_name(one.iterator, 60) for one in loose)), 3
-        )
-        told.append(
-            f"Batches of {kinds} are not pinned in memory. Set `pin_memory=True`: copies to the GPU are "
-            "faster from pinned memory. It changes nothing where the GPUs do not wait for copies."
-        )
-    if any(node.prefetch is False for node in found.nodes):
-        told.append(
-            "The data pipeline does not fetch ahead. End it with `prefetch(AUTOTUNE)`, so that the next batch "
-            "is prepared while the GPU works on this one."
-        )
-    return told
+        by_sentence.setdefault(_node_sentence(node, found), []).append(formats.escape_name(node.name, 40))
+    sentences = [_on_nodes(text, names, len(found.nodes)) for text, names in by_sentence.items()]
+    rest = list(by_sentence.values())[MAX_SENTENCES:]
+    more = found.nodes_left_out + sum(len(names) for names in rest)
+    if not more:
+        return sentences
+    return [*sentences[:MAX_SENTENCES], f"{formats.count(more, 'more node')}: see the table."]
 
 
-def _against_cores(node: NodeLoading, found: DataLoading) -> str:
+def _on_nodes(sentence: str, names: list[str], total: int) -> str:
+    if total == 1:
+        return sentence
+    where = formats.count(total, "node") if len(names) == total else formats.join_names(names, 3)
+    return f"{where}: {sentence}"
+
+
+def _node_sentence(node: NodeLoading, found: DataLoading) -> str:
+    experimental = " Counting threads of TensorFlow's data pipeline is experimental." if node.pipeline else ""
     if node.loaders is None:
-        return f"how many loaders were at work is not known: {node.reason}."
+        return f"The number of active loader processes is unknown: {node.reason}."
     kind = "loader thread" if node.pipeline else "loader process"
     loaders = formats.count(node.loaders, kind, kind + ("s" if node.pipeline else "es"))
-    aside = "; counting threads of TensorFlow's data pipeline is experimental" if node.pipeline else ""
     if not node.cores:
-        return f"{loaders} (median); not judged: CPU was not sampled{aside}."
-    part = formats.percent(node.of_cores_percent or 0.0)
-    fact = f"{loaders} on {formats.count(node.cores, 'core')}, {part}; Dataloader asks for {_limits(found)}"
+        return f"{loaders} (median). Dataloader was not evaluated: CPU was not recorded.{experimental}"
+    fact = (
+        f"{loaders} for {formats.count(node.cores, 'core')} ({formats.plain_number(node.of_cores_percent)}%)"
+    )
     if not node.answer:
-        return f"{fact}, but did not judge: {node.reason}{aside}."
-    before = ""
-    if node.answer == ADEQUATE and node.violating:
-        before = f" at the end, and outside of that in {node.violating} of {formats.count(node.evaluated, 'minute')}"
-    if node.answer == TOO_FEW and _waiting(found) == _HARDLY:
-        return f"{fact}: {node.answer} by that rule, at little cost while training hardly waits{aside}."
-    advice = {TOO_FEW: ". Raise `num_workers`", TOO_MANY: ". Lower `num_workers`"}.get(node.answer, "")
-    if node.pipeline:
-        advice = ""
-    return f"{fact}: {node.answer}{before}{aside}{advice}."
-
-
-def _fetch_caption(found: DataLoading, unit: Unit) -> str:
-    times = found.fetches
-    if times is None:
-        return ""
-    count = found.times[0].count
-    if count == 1:
-        return f"The only fetch of a batch took {unit.text(times.p50_s)}{formats.NBSP}{unit.name}."
-    p50, p95 = (f"{unit_for(s).text(s)}{formats.NBSP}{unit_for(s).name}" for s in (times.p50_s, times.p95_s))
+        return f"{fact}. Dataloader was not evaluated: {node.reason}.{experimental}"
+    side = {TOO_FEW: "below", ADEQUATE: "within", TOO_MANY: "above"}[node.answer]
+    low, high = f"{found.min_percent:g}", f"{found.max_percent:g}%"
+    is_ = "is" if node.loaders == 1 else "are"
     return (
-        f"Half of the {formats.count(count, 'fetch', 'fetches')} took no more than {p50}, "
-        f"95% no more than {p95}."
+        f"{fact} {is_} {side} Dataloader's range of {low} to {high}{_consequence(node, found)}.{experimental}"
     )
 
 
-def _fetch_reading(found: DataLoading, bins: Histogram | None, unit: Unit) -> str:
-    """Unit, width and what lies beyond."""
-    times = found.fetches
-    if times is None or bins is None:
+def _consequence(node: NodeLoading, found: DataLoading) -> str:
+    """What follows from the side of the range that a node is on."""
+    if node.answer == ADEQUATE:
+        return (
+            f", but not in {node.violating} of {formats.count(node.evaluated, 'check')}"
+            if node.violating
+            else ""
+        )
+    part = _fetch_per_step(found)
+    if node.answer == TOO_FEW and part is not None and part <= NO_WAIT:
+        return ", but training does not wait for data"
+    if node.pipeline:
+        return ""
+    return ". Raise `num_workers`" if node.answer == TOO_FEW else ". Lower `num_workers`"
+
+
+def _settings_advice(found: DataLoading) -> list[str]:
+    advice = []
+    with_gpus = {node.name for node in found.nodes if node.gpus}
+    unpinned = [
+        one for one in found.setups if one.pin_memory is False and one.node in with_gpus and one.fetches
+    ]
+    if unpinned:
+        iterators = dict.fromkeys(formats.escape_name(one.iterator, 60) for one in unpinned)
+        advice.append(
+            f"Set `pin_memory=True` for {formats.join_names(list(iterators), 3)}: "
+            "copies to the GPU are faster from pinned memory."
+        )
+    if any(node.prefetch is False for node in found.nodes):
+        advice.append(
+            "End the data pipeline with `prefetch(AUTOTUNE)`: it then prepares the next batch "
+            "while the GPU works on this one."
+        )
+    return advice
+
+
+def _fetch_caption(found: DataLoading) -> str:
+    if found.fetches is None:
+        return ""
+    count, p50_s, p95_s = found.times[0].count, found.fetches.p50_s, found.fetches.p95_s
+    what = "the time a training process waited for its batch"
+    if count == 1:
+        return f"The only batch fetch took {_time(p50_s)}: {what}."
+    fetches = formats.count(count, "fetch", "fetches")
+    return f"Batch fetches took {_time(p50_s)} (median) and {_time(p95_s)} (p95): {what}. {fetches}."
+
+
+def _fetch_reading(times: FetchTimes | None) -> str:
+    """What a bar counts, and what lies beyond the bars."""
+    if times is None:
         return ""
     if times.log:
         reading = (
-            f"The time axis is logarithmic, because the p95 is more than {LOG_FROM} times the median: each bin "
-            f"ends at {times.step:.3g} times its start."
+            f"Logarithmic time axis: each bin ends at {times.step:.3g} times its start. Height: fetches."
         )
     else:
-        scale = unit_for(times.step)
-        reading = (
-            f"Time in {unit.name}, bins of {round(times.step / scale.factor, 6):g}{formats.NBSP}{scale.name}."
-        )
+        width = unit_for(times.step)
+        size = f"{round(times.step / width.factor, 6):g}{formats.NBSP}{width.name}"
+        reading = f"Time in {unit_for(times.p50_s).name}, bins of {size}. Height: fetches."
     if times.beyond:
-        most = unit_for(times.max_s)
-        reading += (
-            f" The last bar, beyond a gap, counts the {formats.count(times.beyond, 'fetch', 'fetches')} that took "
-            f"longer, up to {most.text(times.max_s)}{formats.NBSP}{most.name}."
-        )
+        longer = formats.count(times.beyond, "longer fetch", "longer fetches")
+        reading += f" Last bar, after a gap: {longer}, up to {_time(times.max_s)}."
     return reading
 
 
@@ -257,40 +263,63 @@ def _bins(bins: Histogram | None) -> list[Row]:
     """Bars that count something."""
     if bins is None:
         return []
-    pairs = zip(bins.told, bins.heights.tolist(), strict=True)
-    return [Row(name=told, values=(formats.number(n, 0),)) for told, n in pairs if n]
+    pairs = zip(bins.ranges, bins.heights.tolist(), strict=True)
+    return [Row(name=name, values=(formats.number(n, 0),)) for name, n in pairs if n]
+
+
+def _fewest_and_most(line: LoadersAtWork) -> tuple[int, int]:
+    return (
+        min(low for low in line.low if low is not None),
+        max(high for high in line.high if high is not None),
+    )
 
 
 def _work_caption(found: DataLoading) -> str:
-    """How many loaders were at work, and against how many cores."""
+    """Of the node with most active loader processes."""
     if not found.at_work:
         return ""
-    line = max(found.at_work, key=lambda one: max(high for high in one.high if high is not None))
-    low = min(low for low in line.low if low is not None)
-    high = max(high for high in line.high if high is not None)
-    noun = "thread" if all(node.pipeline for node in found.nodes) else "loader"
-    many = formats.count(high, noun) if low == high else f"{low} to {formats.count(high, noun)}"
-    where = f" on {formats.escape_name(line.node, 40)}" if len(found.at_work) > 1 else ""
+    line = max(found.at_work, key=lambda one: _fewest_and_most(one)[1])
+    low, high = _fewest_and_most(line)
+    numbers = f"{high}" if low == high else f"{low} to {high}"
+    cores = f" {formats.count(line.cores, 'core')} (dashed)" if line.cores else ""
+    where = _where(line, found)
+    on = f" on {where}" if where else ""
+    owned = f", with{cores}" if cores and where else f" on{cores}" if cores else ""
+    return f"{numbers} {_noun(found, high)} {'was' if high == 1 else 'were'} active{on}{owned}."
+
+
+def _work_reading(found: DataLoading) -> str:
+    if not found.columns:
+        return ""
+    hatched = any(value is None for line in found.at_work for value in line.mean)
+    return (
+        f"Active {_noun(found)} per second, in columns of {formats.duration(found.columns.width_us)}."
+        f"{' Hatched: no data loading.' if hatched else ''}"
+    )
+
+
+def _where(line: LoadersAtWork, found: DataLoading) -> str:
+    """The node of a line; empty where it is the only one."""
     if not line.node and len(found.nodes) > 1:
-        where = f" on {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
-    cores = f", which {'has' if len(found.at_work) > 1 else 'have'}" if where else ""
-    on = f" on {formats.count(line.cores, 'core')}" if line.cores and not where else ""
-    if line.cores and where:
-        on = f"{cores} {formats.count(line.cores, 'core')}"
-    return f"{many[0].upper()}{many[1:]} at work{where}{on}."
+        return f"{len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
+    return formats.escape_name(line.node, 40) if len(found.at_work) > 1 else ""
 
 
 def _flat(found: DataLoading) -> str:
-    """What there is to say of loaders at work whose number never changed; empty where it did."""
+    """The number of active loader processes in a sentence, if it never changed."""
     numbers = {n for line in found.at_work for n in (*line.low, *line.high) if n is not None}
     if len(numbers) != 1:
         return ""
-    noun = "thread" if all(node.pipeline for node in found.nodes) else "loader"
-    many = f"{formats.count(max(numbers), noun)} {'was' if numbers == {1} else 'were'}"
+    n = max(numbers)
+    always = "active in every second with data loading."
+    lives = next((one for one in found.times if one.key == "worker"), None)
+    if lives and lives.count == n > 1 and len(found.nodes) == 1:
+        return f"All {n} were {always}"
     where = " on each node" if len(found.at_work) > 1 else ""
     if not found.at_work[0].node and len(found.nodes) > 1:
-        where = f" on {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
-    return f"{many} at work{where} in every second with data loading."
+        where = f" on {_where(found.at_work[0], found)}"
+    who = f"{formats.number(n, 0)} {_noun(found, n)}{where}"
+    return f"{who} {'was' if n == 1 else 'were'} {always}"
 
 
 def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
@@ -306,7 +335,7 @@ def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
             Block(
                 id=element,
                 title=_title(line, found),
-                label=_label(line),
+                label=_label(line, found),
                 drawing=work_drawing(line, found.columns, axes),
             )
         )
@@ -319,11 +348,10 @@ def _title(line: LoadersAtWork, found: DataLoading) -> str:
     return f"All {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
 
 
-def _label(line: LoadersAtWork) -> str:
-    low = min(low for low in line.low if low is not None)
-    high = max(high for high in line.high if high is not None)
-    limit = f", against {formats.count(line.cores, 'core')}" if line.cores else ""
-    return f"Loaders at work over time: from {low} to {high}{limit}."
+def _label(line: LoadersAtWork, found: DataLoading) -> str:
+    low, high = _fewest_and_most(line)
+    cores = f" on {formats.count(line.cores, 'core')}" if line.cores else ""
+    return f"Active {_noun(found)} over time: {low} to {high}{cores}."
 
 
 def _in_table(found: DataLoading) -> list[Spread]:
@@ -359,29 +387,33 @@ def _even(values: list[float]) -> list[str]:
 
 
 def _lives(found: DataLoading) -> str:
-    """How long loading processes lived, which is another order of time than fetches; empty where not recorded."""
+    """How long loader processes ran, far longer than fetches; empty where it was not recorded."""
     one = next((one for one in found.times if one.key == "worker"), None)
     if one is None:
         return ""
-    longest = f", the longest {formats.duration(one.max_s * 1e6)}" if one.count > 1 else ""
-    lived = f"lived {formats.duration(one.p50_s * 1e6)}{' at the median' if one.count > 1 else ''}"
-    return f"{formats.count(one.count, 'loading process', 'loading processes')} {lived}{longest}."
+    processes = formats.count(one.count, "loader process", "loader processes")
+    median, longest = (formats.duration(s * SECOND_US) for s in (one.p50_s, one.max_s))
+    if one.count == 1:
+        return f"{processes} ran for {median}."
+    if median == longest:
+        return f"{processes} ran for {median} (median and maximum)."
+    return f"{processes} ran for {median} (median), at most {longest}."
 
 
 def _joined(rows: list[Row]) -> list[Row]:
-    """Rows of nodes that print alike as one: ``6 nodes, alike``, or by name where others differ."""
-    alike: dict[Row, list[str]] = {}
+    """Rows of nodes that print the same as one: ``6 nodes (equal)``, or by name where others differ."""
+    names_of: dict[Row, list[str]] = {}
     for row in rows:
-        alike.setdefault(replace(row, name=""), []).append(row.name)
-    every = len({row.name for row in rows})
-    return [replace(row, name=_alike(names, every)) for row, names in alike.items()]
+        names_of.setdefault(replace(row, name=""), []).append(row.name)
+    total = len({row.name for row in rows})
+    return [replace(row, name=_equal_nodes(names, total)) for row, names in names_of.items()]
 
 
-def _alike(names: list[str], every: int) -> str:
+def _equal_nodes(names: list[str], total: int) -> str:
     if len(names) == 1:
         return formats.escape_name(names[0], 32)
     listed = formats.join_names([formats.escape_name(name, 24) for name in names], 3)
-    return f"{formats.count(every, 'node') if len(names) == every else listed}, alike"
+    return f"{formats.count(total, 'node') if len(names) == total else listed} (equal)"
 
 
 def _node_row(node: NodeLoading) -> Row:
@@ -393,11 +425,11 @@ def _node_row(node: NodeLoading) -> Row:
             formats.known(node.mean),
             formats.known(node.lowest, 0),
             formats.known(node.highest, 0),
-            formats.number(node.cores, 0) if node.cores else "not measured",
+            formats.number(node.cores, 0) if node.cores else "not recorded",
             formats.known(node.of_cores_percent),
             formats.number(node.seconds, 0),
         ),
-        word=node.answer or f"not judged: {node.reason}",
+        word=node.answer or f"not evaluated: {node.reason}",
     )
 
 

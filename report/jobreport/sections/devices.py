@@ -14,12 +14,12 @@ from jobreport.figures.devices import (
     HeatMap,
     cells,
     defaults,
-    drawn_words,
     full_name,
     has_holes,
     heat_map,
     live_heat_map,
     live_lines,
+    not_drawn,
     shared_range,
     still_heat_map,
     still_lines,
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from jobrules.analyses.devices import CoreUse, DeviceGrid
     from jobrules.analyses.gpu_utilization import Box
 
-#: Rows of the table; of more cores, those used most are in it.
-MOST_ROWS = 200
-#: Shares of samples that lie closer are told together, as 0.05 of them.
-ALIKE_SHARE = ALIKE_POINTS / 100
-#: A core that is full in so many of its samples is named.
+#: Rows of the table; of more cores, the busiest are in it.
+MAX_ROWS = 200
+#: Shares of samples that differ by less are one range.
+SIMILAR_SHARE = ALIKE_POINTS / 100
+#: Share of its samples from which a core is often at the threshold.
 OFTEN = 0.5
 
 
@@ -54,7 +54,7 @@ class Line(Struct, frozen=True, kw_only=True):
     node: str
     device: str
     values: tuple[str, ...]
-    #: Idle, partly used, busy; percent of its samples.
+    #: Idle, partly busy, busy; percent of its samples.
     shares: tuple[str, ...]
 
 
@@ -86,20 +86,20 @@ def devices(report: Report) -> Fragment:
         "devices",
         heading=place,
         heat=heat,
-        note=drawn_words(heat),
+        note=not_drawn(heat),
         caption=_caption(report, report.devices),
-        read=_read(report, heat),
+        aid=_aid(heat, report.devices),
+        reading=_reading(report, heat),
         limit=f"{heat.limit:g}",
         holes=has_holes(heat),
         cells=cells(heat),
         drawing=still_heat_map(heat),
         lines=still_lines(heat, chosen),
         lines_caption=_lines_caption(heat, chosen),
-        phases=_phases(report),
         picks=_picks(heat, chosen),
         rows=rows,
-        table=_table_words(heat, left_out),
-        nodes=heat.nodes,
+        left_out=left_out,
+        several=heat.nodes > 1,
         figures=document_json("devices", figures),
     )
     return Fragment(name="devices", html=html)
@@ -107,10 +107,10 @@ def devices(report: Report) -> Fragment:
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "Rule results hold no samples, so there is no use of single devices over time."
+        return "SageMaker Debugger's rule results hold no samples."
     if report.devices is None:
-        return "No use of a GPU or core was sampled."
-    return "The samples cover no time, so there is nothing to draw over it."
+        return "GPU and CPU utilization."
+    return "All samples were taken at one moment."
 
 
 def _means(report: Report, grid: DeviceGrid) -> dict[tuple[str, str, str], float]:
@@ -125,104 +125,87 @@ def _means(report: Report, grid: DeviceGrid) -> dict[tuple[str, str, str], float
 
 
 def _caption(report: Report, grid: DeviceGrid) -> str:
-    """In how many of their samples the GPUs idle, and in how many the cores are full."""
+    """How often GPUs were idle and busy, and how often cores were at the threshold."""
+    clauses = [*_gpu_clause(report), *_core_clause(grid)]
+    caption = "; ".join(clauses)
+    return f"{caption[:1].upper()}{caption[1:]}."
+
+
+def _gpu_clause(report: Report) -> list[str]:
     gpus = [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION]
     idle = [box.below_10 for box in gpus if box.below_10 is not None]
     busy = [box.above_90 for box in gpus if box.above_90 is not None]
-    told = []
-    if idle and busy:
-        subject, whose = _subject(len(gpus), "GPU")
-        told.append(
-            f"{subject} {_often('under 10%', idle, f' of {whose} samples')} and "
-            f"{_often('above 90%', busy, '' if max(idle) else f' of {whose} samples')}."
-        )
-    if grid.cores:
-        told.append(_full(grid, several=len({core.node for core in grid.cores}) > 1))
-    return " ".join(told)
+    if not (idle and busy):
+        return []
+    subject = "the GPU was" if len(gpus) == 1 else "GPUs were"
+    of = "" if not max(idle) else " of samples"
+    of_busy = "" if of else " of samples"
+    return [f"{subject} {_often('idle', idle, of)} and {_often('busy', busy, of_busy)}"]
 
 
-def _subject(devices: int, what: str) -> tuple[str, str]:
-    """The words for all devices, and whose their samples are."""
-    return (f"The {what} is", "its") if devices == 1 else (f"The {devices}{formats.NBSP}{what}s are", "their")
-
-
-def _often(what: str, shares: Sequence[float], of: str) -> str:
+def _often(state: str, shares: Sequence[float], of: str = "") -> str:
     if not max(shares):
-        return f"never {what}"
-    return f"{what} in {formats.spread(100 * share for share in shares)}{of}"
+        return f"never {state}"
+    return f"{state} in {formats.spread(100 * share for share in shares)}{of}"
 
 
-def _full(grid: DeviceGrid, *, several: bool) -> str:
-    """How often the cores are at the limit: all alike, or those that often are."""
+def _core_clause(grid: DeviceGrid) -> list[str]:
+    """One range for similar cores, otherwise how many of them often are at the threshold."""
+    if not grid.cores:
+        return []
     shares = [core.at_limit for core in grid.cores]
     at = f"at {grid.limit:g}% or more"
-    subject, whose = _subject(len(shares), "core")
-    if not max(shares):
-        return f"{subject} never {at}."
-    if max(shares) - min(shares) < ALIKE_SHARE:
-        return f"{subject} {_often(at, shares, f' of {whose} samples')}."
+    if max(shares) - min(shares) < SIMILAR_SHARE or not max(shares):
+        return [f"{'the core was' if len(shares) == 1 else 'cores were'} {_often(at, shares)}"]
     most = max(grid.cores, key=lambda core: core.at_limit)
     device = formats.escape_name(most.device, 24)
+    several = len({core.node for core in grid.cores}) > 1
     name = f"{formats.escape_name(most.node, 40)} {device}" if several else device
-    top = formats.percent(100 * most.at_limit)
+    highest = f"{name}: {formats.percent(100 * most.at_limit)}"
     often = sum(share >= OFTEN for share in shares)
     cores = formats.count(len(shares), "core")
     if not often:
-        return f"No core is {at} in half of its samples; the fullest, {name}, in {top}."
-    if often == 1:
-        return f"One of {cores}, {name}, is {at} in {top} of its samples."
-    which = "All" if often == len(shares) else f"{often} of"
-    return f"{which} {cores} are {at} in at least half of their samples; the fullest, {name}, in {top}."
+        return [f"no core was {at} in half of its samples (most often {highest})"]
+    which = "all" if often == len(shares) else f"{often} of"
+    were = "was" if often == 1 else "were"
+    return [f"{which} {cores} {were} {at} in half of the samples or more (most often {highest})"]
 
 
 def _phases(report: Report) -> str:
     """What the dotted lines are; empty without any."""
     kind = "step" if report.phases.basis == "steps" else "GPU work"
-    words = {"loop": f"first {kind}", "after": f"last {kind}"}
-    return " and ".join(words[phase.key] for phase in report.phases.phases[1:])
+    words = {"loop": "first", "after": "last"}
+    ends = [words[phase.key] for phase in report.phases.phases[1:]]
+    return f"{' and '.join(ends)} {kind}" if ends else ""
 
 
-def _read(report: Report, heat: HeatMap) -> str:
-    """How to read the rows."""
-    gpu, core = bool(heat.of("gpu")), bool(heat.of("core"))
-    told = []
-    if gpu and core and any(row.kind == "gpu" for row in heat.rows):
-        told.append("Tall rows are GPUs, thin rows the cores of the same node.")
-    width = formats.duration(report.devices.columns.width_us) if report.devices else ""
-    told.append(
-        f"Each cell is the mean of a column of {width}, in ten steps of 10%: a column hides "
-        "changes that are faster."
-    )
-    if core:
-        told.append(
-            f"Orange: at least half of the core's samples in the column are at {heat.limit:g}% or more."
-        )
-    phases = _phases(report)
-    if phases:
-        told.append(f"Dotted: {phases}.")
-    return f"{' '.join(told)} {formats.times(report.job.end_us)}"
+def _aid(heat: HeatMap, grid: DeviceGrid) -> str:
+    color = f"Color: mean per {formats.duration(grid.columns.width_us)}"
+    if not heat.of("core"):
+        return f"{color}."
+    return f"{color}; orange: core at {heat.limit:g}% or more in half of the samples."
+
+
+def _reading(report: Report, heat: HeatMap) -> str:
+    sentences = []
+    if heat.of("core") and any(row.kind == "gpu" for row in heat.rows):
+        sentences.append("Tall rows: GPUs; thin rows: the cores of the node.")
+    sentences.append("Each color is a step of 10%. Changes faster than a column are not visible.")
+    if phases := _phases(report):
+        sentences.append(f"Dotted: {phases}.")
+    return " ".join(sentences)
 
 
 def _lines_caption(heat: HeatMap, chosen: Sequence[Row]) -> str:
     if not chosen:
         return "No device was measured."
-    names = [full_name(row, several=heat.nodes > 1) for row in chosen]
+    names = [f"{full_name(row, several=heat.nodes > 1)} ({formats.percent(row.mean)})" for row in chosen]
     if len(chosen) == 1:
-        return f"{names[0]} is used {formats.percent(chosen[0].mean)} on average."
+        return f"Mean utilization: {names[0]}."
     if chosen[0].what != chosen[1].what:
-        return (
-            f"{names[0]} is used {formats.percent(chosen[0].mean)} on average; the core used most, {names[1]}, "
-            f"{formats.percent(chosen[1].mean)}."
-        )
-    kind, plural = ("GPU", "GPUs") if chosen[0].what == GPU else ("core", "cores")
-    count = sum(row.what == chosen[0].what for row in heat.choices)
-    low, high = (formats.percent(row.mean) for row in chosen)
-    if low == high:
-        which = f"Both {plural}" if count == 2 else f"All {formats.count(count, kind)}"
-        return f"{which} are used {low} on average; drawn are {names[0]} and {names[1]}."
-    if chosen[1].mean - chosen[0].mean < ALIKE_POINTS:
-        return f"The {plural} are alike: {names[0]}, used least, is at {low} on average, {names[1]}, used most, at {high}."
-    return f"Of the {plural}, {names[0]} is used least, {low} on average, and {names[1]} most, {high}."
+        return f"Mean utilization: {names[0]} and the most utilized core, {names[1]}."
+    kind = "GPU" if chosen[0].what == GPU else "core"
+    return f"Least and most utilized {kind}: {names[0]} and {names[1]}."
 
 
 def _picks(heat: HeatMap, chosen: Sequence[Row]) -> list[Pick]:
@@ -245,7 +228,7 @@ def _table(report: Report, heat: HeatMap) -> tuple[list[Line], int]:
     ]
     drawn = {row.node for row in heat.of("core")}
     cores = [core for core in (grid.cores if grid else ()) if core.node in drawn]
-    most = max(0, MOST_ROWS - len(gpus))
+    most = max(0, MAX_ROWS - len(gpus))
     kept = {id(core) for core in sorted(cores, key=lambda core: -core.mean)[:most]}
     rows: list[Line] = []
     for node in heat.drawn:
@@ -267,15 +250,3 @@ def _line(use: Box | CoreUse) -> Line:
             for part in (use.below_10, use.from_10_to_90, use.above_90)
         ),
     )
-
-
-def _table_words(heat: HeatMap, left_out: int) -> str:
-    """What the table leaves out."""
-    told = []
-    if heat.nodes > len(heat.drawn):
-        told.append(f"Of the {len(heat.drawn)}{formats.NBSP}nodes that are drawn with each device.")
-    if left_out:
-        told.append(
-            f"Left out are {formats.count(left_out, 'core')}, those used least; report.json holds them."
-        )
-    return " ".join(told)

@@ -1,4 +1,4 @@
-"""GPU memory over time: how much is in use, where that is told, and for how much of the time it is busy."""
+"""GPU memory over time: memory in use, if it was recorded, and GPU memory activity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobreport.figures.gpu_memory import NodeMemory, memory_drawing, memory_plot
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, has_time_lines, heading
-from jobreport.sections.time_lines import Block, TimeLines
+from jobreport.sections.time_lines import AID, Block, TimeLines
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from jobrules.analyses.gpu_memory import GPUMemory, MemoryRise, MemoryUse, Trend
     from jobrules.analyses.power import GPUState
 
-#: A longer table is folded away.
-MOST_OPEN_ROWS = 16
-MOST_OPEN_RISES = 12
+#: Rows of tables that are not folded away.
+MAX_OPEN_ROWS = 16
+MAX_OPEN_JUMPS = 12
 #: GPUs named in a sentence.
-_MOST_NAMES = 4
-#: With a p95 below this, memory is busy for the smaller part of the time; with a p5 below that, hardly; in percent.
+MAX_NAMES = 4
+#: With a p95 below the first, memory traffic is no limit; samples below the second are idle; in percent.
 BUSY, IDLE = 50.0, 5.0
 #: From p5 to p95; more swings, in points.
 SWING = 50.0
@@ -57,8 +57,8 @@ class Row(Struct, frozen=True, kw_only=True):
     reading: str
 
 
-class RiseRow(Struct, frozen=True, kw_only=True):
-    """A rise as printed."""
+class JumpRow(Struct, frozen=True, kw_only=True):
+    """A jump as printed."""
 
     node: str
     device: str
@@ -67,7 +67,7 @@ class RiseRow(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def gpu_memory(report: Report) -> Fragment:
-    """Memory in use, then GPU memory utilization: time lines of the GPUs that rise most or are highest, and a table of all."""
+    """Memory in use, then GPU memory activity: lines of the GPUs that jump most or are highest, and a table of all."""
     found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
     if found is None:
         html = render("gpu_memory", heading=place, in_use=in_use, rows=(), why_none=_why_none(report))
@@ -80,31 +80,30 @@ def gpu_memory(report: Report) -> Fragment:
         heading=place,
         in_use=in_use,
         caption=_caption(found, several=several),
-        rule=_rule(found),
-        told=_sentences(found, several=several),
+        sentences=_sentences(found, several=several),
         blocks=blocks,
         key=blocks[0].key if len(blocks) > 1 and len({block.key for block in blocks}) == 1 else (),
         figures=document_json("gpu-memory", figures) if figures else "",
-        marks=_marks(report, found),
+        reading=_how_to_read(report, found),
         note=_note(found),
-        column=formats.duration(found.columns.width_us),
         rows=[_row(gpu, days=days) for gpu in found.gpus],
-        folded=len(found.gpus) > MOST_OPEN_ROWS,
+        folded=len(found.gpus) > MAX_OPEN_ROWS,
         left_out=found.gpus_left_out,
         several=several,
         loop=found.loop,
-        rises=[_rise_row(rise, days=days) for rise in found.rises],
-        rises_folded=len(found.rises) > MOST_OPEN_RISES,
-        rises_left_out=found.rises_left_out,
+        jumps=[_jump_row(jump, days=days) for jump in found.rises],
+        jumps_folded=len(found.rises) > MAX_OPEN_JUMPS,
+        jumps_left_out=found.rises_left_out,
         why_none="",
     )
     return Fragment(name="gpu-memory", html=html)
 
 
 class InUse(Struct, frozen=True, kw_only=True):
-    """Memory in use, in bytes, where a source tells it."""
+    """Memory in use, in bytes."""
 
     caption: str
+    aid: str
     blocks: list[Block]
     lines: TimeLines
     figures: str
@@ -124,12 +123,13 @@ def _in_use(report: Report) -> InUse | None:
     scale = formats.rate_scale((state.memory_total or state.memory_max or 0.0 for state in states), "B")
     return InUse(
         caption=_most_in_use(states, scale, several=several),
+        aid=AID,
         blocks=blocks,
         lines=lines,
         figures=document_json("memory-in-use", figures) if figures else "",
-        heads=(*(f"{head} ({scale.unit})" for head in ("Mean", "Highest", "In all")), "Highest (%)"),
+        heads=(*(f"{head} ({scale.unit})" for head in ("Mean", "Peak", "Size")), "Peak (%)"),
         rows=[(state.node, state.device, _bytes(state, scale)) for state in states],
-        folded=len(states) > MOST_OPEN_ROWS,
+        folded=len(states) > MAX_OPEN_ROWS,
         several=several,
     )
 
@@ -143,25 +143,16 @@ def _bytes(state: GPUState, scale: formats.Scale) -> tuple[str, ...]:
 def _most_in_use(states: Sequence[GPUState], scale: formats.Scale, *, several: bool) -> str:
     fullest = max(states, key=lambda state: (state.memory_percent or 0.0, state.memory_max or 0.0))
     used = f"{formats.number((fullest.memory_max or 0.0) / scale.factor)}{formats.NBSP}{scale.unit}"
-    part = (
-        f", {formats.percent(fullest.memory_percent)} of its memory"
-        if fullest.memory_percent is not None
-        else ""
-    )
-    name = _name(fullest, several=several)
-    if len({_bytes(state, scale)[1:] for state in states}) == 1 < len(states):
-        return f"The {formats.count(len(states), 'GPU')} are alike: at most {used} in use on each{part}."
-    if len(states) == 1:
-        return f"At most {used} of memory were in use on {name}{part}."
-    return f"{name} is the fullest of {formats.count(len(states), 'GPU')}: at most {used} in use{part}."
+    share = f" ({formats.percent(fullest.memory_percent)})" if fullest.memory_percent is not None else ""
+    equal = len({_bytes(state, scale)[1:] for state in states}) == 1 < len(states)
+    where = f"each of {formats.count(len(states), 'GPU')}" if equal else _name(fullest, several=several)
+    return f"GPU memory in use peaked at {used}{share} on {where}."
 
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "Rule results hold no samples of GPU memory, so there is nothing to draw over time."
-    if not any(node.gpus for node in report.job.nodes):
-        return "No GPU was sampled."
-    return "GPU memory was not sampled."
+        return "SageMaker Debugger's rule results hold no samples of GPU memory."
+    return "GPU memory."
 
 
 def _name(gpu: GPUMemory | MemoryRise | GPUState, *, several: bool) -> str:
@@ -170,86 +161,69 @@ def _name(gpu: GPUMemory | MemoryRise | GPUState, *, several: bool) -> str:
 
 
 def _names(gpus: Sequence[GPUMemory], *, several: bool) -> str:
-    return formats.join_names([_name(gpu, several=several) for gpu in gpus], _MOST_NAMES)
+    return formats.join_names([_name(gpu, several=several) for gpu in gpus], MAX_NAMES)
 
 
 def _caption(found: MemoryUse, *, several: bool) -> str:
-    """Rises before growth, and growth before how high it is."""
+    """Jumps before growth, and growth before the highest p95."""
     if found.rises:
-        most = max(found.rises, key=lambda one: one.points)
-        times = len(found.rises) + found.rises_left_out
-        how = "once" if times == 1 else f"{formats.number(times, 0)} times, the most"
-        return (
-            f"GPU memory utilization rose {how} by {most.points:.1f} points, from "
-            f"{formats.percent(most.from_percent)} to {formats.percent(most.to_percent)} on "
-            f"{_name(most, several=several)} at {formats.clock(most.start_us)}."
-        )
+        return _jumped(found, several=several)
     growing = [(gpu, gpu.trend) for gpu in found.gpus if gpu.trend and gpu.trend.steady]
     if growing:
-        most_of, trend = max(growing, key=lambda pair: pair[1].points_per_hour)
-        which = (
-            f"on {_name(most_of, several=several)}"
-            if len(growing) == 1
-            else f"on {formats.count(len(growing), 'GPU')}, most on {_name(most_of, several=several)}"
-        )
+        fastest, trend = max(growing, key=lambda pair: pair[1].points_per_hour)
+        others = f"{formats.count(len(growing), 'GPU')}, most on " if len(growing) > 1 else ""
         return (
-            f"GPU memory utilization grows steadily {which}: by {trend.points_per_hour:.1f} points an hour over "
-            f"the {found.loop}."
+            f"GPU memory activity grows steadily on {others}{_name(fastest, several=several)}: "
+            f"by {trend.points_per_hour:.1f} points per hour in the {found.loop}."
         )
     highest = max(found.gpus, key=lambda gpu: gpu.p95)
-    high = (
-        f"the p95 of {_name(highest, several=several)} is {formats.percent(highest.p95)}"
-        if len(found.gpus) == 1
-        else f"it is highest on {_name(highest, several=several)} with a p95 of {formats.percent(highest.p95)}"
-    )
-    judged = [gpu for gpu in found.gpus if gpu.rise is not None]
-    if not judged:
-        return f"GPU memory utilization has too few samples to look for rises; {high}."
-    where = "did not rise" if len(found.gpus) == 1 else "rose on no GPU"
-    if len(judged) < len(found.gpus):
-        where = (
-            f"rose on none of {len(judged)} of {formats.count(len(found.gpus), 'GPU')} with enough samples"
-        )
-    return f"GPU memory utilization {where} by more than {found.limit:g} points at once; {high}."
+    high = f"{formats.percent(highest.p95)} ({_name(highest, several=several)})"
+    compared = sum(gpu.rise is not None for gpu in found.gpus)
+    if not compared:
+        return f"GPU memory activity has too few samples to detect jumps; highest p95: {high}."
+    of = "" if compared == len(found.gpus) else f" on {compared} of {formats.count(len(found.gpus), 'GPU')}"
+    return f"GPU memory activity has no jump above {found.limit:g} points{of}; highest p95: {high}."
 
 
-def _rule(found: MemoryUse) -> str:
-    """What counts as a rise, with an example that adds up."""
-    window = (
-        formats.count(int(found.window), "sample") if found.window.isdigit() else f"{found.window} of samples"
-    )
-    low = 10.0 if found.limit <= 90 else 0.0
-    example = f", as from {low:g} to over {low + found.limit:g}%" if found.limit < 100 else ""
+def _jumped(found: MemoryUse, *, several: bool) -> str:
+    largest = max(found.rises, key=lambda one: one.points)
+    times = len(found.rises) + found.rises_left_out
+    often = "" if times == 1 else f" {formats.number(times, 0)} times, at most"
     return (
-        f"A rise of GPU memory utilization is told where the mean of {window} lies more than {found.limit:g} points above that of the "
-        f"{window} before{example}."
+        f"GPU memory activity jumped{often} by {largest.points:.1f} points, from "
+        f"{formats.percent(largest.from_percent)} to {formats.percent(largest.to_percent)} on "
+        f"{_name(largest, several=several)} at {formats.clock(largest.start_us).removesuffix(f'{formats.NBSP}UTC')}."
     )
+
+
+def _jump_defined(found: MemoryUse) -> str:
+    window = f"{found.window} samples" if found.window.isdigit() else f"{found.window} of samples"
+    return f"Jump: the mean of {window} is more than {found.limit:g} points above the mean of the {window} before."
 
 
 def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
-    """What the quantiles over the loop say."""
-    told = []
-    free = [gpu for gpu in found.gpus if gpu.loop_p95 < BUSY]
-    if free:
-        part = formats.spread(gpu.loop_p95 for gpu in free)
-        told.append(
-            f"{_names(free, several=several)}: the p95 over the {found.loop} is {part}, so reading and writing "
-            "memory is hardly what limits the speed."
+    """What the quantiles in the loop show."""
+    sentences = []
+    low = [gpu for gpu in found.gpus if gpu.loop_p95 < BUSY]
+    if low:
+        p95 = formats.spread(gpu.loop_p95 for gpu in low)
+        sentences.append(
+            f"{_names(low, several=several)}: p95 of {p95} in the {found.loop}, "
+            "so memory traffic is probably not the limit."
         )
     idle = [gpu for gpu in found.gpus if gpu.loop_p5 < IDLE <= gpu.loop_p95]
     if idle:
-        told.append(
-            f"{_names(idle, several=several)}: at least 5% of the samples in the {found.loop} lie "
-            f"under {IDLE:g}%; the memory was hardly read or written then."
+        sentences.append(
+            f"{_names(idle, several=several)}: below {IDLE:g}% in at least 5% of samples in the {found.loop}."
         )
     swings = [gpu for gpu in found.gpus if gpu.loop_p95 - gpu.loop_p5 > SWING]
     if swings:
         most = max(gpu.loop_p95 - gpu.loop_p5 for gpu in swings)
-        told.append(
-            f"{_names(swings, several=several)}: GPU memory utilization varies much over the {found.loop}, by "
-            f"{most:.1f} points from p5 to p95{' at most' if len(swings) > 1 else ''}."
+        sentences.append(
+            f"{_names(swings, several=several)}: {'up to ' if len(swings) > 1 else ''}{most:.1f} points "
+            f"between p5 and p95 in the {found.loop}."
         )
-    return told
+    return sentences
 
 
 def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, Plot]]:
@@ -272,16 +246,13 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
         figures[element] = memory_plot(node, found.columns, report.phases, x_range)
         means = [gpu.mean for gpu in found.gpus if gpu.node == band.node]
         label = (
-            f"GPU memory utilization of {formats.count(band.devices, 'GPU')} of {formats.escape_name(band.node, 40)} over time: mean "
-            f"{formats.spread(means)}, lowest sample "
-            f"{formats.percent(min(v for v in band.low if v is not None))}, highest "
-            f"{formats.percent(max(v for v in band.high if v is not None))}, "
-            f"{formats.count(len(node.rises), 'rise')}."
+            f"GPU memory activity over time, {formats.escape_name(band.node, 40)}. "
+            f"Mean {formats.spread(means)}, {formats.count(len(node.rises), 'jump')}."
         )
         blocks.append(
             NodeBlock(
                 id=element,
-                title=f"{formats.escape_name(band.node, 60)}, GPU memory utilization, %",
+                title=f"{formats.escape_name(band.node, 60)}, GPU memory activity, %",
                 label=label,
                 drawing=memory_drawing(node, found.columns, report.phases),
                 key=_key(node),
@@ -299,41 +270,37 @@ def _key(node: NodeMemory) -> tuple[tuple[str, str, str], ...]:
     return tuple(key)
 
 
-def _marks(report: Report, found: MemoryUse) -> list[str]:
-    """What the marks mean that this figure has."""
-    told = ["lines: mean of a GPU in a column", "band: lowest to highest sample of any GPU of the node"]
+def _how_to_read(report: Report, found: MemoryUse) -> str:
+    sentences = [f"Lines: mean per GPU, in columns of {formats.duration(found.columns.width_us)}."]
     if found.rises:
-        told.append("triangle: a rise, at the moment and height it reached")
+        sentences.append("Triangle: a jump, at the time and height it reached.")
     if len(report.phases.phases) > 1:
-        told.append(f"dotted: the ends of the {found.loop}")
+        sentences.append(f"Dotted: start and end of the {found.loop}.")
     gaps = any(gap.node in {band.node for band in found.bands} for gap in report.phases.gaps)
     if gaps or any(None in band.mean for band in found.bands):
-        told.append("hatched: not measured")
-    return told
+        sentences.append("Hatched: not measured.")
+    sentences.append(_jump_defined(found))
+    sentences.append("Trend: median slope of all pairs of columns (Theil–Sen).")
+    return " ".join(sentences)
 
 
 def _note(found: MemoryUse) -> str:
+    """Which nodes and GPUs are drawn; empty if all are."""
     nodes = len({gpu.node for gpu in found.gpus})
     lines = {band.node: sum(line.node == band.node for line in found.lines) for band in found.bands}
-    folded = any(band.devices > lines[band.node] for band in found.bands)
-    which = "that rise most or are highest"
-    if found.alike and (nodes > 1 or folded):
-        means, full = (formats.spread(getattr(gpu, name) for gpu in found.gpus) for name in ("mean", "p95"))
+    partly = any(band.devices > lines[band.node] for band in found.bands)
+    which = "with the largest jumps or the highest p95"
+    if found.alike and (nodes > 1 or partly):
+        means, p95 = (formats.spread(getattr(gpu, name) for gpu in found.gpus) for name in ("mean", "p95"))
         gpus = formats.count(len(found.gpus) + found.gpus_left_out, "GPU")
-        what = "the GPU with the highest p95, the mean and the band" if folded else "the GPUs"
-        where = (
-            f" of {formats.escape_name(found.bands[0].node, 40)}, one of {nodes}{formats.NBSP}nodes"
-            if nodes > 1
-            else ""
-        )
-        return (
-            f"All {gpus} are alike: mean {means}, p95 {full}. Drawn are {what}{where}; the table holds all."
-        )
+        drawn = "the GPU with the highest p95" if partly else "the GPUs"
+        of = f" of {formats.escape_name(found.bands[0].node, 40)}" if nodes > 1 else ""
+        return f"All {gpus} are similar: mean {means}, p95 {p95}. The figure shows {drawn}{of}."
     if nodes > len(found.bands):
-        more = ", of each four GPUs, the band and the mean of all" if folded else ""
-        return f"Drawn are the {len(found.bands)} of {nodes}{formats.NBSP}nodes {which}{more}; the table holds the others."
-    if folded:
-        return f"Drawn as lines are the four GPUs {'of each node ' if nodes > 1 else ''}{which}; the table holds all."
+        four = ", four GPUs of each" if partly else ""
+        return f"The figure shows the {len(found.bands)} of {formats.count(nodes, 'node')} {which}{four}."
+    if partly:
+        return f"The lines are the four GPUs {'of each node ' if nodes > 1 else ''}{which}."
     return ""
 
 
@@ -366,15 +333,15 @@ def _reading(trend: Trend | None) -> str:
     return "grows steadily" if trend.steady else "no steady growth"
 
 
-def _rise_row(rise: MemoryRise, *, days: bool) -> RiseRow:
-    return RiseRow(
-        node=rise.node,
-        device=rise.device,
+def _jump_row(jump: MemoryRise, *, days: bool) -> JumpRow:
+    return JumpRow(
+        node=jump.node,
+        device=jump.device,
         values=(
-            formats.column_time(rise.start_us, with_day=days),
-            formats.column_time(rise.end_us, with_day=days),
-            formats.number(rise.from_percent),
-            formats.number(rise.to_percent),
-            formats.number(rise.points),
+            formats.column_time(jump.start_us, with_day=days),
+            formats.column_time(jump.end_us, with_day=days),
+            formats.number(jump.from_percent),
+            formats.number(jump.to_percent),
+            formats.number(jump.points),
         ),
     )

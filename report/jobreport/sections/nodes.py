@@ -1,4 +1,4 @@
-"""Every metric over time, node beside node on the same scales; many nodes are ranked first."""
+"""Every metric over time, nodes side by side on the same scales; more than four nodes are ranked first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobreport.figures.time_line import axis_of, stroke_shape
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
-from jobreport.sections.time_lines import POWER, TimeLines
+from jobreport.sections.time_lines import AID, POWER, TimeLines
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Severity
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from jobrules.analyses.nodes import NodeComparison, NodeDifference, NodeUtilization
     from jobrules.analyses.time_lines import Columns
 
-#: Odd nodes in the open table; more are in the folded one.
-MOST_ODD = 12
+#: Nodes that differ, in the open table; more are in the folded one.
+MAX_ODD = 12
 
 
 class RankRow(Struct, frozen=True, kw_only=True):
-    """A node of the ranked table, or all that are alike."""
+    """A node of the ranked table, or all similar ones."""
 
     name: str
     #: Class and word of the sign.
@@ -47,10 +47,11 @@ class RankRow(Struct, frozen=True, kw_only=True):
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
-    """The ranked table: odd nodes, then one row for the others; folded, those without a row of their own."""
+    """The ranked table: nodes that differ, then one row for the others; folded, the nodes of that row."""
 
     label: str
     caption: str
+    reading: str
     band: str
     rows: tuple[RankRow, ...]
     folded: tuple[RankRow, ...]
@@ -74,8 +75,8 @@ def nodes(report: Report) -> Fragment:
         blocks=blocks,
         caption=_caption(report, names),
         note=_note(report, names),
-        marks=lines.marks,
-        column=lines.column,
+        aid=AID,
+        reading=lines.reading,
         key=lines.key,
         rows=lines.rows(),
         figures=document_json("nodes", figures),
@@ -87,121 +88,118 @@ def nodes(report: Report) -> Fragment:
 
 def _reason(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "Rule results hold no samples, so there is nothing to draw over time."
+        return "SageMaker Debugger's rule results hold no samples."
     if not report.time_lines:
-        return "No metric was sampled."
-    return "The samples cover no time, so there is nothing to draw over it."
+        return "System metrics."
+    return "All samples were taken at one moment."
 
 
 def _caption(report: Report, names: list[str]) -> str:
-    """How far GPUs or CPUs are used: what differs between nodes, or over the time of one."""
+    """Mean utilization of GPUs, else of CPUs: what differs between nodes, or over the time of one."""
     use = report.nodes.use if report.nodes else None
     keys = [line.key for line in report.time_lines]
     key = next((one for one in ("gpu_utilization", "cpu_utilization") if one in keys), "")
     lines = [line for line in report.time_lines if line.key == key and line.node in names]
     drawn = {line.node: line.average for line in lines if line.average is not None}
     if not drawn:
-        return "The sampled metrics over time."
+        return "Sampled metrics over time."
     label = lines[0].label
     if max(line.highest or 0.0 for line in lines) <= 0:
-        return f"The {label} lines stay at 0 over the whole job."
+        return f"{label} utilization was 0% in every sample."
     if len(drawn) > 1:
-        return _between_nodes(label, use.means if use else drawn)
-    phases = _by_phase(use, report.phases.basis) if use else ""
-    told = f"Mean {label} use of the samples is {formats.percent(use.mean if use else drawn[lines[0].node])}{phases}."
-    if use and use.falls:
-        times = {1: "once", 2: "twice"}.get(use.falls, f"{use.falls} times")
-        for_ = f"for {formats.duration(use.fall_us)}" + (" (median)" if use.falls > 1 else "")
-        where = "In the training loop" if report.phases.basis == "steps" else "In that time"
-        told += f" {where} it falls {times} under 10%, {for_}."
-    return told
+        return f"Mean {label} utilization: {_between_nodes(use.means if use else drawn)}."
+    mean = formats.percent(use.mean if use else drawn[lines[0].node])
+    caption = f"Mean {label} utilization: {mean}{_by_phase(use, report.phases.basis) if use else ''}."
+    return f"{caption} {_falls(use, report.phases.basis)}" if use and use.falls else caption
 
 
-def _between_nodes(label: str, means: dict[str, float]) -> str:
+def _between_nodes(means: dict[str, float]) -> str:
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    if formats.percent(means[low]) == formats.percent(means[high]):
-        return (
-            f"The nodes are alike: mean {label} use of the samples is {formats.percent(means[low])} on all."
-        )
     if means[high] - means[low] < ALIKE_POINTS:
-        return f"The nodes are alike: mean {label} use of the samples is {formats.spread(means.values())}."
+        on = f"both{formats.NBSP}nodes" if len(means) == 2 else f"all {formats.count(len(means), 'node')}"
+        return f"{formats.spread(means.values())} on {on}"
     lowest, highest = formats.escape_name(low, 40), formats.escape_name(high, 40)
-    return (
-        f"Mean {label} use of the samples differs between the nodes: {formats.percent(means[low])} on {lowest}, "
-        f"{formats.percent(means[high])} on {highest}."
-    )
+    if len(means) == 2:
+        return f"{formats.percent(means[low])} on {lowest}, {formats.percent(means[high])} on {highest}"
+    return f"from {formats.percent(means[low])} on {lowest} to {formats.percent(means[high])} on {highest}"
 
 
 def _by_phase(use: NodeUtilization, basis: str) -> str:
-    """The means of the phases, where they are no longer alike."""
-    kind = "step" if basis == "steps" else "GPU work"
-    before = any(one.phase == "before" for one in use.phases)
-    between = "from there to the last" if before else f"from the first to the last {kind}"
-    words = {
-        "before": f"before the first {kind}",
-        "loop": "in the training loop" if basis == "steps" else between,
-        "after": f"after the last {kind}",
-    }
-    told = [(one.mean, words[one.phase]) for one in use.phases if one.phase in words]
-    means = [mean for mean, _ in told]
-    if len(told) < 2 or max(means) - min(means) < ALIKE_POINTS:
+    """The means of the phases, unless they are similar."""
+    loop = "training loop" if basis == "steps" else "GPU work"
+    words = {"before": "start-up", "loop": loop, "after": "wind-down"}
+    means = [(words[one.phase], one.mean) for one in use.phases if one.phase in words]
+    values = [mean for _, mean in means]
+    if len(means) < 2 or max(values) - min(values) < ALIKE_POINTS:
         return ""
-    parts = [f"{formats.percent(mean)} {where}" for mean, where in told]
-    return f": {', '.join(parts[:-1])} and {parts[-1]}"
+    return f" ({', '.join(f'{phase} {formats.percent(mean)}' for phase, mean in means)})"
+
+
+def _falls(use: NodeUtilization, basis: str) -> str:
+    times = {1: "once", 2: "twice"}.get(use.falls, f"{use.falls} times")
+    length = formats.duration(use.fall_us) + (" (median)" if use.falls > 1 else "")
+    where = " in the training loop" if basis == "steps" else ""
+    return f"It fell below 10% {times}{where}, for {length}."
 
 
 def _note(report: Report, names: list[str]) -> str:
-    """Which nodes are drawn, and why these."""
+    """Which nodes are drawn, and why."""
     found = report.nodes
     if not found or not found.ranks:
         return ""
+    drawn = formats.join_names([formats.escape_name(name, 40) for name in names])
     if not found.odd:
-        if len(names) < 2:
-            return f"Drawn below is {_listed(names)}, the node in the middle and the lowest in one."
-        return f"Drawn below are {formats.escape_name(names[0], 40)}, the node in the middle, and {formats.escape_name(names[1], 40)}, the lowest."
-    which = "the one that differs" if len(found.odd) == 1 else f"the {len(found.odd)} that differ"
-    if len(found.odd) > len(names):
-        which = f"the {len(names)} at the top of the table"
-    return f"Drawn below {'is' if len(names) == 1 else 'are'} {_listed(names)}, {which}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return formats.join_names([formats.escape_name(name, 40) for name in names])
+        which = "the median node" if len(names) < 2 else "the median and the lowest node"
+    elif len(found.odd) == 1:
+        which = "the node that differs"
+    elif len(found.odd) > len(names):
+        which = f"the first {len(names)} of the table"
+    else:
+        which = f"the {len(found.odd)} nodes that differ"
+    return f"The figure shows {drawn}, {which}."
 
 
 def _ranking(found: NodeComparison) -> Ranking:
-    odd, alike = found.odd, found.alike
-    rows = [_rank_row(rank, found) for rank in odd[:MOST_ODD]]
-    if len(odd) > MOST_ODD:
-        rows.append(_together(odd[MOST_ODD:], found, "others that differ", "info", "Differ"))
-    if alike:
-        rows.append(_together(alike, found, "others alike" if odd else "nodes alike", "pass", "Alike"))
-    folded = (*odd[MOST_ODD:], *alike)
+    odd, similar = found.odd, found.similar
+    rows = [_rank_row(rank, found) for rank in odd[:MAX_ODD]]
+    if len(odd) > MAX_ODD:
+        rows.append(_together(odd[MAX_ODD:], found, "others that differ", "info", "Differ"))
+    if similar:
+        rows.append(
+            _together(similar, found, "similar others" if odd else "similar nodes", "pass", "Similar")
+        )
+    folded = (*odd[MAX_ODD:], *similar)
     return Ranking(
         label=found.label,
         caption=_finding(found),
+        reading=_what_differs(found),
         band=_band(found),
         rows=tuple(rows),
         folded=tuple(_rank_row(rank, found) for rank in folded),
-        summary=f"Data: the {formats.count(len(folded), 'node')} without a row of {'its' if len(folded) == 1 else 'their'} own",
+        summary=f"Data: {formats.count(len(folded), 'more node')}",
     )
 
 
 def _finding(found: NodeComparison) -> str:
-    """What the table shows, and how a node becomes odd."""
     total, odd = len(found.ranks), len(found.odd)
-    if not odd:
-        fact = f"The {formats.count(total, 'node')} are alike."
-    else:
-        fact = (
-            f"{odd} of {formats.count(total, 'node')} {'differs' if odd == 1 else 'differ'} from the others."
-        )
-    if found.median is None or found.limit is None:
+    differ = "differs" if odd == 1 else "differ"
+    fact = (
+        f"{odd} of {formats.count(total, 'node')} {differ} from the others."
+        if odd
+        else f"All {formats.count(total, 'node')} are similar."
+    )
+    if found.median is None:
         return fact
+    return f"{fact} Median node: {formats.percent(found.median)} mean {found.label} utilization."
+
+
+def _what_differs(found: NodeComparison) -> str:
+    if found.limit is None:
+        return ""
     return (
-        f"{fact} The median node has a mean {found.label} use of {formats.percent(found.median)}; "
-        f"farther than {formats.number(found.limit)}{formats.NBSP}points from it counts as odd, as do GPUs at "
-        f"0%, other means of CPU, I/O wait or memory, missing samples and another clock."
+        f"A node differs if its mean {found.label} utilization is more than {formats.number(found.limit)}"
+        f"{formats.NBSP}points from the median node, if a GPU stays at 0%, or if its number of GPUs, another mean "
+        "(CPU, I/O wait, memory), its samples, or its clock differ."
     )
 
 
@@ -209,7 +207,7 @@ _SIGNS = {
     Severity.CRITICAL: ("crit", "Critical"),
     Severity.WARNING: ("warn", "Warning"),
     Severity.INFO: ("info", "Info"),
-    None: ("pass", "Alike"),
+    None: ("pass", "Similar"),
 }
 
 
@@ -238,7 +236,7 @@ def _together(
         name=f"{formats.number(len(ranks), 0)}{formats.NBSP}{what}",
         style=style,
         word=word,
-        differs=f"means {formats.spread(means)}" if means else f"{found.label} not measured",
+        differs=f"means {formats.spread(means)}" if means else f"{found.label} not recorded",
         mean=formats.known(float(np.median(means)) if means else None),
         against=f"{_signed(min(off))} to {_signed(max(off))}" if off else "–",
         path="",

@@ -1,4 +1,4 @@
-"""What the GPUs drew, how warm they were, how fast they ran, and what held them back."""
+"""Power, temperature, and clocks of the GPUs, and what slowed them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
-from jobreport.sections.time_lines import POWER, REASONS, TimeLines
-from jobrules.analyses.power import MOST_ROWS
+from jobreport.sections.time_lines import AID, POWER, REASONS, TimeLines
+from jobrules.analyses.power import MAX_ROWS
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, LEAST_SAMPLES, as_far_as_recorded
 from jobrules.model import Metric
 
@@ -23,33 +23,43 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.analyses.power import GPUState
 
-#: A longer table is folded away.
-MOST_OPEN_ROWS = 16
-#: From here on energy is told in kWh.
+#: Rows of a table that is not folded away.
+MAX_OPEN_ROWS = 16
+#: Watt-hours from which energy is printed in kWh.
 _KILO = 1000.0
+#: A smaller percentage would be printed as 0.0.
+_TINY = 0.05
 
 #: Columns of the table: field, head, digits.
 _COLUMNS = (
-    ("power_mean", "Power, mean (W)", 1),
-    ("power_max", "Power, highest (W)", 1),
+    ("power_mean", "Mean power (W)", 1),
+    ("power_max", "Highest power (W)", 1),
     ("power_limit", "Power limit (W)", 0),
     ("energy_wh", "Energy (Wh)", 1),
-    ("temperature_mean", "Temperature, mean (°C)", 1),
-    ("temperature_max", "Temperature, highest (°C)", 0),
+    ("temperature_mean", "Mean temperature (°C)", 1),
+    ("temperature_max", "Highest temperature (°C)", 0),
     ("clock_busy", "Clock while busy (MHz)", 0),
-    ("clock_max", "Clock, highest (MHz)", 0),
+    ("clock_max", "Highest clock (MHz)", 0),
     ("thermal_percent", "Slowed by heat (%)", 1),
-    ("cap_percent", "Held by the power limit (%)", 1),
-    ("hardware_percent", "Slowed by the hardware (%)", 1),
+    ("cap_percent", "Slowed by power limit (%)", 1),
+    ("hardware_percent", "Slowed by hardware (%)", 1),
 )
-#: What holds a clock back: field, metric, what it did to a GPU, what it is.
-_HELD = (
-    ("thermal_percent", Metric.GPU_THERMAL_SLOWDOWN, "heat slowed", "by heat"),
-    ("hardware_percent", Metric.GPU_HARDWARE_SLOWDOWN, "the hardware slowed", "by the hardware"),
-    ("cap_percent", Metric.GPU_POWER_CAP, "the power limit held", "by the power limit"),
+
+
+class Slowdown(Struct, frozen=True, kw_only=True):
+    """Something that slows GPUs."""
+
+    #: Of ``GPUState``, in percent of the GPU's time.
+    field: str
+    metric: Metric
+    by: str
+
+
+_SLOWDOWNS = (
+    Slowdown(field="thermal_percent", metric=Metric.GPU_THERMAL_SLOWDOWN, by="heat"),
+    Slowdown(field="hardware_percent", metric=Metric.GPU_HARDWARE_SLOWDOWN, by="the hardware"),
+    Slowdown(field="cap_percent", metric=Metric.GPU_POWER_CAP, by="the power limit"),
 )
-#: A smaller share is printed as 0.0.
-_TINY = 0.05
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -62,7 +72,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 @error_boundary
 def power(report: Report) -> Fragment:
-    """Time lines of power, temperature, clock and slowdowns; a table of all GPUs."""
+    """Time lines of power, temperature, clocks, and slowdowns; a table of all GPUs."""
     states = report.power or ()
     place = heading("power", report)
     columns = [one for one in _COLUMNS if any(getattr(state, one[0]) is not None for state in states)]
@@ -72,19 +82,20 @@ def power(report: Report) -> Fragment:
     several = len({state.node for state in states}) > 1
     drawn = TimeLines.of(report, _drawn_keys(report))
     blocks, figures = drawn.draw("live-power") if has_time_lines(report) else ([], {})
-    energy, (caption, told) = _energy(states), _caption(states, several=several)
+    energy, worst = _energy(states), _worst(states)
     html = render(
         "power",
         heading=place,
-        caption=caption,
-        told=_sentences(report, states, told if blocks else ""),
+        caption=_slowed(*worst, several=several) if worst else _highest(states, several=several),
+        aid=AID,
+        sentences=_sentences(report, states, worst if blocks else None),
         blocks=blocks,
         lines=drawn,
         figures=document_json("power", figures) if figures else "",
         heads=[energy[1] if name == "energy_wh" else head for name, head, _ in columns],
         note=_note(columns, states),
         rows=[_row(state, columns, energy[0]) for state in states],
-        folded=len(states) > MOST_OPEN_ROWS,
+        folded=len(states) > MAX_OPEN_ROWS,
         several=several,
         why_none="",
     )
@@ -93,12 +104,12 @@ def power(report: Report) -> Fragment:
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "Rule results hold no power, temperature or clock."
-    return "Neither power nor temperature nor clocks of a GPU were recorded."
+        return "SageMaker Debugger's rule results hold no power, temperature, or clocks."
+    return "GPU power, temperature, and clocks."
 
 
 def _drawn_keys(report: Report) -> set[str]:
-    """Without slowdowns that never happened: words say so."""
+    """Without slowdowns that never happened, which are a sentence."""
     happened = {line.key for line in report.time_lines if line.highest}
     return {key for key in POWER if key not in REASONS or key in happened}
 
@@ -108,87 +119,121 @@ def _name(state: GPUState, *, several: bool) -> str:
     return f"{formats.escape_name(state.node, 40)} {device}" if several else device
 
 
-def _most(states: Sequence[GPUState], field: str) -> tuple[GPUState, float] | None:
-    """The GPU with the highest value, and that; none where no GPU has one."""
-    known = [(state, value) for state in states if (value := getattr(state, field)) is not None]
-    return max(known, key=lambda one: one[1]) if known else None
+def _known(states: Sequence[GPUState], field: str) -> list[tuple[GPUState, float]]:
+    """The GPUs of which a field was recorded, each with its value."""
+    return [(state, value) for state in states if (value := getattr(state, field)) is not None]
 
 
-def _caption(states: Sequence[GPUState], *, several: bool) -> tuple[str, str]:
-    """What held a GPU back, with its field, before what it drew and how warm it was."""
-    for field, _, did, _ in _HELD:
-        most = _most(states, field)
-        if most and most[1]:
-            known = sum(getattr(state, field) is not None for state in states)
-            of = f", the most of {formats.count(known, 'GPU')}" if known > 1 else ""
-            text = (
-                f"{did[:1].upper()}{did[1:]} {_name(most[0], several=several)} in {_share([most[1]])} "
-                f"of the measured time{of}."
-            )
-            return text, field
-    told = []
-    drew, warm = _most(states, "power_max"), _most(states, "temperature_max")
-    if drew:
-        told.append(
-            f"{_name(drew[0], several=several)} drew most, up to {formats.number(drew[1])}{formats.NBSP}W"
-        )
-    if warm:
-        degrees = f"up to {formats.number(warm[1], 0)}{formats.NBSP}°C"
-        told.append(f"{_name(warm[0], several=several)} grew warmest, {degrees}")
-    clock = _most(states, "clock_max")
-    if not told and clock:
-        told.append(f"The highest clock is {formats.number(clock[1], 0)}{formats.NBSP}MHz")
-    return f"{'; '.join(told)}." if told else "What held the clock of a GPU back.", ""
+def _worst(states: Sequence[GPUState]) -> tuple[Slowdown, list[tuple[GPUState, float]]] | None:
+    """The first slowdown that happened, and the GPU that it slowed for the largest share of its time."""
+    for slowdown in _SLOWDOWNS:
+        state, percent = max(_known(states, slowdown.field), key=lambda one: one[1], default=(None, 0.0))
+        if state and percent:
+            return slowdown, [(state, percent)]
+    return None
 
 
-def _sentences(report: Report, states: Sequence[GPUState], above: str) -> list[str]:
-    """What held GPUs back, what did not, and what nothing was recorded of; ``above`` is the field the caption tells of."""
-    several = len({state.node for state in states}) > 1
-    sampled = {line.key for line in report.time_lines}
-    told: list[str] = []
-    unknown: list[str] = []
-    too_few: list[str] = []
-    #: By the number of GPUs of which it is known.
-    never: dict[int, list[str]] = {}
-    for field, metric, did, what in _HELD:
-        known = [(s, v) for s in states if (v := getattr(s, field)) is not None]
-        slowed = [(s, v) for s, v in known if v]
-        if slowed and (len(slowed) > 1 or field != above):
-            names = formats.join_names([_name(state, several=several) for state, _ in slowed])
-            part = _share([value for _, value in slowed])
-            told.append(f"{did[:1].upper()}{did[1:]} {names} in {part} of the measured time.")
-        elif known and not slowed:
-            never.setdefault(len(known), []).append(what)
-        elif not known and field == "thermal_percent" and any(s.hardware_percent for s in states):
-            told.append("Whether heat slowed a GPU is not known: the hardware did, and no reason is named.")
-        elif not known:
-            (too_few if metric in sampled else unknown).append(what)
-    only = next((f", only {what}" for field, _, _, what in _HELD if field == above and not told), "")
-    # Of more GPUs than these, those that were held back most are there.
-    gpus = max(len(states), 0 if len(states) >= MOST_ROWS else sum(node.gpus for node in report.job.nodes))
-    for known_of, reasons in never.items():
-        told.append(f"No GPU was slowed {_or(reasons)}{only}{as_far_as_recorded(known_of, gpus)}.")
-    if too_few:
-        told.append(f"Too few samples to tell: slowdown {_or(too_few)}.")
-    missing = [
-        word
-        for word, field in (
-            ("power", "power_mean"),
-            ("temperature", "temperature_mean"),
-            ("clocks", "clock_max"),
-        )
-        if _most(states, field) is None
+def _slowed(slowdown: Slowdown, slowed: Sequence[tuple[GPUState, float]], *, several: bool) -> str:
+    names = formats.join_names([_name(state, several=several) for state, _ in slowed])
+    share = _share([percent for _, percent in slowed])
+    by = f"{slowdown.by[:1].upper()}{slowdown.by[1:]}"
+    return f"{by} slowed {names} for {share} of {'its' if len(slowed) == 1 else 'their'} time."
+
+
+def _highest(states: Sequence[GPUState], *, several: bool) -> str:
+    """The highest power and temperature, else the highest clock."""
+
+    def highest(field: str, what: str, unit: str, digits: int = 0) -> list[str]:
+        state, value = max(_known(states, field), key=lambda one: one[1], default=(None, 0.0))
+        if state is None:
+            return []
+        return [
+            f"highest {what}: {formats.number(value, digits)}{formats.NBSP}{unit} ({_name(state, several=several)})"
+        ]
+
+    facts = highest("power_max", "power", "W", 1) + highest("temperature_max", "temperature", "°C")
+    text = "; ".join(facts or highest("clock_max", "clock", "MHz") or ["slowdowns over time"])
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _sentences(
+    report: Report,
+    states: Sequence[GPUState],
+    captioned: tuple[Slowdown, list[tuple[GPUState, float]]] | None,
+) -> list[str]:
+    """What slowed GPUs, what did not, and what was not recorded; without what the caption says already."""
+    return [
+        *_slowed_gpus(states, captioned),
+        *_not_slowed(report, states),
+        *_unknown_heat(states),
+        *_not_recorded(report, states),
+        *_energy_covers(states),
     ]
-    if unknown:
-        missing.append("why a clock was low" if len(unknown) == len(_HELD) else f"slowdown {_or(unknown)}")
-    if missing:
-        told.append(f"Not recorded: {', '.join(missing)}.")
-    measured = [state.energy_percent for state in states if state.energy_percent is not None]
-    if measured and min(measured) < 100:
-        told.append(
-            f"The samples of power cover {formats.spread(measured)} of the job; energy is that of the time they cover."
-        )
-    return told
+
+
+def _slowed_gpus(
+    states: Sequence[GPUState], captioned: tuple[Slowdown, list[tuple[GPUState, float]]] | None
+) -> list[str]:
+    several = len({state.node for state in states}) > 1
+    sentences = []
+    for slowdown in _SLOWDOWNS:
+        slowed = [(state, percent) for state, percent in _known(states, slowdown.field) if percent]
+        if slowed and (slowdown, slowed) != captioned:
+            sentences.append(_slowed(slowdown, slowed, several=several))
+    return sentences
+
+
+def _not_slowed(report: Report, states: Sequence[GPUState]) -> list[str]:
+    """Slowdowns that never happened, in one sentence for those recorded for equally many GPUs."""
+    by_count: dict[int, list[str]] = {}
+    for slowdown in _SLOWDOWNS:
+        known = _known(states, slowdown.field)
+        if known and not any(percent for _, percent in known):
+            by_count.setdefault(len(known), []).append(slowdown.by)
+    # Of more GPUs than these, those that were slowed most are there.
+    gpus = max(len(states), 0 if len(states) >= MAX_ROWS else sum(node.gpus for node in report.job.nodes))
+    return [
+        f"No GPU was slowed by {_or(causes)}{as_far_as_recorded(known, gpus)}."
+        for known, causes in by_count.items()
+    ]
+
+
+def _heat_is_unknown(states: Sequence[GPUState]) -> bool:
+    """Whether the hardware slowed a GPU and no source says whether for heat."""
+    return not _known(states, "thermal_percent") and any(state.hardware_percent for state in states)
+
+
+def _unknown_heat(states: Sequence[GPUState]) -> list[str]:
+    if not _heat_is_unknown(states):
+        return []
+    return ["The driver does not say whether the hardware slowed GPUs for heat."]
+
+
+def _not_recorded(report: Report, states: Sequence[GPUState]) -> list[str]:
+    sampled = {line.key for line in report.time_lines}
+    unknown = [
+        slowdown
+        for slowdown in _SLOWDOWNS
+        if not _known(states, slowdown.field)
+        and not (slowdown.field == "thermal_percent" and _heat_is_unknown(states))
+    ]
+    too_few = [slowdown.by for slowdown in unknown if slowdown.metric in sampled]
+    absent = [slowdown.by for slowdown in unknown if slowdown.metric not in sampled]
+    fields = {"power": "power_mean", "temperature": "temperature_mean", "clocks": "clock_max"}
+    missing = [word for word, field in fields.items() if not _known(states, field)]
+    if absent:
+        missing.append("throttle reasons" if len(absent) == len(_SLOWDOWNS) else f"slowdown by {_or(absent)}")
+    return [
+        *([f"Too few samples: slowdown by {_or(too_few)}."] if too_few else []),
+        *([f"Not recorded: {', '.join(missing)}."] if missing else []),
+    ]
+
+
+def _energy_covers(states: Sequence[GPUState]) -> list[str]:
+    percents = [percent for _, percent in _known(states, "energy_percent")]
+    if not percents or min(percents) >= 100:
+        return []
+    return [f"Energy is that of {formats.spread(percents)} of the job, for which power was recorded."]
 
 
 def _share(values: Sequence[float]) -> str:
@@ -206,20 +251,13 @@ def _energy(states: Sequence[GPUState]) -> tuple[float, str]:
 
 
 def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -> str:
-    """What the columns mean that are there."""
     fields = {name for name, _, _ in columns}
-    told = ["Means and shares count each sample for the time that it stands for"]
+    sentences = []
     if "clock_busy" in fields:
-        told.append(f"the clock while busy is the median while the GPU's use was {BUSY_PERCENT:g}% or more")
+        sentences.append(f"Clock while busy: median at a utilization of {BUSY_PERCENT:g}% or more.")
     if any(None in (getattr(state, name) for name in fields) for state in states):
-        busy = ", or never busy" if "clock_busy" in fields else ""
-        few = (
-            f", or with fewer than {LEAST_SAMPLES} samples or no reason named"
-            if fields & {one[0] for one in _HELD}
-            else ""
-        )
-        told.append(f"–: not recorded{busy}{few}")
-    return "; ".join(told) + "."
+        sentences.append(f"–: not recorded, or too few samples ({LEAST_SAMPLES} for slowdowns).")
+    return " ".join(sentences)
 
 
 def _row(state: GPUState, columns: Sequence[tuple[str, str, int]], energy: float) -> Row:
@@ -233,6 +271,6 @@ def _row(state: GPUState, columns: Sequence[tuple[str, str, int]], energy: float
 def _cell(value: float | None, name: str, digits: int, energy: float) -> str:
     if name == "energy_wh" and value is not None:
         return formats.number(value / energy, 2 if energy == _KILO else digits)
-    if value and value < _TINY and name in {one[0] for one in _HELD}:
+    if value and value < _TINY and name in {slowdown.field for slowdown in _SLOWDOWNS}:
         return "under 0.1"
     return formats.known(value, digits)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.model import Function, Profile
 
-#: Functions of a profile that stand open, and profiles that do.
-MOST_OPEN, MOST_OPEN_PROFILES = 10, 3
+#: Functions of a profile, and profiles, that are not folded away.
+MAX_OPEN, MAX_OPEN_PROFILES = 10, 3
 #: How the words of a profile from before the first step begin.
 _START_UP = "before step 0"
 
@@ -60,8 +60,8 @@ def profiles(report: Report) -> Fragment:
         heading=heading("profiles", report),
         views=[_view(one, several=several) for one in report.profiles],
         left=report.profiles_left,
-        most_open=MOST_OPEN,
-        most_profiles=MOST_OPEN_PROFILES,
+        most_open=MAX_OPEN,
+        most_profiles=MAX_OPEN_PROFILES,
         why_none=_why_none(report),
     )
     return Fragment(name="profiles", html=html)
@@ -73,10 +73,10 @@ def _view(profile: Profile, *, several: bool) -> View:
     rest_s = max(0.0, profile.self_s - sum(own))
     percents = apportion([*own, rest_s], 100.0, 1)
     left = profile.count - len(profile.functions)
-    worker = f"Worker {formats.escape_name(profile.rank, 24)}" if profile.rank else "A process"
+    rank = f"Rank {formats.escape_name(profile.rank, 24)}" if profile.rank else "Training process"
     where = f" on {formats.escape_name(profile.node, 40)}" if several else ""
     return View(
-        title=f"{worker}{where}, {_stretch(profile)}",
+        title=f"{rank}{where}, {_stretch(profile)}",
         caption=_caption(profile, percents),
         about=(
             f"{formats.escape_name(profile.profiler, 24)}, {formats.between(profile.start_us, profile.end_us)}, "
@@ -114,17 +114,17 @@ def _stretch(profile: Profile) -> str:
 
 def _caption(profile: Profile, percents: tuple[float, ...]) -> str:
     if not profile.functions or not profile.self_s > 0:
-        return "No function took measurable time of its own."
+        return "No function has measurable self time."
     first = profile.functions[0]
     where = f" ({_place(first, 40)})" if first.file else ""
+    name = formats.escape_name(first.name, 60)
     return (
-        f"{formats.escape_name(first.name, 60)}{where} takes most, {formats.percent(percents[0])} of "
-        f"{formats.seconds(profile.self_s)} of self time."
+        f"Most self time: {name}{where}, {formats.percent(percents[0])} of {formats.seconds(profile.self_s)}."
     )
 
 
 def _place(function: Function, most: int = 48) -> str:
-    """The end of the path, which tells files apart, and the line; empty for what is built in."""
+    """The end of the path, which distinguishes files, and the line; empty for built-in functions."""
     if not function.file:
         return ""
     path = formats.escape_name(function.file, 200)
@@ -149,5 +149,5 @@ def _row(function: Function, percent: float, scale: formats.TimeScale) -> Row:
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return "The vendor's results hold no Python profile."
-    return "No Python profile was recorded."
+        return "SageMaker Debugger's rule results hold no Python profiles."
+    return "Python profiles."

@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from jobreport.document import Parameter, Report, RuleCard
     from jobreport.remarks import Remark
 
-#: Gaps with a row of their own; a job that pauses all day does not make the page longer.
-MOST_GAPS = 50
-#: Remarks with a line of their own in a table.
-MOST_REMARKS = 50
+#: Rows of the table of sampling pauses; a job that pauses all day does not make the page longer.
+MAX_PAUSES = 50
+#: Lines of remarks in a row of the table.
+MAX_REMARKS = 50
 
 
 @error_boundary
 def quality(report: Report) -> Fragment:
-    """What was read, skipped and missing; what the words mean; how to make the report again."""
+    """Input files and remarks, sampling pauses, rule parameters, terms, and the command."""
     gaps = sorted(report.phases.gaps, key=lambda gap: gap.start_us - gap.end_us)
     html = render(
         "quality",
         heading=heading("quality", report),
         covers=covers_time(report) and report.origin is Origin.SAMPLES,
         report=report,
-        remarks=_told,
-        most_remarks=MOST_REMARKS,
-        gaps=sorted(gaps[:MOST_GAPS], key=lambda gap: (gap.start_us, gap.node)),
-        gaps_left=max(0, len(gaps) - MOST_GAPS),
+        remarks=_worded,
+        max_remarks=MAX_REMARKS,
+        pauses=sorted(gaps[:MAX_PAUSES], key=lambda gap: (gap.start_us, gap.node)),
+        pauses_left=max(0, len(gaps) - MAX_PAUSES),
         with_day=formats.spans_days(report.job.start_us, report.job.end_us),
         changed=_parameters(report, changed=True),
-        usual=_parameters(report, changed=False),
-        definitions=_definitions(report),
+        default=_parameters(report, changed=False),
+        terms=_terms(report),
     )
     return Fragment(name="quality", html=html)
 
@@ -49,66 +49,57 @@ def _parameters(report: Report, *, changed: bool) -> list[tuple[RuleCard, list[P
     return [(card, held) for card, held in found if held]
 
 
-def _told(remark: Remark) -> str:
+def _worded(remark: Remark) -> str:
     """``12 lines skipped: not a complete JSON object (first: a/b.json:7)``."""
     unit = remark.unit[:-1] if remark.count == 1 and remark.unit.endswith("s") else remark.unit
     where = f" (first: {formats.escape_name(remark.place, 120)})" if remark.place else ""
     return f"{formats.number(remark.count, 0)}{formats.NBSP}{unit} {remark.action}: {remark.reason}{where}"
 
 
-def _definitions(report: Report) -> list[tuple[str, str]]:
-    use, job = report.verdict.use, report.job
-    told = []
+def _terms(report: Report) -> list[tuple[str, str]]:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return [
-            ("Vendor's number", "As the vendor's service wrote it, not computed again from samples."),
             (
-                "Ids as LGU-4",
-                "Known defects of the vendor's numbers; jobreport's documentation lists them all in "
-                "differences.md, with what our own numbers do.",
+                "SageMaker Debugger's numbers",
+                "Copied from SageMaker Debugger's rule results, not computed from samples.",
             ),
+            ("Ids such as LGU-4", "Known errors of these numbers, listed in docs/differences.md."),
             _P95,
             _WHISKERS,
         ]
-    if use:
-        word = "GPUs" if use.device == "GPU" else "cores"
-        total = f"{formats.number(use.hours, use.digits)}{formats.NBSP}{use.noun}-hours"
-        told += [
-            (
-                f"{use.device} time",
-                f"{formats.count(use.count, word[:-1], word)} × {formats.duration(job.end_us - job.start_us)} = {total}",
-            ),
-            (
-                "Used",
-                f"Utilization of each {word[:-1]}, summed over its samples; a sample holds until the next one. "
-                + (
-                    "It says that a kernel was running, not how well it filled the GPU."
-                    if use.device == "GPU"
-                    else "The rest was free."
-                ),
-            ),
-        ]
-        if use.device == "GPU":
-            told.append(
-                (
-                    "Lost",
-                    "What is left of the measured time. Each moment of a GPU is told once: with the first cause "
-                    "that holds, or as unexplained, idle (a sample under "
-                    "10%) or partly used.",
-                )
-            )
-    told += [
+    return [
+        *_terms_of_time(report),
         (
             "Not measured",
-            f"Time without samples for more than 60{formats.NBSP}s and more than ten sampling intervals. "
-            "Shares of GPU and core time are of all of it, measured or not.",
+            f"Time without samples for over 60{formats.NBSP}s and over 10 sampling intervals. "
+            "Shares of GPU and core time include it.",
         ),
-        ("Snapshot", "What the sampler of one node read at the same moment from all its GPUs and cores."),
+        ("Snapshot", "All samples that a node took at one moment."),
         _P95,
         _WHISKERS,
     ]
-    return told
 
 
-_P95 = ("p95", "95% of the values lie at or below it; p50 is the median.")
-_WHISKERS = ("Whiskers", "The farthest samples, but at most 1.5 times the height of the box away from it.")
+def _terms_of_time(report: Report) -> list[tuple[str, str]]:
+    use, job = report.verdict.use, report.job
+    if not use:
+        return []
+    devices = formats.count(use.count, "GPU" if use.device == "GPU" else "core")
+    hours = f"{formats.number(use.hours, use.digits)}{formats.NBSP}{use.noun}-hours"
+    time = (f"{use.device} time", f"{devices} × {formats.duration(job.end_us - job.start_us)} = {hours}")
+    used = "Utilization × time. A sample counts until the next one."
+    if use.device != "GPU":
+        return [time, ("Used", f"{used} The rest is free.")]
+    return [
+        time,
+        ("Used", f"{used} Utilization says that a kernel ran, not how well it filled the GPU."),
+        (
+            "Lost",
+            "Measured GPU time that was not used. Each moment counts once: for the first cause that applies, "
+            "otherwise as unexplained.",
+        ),
+    ]
+
+
+_P95 = ("p95", "95% of the values are at or below it; p50 is the median.")
+_WHISKERS = ("Whiskers", "Farthest sample within 1.5 box heights.")

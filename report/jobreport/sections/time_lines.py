@@ -1,4 +1,4 @@
-"""Time lines as the sections show them: a plot a metric, node beside node on the same scales, and a table."""
+"""Time lines as the sections show them: one plot per metric, nodes side by side on the same scales, and a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.figures.time_line import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     shared_time,
     size_of,
     time_drawing,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Why a clock is low: percent of the time.
 REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
-#: What the section on power, temperature and clocks draws.
+#: What the section on power, temperature, and clocks draws.
 POWER = (
     Metric.GPU_POWER,
     Metric.GPU_POWER_LIMIT,
@@ -40,19 +40,21 @@ POWER = (
 #: Metrics that share a plot: its title, and what the solid and the dashed line are.
 PAIRS: dict[tuple[str, str], tuple[str, str, str]] = {
     (Metric.NETWORK_RECEIVE, Metric.NETWORK_TRANSMIT): (
-        "Network, received and sent",
+        "Network",
         "network received",
         "network sent",
     ),
     (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL): (
-        "GPU memory, in use and in all",
+        "GPU memory",
         "GPU memory in use",
-        "GPU memory in all",
+        "GPU memory size",
     ),
-    (Metric.GPU_POWER, Metric.GPU_POWER_LIMIT): ("GPU power and its limit", "power", "power limit"),
+    (Metric.GPU_POWER, Metric.GPU_POWER_LIMIT): ("GPU power", "power", "power limit"),
 }
 _PAIR_OF: dict[str, tuple[str, str]] = {key: pair for pair in PAIRS for key in pair}
 _BOUNDARIES = {"loop": "first", "after": "last"}
+#: What the marks of every plot are.
+AID = "Line: mean; band: lowest to highest sample."
 
 
 class Panel(Struct, frozen=True, kw_only=True, weakref=True):
@@ -72,7 +74,7 @@ class Block(Struct, frozen=True, kw_only=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """A line of the table of what is drawn."""
+    """A row of the table of what is drawn."""
 
     node: str
     label: str
@@ -116,7 +118,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
     @property
     def most(self) -> int:
         """Columns of the plots and of their drawings."""
-        return MOST_COLUMNS[len(self.names) > 1]
+        return MAX_COLUMNS[len(self.names) > 1]
 
     @property
     def column(self) -> str:
@@ -135,31 +137,34 @@ class TimeLines(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> list[tuple[str, str, str]]:
         """What the two lines of a plot are, of each pair that is drawn."""
-        told: list[tuple[str, str, str]] = []
+        entries: list[tuple[str, str, str]] = []
         keys = {tuple(line.key for line in p) for name in self.names for p in self.plots(name) if len(p) > 1}
         for pair, (_, solid, dashed) in PAIRS.items():
             if pair in keys:
-                told += [("s1", f"{solid}, solid", pair[0]), ("s2", f"{dashed}, dashed", pair[1])]
-        return told
+                entries += [("s1", f"{solid} (solid)", pair[0]), ("s2", f"{dashed} (dashed)", pair[1])]
+        return entries
 
     @property
-    def marks(self) -> list[str]:
-        """What the marks mean that are drawn."""
-        course = self.report.phases
-        told = ["line: mean", "band: lowest to highest sample of any device, so that every peak is there"]
+    def reading(self) -> str:
+        """What caption and key do not say of the marks that are drawn."""
+        phases = self.report.phases
+        sentences = [f"Columns of {self.column}."]
         if any(line.key in REASONS for name in self.names for line in self.of_node(name)):
-            told[1] += "; of slowdowns, lowest to highest share of a GPU"
-        if len(course.phases) > 1:
-            kind = "step" if course.basis == "steps" else "GPU work"
+            sentences.append("Slowdowns: percentage of the time; band: lowest to highest of any GPU.")
+        if len(phases.phases) > 1:
+            kind = "step" if phases.basis == "steps" else "GPU work"
+            day = formats.spans_days(self.report.job.start_us, self.report.job.end_us)
             ends = [
-                f"{_BOUNDARIES[p.key]} {kind} {formats.clock(p.start_us)}"
-                for p in course.phases[1:]
+                f"{_BOUNDARIES[p.key]} {kind} ({formats.column_time(p.start_us, with_day=day)})"
+                for p in phases.phases[1:]
                 if p.key in _BOUNDARIES
             ]
-            told.append(f"dotted: {' and '.join(ends)}")
+            sentences.append(f"Dotted: {' and '.join(ends)}.")
         if self.hatched:
-            told.append("hatched: not measured")
-        return told
+            sentences.append("Hatched: not measured.")
+        if len(self.names) > 1:
+            sentences.append("All nodes share one scale per metric.")
+        return " ".join(sentences)
 
     def rows(self) -> list[Row]:
         """The table of all lines."""
@@ -175,9 +180,9 @@ class TimeLines(Struct, frozen=True, kw_only=True):
             panels = []
             for lines in plots:
                 keys = {line.key for line in lines}
-                alike = [other for n in self.names for other in self.of_node(n) if other.key in keys]
-                scale = formats.rate_scale((v for o in alike for v in o.high if v is not None), lines[0].unit)
-                top, last = top_of(alike, scale), lines is plots[-1]
+                same = [other for n in self.names for other in self.of_node(n) if other.key in keys]
+                scale = formats.rate_scale((v for o in same for v in o.high if v is not None), lines[0].unit)
+                top, last = top_of(same, scale), lines is plots[-1]
                 element = f"{prefix}{i}-{lines[0].key.replace('_', '-')}"
                 figures[element] = time_line(lines, time, scale, top, labels=last)
                 panels.append(
@@ -197,13 +202,14 @@ class TimeLines(Struct, frozen=True, kw_only=True):
 def _title(lines: Sequence[TimeLine], unit: str) -> str:
     line = lines[0]
     title = line.label if len(lines) < 2 else PAIRS[_PAIR_OF[line.key]][0]
+    if line.key in (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION):
+        title += " utilization"
     if line.key in REASONS:
         title += ", share of the time"
     if line.devices < 2:
         return f"{title}, {unit}"
     what = "GPU" if line.key.startswith("gpu") else "core"
-    means = f"line{'s' if len(lines) > 1 else ''}: mean of"
-    return f"{title}, {unit} ({means} {formats.count(line.devices, what)})"
+    return f"{title}, {unit} (mean of {formats.count(line.devices, what)})"
 
 
 def _label(line: TimeLine, scale: formats.Scale) -> str:

@@ -1,4 +1,4 @@
-"""When and where GPUs idled while cores could not go on: over time, in runs, by core, and during what."""
+"""Bottlenecks of GPUs: over time, in runs, by core, and by event type."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from jobrules.measures.intervals import Intervals
     from jobrules.model import Events, FloatArray, IntArray, Job, Lane, Panel, Steps
 
-#: A sample of a GPU above this is good, in percent.
-GOOD = 90.0
-#: Nodes whose samples are told, courses and nodes whose cores are, and classes of events.
-MOST_NODES, MOST_COURSES, MOST_CLASSES = 16, 4, 8
+#: A GPU is busy above this, in percent.
+BUSY = 90.0
+#: Nodes, courses and nodes with cores, and event types that are kept.
+MAX_NODES, MAX_COURSES, MAX_CLASSES = 16, 4, 8
 #: Rows of the table of a course.
-MOST_STRETCHES = 24
+MAX_STRETCHES = 24
 #: What all events of Horovod are called; its lanes have the names of tensors.
 HOROVOD = "Horovod"
 
@@ -51,8 +51,8 @@ class NodeBottlenecks(Struct, frozen=True, kw_only=True):
     bottlenecks: int
     #: Whether the samples below are those of the training loop; else of the whole job.
     in_loop: bool
-    #: GPU samples above 90 %; between that and low; low beside no core over its limit, beside no core
-    #: that was sampled, and beside a core over its limit.
+    #: GPU samples above 90%; between that and idle; idle with no core above its threshold, with no core
+    #: sampled, and with a core above its threshold.
     busy: int
     partly: int
     idle_unsaturated: int
@@ -103,7 +103,7 @@ class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
     end_us: int | None
     above_start_us: int | None
     above_end_us: int | None
-    #: Mean of each stretch of ``Stalls.stretch`` columns, one digit; none where nothing is known.
+    #: Mean of each stretch of ``Bottlenecks.stretch`` columns, one digit; none where nothing is known.
     means: tuple[float | None, ...]
 
     @classmethod
@@ -141,7 +141,7 @@ class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
 
 def stretch_of(columns: int) -> int:
     """Columns in a stretch, so that there are 24 at most."""
-    return max(1, -(-columns // MOST_STRETCHES))
+    return max(1, -(-columns // MAX_STRETCHES))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -266,7 +266,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
     bottlenecks: int
     #: The same in parts.
     split: Split
-    #: Highest share of samples that were held up first, 16 at most; and how many are left out.
+    #: Highest share of samples in bottlenecks first, 16 at most; and how many are left out.
     nodes: tuple[NodeBottlenecks, ...]
     more_nodes: int
     #: Nodes with GPUs of which no core was sampled.
@@ -291,14 +291,14 @@ def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> 
     found = job.gathered(_node, asked)
     if not found:
         return None
-    told = [one.told for one in found]
-    worst = sorted(told, key=lambda one: -one.bottleneck / max(1, one.samples))
-    hit = sorted((one for one in found if one.span_us), key=lambda one: -one.told.bottlenecks)
+    nodes = [one.counts for one in found]
+    worst = sorted(nodes, key=lambda one: -one.bottleneck / max(1, one.samples))
+    hit = sorted((one for one in found if one.span_us), key=lambda one: -one.counts.bottlenecks)
     runs = _longest([run for one in found for run in one.runs])
-    beside = job.gathered(_beside, asked, grid, runs) if hit else []
-    ran = _ran(beside)
+    timed = job.gathered(_timed, asked, grid, runs) if hit else []
+    ran = _ran(timed)
     counts = {
-        name: sum(getattr(one, name) for one in told)
+        name: sum(getattr(one, name) for one in nodes)
         for name in ("snapshots", "low", "no_core_sample", "bottlenecks")
     }
     return Bottlenecks(
@@ -308,28 +308,28 @@ def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> 
         limit=asked.threshold,
         **counts,
         split=Split.of(**counts),
-        nodes=tuple(worst[:MOST_NODES]),
-        more_nodes=len(worst[MOST_NODES:]),
+        nodes=tuple(worst[:MAX_NODES]),
+        more_nodes=len(worst[MAX_NODES:]),
         without_cores=tuple(
             part.node
             for part in job.facts
             if {panel.metric for panel in part.panels} & {Metric.GPU_UTILIZATION, asked.metric}
             == {Metric.GPU_UTILIZATION}
         ),
-        courses=_courses(beside, hit, grid, asked.threshold) if hit else (),
+        courses=_courses(timed, hit, grid, asked.threshold) if hit else (),
         stretch=stretch_of(grid.count),
-        runs=tuple(_longest([run for one in beside for run in one.runs])),
-        cores=tuple(one.cores for one in hit[:MOST_COURSES]),
-        more_cores=len(hit[MOST_COURSES:]),
+        runs=tuple(_longest([run for one in timed for run in one.runs])),
+        cores=tuple(one.cores for one in hit[:MAX_COURSES]),
+        more_cores=len(hit[MAX_COURSES:]),
         ran=_most_different(ran),
-        more_ran=len(ran[MOST_CLASSES:]),
+        more_ran=len(ran[MAX_CLASSES:]),
     )
 
 
 class _Node(Struct, frozen=True, kw_only=True):
     """What the snapshots of one node come to."""
 
-    told: NodeBottlenecks
+    counts: NodeBottlenecks
     cores: NodeCores
     #: From the first bottleneck to the end of the last; none without one.
     span_us: tuple[int, int] | None
@@ -337,7 +337,7 @@ class _Node(Struct, frozen=True, kw_only=True):
     runs: list[BottleneckRun]
 
 
-class _Beside(Struct, frozen=True, kw_only=True, eq=False):
+class _Timed(Struct, frozen=True, kw_only=True, eq=False):
     """What a node did during bottlenecks and otherwise."""
 
     node: str
@@ -363,16 +363,16 @@ def _node(part: Job, asked: BottleneckCriteria) -> Iterator[_Node]:
     node = found.node
     (gpu,) = part.panels_of(Metric.GPU_UTILIZATION)
     yield _Node(
-        told=_told(found, gpu, asked.gpu_threshold, part.loop_us(node.name)),
+        counts=_counts(found, gpu, asked.gpu_threshold, part.loop_us(node.name)),
         cores=_cores(node),
         span_us=(int(node.hit_us[0]), int(node.hit_us[-1]) + node.interval_us) if len(node.hit_us) else None,
         runs=[BottleneckRun(**run, place="", steps=()) for run in node.runs],
     )
 
 
-def _beside(
+def _timed(
     part: Job, asked: BottleneckCriteria, grid: Columns, runs: Sequence[BottleneckRun]
-) -> Iterator[_Beside]:
+) -> Iterator[_Timed]:
     found = asked.snapshots(part)
     if found is None:
         return
@@ -383,18 +383,18 @@ def _beside(
         if run.node == found.node.name
         for place, steps in [_steps_at(part.steps, run.start_us, run.end_us)]
     ]
-    ran = _ran_beside(part.events, found)
-    yield _Beside(node=found.node.name, percent=percent, known=known, runs=placed, ran=ran)
+    ran = _ran_on_node(part.events, found)
+    yield _Timed(node=found.node.name, percent=percent, known=known, runs=placed, ran=ran)
 
 
-def _told(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeBottlenecks:
+def _counts(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeBottlenecks:
     node = found.node
     first, end = np.searchsorted(found.time_us, loop).tolist() if loop else (0, 0)
     part = slice(first, end) if end > first else slice(None)
     values, hit, sampled = gpu.values[part], found.hit[part], found.sampled[part]
     is_low = values < low_below
     lows = is_low.sum(axis=1)
-    good = int(np.count_nonzero((values > GOOD) & ~is_low))
+    busy = int(np.count_nonzero((values > BUSY) & ~is_low))
     return NodeBottlenecks.of(
         node=node.name,
         reason=node.reason,
@@ -403,8 +403,8 @@ def _told(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] 
         no_core_sample=int(np.count_nonzero(found.low & ~found.sampled)),
         bottlenecks=len(node.hit_us),
         in_loop=end > first,
-        busy=good,
-        partly=int(np.count_nonzero(~np.isnan(values))) - int(lows.sum()) - good,
+        busy=busy,
+        partly=int(np.count_nonzero(~np.isnan(values))) - int(lows.sum()) - busy,
         idle_unsaturated=int(lows[sampled & ~hit].sum()),
         idle_no_core_sample=int(lows[~sampled].sum()),
         bottleneck=int(lows[hit].sum()),
@@ -412,16 +412,16 @@ def _told(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] 
 
 
 def _courses(
-    beside: Sequence[_Beside], hit: Sequence[_Node], grid: Columns, limit: float
+    timed: Sequence[_Timed], hit: Sequence[_Node], grid: Columns, limit: float
 ) -> tuple[BottlenecksOverTime, ...]:
-    shares = {one.node: one.percent for one in beside}
-    spans = {one.told.node: one.span_us for one in hit}
+    shares = {one.node: one.percent for one in timed}
+    spans = {one.counts.node: one.span_us for one in hit}
     spans[""] = span_of(spans.values())
-    if len(beside) <= MOST_COURSES:
+    if len(timed) <= MAX_COURSES:
         chosen = shares
     else:
-        chosen = {"": _together(beside)}
-        chosen |= {one.told.node: shares[one.told.node] for one in hit[: MOST_COURSES - 1]}
+        chosen = {"": _together(timed)}
+        chosen |= {one.counts.node: shares[one.counts.node] for one in hit[: MAX_COURSES - 1]}
     return tuple(
         BottlenecksOverTime.of(
             name,
@@ -435,7 +435,7 @@ def _courses(
 
 
 def _course(found: Snapshots, grid: Columns) -> tuple[FloatArray, FloatArray]:
-    """As in ``_Beside``; of a snapshot with a low GPU and no sample of a core nothing is known."""
+    """As in ``_Timed``; of a snapshot with a low GPU and no sample of a core nothing is known."""
     known = found.sampled | ~found.low
     if not known.any():
         return np.full(grid.count, np.nan), np.zeros(grid.count)
@@ -445,9 +445,9 @@ def _course(found: Snapshots, grid: Columns) -> tuple[FloatArray, FloatArray]:
     return percent, np.bincount(column, minlength=grid.count).astype(np.float64)
 
 
-def _together(beside: Sequence[_Beside]) -> FloatArray:
+def _together(timed: Sequence[_Timed]) -> FloatArray:
     """(columns,) of all nodes, each by its snapshots; a column between two slow samples counts as one."""
-    percent, weight = np.stack([one.percent for one in beside]), np.stack([one.known for one in beside])
+    percent, weight = np.stack([one.percent for one in timed]), np.stack([one.known for one in timed])
     known = ~np.isnan(percent)
     weight = np.where(known, np.maximum(weight, 1), 0)
     whole = weight.sum(axis=0)
@@ -499,14 +499,14 @@ def _cores(node: NodeSnapshots) -> NodeCores:
 
 
 def _most_different(ran: Sequence[Ran]) -> tuple[Ran, ...]:
-    most = sorted(ran, key=lambda one: (-abs(one.points), one.name))[:MOST_CLASSES]
+    most = sorted(ran, key=lambda one: (-abs(one.points), one.name))[:MAX_CLASSES]
     return tuple(sorted(most, key=lambda one: (-one.points, one.name)))
 
 
-def _ran(beside: Sequence[_Beside]) -> tuple[Ran, ...]:
+def _ran(timed: Sequence[_Timed]) -> tuple[Ran, ...]:
     """How much of the time of bottlenecks, and of the rest, each class of events ran on their node."""
     sums: dict[str, FloatArray] = {}
-    for one in beside:
+    for one in timed:
         for name, both in one.ran.items():
             sums[name] = sums.get(name, 0.0) + both
     return tuple(
@@ -517,19 +517,19 @@ def _ran(beside: Sequence[_Beside]) -> tuple[Ran, ...]:
     )
 
 
-def _ran_beside(events: Events, found: Snapshots) -> dict[str, FloatArray]:
-    """As in ``_Beside``.
+def _ran_on_node(events: Events, found: Snapshots) -> dict[str, FloatArray]:
+    """As in ``_Timed``.
 
     Several events of a class at once count once: operators lie inside one another and in several
     threads, and the sum of their times would say nothing. Only the time from the first event of a class
     on a node to its last counts, as a profiler may have recorded a few steps only.
     """
-    moments = _moments(found)
+    times = _times(found)
     return {
         name: np.array(
             [
                 (_shared_us(one, some), some.overlap_us(one.start_us[:1], one.end_us[-1:])[0])
-                for some in moments
+                for some in times
             ],
             np.float64,
         )
@@ -543,7 +543,7 @@ def _shared_us(one: Intervals, other: Intervals) -> int:
     return int(many.overlap_us(few.start_us, few.end_us).sum())
 
 
-def _moments(found: Snapshots) -> tuple[Intervals, Intervals]:
+def _times(found: Snapshots) -> tuple[Intervals, Intervals]:
     """The time of bottlenecks and the rest of the sampled time: each snapshot holds for one interval at most."""
     time_us, hit = found.time_us, found.hit
     end_us = time_us + found.node.interval_us

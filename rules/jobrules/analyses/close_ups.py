@@ -1,4 +1,4 @@
-"""Moments worth a close look: the first steps, the worst minute of training, the last steps.
+"""Close-ups: the first steps, the worst minute of training, the last steps.
 
 Each is a short stretch of one node, with what its samples and its processes did in full. Many samples
 and many events are reduced so that every peak survives: the lowest and the highest sample of a column,
@@ -21,7 +21,7 @@ from jobrules.model import SECOND_US, Events, EventSource, Metric, natural_key
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from jobrules.cpu_bottleneck import CPUBottleneck
     from jobrules.io_bottleneck import IOBottleneck
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 #: Steps in the first and in the last stretch.
 FIRST_STEPS, LAST_STEPS = 10, 30
 MINUTE_US = 60 * SECOND_US
-#: A minute without bottlenecks is told where its GPU use lies so far below the mean, in points.
-MUCH_BELOW = 5.0
+#: A minute without bottlenecks is chosen if its GPU utilization is so far below the mean, in points.
+BELOW_MEAN = 5.0
 #: Samples of a curve, lanes besides those of steps, all lanes, and bars of a stretch that are kept.
-MOST_SAMPLES, MOST_LANES, MOST_ROWS, MOST_BARS = 400, 12, 16, 600
+MAX_SAMPLES, MAX_LANES, MAX_ROWS, MAX_BARS = 400, 12, 16, 600
 #: Short events of a lane within one of so many equal parts of the stretch are one bar.
 CELLS = 500
 #: Two stretches that share this much of what they cover are one.
-ALIKE = 0.9
+REPEATED = 0.9
 #: Name of the one lane of all tensors that a process exchanged.
 HOROVOD = "Horovod"
-_MOST_NAME = 60
+MAX_NAME = 60
 #: In the order in which they are chosen.
 _KEYS = ("first-steps", "first-events", "worst-minute", "last-steps")
 _CURVES = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION, Metric.IO_WAIT)
 _WAITING = frozenset({FETCH, SET_UP, PIPELINE})
 #: Largest offset that is written, in ticks of the stretch.
-_MOST_TICKS = 1 << 30
+MAX_TICKS = 1 << 30
 
 
 class Curve(Struct, frozen=True, kw_only=True):
@@ -66,19 +66,21 @@ class Curve(Struct, frozen=True, kw_only=True):
     ticks: bytes
     percents: bytes
 
-    def points(self, moment: CloseUp) -> tuple[IntArray, FloatArray]:
+    def points(self, close_up: CloseUp) -> tuple[IntArray, FloatArray]:
         """(n,) times in microseconds since the epoch and (n,) percents; NaN breaks the curve."""
         at = np.frombuffer(self.ticks, "<i4").astype(np.int64)
-        return moment.start_us + at * moment.tick_us, np.frombuffer(self.percents, "<f4").astype(np.float64)
+        return close_up.start_us + at * close_up.tick_us, np.frombuffer(self.percents, "<f4").astype(
+            np.float64
+        )
 
 
 class BottleneckCount(Struct, frozen=True, kw_only=True):
     """The snapshots of a minute that one rule counts."""
 
-    #: ``cpu`` (a core was full) or ``io`` (a core waited for input or output).
+    #: ``cpu`` (a core was saturated) or ``io`` (a core waited for I/O).
     kind: str
     snapshots: int
-    #: The rule's limits in percent: a GPU is used less than the first, a core more than the second.
+    #: The rule's thresholds in percent: a GPU is below the first, a core above the second.
     gpu_threshold: float
     core_threshold: float
 
@@ -88,12 +90,12 @@ class WorstMinute(Struct, frozen=True, kw_only=True):
 
     #: Whether it was looked for in the training loop; else from the first GPU work to the last.
     in_loop: bool
-    #: Mean GPU use of all that time on the node, in percent.
+    #: Mean GPU utilization of all that time on the node, in percent.
     usual: float
     #: Snapshots with samples of GPU and cores, and those that are bottlenecks of either kind.
     snapshots: int
     hits: int
-    #: By kind, most first; empty where the minute is the one with the lowest GPU use.
+    #: By kind, most first; empty where the minute is the one with the lowest GPU utilization.
     bottlenecks: tuple[BottleneckCount, ...]
 
 
@@ -123,11 +125,11 @@ class CloseUp(Struct, frozen=True, kw_only=True):
     #: Unit of the offsets in curves and bars, in microseconds.
     tick_us: int
     curves: tuple[Curve, ...]
-    #: By worker: its steps, if any, then by the time they take; 12 besides steps, and 16 in all at most.
+    #: By rank: its steps, if any, then by the time they take; 12 besides steps, and 16 in all at most.
     lanes: tuple[CloseUpLane, ...]
     #: How many other lanes had events.
     lanes_left: int
-    #: Lives of loader processes, which are not drawn.
+    #: Lifetimes of loader processes, which are not drawn.
     lifetimes: int
     #: Names of bars, 60 characters at most.
     names: tuple[str, ...]
@@ -136,12 +138,12 @@ class CloseUp(Struct, frozen=True, kw_only=True):
     bars: bytes
     #: Short events of a lane within as many microseconds are one bar; 0 where none were joined.
     cell_us: int
-    #: Steps of the first worker, and the longest of them: its name, as ``TRAIN 12``, and
+    #: Steps of the first rank, and the longest of them: its name, as ``TRAIN 12``, and
     #: how long it took in whole; empty and 0 without steps.
     steps: int
     longest_step: str
     longest_us: int
-    #: None but in the worst minute.
+    #: Only of the worst minute.
     worst: WorstMinute | None = None
     #: Stretches without samples of the node, as (start, end).
     unmeasured_us: tuple[tuple[int, int], ...] = ()
@@ -158,36 +160,36 @@ class CloseUp(Struct, frozen=True, kw_only=True):
 class _Stretch(Struct, frozen=True, kw_only=True):
     key: str
     node: str
-    #: Whose steps are shown; none for the first of the node.
-    worker: str | None
+    #: Whose steps are shown; None for the first of the node.
+    rank: str | None
     start_us: int
     end_us: int
     worst: WorstMinute | None = None
     #: Of several nodes' stretches of one key the one with the lowest is chosen, of equal ones the first node's.
-    rank: tuple[float, ...] = ()
+    order: tuple[float, ...] = ()
 
     def repeats(self, other: _Stretch) -> bool:
         shared = min(self.end_us, other.end_us) - max(self.start_us, other.start_us)
         whole = max(self.end_us, other.end_us) - min(self.start_us, other.start_us)
-        return self.node == other.node and shared >= ALIKE * whole
+        return self.node == other.node and shared >= REPEATED * whole
 
 
 def close_ups(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[CloseUp, ...]:
     """The chosen stretches, at most three; none where neither steps, events nor GPU samples cover a time.
 
-    The first ten and the last thirty steps of the first worker; the minute of the training loop with most
-    bottlenecks by the limits of the two rules, else the one with the lowest GPU use, if that is 5 points
+    The first ten and the last thirty steps of the first rank; the minute of the training loop with most
+    bottlenecks by the limits of the two rules, else the one with the lowest GPU utilization, if that is 5 points
     below the mean; without steps the first minute of events. One that nearly repeats another is left out.
     """
     with_steps = next((part.node for part in job.facts if part.steps), None)
     found = job.gathered(_stretches, with_steps, (cpu.question, io.question))
     chosen: list[_Stretch] = []
     for key in _KEYS:
-        one = min((one for one in found if one.key == key), key=lambda one: one.rank, default=None)
+        one = min((one for one in found if one.key == key), key=lambda one: one.order, default=None)
         if one and one.end_us > one.start_us and not any(one.repeats(other) for other in chosen):
             chosen.append(one)
     missing = gaps(job) if chosen else ()
-    made = {one.key: one for one in job.gathered(_moments, chosen, missing)}
+    made = {one.key: one for one in job.gathered(_of_node, chosen, missing)}
     return tuple(made[one.key] for one in chosen)
 
 
@@ -196,18 +198,18 @@ def _stretches(part: Job, with_steps: str | None, asked: Sequence[BottleneckCrit
     (node,) = part.nodes
     events = part.events
     if node == with_steps:
-        worker = _first_worker(part.steps)
-        mine = [rows for (_, one, _), rows in series_of(part.steps).items() if one == worker]
+        rank = _first_rank(part.steps)
+        mine = [rows for (_, one, _), rows in series_of(part.steps).items() if one == rank]
         rows = np.sort(np.concatenate(mine))
         rows = rows[np.lexsort((part.steps.end_us[rows], part.steps.start_us[rows]))]
-        yield _around(part.steps, rows[:FIRST_STEPS], "first-steps", node, worker)
-        yield _around(part.steps, rows[-LAST_STEPS:], "last-steps", node, worker)
+        yield _around(part.steps, rows[:FIRST_STEPS], "first-steps", node, rank)
+        yield _around(part.steps, rows[-LAST_STEPS:], "last-steps", node, rank)
     elif with_steps is None and len(events):
         start_us = int(events.start_us[0])
         end_us = min(int(events.end_us.max()), start_us + MINUTE_US)
-        rank = start_us, int(events.end_us[0])
+        order = start_us, int(events.end_us[0])
         yield _Stretch(
-            key="first-events", node=node, worker=None, start_us=start_us, end_us=end_us, rank=rank
+            key="first-events", node=node, rank=None, start_us=start_us, end_us=end_us, order=order
         )
     gpu = part.panel(node, Metric.GPU_UTILIZATION)
     span = _Span.of(part, gpu) if gpu else None
@@ -216,14 +218,14 @@ def _stretches(part: Job, with_steps: str | None, asked: Sequence[BottleneckCrit
         yield worst
 
 
-def _around(steps: Steps, rows: IntArray, key: str, node: str, worker: str) -> _Stretch:
+def _around(steps: Steps, rows: IntArray, key: str, node: str, rank: str) -> _Stretch:
     start_us, end_us = int(steps.start_us[rows].min()), int(steps.end_us[rows].max())
-    return _Stretch(key=key, node=node, worker=worker, start_us=start_us, end_us=end_us)
+    return _Stretch(key=key, node=node, rank=rank, start_us=start_us, end_us=end_us)
 
 
-def _first_worker(steps: Steps) -> str:
-    """The first worker in natural order; empty without steps."""
-    return min({worker for _, worker, _ in series_of(steps)}, key=natural_key, default="")
+def _first_rank(steps: Steps) -> str:
+    """The first rank in natural order; empty without steps."""
+    return min({rank for _, rank, _ in series_of(steps)}, key=natural_key, default="")
 
 
 class _Span(Struct, frozen=True, kw_only=True, eq=False):
@@ -234,7 +236,7 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
     end_us: int
     #: Whether that is the training loop.
     in_loop: bool
-    #: Mean GPU use of its snapshots.
+    #: Mean GPU utilization of its snapshots.
     usual: float
 
     @classmethod
@@ -301,21 +303,21 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
         # Rounded, so that equal samples in another order are equal minutes.
         means = np.where(usual, np.round(sums / counts, 6), np.inf)
         best = int(means.argmin())
-        if means[best] > self.usual - MUCH_BELOW:
+        if means[best] > self.usual - BELOW_MEAN:
             return None
         worst = WorstMinute(in_loop=self.in_loop, usual=self.usual, snapshots=0, hits=0, bottlenecks=())
         return self._minute(int(minutes[best]), worst, (1, float(means[best])))
 
-    def _minute(self, minute: int, worst: WorstMinute, rank: tuple[float, ...]) -> _Stretch:
+    def _minute(self, minute: int, worst: WorstMinute, order: tuple[float, ...]) -> _Stretch:
         """A minute of the clock, as far as the loop reaches."""
         return _Stretch(
             key="worst-minute",
             node=self.gpu.node,
-            worker=None,
+            rank=None,
             start_us=max(minute * MINUTE_US, self.start_us),
             end_us=min((minute + 1) * MINUTE_US, self.end_us),
             worst=worst,
-            rank=rank,
+            order=order,
         )
 
 
@@ -356,17 +358,17 @@ class _Bars(Struct, frozen=True, kw_only=True, eq=False):
         return _Bars(start_us=start[order], end_us=end[order], name=name[order], events=events[order])
 
 
-def _moments(part: Job, chosen: Sequence[_Stretch], missing: tuple[Gap, ...]) -> Iterator[CloseUp]:
-    return (_moment(part, one, missing) for one in chosen if one.node in part.nodes)
+def _of_node(part: Job, chosen: Sequence[_Stretch], missing: tuple[Gap, ...]) -> Iterator[CloseUp]:
+    return (_close_up(part, one, missing) for one in chosen if one.node in part.nodes)
 
 
-def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> CloseUp:
+def _close_up(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> CloseUp:
     start_us, end_us = chosen.start_us, chosen.end_us
-    tick_us = 1 + (end_us - start_us) // _MOST_TICKS
-    own = _first_worker(part.steps) if chosen.worker is None else chosen.worker
+    tick_us = 1 + (end_us - start_us) // MAX_TICKS
+    own = _first_rank(part.steps) if chosen.rank is None else chosen.rank
     steps = _steps_within(part.steps, chosen)
-    lanes, tables, left, lifetimes = _lanes(part, chosen, own, steps)
-    tables, cell_us = _few(tables, start_us, end_us)
+    lanes = _lanes(part, chosen, own, steps)
+    tables, cell_us = _few(lanes.bars, start_us, end_us)
     numbered = np.concatenate(list(steps.values())) if steps else np.empty(0, np.int64)
     step_names = [_name_of(part.steps, row) for row in numbered.tolist()]
     names, bars = _packed(tables, part.events.names, step_names, start_us, tick_us)
@@ -384,9 +386,9 @@ def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> CloseUp:
             for metric in _CURVES
             if (panel := part.panel(chosen.node, metric))
         ),
-        lanes=tuple(lanes),
-        lanes_left=left,
-        lifetimes=lifetimes,
+        lanes=lanes.lanes,
+        lanes_left=lanes.left_out,
+        lifetimes=lanes.lifetimes,
         names=names,
         bars=bars,
         cell_us=cell_us,
@@ -399,20 +401,20 @@ def _moment(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> CloseUp:
 
 
 def _steps_within(steps: Steps, chosen: _Stretch) -> dict[str, IntArray]:
-    """Worker → rows of its steps that reach into the stretch, in the order of their starts."""
+    """Rank → rows of its steps that reach into the stretch, in the order of their starts."""
     inside = _within(steps.start_us, steps.end_us, chosen.start_us, chosen.end_us)
     here = np.flatnonzero(inside)
     here = here[np.lexsort((steps.end_us[here], steps.start_us[here]))]
-    workers = np.array([worker for _, worker, _ in steps.series], np.str_)[steps.code[here]]
-    return {worker: here[workers == worker] for worker in sorted(set(workers.tolist()), key=natural_key)}
+    ranks = np.array([rank for _, rank, _ in steps.series], np.str_)[steps.code[here]]
+    return {rank: here[ranks == rank] for rank in sorted(set(ranks.tolist()), key=natural_key)}
 
 
 def _name_of(steps: Steps, row: int) -> str:
     return _step_name(steps.series[steps.code[row]][2], int(steps.number[row]))
 
 
-def _step_name(phase: str, number: int) -> str:
-    return escape_name(phase, _MOST_NAME) if number < 0 else f"{escape_name(phase, _MOST_NAME // 2)} {number}"
+def _step_name(mode: str, number: int) -> str:
+    return escape_name(mode, MAX_NAME) if number < 0 else f"{escape_name(mode, MAX_NAME // 2)} {number}"
 
 
 def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolArray:
@@ -420,84 +422,130 @@ def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolA
     return np.asarray((begin < end_us) & ((end > start_us) | (begin >= start_us)))
 
 
-def _lanes(
-    part: Job, chosen: _Stretch, own: str, steps: dict[str, IntArray]
-) -> tuple[list[CloseUpLane], list[_Bars], int, int]:
-    """Lanes and their bars, and how many lanes and lives of loader processes are left out.
+class _EventRows(Struct, frozen=True, kw_only=True, eq=False):
+    """The events that reach into a stretch, in lanes: one per rank and event type."""
 
-    By worker, one of them first: the steps, whose names follow those of events, then the rest by the
-    time it takes.
-    """
-    events, start_us, end_us = part.events, chosen.start_us, chosen.end_us
-    one_each = Events(lanes=events.lanes, lane=np.arange(len(events.lanes), dtype=np.int32))
-    lives, of_steps = rows_of(one_each, Kind.LIFETIME), rows_of(one_each, Kind.STEP)
-    numbers: dict[tuple[str, str, str], int] = {}
-    group = np.full(len(events.lanes), -1)
-    for i in np.flatnonzero(~lives & ~of_steps).tolist():
-        lane = events.lanes[i]
-        group[i] = numbers.setdefault((lane.rank, *_phase(lane)), len(numbers))
-    keys = list(numbers)
-    reach = int(np.searchsorted(events.start_us, end_us))
-    rows = np.flatnonzero(_within(events.start_us[:reach], events.end_us[:reach], start_us, end_us))
-    lifetimes = int(np.count_nonzero(lives[events.lane[rows]]))
-    of = group[events.lane[rows]]
-    rows, of = rows[of >= 0], of[of >= 0]
-    begin, end = np.maximum(events.start_us[rows], start_us), np.minimum(events.end_us[rows], end_us)
-    time = np.bincount(of, weights=end - begin, minlength=len(keys))
-    present = np.flatnonzero(np.bincount(of, minlength=len(keys))).tolist()
-    most = sorted(present, key=lambda i: (keys[i][0] != own, -time[i], natural_key(keys[i][0]), keys[i][1]))
-    with_steps = {own} & steps.keys()
-    kept: list[int] = []
-    for i in most[:MOST_LANES]:
-        fresh = {keys[i][0]} & steps.keys() - with_steps
-        if len(kept) + 1 + len(with_steps) + len(fresh) <= MOST_ROWS:
-            kept.append(i)
-            with_steps |= fresh
-    lanes, tables = [], []
-    name = len(events.names)
-    for worker, mine in steps.items():
-        if worker in with_steps:
-            starts, ends = part.steps.start_us[mine], part.steps.end_us[mine]
-            table = _Bars(
-                start_us=np.maximum(starts, start_us),
-                end_us=np.minimum(ends, end_us),
-                name=name + np.arange(len(mine)),
-                events=np.ones(len(mine), np.int64),
-            )
-            tables.append(table)
-            lanes.append(_lane(worker, "Steps", "steps", table, end_us - start_us))
+    #: Rank, event type, and kind of each lane.
+    keys: tuple[tuple[str, str, str], ...]
+    #: (n,) lane of each event, its sides inside the stretch, and its name.
+    lane: IntArray
+    start_us: IntArray
+    end_us: IntArray
+    name: IntArray
+    #: Lifetimes of loader processes, which have no lane.
+    lifetimes: int
+
+    @classmethod
+    def of(cls, events: Events, chosen: _Stretch) -> _EventRows:
+        one_each = Events(lanes=events.lanes, lane=np.arange(len(events.lanes), dtype=np.int32))
+        lifetime, step = rows_of(one_each, Kind.LIFETIME), rows_of(one_each, Kind.STEP)
+        numbers: dict[tuple[str, str, str], int] = {}
+        number_of = np.full(len(events.lanes), -1)
+        for i in np.flatnonzero(~lifetime & ~step).tolist():
+            lane = events.lanes[i]
+            number_of[i] = numbers.setdefault((lane.rank, *_event_type(lane)), len(numbers))
+        reach = int(np.searchsorted(events.start_us, chosen.end_us))
+        inside = _within(events.start_us[:reach], events.end_us[:reach], chosen.start_us, chosen.end_us)
+        rows = np.flatnonzero(inside)
+        lifetimes = int(np.count_nonzero(lifetime[events.lane[rows]]))
+        rows = rows[number_of[events.lane[rows]] >= 0]
+        return cls(
+            keys=tuple(numbers),
+            lane=number_of[events.lane[rows]],
+            start_us=np.maximum(events.start_us[rows], chosen.start_us),
+            end_us=np.minimum(events.end_us[rows], chosen.end_us),
+            name=events.name[rows].astype(np.int64),
+            lifetimes=lifetimes,
+        )
+
+    def by_time(self, own: str) -> list[int]:
+        """The lanes with events, those of the rank ``own`` first, then by the time that they take."""
+        time_us = np.bincount(self.lane, weights=self.end_us - self.start_us, minlength=len(self.keys))
+
+        def place(lane: int) -> tuple[bool, float, tuple[tuple[int, str], ...], str]:
+            rank, event_type, _ = self.keys[lane]
+            return rank != own, -time_us[lane], natural_key(rank), event_type
+
+        return sorted(np.unique(self.lane).tolist(), key=place)
+
+    def bars(self, lane: int) -> _Bars:
+        rows = np.flatnonzero(self.lane == lane)
+        return _Bars(
+            start_us=self.start_us[rows],
+            end_us=self.end_us[rows],
+            name=self.name[rows],
+            events=np.ones(len(rows), np.int64),
+        )
+
+
+class _Lanes(Struct, frozen=True, kw_only=True):
+    """The lanes of a close-up with their bars, rank by rank; and how many are left out."""
+
+    lanes: tuple[CloseUpLane, ...]
+    bars: list[_Bars]
+    left_out: int
+    lifetimes: int
+
+
+def _lanes(part: Job, chosen: _Stretch, own: str, steps: Mapping[str, IntArray]) -> _Lanes:
+    """Of each rank, ``own`` first: its steps, whose names follow those of events, then events by their time."""
+    whole_us = chosen.end_us - chosen.start_us
+    rows = _EventRows.of(part.events, chosen)
+    by_time = rows.by_time(own)
+    kept, ranks = _kept([rows.keys[lane][0] for lane in by_time], own, steps.keys())
+    drawn: list[tuple[CloseUpLane, _Bars]] = []
+    name = len(part.events.names)
+    for rank, mine in steps.items():
+        if rank in ranks:
+            bars = _step_bars(part.steps, mine, chosen, name)
+            drawn.append((_lane(rank, "Steps", "steps", bars, whole_us), bars))
         name += len(mine)
     for i in kept:
-        mine = np.flatnonzero(of == i)
-        table = _Bars(
-            start_us=begin[mine],
-            end_us=end[mine],
-            name=events.name[rows[mine]].astype(np.int64),
-            events=np.ones(len(mine), np.int64),
-        )
-        tables.append(table)
-        lanes.append(_lane(*keys[i], table, end_us - start_us))
-
-    def place(i: int) -> tuple[bool, tuple[tuple[int, str], ...], bool]:
-        return lanes[i].rank != own, natural_key(lanes[i].rank), lanes[i].kind != "steps"
-
-    # Sorting keeps the order of those that share a worker: by the time they take.
-    order = sorted(range(len(lanes)), key=place)
-    return [lanes[i] for i in order], [tables[i] for i in order], len(most) - len(kept), lifetimes
+        bars = rows.bars(by_time[i])
+        drawn.append((_lane(*rows.keys[by_time[i]], bars, whole_us), bars))
+    # The sort is stable: events of one rank stay in the order of their time.
+    drawn.sort(key=lambda one: (one[0].rank != own, natural_key(one[0].rank), one[0].kind != "steps"))
+    return _Lanes(
+        lanes=tuple(lane for lane, _ in drawn),
+        bars=[bars for _, bars in drawn],
+        left_out=len(by_time) - len(kept),
+        lifetimes=rows.lifetimes,
+    )
 
 
-def _phase(lane: Lane) -> tuple[str, str]:
-    """What a lane is called, and its kind; the tensors of Horovod share one."""
+def _kept(lane_ranks: Sequence[str], own: str, with_steps: Collection[str]) -> tuple[list[int], set[str]]:
+    """The lanes of events that there is room for, and the ranks whose steps are drawn with them."""
+    ranks = {own}.intersection(with_steps)
+    kept: list[int] = []
+    for i, rank in enumerate(lane_ranks[:MAX_LANES]):
+        more = {rank}.intersection(with_steps) - ranks
+        if len(kept) + 1 + len(ranks) + len(more) <= MAX_ROWS:
+            kept.append(i)
+            ranks |= more
+    return kept, ranks
+
+
+def _step_bars(steps: Steps, rows: IntArray, chosen: _Stretch, first_name: int) -> _Bars:
+    return _Bars(
+        start_us=np.maximum(steps.start_us[rows], chosen.start_us),
+        end_us=np.minimum(steps.end_us[rows], chosen.end_us),
+        name=first_name + np.arange(len(rows)),
+        events=np.ones(len(rows), np.int64),
+    )
+
+
+def _event_type(lane: Lane) -> tuple[str, str]:
+    """Event type and kind of a lane; the tensors of Horovod share one."""
     if lane.source is EventSource.HOROVOD:
         return HOROVOD, "work"
     return lane.event_type, "waiting" if lane.event_type in _WAITING else "work"
 
 
-def _lane(worker: str, phase: str, kind: str, bars: _Bars, whole_us: int) -> CloseUpLane:
+def _lane(rank: str, event_type: str, kind: str, bars: _Bars, whole_us: int) -> CloseUpLane:
     covered_us = union(bars.start_us, bars.end_us).total_us
     return CloseUpLane(
-        rank=worker,
-        event_type=phase,
+        rank=rank,
+        event_type=event_type,
         kind=kind,
         events=len(bars.start_us),
         total_us=int((bars.end_us - bars.start_us).sum()),
@@ -514,7 +562,7 @@ def _few(tables: list[_Bars], start_us: int, end_us: int) -> tuple[list[_Bars], 
         cell_us = -(-(end_us - start_us) // cells)
         tables = [one.joined(start_us, cell_us) for one in tables]
         count = sum(len(one.start_us) for one in tables)
-        if count <= MOST_BARS or cells == 1:
+        if count <= MAX_BARS or cells == 1:
             return tables, cell_us if count < before else 0
         cells //= 2
 
@@ -532,7 +580,7 @@ def _packed(
     )
     used = np.unique(name[name >= 0])
     known = [
-        escape_name(of_events[i], _MOST_NAME) if i < len(of_events) else of_steps[i - len(of_events)]
+        escape_name(of_events[i], MAX_NAME) if i < len(of_events) else of_steps[i - len(of_events)]
         for i in used.tolist()
     ]
     place = np.where(name >= 0, np.searchsorted(used, name), -1)
@@ -544,8 +592,8 @@ def _curve(panel: Panel, chosen: _Stretch, tick_us: int, missing: tuple[Gap, ...
     a, b = np.searchsorted(panel.time_us, (chosen.start_us, chosen.end_us))
     time_us, values = panel.time_us[a:b], panel.mean[a:b]
     samples, mean = len(time_us), float(values.mean()) if len(values) else None
-    if samples > MOST_SAMPLES:
-        rows = _extremes(values, MOST_SAMPLES // 2)
+    if samples > MAX_SAMPLES:
+        rows = _extremes(values, MAX_SAMPLES // 2)
         time_us, values = time_us[rows], values[rows]
     # A sample that no other follows for long ends the curve.
     breaks = [start for start, _ in _clipped(chosen, missing)]

@@ -1,4 +1,4 @@
-"""How data was loaded: by how many processes, how long a fetch took, how many loaded at a time."""
+"""Data loading: loader processes, batch fetches, and how many loader processes were active over time."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
     from jobrules.dataloader import Dataloader
 
-#: More columns than a figure has pixels tell nothing.
-MOST_COLUMNS = 600
+#: More columns than a figure has pixels show nothing more.
+MAX_COLUMNS = 600
 #: With more nodes their loaders are added up.
-MOST_LINES = 4
-MOST_NODES = 64
-MOST_SETUPS = 25
+MAX_LINES = 4
+MAX_NODES = 64
+MAX_SETUPS = 25
 #: Where the p95 is farther from the median, plain bins would put most fetches into the first of them.
 LOG_FROM = 20
 #: Plain bins end so many times the distance from p25 to p95 above the p95.
 _REACH = 1.0
 #: A power of ten is parted into so many bins, into fewer where the times span many.
-_PER_DECADE, _MOST_LOG_BINS = 10, 60
+_PER_DECADE, MAX_LOG_BINS = 10, 60
 #: Plain bins are at most these, but for the two that rounding may add at the ends.
 _PLAIN_BINS = 50
 #: Widths that a reader can name, in seconds.
@@ -50,7 +50,7 @@ TOO_FEW, ADEQUATE, TOO_MANY = "too few", "adequate", "too many"
 
 
 class NodeLoading(Struct, frozen=True, kw_only=True):
-    """The loaders of a node against its cores, as Dataloader judges them."""
+    """The active loader processes of a node against its cores, as Dataloader compares them."""
 
     name: str
     #: Whether these are threads of TensorFlow's data pipeline, and not loading processes.
@@ -78,7 +78,7 @@ class NodeLoading(Struct, frozen=True, kw_only=True):
 
 
 class LoaderSetup(Struct, frozen=True, kw_only=True):
-    """Data loaders of one node that were set up alike."""
+    """Data loaders of one node with the same settings."""
 
     node: str
     #: Class of the iterator.
@@ -122,7 +122,7 @@ class FetchTimes(Struct, frozen=True, kw_only=True):
 
 
 class LoadersAtWork(Struct, frozen=True, kw_only=True):
-    """Loaders at work over time; one entry a column, none where no loading was recorded in it."""
+    """Active loader processes over time; one entry per column, None if no loading was recorded in it."""
 
     #: Empty where it is the sum of all nodes.
     node: str
@@ -176,31 +176,33 @@ def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -
     if not found:
         return None
     setups = [setup for one in found for setup in one.setups]
-    grid, at_work = _at_work({one.told.name: (one.busy, one.told.cores) for one in found if one.told.seconds})
+    grid, at_work = _at_work(
+        {one.loading.name: (one.busy, one.loading.cores) for one in found if one.loading.seconds}
+    )
     fetched = Counted.joined([one.times["fetch"] for one in found])
     return DataLoading(
         min_percent=rule.min_threshold,
         max_percent=rule.max_threshold,
-        nodes=tuple(one.told for one in found[:MOST_NODES]),
-        nodes_left_out=max(0, len(found) - MOST_NODES),
-        setups=tuple(setups[:MOST_SETUPS]),
-        setups_left_out=max(0, len(setups) - MOST_SETUPS),
+        nodes=tuple(one.loading for one in found[:MAX_NODES]),
+        nodes_left_out=max(0, len(found) - MAX_NODES),
+        setups=tuple(setups[:MAX_SETUPS]),
+        setups_left_out=max(0, len(setups) - MAX_SETUPS),
         times=_times([one.times for one in found], fetched),
         fetches=_histogram(fetched),
         columns=grid,
         at_work=at_work,
-        step=_step_beside([one.steps for one in found]),
+        step=_main_step([one.steps for one in found]),
     )
 
 
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
-    told: NodeLoading
+    loading: NodeLoading
     setups: list[LoaderSetup]
     busy: Busy
-    #: By the keys of ``Spread``; of TensorFlow's pipeline only its fetches, as Dataloader tells them.
+    #: By the keys of ``Spread``; of TensorFlow's pipeline only its fetches, as Dataloader counts them.
     times: dict[str, Counted]
     #: Durations of the steps that fetches of loading processes are for, by phase in natural order; those of a
-    #: pipeline may run beside the training.
+    #: pipeline may run at the same time as the training.
     steps: dict[str, Counted]
 
 
@@ -221,7 +223,9 @@ def _of_node(part: Job, rule: Dataloader, answers: Mapping[str, DeviceStatus], w
                 lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
                 steps.setdefault(phase, []).append(lasted)
     return _Node(
-        told=_told(part, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0)),
+        loading=_node_loading(
+            part, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0)
+        ),
         setups=[
             LoaderSetup(node=node, iterator=kind, num_workers=workers, pin_memory=pinned, fetches=fetches)
             for kind, workers, pinned, fetches in loading.settings
@@ -232,7 +236,9 @@ def _of_node(part: Job, rule: Dataloader, answers: Mapping[str, DeviceStatus], w
     )
 
 
-def _told(part: Job, node: str, loading: Loading, rule: Dataloader, judged: DeviceStatus) -> NodeLoading:
+def _node_loading(
+    part: Job, node: str, loading: Loading, rule: Dataloader, judged: DeviceStatus
+) -> NodeLoading:
     cpu, gpus = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.GPU_UTILIZATION)
     cores = len(cpu.devices) if cpu else 0
     busy = loading.busy
@@ -270,7 +276,7 @@ def _median(values: IntArray, weight: IntArray) -> int:
     return int(values[order[middle]].sum() // 2)
 
 
-def _step_beside(nodes: Sequence[Mapping[str, Counted]]) -> StepTime | None:
+def _main_step(nodes: Sequence[Mapping[str, Counted]]) -> StepTime | None:
     """The phase that took most time."""
     phases = {
         phase: Counted.joined([one[phase] for one in nodes if phase in one])
@@ -332,7 +338,7 @@ def _histogram(times_us: Counted) -> FetchTimes | None:
 
 
 def _plain_edges(least: float, most: float) -> FloatArray:
-    """Edges of 1, 2 or 5 times a power of ten microseconds apart, around ``[least, most]``."""
+    """Edges of 1, 2 or 5 times a power of ten microseconds, around ``[least, most]``."""
     wanted = max(1.0, (most - least) / _PLAIN_BINS)
     power = 10 ** math.floor(math.log10(wanted))
     width = next(step * power for step in (1, 2, 5, 10) if step * power >= wanted)
@@ -341,7 +347,7 @@ def _plain_edges(least: float, most: float) -> FloatArray:
 
 def _log_edges(least: float, most: float) -> FloatArray:
     low, high = math.log10(max(1.0, least)), math.log10(most)
-    per = next(n for n in (_PER_DECADE, 5, 2, 1) if (high - low) * n <= _MOST_LOG_BINS - 2 or n == 1)
+    per = next(n for n in (_PER_DECADE, 5, 2, 1) if (high - low) * n <= MAX_LOG_BINS - 2 or n == 1)
     return np.asarray(10 ** (np.arange(math.floor(low * per), math.floor(high * per) + 2) / per))
 
 
@@ -350,19 +356,19 @@ def _at_work(found: Mapping[str, tuple[Busy, int]]) -> tuple[Columns | None, tup
         return None, ()
     start_s = min(int(busy.start_s[0]) for busy, _ in found.values())
     stop_s = max(int(busy.stop_s[-1]) for busy, _ in found.values())
-    least = (stop_s - start_s) / MOST_COLUMNS
+    least = (stop_s - start_s) / MAX_COLUMNS
     width_s = next((w for w in _WIDTHS_S if w >= least), math.ceil(least / 3600) * 3600)
     grid = Columns(
         start_us=start_s * SECOND_US, width_us=width_s * SECOND_US, count=-(-(stop_s - start_s) // width_s)
     )
-    if len(found) > MOST_LINES:
+    if len(found) > MAX_LINES:
         cores = [cores for _, cores in found.values()]
         found = {"": (_summed([busy for busy, _ in found.values()]), sum(cores) if all(cores) else 0)}
     return grid, tuple(_reduced(node, busy, cores, grid) for node, (busy, cores) in found.items())
 
 
 def _summed(several: Sequence[Busy]) -> Busy:
-    """The loaders at work on all nodes together."""
+    """The active loader processes of all nodes together."""
     edges = np.unique(np.concatenate([side for one in several for side in (one.start_s, one.stop_s)]))
     change = np.zeros(len(edges), np.int64)
     for one in several:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from jobrules.model import FloatArray, Job, Panel
 
 #: A heat map with more columns has less than two or three pixels for each.
-MOST_COLUMNS = 300
+MAX_COLUMNS = 300
 #: Devices of one node and metric that are kept.
-MOST_DEVICES = 512
+MAX_DEVICES = 512
 #: In place of a mean where no sample stands for the column.
 NOT_MEASURED = 255
 #: Added to the mean of a core's column in which it is full.
@@ -99,7 +99,7 @@ def devices(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
     """
     if not (job.has(Metric.GPU_UTILIZATION) or job.has(Metric.CPU_UTILIZATION)):
         return None
-    bundle = -(-grid.count // MOST_COLUMNS)
+    bundle = -(-grid.count // MAX_COLUMNS)
     columns = Columns(start_us=grid.start_us, width_us=bundle * grid.width_us, count=-(-grid.count // bundle))
     found = job.gathered(_of_node, columns, limit)
     return DeviceGrid(
@@ -118,7 +118,7 @@ def _of_node(part: Job, columns: Columns, limit: float) -> Iterator[tuple[Device
 
 
 def _of_panel(panel: Panel, columns: Columns, limit: float) -> tuple[DeviceRows, list[CoreUse]]:
-    devices = panel.devices[:MOST_DEVICES]
+    devices = panel.devices[:MAX_DEVICES]
     table = np.full((len(devices), columns.count), NOT_MEASURED, np.uint8)
     cores = []
     of_all = Places.of(columns, panel.time_us)

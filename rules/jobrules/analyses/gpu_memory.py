@@ -1,4 +1,4 @@
-"""GPU memory utilization over time: a line per GPU, the rises that GPUMemoryIncrease saw, and the trend over the loop."""
+"""GPU memory activity over time: a line per GPU, the jumps that GPUMemoryIncrease saw, and the trend over the loop."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from jobrules.gpu_memory_increase import Compared, GPUMemoryIncrease, Rise
 
 #: Drawn are so many nodes, of each so many GPUs; both by what is odd about them.
-MOST_NODES = MOST_LINES = 4
+MAX_NODES = MAX_LINES = 4
 #: Columns of what is drawn: of one node, and of several.
-MOST_COLUMNS = (300, 150)
-MOST_ROWS = 64
-MOST_RISES = 50
-#: A trend is told for a loop of at least this length with at least so many columns of samples.
-LEAST_US = 600 * SECOND_US
-LEAST_COLUMNS = 20
+MAX_COLUMNS = (300, 150)
+MAX_ROWS = 64
+MAX_RISES = 50
+#: A trend needs a loop of this length with so many columns of samples.
+MIN_TREND_US = 600 * SECOND_US
+MIN_COLUMNS = 20
 #: Columns that a trend is taken over; all pairs of them are compared.
-_MOST_TREND_COLUMNS = 200
+MAX_TREND_COLUMNS = 200
 #: So many more pairs rise than fall, as a share of all pairs, where growth is called steady.
 STEADY = 0.7
 #: From the middle third of the loop to the last, it rises by at least this part of the rise before.
 _LASTING = 0.5
 #: Steady growth by less is within what samples of whole percents show by chance, in points.
-LEAST_POINTS = 2.0
+MIN_POINTS = 2.0
 
-LOOP, WORK, WHOLE = "training loop", "time from the first to the last GPU work", "whole job"
+LOOP, WORK, WHOLE = "training loop", "time of GPU work", "whole job"
 
 
 class Trend(Struct, frozen=True, kw_only=True):
-    """How the GPU memory utilization of a GPU grew over the training loop."""
+    """How the GPU memory activity of a GPU grew over the training loop."""
 
     #: Theil-Sen slope: the median slope of all pairs of columns.
     points_per_hour: float
@@ -53,7 +53,7 @@ class Trend(Struct, frozen=True, kw_only=True):
 
 
 class GPUMemory(Struct, frozen=True, kw_only=True):
-    """GPU memory utilization of a GPU, in percent, over all its samples."""
+    """GPU memory activity of a GPU, in percent, over all its samples."""
 
     node: str
     device: str
@@ -76,7 +76,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True):
-    """The mean GPU memory utilization of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
+    """The mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
 
     node: str
     device: str
@@ -109,7 +109,7 @@ class MemoryRise(Struct, frozen=True, kw_only=True):
 
 
 class MemoryUse(Struct, frozen=True, kw_only=True):
-    """GPU memory utilization of every GPU: the share of time in which its memory was read or written."""
+    """GPU memory activity of every GPU: the share of time in which its memory was read or written."""
 
     #: Rise in points from which GPUMemoryIncrease triggers, its window in samples or as ``10s``.
     limit: float
@@ -133,7 +133,7 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
 
 
 def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
-    """GPU memory utilization of all GPUs; none where it was not sampled."""
+    """GPU memory activity of all GPUs; none where it was not sampled."""
     if not job.has(Metric.GPU_MEMORY_ACTIVITY):
         return None
     work = work_span_us(job)
@@ -145,21 +145,21 @@ def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | 
     drawn: dict[str, list[str]] = {}
     for gpu in ranked:
         drawn.setdefault(gpu.node, []).append(gpu.device)
-    drawn = dict(list(drawn.items())[: 1 if alike else MOST_NODES])
-    columns = _bundled(grid, MOST_COLUMNS[len(drawn) > 1])
+    drawn = dict(list(drawn.items())[: 1 if alike else MAX_NODES])
+    columns = _bundled(grid, MAX_COLUMNS[len(drawn) > 1])
     pictures = job.gathered(_pictures, drawn, columns, alike)
     return MemoryUse(
         limit=rule.increase,
         window=str(written(rule.window)),
         loop=LOOP if job.step_count else WORK if work else WHOLE,
-        gpus=tuple(gpus if len(gpus) <= MOST_ROWS else ranked[:MOST_ROWS]),
-        gpus_left_out=max(0, len(gpus) - MOST_ROWS),
+        gpus=tuple(gpus if len(gpus) <= MAX_ROWS else ranked[:MAX_ROWS]),
+        gpus_left_out=max(0, len(gpus) - MAX_ROWS),
         alike=alike,
         columns=columns,
         bands=tuple(band for band, _ in pictures),
         lines=tuple(line for _, lines in pictures for line in lines),
         rises=tuple(sorted(_largest(rises), key=lambda one: (one.start_us, one.node, one.device))),
-        rises_left_out=max(0, sum(gpu.events for gpu in gpus) - MOST_RISES),
+        rises_left_out=max(0, sum(gpu.events for gpu in gpus) - MAX_RISES),
     )
 
 
@@ -187,7 +187,7 @@ def _node(part: Job, rule: GPUMemoryIncrease, work: tuple[int, int] | None, grid
 
 
 def _largest(rises: Sequence[MemoryRise]) -> list[MemoryRise]:
-    return sorted(rises, key=lambda one: one.from_percent - one.to_percent)[:MOST_RISES]
+    return sorted(rises, key=lambda one: one.from_percent - one.to_percent)[:MAX_RISES]
 
 
 def _rise(node: str, device: str, found: Rise) -> MemoryRise:
@@ -242,13 +242,13 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
     P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, J. Am. Stat. Assoc. 63,
     1968. Unlike least squares it is not tilted by one jump, nor by an end that differs.
     """
-    if loop_us[1] - loop_us[0] < LEAST_US:
+    if loop_us[1] - loop_us[0] < MIN_TREND_US:
         return None
     first = -(-(loop_us[0] - grid.start_us) // grid.width_us)
     stop = (loop_us[1] - grid.start_us) // grid.width_us
     columns = np.arange(max(0, first), min(grid.count, stop))
     columns = columns[~np.isnan(means[columns])]
-    if len(columns) < LEAST_COLUMNS:
+    if len(columns) < MIN_COLUMNS:
         return None
     hours = _bundles(columns) * grid.width_us / (3600 * SECOND_US)
     level = _bundles(means[columns])
@@ -259,7 +259,7 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
     thirds = [float(part.mean()) for part in np.array_split(level, 3)]
     lasting = thirds[2] - thirds[1] >= _LASTING * (thirds[1] - thirds[0])
     grown = slope * (hours[-1] - hours[0])
-    steady = agreement >= STEADY and lasting and grown >= LEAST_POINTS
+    steady = agreement >= STEADY and lasting and grown >= MIN_POINTS
     return Trend(
         points_per_hour=round(slope, 2),
         agreement=round(agreement, 2),
@@ -269,7 +269,7 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
 
 def _bundles(values: FloatArray | IntArray) -> FloatArray:
     """Means of 200 neighboring parts of nearly equal length, the longer ones first; or the few values."""
-    parts = min(len(values), _MOST_TREND_COLUMNS)
+    parts = min(len(values), MAX_TREND_COLUMNS)
     size, longer = divmod(len(values), parts)
     cut = longer * (size + 1)
     first, rest = values[:cut].reshape(longer, size + 1), values[cut:].reshape(parts - longer, size)
@@ -300,16 +300,16 @@ def _pictures(
     for panel in part.panels_of(Metric.GPU_MEMORY_ACTIVITY) if part.nodes[0] in drawn else ():
         low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
         bands = reduce(grid, panel.time_us, panel.mean, low, high)
-        mean, low_told, high_told = map(_drawn, bands)
+        mean, low_drawn, high_drawn = map(_drawn, bands)
         node, count = panel.node, len(panel.devices)
-        chosen = drawn[node][: 1 if alike and count > MOST_LINES else MOST_LINES]
+        chosen = drawn[node][: 1 if alike and count > MAX_LINES else MAX_LINES]
         lines = []
         for column, device in enumerate(panel.devices):
             if device in chosen:
                 time_us, values = panel.series(column)
                 means = Places.of(grid, time_us).means(values)
                 lines.append(MemoryLine(node=node, device=device, mean=_drawn(means)))
-        yield MemoryBand(node=node, devices=count, mean=mean, low=low_told, high=high_told), lines
+        yield MemoryBand(node=node, devices=count, mean=mean, low=low_drawn, high=high_drawn), lines
 
 
 def _drawn(values: FloatArray) -> tuple[float | None, ...]:

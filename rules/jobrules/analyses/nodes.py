@@ -1,9 +1,9 @@
-"""The nodes of a job beside one another: which differ from the others, in what, and which are drawn.
+"""Compare the nodes of a job: which differ, in which metric, and which are drawn.
 
-A node is odd in a metric where its mean lies farther from the median node than three robust standard
-deviations (1.4826 times the median absolute deviation of the nodes, which for normal noise estimates one)
-and than a least number of points, so that nodes that are nearly equal are not told apart by their noise.
-Half of the nodes may be odd without moving the median.
+A node differs in a metric if its mean is farther from the median node than three robust standard deviations
+(1.4826 times the median absolute deviation of the nodes, which for normal noise estimates one) and than a
+minimum of points, so that noise does not separate nodes that are nearly equal. Half of the nodes may differ
+without moving the median.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from jobrules.verdict.phases import JobPhases
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: As many nodes are drawn beside one another; more are ranked first.
-MOST_DRAWN = 4
+#: Nodes that are drawn side by side; more are ranked first.
+MAX_DRAWN = 4
 #: Robust standard deviations from the median node, and a median absolute deviation in standard deviations.
 DEVIATIONS = 3.0
 MAD_SIGMA = 1.4826
 #: Points of the mean that a node must differ by at least.
-LEAST_POINTS = {
+MIN_POINTS = {
     Metric.GPU_UTILIZATION: 5.0,
     Metric.CPU_UTILIZATION: 10.0,
     Metric.IO_WAIT: 5.0,
@@ -41,13 +41,13 @@ LEAST_POINTS = {
 STOPPED_US = PAUSE_US
 STOPPED_SHARE = 0.05
 #: Columns of a small line, and nodes that have one.
-MOST_COLUMNS = 120
-MOST_LINES = 32
+MAX_COLUMNS = 120
+MAX_LINES = 32
 #: Use fell where it stood under ``FALL`` percent for so long and so many samples, and else at ``HIGH`` or more.
 FALL, HIGH = 10.0, 30.0
 FALL_US, FALL_SAMPLES = 5_000_000, 3
 #: More falls, or falls over a larger share of the time, are how the job runs.
-MOST_FALLS, MOST_FALLEN = 20, 0.25
+MAX_FALLS, MAX_FALLEN = 20, 0.25
 
 _ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.INFO, None)
 
@@ -118,7 +118,7 @@ class NodeComparison(Struct, frozen=True, kw_only=True):
     limit: float | None = None
     #: Odd nodes first, the worst of them first; empty for at most four nodes.
     ranks: tuple[NodeDifference, ...] = ()
-    #: Columns of the small lines; lowest and highest mean of the alike nodes in each, in whole percent.
+    #: Columns of the small lines; lowest and highest mean of the similar nodes in each, in whole percent.
     columns: Columns | None = None
     low: tuple[int | None, ...] = ()
     high: tuple[int | None, ...] = ()
@@ -129,13 +129,13 @@ class NodeComparison(Struct, frozen=True, kw_only=True):
         return tuple(rank for rank in self.ranks if rank.severity)
 
     @property
-    def alike(self) -> tuple[NodeDifference, ...]:
+    def similar(self) -> tuple[NodeDifference, ...]:
         """The nodes that do not."""
         return tuple(rank for rank in self.ranks if not rank.severity)
 
 
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
-    """What is told of a node's samples; the use is that of its GPUs or CPU."""
+    """What the samples of a node come to; the use is that of its GPUs, or of its CPU without any."""
 
     node: str
     #: Mean over all snapshots of each metric.
@@ -155,23 +155,52 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
 def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparison:
     """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
     metric = Metric.GPU_UTILIZATION if job.gpu_count else Metric.CPU_UTILIZATION
-    ranked = len(job.nodes) > MOST_DRAWN
-    size = -(-grid.count // MOST_COLUMNS)
+    ranked = len(job.nodes) > MAX_DRAWN
+    size = -(-grid.count // MAX_COLUMNS)
     columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
     nodes = job.each(_seen, metric, in_time, columns if ranked else None, len(job.nodes) == 1)
     start_up = _start_up(nodes)
     if not ranked:
         return NodeComparison(drawn=job.nodes, start_up=start_up, use=_use(metric, nodes, in_time))
-    means = {m: {node.node: node.means[m] for node in nodes if m in node.means} for m in LEAST_POINTS}
-    told: dict[str, list[tuple[Severity, str]]] = {node: [] for node in job.nodes}
-    for node, found in (*_gpus_at_zero(job, nodes), *_uses(means), *_unmeasured(job, in_time), *_others(job)):
-        told[node].append(found)
+    means = {m: {node.node: node.means[m] for node in nodes if m in node.means} for m in MIN_POINTS}
     uses = means[metric]
     middle = float(np.median(list(uses.values()))) if uses else None
+    differences = (*_gpus_at_zero(job, nodes), *_uses(means), *_unmeasured(job, in_time), *_others(job))
+    ranks = _ranked(job.nodes, differences, uses, middle)
+    lines = {node.node: node.line for node in nodes}
+    similar = [lines[r.node] for r in ranks if not r.severity and r.mean is not None]
+    drawn = _drawn(job, ranks, middle)
+    compared = sorted((node for node in nodes if node.node in drawn), key=lambda node: drawn.index(node.node))
+    return NodeComparison(
+        drawn=drawn,
+        start_up=start_up,
+        use=_use(metric, compared, in_time),
+        label=metric.label,
+        median=middle,
+        limit=_limit(list(uses.values()), MIN_POINTS[metric]) if uses else None,
+        ranks=tuple(
+            replace(r, line=_whole(lines[r.node]) if i < MAX_LINES else ()) for i, r in enumerate(ranks)
+        ),
+        columns=columns,
+        low=_whole(np.fmin.reduce(similar, axis=0)) if similar else (),
+        high=_whole(np.fmax.reduce(similar, axis=0)) if similar else (),
+    )
+
+
+def _ranked(
+    nodes: Sequence[str],
+    differences: Sequence[_Difference],
+    means: Mapping[str, float],
+    middle: float | None,
+) -> list[NodeDifference]:
+    """All nodes: those that differ first, the worst of them first, the farthest from the median before others."""
+    found: dict[str, list[tuple[Severity, str]]] = {node: [] for node in nodes}
+    for node, difference in differences:
+        found[node].append(difference)
     ranks = []
-    for node in job.nodes:
-        reasons = sorted(told[node], key=lambda one: _ORDER.index(one[0]))
-        mean = uses.get(node)
+    for node, reasons in found.items():
+        reasons.sort(key=lambda one: _ORDER.index(one[0]))
+        mean = means.get(node)
         ranks.append(
             NodeDifference(
                 node=node,
@@ -181,26 +210,9 @@ def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparis
                 against=None if mean is None or middle is None else mean - middle,
             )
         )
-    # The sort is stable: nodes of one kind stay in natural order unless one lies farther off.
-    ranks.sort(key=lambda r: (_ORDER.index(r.severity), -abs(r.against or 0.0) if r.severity else 0.0))
-    lines = {node.node: node.line for node in nodes}
-    alike = [lines[r.node] for r in ranks if not r.severity and r.mean is not None]
-    band = np.array(alike) if alike else np.empty((0, columns.count))
-    drawn = _drawn(job, ranks, middle)
-    beside = [node for node in nodes if node.node in drawn]
-    return NodeComparison(
-        drawn=drawn,
-        start_up=start_up,
-        use=_use(metric, sorted(beside, key=lambda node: drawn.index(node.node)), in_time),
-        label=metric.label,
-        median=middle,
-        limit=_limit(list(uses.values()), LEAST_POINTS[metric]) if uses else None,
-        ranks=tuple(
-            replace(r, line=_whole(lines[r.node]) if i < MOST_LINES else ()) for i, r in enumerate(ranks)
-        ),
-        columns=columns,
-        low=_whole(np.fmin.reduce(band, axis=0)) if alike else (),
-        high=_whole(np.fmax.reduce(band, axis=0)) if alike else (),
+    # The sort is stable: nodes of one kind stay in natural order unless one is farther from the median.
+    return sorted(
+        ranks, key=lambda r: (_ORDER.index(r.severity), -abs(r.against or 0.0) if r.severity else 0.0)
     )
 
 
@@ -225,7 +237,7 @@ def _seen(part: Job, metric: Metric, in_time: JobPhases, columns: Columns | None
             before[wanted] = float(panel.mean[:rows].mean())
     return _Node(
         node=part.nodes[0],
-        means={m: float(panels[m].mean.mean()) for m in LEAST_POINTS if m in panels},
+        means={m: float(panels[m].mean.mean()) for m in MIN_POINTS if m in panels},
         last_work_us=_last_work(gpu.time_us, gpu.values) if gpu else np.empty(0, np.int64),
         last_us=gpu.last_us if gpu else 0,
         line=line,
@@ -251,15 +263,15 @@ def _limit(values: Sequence[float], least: float) -> float:
     return max(least, DEVIATIONS * MAD_SIGMA * mad)
 
 
-_Told = list[tuple[str, tuple[Severity, str]]]
+_Difference = tuple[str, tuple[Severity, str]]
 
 
-def _uses(means: Mapping[Metric, Mapping[str, float]]) -> _Told:
+def _uses(means: Mapping[Metric, Mapping[str, float]]) -> list[_Difference]:
     """Nodes whose mean of a metric is odd."""
-    found: _Told = []
-    for metric, least in LEAST_POINTS.items():
+    found: list[_Difference] = []
+    for metric, least in MIN_POINTS.items():
         values = list(means[metric].values())
-        if len(values) <= MOST_DRAWN:
+        if len(values) <= MAX_DRAWN:
             continue
         limit, middle = _limit(values, least), float(np.median(values))
         for node, mean in means[metric].items():
@@ -272,7 +284,7 @@ def _uses(means: Mapping[Metric, Mapping[str, float]]) -> _Told:
     return found
 
 
-def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> _Told:
+def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> list[_Difference]:
     """Nodes with more GPUs than most that never worked, and GPUs that stopped long before most others."""
     nodes = [node for node in nodes if len(node.last_work_us)]
     last = [node.last_work_us for node in nodes]
@@ -283,7 +295,7 @@ def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> _Told:
     end_us = float(np.median(worked))
     start_us, stop_us = job.span_us
     least_us = max(STOPPED_US, STOPPED_SHARE * (stop_us - start_us))
-    found: _Told = []
+    found: list[_Difference] = []
     for node, times in zip(nodes, last, strict=True):
         gpus = count(len(times), "GPU")
         never = int((times < 0).sum())
@@ -305,13 +317,13 @@ def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
     return np.where(work.any(axis=0), time_us[last], -1)
 
 
-def _unmeasured(job: Job, in_time: JobPhases) -> _Told:
+def _unmeasured(job: Job, in_time: JobPhases) -> list[_Difference]:
     """Nodes that were not sampled for a minute longer than the median node."""
     lost = dict.fromkeys(_sampled(job), 0)
     for gap in in_time.gaps:
         lost[gap.node] += gap.end_us - gap.start_us
     usual = float(np.median(list(lost.values()))) if lost else 0.0
-    found: _Told = [
+    found: list[_Difference] = [
         (node, (Severity.INFO, f"no samples for {duration(us)}"))
         for node, us in lost.items()
         if us - usual > PAUSE_US
@@ -323,9 +335,9 @@ def _sampled(job: Job) -> list[str]:
     return [part.node for part in job.facts if part.panels]
 
 
-def _others(job: Job) -> _Told:
+def _others(job: Job) -> list[_Difference]:
     """Nodes with another number of GPUs than most, or another clock."""
-    found: _Told = []
+    found: list[_Difference] = []
     gpus = {
         part.node: sum(len(panel.devices) for panel in part.panels if panel.metric == Metric.GPU_UTILIZATION)
         for part in job.facts
@@ -340,7 +352,7 @@ def _others(job: Job) -> _Told:
                 found.append((node, (Severity.INFO, words)))
     for one in offsets(job):
         side = "ahead" if one.offset_us > 0 else "behind"
-        words = f"clock {duration(abs(one.offset_us))} {side}, told from its steps"
+        words = f"clock {duration(abs(one.offset_us))} {side}, inferred from its steps"
         found.append((one.node, (Severity.INFO, words)))
     return found
 
@@ -354,7 +366,7 @@ def _drawn(job: Job, ranks: Sequence[NodeDifference], middle: float | None) -> t
     sampled = set(_sampled(job))
     odd = [r.node for r in ranks if r.severity and r.node in sampled]
     if odd:
-        return tuple(odd[:MOST_DRAWN])
+        return tuple(odd[:MAX_DRAWN])
     known = [(r.mean, r.node) for r in ranks if r.mean is not None]
     if middle is None or not known:
         return tuple(node for node in job.nodes if node in sampled)[:1]
@@ -396,7 +408,7 @@ def _falls(panel: Panel, span: tuple[int, int] | None) -> tuple[int, int]:
     first, stop = edges[::2], np.minimum(edges[1::2], len(values) - 1)
     lengths = (time_us[stop] - time_us[first])[(edges[1::2] - first >= FALL_SAMPLES)]
     lengths = lengths[lengths >= FALL_US]
-    if not 0 < len(lengths) <= MOST_FALLS or lengths.sum() > MOST_FALLEN * (time_us[-1] - time_us[0]):
+    if not 0 < len(lengths) <= MAX_FALLS or lengths.sum() > MAX_FALLEN * (time_us[-1] - time_us[0]):
         return 0, 0
     return len(lengths), int(np.median(lengths))
 

@@ -1,4 +1,4 @@
-"""What a GPU drew, how warm it was, how fast it ran, what held it back, and how full its memory was."""
+"""Power, temperature, clock, slowdowns, and memory in use of each GPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from jobrules.measures.gpu_conditions import GPU
     from jobrules.model import FloatArray, IntArray
 
-#: GPUs that are kept of a larger job.
-MOST_ROWS = 256
+#: GPUs that are kept.
+MAX_ROWS = 256
 
 #: What is measured of a GPU besides its use.
 STATES = (
@@ -70,16 +70,16 @@ def power(job: Job) -> tuple[GPUState, ...]:
     if not any(job.has(metric) for metric in STATES):
         return ()
     found = job.gathered(_of_node, Clocks.of(job))
-    if len(found) <= MOST_ROWS:
+    if len(found) <= MAX_ROWS:
         return tuple(found)
-    kept = set(sorted(range(len(found)), key=lambda i: _oddness(found[i]), reverse=True)[:MOST_ROWS])
+    kept = set(sorted(range(len(found)), key=lambda i: _oddness(found[i]), reverse=True)[:MAX_ROWS])
     return tuple(state for i, state in enumerate(found) if i in kept)
 
 
 def _oddness(state: GPUState) -> tuple[float, ...]:
     slowed = (state.thermal_percent, state.hardware_percent, state.cap_percent)
-    told = (max(v or 0.0 for v in slowed), state.temperature_max, state.memory_percent, state.power_max)
-    return tuple(v or 0.0 for v in told)
+    levels = (max(v or 0.0 for v in slowed), state.temperature_max, state.memory_percent, state.power_max)
+    return tuple(v or 0.0 for v in levels)
 
 
 def _of_node(part: Job, clocks: Clocks) -> Iterator[GPUState]:
@@ -121,9 +121,9 @@ def _state(gpu: GPU, total: float | None) -> GPUState:
 
     def heat() -> float | None:
         held_us, hardware = gpu.series(Metric.GPU_HARDWARE_SLOWDOWN)
-        told = gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, held_us)[hardware > 0].all()
+        known = gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, held_us)[hardware > 0].all()
         part = percent(Metric.GPU_THERMAL_SLOWDOWN)
-        return part if part or told else None
+        return part if part or known else None
 
     power, limit = series(Metric.GPU_POWER), series(Metric.GPU_POWER_LIMIT)
     warm, clock, used = (

@@ -48,13 +48,13 @@ class Columns(Struct, frozen=True, kw_only=True):
     count: int
 
 
-#: More columns than a figure has pixels tell nothing.
-MOST_COLUMNS = 600
+#: More columns than a figure has pixels show nothing more.
+MAX_COLUMNS = 600
 
 #: Column widths that a reader can name, in seconds.
 _WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
-#: 100 while the reason holds and 0 else: of these a column shows the share of time, and no single sample.
+#: 100 while the reason holds and 0 otherwise: of these a column shows the share of time, and no single sample.
 _REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
 
 #: Whole numbers of these are what a figure can show; of the others, tenths.
@@ -84,7 +84,7 @@ def columns(job: Job) -> Columns:
     Where it divides the job evenly, the last moment opens one column more.
     """
     start_us, end_us = job.span_us
-    least_us = max((end_us - start_us) / MOST_COLUMNS, 2 * job.interval_us)
+    least_us = max((end_us - start_us) / MAX_COLUMNS, 2 * job.interval_us)
     whole_hours = math.ceil(least_us / (3600 * SECOND_US)) * 3600 * SECOND_US
     width_us = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least_us), whole_hours)
     return Columns(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)
@@ -159,7 +159,7 @@ def reduce(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean of means, lowest low and highest high per column; NaN where no sample stands for the column.
 
-    A column between two samples that are no pause apart shows the earlier one: slow sampling is
+    A column between two samples without a pause shows the earlier one: slow sampling is
     not a gap.
     """
     places = Places.of(grid, time_us)

@@ -58,53 +58,35 @@ def text_of(page: Page) -> str:
 # The lead.
 
 
-def test_the_lead_has_number_share_limit_and_the_share_of_low_snapshots() -> None:
-    text = text_of(cpu_page())
-
-    assert "2,000 of 3,600 snapshots (55.6%) are bottlenecks: a GPU was below 10% while a core of the" in text
-    # Of the low ones, and not of all: 2 000 / 2 400.
-    assert "Figure 10.1. 83.3% of the snapshots with a GPU below 10% are bottlenecks." in text
-    assert "The bar is all 3,600 snapshots" in text
-
-
-@pytest.mark.parametrize(
-    ("bottlenecks", "side"),
-    [(1798, "below"), (1799, "at"), (1801, "at"), (1802, "above")],
-)
-def test_share_and_limit_are_compared_as_printed(bottlenecks: int, side: str) -> None:
-    assert f"That is {side} the limit of 50%." in judged(Status.TRIGGERED, bottlenecks)
-
-
-def judged(status: Status, bottlenecks: int = 2000, **facts: Any) -> str:
-    """What the section says where the rule gave this answer."""
+def with_result(status: Status, bottlenecks: int = 2000, **facts: Any) -> str:
+    """The section's text where the rule has this result."""
     card = examples.card("CPUBottleneck", status, **facts)
     report = report_of(changed(CPU, bottlenecks=bottlenecks), rules=(card,))
     return text_of(Page.of(sections.cpu_bottlenecks(report).html))
 
 
-#: What only a rule that answered may say.
-CLAIMS = ("the limit of", "held", "wins back")
+def test_the_lead_has_number_share_threshold_and_definition() -> None:
+    text = with_result(Status.TRIGGERED)
+
+    assert (
+        "2,000 of 3,600 snapshots (55.6%; threshold 50%) are bottlenecks: "
+        "a GPU below 10% while a core of its node is above 90%."
+    ) in text
+    assert "Figure 10.1. 2,000 of 2,400 snapshots with an idle GPU (83.3%) are bottlenecks." in text
+    assert "Inferred from simultaneous samples." in text
+    assert "Inferred" not in with_result(Status.PASSED, 500)
 
 
-def test_a_rule_without_an_answer_is_said_first_and_nothing_is_held_against_its_limit() -> None:
-    told = judged(Status.NOT_EVALUATED, reason="only 892 of 1,001 samples")
+def test_without_a_result_the_rule_is_named_first_and_nothing_is_compared() -> None:
+    not_evaluated = with_result(Status.NOT_EVALUATED, reason="only 892 of 1,001 samples")
+    not_selected = text_of(cpu_page())
 
-    assert "CPU bottlenecks CPUBottleneck gave no answer: only 892 of 1,001 samples. 2,000 of 3,600" in told
-    assert "Figure 10.2. Bottlenecks lie between 08:00:01 and 08:59:00 UTC. Orange" in told
-    assert [claim for claim in CLAIMS if claim in told] == []
-    assert not any(claim in text_of(cpu_page()) for claim in CLAIMS)
-    assert "CPU bottlenecks CPUBottleneck was not selected" in text_of(cpu_page())
-    assert "gave no answer" not in judged(Status.TRIGGERED)
-
-
-def test_a_rule_that_passed_holds_no_cores_to_account() -> None:
-    passed, triggered = judged(Status.PASSED, 500), judged(Status.TRIGGERED)
-
-    assert "That is below the limit of 50%." in passed
-    assert "held" not in passed
-    assert "That the cores held the GPUs up is inferred from simultaneous samples." in triggered
-    # The nodes that it judges lie below, all together above.
-    assert "That is above" not in judged(Status.PASSED)
+    assert "CPUBottleneck was not evaluated: only 892 of 1,001 samples. 2,000 of 3,600" in not_evaluated
+    assert "Figure 10.2. First bottleneck 08:00:01, last 08:59:00." in not_evaluated
+    assert "CPU bottlenecks CPUBottleneck was not selected" in not_selected
+    for text in (not_evaluated, not_selected):
+        assert "threshold 50%" not in text
+        assert "Inferred" not in text
 
 
 def test_the_gpu_time_is_that_of_the_verdict() -> None:
@@ -120,48 +102,44 @@ def test_the_gpu_time_is_that_of_the_verdict() -> None:
     verdict = replace(job.verdict, findings=(finding,))
     (hours, part) = formats.amount(finding, verdict.use)
 
-    def told(**changes: Any) -> str:
+    def text(**changes: Any) -> str:
         found = replace(verdict, findings=(replace(finding, **changes),))
         return Page.of(sections.cpu_bottlenecks(report_of(CPU, verdict=found)).html).text
 
-    assert f"The verdict counts {' '.join(hours.split())}, 12.5% of GPU time: it takes" in " ".join(
-        told().split()
-    )
+    assert f"Bottlenecks explain {' '.join(hours.split())}, 12.5% of GPU time." in text()
     assert part.startswith("12.5")
-    assert "The verdict counts" not in told(gpu_s=None)
-    assert "The verdict counts" not in told(key="io-bottleneck")
+    assert "Bottlenecks explain" not in text(gpu_s=None)
+    assert "Bottlenecks explain" not in text(key="io-bottleneck")
 
 
 def test_few_bottlenecks_are_not_drawn_over_time_unless_they_triggered() -> None:
     few = 34  # of 3 600, 0.9 %
 
-    assert "Orange: share" not in judged(Status.PASSED, few)
-    assert "Orange: share" in judged(Status.PASSED, few + 1)
-    assert "Orange: share" in judged(Status.TRIGGERED, few)
+    assert "Orange: percentage" not in with_result(Status.PASSED, few)
+    assert "Orange: percentage" in with_result(Status.PASSED, few + 1)
+    assert "Orange: percentage" in with_result(Status.TRIGGERED, few)
 
 
-def test_a_job_without_bottlenecks_keeps_the_split() -> None:
+def test_without_bottlenecks_a_sentence_holds_the_numbers() -> None:
     page = Page.of(sections.io_bottlenecks(report_of(CPU, IO)).html)
-    text = text_of(page)
-
-    assert "No snapshot is a bottleneck: in none of 3,600 snapshots a GPU was below 10% while a core" in text
-    assert "waited for input or output more than 50% of its time" in text
-    assert (
-        "Table 11.1. A GPU was below 10% in 2,400 of 3,600 snapshots, but in none was that seen beside a core "
-        "that waited more than 50%."
-    ) in text
-    # Neither a figure nor its data: each would draw one number.
-    assert "Figure" not in text
-    assert len(page.all("table")) == 1
-    assert page.scripts == []
-
-
-def test_gpus_that_were_never_low_are_said_to() -> None:
+    partly = Page.of(sections.io_bottlenecks(report_of(changed(IO, no_core_sample=7))).html)
     never = changed(IO, low=0, nodes=(replace(IO.nodes[0], low=0, idle_unsaturated=0),))
 
-    text = text_of(Page.of(sections.io_bottlenecks(report_of(never)).html))
+    assert (
+        "0 of 3,600 snapshots are I/O bottlenecks. "
+        "A GPU was idle in 2,400, never seen with a core above 50% I/O wait."
+    ) in text_of(page)
+    assert [*page.all("table"), *page.all("figure"), *page.scripts] == []
+    assert "I/O wait was not recorded in 7 of them." in text_of(partly)
+    assert "No GPU was below 10%." in text_of(Page.of(sections.io_bottlenecks(report_of(never)).html))
 
-    assert "A GPU was below 10% in none of 3,600 snapshots." in text
+
+def test_a_gpu_is_idle_below_10_percent_only() -> None:
+    text = text_of(cpu_page(gpu_below=25.0))
+
+    assert "a GPU below 25% while" in text
+    assert "GPU below 25%, core saturated" in text
+    assert "idle" not in text
 
 
 # The parts.
@@ -169,9 +147,9 @@ def test_gpus_that_were_never_low_are_said_to() -> None:
 
 def test_the_parts_of_the_bar_add_up_to_all_snapshots() -> None:
     page = cpu_page()
-    rows = re.findall(r"(?:bottleneck|above 90%|below 10%|sampled) (\d[\d ]*?) (\d+\.\d)", text_of(page))
+    rows = re.findall(r"(?:saturated|core|idle|recorded) (\d[\d,]*) (\d+\.\d)", text_of(page))
 
-    counts = [int(count.replace(" ", "")) for count, _ in rows]
+    counts = [int(count.replace(",", "")) for count, _ in rows]
     assert counts == [1200, 399, 1, 2000]
     assert sum(counts) == CPU.snapshots
     assert round(sum(float(percent) for _, percent in rows), 1) == 100.0
@@ -180,8 +158,8 @@ def test_the_parts_of_the_bar_add_up_to_all_snapshots() -> None:
 
 
 def test_what_was_not_sampled_is_no_part_where_there_is_none() -> None:
-    assert "no core sampled" in text_of(cpu_page())
-    assert "no core sampled" not in text_of(cpu_page(no_core_sample=0))
+    assert "CPU not recorded" in text_of(cpu_page())
+    assert "CPU not recorded" not in text_of(cpu_page(no_core_sample=0))
 
 
 def test_the_samples_of_one_node_are_data_and_those_of_several_a_figure() -> None:
@@ -201,14 +179,14 @@ def test_the_nodes_with_most_samples_in_bottlenecks_are_all_named() -> None:
     other = replace(first, node="algo-2")
     less = replace(first, node="algo-3", percents=(70.0, 13.3, 6.7, 0.0, 10.0))
 
-    def told(*nodes: NodeBottlenecks, **changes: Any) -> str:
+    def text(*nodes: NodeBottlenecks, **changes: Any) -> str:
         return text_of(cpu_page(nodes=nodes, **changes))
 
-    alike = "50.0% of the GPU samples in the training loop were below 10% beside a core above 90%"
-    assert f"On each of 2 nodes {alike}." in told(first, other)
-    assert f"On algo-1 and algo-2 {alike}, more than on any other node." in told(first, other, less)
-    assert f"On algo-1 {alike}, more than on any other node." in told(first, less)
-    assert f"On algo-1 and algo-2 {alike}, more" in told(first, other, more_nodes=3)
+    share = "50.0% of GPU samples in the training loop were in bottlenecks on"
+    assert f"{share} each of 2 nodes." in text(first, other)
+    assert f"{share} algo-1 and algo-2, more than on other nodes." in text(first, other, less)
+    assert f"{share} algo-1, more than on other nodes." in text(first, less)
+    assert f"{share} algo-1 and algo-2, more" in text(first, other, more_nodes=3)
 
 
 def test_a_node_without_steps_is_of_the_whole_job() -> None:
@@ -223,52 +201,47 @@ def test_a_node_without_steps_is_of_the_whole_job() -> None:
 
     text = text_of(cpu_page(nodes=(*CPU.nodes, other)))
 
-    assert "of the whole job where none was sampled" in text
+    assert "in the training loop (whole job if there is none)" in text
     assert "algo-2 whole job 3,000 20.0 13.3 6.7 10.0 50.0" in text
-    assert "of the whole job were below" in text_of(cpu_page(nodes=(other, replace(other, node="algo-3"))))
-    assert "Data: GPU samples of the whole job" in text_of(cpu_page(nodes=(other,)))
+    assert "in the whole job were in bottlenecks" in text_of(
+        cpu_page(nodes=(other, replace(other, node="algo-3")))
+    )
+    assert "Data: GPU samples in the whole job" in text_of(cpu_page(nodes=(other,)))
 
 
 # Over time.
 
 
-def test_the_course_is_told_with_its_marks() -> None:
+def test_the_time_above_the_threshold_has_its_whole() -> None:
     card = examples.card("CPUBottleneck", Status.TRIGGERED)
     page = Page.of(sections.cpu_bottlenecks(report_of(CPU, rules=(card,))).html)
     text = text_of(page)
 
-    # 390 of 541 columns of 6 s that were measured; the first above is number 151.
-    assert (
-        "Above the limit of 50% for 39 min of the 54 min 6 s measured, between 08:15:06 and 08:59:00 UTC. Orange"
-        in text
-    )
-    assert "a column is 6 s; dashed: the limit of 50%; dotted: first step" in text
-    assert "hatched: not measured" in text
+    # 390 of 541 columns of 6 s that were measured.
+    assert "The share of bottlenecks was above 50% (dashed) for 39 min of 54 min 6 s. Columns of 6 s." in text
+    assert "Dotted: first" in text
+    assert "Hatched: not measured." in text
     assert "live-cpu-bottlenecks-course0" in page.ids
     # 25 columns of 6 s a row, those in the gap without a number.
     assert "08:32:30 not measured" in text
     assert "08:25:00 75.0" in text
 
 
-def test_nodes_with_the_same_course_are_told_together() -> None:
-    both = examples.gpu_job()
-    cpu, _ = example_bottlenecks.stalls("x", ("algo-1", "algo-2"))
-
-    text = text_of(Page.of(sections.cpu_bottlenecks(replace(both, bottlenecks=(cpu,))).html))
-
-    assert "Bottlenecks lie between 08:00:01 and 08:59:00 UTC. Orange" in text
-
-
-def test_courses_that_differ_are_told_apart() -> None:
+def test_nodes_with_the_same_time_above_the_threshold_share_a_clause() -> None:
     card = examples.card("CPUBottleneck", Status.TRIGGERED)
-    flat = example_bottlenecks.course("algo-2", (20.0,) * 600)
-    void = example_bottlenecks.course("algo-3", (None,) * 600)
-    several = changed(CPU, nodes=CPU.nodes * 2, courses=(*CPU.courses, flat, void))
+    low = example_bottlenecks.course("algo-2", (20.0,) * 600)
+    unknown = example_bottlenecks.course("algo-3", (None,) * 600)
+    several = changed(CPU, nodes=CPU.nodes * 2, courses=(*CPU.courses, low, unknown))
+    (both, _) = example_bottlenecks.stalls("x", ("algo-1", "algo-2"))
 
-    text = text_of(Page.of(sections.cpu_bottlenecks(report_of(several, rules=(card,))).html))
+    text, equal = (
+        text_of(Page.of(sections.cpu_bottlenecks(report_of(found, rules=(card,))).html))
+        for found in (several, both)
+    )
 
-    assert "Above the limit of 50%, between 08:15:06 and 08:59:00 UTC: algo-1 for 39 min of" in text
-    assert "; algo-2 at no time; algo-3 not measured. Orange" in text
+    assert "(dashed): algo-1 for 39 min of" in text
+    assert "; algo-2 at no time; algo-3 not measured." in text
+    assert "(dashed) for 39 min of 54 min 6 s." in equal
 
 
 def test_without_a_limit_none_is_drawn() -> None:
@@ -353,21 +326,21 @@ def test_many_nodes_fold_their_table() -> None:
     page = Page.of(sections.cpu_bottlenecks(report_of(cpu)).html)
 
     assert any("rows-16" in str(a.get("class")) for a in page.all("div"))
-    # Courses and samples; four nodes have few rows of cores, which stay open.
-    assert len(page.all("details")) == 2
+    # Courses with their fold, and samples; four nodes have few rows of cores, which stay open.
+    assert len(page.all("details")) == 3
     many = tuple(CoreShare(core=f"cpu{i}", percent=50.0 - i) for i in range(16))
     full = replace(cpu, cores=tuple(replace(one, cores=many) for one in cpu.cores))
     folded = Page.of(sections.cpu_bottlenecks(report_of(full)).html)
-    assert len(folded.all("details")) == 3
-    assert "3 nodes with a smaller share left out" in page.text
-    assert "the 4 nodes with most bottlenecks, 12 with fewer left out" in page.text
+    assert len(folded.all("details")) == 4
+    assert "Not shown: 3 more nodes." in page.text
+    assert "Not shown: 12 nodes with fewer bottlenecks." in page.text
 
 
 # Tables.
 
 
 @pytest.mark.parametrize(
-    ("place", "steps", "told"),
+    ("place", "steps", "named"),
     [
         ("in", (("TRAIN", 240, 243),), "TRAIN steps 240 to 243"),
         ("in", (("TRAIN", 7, 7), ("EVAL", None, None)), "TRAIN step 7 and EVAL step"),
@@ -378,39 +351,39 @@ def test_many_nodes_fold_their_table() -> None:
         ("", (), "–"),
     ],
 )
-def test_the_steps_of_a_run_are_told(place: str, steps: tuple[Any, ...], told: str) -> None:
+def test_a_run_names_its_steps(place: str, steps: tuple[Any, ...], named: str) -> None:
     spans = tuple(StepSpan(mode=phase, first=first, last=last) for phase, first, last in steps)
 
     text = text_of(cpu_page(runs=(replace(CPU.runs[0], place=place, steps=spans),)))
 
-    assert f"08:00:01 60.5 121 2 {told} " in text
-    assert "The longest run of bottlenecks lasted 1 min, from 08:00:01 UTC." in text
+    assert f"08:00:01 60.5 121 2 {named} " in text
+    assert "The longest bottleneck lasted 1 min, from 08:00:01." in text
 
 
-def test_runs_and_cores_that_are_alike_are_told_together() -> None:
+def test_equal_runs_and_cores_share_a_sentence() -> None:
     run, one = CPU.runs[0], CPU.cores[0]
     short = replace(run, end_us=run.start_us + 2_000_000)
     other = replace(one, node="algo-2", cores=(CoreShare(core="cpu7", percent=80.0),))
 
-    def cores(*told: Any, more: int = 0) -> str:
-        return text_of(cpu_page(cores=told, more_cores=more))
+    def cores(*found: Any, more: int = 0) -> str:
+        return text_of(cpu_page(cores=found, more_cores=more))
 
-    assert "The 2 longest runs of bottlenecks lasted 1 min each." in text_of(cpu_page(runs=(run, run, short)))
-    which = "DataLoader and cpu1 were used more than 90% in 80.0% of the bottlenecks"
+    assert "The 2 longest bottlenecks lasted 1 min each." in text_of(cpu_page(runs=(run, run, short)))
+    which = "DataLoader and cpu1 were saturated in 80.0% of bottlenecks"
     assert f"{which} on each of 2 nodes." in cores(one, replace(one, node="algo-2"))
     assert f"{which} on algo-1 and algo-2." in cores(one, replace(one, node="algo-2"), more=1)
     assert f"{which} on algo-1." in cores(one, other)
     ties = (Ran.of("Load", 80.0, 20.0), Ran.of("Copy", 80.0, 20.0), Ran.of("Rest", 70.0, 10.0))
-    assert "Load and Copy ran in 80.0% of the time" in text_of(cpu_page(ran=ties))
+    assert "Load and Copy ran during 80.0% of bottleneck time" in text_of(cpu_page(ran=ties))
     everywhere = replace(one, cores=tuple(CoreShare(core=f"cpu{i}", percent=100.0) for i in range(8)), ever=8)
-    assert "All 8 cores were used more than 90% in 100.0% of the bottlenecks." in cores(everywhere)
+    assert "All 8 cores were saturated in every bottleneck." in cores(everywhere)
 
 
 def test_closed_tables_have_no_number() -> None:
-    """Else the numbers of those in sight would jump."""
+    """Otherwise the numbers of those in sight would jump."""
     html = sections.cpu_bottlenecks(report_of(CPU)).html
 
-    closed = re.findall(r"<details>.*?</details>", html, re.S)
+    closed = re.findall(r"<details><summary>Data.*?</details>", html, re.S)
     assert len(closed) == 2
     assert all('<caption class="vh">' in one and "Table" not in one for one in closed)
     numbers = re.findall(r"Table\s10\.(\d)", re.sub(r"<details>.*?</details>", "", html, flags=re.S))
@@ -420,61 +393,58 @@ def test_closed_tables_have_no_number() -> None:
 def test_cores_with_the_same_share_are_one_row() -> None:
     text = text_of(cpu_page())
 
-    assert "DataLoader and cpu1 were used more than 90% in 80.0% of the bottlenecks" in text
+    assert "DataLoader and cpu1 were saturated in 80.0% of bottlenecks." in text
     assert "DataLoader, cpu1 80.0" in text
     assert "cpu2 12.5" in text
     assert "5 of 8 cores never" in text
 
 
-def test_what_ran_is_told_as_inferred() -> None:
+def test_event_types_are_compared_during_bottlenecks_and_otherwise() -> None:
     text = text_of(cpu_page())
 
-    assert (
-        "DataLoader ran in 80.0% of the time of bottlenecks and in 20.0% of the rest. Inferred from" in text
-    )
+    assert "DataLoader ran during 80.0% of bottleneck time and 20.0% of other time." in text
     assert "DataLoader 80.0 20.0 60.0" in text
     assert "Backward 5.0 45.5 −40.5" in text
-    assert "1 class that differs less left out" in text
-    alike = Ran.of("DataLoader", 80.0, 78.0)
-    assert "Nothing that was recorded ran notably more" in text_of(cpu_page(ran=(alike,)))
-    assert "What ran during the bottlenecks is not known" in text_of(cpu_page(ran=()))
+    assert "Not shown: 1 more event type." in text
+    similar = Ran.of("DataLoader", 80.0, 78.0)
+    assert "No event type ran notably more" in text_of(cpu_page(ran=(similar,)))
+    assert "No events were recorded around the bottlenecks." in text_of(cpu_page(ran=()))
 
 
 # What is missing.
 
 
-def test_what_is_not_judged_is_said() -> None:
+def test_what_is_not_evaluated_is_listed() -> None:
     short = replace(CPU.nodes[0], node="algo-2", reason="only 4 of 7\u00a0samples")
 
     text = text_of(cpu_page(nodes=(*CPU.nodes, short), without_cores=("algo-3",)))
 
-    assert "Counted here but not judged by the rule: algo-2 (only 4 of 7 samples)." in text
-    assert "Not looked at, because the CPU use of its cores was not sampled: algo-3." in text
+    assert "Counted here, but not evaluated by CPUBottleneck: algo-2 (only 4 of 7 samples)." in text
+    assert "CPU was not recorded on algo-3." in text
     assert "CPUBottleneck was not selected" in text
 
 
-def test_where_the_rule_says_something_else_the_reason_stands_beside_it() -> None:
+def test_a_result_that_differs_from_the_comparison_is_explained() -> None:
     measure = Measure(value=12.5, limits=(50.0,), scale=100.0, unit="%", limit_text="")
-    early = judged(Status.TRIGGERED, 1000, evaluated=18, violating=5)
-    assert (
-        "CPUBottleneck triggered: it looks once a minute, and the share so far was above in 5 of 18 looks"
-        in early
-    )
-    assert "looks once a minute" not in judged(Status.TRIGGERED, 2300, evaluated=18, violating=5)
-    assert "judges, 12.5% of the snapshots are" in judged(Status.PASSED, 1000, measure=measure)
+    early = "above the threshold in 5 of 18 checks."
+
+    assert early in with_result(Status.TRIGGERED, 1000, evaluated=18, violating=5)
+    assert early not in with_result(Status.TRIGGERED, 2300, evaluated=18, violating=5)
+    passed = with_result(Status.PASSED, 1000, measure=measure)
+    assert "On the nodes that CPUBottleneck evaluates, 12.5% of snapshots are bottlenecks." in passed
 
 
-def test_without_samples_the_reason_is_told() -> None:
+def test_without_samples_there_is_a_reason() -> None:
     def reason(report: Report) -> str:
         return Page.of(sections.io_bottlenecks(replace(report, bottlenecks=())).html).text
 
     job = examples.gpu_job()
     facts = NodeFacts(name="n", gpus=0, cores=8, interval_s=0.5, first_us=0, last_us=1)
-    assert "The vendor's results hold no samples" in reason(replace(job, origin=Origin.DEBUGGER_RESULTS))
-    assert "No GPU was sampled." in reason(replace(job, job=replace(job.job, nodes=(facts,))))
-    assert "The I/O wait of the cores was not sampled." in reason(replace(job, utilization=()))
+    assert "rule results hold no samples" in reason(replace(job, origin=Origin.DEBUGGER_RESULTS))
+    assert "Not recorded GPU utilization." in reason(replace(job, job=replace(job.job, nodes=(facts,))))
+    assert "Not recorded I/O wait of the cores." in reason(replace(job, utilization=()))
     both = replace(job, utilization=(examples.usage("n", "I/O wait", 1.0),))
-    assert "No node has samples of both GPU and I/O wait." in reason(both)
+    assert "GPU and I/O wait on the same node." in reason(both)
 
 
 def test_hostile_names_stay_text() -> None:

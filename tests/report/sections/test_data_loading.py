@@ -58,45 +58,45 @@ def text_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> str:
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "sentence"),
     [
         (
             {},
-            "1 loader process on 8 cores, 12.5%; Dataloader asks for 70 to 200%: too few. Raise num_workers.",
+            "1 loader process for 8 cores (12.5%) is below Dataloader's range of 70 to 200%. Raise num_workers.",
         ),
         (
             {"loaders": 20, "of_cores_percent": 250.0, "answer": "too many"},
-            "20 loader processes on 8 cores, 250.0%; Dataloader asks for 70 to 200%: too many. Lower num_workers.",
+            "20 loader processes for 8 cores (250%) are above Dataloader's range of 70 to 200%. Lower num_workers.",
         ),
         (
             {"loaders": 8, "of_cores_percent": 100.0, "answer": "adequate", "violating": 0},
-            "8 loader processes on 8 cores, 100.0%; Dataloader asks for 70 to 200%: adequate.",
+            "8 loader processes for 8 cores (100%) are within Dataloader's range of 70 to 200%.",
         ),
         (
             {"loaders": 8, "answer": "adequate", "violating": 1, "evaluated": 4},
-            "adequate at the end, and outside of that in 1 of 4 minutes.",
+            "within Dataloader's range of 70 to 200%, but not in 1 of 4 checks.",
         ),
         (
             {"answer": "", "evaluated": 0, "reason": "only 4 of 11 seconds with data loading"},
-            "12.5%; Dataloader asks for 70 to 200%, but did not judge: only 4 of 11 seconds",
+            "(12.5%). Dataloader was not evaluated: only 4 of 11 seconds",
         ),
         (
             {"answer": "", "cores": 0, "reason": "CPU was not sampled"},
-            "1 loader process (median); not judged: CPU was not sampled.",
+            "1 loader process (median). Dataloader was not evaluated: CPU was not recorded.",
         ),
         (
             {"answer": "", "loaders": None, "mean": None, "reason": "no number of loader processes"},
-            "how many loaders were at work is not known: no number of loader processes.",
+            "The number of active loader processes is unknown: no number of loader processes.",
         ),
-        ({"pipeline": True, "prefetch": True}, "1 loader thread on 8 cores"),
+        ({"pipeline": True, "prefetch": True}, "1 loader thread for 8 cores"),
     ],
 )
-def test_loaders_are_told_against_cores_with_the_limits_of_the_rule(
-    facts: dict[str, object], told: str
+def test_loader_processes_are_compared_with_the_range_of_the_rule(
+    facts: dict[str, object], sentence: str
 ) -> None:
     found = replace(EXAMPLE, nodes=(node_loading("algo-1", **facts),))
 
-    assert told in text_of(found)
+    assert sentence in text_of(found)
 
 
 def test_pinned_memory_is_advised_only_where_there_are_gpus() -> None:
@@ -120,22 +120,19 @@ def test_fetching_ahead_is_advised_only_where_a_pipeline_does_not() -> None:
     assert told == [False, False, True]
 
 
-def test_the_caption_tells_unit_width_and_what_lies_beyond() -> None:
-    text = text_of(EXAMPLE)
+def test_the_fold_says_what_bars_count() -> None:
+    text, log = text_of(EXAMPLE), text_of(replace(EXAMPLE, fetches=LOG))
 
-    assert "Half of the 120 fetches took no more than 46.0 ms, 95% no more than 62.0 ms." in text
-    assert "Time in ms, bins of 10 ms." in text
-    assert "counts the 2 fetches that took longer, up to 1.25 s." in text
+    assert "Batch fetches took 46.0 ms (median) and 62.0 ms (p95)" in text
+    assert "120 fetches." in text
+    assert (
+        "Time in ms, bins of 10 ms. Height: fetches. Last bar, after a gap: 2 longer fetches, up to 1.25 s."
+        in text
+    )
     assert "40.0 to 50.0 ms 50" in text
     assert "70.0 ms and more 2" in text
-
-
-def test_a_scale_by_factors_says_so() -> None:
-    text = text_of(replace(EXAMPLE, fetches=LOG))
-
-    assert "The time axis is logarithmic" in text
-    assert "each bin ends at 10 times its start." in text
-    assert "beyond a gap" not in text
+    assert "Logarithmic time axis: each bin ends at 10 times its start." in log
+    assert "Last bar" not in log
 
 
 @pytest.mark.parametrize(
@@ -209,44 +206,36 @@ def test_ticks_have_equal_decimals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fetch_s", "told", "advised"),
+    ("fetch_s", "sentence", "advised"),
     [
-        (1.47, "A fetch takes 1.47 s at the median, a TRAIN step 0.69 s: training waits for data.", True),
-        (
-            0.1,
-            "A fetch takes 100 ms at the median, a TRAIN step 690 ms: training waits little for data.",
-            True,
-        ),
-        (
-            0.01,
-            "A fetch takes 10.0 ms at the median, a TRAIN step 690 ms: training hardly waits for data.",
-            False,
-        ),
+        (1.47, "Training waits for data: a batch fetch takes 1.47 s, a TRAIN step 0.69 s (medians).", True),
+        (0.1, "Training waits briefly for data: a batch fetch takes 100 ms, a TRAIN step 690 ms", True),
+        (0.01, "Training does not wait for data: a batch fetch takes 10.0 ms, a TRAIN step 690 ms", False),
     ],
 )
-def test_the_wait_for_data_against_the_step_leads(fetch_s: float, told: str, advised: bool) -> None:
-    beside = StepTime(mode="TRAIN", count=120, p50_s=0.69)
-    text = text_of(replace(EXAMPLE, fetches=replace(fetches(), p50_s=fetch_s), step=beside))
+def test_the_wait_for_data_leads(fetch_s: float, sentence: str, advised: bool) -> None:
+    step = StepTime(mode="TRAIN", count=120, p50_s=0.69)
+    text = text_of(replace(EXAMPLE, fetches=replace(fetches(), p50_s=fetch_s), step=step))
 
-    assert 0 < text.index(told) < text.index("1 loader process on 8 cores")
+    assert 0 < text.index(sentence) < text.index("1 loader process for 8 cores")
     assert ("Raise num_workers" in text) == advised
-    assert "at the median, a" not in text_of(EXAMPLE)
+    assert "(medians)" not in text_of(EXAMPLE)
 
 
-def test_loaders_whose_number_never_changes_are_a_sentence() -> None:
+def test_a_number_of_loader_processes_that_never_changes_is_a_sentence() -> None:
     (line,) = EXAMPLE.at_work
 
     page = page_of(replace(EXAMPLE, at_work=(replace(line, high=line.low),)))
 
-    assert "1 loader was at work in every second with data loading." in page.text
+    assert "1 loader process was active in every second with data loading." in page.text
     together = replace(EXAMPLE, nodes=tuple(node_loading(f"n{i}") for i in range(5)))
     text = text_of(replace(together, at_work=(replace(line, node="", high=line.low),)))
-    assert "1 loader was at work on 5 nodes together in every second" in text
+    assert "1 loader process on 5 nodes together was active in every second" in text
     assert "fig-data-loading-work" not in page.ids
     assert "live-data-loading-0" not in page.scripts[0][1]
 
 
-def test_nodes_that_print_alike_are_one_row() -> None:
+def test_nodes_that_print_the_same_are_one_row() -> None:
     nodes = tuple(node_loading(f"n{i}") for i in range(6))
     setups = tuple(replace(EXAMPLE.setups[0], node=f"n{i}") for i in range(6))
     odd = (*nodes[:5], node_loading("n5", loaders=6, of_cores_percent=75.0, answer="adequate", violating=0))
@@ -254,12 +243,12 @@ def test_nodes_that_print_alike_are_one_row() -> None:
     text = text_of(replace(EXAMPLE, nodes=nodes, setups=setups))
     other = text_of(replace(EXAMPLE, nodes=odd, setups=setups))
 
-    assert "Each of 6 nodes: 1 loader process on 8 cores" in text
-    assert text.count("6 nodes, alike") == 2
-    assert "n0, n1 and 3 more, alike processes 1" in other
+    assert "6 nodes: 1 loader process for 8 cores" in text
+    assert text.count("6 nodes (equal)") == 2
+    assert "n0, n1, and 3 more (equal) processes 1" in other
     assert "n5 processes 6" in other
-    assert "n0, n1 and 3 more: 1 loader process" in other
-    assert "n5: 6 loader processes on 8 cores" in other
+    assert "n0, n1, and 3 more: 1 loader process" in other
+    assert "n5: 6 loader processes for 8 cores" in other
 
 
 def test_a_table_that_is_folded_has_no_number() -> None:
@@ -267,11 +256,11 @@ def test_a_table_that_is_folded_has_no_number() -> None:
 
     open_, folded = (text_of(replace(EXAMPLE, nodes=some, setups=())) for some in (nodes[:2], nodes))
 
-    assert "Table 8.2. Loaders at work" in open_
+    assert "Table 8.2. Active loader processes" in open_
     assert "Table 8.2." not in folded
 
 
-def test_loaders_at_work_are_drawn_against_the_cores_and_never_joined() -> None:
+def test_active_loader_processes_are_drawn_with_the_cores_and_never_joined() -> None:
     (line,) = EXAMPLE.at_work
     assert EXAMPLE.columns
     axes = figures.work_axes(EXAMPLE.columns, EXAMPLE.at_work)
@@ -297,14 +286,14 @@ def test_nodes_together_are_named_so() -> None:
 
     text = text_of(replace(EXAMPLE, nodes=nodes, at_work=(line,)))
 
-    assert "1 to 3 loaders at work on 5 nodes together, which have 40 cores." in text
+    assert "1 to 3 loader processes were active on 5 nodes together, with 40 cores (dashed)." in text
 
 
-def test_what_is_left_out_is_told() -> None:
+def test_what_is_left_out_is_counted() -> None:
     text = text_of(replace(EXAMPLE, nodes_left_out=6, setups_left_out=1))
 
-    assert "6 nodes of the job are left out." in text
-    assert "1 more set-up is left out." in text
+    assert "Not shown: 6 more nodes." in text
+    assert "Not shown: 1 more row." in text
 
 
 def test_settings_that_were_not_recorded_are_said_so() -> None:
@@ -321,15 +310,15 @@ def test_times_stand_in_one_table() -> None:
     text = text_of(EXAMPLE)
 
     assert "Median (ms) p95 (ms) Longest (ms) Total (s) Over 2 × median" in text
-    assert "Fetch of a batch 120 46.0 62.0 1,250 7.90 2" in text
-    assert "From one fetch to the next of its process 119,500.0 520.0 4,100 61.00 1" in text
-    # Processes live too long for this table.
-    assert "1 loading process lived 1 min." in text
+    assert "Batch fetch 120 46.0 62.0 1,250 7.90 2" in text
+    assert "Between fetches of a process 119 500.0 520.0 4,100 61.00 1" in text
+    # Processes run too long for this table.
+    assert "1 loader process ran for 1 min." in text
 
 
 def test_nothing_recorded_is_said_with_the_reason() -> None:
-    assert "No event of data loading was recorded" in text_of(None)
-    assert "The vendor's results hold no events" in text_of(None, Origin.DEBUGGER_RESULTS)
+    assert "Not recorded Data loading" in text_of(None)
+    assert "rule results hold no data-loading events" in text_of(None, Origin.DEBUGGER_RESULTS)
     card = replace(examples.gpu_job().rules[0], name="Dataloader")
     report = replace(examples.gpu_job(), data_loading=None, origin=Origin.DEBUGGER_RESULTS, rules=(card,))
     assert "#r-Dataloader" in Page.of(sections.data_loading(report).html).links

@@ -93,8 +93,8 @@ def test_power_temperature_and_clocks(report: Report) -> None:
     page = read(sections.power(report))
 
     told = text_of(page)
-    assert "Heat slowed gpu1 in 50.0% of the measured time, the most of 2 GPUs." in told
-    assert "No GPU was slowed by the hardware or by the power limit, only by heat." in told
+    assert "Heat slowed gpu1 for 50.0% of its time." in told
+    assert "No GPU was slowed by the hardware or the power limit." in told
     # 80 s at 300 W; slowed in 20 of 40 s, so the median clock is the other one.
     row = next(row for row in re.findall(r"<tr>.*?</tr>", sections.power(report).html) if ">gpu1<" in row)
     cells = re.findall(r"<td>(.*?)</td>", row)
@@ -121,37 +121,37 @@ HARDWARE = "clocks_event_reasons.hw_slowdown"
         (
             f"utilization.gpu [%], temperature.gpu, {HEAT}",
             ["95%, 60, Not Active | 95%, 60, [N/A] | 95%, 60, [N/A] | 95%, [N/A], [N/A]"] * 20,
-            ["No GPU was slowed by heat, as far as that was recorded: for 1 of 4 GPUs."],
+            ["No GPU was slowed by heat,", "for 1 of 4 GPUs."],
             [],
         ),
         (
             f"utilization.gpu [%], {HEAT}",
             ["95%, Not Active | 95%, Active"] + ["95%, Not Active"] * 20,
-            ["No GPU was slowed by heat, as far as that was recorded: for 1 of 2 GPUs.", "gpu1 –"],
+            ["No GPU was slowed by heat,", "for 1 of 2 GPUs.", "gpu1 –"],
             ["Heat slowed", "Nothing held", "100.0%"],
         ),
         (
             f"utilization.gpu [%], {HEAT}",
             ["95%, Not Active"] * 100 + ["95%, Active"] + ["95%, Not Active"] * 3000,
-            ["Heat slowed gpu0 in under 0.1% of the measured time.", "gpu0 under 0.1"],
+            ["Heat slowed gpu0 for under 0.1% of its time.", "gpu0 under 0.1"],
             ["No GPU"],
         ),
         (
             f"utilization.gpu [%], temperature.gpu, {HEAT}",
             ["95%, 60, Not Active | 95%, 60, Active | 95%, 60, [N/A]"] * 20,
-            ["Heat slowed gpu1 in 100.0% of the measured time, the most of 2 GPUs."],
+            ["Heat slowed gpu1 for 100.0% of its time."],
             [],
         ),
         (
             f"utilization.gpu [%], {HEAT}, {HARDWARE}",
             ["95%, Not Active, Not Active"] * 20 + ["95%, Not Active, Active"] * 20,
-            ["Whether heat slowed a GPU is not known: the hardware did, and no reason is named."],
+            ["The driver does not say whether the hardware slowed GPUs for heat."],
             ["slowed by heat"],
         ),
     ],
     ids=["of-some", "one-sample", "a-second", "of-two", "unasked"],
 )
-def test_slowdowns_are_told_as_far_as_they_are_known(
+def test_slowdowns_are_named_as_far_as_they_are_known(
     names: str, rows: list[str], told: list[str], never: list[str], tmp_path: Path
 ) -> None:
     text = text_of(read(sections.power(report_of(tmp_path, reasons(names, rows)))))
@@ -168,30 +168,30 @@ def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
     assert "gpu-power" not in sections.nodes(report).html
 
 
-def test_memory_in_use_is_not_memory_utilisation(report: Report) -> None:
+def test_memory_in_use_is_not_memory_activity(report: Report) -> None:
     memory, use, nodes = (
         text_of(read(call(report))) for call in (sections.gpu_memory, sections.utilization, sections.nodes)
     )
 
-    assert "gpu1 is the fullest of 2 GPUs: at most 4.0 GiB in use, 50.0% of its memory." in memory
+    assert "GPU memory in use peaked at 4.0 GiB (50.0%) on gpu1." in memory
     assert "leak" not in memory
     assert "larger batch" not in memory
     for told in (memory, use, nodes):
-        assert "GPU memory" in told
+        assert "GPU memory activity" in told
         assert "GiB" in told
 
 
-def test_utilisation_of_memory_alone_is_not_how_full_it_is(report: Report) -> None:
+def test_activity_alone_says_nothing_of_memory_in_use(report: Report) -> None:
     told = text_of(read(sections.gpu_memory(replace(report, power=()))))
 
-    assert "GPU memory utilization over time: the share of time in which" in told
-    assert "in use on" not in told
+    assert "Activity is the share of time memory was read or written" in told
+    assert "in use peaked" not in told
 
 
 def test_power_of_a_job_without_it(report: Report) -> None:
     told = text_of(read(sections.power(replace(report, power=()))))
 
-    assert "Neither power nor temperature nor clocks of a GPU were recorded." in told
+    assert "Not recorded GPU power, temperature, and clocks." in told
 
 
 def test_sections_without_data_fold_away(report: Report) -> None:

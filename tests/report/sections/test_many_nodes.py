@@ -11,7 +11,7 @@ import pytest
 
 from jobreport import sections
 from jobreport.figures import devices as figure
-from jobreport.figures.over_columns import MOST_STRETCHES, Floats, merged
+from jobreport.figures.over_columns import MAX_STRETCHES, Floats, merged
 from jobrules.measures.sample_weights import Gap
 from jobrules.model import JobInMemory, PartFacts
 from tests.copies import replace
@@ -78,7 +78,7 @@ def test_facts_are_not_gone_through_for_every_node(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("seed", range(20))
 def test_of_many_stretches_as_much_is_hatched_and_near_there(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, 10 ** rng.integers(1, 9), 2 * rng.integers(MOST_STRETCHES + 1, 5000))
+    lengths = rng.integers(1, 10 ** rng.integers(1, 9), 2 * rng.integers(MAX_STRETCHES + 1, 5000))
     # From hardly anything to nearly all of the time.
     lengths[seed % 2 :: 2] *= 10 ** rng.integers(0, 5)
     times = np.cumsum(lengths).reshape(-1, 2)
@@ -86,15 +86,15 @@ def test_of_many_stretches_as_much_is_hatched_and_near_there(seed: int) -> None:
 
     drawn = merged(reversed(given))
 
-    part = (times[-1, 1] - times[0, 0]) / MOST_STRETCHES
-    assert len(drawn) <= MOST_STRETCHES
+    part = (times[-1, 1] - times[0, 0]) / MAX_STRETCHES
+    assert len(drawn) <= MAX_STRETCHES
     assert all(a < b < c for (a, b), (c, _) in itertools.pairwise([*drawn, (times[-1, 1] + 1, 0)]))
     # At no time is more or less of the time so far hatched than there is, by more than a part.
     edges = np.linspace(times[0, 0], times[-1, 1], 1000)
     apart = covered(given, edges) - covered(drawn, edges)
     assert np.abs(apart).max() <= part * 1.001 + len(drawn)
     # The longest are where they are.
-    for start, stop in sorted(given, key=lambda one: one[0] - one[1])[: MOST_STRETCHES // 2]:
+    for start, stop in sorted(given, key=lambda one: one[0] - one[1])[: MAX_STRETCHES // 2]:
         assert any(a <= start and stop <= b for a, b in drawn)
 
 
@@ -104,7 +104,7 @@ def covered(stretches: list[tuple[int, int]], until: Floats) -> Floats:
 
 
 def test_few_stretches_stay_as_they_are() -> None:
-    alone = [(1000 * i, 1000 * i + 900) for i in range(MOST_STRETCHES)]
+    alone = [(1000 * i, 1000 * i + 900) for i in range(MAX_STRETCHES)]
 
     assert merged(reversed(alone)) == alone
     assert merged([*alone, *((a + 800, a + 950) for a, _ in alone)]) == [(a, a + 950) for a, _ in alone]

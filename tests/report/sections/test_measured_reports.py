@@ -30,7 +30,7 @@ def test_sensors_of_one_snapshot_cover_no_time() -> None:
     assert "the samples cover no time" in read(sections.verdict(report)).text
     assert "covers no time" in read(sections.summary(report)).text
     assert "may do" not in read(sections.utilization(report)).text
-    assert "No gap" not in read(sections.quality(report)).text
+    assert "No sampling pause" not in read(sections.quality(report)).text
 
 
 def test_a_job_of_several_days_says_the_day_at_every_time() -> None:
@@ -54,7 +54,7 @@ def test_a_gap_shorter_than_ten_intervals_is_not_denied_in_seconds_alone() -> No
     gpu = make_panel(Metric.GPU_UTILIZATION, [95.0] * len(times), time_us=times)
 
     text = read(sections.quality(report_of(make_job(extra=[gpu])))).text
-    assert "60 s and ten sampling intervals" in text
+    assert "over 60 s and over 10 sampling intervals" in text
 
 
 def test_a_smaller_machine_is_proposed_only_where_nothing_is_the_limit() -> None:

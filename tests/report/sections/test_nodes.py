@@ -58,20 +58,20 @@ def test_the_odd_nodes_come_first_the_others_share_a_row_and_all_are_reachable()
     rows = rows_of(fragment.html)
 
     assert rows[1] == ["node-07", "Warning", "1 of 8 GPUs at 0%", "61.4", "−9.3", ""]
-    assert rows[2] == ["15 others alike", "Alike", "means 70.0 to 71.5%", "70.8", "−0.7 to +0.8", ""]
+    assert rows[2] == ["15 similar others", "Similar", "means 70.0 to 71.5%", "70.8", "−0.7 to +0.8", ""]
     assert [row[0] for row in rows[4:19]] == [f"node-{i:02}" for i in range(16) if i != 7]
     page = read(fragment)
     assert "1 of 16 nodes differs from the others." in text_of(page)
-    assert "Drawn below is node-07, the one that differs." in text_of(page)
+    assert "The figure shows node-07, the node that differs." in text_of(page)
     assert roots(page) == ["live-node0-gpu-utilization"]
 
 
-def test_nodes_that_are_all_alike_are_told_in_one_row_and_two_are_drawn() -> None:
+def test_similar_nodes_are_one_row_and_two_are_drawn() -> None:
     page = read(sections.nodes(sixteen({})))
 
-    assert "The 16 nodes are alike." in text_of(page)
-    assert "16 nodes alike" in text_of(page)
-    assert "Drawn below are node-00, the node in the middle, and node-01, the lowest." in text_of(page)
+    assert "All 16 nodes are similar. Median node:" in text_of(page)
+    assert "16 similar nodes" in text_of(page)
+    assert "The figure shows node-00 and node-01, the median and the lowest node." in text_of(page)
     assert len(roots(page)) == 2
 
 
@@ -84,10 +84,10 @@ def test_of_many_odd_nodes_twelve_have_a_row_and_four_are_drawn() -> None:
     assert [row[0] for row in rows[1:15]] == [
         *(f"node-{i:02}" for i in range(12)),
         "2 others that differ",
-        "2 others alike",
+        "2 similar others",
     ]
     assert [row[0] for row in rows[16:20]] == [f"node-{i:02}" for i in range(12, 16)]
-    assert "the 4 at the top of the table" in text_of(read(fragment))
+    assert "the first 4 of the table" in text_of(read(fragment))
 
 
 def test_small_lines_have_a_hatch_where_not_measured() -> None:
@@ -98,7 +98,7 @@ def test_small_lines_have_a_hatch_where_not_measured() -> None:
     assert '<rect class="x" x="16.67%" width="16.67%"' in first
     assert first.count("M") == 2  # the line breaks at the hole
     assert all('class="x"' not in other for other in others)
-    assert 'href="#nodes-alike"' in first
+    assert 'href="#nodes-similar"' in first
 
 
 def test_hostile_names_of_many_nodes_stay_text() -> None:
@@ -126,7 +126,7 @@ def test_received_and_sent_share_a_plot_with_a_key() -> None:
 
     page = read(sections.nodes(replace(base, time_lines=(*base.time_lines[:5], *lines))))
 
-    assert "Network, received and sent, MB/s" in text_of(page)
+    assert "Network, MB/s" in text_of(page)
     series = [a["data-series"] for _, a in page.elements if "data-series" in a]
     assert series == ["network_receive", "network_transmit"]
     assert [name for name in roots(page) if "network" in name] == ["live-node0-network-receive"]
@@ -147,8 +147,7 @@ def test_all_time_axes_of_the_section_are_one() -> None:
 def test_phases_are_named_once_with_their_times() -> None:
     text = text_of(read(sections.nodes(examples.gpu_job())))
 
-    assert text.count("first step 08:05:00 UTC and last step 08:59:00 UTC") == 1
-    assert "One column is 12 s;" in text
+    assert text.count("Columns of 12 s. Dotted: first step (08:05:00) and last step (08:59:00).") == 1
 
 
 def test_many_nodes_have_a_table_of_their_spread_and_rows_for_the_odd_ones() -> None:
@@ -314,37 +313,34 @@ def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0, ba
     found = replace(base.nodes, drawn=tuple(means), use=use)
     course = replace(examples.gpu_job().phases, basis=basis)
     text = text_of(read(sections.nodes(replace(base, nodes=found, time_lines=lines, phases=course))))
-    return text.partition("Figure 13.1. ")[2].partition(" One column")[0].strip()
+    return text.partition("Figure 13.1. ")[2].partition(" Line: mean")[0].strip()
 
 
 @pytest.mark.parametrize(
-    ("caption", "told"),
+    ("caption", "expected"),
     [
-        (used({"a": 60.0}), "Mean GPU use of the samples is 60.0%."),
+        (used({"a": 60.0}), "Mean GPU utilization: 60.0%."),
         (
             used({"a": 60.0}, ("before", 2.0), ("loop", 70.0), ("after", 0.0)),
-            "Mean GPU use of the samples is 60.0%: 2.0% before the first step, 70.0% in the training loop and 0.0% after the last step.",
+            "Mean GPU utilization: 60.0% (start-up 2.0%, training loop 70.0%, wind-down 0.0%).",
         ),
         (
             used({"a": 60.0}, ("loop", 95.6), ("after", 0.2), basis="gpu"),
-            "Mean GPU use of the samples is 60.0%: 95.6% from the first to the last GPU work and 0.2% after the last GPU work.",
+            "Mean GPU utilization: 60.0% (GPU work 95.6%, wind-down 0.2%).",
         ),
-        (
-            used({"a": 60.0}, ("before", 2.0), ("loop", 70.0), basis="gpu"),
-            "Mean GPU use of the samples is 60.0%: 2.0% before the first GPU work and 70.0% from there to the last.",
-        ),
-        (used({"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU use of the samples is 60.0%."),
+        (used({"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU utilization: 60.0%."),
         (
             used({"a": 60.0}, falls=2),
-            "Mean GPU use of the samples is 60.0%. In the training loop it falls twice under 10%, for 10 s (median).",
+            "Mean GPU utilization: 60.0%. It fell below 10% twice in the training loop, for 10 s (median).",
         ),
-        (used({"a": 60.0, "b": 60.04}), "The nodes are alike: mean GPU use of the samples is 60.0% on all."),
-        (used({"a": 60.0, "b": 64.9}), "The nodes are alike: mean GPU use of the samples is 60.0 to 64.9%."),
+        (used({"a": 60.0, "b": 60.04}), "Mean GPU utilization: 60.0% on both nodes."),
+        (used({"a": 60.0, "b": 64.9}), "Mean GPU utilization: 60.0 to 64.9% on both nodes."),
+        (used({"a": 60.0, "b": 40.0}), "Mean GPU utilization: 40.0% on b, 60.0% on a."),
         (
             used({"a": 60.0, "b": 40.0, "c": 50.0}),
-            "Mean GPU use of the samples differs between the nodes: 40.0% on b, 60.0% on a.",
+            "Mean GPU utilization: from 40.0% on b to 60.0% on a.",
         ),
     ],
 )
-def test_the_caption_says_what_differs_over_time_or_between_nodes(caption: str, told: str) -> None:
-    assert caption == told
+def test_the_caption_says_what_differs_over_time_or_between_nodes(caption: str, expected: str) -> None:
+    assert caption == expected

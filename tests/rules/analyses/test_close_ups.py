@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrules.analyses.close_ups import MOST_BARS, MOST_SAMPLES, BottleneckCount, CloseUp
+from jobrules.analyses.close_ups import MAX_BARS, MAX_SAMPLES, BottleneckCount, CloseUp
 from jobrules.analyses.close_ups import close_ups as all_moments
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
@@ -219,7 +219,7 @@ def test_samples_are_raw_where_few_and_keep_every_peak_where_many() -> None:
     assert percents == pytest.approx(values[:400])
     times, percents = reduced.curves[0].points(reduced)
     rows = ((times - START_US) // 250_000).astype(int)
-    assert len(times) <= MOST_SAMPLES
+    assert len(times) <= MAX_SAMPLES
     assert percents == pytest.approx(values[rows])
     for part in range(200):
         inside = (rows >= 15 * part) & (rows < 15 * part + 15)
@@ -292,7 +292,7 @@ def test_bars_stay_few_and_stand_for_every_event() -> None:
 
     (moment,) = moments(job)
 
-    assert len(moment.table) <= MOST_BARS
+    assert len(moment.table) <= MAX_BARS
     assert moment.cell_us > 101_000
     assert (len(moment.lanes), moment.lanes_left) == (13, 8)
     for i, lane in enumerate(moment.lanes):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrules.analyses.data_loading import MOST_COLUMNS, MOST_LINES, DataLoading, FetchTimes, data_loading
+from jobrules.analyses.data_loading import MAX_COLUMNS, MAX_LINES, DataLoading, FetchTimes, data_loading
 from jobrules.dataloader import Dataloader
 from jobrules.model import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric
 from tests.copies import replace
@@ -155,7 +155,7 @@ def test_loaders_at_work_agree_second_by_second(lives: list[tuple[int, int, int]
     found = told(job_of(Events.joined(tables), nodes=names))
 
     assert found.columns
-    assert found.columns.count <= MOST_COLUMNS
+    assert found.columns.count <= MAX_COLUMNS
     start_s, width_s = found.columns.start_us // SECOND_US, found.columns.width_us // SECOND_US
     per_node = []
     for i in range(nodes):
@@ -164,10 +164,10 @@ def test_loaders_at_work_agree_second_by_second(lives: list[tuple[int, int, int]
             for second in range(s + i, s + i + took):
                 seconds.setdefault(START_US // SECOND_US + second, set()).add(pid)
         per_node.append({second: len(pids) for second, pids in seconds.items()})
-    if nodes > MOST_LINES:
+    if nodes > MAX_LINES:
         every = {second for one in per_node for second in one}
         per_node = [{second: sum(one.get(second, 0) for one in per_node) for second in every}]
-    assert [line.node for line in found.at_work] == ([""] if nodes > MOST_LINES else list(names))
+    assert [line.node for line in found.at_work] == ([""] if nodes > MAX_LINES else list(names))
     for line, expected in zip(found.at_work, per_node, strict=True):
         for column in range(found.columns.count):
             first = start_s + column * width_s
@@ -175,7 +175,7 @@ def test_loaders_at_work_agree_second_by_second(lives: list[tuple[int, int, int]
             assert line.low[column] == (min(held) if held else None)
             assert line.high[column] == (max(held) if held else None)
             assert line.mean[column] == (pytest.approx(sum(held) / len(held), abs=0.051) if held else None)
-        assert line.cores == (8 * nodes if nodes > MOST_LINES else 8)
+        assert line.cores == (8 * nodes if nodes > MAX_LINES else 8)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.analyses.devices import FULL, MOST_COLUMNS, MOST_DEVICES, NOT_MEASURED, devices
+from jobrules.analyses.devices import FULL, MAX_COLUMNS, MAX_DEVICES, NOT_MEASURED, devices
 from jobrules.analyses.time_lines import Columns, columns
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric
 from tests.jobs import START_US, make_job, make_panel
@@ -117,8 +117,8 @@ def test_columns_are_whole_numbers_of_those_of_the_time_lines() -> None:
     found = devices(job, grid, 90)
 
     assert found is not None
-    assert grid.count > MOST_COLUMNS
-    assert found.columns.count <= MOST_COLUMNS
+    assert grid.count > MAX_COLUMNS
+    assert found.columns.count <= MAX_COLUMNS
     assert found.columns.start_us == grid.start_us
     assert found.columns.width_us % grid.width_us == 0
     assert found.columns.count * found.columns.width_us >= grid.count * grid.width_us
@@ -143,13 +143,13 @@ def test_metrics_come_in_one_order_and_memory_alone_is_no_use() -> None:
 
 
 def test_devices_are_bounded_and_those_left_out_are_counted() -> None:
-    job = make_job(cpu=np.full((3, MOST_DEVICES + 5), 10.0))
+    job = make_job(cpu=np.full((3, MAX_DEVICES + 5), 10.0))
 
     found = devices(job, columns(job), 90)
 
     assert found is not None
     assert found.rows[0].left_out == 5
-    assert len(found.rows[0].devices) == len(found.cores) == MOST_DEVICES
+    assert len(found.rows[0].devices) == len(found.cores) == MAX_DEVICES
 
 
 def test_the_use_of_a_core_is_that_of_its_own_samples() -> None:

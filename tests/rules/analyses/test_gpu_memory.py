@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobreport.readers.registry import read_job
-from jobrules.analyses.gpu_memory import LOOP, MOST_RISES, WHOLE, WORK, MemoryUse, Trend, gpu_memory
+from jobrules.analyses.gpu_memory import LOOP, MAX_RISES, WHOLE, WORK, MemoryUse, Trend, gpu_memory
 from jobrules.analyses.time_lines import columns
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric
@@ -204,7 +204,7 @@ def test_lists_are_cut_and_say_so() -> None:
 
     found = told(make_job(memory=zigzag), SMALL)
 
-    assert len(found.rises) == MOST_RISES
+    assert len(found.rises) == MAX_RISES
     assert len(found.rises) + found.rises_left_out == SMALL.check(make_job(memory=zigzag)).triggered
     many = [make_panel(Metric.GPU_MEMORY_ACTIVITY, np.full((20, 16), 5.0), node=f"n{i}") for i in range(20)]
     cut = told(make_job(extra=many), SMALL)

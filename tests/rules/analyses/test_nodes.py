@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.analyses.nodes import (
     DEVIATIONS,
-    LEAST_POINTS,
     MAD_SIGMA,
-    MOST_COLUMNS,
-    MOST_LINES,
+    MAX_COLUMNS,
+    MAX_LINES,
+    MIN_POINTS,
     NodeComparison,
     node_comparison,
 )
@@ -71,10 +71,10 @@ def test_the_odd_by_mean_are_those_of_the_definition(means: list[float]) -> None
     exact = {node: statistics.fmean(v) for node, v in values.items()}
     middle = statistics.median(exact.values())
     mad = statistics.median(abs(v - middle) for v in exact.values())
-    limit = max(LEAST_POINTS[Metric.GPU_UTILIZATION], DEVIATIONS * MAD_SIGMA * mad)
+    limit = max(MIN_POINTS[Metric.GPU_UTILIZATION], DEVIATIONS * MAD_SIGMA * mad)
     # What lies on the limit to the last digit may fall to either side.
     assert {r.node for r in found.odd} >= {n for n, v in exact.items() if abs(v - middle) > limit + 1e-9}
-    assert {r.node for r in found.alike} >= {n for n, v in exact.items() if abs(v - middle) < limit - 1e-9}
+    assert {r.node for r in found.similar} >= {n for n, v in exact.items() if abs(v - middle) < limit - 1e-9}
     assert found.median == pytest.approx(middle)
     assert found.limit == pytest.approx(limit)
     for rank in found.ranks:
@@ -90,7 +90,7 @@ def test_the_odd_come_first_the_farthest_before_the_nearer_and_the_alike_in_natu
 
     assert [r.node for r in found.odd] == ["n7", "n3", "n10"]
     assert [r.severity for r in found.odd] == [Severity.WARNING, Severity.WARNING, Severity.INFO]
-    assert [r.node for r in found.alike] == ["n0", "n1", "n2", "n4", "n5", "n6", "n8", "n9", "n11"]
+    assert [r.node for r in found.similar] == ["n0", "n1", "n2", "n4", "n5", "n6", "n8", "n9", "n11"]
     assert found.odd[0].reasons == ("mean GPU 50.0\u00a0points below the median node",)
     assert found.odd[0].against == -50.0
     assert found.drawn == ("n7", "n3", "n10")
@@ -193,7 +193,7 @@ def test_a_node_with_fewer_gpus_or_another_clock_is_told() -> None:
 
     assert {r.node: r.reasons for r in found.odd} == {
         "n1": ("1\u00a0GPU sampled, on most nodes 2",),
-        "n4": ("clock 1\u00a0min 30\u00a0s ahead, told from its steps",),
+        "n4": ("clock 1\u00a0min 30\u00a0s ahead, inferred from its steps",),
     }
 
 
@@ -220,9 +220,9 @@ def test_small_lines_are_bounded_in_columns_and_in_nodes_and_lie_in_the_band() -
     found = ranked(job_of(means))
 
     assert found.columns is not None
-    assert found.columns.count <= MOST_COLUMNS
-    assert [len(r.line) for r in found.ranks] == [found.columns.count] * MOST_LINES + [0] * (40 - MOST_LINES)
-    for rank in found.ranks[:MOST_LINES]:
+    assert found.columns.count <= MAX_COLUMNS
+    assert [len(r.line) for r in found.ranks] == [found.columns.count] * MAX_LINES + [0] * (40 - MAX_LINES)
+    for rank in found.ranks[:MAX_LINES]:
         assert all(
             a <= v <= b
             for a, v, b in zip(found.low, rank.line, found.high, strict=True)

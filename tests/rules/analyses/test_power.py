@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules.analyses.power import MOST_ROWS, power
+from jobrules.analyses.power import MAX_ROWS, power
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.model import JobInMemory, Metric, Panel
 
@@ -70,7 +70,7 @@ def test_a_job_without_any_of_it_has_none() -> None:
 
 
 def test_of_many_gpus_those_held_back_are_kept() -> None:
-    values = np.full((10, MOST_ROWS + 10), 40.0)
+    values = np.full((10, MAX_ROWS + 10), 40.0)
     slow = np.zeros_like(values)
     slow[:, -1] = 100
     warm, held = (
@@ -79,8 +79,8 @@ def test_of_many_gpus_those_held_back_are_kept() -> None:
     )
 
     found = power(JobInMemory(name="j", panels=(warm, held)))
-    assert len(found) == MOST_ROWS
-    assert found[-1].device == f"gpu{MOST_ROWS + 9}"
+    assert len(found) == MAX_ROWS
+    assert found[-1].device == f"gpu{MAX_ROWS + 9}"
 
 
 def test_a_slowdown_that_happened_is_not_rounded_to_never() -> None:
