@@ -18,7 +18,7 @@ import msgspec
 from jobreport import cli, document
 from jobreport.debugger_report import differences
 from jobrules import RULES
-from jobrules.rule import Rule, default_text, parameter_fields
+from jobrules.rule import Rule, parameter_fields, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ DOCS = Path(__file__).parent
 def rules_page() -> str:
     """Every rule: what it checks, why it matters, what to do, its parameters."""
     head = (
-        "# The rules\n\nMade from the rules' own docstrings by `make docs`. A rule triggers, passes, or is "
+        "# The rules\n\nGenerated from the rules' docstrings by `make docs`. A rule triggers, passes, or is "
         "*not evaluated* with the reason. Thresholds are changed with `--set Rule.parameter=value` or in a "
         "`--config` file.\n"
     )
@@ -43,17 +43,16 @@ def _rule(rule: type[Rule]) -> str:
         f"*{rule.title}.*",
         told.checks,
         told.why,
-        f"**What to do.** {told.advice}",
+        f"**What to do.** {' '.join(told.advice)}",
+        *([f"**Details.** {told.details}"] if told.details else []),
     ]
     blocks = [block.replace("``", "`") for block in blocks]
     parameters = [
-        f"| `{name}` | {default_text(default)} | {meta['unit'] or '–'} | {meta['help']} |"
+        f"| `{name}` | {with_unit(default, meta['unit'])} | {meta['help']} |"
         for name, default, meta in parameter_fields(rule)
     ]
     if parameters:
-        blocks.append(
-            "\n".join(["| parameter | default | unit | meaning |", "|---|---|---|---|", *parameters])
-        )
+        blocks.append("\n".join(["| Parameter | Default | Meaning |", "|---|---|---|", *parameters]))
     return "\n\n".join(blocks) + "\n"
 
 

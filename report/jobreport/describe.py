@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from jobreport.settings import find_rule
-from jobrules.rule import default_text, parameter_fields
+from jobrules.rule import parameter_fields, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,12 @@ def rule(name: str, known: Sequence[type[Rule]]) -> str:
     for head, text in (
         ("What it checks", told.checks),
         ("Why it matters", told.why),
-        ("What to do", told.advice),
+        ("What to do", " ".join(told.advice)),
     ):
         plain = text.replace("``", "")
         parts.append(f"{head}\n{textwrap.fill(plain, 90, initial_indent='  ', subsequent_indent='  ')}")
     lines = [
-        f"  {key} = {default_text(default)}{' ' + meta['unit'] if meta['unit'] else ''}: {meta['help']}"
+        f"  {key} = {with_unit(default, meta['unit'])}: {meta['help']}"
         for key, default, meta in parameter_fields(found)
     ]
     parts.append("Parameters\n" + ("\n".join(lines) or "  none"))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.registry import read_job
-from jobrules.gpu_memory_increase import MOST_EVENTS, GPUMemoryIncrease
+from jobrules.gpu_memory_increase import MAX_EVENTS, GPUMemoryIncrease
 from jobrules.model import SECOND_US, Metric, Severity, Status
 from jobrules.rule import run_rules
 from tests import scenario_d1
@@ -187,7 +187,7 @@ def test_the_list_of_events_is_capped_and_the_count_is_not() -> None:
     result = SMALL.check(make_job(memory=values))
 
     assert result.triggered == 150
-    assert len(result.details["algo-1"]["gpu0"]["events"]) == MOST_EVENTS
+    assert len(result.details["algo-1"]["gpu0"]["events"]) == MAX_EVENTS
 
 
 def test_a_rise_is_no_news_of_how_full_memory_is() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobrules import step_outlier
 from jobrules.model import SECOND_US, Events, Job, Metric, Severity, Status, Steps
-from jobrules.step_outlier import MOST_NUMBERS, StepOutlier, above
+from jobrules.step_outlier import MAX_NUMBERS, StepOutlier, above
 from tests import scenario_d1
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
@@ -297,12 +297,12 @@ def test_steps_without_a_number_are_not_listed_as_one() -> None:
 
 
 def test_only_the_first_of_many_outliers_are_listed_by_number() -> None:
-    lengths = [0.1] * 100 + ([0.1] * 11 + [1.0]) * (MOST_NUMBERS + 1)
+    lengths = [0.1] * 100 + ([0.1] * 11 + [1.0]) * (MAX_NUMBERS + 1)
 
     found = block(make_job(steps=lasting(*lengths)))
 
-    assert found["number_of_outliers"] == MOST_NUMBERS + 1
-    assert found["step_numbers"] == [str(111 + 12 * i) for i in range(MOST_NUMBERS)]
+    assert found["number_of_outliers"] == MAX_NUMBERS + 1
+    assert found["step_numbers"] == [str(111 + 12 * i) for i in range(MAX_NUMBERS)]
 
 
 def test_the_finding_says_how_many_how_long_and_what_part() -> None:

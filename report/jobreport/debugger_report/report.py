@@ -31,10 +31,24 @@ from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import Finding, Metric, Severity, Status, natural_key, natural_sorted
+from jobrules.model import (
+    SECOND_US,
+    Finding,
+    HowMuch,
+    Metric,
+    Note,
+    Reason,
+    ReasonKind,
+    Severity,
+    Status,
+    natural_key,
+    natural_sorted,
+)
 from jobrules.rule import Documentation, parameter_fields
 from jobrules.text import apportion, duration
-from jobrules.verdict.findings import NEVER_USED_ADVICE, NotEvaluated, Verdict
+from jobrules.verdict.findings import NEVER_USED_ADVICE, Verdict
+from jobrules.verdict.not_evaluated import NotEvaluated
+from jobrules.verdict.observations import START_ADVICE
 from jobrules.verdict.phases import JobPhases, Phase
 
 if TYPE_CHECKING:
@@ -98,7 +112,7 @@ def build(
             not_evaluated=tuple(
                 NotEvaluated(rule=card.name, status=card.status, reason=card.reason)
                 for card in judging
-                if card.status in (Status.NOT_EVALUATED, Status.ERROR)
+                if card.status in (Status.NOT_EVALUATED, Status.ERROR) and card.reason
             ),
             rules=len(judging),
         ),
@@ -122,7 +136,7 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
         found = results[card.name]
         ours: tuple[Any, ...] = (
             card.status,
-            card.reason,
+            str(card.reason or ""),
             card.severity,
             card.evaluated,
             card.violating,
@@ -139,7 +153,7 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
 
 def _card(name: str, reading: Reading, found: RuleDocument | None) -> RuleCard:
     rule = next((one for one in RULES if one.__name__ == name), None)
-    told = rule.documentation() if rule else Documentation(checks="", why="", advice="")
+    told = rule.documentation() if rule else Documentation(checks="", why="", advice=())
     fields = {field: (default, meta) for field, default, meta in parameter_fields(rule)} if rule else {}
     parameters = []
     for key, written in (found.parameters if found else {}).items():
@@ -166,7 +180,7 @@ def _card(name: str, reading: Reading, found: RuleDocument | None) -> RuleCard:
         parameters=tuple(parameters),
         can_trigger=not name.startswith("Overall"),
         status=reading.status,
-        reason=reading.reason,
+        reason=_reason(reading),
         headline=reading.headline or f"Not evaluated: {reading.reason}",
         measure=reading.measure,
         triggered=(found.triggered if found else None) or 0,
@@ -292,6 +306,13 @@ def _box(node: str, device: str, use: GpuUse) -> Box | None:
     )
 
 
+def _reason(reading: Reading) -> Reason | None:
+    if not reading.reason:
+        return None
+    kind = ReasonKind.ERROR if reading.status is Status.ERROR else ReasonKind.OTHER
+    return Reason(kind=kind, what=reading.reason)
+
+
 def _findings(readings: dict[str, Reading], results: RuleResults, start_us: int) -> tuple[Finding, ...]:
     """GPUs that never worked, then worst first; a small batch that explains low use is told with it."""
     found = {name: reading.finding for name, reading in readings.items() if reading.finding}
@@ -301,7 +322,7 @@ def _findings(readings: dict[str, Reading], results: RuleResults, start_us: int)
         found["LowGPUUtilization"] = replace(
             low,
             title=f"{low.title}; CPU and GPU memory were little used too",
-            evidence=f"{low.evidence} {small.evidence}",
+            evidence=low.evidence + small.evidence,
             advice=low.advice if some_idle(results) else small.advice,
             rules=low.rules + small.rules,
         )
@@ -331,11 +352,9 @@ def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding
             key="gpu-never-used",
             severity=Severity.CRITICAL,
             title=never_worked(len(unused), len(whole)),
-            evidence=" ".join(
-                [
-                    f"{named(unused)}: no sample above 0% until LowGPUUtilization last triggered.",
-                    *(one.evidence for one in same),
-                ]
+            evidence=(
+                Note(f"{named(unused)}: no sample above 0% until LowGPUUtilization last triggered"),
+                *(fact for one in same for fact in one.evidence),
             ),
             advice=NEVER_USED_ADVICE,
             rules=tuple(rule for one in same for rule in one.rules),
@@ -362,8 +381,8 @@ def _long_start(results: RuleResults, start_us: int) -> list[Finding]:
             key="long-start",
             severity=Severity.WARNING,
             title=f"{duration(before)} passed before the first step, longer than the training",
-            evidence=f"From the first to the last recorded step it is {duration(training)}.",
-            advice="Stage or stream the data, use a smaller container image, cache compiled kernels.",
+            evidence=(HowMuch("From the first to the last recorded step", training / SECOND_US, "s"),),
+            advice=START_ADVICE,
             rules=(),
             section="summary",
             start_us=start_us,

@@ -16,7 +16,7 @@ from jobreport.readers.debugger_results.rule_results import LONGEST_S
 from jobrules import RULES
 from jobrules.measures.histograms import distance, normalized
 from jobrules.measures.minutes import WIDTH_US
-from jobrules.model import SECOND_US, Finding, Measure, Metric, Severity, Status, natural_key
+from jobrules.model import SECOND_US, Finding, Measure, Metric, Note, Severity, Status, natural_key
 from jobrules.rule import reason_few_samples, severity_of
 from jobrules.text import clock, count, duration, escape_name, join_names, number, percent, share
 
@@ -58,8 +58,8 @@ SECTIONS = {
     "OverallSystemUsage": "utilization",
 }
 _IDLE_ADVICE = (
-    "Some GPUs hardly ever work: check that as many processes run as there are GPUs and that each takes "
-    "its own; or take a machine without the idle ones."
+    "Start one process per GPU, each on its own device: some GPUs are almost unused.",
+    "Otherwise use a machine with fewer GPUs.",
 )
 
 
@@ -130,7 +130,7 @@ class _Counted(Struct, frozen=True):
         if self.triggered or self.datapoints > more_than:
             return ""
         return (
-            reason_few_samples(self.datapoints, int(more_than))
+            str(reason_few_samples(self.datapoints, int(more_than)))
             if self.datapoints
             else "no sample was counted"
         )
@@ -141,10 +141,10 @@ class _Counted(Struct, frozen=True):
         return Finding(
             key=re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower(),
             title=title,
-            evidence=evidence,
+            evidence=(Note(evidence.removesuffix(".")),),
             severity=severity,
             **{
-                "advice": rule.documentation().advice if rule else "",
+                "advice": rule.documentation().advice if rule else (),
                 "rules": (name,),
                 "section": SECTIONS.get(name, "rules"),
             }

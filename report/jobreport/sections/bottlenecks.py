@@ -249,7 +249,7 @@ def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Repor
     if card is None:
         told.append(f"{words.rule} was not selected; these are its default limits.")
     elif card.status in (Status.NOT_EVALUATED, Status.ERROR):
-        told.append(f"{words.rule} gave no answer: {card.reason[:MOST_REASON]}.")
+        told.append(f"{words.rule} gave no answer: {str(card.reason)[:MOST_REASON]}.")
     snapshots = formats.count(found.snapshots, "snapshot")
     if not found.bottlenecks:
         told.append(f"No snapshot is a bottleneck: in none of {snapshots} a GPU was {low} while {beside}.")

@@ -14,7 +14,7 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.time_lines import POWER, REASONS, TimeLines
 from jobrules.analyses.power import MOST_ROWS
-from jobrules.measures.gpu_conditions import BUSY_PERCENT, LEAST_SAMPLES, as_far_as_recorded
+from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, as_far_as_recorded
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -
     if any(None in (getattr(state, name) for name in fields) for state in states):
         busy = ", or never busy" if "clock_busy" in fields else ""
         few = (
-            f", or with fewer than {LEAST_SAMPLES} samples or no reason named"
+            f", or with fewer than {MIN_SAMPLES} samples or no reason named"
             if fields & {one[0] for one in _HELD}
             else ""
         )
