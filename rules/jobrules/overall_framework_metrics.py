@@ -146,10 +146,12 @@ def _times(workers: Sequence[RankSteps]) -> dict[str, int]:
 def _shares(times: dict[str, int]) -> str:
     """``Outside steps 69.1%, TRAIN 30.1%, EVAL 0.8%``."""
     parts = zip(times, apportion(list(times.values()), 100, 1), strict=True)
-    names = {OTHERS: "Outside steps"}
-    return ", ".join(
-        f"{names.get(name) or escape_name(name.removeprefix(STEP))} {percent(part)}" for name, part in parts
-    )
+    clauses = []
+    for i, (name, part) in enumerate(parts):
+        outside = "outside steps" if i else "Outside steps"
+        mode = escape_name(name.removeprefix(STEP))
+        clauses.append(f"{outside if name == OTHERS else mode} {percent(part)}")
+    return ", ".join(clauses)
 
 
 def _basis(nodes: Sequence[Mapping[str, _Ran]]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class PowerCap(Rule):
             return self.not_evaluated(reason_few_samples(facts["datapoints"], MIN_SAMPLES - 1), **facts)
         if not capped:
             most = at_most(100 * max(time.share for time in judged))
-            headline = f"GPUs were at their power limit for at most {most} of their time"
+            headline = f"GPUs were at their power limit for {most} of their time"
             if not any(time.span_us for time in judged):
                 headline = "No GPU was at its power limit"
             recorded = as_far_as_recorded(len(judged), job.gpu_count + job.gpus_unknown)

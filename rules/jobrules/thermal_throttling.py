@@ -22,7 +22,7 @@ from jobrules.measures.gpu_conditions import (
 )
 from jobrules.model import SECOND_US, HowMuch, Metric, Note, Severity
 from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
-from jobrules.text import count, share
+from jobrules.text import capitalized, count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -192,9 +192,9 @@ def _passed(found: Sequence[_Slowed], gpus: int) -> str:
     if any(time.span_us for time in (*heat, *brake)):
         most = 100 * max(time.share for time in (*heat, *brake))
         recorded = as_far_as_recorded(len({time.name for time in (*heat, *brake)}), gpus)
-        return f"Slowdowns took at most {at_most(most)} of any GPU's time{recorded}"
+        return f"Slowdowns took {at_most(most)} of any GPU's time{recorded}"
     if len(heat) == len(brake):
         return f"Neither heat nor hardware slowed any GPU{as_far_as_recorded(len(heat), gpus)}"
-    kinds = ((len(heat), "Heat"), (len(brake), "The hardware"))
+    kinds = ((len(heat), "heat"), (len(brake), "the hardware"))
     clauses = [f"{what} slowed no GPU{as_far_as_recorded(known, gpus)}" for known, what in kinds if known]
-    return "; ".join(clauses)
+    return capitalized("; ".join(clauses))

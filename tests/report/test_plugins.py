@@ -50,7 +50,7 @@ def test_the_rule_of_the_guide_is_found_set_and_run(shown: Path, tmp_path: Path)
     result = json.loads((out / "rules" / "FullMemory.json").read_bytes())
     assert (result["RuleTriggered"], result["RuleParameters"]) == (1, "limit:5")
     report = json.loads((out / "report.json").read_bytes())
-    assert report["rules"][-1]["checks"].startswith("The highest sample of CPU memory")
+    assert report["rules"][-1]["checks"].startswith("The highest sample of host memory")
     assert report["verdict"]["findings"][0]["key"] == "full-memory"
     assert report["command"].endswith("--rules full_memory.py --set FullMemory.limit=5")
 

@@ -84,7 +84,7 @@ def verdict(report: Report) -> Fragment:
         link=anchors(report.verdict.findings).get(first.key) if first else None,
         amount=", ".join(filter(None, (hours, part))),
         gain=hours if cause else "",
-        none=report.verdict.without_finding,
+        without_finding=report.verdict.without_finding,
         how_many=how_many(len(report.verdict.not_evaluated), report.verdict.rules),
         groups=by_reason(report.verdict.not_evaluated),
     )
@@ -112,7 +112,7 @@ def findings(report: Report) -> Fragment:
         "findings",
         rows=rows,
         cards={card.name for card in report.rules},
-        none=verdict.without_finding,
+        without_finding=verdict.without_finding,
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="findings", html=html)

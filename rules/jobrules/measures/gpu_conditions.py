@@ -150,8 +150,8 @@ def as_far_as_recorded(known: int, gpus: int) -> str:
 
 
 def at_most(percent: float) -> str:
-    """A small share that is not 0, in percent: ``0.12%``, ``under 0.01%``."""
-    return f"{percent:.2f}%" if percent >= 0.005 else "under 0.01%"
+    """A small share that is not 0, in percent: ``at most 0.12%``, ``less than 0.01%``."""
+    return f"at most {percent:.2f}%" if percent >= 0.005 else "less than 0.01%"
 
 
 def join_first(clauses: Sequence[str]) -> str:
