@@ -81,7 +81,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     advice: tuple[str, ...]
     #: The fact as a noun phrase with its number, for the evidence of a finding that it is joined with.
     seen_as: str = ""
-    #: Names of the rules that saw it; empty for what no rule looks for, such as a sampling pause.
+    #: Names of the rules that saw it; empty for what no rule reports, such as a sampling pause.
     rules: tuple[str, ...]
     #: The section of the page that holds the evidence, by its anchor.
     section: str

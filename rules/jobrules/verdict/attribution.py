@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from jobrules.rule import Rule
     from jobrules.verdict.device_time import Claim, Samples
 
-#: Keys of the causes that no rule looks for.
+#: Keys of the causes that no rule reports.
 NEVER, BEFORE_STEP, START, END = "gpu-never-used", "before-first-step", "idle-before", "idle-after"
 #: Fetches recorded for less of the job than this say little about the job.
 MOSTLY = 0.5
-#: Fetches further apart than this were not recorded in between.
+#: Between fetches at a larger distance than this, nothing was recorded.
 BRIDGED_US = 60 * SECOND_US
 #: GPUs that were active for longer than this before the first step, and with this part of their mean utilization in the
 #: loop, were training: the profiler started late.
