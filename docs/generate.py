@@ -18,7 +18,7 @@ import msgspec
 from jobreport import cli, document
 from jobreport.debugger_report import differences
 from jobrules import RULES
-from jobrules.rule import Rule, default_text, parameter_fields
+from jobrules.rule import Rule, parameter_fields, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,17 +43,16 @@ def _rule(rule: type[Rule]) -> str:
         f"*{rule.title}.*",
         documentation.checks,
         documentation.why,
-        f"**What to do.** {documentation.advice}",
+        f"**What to do.** {' '.join(documentation.advice)}",
+        *([f"**Details.** {documentation.details}"] if documentation.details else []),
     ]
     blocks = [block.replace("``", "`") for block in blocks]
     parameters = [
-        f"| `{name}` | {default_text(default)} | {meta['unit'] or '–'} | {meta['help']} |"
+        f"| `{name}` | {with_unit(default, meta['unit'])} | {meta['help']} |"
         for name, default, meta in parameter_fields(rule)
     ]
     if parameters:
-        blocks.append(
-            "\n".join(["| parameter | default | unit | meaning |", "|---|---|---|---|", *parameters])
-        )
+        blocks.append("\n".join(["| Parameter | Default | Meaning |", "|---|---|---|", *parameters]))
     return "\n\n".join(blocks) + "\n"
 
 

@@ -11,8 +11,9 @@ from tests.paths import ROOT
 
 #: From the ground up. A folder holds all modules below it that no longer entry holds; modules of one floor share it.
 FLOORS = (
-    ("jobrules.model",),
+    ("jobrules.model.types",),
     ("jobrules.text",),
+    ("jobrules.model",),
     ("jobrules.rule",),
     ("jobrules.measures",),
     ("jobrules",),

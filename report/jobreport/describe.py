@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobreport.settings import find_rule
-from jobrules.rule import default_text, parameter_fields
+from jobrules.rule import parameter_fields, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,18 +28,13 @@ def rule(name: str, known: Sequence[type[Rule]]) -> str:
     for head, text in (
         ("What it checks", documentation.checks),
         ("Why it matters", documentation.why),
-        ("What to do", documentation.advice),
+        ("What to do", " ".join(documentation.advice)),
     ):
         plain = text.replace("``", "")
         parts.append(f"{head}\n{textwrap.fill(plain, 90, initial_indent='  ', subsequent_indent='  ')}")
     lines = [
-        f"  {name} = {_value(default, metadata['unit'])}: {metadata['help']}"
-        for name, default, metadata in parameter_fields(found)
+        f"  {key} = {with_unit(default, meta['unit'])}: {meta['help']}"
+        for key, default, meta in parameter_fields(found)
     ]
     parts.append("Parameters\n" + ("\n".join(lines) or "  none"))
     return "\n\n".join(parts)
-
-
-def _value(default: Any, unit: str) -> str:
-    number = f"{default:,}" if isinstance(default, int) else default_text(default)
-    return f"{number}{'' if unit.startswith('%') else ' '}{unit}".rstrip()

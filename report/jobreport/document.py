@@ -29,7 +29,7 @@ from jobrules.analyses.power import GPUState
 from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import DeviceStatus, Measure, Profile, RuleResult, Status
+from jobrules.model import DeviceStatus, Measure, Profile, Reason, RuleResult, Status
 from jobrules.rule import parameter_fields, written
 from jobrules.text import escape_name
 from jobrules.verdict.findings import Verdict
@@ -92,12 +92,14 @@ class RuleCard(Struct, frozen=True, kw_only=True):
     title: str
     checks: str
     why: str
-    advice: str
+    #: Sentences.
+    advice: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     #: False for the two summaries, which never trigger.
     can_trigger: bool
     status: Status
-    reason: str
+    #: Why it was not evaluated; None if it was.
+    reason: Reason | None
     headline: str
     measure: Measure | None
     triggered: int
@@ -252,7 +254,7 @@ def rule_json(rule: Rule, result: RuleResult) -> bytes:
     values = {second: values[name] for second, name in rule.aliases.items()} | values
     ours = (
         result.status,
-        result.reason,
+        str(result.reason or ""),
         result.severity,
         result.evaluated,
         result.violating,
@@ -274,7 +276,7 @@ def rule_json(rule: Rule, result: RuleResult) -> bytes:
 def _without_name(one: DeviceStatus) -> dict[str, Any]:
     return {
         "Status": one.status,
-        "Reason": one.reason,
+        "Reason": str(one.reason or ""),
         "Evaluated": one.evaluated,
         "InViolation": one.violating,
     }

@@ -87,7 +87,7 @@ def plain_number(value: float | str | None) -> str:
 
 
 def use_figures(usage: Iterable[UsageRow]) -> str:
-    """``median GPU utilization 1.5%, p95 21.3%``, or of the CPU; ranges over several nodes; empty without rows."""
+    """``median GPU utilization was 1.5%, p95 21.3%``, or of the CPU; ranges over nodes; empty without rows."""
     by_label: dict[str, list[UsageRow]] = {}
     for row in usage:
         by_label.setdefault(row.label, []).append(row)
@@ -95,7 +95,7 @@ def use_figures(usage: Iterable[UsageRow]) -> str:
     if label is None:
         return ""
     p50, p95 = (spread([getattr(row, q) for row in by_label[label]]) for q in ("p50", "p95"))
-    return f"median {label} utilization {p50}, p95 {p95}"
+    return f"median {label} utilization was {p50}, p95 {p95}"
 
 
 def spread(values: Iterable[float]) -> str:

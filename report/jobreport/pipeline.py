@@ -43,7 +43,7 @@ from jobrules.dataloader import Dataloader
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
-from jobrules.model import SECOND_US, Metric, Status, span_of
+from jobrules.model import SECOND_US, Metric, Reason, ReasonKind, Status, span_of
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.rule import parameter_fields, run_rules, written
 from jobrules.step_outlier import StepOutlier
@@ -189,7 +189,8 @@ def _from_debugger_results(
     if unused := len(chosen.options) - len(options):
         remark = Remark(code="debugger.thresholds", count=unused)
         quality = replace(quality, remarks=(*quality.remarks, remark))
-    own = {rule: rule.not_evaluated("no samples") for rule in chosen.rules if rule.name not in NAMES}
+    no_samples = Reason(kind=ReasonKind.NOT_RECORDED, what="samples", verb="were")
+    own = {rule: rule.not_evaluated(no_samples) for rule in chosen.rules if rule.name not in NAMES}
     others = [card(rule, result) for rule, result in own.items()]
     command = _command(job_dir, options)
     report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)

@@ -1,4 +1,4 @@
-"""BatchSize: CPU, GPU and GPU memory are all little used."""
+"""BatchSize: CPU, GPU, and GPU memory activity are all low."""
 
 from __future__ import annotations
 
@@ -11,76 +11,80 @@ from msgspec import Struct
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import ordered, quartiles
-from jobrules.model import Metric
-from jobrules.rule import Amount, Rule, in_samples, percent, reason_few_samples, samples
-from jobrules.text import count
+from jobrules.model import Metric, Reason, ReasonKind
+from jobrules.rule import Amount, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
+from jobrules.text import count, number, some_of
 
 if TYPE_CHECKING:
     from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel, RuleResult
 
+NO_CPU = Reason(kind=ReasonKind.NO_DEVICE, what="node recorded both GPU and CPU")
+NO_COMMON_MINUTE = Reason(kind=ReasonKind.NO_DEVICE, what="minute has samples of both GPU and CPU")
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSize(Rule):
-    """The work is small for the machine: CPU, GPU and GPU memory are all little used.
+    """CPU, GPU, and GPU memory activity are all low.
 
     What it checks
-        Looks at the last ``window`` samples once a minute, after ``patience`` CPU samples of a node:
-        the 95th percentiles of the node's mean CPU use, of a GPU's use and of its GPU memory utilization
-        (the share of time in which its memory was read or written) all lie below their thresholds. A minute
-        without samples of the last is judged by the other two; one without CPU or GPU samples is not judged.
+        Per GPU, once per minute: p95 of the last ``window`` samples below its threshold for CPU, GPU, and, if recorded,
+        GPU memory activity.
 
     Why it matters
-        Nothing limits the speed but the size of the work handed over at a time. How full the memory of the GPU is,
-        it does not tell.
+        Neither CPU nor GPU is the limit: the batches are probably too small.
 
     What to do
-        Raise the batch size as far as the memory of the GPU has room for it, and watch that the model still
-        converges; or take a smaller machine.
+        * Raise the batch size if memory in use allows it and training still converges.
+        * Otherwise use a smaller machine.
+
+    Details
+        The first check comes after ``patience`` CPU samples of the node. CPU is the mean of the node's cores. A minute
+        without a sample of CPU or GPU has no check; one without a sample of GPU memory activity is checked without it.
     """
 
-    title: ClassVar[str] = "CPU, GPU and GPU memory are all little used"
+    title: ClassVar[str] = "CPU, GPU, and GPU memory activity are all low"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION)
     section: ClassVar[str] = "batch-size"
 
-    cpu_threshold_p95: float = percent(70.0, "95th percentile of the node's mean CPU use")
-    gpu_threshold_p95: float = percent(70.0, "95th percentile of a GPU's use")
-    gpu_memory_threshold_p95: float = percent(70.0, "95th percentile of GPU memory utilization")
-    patience: Amount = samples(1000, "CPU samples of a node that are seen before it is judged")
-    window: Amount = samples(500, "samples that are judged together")
+    cpu_threshold_p95: float = percent(70.0, "p95 of CPU utilization below which it is low")
+    gpu_threshold_p95: float = percent(70.0, "p95 of GPU utilization below which it is low")
+    gpu_memory_threshold_p95: float = percent(70.0, "p95 of GPU memory activity below which it is low")
+    patience: Amount = samples(1000, "samples before the first check")
+    window: Amount = samples(500, "samples per check")
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of windows of one GPU."""
         grid = Windows.of(job)
-        nodes = [node for node in job.each(self._judged, grid) if node]
+        nodes = [node for node in job.each(self._checked, grid) if node]
         gpus = [gpu for node in nodes for gpu in node.gpus]
-        judgement = GPUChecks.of(job, grid, gpus)
+        checks = GPUChecks.of(job, grid, gpus)
         cpu_seen = {node.name: node.cpu_samples for node in nodes if node.cpu_samples}
         if not cpu_seen:
-            return self.not_evaluated("no node has both GPU and CPU samples", devices=judgement.answers)
+            return self.not_evaluated(NO_CPU, devices=checks.answers)
         facts: dict[str, Any] = {
             "datapoints": max(cpu_seen.values()),
             "datapoints_per_series": cpu_seen,
-            "counted": "one-minute windows of a GPU",
+            "counted": "windows",
         }
-        if not judgement.evaluated:
+        if not checks.evaluated:
             longest = max(gpus, key=lambda gpu: cpu_seen.get(gpu.node, -1))
-            return self.not_evaluated(longest.reason, devices=judgement.answers, **facts)
-        if not judgement.violating:
-            return judgement.passed(self, "CPU, GPU or GPU memory was well used in every window", **facts)
+            return self.not_evaluated(longest.reason, devices=checks.answers, **facts)
+        if not checks.violating:
+            windows = some_of(checks.evaluated, checks.evaluated, "window")
+            headline = f"CPU, GPU, or GPU memory activity reached its threshold in {windows}"
+            return checks.passed(self, headline, **facts)
         details: dict[str, Any] = {node.name: node.details for node in nodes if node.details}
-        details["last_timestamp"] = judgement.last_start_us
+        details["last_timestamp"] = checks.last_start_us
         with_memory = sum(node.with_memory for node in nodes)
-        without = judgement.violating - with_memory
-        title = self.title if with_memory else "CPU and GPU are little used"
-        clause = (
-            f"{count(without, 'window')} judged without GPU memory utilization, which was not sampled"
-            if without
-            else ""
+        without = checks.violating - with_memory
+        title = (
+            "CPU, GPU, and GPU memory activity were all low" if with_memory else "CPU and GPU were both low"
         )
-        finding = judgement.finding(self, title, [clause])
-        return judgement.triggered(self, finding, details=details, **facts)
+        notes = [f"{count(without, 'window')} checked without GPU memory activity"] if without else []
+        finding = checks.finding(self, f"{title} in {number(checks.windows[0])}", notes)
+        return checks.triggered(self, finding, details=details, **facts)
 
-    def _judged(self, part: Job, grid: Windows) -> _Node | None:
+    def _checked(self, part: Job, grid: Windows) -> _Node | None:
         (name,) = part.nodes
         panel, cpu = part.panel(name, Metric.GPU_UTILIZATION), part.panel(name, Metric.CPU_UTILIZATION)
         if panel is None:
@@ -101,7 +105,7 @@ class BatchSize(Rule):
             )
             held = _device(memory, device)
             if held:
-                # A minute without a new memory sample is judged without memory.
+                # A minute without a new memory sample is checked without memory.
                 memory_seen = grid.seen(held[0])
                 known = memory_seen.new(both)
                 ends = memory_seen.by(both[known])
@@ -111,14 +115,14 @@ class BatchSize(Rule):
                 )
                 with_memory += int(np.count_nonzero(low & known))
             unused = bool(values.max() <= 0)
-            gpu_short = "" if len(at_gpu) else reason_few_samples(len(values), window)
+            gpu_short = None if len(at_gpu) else reason_few_samples(len(values), window)
             gpu = CheckedGPU(
                 node=name,
                 device=device,
                 checks=len(both),
                 violations=both[low],
                 unused=unused,
-                reason=cpu_short or gpu_short or "GPU and CPU were not sampled in the same minutes",
+                reason=cpu_short or gpu_short or NO_COMMON_MINUTE,
             )
             gpus.append(gpu)
             if len(gpu.violations):
@@ -140,16 +144,19 @@ class BatchSize(Rule):
             details=details,
         )
 
-    def _cpu(self, cpu: Panel | None, grid: Windows) -> tuple[Seen | None, IntArray, BoolArray, str]:
-        """Samples seen, windows judged, which of them are of little CPU use, and why none is judged."""
+    def _cpu(
+        self, cpu: Panel | None, grid: Windows
+    ) -> tuple[Seen | None, IntArray, BoolArray, Reason | None]:
+        """Samples seen, windows checked, which of them have low CPU utilization, and why none is checked."""
         if cpu is None:
-            return None, np.empty(0, np.int64), np.empty(0, np.bool_), "CPU of its node was not sampled"
+            no_cpu = not_recorded(Metric.CPU_UTILIZATION)
+            return None, np.empty(0, np.int64), np.empty(0, np.bool_), no_cpu
         window = in_samples(self.window, cpu.time_us)
         wanted = max(window, in_samples(self.patience, cpu.time_us))
         seen = grid.seen(cpu.time_us)
         at = seen.judged(wanted)
         low = trailing_below(cpu.mean, seen.by(at), window, 0.95, self.cpu_threshold_p95)
-        return seen, at, low, "" if len(at) else reason_few_samples(len(cpu.mean), wanted)
+        return seen, at, low, None if len(at) else reason_few_samples(len(cpu.mean), wanted)
 
 
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
@@ -157,9 +164,9 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     #: Snapshots of its CPU; 0 without any.
     cpu_samples: int
     gpus: tuple[CheckedGPU, ...]
-    #: Windows in violation that were judged with memory, over all GPUs.
+    #: Windows that violate and were checked with GPU memory activity, over all GPUs.
     with_memory: int
-    #: As told in the JSON; empty without a window in violation.
+    #: For the JSON; empty without a window that violates.
     details: dict[str, Any]
 
 

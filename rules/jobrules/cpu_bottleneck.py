@@ -1,4 +1,4 @@
-"""CPUBottleneck: a GPU idles while a CPU core is full."""
+"""CPUBottleneck: a GPU is idle while a CPU core is saturated."""
 
 from __future__ import annotations
 
@@ -15,42 +15,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CPUBottleneck(Rule):
-    """A GPU idles while a CPU core is full.
+    """A GPU is idle while a CPU core is saturated.
 
     What it checks
-        Counts the snapshots of a node in which any GPU is used less than ``gpu_threshold`` while any
-        core is used more than ``cpu_threshold``. Looks at their share once a minute, over all
-        snapshots so far that hold a GPU sample: triggers when it is above ``threshold``, of all nodes
-        with more than ``patience`` such snapshots together. A minute without a GPU sample is not
-        judged again. One idle GPU and one full core suffice, and the start-up counts too.
+        The share of snapshots so far with a GPU below ``gpu_threshold`` and a core of its node above
+        ``cpu_threshold``. Triggers above ``threshold``.
 
     Why it matters
-        A GPU that waits for the CPU costs what a busy one costs. One core is enough to hold it up:
-        Python code runs on one core at a time. The rule sees that both happen at once, not that one
-        causes the other.
+        A waiting GPU costs as much as a busy one. One saturated core can stall it.
 
     What to do
-        Raise ``num_workers``, so that more processes load and transform the data, or prepare it before
-        training or on the GPU. Look at what the full cores do in the training loop. If every core is full,
-        more processes will not help: take a machine with more cores for each GPU.
+        * Raise ``num_workers``, or prepare data before training or on the GPU.
+        * If all cores are saturated, use more cores per GPU.
+
+    Details
+        Checked once per minute, over the snapshots of all nodes with more than ``patience`` GPU snapshots, start-up
+        included. A minute without a GPU sample has no check. That both happen at once does not show that one causes
+        the other.
     """
 
-    title: ClassVar[str] = "A GPU idles while a CPU core is full"
+    title: ClassVar[str] = "GPU is idle while a CPU core is saturated"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION)
     section: ClassVar[str] = "cpu-bottlenecks"
 
-    threshold: float = percent(50.0, "share of GPU snapshots that are bottlenecks")
-    cpu_threshold: float = percent(90.0, "a core used more than this is full")
-    gpu_threshold: float = percent(10.0, "a GPU used less than this idles")
-    patience: Amount = samples(1000, "GPU snapshots of a node that are seen before it is judged")
+    threshold: float = percent(50.0, "share of bottleneck snapshots")
+    cpu_threshold: float = percent(90.0, "a core above this is saturated")
+    gpu_threshold: float = percent(10.0, "a GPU below this is idle")
+    patience: Amount = samples(1000, "samples before the first check")
 
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts minutes, ``violations`` and ``datapoints`` count snapshots of all nodes."""
-        return self.question.answer(self, job)
+        return self.criteria.result(self, job)
 
     @property
-    def question(self) -> BottleneckCriteria:
-        """The rule with its thresholds, as the two bottleneck rules share it."""
+    def criteria(self) -> BottleneckCriteria:
+        """What makes a snapshot a bottleneck."""
         return BottleneckCriteria(
             key="cpu",
             metric=Metric.CPU_UTILIZATION,
@@ -58,14 +57,15 @@ class CPUBottleneck(Rule):
             gpu_threshold=self.gpu_threshold,
             threshold=self.threshold,
             patience=self.patience,
-            core_did="was full",
-            cores_did="were full",
+            core_did="was saturated",
+            cores_did="were saturated",
             many_advice=(
-                "Take a machine with more cores for each GPU, or prepare the data at less cost. Cache it, prepare "
-                "it before training, or on the GPU; more loading processes will not help: {cores} are full."
+                "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
+                "Or use a machine with more cores per GPU.",
+                "More loader processes will not help: {cores} are saturated.",
             ),
             few_advice=(
-                "Move loading out of the training process: ``num_workers`` above 0 loads batches on other cores. "
-                "If it is so already, look for what a single thread does: collating, logging, evaluation."
+                "Move loading out of the training process: set ``num_workers`` above 0.",
+                "If it is already above 0, look for what a single thread does: collating, logging, evaluation.",
             ),
         )

@@ -1,4 +1,4 @@
-"""Dataloader: too few or too many loader processes for the cores."""
+"""Dataloader: too few or too many loader processes."""
 
 from __future__ import annotations
 
@@ -12,85 +12,100 @@ from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
 from jobrules.measures.histograms import growing
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import narrow
-from jobrules.model import SECOND_US, DeviceStatus, Finding, Measure, Metric, RuleResult, Severity
-from jobrules.rule import Rule
+from jobrules.model import (
+    SECOND_US,
+    DeviceStatus,
+    Finding,
+    HowMuch,
+    Measure,
+    Metric,
+    Note,
+    Reason,
+    ReasonKind,
+    RuleResult,
+    Severity,
+    Where,
+)
+from jobrules.rule import Rule, not_recorded
 from jobrules.rule import number as parameter
-from jobrules.text import count, duration, escape_name, number
+from jobrules.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import Events, IntArray, Job
+    from jobrules.model import Events, Fact, IntArray, Job
 
-#: Seconds with data loading that are seen before a node is judged.
+#: Seconds with data loading before the first check of a node.
 PATIENCE_S = 10
 _BINS = 100
-#: Keys of what ``Loading.settings`` tells.
+#: Keys of ``Loading.settings``.
 _SETTING = ("iterator", "num_workers", "pin_memory", "fetches")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataloader(Rule):
-    """There are too few or too many loader processes for the cores.
+    """Too few or too many loader processes.
 
     What it checks
-        Counts, for each second of a node with data loading, the loader processes at work, and compares
-        the median so far with the node's cores once a minute: triggers below ``min_threshold`` or above
-        ``max_threshold`` percent of them, after 10 seconds with data loading. Where no loader process
-        was recorded, the number that the loader was set up with counts; loading in the training process
-        counts as one. For TensorFlow it counts threads, which is experimental.
+        The median number of active loader processes so far, in percent of the node's cores. Triggers below
+        ``min_threshold`` or above ``max_threshold``.
 
     Why it matters
-        With too few loaders a GPU waits for its next batch while cores are free; with too many they
-        take cores and memory from one another and from the training itself.
+        Too few: the GPU waits while cores are free. Too many: loaders compete with training for cores and memory.
 
     What to do
-        With too few, raise ``num_workers``: it counts for each training process, so their sum should come
-        near the number of cores. With too many, lower it. If the fetch times stay long, storage or the
-        preparation of the data limits, and not the number of processes.
+        * Set ``num_workers`` so that all ranks of a node together have about one loader process per core.
+
+    Details
+        Checked once per minute, after 10 seconds with data loading. If no loader process was recorded, the number that
+        the loader was set up with counts; loading in the training process counts as one. For TensorFlow, threads are
+        counted, which is experimental.
     """
 
-    title: ClassVar[str] = "Loader processes are too few or too many for the cores"
+    title: ClassVar[str] = "Too few or too many loader processes"
 
-    min_threshold: float = parameter(ENOUGH_PERCENT, "too few loaders below this", unit="% of cores")
-    max_threshold: float = parameter(200.0, "too many loaders above this", unit="% of cores")
+    min_threshold: float = parameter(
+        ENOUGH_PERCENT, "loader processes below this are too few", unit="% of cores"
+    )
+    max_threshold: float = parameter(200.0, "loader processes above this are too many", unit="% of cores")
 
     def __post_init__(self) -> None:
-        """Refuse limits that no number of loaders can meet."""
+        """Refuse thresholds that no number of loaders can meet."""
         if self.min_threshold > self.max_threshold:
             raise ValueError(
                 f"Dataloader.min_threshold = {self.min_threshold:g} is above max_threshold = {self.max_threshold:g}"
             )
 
     def check(self, job: Job) -> RuleResult:
-        """``violations`` counts one-minute windows of the worst node, ``triggered`` is 0 or 1."""
+        """``violations`` counts checks of the worst node, ``triggered`` is 0 or 1."""
         grid = Windows.of(job)
-        nodes = [node for node in job.each(self._judged, grid) if node]
+        nodes = [node for node in job.each(self._checked, grid) if node]
         if not nodes:
-            return self.not_evaluated("no loader events")
-        # The worst is in violation if any is; of several, the one furthest outside the limits.
+            return self.not_evaluated(Reason(kind=ReasonKind.NOT_RECORDED, what="loader events", verb="were"))
+        # The worst node violates if any does; of several, the one farthest outside the thresholds.
         worst = max(nodes, key=lambda node: (len(node.hits) > 0, node.judged > 0, self._outside(node)))
         facts: dict[str, Any] = {
             "datapoints": sum(node.datapoints for node in nodes),
-            "counted": "one-minute windows of a node",
+            "counted": "checks",
             "devices": tuple(node.answer for node in nodes),
             "details": _details(nodes, worst),
             "evaluated": sum(node.judged for node in nodes),
             "violating": sum(len(node.hits) for node in nodes),
         }
         if not facts["evaluated"]:
-            return self.not_evaluated(max(nodes, key=lambda node: node.seconds).reason, **facts)
+            return self.not_evaluated(max(nodes, key=lambda node: node.seconds).missing, **facts)
         facts["measure"] = Measure(
             value=round(100 * worst.median / worst.cores, 1),
             limits=(self.min_threshold, self.max_threshold),
             scale=max(1.25 * self.max_threshold, 100 * worst.median / worst.cores),
             unit="% of cores",
-            limit_text=f"adequate from {self.min_threshold:g} to {self.max_threshold:g}%",
+            limit_text=f"thresholds {self.min_threshold:g} and {self.max_threshold:g}%",
         )
         if not facts["violating"]:
             missing = sum(not node.judged for node in nodes)
-            aside = f"; {count(missing, 'node')} not judged" if missing else ""
-            return self.passed(f"{worst.told}: adequate{aside}", **facts)
+            limit = f"; {count(missing, 'node')} not evaluated" if missing else ""
+            within = f"within {self.min_threshold:g} to {self.max_threshold:g}% of the cores"
+            return self.passed(f"{worst.summary}: {within}{limit}", **facts)
         finding = self._finding(nodes, worst)
         return self.triggered(
             finding,
@@ -100,8 +115,8 @@ class Dataloader(Rule):
             **facts,
         )
 
-    def _judged(self, part: Job, grid: Windows) -> _Node | None:
-        """None where nothing of data loading was recorded."""
+    def _checked(self, part: Job, grid: Windows) -> _Node | None:
+        """None if no data loading was recorded."""
         (name,) = part.nodes
         loading = Loading.of(part.events, name)
         if loading is None:
@@ -116,9 +131,12 @@ class Dataloader(Rule):
         ready = (so_far > PATIENCE_S) if cores else np.zeros(len(windows), np.bool_)
         low, high = cores * self.min_threshold / 100, cores * self.max_threshold / 100
         hits = windows[ready & ((medians < low) | (medians > high))]
-        short = f"only {number(seconds)} of {count(PATIENCE_S + 1, 'second')} with data loading"
-        if not seconds:
-            short = "the events name no threads" if loading.pipeline else "no number of loader processes"
+        missing = Reason(kind=ReasonKind.TOO_SHORT, what="data loading", needed=PATIENCE_S + 1, have=seconds)
+        if not cores:
+            missing = not_recorded(Metric.CPU_UTILIZATION)
+        elif not seconds:
+            what = "threads of the data pipeline" if loading.pipeline else "number of loader processes"
+            missing = Reason(kind=ReasonKind.NOT_RECORDED, what=what)
         fetches, workers = len(loading.fetches), len(loading.workers)
         lanes = np.flatnonzero(np.bincount(loading.fetches.lane)).tolist()
         return _Node(
@@ -138,61 +156,62 @@ class Dataloader(Rule):
             mean=mean,
             judged=int(ready.sum()),
             hits=hits,
-            reason="" if ready.any() else "CPU was not sampled" if not cores else short,
+            missing=missing,
         )
 
     def _outside(self, node: _Node) -> float:
-        """How far a node's loaders are outside the limits at the end, in percent of its cores; below 0 inside."""
+        """How far a node's loaders are outside the thresholds at the end, in percent of its cores; below 0 if inside."""
         part = 100 * node.median / max(1, node.cores)
         return max(self.min_threshold - part, part - self.max_threshold)
 
     def _finding(self, nodes: Sequence[_Node], worst: _Node) -> Finding:
         few = worst.median < worst.cores * self.min_threshold / 100
         many = worst.median > worst.cores * self.max_threshold / 100
-        verdict = ": too few" if few else ": too many" if many else " at the end, not adequate before"
+        state = ": too few" if few else ": too many" if many else " at the end, too few or too many before"
         others = [node for node in nodes if len(node.hits) and node is not worst]
-        clauses = [
-            f"{escape_name(worst.name)}: median over {count(worst.seconds, 'second')} with data loading, "
-            f"{worst.mean:.1f} on average",
-            "threads of TensorFlow's data pipeline, experimental" if worst.pipeline else "",
-            f"{count(len(others), 'other node')} in violation too" if others else "",
+        evidence: list[Fact] = [
+            Where((worst.name,)),
+            HowMuch("Time with data loading", worst.seconds, "s"),
+            HowMuch(f"Mean number of {worst.loaders_noun}", worst.mean),
         ]
-        fetches = []
         if times := worst.fetch_times:
-            p50, p95 = (_took(times[quantile]) for quantile in ("p50", "p95"))
-            fetches.append(f"a fetch took {p50} (median), {p95} (95th percentile)")
+            evidence += [
+                HowMuch(f"Batch fetch, {quantile}", times[quantile], "s") for quantile in ("p50", "p95")
+            ]
+        if worst.pipeline:
+            evidence.append(Note("Threads of TensorFlow's data pipeline are counted, which is experimental"))
+        if others:
+            evidence.append(Note(f"{count(len(others), 'other node')} outside the thresholds"))
         main = worst.main_loader
         if main and main["pin_memory"] is False and worst.has_gpus:
-            fetches.append(
-                "batches are not pinned in memory (pin_memory=False), which slows copies to the GPU"
+            evidence.append(
+                Note("Batches are not pinned in memory (``pin_memory=False``), which slows copies to the GPU")
             )
-        sentences = ("; ".join(filter(None, some)) for some in (clauses, fetches))
         return self.finding(
-            f"{worst.told}{verdict}",
-            " ".join(
-                f"{one[0].upper()}{one[1:]}." if i else f"{one}." for i, one in enumerate(sentences) if one
-            ),
-            # Whether the GPUs wait for it is another rule's question.
+            f"{worst.summary}{state}",
+            *evidence,
+            # If the GPUs wait for the loaders, other rules report it.
             severity=Severity.WARNING if few or many else Severity.INFO,
             advice=_setting(worst, few=few) if few or many else self.documentation().advice,
         )
 
 
-def _setting(node: _Node, *, few: bool) -> str:
-    """What to set ``num_workers`` to: a training process's part of the cores, where these are known."""
-    trainers, to = node.processes, ""
-    if trainers and not node.pipeline:
-        to = f" to about {max(1, node.cores // trainers)}"
-        to += f" for each of the {count(trainers, 'training process', 'training processes')}" * (trainers > 1)
+def _setting(node: _Node, *, few: bool) -> tuple[str, ...]:
+    """Advice on ``num_workers``: a training process's part of the cores, if both are known."""
+    ranks, to = node.processes, ""
+    if ranks and not node.pipeline:
+        to = f" to about {max(1, node.cores // ranks)}"
+        to += f" for each of the {count(ranks, 'training process', 'training processes')}" * (ranks > 1)
     cores = f"the node has {count(node.cores, 'core')}"
     if few:
         return (
-            f"Raise ``num_workers``{to}: {cores}. If fetches stay long, storage or the preparation of the data "
-            "limits. It gains nothing where the GPUs do not wait for data."
+            f"Raise ``num_workers``{to}: {cores}.",
+            "If fetches stay long, storage or the preparation of the data limits.",
+            "It gains nothing if the GPUs do not wait for data.",
         )
     return (
-        f"Lower ``num_workers``{to}: {cores}. More loading processes take cores and memory from one another "
-        "and from the training."
+        f"Lower ``num_workers``{to}: {cores}.",
+        "More loader processes compete with each other and with training for cores and memory.",
     )
 
 
@@ -226,38 +245,42 @@ def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray,
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     has_gpus: bool
-    #: Whether the loaders are threads of TensorFlow's data pipeline, and whether that fetched ahead.
+    #: True if the loaders are threads of TensorFlow's data pipeline; True if that fetched ahead.
     pipeline: bool
     prefetch: bool
     #: Loader events.
     datapoints: int
     #: Training processes that fetched.
     processes: int
-    #: Quantiles and histogram in seconds, by the vendor's keys; empty without a fetch.
+    #: Quantiles and histogram in seconds, by SageMaker Debugger's keys; empty without a fetch.
     fetch_times: dict[str, Any]
     #: The loaders by class and setting, those with most fetches first.
     loaders: list[dict[str, Any]]
-    #: Spreads of other times, by our keys.
+    #: Spreads of other times.
     tables: dict[str, dict[str, float]]
     cores: int
     #: Seconds with a known number of loaders, and median and mean of that number.
     seconds: int
     median: int
     mean: float
-    #: Windows judged, and numbers of those in violation.
+    #: Windows checked, and numbers of those that violate.
     judged: int
     hits: IntArray
-    reason: str
+    #: Reason of a node without a check.
+    missing: Reason
 
     @property
-    def told(self) -> str:
-        kind = "loader thread" if self.pipeline else "loader process"
-        loaders = count(self.median, kind, kind + ("s" if self.pipeline else "es"))
-        return f"{loaders} for {count(self.cores, 'core')}"
+    def loaders_noun(self) -> str:
+        return "loader threads" if self.pipeline else "loader processes"
+
+    @property
+    def summary(self) -> str:
+        one = "loader thread" if self.pipeline else "loader process"
+        return f"{count(self.median, one, self.loaders_noun)} for {count(self.cores, 'core')}"
 
     @property
     def answer(self) -> DeviceStatus:
-        return DeviceStatus.of(self.name, self.reason, self.judged, len(self.hits))
+        return DeviceStatus.of(self.name, self.missing, self.judged, len(self.hits))
 
     @property
     def main_loader(self) -> dict[str, Any] | None:
@@ -298,7 +321,7 @@ def _tables(loading: Loading) -> dict[str, dict[str, float]]:
 
 
 def _details(nodes: Sequence[_Node], worst: _Node) -> dict[str, Any]:
-    """The vendor's keys for the worst node, and a block for every node."""
+    """SageMaker Debugger's keys for the worst node, and a block for every node."""
     details: dict[str, Any] = {}
     main = worst.main_loader
     if main:
@@ -330,7 +353,3 @@ def _spread(times_us: IntArray) -> dict[str, float]:
         "max": int(times_us.max()) / SECOND_US,
         "outliers": int((times_us > 2 * median).sum()),
     }
-
-
-def _took(seconds: float) -> str:
-    return duration(SECOND_US * seconds) if seconds >= 1 else f"{1000 * seconds:.1f}\u00a0ms"

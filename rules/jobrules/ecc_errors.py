@@ -1,4 +1,4 @@
-"""ECCErrors: a GPU's memory had errors during the job."""
+"""ECCErrors: GPU memory has errors."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.gpu_conditions import as_far_as_recorded, by_node, gpus, join_first
+from jobrules.measures.gpu_conditions import as_far_as_recorded, by_node, gpus
 from jobrules.measures.work_span import HOUR_US
-from jobrules.model import DeviceStatus, Metric, Severity
-from jobrules.rule import Rule, reason_few_samples
-from jobrules.text import between, count, escape_name, number
+from jobrules.model import DeviceStatus, HowMuch, Metric, Note, Severity, When, Where
+from jobrules.rule import Rule, not_recorded, reason_few_samples
+from jobrules.text import capitalized, count, escape_name, join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.model import Finding, FloatArray, IntArray, Job, RuleResult
+    from jobrules.model import Fact, Finding, FloatArray, IntArray, Job, RuleResult
 
 _KINDS = {"uncorrected": Metric.GPU_ECC_UNCORRECTED, "corrected": Metric.GPU_ECC_CORRECTED}
-_RIGHT = "Nothing for this job: its results are right."
-_UNCOUNTED = "Have uncorrected errors logged too (ecc.errors.uncorrected.volatile.total): they tell whether results are right."
-CORRECTED_ADVICE = (
-    "Tell who runs the machine if the errors go on or grow more frequent; rows of memory are replaced when the GPU "
-    "is reset."
-)
+_CORRECT = "Do nothing for this job: its results are correct."
+_UNCOUNTED = "Record uncorrected errors too (`ecc.errors.uncorrected.volatile.total`): they show if results are correct."
+CORRECTED_ADVICE = "Report the GPU to the operator of the machine if errors continue; a reset of the GPU replaces faulty memory rows."
+#: GPUs that the evidence names.
+_MAX_NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class ECCErrors(Rule):
-    """A GPU's memory had errors during the job.
+    """GPU memory has errors.
 
     What it checks
-        How far the driver's counters of memory errors grew between the first and the last sample of each
-        GPU. Any uncorrected error is critical, corrected ones are for information. What was counted
-        before the job is told and is no violation. A counter that falls was reset, and counts from 0.
+        Growth of the driver's memory error counters during the job. Uncorrected errors are critical, corrected ones
+        info.
 
     Why it matters
-        An uncorrected error ends the process that uses the memory, or spoils its numbers. Corrected
-        ones do no harm, but many of them come before uncorrected ones.
+        An uncorrected error ends the process or corrupts results. Many corrected ones often precede it.
 
     What to do
-        Take the GPU out of use, have it reset and tested (nvidia-smi -q -d ECC,ROW_REMAPPER, dcgmi diag), and start
-        again from a checkpoint that was written before the first error.
+        * For uncorrected errors, take the GPU out of service, reset and test it, and restart from an earlier checkpoint.
+
+    Details
+        Errors before the job do not count. A counter that falls was reset, and counts from 0. Test a GPU with
+        `nvidia-smi -q -d ECC,ROW_REMAPPER` and `dcgmi diag`.
     """
 
-    title: ClassVar[str] = "A GPU's memory had errors"
+    title: ClassVar[str] = "GPU memory has errors"
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
         if not any(job.has(metric) for metric in _KINDS.values()):
-            return self.not_evaluated("no samples of memory errors")
+            return self.not_evaluated(not_recorded(Metric.GPU_ECC_UNCORRECTED))
         found = job.gathered(_counted, Clocks.of(job))
         grew = {kind: [gpu for gpu in found if gpu.errors(kind)] for kind in _KINDS}
-        hits = {gpu.name for told in grew.values() for gpu in told}
+        hits = {gpu.name for gpus in grew.values() for gpu in gpus}
         devices = tuple(
             DeviceStatus.of(
                 gpu.name, reason_few_samples(gpu.samples, 1), int(gpu.samples > 1), int(gpu.name in hits)
@@ -73,37 +73,41 @@ class ECCErrors(Rule):
             "details": by_node((gpu.node, gpu.device, gpu.details) for gpu in found),
         }
         if not facts["evaluated"]:
-            return self.not_evaluated(devices[0].reason, **facts)
+            return self.not_evaluated(reason_few_samples(facts["datapoints"], 1), **facts)
         if not hits:
             known = as_far_as_recorded(facts["evaluated"], job.gpu_count + job.gpus_unknown)
-            return self.passed(f"No memory error during the job{known}{_before(found)}", **facts)
-        findings = [self._finding(kind, told, _before(found)) for kind, told in grew.items() if told]
+            none = f"No memory errors on {count(facts['evaluated'], 'GPU')} during the job{known}"
+            return self.passed("; ".join([none, *_limits(found)]), **facts)
+        findings = [self._finding(kind, gpus, _limits(found)) for kind, gpus in grew.items() if gpus]
         facts |= {"triggered": len(hits), "violations": len(hits)}
         facts["first_us"] = min(finding.start_us or 0 for finding in findings)
         facts["last_us"] = max(finding.end_us or 0 for finding in findings)
         return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
 
-    def _finding(self, kind: str, told: Sequence[_GPU], before: str) -> Finding:
-        told = sorted(told, key=lambda gpu: -gpu.errors(kind))
-        counters = [gpu.counters[kind] for gpu in told]
+    def _finding(self, kind: str, gpus: Sequence[_GPU], limits: Sequence[str]) -> Finding:
+        gpus = sorted(gpus, key=lambda gpu: -gpu.errors(kind))
+        counters = [gpu.counters[kind] for gpu in gpus]
         start_us, end_us = min(one.first_us for one in counters), max(one.last_us for one in counters)
         hours = max(one.hours for one in counters)
         errors = sum(one.errors for one in counters)
-        each = [f"{escape_name(f'{gpu.node} {gpu.device}', 40)} {number(gpu.errors(kind))}" for gpu in told]
-        rate = f", {errors / hours:.3g} an hour" if hours and errors > 1 else ""
-        reset = sum(one.resets for one in counters)
-        clauses = [
-            f"{join_first(each)}{rate}",
-            between(start_us, end_us),
-            f"counters were reset {count(reset, 'time')}" if reset else "",
+        resets = sum(one.resets for one in counters)
+        evidence: list[Fact] = [
+            Where(tuple(gpu.label for gpu in gpus)),
+            When(start_us, end_us),
+            *(HowMuch("Errors", gpu.errors(kind), of=gpu.label) for gpu in gpus[:_MAX_NAMED]),
         ]
+        if hours and errors > 1:
+            evidence.append(HowMuch("Errors per hour", float(f"{errors / hours:.3g}")))
+        if resets:
+            evidence.append(HowMuch("Resets of the counter", resets))
         corrected = kind == "corrected"
-        facts = {"key": "corrected-memory-errors", "advice": _advice(told)} if corrected else {}
+        facts = {"key": "corrected-memory-errors", "advice": _advice(gpus)} if corrected else {}
         return self.finding(
-            f"{count(errors, f'{kind} memory error')} on {count(len(told), 'GPU')}",
-            "; ".join(filter(None, clauses)) + before + ".",
+            f"{count(errors, f'{kind} memory error')} on {count(len(gpus), 'GPU')}",
+            *evidence,
+            *(Note(capitalized(limit)) for limit in limits),
             severity=Severity.INFO if corrected else Severity.CRITICAL,
-            devices=tuple(gpu.name for gpu in told),
+            devices=tuple(gpu.name for gpu in gpus),
             start_us=start_us,
             end_us=end_us,
             **facts,
@@ -111,7 +115,7 @@ class ECCErrors(Rule):
 
 
 class _Counter(Struct, frozen=True, kw_only=True):
-    """One counter of a GPU over the job."""
+    """One error counter of a GPU over the job."""
 
     samples: int
     #: At the first sample, and how far it grew from there.
@@ -120,13 +124,13 @@ class _Counter(Struct, frozen=True, kw_only=True):
     resets: int
     #: Hours from the first to the last sample.
     hours: float
-    #: Last sample before it first grew, and the one at which it last grew; 0 where it did not.
+    #: Last sample before it first grew, and the one at which it last grew; 0 if it did not.
     first_us: int
     last_us: int
 
     @classmethod
     def of(cls, time_us: IntArray, values: FloatArray) -> _Counter:
-        """From the samples of a GPU, one at least."""
+        """From the samples of a GPU, at least one."""
         step = np.diff(values)
         new = np.where(step < 0, values[1:], step)
         grew = np.flatnonzero(new > 0)
@@ -142,7 +146,7 @@ class _Counter(Struct, frozen=True, kw_only=True):
 
 
 class _GPU(Struct, frozen=True, kw_only=True):
-    """The counters of one GPU that were sampled."""
+    """The error counters of one GPU."""
 
     node: str
     device: str
@@ -154,12 +158,16 @@ class _GPU(Struct, frozen=True, kw_only=True):
         return f"{self.node}/{self.device}"
 
     @property
+    def label(self) -> str:
+        return escape_name(f"{self.node} {self.device}", 40)
+
+    @property
     def samples(self) -> int:
-        """Of the counter that was sampled most."""
+        """Samples of the counter with most samples."""
         return max(one.samples for one in self.counters.values())
 
     def errors(self, kind: str) -> int:
-        """During the job."""
+        """Errors during the job."""
         return self.counters[kind].errors if kind in self.counters else 0
 
     @property
@@ -178,27 +186,26 @@ def _counted(part: Job, clocks: Clocks) -> Iterator[_GPU]:
         yield _GPU(node=gpu.node, device=gpu.device, counters=counters)
 
 
-def _before(found: Sequence[_GPU]) -> str:
-    """A clause on what had been counted before the job, and on a kind that was not; else empty."""
-    clauses = []
+def _limits(found: Sequence[_GPU]) -> list[str]:
+    """What was counted before the job, and kinds of errors that were not recorded."""
+    limits = []
     for kind in _KINDS:
         counters = [gpu.counters[kind] for gpu in found if kind in gpu.counters]
         earlier = sum(one.before for one in counters)
-        uncounted = [escape_name(f"{gpu.node} {gpu.device}", 40) for gpu in found if kind not in gpu.counters]
+        missing = [gpu.label for gpu in found if kind not in gpu.counters]
         if not counters:
-            clauses.append(f"{kind} ones were not counted")
-        elif uncounted:
-            where = uncounted[0] if len(uncounted) == 1 else count(len(uncounted), "GPU")
-            clauses.append(f"{kind} ones were not counted on {where}")
+            limits.append(f"{kind} errors not recorded")
+        elif missing:
+            limits.append(f"{kind} errors not recorded on {join_names(missing, 1)}")
         if earlier:
-            clauses.append(f"{count(earlier, f'{kind} one')} before the job")
-    return "".join(f"; {clause}" for clause in clauses)
+            limits.append(f"{count(earlier, f'{kind} error')} before the job")
+    return limits
 
 
-def _advice(told: Sequence[_GPU]) -> str:
-    """On corrected errors: that nothing is wrong only where it was counted."""
-    counters = [gpu.counters.get("uncorrected") for gpu in told]
+def _advice(gpus: Sequence[_GPU]) -> tuple[str, ...]:
+    """On corrected errors; "do nothing" only if uncorrected errors were recorded and there are none."""
+    counters = [gpu.counters.get("uncorrected") for gpu in gpus]
     if any(one is None or one.samples < 2 for one in counters):
-        return f"{_UNCOUNTED} {CORRECTED_ADVICE}"
-    spoiled = any(one and one.errors for one in counters)
-    return CORRECTED_ADVICE if spoiled else f"{_RIGHT} {CORRECTED_ADVICE}"
+        return _UNCOUNTED, CORRECTED_ADVICE
+    corrupted = any(one and one.errors for one in counters)
+    return (CORRECTED_ADVICE,) if corrupted else (_CORRECT, CORRECTED_ADVICE)

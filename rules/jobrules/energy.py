@@ -1,4 +1,4 @@
-"""Energy: what the GPUs drew, in figures."""
+"""Energy: energy summary."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ from jobrules.measures.gpu_conditions import by_node, gpus
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import HOUR_US, IDLE_PERCENT
 from jobrules.model import SECOND_US, Metric
-from jobrules.rule import Rule
+from jobrules.rule import Rule, reason_few_samples
 from jobrules.text import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobrules.model import Job, RuleResult
-#: A larger part is printed as 100.0 %.
+#: A larger part is printed as 100.0%.
 _ALL = 0.9995
 
 
 @dataclass(frozen=True, kw_only=True)
 class Energy(Rule):
-    """The energy that the GPUs took.
+    """Energy summary.
 
     What it checks
-        Nothing: it adds up the power of each GPU over the time that its samples stand for, and states how
-        much of the job that is. Time without samples is not guessed, so at least this much was taken. It tells
-        how much of it was taken while the GPU was used less than 10%. It is that of the GPU boards alone, without
-        CPU, fans and the losses of the power supply.
+        Power × time of each GPU board, and the part while utilization was below 10%. Unmeasured time adds nothing.
 
     Why it matters
-        Energy is a cost of its own, and what idle GPUs take buys nothing.
+        Energy costs money, and idle GPUs produce nothing for it.
 
     What to do
-        End jobs whose GPUs idle. Compare jobs by their energy and not by their power: a faster job may draw
-        more and take less. The sensor itself is off by some percent, more for work in short bursts.
+        * Stop jobs with idle GPUs.
+        * Compare jobs by energy, not power.
+        * Sensors are off by a few percent.
+
+    Details
+        GPU boards only, without CPU, fans, and losses of the power supply. Sensors are less exact for work in short
+        bursts.
     """
 
-    title: ClassVar[str] = "Energy in figures"
+    title: ClassVar[str] = "Energy summary"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_POWER,)
     section: ClassVar[str] = "power"
     can_trigger: ClassVar[bool] = False
@@ -50,22 +52,24 @@ class Energy(Rule):
     def check(self, job: Job) -> RuleResult:
         """``Datapoints`` are the samples of the GPU that has most."""
         clocks = Clocks.of(job)
-        found = job.gathered(_taken, clocks)
+        found = job.gathered(_energy_of, clocks)
         covered_s = sum(gpu.covered_s for gpu in found)
         if not covered_s:
-            return self.not_evaluated("power was sampled once, which covers no time")
+            return self.not_evaluated(reason_few_samples(1, 1, "samples of GPU power"))
         wh, known_wh = sum(gpu.wh for gpu in found), sum(gpu.known_wh for gpu in found)
         idle_wh = sum(gpu.idle_wh for gpu in found)
         covered = covered_s * SECOND_US / (len(found) * clocks.length_us)
-        told = f"{_energy(wh)} of {count(len(found), 'GPU')} in {duration(clocks.length_us)}"
-        if covered < _ALL:
-            told += f", or more: {share(covered)} of the GPUs' time was measured"
+        partly = covered < _ALL
+        amount = f"{'at least ' if partly else ''}{_energy(wh)}"
+        headline = f"{count(len(found), 'GPU')} took {amount} in {duration(clocks.length_us)}"
         if known_wh > _ALL * wh:
-            told += f"; {share(idle_wh / known_wh)} of it while they idled"
+            headline += f", {share(idle_wh / known_wh)} of it while idle"
         elif known_wh:
-            told += f"; {_energy(idle_wh)} while they idled, of the {_energy(known_wh)} in whose time use is known"
+            headline += f", {_energy(idle_wh)} while idle, of {_energy(known_wh)} with known utilization"
+        if partly:
+            headline += f"; {share(covered)} of the GPUs' time was measured"
         return self.passed(
-            told,
+            headline,
             datapoints=max(gpu.samples for gpu in found),
             datapoints_per_series={gpu.name: gpu.samples for gpu in found},
             details={
@@ -78,15 +82,15 @@ class Energy(Rule):
         )
 
 
-class _Taken(Struct, frozen=True, kw_only=True):
-    """What one GPU took."""
+class _GPUEnergy(Struct, frozen=True, kw_only=True):
+    """Energy of one GPU."""
 
     node: str
     device: str
     samples: int
-    #: Seconds that the samples stand for.
+    #: Seconds that the samples represent.
     covered_s: float
-    #: Watt-hours: in all, of the time in which its use is known, and of that in which it idled.
+    #: Watt-hours: total, while utilization is known, and while idle.
     wh: float
     known_wh: float
     idle_wh: float
@@ -111,16 +115,15 @@ class _Taken(Struct, frozen=True, kw_only=True):
         }
 
 
-def _taken(part: Job, clocks: Clocks) -> Iterator[_Taken]:
+def _energy_of(part: Job, clocks: Clocks) -> Iterator[_GPUEnergy]:
     for gpu in gpus(part, clocks, Metric.GPU_POWER):
         time_us, watts = gpu.series(Metric.GPU_POWER)
         weight_us = sample_weights(time_us, *gpu.span_us).weight_us
-        # A reading is the mean of the last second on most GPUs, not a point of a line, so it counts for the
-        # time it stands for, and no trapezoid is laid between two. That this time is taken to follow it, as
-        # of any other sample, moves the sum by an interval of the first reading less the last one.
+        # A sample of power is the mean of the last second on most GPUs, not a point of a line: it counts for the time it
+        # represents, without a trapezoid between two samples.
         wh = watts * weight_us / HOUR_US
         use = gpu.at(Metric.GPU_UTILIZATION, time_us)
-        yield _Taken(
+        yield _GPUEnergy(
             node=gpu.node,
             device=gpu.device,
             samples=len(watts),
@@ -134,11 +137,11 @@ def _taken(part: Job, clocks: Clocks) -> Iterator[_Taken]:
 
 
 def _idle(idle_wh: float, known_wh: float, wh: float) -> dict[str, float]:
-    """For the JSON; empty where the use is not known, with the energy that the percentage is of where it is in part."""
+    """For the JSON; empty if utilization is not known; if it is known in part, with the energy the percentage is of."""
     if not known_wh:
         return {}
-    told = {"idle_Wh": round(idle_wh, 3), "idle_percent": round(100 * idle_wh / known_wh, 2)}
-    return told if known_wh > _ALL * wh else told | {"use_known_Wh": round(known_wh, 3)}
+    figures = {"idle_Wh": round(idle_wh, 3), "idle_percent": round(100 * idle_wh / known_wh, 2)}
+    return figures if known_wh > _ALL * wh else figures | {"use_known_Wh": round(known_wh, 3)}
 
 
 def _energy(wh: float) -> str:

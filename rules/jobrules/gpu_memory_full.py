@@ -1,4 +1,4 @@
-"""GPUMemoryFull: the memory of a GPU stays nearly full."""
+"""GPUMemoryFull: GPU memory is nearly full."""
 
 from __future__ import annotations
 
@@ -10,45 +10,56 @@ from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import pauses, sample_weights
-from jobrules.model import SECOND_US, DeviceStatus, Finding, Measure, Metric, Severity
-from jobrules.rule import Rule, minutes, number, percent, reason_short
-from jobrules.text import between, duration, escape_name, join_names, share
+from jobrules.model import (
+    SECOND_US,
+    DeviceStatus,
+    Finding,
+    HowMuch,
+    Measure,
+    Metric,
+    Note,
+    Severity,
+    When,
+    Where,
+)
+from jobrules.rule import Rule, minutes, not_recorded, number, percent, reason_short
+from jobrules.text import count, duration, join_names, share, some_of
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel, RuleResult
+    from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel, Reason, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPUMemoryFull(Rule):
-    """The memory of a GPU stays nearly full.
+    """GPU memory is nearly full.
 
     What it checks
-        Memory in use against the memory that the GPU has: triggers where more than ``threshold`` of it is in use for
-        at least ``patience`` minutes on end. That is a warning where more than ``warning_threshold`` is in use for that long,
-        or where it still grew by ``growth`` points from the first to the last tenth of the full time, else
-        an info. Only where both amounts were sampled; how often memory is read or written says nothing of it.
+        Memory in use above ``threshold`` for ``patience`` minutes without a break. Warning above ``warning_threshold``,
+        or if use still grows by ``growth`` points; otherwise info.
 
     Why it matters
-        What comes next and needs more, a longer input or an evaluation, ends in an out-of-memory error. But this
-        is memory that is allocated, not necessarily needed: many frameworks take it ahead or keep what they had,
-        and are full on purpose. Libraries beside the framework need some too, and at the brim they find none.
+        A larger input may run out of memory. But many frameworks allocate memory ahead.
 
     What to do
-        If the framework takes memory ahead, look at its own figures. Else lower the batch size, accumulate
-        gradients, or recompute activations, until the largest input leaves room.
+        * Check the framework's own numbers.
+        * Otherwise lower the batch size, accumulate gradients, or recompute activations.
+
+    Details
+        Growth is that from the first to the last tenth of the time above ``threshold``. Needs memory in use and the
+        size of the memory; GPU memory activity says nothing of either.
     """
 
-    title: ClassVar[str] = "GPU memory stays nearly full"
+    title: ClassVar[str] = "GPU memory is nearly full"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL)
     section: ClassVar[str] = "gpu-memory"
 
-    threshold: float = percent(92.0, "memory in use above which a GPU is nearly full")
-    warning_threshold: float = percent(99.0, "memory in use above which that is a warning")
-    growth: float = number(1.0, "growth while full from which that is a warning", unit="points", high=100)
-    patience: float = minutes(1.0, "how long it stays full at least")
+    threshold: float = percent(92.0, "memory in use above which it is nearly full")
+    warning_threshold: float = percent(99.0, "memory in use that makes it a warning")
+    growth: float = number(1.0, "growth while nearly full that makes it a warning", unit="points", high=100)
+    patience: float = minutes(1.0, "shortest time nearly full")
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
@@ -58,7 +69,7 @@ class GPUMemoryFull(Rule):
             DeviceStatus.of(gpu.name, gpu.reason, int(not gpu.reason), int(gpu.full_us > 0)) for gpu in gpus
         )
         if not judged:
-            return self.not_evaluated(gpus[0].reason, devices=answers)
+            return self.not_evaluated(next(gpu.reason for gpu in gpus if gpu.reason), devices=answers)
         full = sorted((gpu for gpu in judged if gpu.full_us), key=lambda gpu: -gpu.highest)
         highest = max(gpu.highest for gpu in judged)
         facts: dict[str, Any] = {
@@ -70,12 +81,14 @@ class GPUMemoryFull(Rule):
                 value=round(highest, 1),
                 limits=(self.threshold,),
                 scale=100.0,
-                unit="% in use, the highest sample",
-                limit_text=f"triggers above {self.threshold:g}% for {duration(self.patience * 60 * SECOND_US)}",
+                unit="% in use, highest sample",
+                limit_text=f"threshold {self.threshold:g}% for {duration(self.patience * 60 * SECOND_US)}",
             ),
         }
         if not full:
-            return self.passed(f"At most {in_percent(highest)} of a GPU's memory was in use", **facts)
+            missing = len(gpus) - len(judged)
+            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            return self.passed(f"GPU memory in use peaked at {in_percent(highest)}{limit}", **facts)
         return self.triggered(
             self._finding(full, len(gpus)),
             triggered=len(full),
@@ -90,22 +103,21 @@ class GPUMemoryFull(Rule):
         for panel in part.panels_of(Metric.GPU_MEMORY_USED):
             total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
             for column, device in enumerate(panel.devices):
-                name, told = f"{panel.node}/{device}", f"{panel.node} {device}"
+                name, label = f"{panel.node}/{device}", f"{panel.node} {device}"
                 if device not in total:
-                    yield _GPU(name=name, shown=told, reason="GPU memory total was not sampled")
+                    yield _GPU(name=name, label=label, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
                     continue
                 time_us, used = panel.series(column)
                 weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
-                yield self._judged(name, told, time_us, 100 * used / total[device], weight_us)
+                yield self._checked(name, label, time_us, 100 * used / total[device], weight_us)
 
-    def _judged(
-        self, name: str, told: str, time_us: IntArray, values: FloatArray, weight_us: FloatArray
+    def _checked(
+        self, name: str, label: str, time_us: IntArray, values: FloatArray, weight_us: FloatArray
     ) -> _GPU:
         measured_us = float(weight_us.sum())
         if measured_us < self.patience * 60 * SECOND_US:
-            reason = reason_short(measured_us, self.patience, "measured")
-            return _GPU(name=name, shown=told, reason=reason)
-        known: dict[str, Any] = {"name": name, "shown": told, "highest": float(values.max())}
+            return _GPU(name=name, label=label, reason=reason_short(measured_us, self.patience))
+        known: dict[str, Any] = {"name": name, "label": label, "highest": float(values.max())}
         rows = self._long(time_us, values > self.threshold, weight_us)
         if not len(rows):
             return _GPU(**known)
@@ -121,7 +133,7 @@ class GPUMemoryFull(Rule):
         )
 
     def _long(self, time_us: IntArray, above: BoolArray, weight_us: FloatArray) -> IntArray:
-        """Numbers of the samples in runs that last long enough; a pause of the sampling ends a run."""
+        """Numbers of the samples in runs that last long enough; a sampling pause ends a run."""
         begins = above & np.append(True, ~above[:-1] | pauses(time_us))
         run = np.cumsum(begins)
         lasted_us = np.bincount(run[above], weights=weight_us[above], minlength=int(run[-1]) + 1)
@@ -129,48 +141,50 @@ class GPUMemoryFull(Rule):
 
     def _finding(self, full: Sequence[_GPU], gpus: int) -> Finding:
         growing = [gpu for gpu in full if gpu.grown >= self.growth]
-        brim = [gpu for gpu in full if gpu.nearly_all]
-        who = "GPU memory" if gpus == 1 else f"The memory of {len(full)} of {gpus} GPUs"
+        nearly_all = [gpu for gpu in full if gpu.nearly_all]
+        whose = f"Memory of {some_of(len(full), gpus, 'GPU')}" if gpus > 1 else "GPU memory"
         measured_us = sum(gpu.measured_us for gpu in full)
         part = sum(gpu.full_us for gpu in full) / measured_us
         first_us, last_us = min(gpu.first_us for gpu in full), max(gpu.last_us for gpu in full)
-        told = [
-            f"{join_names([gpu.shown for gpu in full])}, {between(first_us, last_us)}; highest {in_percent(full[0].highest)}.",
-            "It is allocated, not necessarily needed.",
+        evidence: list[Fact] = [
+            Where(tuple(gpu.label for gpu in full)),
+            When(first_us, last_us),
+            HowMuch("Highest sample", full[0].highest, "%"),
         ]
-        if brim:
-            told.append(
-                f"{join_names([gpu.shown for gpu in brim])}: above {self.warning_threshold:g}% on end."
-            )
         if growing:
             most = max(growing, key=lambda gpu: gpu.grown)
-            told.append(f"While full it still grew, on {escape_name(most.shown)} by {most.grown:.1f} points.")
+            evidence.append(HowMuch("Growth while nearly full", most.grown, "points", of=most.label))
+        if nearly_all:
+            names = join_names([gpu.label for gpu in nearly_all])
+            evidence.append(Note(f"{names}: above {self.warning_threshold:g}% without a break"))
+        evidence.append(Note("Memory in use is allocated, not necessarily needed"))
+        whose_time = "its measured time" if len(full) == 1 else "their measured time"
         return self.finding(
-            f"{who} was above {self.threshold:g}% in use for {share(part)} of the time measured",
-            " ".join(told),
-            severity=Severity.WARNING if growing or brim else Severity.INFO,
+            f"{whose} was more than {self.threshold:g}% in use for {share(part)} of {whose_time}",
+            *evidence,
+            severity=Severity.WARNING if growing or nearly_all else Severity.INFO,
             devices=tuple(gpu.name for gpu in full),
             share=part,
-            share_of="of the time measured",
+            share_of="of the measured time",
             start_us=first_us,
             end_us=last_us,
         )
 
 
 class _GPU(Struct, frozen=True, kw_only=True):
-    #: ``node/device``, and as it is told.
+    #: ``node/device``, and ``node device``.
     name: str
-    shown: str
-    #: Why it was not judged; empty if it was.
-    reason: str = ""
+    label: str
+    #: Why it was not evaluated; None if it was.
+    reason: Reason | None = None
     #: Highest sample, in percent.
     highest: float = 0.0
-    #: How long it was full, in runs that are long enough, of how long it was measured.
+    #: How long it was nearly full, in runs that are long enough, and how long it was measured.
     full_us: float = 0.0
     measured_us: float = 0.0
     #: Mean of the last tenth of the samples in them less that of the first, in points.
     grown: float = 0.0
-    #: Whether it was at the brim for as long.
+    #: True if it was above ``warning_threshold`` for as long.
     nearly_all: bool = False
     #: First and last sample in them.
     first_us: int = 0
@@ -187,7 +201,7 @@ class _GPU(Struct, frozen=True, kw_only=True):
 
 
 def totals(panel: Panel | None) -> dict[str, float]:
-    """The memory that each GPU of a node has, in bytes; it does not change, so when it was sampled is no matter."""
+    """GPU memory size per device of a node, in bytes; it does not change, so any sample of it counts."""
     if panel is None:
         return {}
     known = zip(panel.devices, np.nanmedian(panel.values, axis=0).tolist(), strict=True)

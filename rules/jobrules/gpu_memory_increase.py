@@ -1,4 +1,4 @@
-"""GPUMemoryIncrease: GPU memory utilization rises at once."""
+"""GPUMemoryIncrease: GPU memory activity jumps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from jobrules.measures.minutes import Windows
 from jobrules.measures.quartiles import ordered, quantiles, quartiles
-from jobrules.model import DeviceStatus, Finding, Measure, Metric, RuleResult, Severity
+from jobrules.model import DeviceStatus, Finding, Measure, Metric, Note, RuleResult, Severity, When, Where
 from jobrules.rule import Amount, Rule, in_samples, number, reason_few_samples, samples
-from jobrules.text import between, clock, count, duration, escape_name, join_names
+from jobrules.text import clock, count, duration, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -21,43 +21,41 @@ if TYPE_CHECKING:
 
     from jobrules.model import BoolArray, FloatArray, IntArray, Job
 
-#: Rises told for each GPU.
-MOST_EVENTS = 100
-#: GPUs whose rises are told in words.
-_MOST_TOLD = 4
+#: Jumps of each GPU that the JSON lists.
+MAX_EVENTS = 100
+#: GPUs that the evidence describes.
+_MAX_NAMED = 4
 #: Values are added up in whole millionths of a percent: sums are exact, and so is a rise that equals the limit.
 _PARTS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPUMemoryIncrease(Rule):
-    """The GPU memory utilization of a GPU rises at once.
+    """GPU memory activity jumps.
 
     What it checks
-        GPU memory utilization is the share of time in which the GPU's memory was read or written. Compares, at
-        every sample of it after the first ``patience``, the mean of the last ``window`` samples with the mean
-        of the ``window`` samples before them: triggers where it rose by more than ``increase`` points.
-        Neighboring samples in violation are one event, also across a time without samples.
+        Mean GPU memory activity of the last ``window`` samples against the ``window`` samples before. Triggers above
+        ``increase`` points.
 
     Why it matters
-        The work of the GPU changed: it began, or moves more data than before. It does not tell how full the
-        memory is: whether that grows or leaves room, GPUMemoryLeak and GPUMemoryFull say of logs that
-        tell it.
+        The GPU's work changed: it started, or moves more data. Activity says nothing about memory in use.
 
     What to do
-        See what began at that time: the training after its start-up, an evaluation, a longer input. A change
-        that is wanted needs nothing.
+        * See what started at that time.
+        * An intended change needs no action.
+
+    Details
+        Checked at every sample after the first ``patience``. Neighboring samples above the threshold are one jump, also
+        across a time without samples.
     """
 
-    title: ClassVar[str] = "GPU memory utilization rises at once"
+    title: ClassVar[str] = "GPU memory activity jumps"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_ACTIVITY,)
     section: ClassVar[str] = "gpu-memory"
 
-    increase: float = number(
-        5.0, "rise of the mean GPU memory utilization from one window to the next", unit="points", high=100
-    )
-    patience: Amount = samples(1000, "samples of one GPU that are seen before it is judged")
-    window: Amount = samples(10, "samples whose mean is compared with that of as many before them")
+    increase: float = number(5.0, "largest increase that is no jump", unit="points", high=100)
+    patience: Amount = samples(1000, "samples before the first check")
+    window: Amount = samples(10, "samples per mean")
 
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts events, ``violations`` the samples in them."""
@@ -68,33 +66,31 @@ class GPUMemoryIncrease(Rule):
         facts: dict[str, Any] = {
             "datapoints": max(seen.values()),
             "datapoints_per_series": seen,
-            "counted": "one-minute windows of a GPU",
+            "counted": "windows",
             "devices": answers,
         }
         judged = [gpu for gpu in gpus if gpu.judged]
         if not judged:
-            reason = max(gpus, key=lambda gpu: gpu.n).reason
-            return self.not_evaluated(reason, **facts)
+            few = max(gpus, key=lambda gpu: gpu.n)
+            return self.not_evaluated(reason_few_samples(few.n, few.patience), **facts)
         rising = sorted((gpu for gpu in judged if gpu.largest_rise), key=lambda gpu: -gpu.largest)
         largest = max(gpu.largest for gpu in judged)
         facts |= {
             "evaluated": sum(gpu.judged for gpu in gpus),
-            "violating": sum(gpu.hits for gpu in gpus),
+            "violating": sum(gpu.violating_windows for gpu in gpus),
             "measure": Measure(
                 value=round(max(0.0, largest), 1),
                 limits=(self.increase,),
                 scale=100.0,
                 unit="points",
-                limit_text=f"largest rise; triggers above {self.increase:g} points",
+                limit_text=f"largest increase, threshold {self.increase:g}",
             ),
         }
         if not rising:
             missing = len(gpus) - len(judged)
-            aside = f"; {count(missing, 'GPU')} not judged for want of samples" if missing else ""
-            headline = (
-                f"GPU memory utilization rose on no GPU by more than {self.increase:g} points at once{aside}"
-            )
-            return self.passed(headline, **facts)
+            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            none = f"No jump in GPU memory activity above {self.increase:g} points"
+            return self.passed(f"{none} (largest {max(0.0, largest):.1f}){limit}", **facts)
         details: dict[str, Any] = {}
         for gpu in rising:
             details.setdefault(gpu.node, {})[gpu.device] = gpu.details
@@ -120,16 +116,14 @@ class GPUMemoryIncrease(Rule):
         n, name = len(values), f"{node}/{device}"
         found = compare(time_us, values, self)
         if isinstance(found, int):
-            return _GPU(
-                node=node, device=device, name=name, n=n, judged=0, reason=reason_few_samples(n, found)
-            )
+            return _GPU(node=node, device=device, name=name, n=n, judged=0, patience=found)
         seen = grid.seen(time_us)
         result = _GPU(
             node=node,
             device=device,
             name=name,
             n=n,
-            # Windows with a sample that was judged; the first such is the number ``found.first``, counted from 1.
+            # Windows with a checked sample; the first such is the number ``found.first``, counted from 1.
             judged=len(seen.judged(found.first - 1)),
             largest=float(found.rise.max()) / found.unit,
         )
@@ -139,7 +133,7 @@ class GPUMemoryIncrease(Rule):
         ascending = ordered(values[: over[-1]])
         return replace(
             result,
-            hits=len(np.unique(np.searchsorted(seen.ends, over))),
+            violating_windows=len(np.unique(np.searchsorted(seen.ends, over))),
             violating=len(over),
             peak=float(values[over[0] - 1 :].max()),
             events=len(found.events),
@@ -151,30 +145,25 @@ class GPUMemoryIncrease(Rule):
                 "gpu_max": float(ascending[-1]),
                 "p05": quantiles(ascending, (0.05,))[0],
                 **quartiles(ascending),
-                "events": [one.details for one in found.events[:MOST_EVENTS]],
+                "events": [one.details for one in found.events[:MAX_EVENTS]],
             },
         )
 
     def _finding(self, rising: Sequence[_GPU]) -> Finding:
-        worst = [(gpu, gpu.largest_rise) for gpu in rising if gpu.largest_rise]
-        largest = max((one for _, one in worst), key=lambda one: one.points)
-        subject, events = "GPU memory utilization rose", sum(gpu.events for gpu in rising)
-        if len(rising) > 1:
-            subject = f"GPU memory utilization rose on {count(len(rising), 'GPU')}, at most"
-        elif events > 1:
-            subject = f"GPU memory utilization rose {count(events, 'time')}, at most"
-        title = f"{subject} by {largest.points:.1f} points within {duration(largest.within_us)}"
-        told = [
-            f"{escape_name(f'{gpu.node} {gpu.device}')}: {count(gpu.events, 'rise')}, the largest from "
+        jumps = [(gpu, gpu.largest_rise) for gpu in rising if gpu.largest_rise]
+        largest = max((one for _, one in jumps), key=lambda one: one.points)
+        notes = [
+            f"{escape_name(f'{gpu.node} {gpu.device}')}: {count(gpu.events, 'jump')}, the largest from "
             f"{in_percent(one.from_percent)} to {in_percent(one.to_percent)} at {clock(one.start_us)}, "
-            f"highest since the first {in_percent(gpu.peak)}"
-            for gpu, one in worst[:_MOST_TOLD]
+            f"highest sample since {in_percent(gpu.peak)}"
+            for gpu, one in jumps[:_MAX_NAMED]
         ]
         start_us, end_us = min(gpu.first_us for gpu in rising), max(gpu.last_us for gpu in rising)
-        where = join_names([f"{gpu.node} {gpu.device}" for gpu in rising], _MOST_TOLD)
         return self.finding(
-            title,
-            f"{where}, {between(start_us, end_us)}. {'; '.join(told)}.",
+            f"GPU memory activity jumped by {largest.points:.1f} points within {duration(largest.within_us)}",
+            Where(tuple(f"{gpu.node} {gpu.device}" for gpu in rising)),
+            When(start_us, end_us),
+            *map(Note, notes),
             severity=Severity.INFO,
             devices=tuple(gpu.name for gpu in rising),
             start_us=start_us,
@@ -183,9 +172,9 @@ class GPUMemoryIncrease(Rule):
 
 
 class Rise(Struct, frozen=True, kw_only=True):
-    """An event: neighboring samples in violation."""
+    """A jump: neighboring samples above the threshold."""
 
-    #: First and last sample in violation.
+    #: First and last sample above the threshold.
     start_us: int
     end_us: int
     #: Means of the two windows between which it rose most, in percent.
@@ -201,7 +190,7 @@ class Rise(Struct, frozen=True, kw_only=True):
 
     @property
     def details(self) -> dict[str, float]:
-        """As told in the JSON."""
+        """For the JSON."""
         return {
             "start_us": self.start_us,
             "end_us": self.end_us,
@@ -211,20 +200,20 @@ class Rise(Struct, frozen=True, kw_only=True):
 
 
 class Compared(Struct, frozen=True, kw_only=True):
-    """The samples of a GPU at which two windows were compared."""
+    """The samples of one GPU at which two windows were compared."""
 
     #: Number of the first, counted from 1; all after it were compared too.
     first: int
     #: (m,) how much it rose, in ``unit`` parts of a point.
     rise: IntArray
     unit: int
-    #: (m,) whether by more than the limit; neighbors are one event.
+    #: (m,) whether by more than the threshold; neighbors are one jump.
     over: BoolArray
     events: tuple[Rise, ...]
 
 
 def compare(time_us: IntArray, values: FloatArray, rule: GPUMemoryIncrease) -> Compared | int:
-    """Compare the windows of one GPU; of too few samples, how many are seen before it is judged."""
+    """Compare the windows of one GPU; if it has too few samples, the number of samples before the first check."""
     n = len(values)
     patience, window = (in_samples(amount, time_us) for amount in (rule.patience, rule.window))
     unseen = max(patience, 2 * window - 1)
@@ -257,23 +246,26 @@ class _GPU(Struct, frozen=True, kw_only=True):
     node: str
     device: str
     name: str
-    #: Samples, windows in which it was judged and in which it was in violation, samples in violation.
+    #: Samples, windows with a check, windows that violate, samples that violate.
     n: int
     judged: int
-    hits: int = 0
+    violating_windows: int = 0
     violating: int = 0
-    #: Largest rise in points, of all samples judged.
+    #: Largest increase in points, of all samples checked.
     largest: float = 0.0
     #: Highest sample since the first event.
     peak: float = 0.0
-    #: Events, when the first began and the last ended, and the largest; none without any.
+    #: Jumps, when the first began and the last ended, and the largest; None without any.
     events: int = 0
     first_us: int = 0
     last_us: int = 0
     largest_rise: Rise | None = None
     details: dict[str, Any] = field(default_factory=dict)
-    reason: str = ""
+    #: Samples before the first check, if there is none.
+    patience: int = 0
 
     @property
     def answer(self) -> DeviceStatus:
-        return DeviceStatus.of(self.name, self.reason, self.judged, self.hits)
+        return DeviceStatus.of(
+            self.name, reason_few_samples(self.n, self.patience), self.judged, self.violating_windows
+        )

@@ -1,4 +1,4 @@
-"""IdleGaps: between its first and last work, no GPU of a node works for a while, again and again."""
+"""IdleGaps: all GPUs of a node are idle at once."""
 
 from __future__ import annotations
 
@@ -7,69 +7,80 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import PAUSE_INTERVALS, PAUSE_US, sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT
-from jobrules.model import SECOND_US, BoolArray, DeviceStatus, Finding, FloatArray, IntArray, Measure, Metric
-from jobrules.rule import Rule, minutes, number, percent, reason_short, severity_of
-from jobrules.text import clock, count, duration, escape_name, share
+from jobrules.model import (
+    SECOND_US,
+    BoolArray,
+    DeviceStatus,
+    Finding,
+    FloatArray,
+    HowMuch,
+    IntArray,
+    Measure,
+    Metric,
+    Note,
+    Reason,
+    ReasonKind,
+    Where,
+)
+from jobrules.rule import Rule, minutes, not_recorded, number, percent, reason_short, severity_of
+from jobrules.text import capitalized, clock, count, duration, escape_name, share, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.model import Job, Panel, RuleResult
+    from jobrules.model import Fact, Job, Panel, RuleResult
 
-#: So many gaps, and so far apart, may be checkpoints; a loop that waits for its data does so more often, or for
+#: At least this many gaps at this distance may be checkpoints; a loop that waits for data does so more often, or for
 #: more than half of the time.
-_LEAST_REGULAR, _LEAST_APART_US, _MOST_IDLE = 4, 60 * SECOND_US, 0.5
-#: Gaps are regular where the middle half of their distances lies within this part of the median.
-_ALIKE = 0.2
+_MIN_REGULAR, _MIN_DISTANCE_US, _WAITING = 4, 60 * SECOND_US, 0.5
+#: Gaps are regular if the middle half of their distances lies within this part of the median.
+_SPREAD = 0.2
+NO_ACTIVE_GPU = Reason(kind=ReasonKind.NO_DEVICE, what=f"GPU was active ({IDLE_PERCENT:g}% or more)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdleGaps(Rule):
-    """All GPUs of a node idle at once in the middle of the work.
+    """All GPUs of a node are idle at once.
 
     What it checks
-        Looks at every node from the first work of any of its GPUs to the last, without the start-up before
-        the first step where steps are known. A gap is a time in which every GPU of the node is used by less than
-        10% for at least ``min_samples`` samples in a row. Triggers where the gaps of a node are more than
-        ``threshold`` of that time, as far as the use of all its GPUs was measured. Not judged are a node whose
-        work takes less than ``patience`` minutes and one with a GPU whose use was not sampled. What is shorter
-        than the samples are apart cannot be seen.
+        The share of time, from first to last GPU work without start-up, in which every GPU of a node is below 10% for
+        at least ``min_samples`` samples. Triggers above ``threshold``.
 
     Why it matters
-        A gap in which no GPU works is no matter of one process: the whole node waits, for data, a checkpoint,
-        an evaluation or other nodes.
+        When all GPUs idle, the node waits. Gaps shorter than the sampling interval are invisible.
 
     What to do
-        See what runs at the times of the longest gaps. Write checkpoints in the background and less often,
-        evaluate less often or elsewhere, load the next data while this one trains.
+        * See what runs in the longest gaps: checkpoints, evaluation, data loading.
+
+    Details
+        Only time in which the utilization of all GPUs was measured counts. A node whose GPU work takes less than
+        ``patience`` minutes is not evaluated, nor is a node with a GPU without samples of utilization.
     """
 
-    title: ClassVar[str] = "All GPUs of a node idle at once"
+    title: ClassVar[str] = "All GPUs of a node are idle at once"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "gpu-utilization"
 
-    threshold: float = percent(5.0, "share of the time from first to last work that is gaps")
-    min_samples: int = number(2, "a shorter gap is not counted", unit="samples", low=1)
-    patience: float = minutes(10.0, "time from first to last work that is wanted before a node is judged")
+    threshold: float = percent(5.0, "share of the time in idle gaps")
+    min_samples: int = number(2, "shortest idle gap", unit="samples", low=1)
+    patience: float = minutes(10.0, "GPU work before the first check")
 
     def check(self, job: Job) -> RuleResult:
-        """Counts are of gaps, on all nodes or on those in violation."""
+        """Counts are of gaps, on the nodes that violate; ``evaluated`` counts nodes."""
         nodes = job.gathered(self._nodes, Clocks.of(job))
         least_us = self.patience * 60 * SECOND_US
         judged = [node for node in nodes if node.whole_us >= least_us and not node.unknown]
         if not judged:
-            if unknown := next((node.unknown for node in nodes if node.unknown), ""):
+            if unknown := next((node.unknown for node in nodes if node.unknown), None):
                 return self.not_evaluated(unknown)
             longest = max((node.whole_us for node in nodes), default=0.0)
-            return self.not_evaluated(
-                reason_short(longest, self.patience, "of work")
-                if longest
-                else f"no GPU at work, used by {IDLE_PERCENT:g}% or more"
-            )
+            short = reason_short(longest, self.patience, "GPU work")
+            return self.not_evaluated(short if longest else NO_ACTIVE_GPU)
         worst = max(judged, key=lambda node: node.part)
         over = [node for node in judged if 100 * node.part > self.threshold]
         facts: dict[str, Any] = {
@@ -79,7 +90,7 @@ class IdleGaps(Rule):
             "devices": tuple(
                 DeviceStatus.of(
                     node.name,
-                    node.unknown or reason_short(node.whole_us, self.patience, "of work"),
+                    node.unknown or reason_short(node.whole_us, self.patience, "GPU work"),
                     int(node in judged),
                     int(node in over),
                 )
@@ -89,15 +100,15 @@ class IdleGaps(Rule):
                 value=round(100 * worst.part, 1),
                 limits=(self.threshold,),
                 scale=100.0,
-                unit="% of the time from first to last work",
-                limit_text=f"triggers above {self.threshold:g}%",
+                unit="% of the time from first to last GPU work",
+                limit_text=f"threshold {self.threshold:g}%",
             ),
         }
         if not over:
-            return self.passed(
-                f"Gaps without work of any GPU of a node were at most {share(worst.part)} of the time measured",
-                **facts,
-            )
+            most = f"at most {share(worst.part)} of the time (threshold {self.threshold:g}%)"
+            missing = len(nodes) - len(judged)
+            limit = f"; {count(missing, 'node')} not evaluated" if missing else ""
+            return self.passed(f"All GPUs of a node were idle at once for {most}{limit}", **facts)
         gaps = sum(node.gaps for node in over)
         return self.triggered(
             self._finding(worst, over, len(job.nodes)),
@@ -115,14 +126,15 @@ class IdleGaps(Rule):
             gaps = Gaps.of(part, panel, self.min_samples)
             until_us = np.append(0.0, np.cumsum(np.where(gaps.known, weight_us, 0.0)))
             gpus = len(part.facts[0].gpus)
-            unknown = gpus - len(panel.devices)
             length_us = until_us[gaps.stop] - until_us[gaps.first]
             start_us = panel.time_us[gaps.first]
             longest = int(length_us.argmax()) if len(length_us) else 0
             yield _Node(
                 name=panel.node,
                 devices=tuple(f"{panel.node}/{device}" for device in panel.devices),
-                unknown=f"the use of {unknown} of {count(gpus, 'GPU')} was not sampled" if unknown else "",
+                unknown=replace(not_recorded(Metric.GPU_UTILIZATION), needed=gpus, have=len(panel.devices))
+                if len(panel.devices) < gpus
+                else None,
                 interval_us=gaps.interval_us,
                 whole_us=float(until_us[gaps.end] - until_us[gaps.begin]),
                 gaps=len(length_us),
@@ -136,33 +148,34 @@ class IdleGaps(Rule):
             )
 
     def _finding(self, worst: _Node, over: Sequence[_Node], nodes: int) -> Finding:
-        who = "The GPU" if len(worst.devices) == 1 else "All GPUs"
-        if nodes > 1:
-            who += f" of {escape_name(worst.name)}"
-        title = (
-            f"{who} idled {'' if len(worst.devices) == 1 else 'at once '}for {share(worst.part)} of the time"
-        )
-        told = [
-            f"{escape_name(worst.name)}: {count(worst.gaps, 'gap')} between first and last work, {duration(worst.idle_us)} "
-            f"together, the longest {duration(worst.longest_us)} at {clock(worst.longest_start_us)}."
+        gpus = len(worst.devices)
+        who = capitalized(some_of(gpus, gpus, "GPU")) if gpus > 1 else "The GPU"
+        of_node = f" of {escape_name(worst.name)}" if nodes > 1 else ""
+        state = f"idle{' at once' if gpus > 1 else ''} for {share(worst.part)} of the time from first to last GPU work"
+        evidence: list[Fact] = [
+            Where((worst.name,)),
+            HowMuch("Idle gaps", worst.gaps),
+            HowMuch("Together", worst.idle_us / SECOND_US, "s"),
+            HowMuch("Longest", worst.longest_us / SECOND_US, "s"),
+            Note(f"The longest gap started at {clock(worst.longest_start_us)}"),
         ]
-        if worst.every_us and worst.part < _MOST_IDLE:
-            told.append(
-                f"The long ones come every {duration(worst.every_us)}: perhaps checkpoints or evaluation (inferred)."
+        if worst.every_us and worst.part < _WAITING:
+            evidence.append(
+                Note(f"A long gap comes every {duration(worst.every_us)}, as with checkpoints or evaluation")
             )
         if len(over) > 1:
-            told.append(f"So did those of {count(len(over) - 1, 'other node')}.")
-        told.append(
-            f"Samples are {duration(worst.interval_us)} apart: gaps of less than "
-            f"{count(self.min_samples, 'sample')} are not seen."
+            evidence.append(Note(f"{count(len(over) - 1, 'other node')} above the threshold"))
+        evidence.append(
+            Note(f"Gaps shorter than {duration(self.min_samples * worst.interval_us)} are invisible")
         )
         return self.finding(
-            title,
-            " ".join(told),
+            f"{who}{of_node} {'were' if gpus > 1 else 'was'} {state}",
+            *evidence,
+            seen_as=f"{some_of(gpus, gpus, 'GPU') if gpus > 1 else 'the GPU'}{of_node} {state}",
             severity=severity_of(worst.part),
             devices=tuple(device for node in over for device in node.devices),
             share=worst.part,
-            share_of="of the time from first to last work",
+            share_of="of the time from first to last GPU work",
             start_us=min(node.first_us for node in over),
             end_us=max(node.last_us for node in over),
         )
@@ -172,11 +185,11 @@ class _Node(Struct, frozen=True, kw_only=True):
     name: str
     #: Its GPUs as ``node/device``.
     devices: tuple[str, ...]
-    #: Why it is not judged: there are GPUs without a sample of their use. Empty without any.
-    unknown: str
-    #: How far the samples of a GPU are apart.
+    #: Reason of a node with GPUs without samples of utilization; None if all have samples.
+    unknown: Reason | None
+    #: Sampling interval of a GPU.
     interval_us: float
-    #: Time from first to last work in which the use of all GPUs was measured, and of all gaps in it.
+    #: Time from first to last work in which the utilization of all GPUs was measured, and of all gaps in it.
     whole_us: float
     gaps: int
     idle_us: float
@@ -185,7 +198,7 @@ class _Node(Struct, frozen=True, kw_only=True):
     #: Start of the first gap and end of the last; 0 without any.
     first_us: int
     last_us: int
-    #: How far long gaps are apart; 0 where they do not come regularly, or often.
+    #: Distance of long gaps; 0 if they are irregular or frequent.
     every_us: float
 
     @property
@@ -206,7 +219,7 @@ class _Node(Struct, frozen=True, kw_only=True):
 
 
 class Gaps(Struct, frozen=True, kw_only=True, eq=False):
-    """The times of a node without work of any GPU, as rows of its panel of GPU use."""
+    """The idle gaps of a node, as rows of its panel of GPU utilization."""
 
     #: (m,) first row of each gap, and the row after its last one, which holds work again or is not known.
     first: IntArray
@@ -214,14 +227,14 @@ class Gaps(Struct, frozen=True, kw_only=True, eq=False):
     #: First and last row with work; both 0 without any.
     begin: int
     end: int
-    #: (n,) rows of the panel at which the use of every GPU is known; none is where one never is.
+    #: (n,) rows of the panel at which the utilization of every GPU is known; all False if that of one never is.
     known: BoolArray
-    #: How far the samples of a GPU are apart.
+    #: Sampling interval of a GPU.
     interval_us: float
 
     @classmethod
     def of(cls, part: Job, panel: Panel, least: int) -> Gaps:
-        """Of at least so many rows. The start-up before the first step is left out."""
+        """Gaps of at least so many rows, without the start-up before the first step."""
         busiest, known, interval_us = _busiest(panel)
         if len(panel.devices) < len(part.facts[0].gpus):
             known = np.zeros(len(known), np.bool_)
@@ -230,10 +243,10 @@ class Gaps(Struct, frozen=True, kw_only=True, eq=False):
             work = work[np.searchsorted(panel.time_us[work], loop[0]) :]
         if not len(work):
             return cls(first=work, stop=work, begin=0, end=0, known=known, interval_us=interval_us)
-        # A GPU whose use is not known may be at work.
+        # A GPU of unknown utilization may be active.
         edge = np.flatnonzero((busiest >= IDLE_PERCENT) | ~known)
         edge = edge[(edge >= work[0]) & (edge <= work[-1])]
-        # Where GPUs are sampled in turn, rows are closer than the samples of a GPU.
+        # If GPUs are sampled in turn, rows are closer than the samples of a GPU.
         long = np.diff(panel.time_us[edge]) > (least + 0.5) * interval_us
         wide = np.flatnonzero(long & (np.diff(edge) > least))
         return cls(
@@ -254,9 +267,9 @@ class Gaps(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def _busiest(panel: Panel) -> tuple[FloatArray, BoolArray, float]:
-    """(n,) use of the busiest GPU, (n,) whether that of all is known, and how far the samples of a GPU are apart.
+    """(n,) utilization of the busiest GPU, (n,) True if that of all is known, and the sampling interval of a GPU.
 
-    Where GPUs are sampled in turn, the last sample of each holds, unless its sampling has paused.
+    If GPUs are sampled in turn, the last sample of each holds, unless its sampling has paused.
     """
     values, interval_us = panel.values, float(panel.interval_us)
     if len(panel.devices) > 1 and np.isnan(values).any():
@@ -271,9 +284,9 @@ def _busiest(panel: Panel) -> tuple[FloatArray, BoolArray, float]:
 
 
 def _every(start_us: IntArray, length_us: FloatArray) -> float:
-    """The median distance of the gaps that are at least half as long as the longest, if they come regularly."""
+    """The median distance of the gaps that are at least half as long as the longest, if it is regular; otherwise 0."""
     long = start_us[length_us >= length_us.max() / 2] if len(length_us) else start_us
-    if len(long) < _LEAST_REGULAR:
+    if len(long) < _MIN_REGULAR:
         return 0.0
     low, middle, high = np.quantile(np.diff(long), (0.25, 0.5, 0.75)).tolist()
-    return middle if middle >= _LEAST_APART_US and high - low <= _ALIKE * middle else 0.0
+    return middle if middle >= _MIN_DISTANCE_US and high - low <= _SPREAD * middle else 0.0

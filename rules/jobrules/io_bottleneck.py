@@ -1,4 +1,4 @@
-"""IOBottleneck: a GPU idles while a CPU core waits for input or output."""
+"""IOBottleneck: a GPU is idle while a CPU core waits for I/O."""
 
 from __future__ import annotations
 
@@ -15,43 +15,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class IOBottleneck(Rule):
-    """A GPU idles while a CPU core waits for input or output.
+    """A GPU is idle while a CPU core waits for I/O.
 
     What it checks
-        Counts the snapshots of a node in which any GPU is used less than ``gpu_threshold`` while any
-        core waits for input or output for more than ``io_threshold`` of its time. Looks at their share
-        once a minute, over all snapshots so far that hold a GPU sample: triggers when it is above
-        ``threshold``, of all nodes with more than ``patience`` such snapshots together. A minute
-        without a GPU sample is not judged again. One idle GPU and one waiting core suffice, and the
-        start-up counts too.
+        The share of snapshots so far with a GPU below ``gpu_threshold`` and a core waiting for I/O above
+        ``io_threshold``. Triggers above ``threshold``.
 
     Why it matters
-        A GPU that waits for storage costs what a busy one costs. The wait of a core counts local
-        disks and mounted file systems; waiting for the network, as in a download, mostly does not show
-        there. The rule sees that both happen at once, not that one causes the other.
+        A GPU that waits for storage costs as much as a busy one. Network waits mostly do not count.
 
     What to do
-        Read less often and more at a time: pack many small files into large ones, keep what is read
-        every epoch in memory or on a local disk, load the next batch while this one trains. See that
-        checkpoints and logs do not hold up the loop. If the disk is at its limit, take a faster one.
+        * Pack small files, cache data locally, and prefetch.
+        * If the disk is saturated, use a faster one.
+
+    Details
+        Checked once per minute, over the snapshots of all nodes with more than ``patience`` GPU snapshots, start-up
+        included. A minute without a GPU sample has no check. I/O wait counts local disks and mounted file systems.
     """
 
-    title: ClassVar[str] = "A GPU idles while a CPU core waits for I/O"
+    title: ClassVar[str] = "GPU is idle while a CPU core waits for I/O"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.IO_WAIT)
     section: ClassVar[str] = "io-bottlenecks"
 
-    threshold: float = percent(50.0, "share of GPU snapshots that are bottlenecks")
-    io_threshold: float = percent(50.0, "a core that waits more than this is held up")
-    gpu_threshold: float = percent(10.0, "a GPU used less than this idles")
-    patience: Amount = samples(1000, "GPU snapshots of a node that are seen before it is judged")
+    threshold: float = percent(50.0, "share of bottleneck snapshots")
+    io_threshold: float = percent(50.0, "a core that waits more than this waits for I/O")
+    gpu_threshold: float = percent(10.0, "a GPU below this is idle")
+    patience: Amount = samples(1000, "samples before the first check")
 
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts minutes, ``violations`` and ``datapoints`` count snapshots of all nodes."""
-        return self.question.answer(self, job)
+        return self.criteria.result(self, job)
 
     @property
-    def question(self) -> BottleneckCriteria:
-        """The rule with its thresholds, as the two bottleneck rules share it."""
+    def criteria(self) -> BottleneckCriteria:
+        """What makes a snapshot a bottleneck."""
         return BottleneckCriteria(
             key="io",
             metric=Metric.IO_WAIT,
@@ -62,13 +59,12 @@ class IOBottleneck(Rule):
             core_did="waited for I/O",
             cores_did="waited for I/O",
             many_advice=(
-                "Read less often and more at a time. Pack small files into large ones, keep what is read every "
-                "epoch in memory or on a local disk, or take a faster one; more loading processes will not "
-                "help: {cores} wait."
+                "Pack small files into large ones, and cache data in memory or on a local disk.",
+                "Or use a faster disk.",
+                "More loader processes will not help: {cores} wait.",
             ),
             few_advice=(
-                "Read ahead in processes of their own: ``num_workers`` above 0 and a ``prefetch_factor``. "
-                "If it is so already, see that checkpoints and logs do not hold up the loop, and pack many "
-                "small files into large ones."
+                "Read ahead in loader processes: set ``num_workers`` above 0 and a ``prefetch_factor``.",
+                "If they are already set, pack small files, and check that checkpoints and logs do not block the loop.",
             ),
         )

@@ -1,4 +1,4 @@
-"""LoadBalancing: the GPUs of a node are used differently."""
+"""LoadBalancing: GPU utilization differs within a node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from msgspec import Struct
 
 from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.measures.minutes import Windows
-from jobrules.model import DeviceStatus, Finding, Measure, Metric, RuleResult, Severity, Status
+from jobrules.model import (
+    DeviceStatus,
+    Finding,
+    HowMuch,
+    Measure,
+    Metric,
+    Note,
+    Reason,
+    ReasonKind,
+    RuleResult,
+    Severity,
+    Status,
+)
 from jobrules.rule import Amount, Rule, in_samples, number, reason_few_samples, samples, severity_of
 from jobrules.text import count, escape_name
 from jobrules.text import percent as in_percent
@@ -18,78 +30,83 @@ from jobrules.text import percent as in_percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel
+    from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel
 
 #: Bins of 2 %: 0, 2, …, 100, the last one closed.
 BINS = 50
-#: Samples of the training loop, nine a bin, that make a histogram worth comparing: alike GPUs lie up to
-#: 0.29 apart with 200 samples and below 0.2 with 500 (eight GPUs of a healthy job, twelve seeds).
-LEAST_IN_LOOP = 9 * BINS
-#: Nodes that are compared with one another: they have half a million pairs, which is 25 MB of JSON.
-MOST_NODES = 1000
+#: Samples of the training loop, nine per bin, that a histogram needs: the distance of equal GPUs is up to 0.29 with
+#: 200 samples and below 0.2 with 500 (eight GPUs of a healthy job, twelve seeds).
+MIN_IN_LOOP = 9 * BINS
+#: Nodes that are compared with each other: their half a million pairs are 25 MB of JSON.
+MAX_NODES = 1000
 #: Distance of two histograms that share no bin.
-MOST = float(np.sqrt(np.log(2)))
-#: Why a GPU is not compared though it has samples enough.
-ALONE, NO_OTHER = "only one GPU on its node", "no other GPU to compare with"
+MAX_DISTANCE = float(np.sqrt(np.log(2)))
+#: Nodes that the evidence describes.
+_MAX_NAMED = 4
+#: Reasons of a GPU that has enough samples.
+ALONE = Reason(kind=ReasonKind.NO_DEVICE, what="node has a second GPU")
+NO_OTHER = Reason(kind=ReasonKind.NO_DEVICE, what="other GPU of the node has enough samples")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadBalancing(Rule):
-    """The GPUs of a node are used differently.
+    """GPU utilization differs within a node.
 
     What it checks
-        Compares, once a minute, how the samples of any two GPUs of a node are spread over bins of 2% of
-        use, all samples so far: triggers when their Jensen-Shannon distance is above ``threshold`` (0 is
-        alike, 0.83 has nothing in common). Samples of the training loop where steps are known, else all.
-        Both GPUs need more than ``patience`` samples, 450 of them in the loop or as many as ``patience``
-        if that is less; a minute without a new sample of either is not judged again.
+        The Jensen–Shannon distance of the utilization histograms of any two GPUs of a node (0: equal, 0.83: no
+        overlap), in the training loop if known. Triggers above ``threshold``.
 
     Why it matters
-        GPUs that train together wait for the slowest. One that is used less costs the same.
+        GPUs that train together wait for the slowest.
 
     What to do
-        See that every process gets as much data and as large a batch, and that none does extra work such
-        as logging, evaluation or gathering results. Where GPUs of one mean use differ, they work at
-        different moments: look at the order of work. The rule does not say which GPU is at fault.
+        * Give every rank equal data and batch size.
+        * Keep logging and evaluation off single ranks.
+
+    Details
+        Checked once per minute, over all samples so far, in bins of 2%. Both GPUs need more than ``patience`` samples,
+        450 of them in the loop, or ``patience`` if that is less. A minute without a new sample of either has no check.
+        GPUs with equal means work at different times: look at the order of work.
     """
 
-    title: ClassVar[str] = "The GPUs of a node are used differently"
+    title: ClassVar[str] = "GPU utilization differs within a node"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "balance"
 
-    threshold: float = number(0.2, "distance of the distributions of use of two GPUs", high=1)
-    patience: Amount = samples(1000, "samples of a GPU that are seen before it is compared")
+    threshold: float = number(0.2, "largest distance that counts as similar", high=1)
+    patience: Amount = samples(1000, "samples before the first check")
 
     def check(self, job: Job) -> RuleResult:
-        """Counts are of pairs of GPUs in one-minute windows; the finding tells the end of the job alone."""
+        """Counts are of comparisons of two GPUs, one per minute; the finding is about the end of the job."""
         grid = Windows.of(job)
         nodes = job.gathered(self._compared, grid)
         seen = {name: n for node in nodes for name, n in zip(node.names, node.seen.tolist(), strict=True)}
         facts: dict[str, Any] = {
             "datapoints": max(seen.values()),
             "datapoints_per_series": seen,
-            "counted": "pairs of GPUs in a one-minute window",
+            "counted": "comparisons",
             "devices": tuple(answer for node in nodes for answer in node.answers()),
             "details": _details(nodes),
             "evaluated": sum(int(node.judged.sum()) for node in nodes) // 2,
             "violating": sum(int(node.hits.sum()) for node in nodes) // 2,
         }
         if all(len(node.names) == 1 for node in nodes):
-            return self.not_evaluated("only one GPU on each node", **facts)
+            return self.not_evaluated(ALONE, **facts)
         if not facts["evaluated"]:
-            return self.not_evaluated(_why_not(facts["devices"]), **facts)
+            return self.not_evaluated(_reason_without_pair(facts["devices"]), **facts)
         worst = max((pair for node in nodes for pair in node.pairs), key=lambda pair: pair.distance)
         facts["measure"] = Measure(
             value=round(worst.distance, 2),
             limits=(self.threshold,),
-            scale=MOST,
+            scale=MAX_DISTANCE,
             unit="",
-            limit_text=f"largest distance at the end; triggers above {self.threshold:g}",
+            limit_text=f"largest distance at the end, threshold {self.threshold:g}",
         )
         if not facts["violating"]:
             missing = sum(answer.status is Status.NOT_EVALUATED for answer in facts["devices"])
-            aside = f"; {count(missing, 'GPU')} not compared" if missing else ""
-            headline = f"The GPUs of a node are used alike, distance {worst.distance:.2f} at most{aside}"
+            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            largest = f"largest distance {worst.distance:.2f} (threshold {self.threshold:g})"
+            headline = f"GPU utilization is similar within each node: {largest}{limit}"
             return self.passed(headline, **facts)
         finding = self._finding(nodes, worst)
         windows = np.concatenate([node.violating for node in nodes])
@@ -125,7 +142,7 @@ class LoadBalancing(Rule):
         for part, table in growing(code.ravel(), gpus * (BINS + 1), ends * gpus):
             histograms = table.reshape(-1, gpus, BINS + 1)[:, :, :BINS]
             shares = normalized(histograms)
-            ready = old_enough[part] & (histograms.sum(axis=2) >= max(1, min(patience, LEAST_IN_LOOP)))
+            ready = old_enough[part] & (histograms.sum(axis=2) >= max(1, min(patience, MIN_IN_LOOP)))
             for one in range(gpus - 1):
                 others = slice(one + 1, gpus)
                 compared = ready[:, one : one + 1] & ready[:, others]
@@ -160,36 +177,35 @@ class LoadBalancing(Rule):
             if pair.distance > self.threshold
             for name in (pair.one, pair.other)
         }
-        # Nothing differs at the end, but did for a time: then the finding is about these GPUs.
-        told = over or {answer for node in nodes for answer in node.violated}
-        lines, lost = [], 0.0
+        # If nothing differs at the end, the finding is about the GPUs that differed for a time.
+        named = over or {name for node in nodes for name in node.violated}
+        means: list[Fact] = []
+        lost = 0.0
         for node in nodes:
-            used = {i: node.mean[i] for i, name in enumerate(node.names) if name in told}
+            used = {i: float(node.mean[i]) for i, name in enumerate(node.names) if name in named}
             if not used:
                 continue
-            busiest, least = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
-            lost += float(sum(used[busiest] - mean for mean in used.values())) / 100
-            lines.append(
-                f"{escape_name(node.name)}: {escape_name(node.devices[busiest])} {in_percent(used[busiest])} busiest, "
-                f"{escape_name(node.devices[least])} {in_percent(used[least])} least"
-            )
-        # What the difference costs: time that GPUs were used less than the busiest one they are told with,
-        # of the time of all GPUs. Distance says nothing of it: 0.83 also has 49 % against 51 %.
+            most, least = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
+            lost += sum(used[most] - mean for mean in used.values()) / 100
+            means += [
+                HowMuch(what, used[i], "%", of=f"{node.name} {node.devices[i]}")
+                for what, i in (("Highest mean utilization", most), ("Lowest mean utilization", least))
+            ]
+        # The cost of the difference: time in which GPUs were utilized less than the busiest named GPU of their node, as a
+        # share of the time of all GPUs. The distance does not say that: 0.83 is also the one of 49% and 51%.
         part = lost / sum(len(node.names) for node in nodes)
-        pair = escape_name(f"{worst.node} {worst.one_device} and {worst.other_device}")
-        far = f"distance {worst.distance:.2f}"
         bases = {node.basis for node in nodes}
-        basis = bases.pop() if len(bases) == 1 else "training loop where its node recorded steps"
+        basis = bases.pop() if len(bases) == 1 else "training loop of nodes with steps"
+        pair = escape_name(f"{worst.node} {worst.one_device} and {worst.other_device}")
+        distances = f"distance {worst.distance:.2f}, means {in_percent(worst.mean)} and {in_percent(worst.other_mean)}"
         return self.finding(
-            f"{pair} are used differently, {far}: {in_percent(worst.mean)} and "
-            f"{in_percent(worst.other_mean)} on average"
+            f"Utilization of {pair} differs: {distances}"
             if over
-            else f"GPUs were used differently for a time, alike at the end ({far} at most)",
-            f"Mean use, {basis}: {'; '.join(lines[:4])}"
-            + (f"; {count(len(lines) - 4, 'more node')}" if len(lines) > 4 else "")
-            + ".",
+            else "GPU utilization differed for a time, not at the end",
+            *means[: 2 * _MAX_NAMED],
+            Note(f"Means are of the {basis}"),
             severity=severity_of(part) if over else Severity.INFO,
-            devices=tuple(name for node in nodes for name in node.names if name in told),
+            devices=tuple(name for node in nodes for name in node.names if name in named),
             share=part,
             share_of="of GPU time" if basis == "whole job" else "of GPU time in the training loop",
         )
@@ -235,10 +251,10 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     #: (gpus, BINS) and (gpus,) at the end of the job, on the basis.
     histogram: IntArray
     mean: FloatArray
-    #: (gpus, gpus) windows in which a pair was compared, and was too far apart; symmetric.
+    #: (gpus, gpus) windows in which a pair was compared, and in which it violated; symmetric.
     judged: IntArray
     hits: IntArray
-    #: Windows in which any pair was.
+    #: Windows in which any pair violated.
     violating: IntArray
 
     @property
@@ -247,7 +263,7 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def violated(self) -> list[str]:
-        """GPUs of a pair that was too far apart in any window."""
+        """GPUs of a pair that violated in any window."""
         return [name for name, n in zip(self.names, self.hits.sum(axis=1).tolist(), strict=True) if n]
 
     @property
@@ -287,13 +303,13 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
         judged, hits = self.judged.sum(axis=1).tolist(), self.hits.sum(axis=1).tolist()
         found = []
         for i, name in enumerate(self.names):
-            reason = ""
+            reason = None
             if len(self.names) == 1:
                 reason = ALONE
             elif self.seen[i] <= self.patience:
                 reason = reason_few_samples(int(self.seen[i]), self.patience)
-            elif (inside := int(self.histogram[i].sum())) < (least := min(self.patience, LEAST_IN_LOOP)):
-                reason = f"{reason_few_samples(inside, least - 1)} in the training loop"
+            elif (inside := int(self.histogram[i].sum())) < (needed := min(self.patience, MIN_IN_LOOP)):
+                reason = reason_few_samples(inside, needed - 1, "samples in the training loop")
             elif not judged[i]:
                 reason = NO_OTHER
             found.append(DeviceStatus.of(name, reason, judged[i], hits[i]))
@@ -301,13 +317,13 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def _details(nodes: Sequence[_Node]) -> dict[str, Any]:
-    # A node is as its GPUs are on average; each counts the same, however many samples it has.
+    # A node's histogram is the mean of its GPUs'; each GPU counts the same, however many samples it has.
     usual = {
         node.name: normalized(normalized(node.histogram).sum(axis=0))
         for node in nodes
         if node.histogram.any()
     }
-    names = list(usual) if len(usual) <= MOST_NODES else []
+    names = list(usual) if len(usual) <= MAX_NODES else []
     place = {name: i for i, name in enumerate(names)}
     shares = np.array([usual[name] for name in names]).reshape(-1, BINS)
     details: dict[str, Any] = {}
@@ -325,7 +341,7 @@ def _details(nodes: Sequence[_Node]) -> dict[str, Any]:
     return details
 
 
-def _why_not(answers: Sequence[DeviceStatus]) -> str:
-    """The reason of a GPU that has others beside it: that of one that lacks something, if any does."""
-    reasons = [answer.reason for answer in answers if answer.reason != ALONE]
-    return next((reason for reason in reasons if reason != NO_OTHER), reasons[0])
+def _reason_without_pair(answers: Sequence[DeviceStatus]) -> Reason:
+    """Reason why no pair was compared: the first that names missing samples, otherwise that no other GPU has enough."""
+    reasons = [answer.reason for answer in answers if answer.reason]
+    return next((reason for reason in reasons if reason.kind is not ReasonKind.NO_DEVICE), NO_OTHER)

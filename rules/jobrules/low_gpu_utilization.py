@@ -1,4 +1,4 @@
-"""LowGPUUtilization: a GPU is busy for only part of the time."""
+"""LowGPUUtilization: GPU utilization is low or fluctuates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobrules.measures.minutes import Windows, trailing_below, trailing_quantile
 from jobrules.measures.quartiles import ordered, quartiles
 from jobrules.model import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, reason_few_samples, samples
-from jobrules.text import count
+from jobrules.text import count, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,62 +22,62 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LowGPUUtilization(Rule):
-    """A GPU is busy for only part of the time.
+    """GPU utilization is low or fluctuates.
 
     What it checks
-        Looks at the last ``window`` samples of every GPU once a minute, after ``patience`` samples.
-        Low: their 95th percentile is below ``threshold_p95``. Fluctuating: the 95th percentile
-        reaches ``threshold_p95`` while the 5th is below ``threshold_p5``. A minute without a sample of
-        the GPU is not judged.
+        The last ``window`` samples of each GPU, once per minute. Low: p95 below ``threshold_p95``. Fluctuating: p95
+        not low, p5 below ``threshold_p5``.
 
     Why it matters
-        An idle GPU costs what a busy one costs, and is usually the dearest part of the machine.
+        An idle GPU costs as much as a busy one.
 
     What to do
-        Find what the GPU waits for: data loading, synchronization, checkpoints. If it waits for
-        nothing, raise the batch size or take a machine with fewer or smaller GPUs.
+        * Find what the GPU waits for: data, synchronization, checkpoints.
+        * If nothing, raise the batch size or use fewer or smaller GPUs.
+
+    Details
+        The first check comes after ``patience`` samples. A minute without a sample of the GPU has no check.
     """
 
     title: ClassVar[str] = "GPU utilization is low or fluctuates"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "gpu-utilization"
 
-    threshold_p95: float = percent(70.0, "a window is low when its 95th percentile is below this")
-    threshold_p5: float = percent(
-        10.0, "a window that is not low fluctuates when its 5th percentile is below this"
-    )
-    window: Amount = samples(500, "samples of one GPU that are judged together")
-    patience: Amount = samples(1000, "samples of one GPU that are seen before it is judged")
+    threshold_p95: float = percent(70.0, "p95 below which a window is low")
+    threshold_p5: float = percent(10.0, "p5 below which a window fluctuates")
+    window: Amount = samples(500, "samples per check")
+    patience: Amount = samples(1000, "samples before the first check")
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of windows of one GPU: eight low GPUs in one minute count eight."""
         grid = Windows.of(job)
-        gpus = job.gathered(self._judged, grid)
-        judgement = GPUChecks.of(job, grid, gpus)
+        gpus = job.gathered(self._checked, grid)
+        checks = GPUChecks.of(job, grid, gpus)
         seen_per_series = {gpu.name: gpu.samples for gpu in gpus}
         facts: dict[str, Any] = {
             "datapoints": max(seen_per_series.values()),
             "datapoints_per_series": seen_per_series,
-            "counted": "one-minute windows of a GPU",
+            "counted": "windows",
         }
-        if not judgement.evaluated:
+        if not checks.evaluated:
             longest = max(gpus, key=lambda gpu: gpu.samples)
-            return self.not_evaluated(longest.reason, devices=judgement.answers, **facts)
-        if not judgement.violating:
-            return judgement.passed(self, "No window of a GPU was low or fluctuating", **facts)
+            return self.not_evaluated(longest.reason, devices=checks.answers, **facts)
+        if not checks.violating:
+            windows = count(checks.evaluated, "window")
+            return checks.passed(self, f"GPU utilization was low or fluctuated in 0 of {windows}", **facts)
         details: dict[str, Any] = {}
         for gpu in gpus:
             if gpu.details:
                 details.setdefault(gpu.node, {})[gpu.device] = gpu.details
         details |= {
-            "last_timestamp": judgement.last_start_us,
+            "last_timestamp": checks.last_start_us,
             "low": sum(gpu.low for gpu in gpus),
             "fluctuating": sum(gpu.fluctuating for gpu in gpus),
         }
-        finding = self._finding(judgement, {gpu.name: gpu for gpu in gpus})
-        return judgement.triggered(self, finding, details=details, **facts)
+        finding = self._finding(checks, {gpu.name: gpu for gpu in gpus})
+        return checks.triggered(self, finding, details=details, **facts)
 
-    def _judged(self, part: Job, grid: Windows) -> Iterator[_GPU]:
+    def _checked(self, part: Job, grid: Windows) -> Iterator[_GPU]:
         """The GPUs of one node."""
         for panel in part.panels_of(Metric.GPU_UTILIZATION):
             for column, device in enumerate(panel.devices):
@@ -120,22 +120,20 @@ class LowGPUUtilization(Rule):
                     details=details,
                 )
 
-    def _finding(self, judgement: GPUChecks, gpus: Mapping[str, _GPU]) -> Finding:
-        told = [gpus[gpu.name] for gpu in judgement.named_gpus]
-        low, swings = sum(gpu.low for gpu in told), sum(gpu.fluctuating for gpu in told)
-        kind = "low" if not swings else "fluctuating" if not low else "low or fluctuating"
-        p95, p5 = f"{self.threshold_p95:g}%", f"{self.threshold_p5:g}%"
-        clauses = [
-            f"{count(low, 'window')} with p95 below {p95}" if low else "",
-            f"{count(swings, 'window')} with p95 of at least {p95} and p5 below {p5}" if swings else "",
-        ]
-        return judgement.finding(self, f"GPU use was {kind}", clauses)
+    def _finding(self, checks: GPUChecks, gpus: Mapping[str, _GPU]) -> Finding:
+        named = [gpus[gpu.name] for gpu in checks.named_gpus]
+        low, fluctuating = sum(gpu.low for gpu in named), sum(gpu.fluctuating for gpu in named)
+        kinds = [(low, "was low", "low"), (fluctuating, "fluctuated", "fluctuating")]
+        found = [(n, did, state) for n, did, state in kinds if n]
+        title = " and ".join(f"{did} in {number(n)}" for n, did, _ in found)
+        state = " or ".join(state for _, _, state in found)
+        return checks.finding(self, f"GPU utilization {title}", seen_as=f"{state} utilization")
 
 
 class _GPU(CheckedGPU, frozen=True, kw_only=True, eq=False):
     samples: int
-    #: Windows in violation by their kind.
+    #: Windows that violate by their kind.
     low: int
     fluctuating: int
-    #: As told in the JSON; empty without a window in violation.
+    #: For the JSON; empty without a window that violates.
     details: dict[str, Any]

@@ -1,4 +1,4 @@
-"""MaxInitializationTime: the first training step comes late."""
+"""MaxInitializationTime: first training step comes late."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobrules.measures.minutes import WIDTH_US
-from jobrules.model import SECOND_US, Measure
-from jobrules.rule import Rule, minutes
-from jobrules.text import between, duration, share
+from jobrules.model import SECOND_US, HowMuch, Measure, When
+from jobrules.rule import NO_STEPS, Rule, minutes
+from jobrules.text import duration
 
 if TYPE_CHECKING:
     from jobrules.model import Job, RuleResult
@@ -16,44 +16,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MaxInitializationTime(Rule):
-    """The first training step comes late.
+    """First training step comes late.
 
     What it checks
-        Looks once a minute, from the job's first sample on: triggers when a look more than
-        ``threshold`` minutes after the start still finds no step of any worker. Not evaluated
-        without step events: then the end of the start-up is unknown.
+        Whether any rank has started a step by the first one-minute check after ``threshold`` minutes. Needs recorded
+        steps.
 
     Why it matters
-        Machines are paid for from the first minute, also while they download and compile.
+        Machines cost money from the first minute, also while they download and compile.
 
     What to do
-        Stream the data or stage it beforehand, use a smaller container image, cache compiled
-        kernels and graphs.
+        * Stream or stage the data, use a smaller container image, and cache compiled kernels.
     """
 
-    title: ClassVar[str] = "The first training step comes late"
+    title: ClassVar[str] = "First training step comes late"
     section: ClassVar[str] = "summary"
 
     threshold: float = minutes(20.0, "time to the first step")
 
     def check(self, job: Job) -> RuleResult:
-        """Counts are of one-minute scans after the limit that still saw no step."""
+        """Counts are of checks, one per minute, after the threshold and before the first step."""
         steps_us = job.steps_us
         if not steps_us:
-            # The vendor's file carries the job's first and last sample whatever the rule says.
-            return self.not_evaluated("no step events", details={"step_num": {}} | job_bounds(job))
+            # SageMaker Debugger's file has the job's first and last sample in any case.
+            return self.not_evaluated(NO_STEPS, details={"step_num": {}} | job_bounds(job))
         start_us, end_us = job.span_us
         if job.samples_us:
             start_us = job.samples_us[0]
         first_us = steps_us[0]
-        scans = (end_us - start_us) // WIDTH_US + 1
-        # Scan k begins k minutes after the start; those past the limit and before the first step violate.
+        checks = (end_us - start_us) // WIDTH_US + 1
+        # Check k comes k minutes after the start; those past the threshold and before the first step violate.
         late = range(
             int(self.threshold * 60 * SECOND_US) // WIDTH_US + 1, -(-(first_us - start_us) // WIDTH_US)
         )
         waited_us = max(0, first_us - start_us)
         part = waited_us / max(1, end_us - start_us)
-        told = f"The first step came after {duration(waited_us)}"
+        headline = f"The first step started after {duration(waited_us)}"
+        limit = f"threshold {self.threshold:g}\u00a0min"
         step_num = {"first": first_us, "last": max(job.gathered(_last_start)), "last_end": steps_us[1]}
         if job.step_count == 1:
             del step_num["last"]
@@ -63,21 +62,22 @@ class MaxInitializationTime(Rule):
                 limits=(self.threshold,),
                 scale=max(2 * self.threshold, waited_us / WIDTH_US) or 1.0,
                 unit="min",
-                limit_text=f"limit {self.threshold:g}\u00a0min",
+                limit_text=limit,
             ),
             "triggered": len(late),
             "violations": len(late),
             "datapoints": job.step_count,
-            "evaluated": scans,
+            "evaluated": checks,
             "violating": len(late),
-            "counted": "one-minute scans",
+            "counted": "checks",
             "details": {"step_num": step_num} | job_bounds(job),
         }
         if not late:
-            return self.passed(told, **facts)
+            return self.passed(f"{headline} ({limit})", **facts)
         finding = self.finding(
-            told,
-            f"{between(start_us, first_us)}, {share(part)} of the job.",
+            headline,
+            When(start_us, first_us),
+            HowMuch("Share of the job", 100 * part, "%"),
             share=part,
             share_of="of the job",
             start_us=start_us,

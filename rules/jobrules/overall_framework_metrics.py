@@ -1,4 +1,4 @@
-"""OverallFrameworkMetrics: where the time of the framework went, in figures."""
+"""OverallFrameworkMetrics: framework time summary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from jobrules.measures.framework_time import Kind, added, breakdown_of, largest_first, rows_of, shares, summed
 from jobrules.measures.intervals import joined, union
 from jobrules.measures.rows import series_of
-from jobrules.model import SECOND_US, natural_sorted
+from jobrules.model import SECOND_US, Reason, ReasonKind, natural_sorted
 from jobrules.rule import Rule
 from jobrules.text import apportion, count, escape_name, percent
 
@@ -22,38 +22,37 @@ if TYPE_CHECKING:
     from jobrules.measures.intervals import Intervals
     from jobrules.model import IntArray, Job, RuleResult
 
-#: The vendor's name for a step phase begins so; ``others`` is the time of a worker outside its steps.
+#: Start of SageMaker Debugger's name of a step mode; ``others`` is the time of a rank outside its steps.
 STEP = "Step:ModeKeys."
 OTHERS = "others"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OverallFrameworkMetrics(Rule):
-    """Where the time of the framework went, in figures.
+    """Framework time summary.
 
     What it checks
-        Nothing: it states the shares of training, evaluation and the time outside of steps, of the
-        operators on CPU and GPU, of forward and backward pass, and of data loading. Steps are those of
-        the whole job; the rest is what was profiled in detail, often a few steps only.
+        Time in steps by mode, outside steps, and, where profiled, per operator and event type.
 
     Why it matters
-        Time outside of steps is not spent on training; of the time within, the operators that take most
-        of it are where a change pays.
+        Time outside steps does not train the model.
 
     What to do
-        Where much time lies outside of steps, look at data loading, evaluation and checkpoints. Among
-        operators compare the time of each without what it calls: the other counts nested ones twice.
+        * If much time is outside steps, look at data loading, evaluation, and checkpoints.
+        * Compare operators by self time.
     """
 
-    title: ClassVar[str] = "Where the time of the framework went"
+    title: ClassVar[str] = "Framework time summary"
     can_trigger: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
-        """``datapoints`` are events; steps where these came without events."""
+        """``datapoints`` are events; steps if there are no events."""
         found = job.each(_of_node)
         details = breakdown_of([one.sums for one in found])
         if not job.event_count and not job.step_count:
-            return self.not_evaluated("no framework events", details=details)
+            return self.not_evaluated(
+                Reason(kind=ReasonKind.NOT_RECORDED, what="steps and events", verb="were"), details=details
+            )
         if job.event_count:
             details["basis"] = _basis([one.ran for one in found])
         seen = count(job.event_count, "event") if job.event_count else count(job.step_count, "step")
@@ -61,24 +60,24 @@ class OverallFrameworkMetrics(Rule):
             times = _times([worker for one in found for worker in one.workers])
             details |= {"phase": shares(times), "phase_time": times}
         times = details["phase_time"]
-        headline = f"{_told(times)}; {seen}" if times else f"{seen}, no steps"
+        headline = f"{_shares(times)} ({seen})" if times else f"{seen}, steps not recorded"
         return self.passed(headline, datapoints=job.event_count or job.step_count, details=details)
 
 
 class RankSteps(Struct, frozen=True, kw_only=True):
-    """The time of one worker from the first start of a step to the last end, in microseconds."""
+    """The time of one rank from the first start of a step to the last end, in microseconds."""
 
     node: str
     rank: str
     span_us: int
     #: How much of it lies in any step.
     inside_us: int
-    #: Of the steps of each phase, all added up.
+    #: Sum of the durations of the steps of each mode.
     modes: dict[str, int]
 
 
 def rank_steps(part: Job) -> list[RankSteps]:
-    """The workers of a node in natural order, and of each its phases."""
+    """The ranks of a node in natural order, and the modes of each."""
     steps = part.steps
     by_worker: dict[tuple[str, str], dict[str, IntArray]] = {}
     for (node, worker, phase), rows in series_of(steps).items():
@@ -134,9 +133,9 @@ def _of_node(part: Job) -> _Node:
 
 
 def _times(workers: Sequence[RankSteps]) -> dict[str, int]:
-    """Microseconds of the steps of each phase, and of the time outside of steps, over all workers.
+    """Microseconds of the steps of each mode, and of the time outside steps, over all ranks.
 
-    A worker's time outside of steps lies between its first start and its last end.
+    A rank's time outside steps lies between its first start and its last end.
     """
     phases = added(one.modes for one in workers)
     times = {STEP + phase: phases[phase] for phase in natural_sorted(set(phases))}
@@ -144,18 +143,19 @@ def _times(workers: Sequence[RankSteps]) -> dict[str, int]:
     return largest_first(times)
 
 
-def _told(times: dict[str, int]) -> str:
-    """``Step time: TRAIN 55.2%, EVAL 3.7%, outside of steps 41.1%``."""
+def _shares(times: dict[str, int]) -> str:
+    """``Outside steps 69.1%, TRAIN 30.1%, EVAL 0.8%``."""
     parts = zip(times, apportion(list(times.values()), 100, 1), strict=True)
-    names = {OTHERS: "outside of steps"}
-    told = [
-        f"{names.get(name) or escape_name(name.removeprefix(STEP))} {percent(part)}" for name, part in parts
-    ]
-    return f"Step time: {', '.join(told)}"
+    clauses = []
+    for i, (name, part) in enumerate(parts):
+        outside = "outside steps" if i else "Outside steps"
+        mode = escape_name(name.removeprefix(STEP))
+        clauses.append(f"{outside if name == OTHERS else mode} {percent(part)}")
+    return ", ".join(clauses)
 
 
 def _basis(nodes: Sequence[Mapping[str, _Ran]]) -> dict[str, Any]:
-    """What each table comes from: seconds in which such events ran, and the steps they name."""
+    """Basis of each table: seconds in which its events ran, and the steps they name."""
     basis: dict[str, Any] = {}
     for name in _KINDS:
         found = [one[name] for one in nodes if name in one]

@@ -1,4 +1,4 @@
-"""OverallSystemUsage: how the machine's parts were used, in figures."""
+"""OverallSystemUsage: system utilization summary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.measures.node_totals import ALGORITHM, PLATFORM, summed
-from jobrules.model import Metric
+from jobrules.model import Metric, Reason, ReasonKind
 from jobrules.rule import Rule
 from jobrules.text import count
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jobrules.model import FloatArray, Job, RuleResult
 
-#: The vendor's names, in its order, then ours. Two metrics are added up.
+#: SageMaker Debugger's names, in its order, then more. Two metrics are added up.
 _METRICS: dict[str, tuple[Metric, ...]] = {
     "Network": ALGORITHM,
     "GPU": (Metric.GPU_UTILIZATION,),
@@ -33,27 +33,28 @@ _METRICS: dict[str, tuple[Metric, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class OverallSystemUsage(Rule):
-    """How the machine's parts were used, in figures.
+    """System utilization summary.
 
     What it checks
-        Nothing: it states, for every node, the distribution of the mean over its GPUs, its cores,
-        its memories, its I/O wait and its network, over the whole job and over the training loop.
+        Distribution of GPU, CPU, memory, I/O wait, and network per node, for the whole job and the training loop.
 
     Why it matters
-        The other rules judge windows; these are the figures of the whole.
+        Other rules test windows; these numbers cover the whole job.
 
     What to do
-        Compare the percentiles of GPU and CPU: the one near its ceiling is what limits the job.
+        * Compare GPU and CPU percentiles: the one near 100% limits the job.
     """
 
-    title: ClassVar[str] = "System usage in figures"
+    title: ClassVar[str] = "System utilization summary"
     section: ClassVar[str] = "utilization"
     can_trigger: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
         """``Datapoints`` are the CPU snapshots of the node that has most, or GPU snapshots without CPU."""
         if not job.samples_us:
-            return self.not_evaluated("no system samples")
+            return self.not_evaluated(
+                Reason(kind=ReasonKind.NOT_RECORDED, what="system samples", verb="were")
+            )
         whole: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
         inside: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
         for name, node, of_all, of_loop in job.gathered(_figures):
@@ -72,7 +73,7 @@ class OverallSystemUsage(Rule):
         cpu, gpu = snapshots.values()
         counts = list((cpu or gpu).values()) or [0]
         return self.passed(
-            f"{count(sum(counts), 'snapshot')} of {count(len(job.nodes), 'node')}",
+            f"{count(sum(counts), 'snapshot')} on {count(len(job.nodes), 'node')}",
             datapoints=max(counts),
             datapoints_per_series=cpu | gpu,
             details=whole | ({"TrainingLoop": inside} if job.step_count else {}),
@@ -80,7 +81,7 @@ class OverallSystemUsage(Rule):
 
 
 def _figures(part: Job) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """The key, the node, and the figures of the whole job and of the loop, empty without samples in it."""
+    """(key, node, figures of the whole job, figures of the loop); the last is empty without samples in the loop."""
     (node,) = part.nodes
     loop = part.loop_us(node)
     for name, metrics in _METRICS.items():

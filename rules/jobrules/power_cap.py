@@ -1,4 +1,4 @@
-"""PowerCap: a GPU's power limit holds its clock back."""
+"""PowerCap: GPU is at its power limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import (
-    LEAST_SAMPLES,
+    MIN_SAMPLES,
     ConditionTime,
     as_far_as_recorded,
     at_most,
@@ -18,60 +18,61 @@ from jobrules.measures.gpu_conditions import (
     facts_of,
     finding_of,
     gpus,
-    join_first,
 )
-from jobrules.model import SECOND_US, Metric, Severity
-from jobrules.rule import Rule, percent, reason_few_samples
+from jobrules.model import SECOND_US, HowMuch, Metric, Note, Reason, ReasonKind, Severity
+from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
 from jobrules.text import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.model import Finding, Job, RuleResult
+    from jobrules.model import Fact, Finding, Job, RuleResult
+
+#: GPUs whose clocks the evidence names.
+_MAX_NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerCap(Rule):
-    """The power limit holds a GPU back.
+    """GPU is at its power limit.
 
     What it checks
-        The share of each GPU's measured time in which the driver names the power limit as the reason
-        for the clock: triggers above ``threshold``. Where the tool gives a share of each sample's time, as
-        dmon does, that share counts. Where no reasons were sampled, the time in which it drew ``near_limit`` of
-        its limit or more, which is called that. A warning where the clock then was below ``clock_drop`` of what
-        it was while the GPU worked freely, else for information.
+        The share of a GPU's time in which the driver names the power limit (no reasons: draws ``near_limit`` of the
+        limit). Triggers above ``threshold``; warning if the clock drops below ``clock_drop``.
 
     Why it matters
-        A GPU at its limit is often one that is fully used, which is what it was bought for. Where its
-        clock falls, it computes less than it could.
+        A GPU at its limit is often just busy. With a lower clock it computes less.
 
     What to do
-        Where the clock fell, compare the limit with that of the model and of the other GPUs: someone may
-        have lowered it. Smaller number formats and fewer memory accesses draw less for the same work.
-        Where it did not fall, there is nothing to do.
+        * If the clock dropped, compare the limit with other GPUs.
+        * Otherwise do nothing.
+
+    Details
+        A share per sample, as dmon gives it, counts as that share. Someone may have lowered the limit. Smaller number
+        formats and fewer memory accesses draw less power for the same work.
     """
 
-    title: ClassVar[str] = "The power limit holds a GPU back"
+    title: ClassVar[str] = "GPU is at its power limit"
     section: ClassVar[str] = "power"
 
-    # Ours, as the others; tests/rules/test_power_cap.py checks them. Eight GPUs of a real log were near their limit
-    # for 30 % of the time; one that draws nine tenths of it, give or take three percent, for 1 %.
-    threshold: float = percent(10.0, "share of a GPU's time in which it is at its power limit")
-    # At the limit the draw of these eight swings from 97.5 to 99.2 % of it: judged by 98 % they seem to differ.
-    near_limit: float = percent(97.0, "a draw of this much of the limit is near it")
-    clock_drop: float = percent(90.0, "a clock below this much of the one in free work has fallen")
+    # Eight GPUs of a real log were near their limit for 30% of the time; a GPU that draws 90% of it, with a standard
+    # deviation of 3%, for 1%.
+    threshold: float = percent(10.0, "share of a GPU's time")
+    # At the limit, the draw of these eight swings from 97.5 to 99.2% of it.
+    near_limit: float = percent(97.0, "draw that counts as near the limit")
+    clock_drop: float = percent(90.0, "a clock below this share of the clock in other work has dropped")
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
         if not job.has(Metric.GPU_POWER_CAP) and not (
             job.has(Metric.GPU_POWER) and job.has(Metric.GPU_POWER_LIMIT)
         ):
-            known = job.has(Metric.GPU_POWER)
-            lack = "power was sampled, but neither its limit nor why clocks were low"
-            return self.not_evaluated(lack if known else f"{Metric.GPU_POWER.label} was not sampled")
+            lacking = Metric.GPU_POWER_LIMIT if job.has(Metric.GPU_POWER) else Metric.GPU_POWER
+            return self.not_evaluated(not_recorded(lacking))
         found = job.gathered(_capped, Clocks.of(job), self.near_limit)
         if not any(gpu.at_limit.covered_us for gpu in found):
-            return self.not_evaluated("no GPU's power and its limit were sampled together over time")
+            what = "GPU has samples of power and power limit at the same time"
+            return self.not_evaluated(Reason(kind=ReasonKind.NO_DEVICE, what=what))
         capped = [gpu for gpu in found if gpu.at_limit.judged and 100 * gpu.at_limit.share > self.threshold]
         details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
         facts = facts_of(
@@ -80,35 +81,44 @@ class PowerCap(Rule):
         facts |= {"details": details}
         judged = [gpu.at_limit for gpu in found if gpu.at_limit.judged]
         if not judged:
-            return self.not_evaluated(reason_few_samples(facts["datapoints"], LEAST_SAMPLES - 1), **facts)
+            return self.not_evaluated(reason_few_samples(facts["datapoints"], MIN_SAMPLES - 1), **facts)
         if not capped:
-            most = at_most(100 * max(spell.share for spell in judged))
-            told = f"GPUs were at their power limit for {most} of the time of any at most"
-            told = told if any(spell.span_us for spell in judged) else "No GPU was at its power limit"
-            return self.passed(
-                told + as_far_as_recorded(len(judged), job.gpu_count + job.gpus_unknown), **facts
-            )
+            most = at_most(100 * max(time.share for time in judged))
+            headline = f"GPUs were at their power limit for {most} of their time"
+            if not any(time.span_us for time in judged):
+                headline = "No GPU was at its power limit"
+            recorded = as_far_as_recorded(len(judged), job.gpu_count + job.gpus_unknown)
+            return self.passed(f"{headline}{recorded}", **facts)
         return self.triggered(self._finding(capped, found), **facts)
 
     def _finding(self, capped: Sequence[_Capped], found: Sequence[_Capped]) -> Finding:
-        fell = [gpu for gpu in capped if gpu.fell(self.clock_drop)]
-        clocks = [
-            f"{gpu.at_limit.called} {gpu.clocks[0]:.0f}\u00a0MHz then, {gpu.clocks[1]:.0f}\u00a0MHz {'in other work' if gpu.at_work else 'else'}"
-            for gpu in fell or capped
+        dropped = [gpu for gpu in capped if gpu.dropped(self.clock_drop)]
+        clocks: list[Fact] = [
+            HowMuch(what, mhz, "MHz", of=gpu.at_limit.label)
+            for gpu in (dropped or capped)[:_MAX_NAMED]
             if gpu.clocks
+            for what, mhz in zip(
+                ("Median clock at the limit", "In other work" if gpu.at_work else "Otherwise"),
+                gpu.clocks,
+                strict=True,
+            )
         ]
-        state = "held by the power limit" if all(gpu.named for gpu in capped) else "near the power limit"
-        part = share(max(gpu.at_limit.share for gpu in capped))
         one = len(capped) == 1
-        title = f"{count(len(capped), 'GPU')} {'was' if one else 'were'} {state}"
-        title += f" for {part} of {'its time' if one else 'the time of the worst'}"
+        where = (
+            f"{'at' if all(gpu.named for gpu in capped) else 'near'} {'its' if one else 'their'} power limit"
+        )
+        part = share(max(gpu.at_limit.share for gpu in capped))
+        lasted = f"for {part} of its time" if one else f"the worst for {part} of its time"
+        title = (
+            f"{count(len(capped), 'GPU')} {'was' if one else 'were'} {where}{' ' if one else ', '}{lasted}"
+        )
         return finding_of(
             self,
-            title + (", and the clock fell" if fell else ""),
+            title + (f", and {'its clock' if one else 'clocks'} dropped" if dropped else ""),
             [gpu.at_limit for gpu in capped],
             [gpu.at_limit for gpu in found],
-            [f"median clock: {join_first(clocks)}" if clocks else "whether the clock fell is not known"],
-            severity=Severity.WARNING if fell else Severity.INFO,
+            *(clocks or [Note("Whether the clock dropped is not known")]),
+            severity=Severity.WARNING if dropped else Severity.INFO,
         )
 
 
@@ -117,16 +127,16 @@ class _Capped(Struct, frozen=True, kw_only=True):
 
     node: str
     device: str
-    #: When it was at the limit, and whether the driver says so; else its draw was near it.
+    #: When it was at the limit; True if the driver says so, False if its draw was near the limit.
     at_limit: ConditionTime
     named: bool
-    #: Median clock at the limit and in other work, in MHz; none where that cannot be told.
+    #: Median clock at the limit and otherwise, in MHz; None if not known.
     clocks: tuple[float, float] | None
-    #: Whether the clocks are those of work: where its use is not known, the others may be those of an idle GPU.
+    #: True if the other clocks are those of work; without samples of utilization they may be those of an idle GPU.
     at_work: bool
 
-    def fell(self, limit: float) -> bool:
-        """Whether the clock at the power limit was below so many percent of that in other work."""
+    def dropped(self, limit: float) -> bool:
+        """True if the clock at the power limit was below ``limit`` percent of the other clock."""
         return self.clocks is not None and self.clocks[0] < limit / 100 * self.clocks[1]
 
     @property

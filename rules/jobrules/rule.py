@@ -1,7 +1,7 @@
 """The contract of a rule, and the running of rules.
 
-A rule is a frozen dataclass: its fields are its thresholds, its docstring is what the report and
-the documentation print, ``check`` is the judgement. It computes; it reads no file and draws nothing.
+A rule is a frozen dataclass: its fields are its thresholds, the report and the documentation print its docstring,
+and ``check`` computes its result. It reads no file and draws nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from jobrules.model import SECOND_US, Finding, RuleResult, Severity, Status
-from jobrules.text import count, duration, escape_name
-from jobrules.text import number as in_digits
+from jobrules.model import SECOND_US, Finding, Reason, ReasonKind, RuleResult, Severity, Status
+from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import IntArray, Job, Metric
+    from jobrules.model import Fact, IntArray, Job, Metric
 
 
 def percent(default: float, help: str) -> Any:
@@ -41,10 +40,7 @@ def samples(default: Amount, help: str) -> Any:
 
 
 def in_samples(amount: Amount, time_us: IntArray) -> int:
-    """An amount for the series with these times: a time is rounded up to whole samples of it.
-
-    The sampling interval is the median distance of the samples.
-    """
+    """The number of samples that an amount comes to, given the times of a series; times are rounded up."""
     if isinstance(amount, int):
         return amount
     interval_us = int(np.median(np.diff(time_us))) if len(time_us) > 1 else 0
@@ -52,7 +48,7 @@ def in_samples(amount: Amount, time_us: IntArray) -> int:
 
 
 def number(default: float, help: str, *, unit: str = "", low: float = 0, high: float | None = None) -> Any:
-    """Any other number in a range; whole where the default is."""
+    """Any other number in a range; whole if the default is."""
     return field(default=default, metadata={"unit": unit, "low": low, "high": high, "help": help})
 
 
@@ -62,31 +58,43 @@ def minutes(default: float, help: str) -> Any:
 
 
 def text(help: str) -> Any:
-    """A name to look for; none unless given."""
+    """A name to look for; None by default."""
     return field(default=None, metadata={"unit": "", "low": None, "high": None, "help": help})
 
 
 class Documentation(Struct, frozen=True, kw_only=True):
-    """What a rule's docstring says, by its headings."""
+    """The parts of a rule's docstring."""
 
+    #: What the rule checks, why it matters.
     checks: str
     why: str
-    advice: str
+    #: What to do, sentence by sentence: an item each.
+    advice: tuple[str, ...]
+    #: What the report leaves to docs/rules.md; empty for most rules.
+    details: str = ""
+
+
+_HEADINGS = {
+    "What it checks": "checks",
+    "Why it matters": "why",
+    "What to do": "advice",
+    "Details": "details",
+}
 
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """One question asked of a job."""
+    """One check of a job."""
 
     #: The failing state in words: "GPU utilization is low".
     title: ClassVar[str]
-    #: Metrics that a job must have samples of for the rule to be evaluated.
+    #: Metrics that the job must have samples of.
     requires: ClassVar[tuple[Metric, ...]] = ()
     #: Anchor of the page's section that holds the evidence.
     section: ClassVar[str] = "rules"
     #: False for a summary, which states figures and never triggers.
     can_trigger: ClassVar[bool] = True
-    #: Second names that the vendor has for a parameter, as ``{"threshold": "stddev"}``.
+    #: Second names that SageMaker Debugger has for a parameter, as ``{"threshold": "stddev"}``.
     aliases: ClassVar[dict[str, str]] = {}
 
     @property
@@ -96,84 +104,101 @@ class Rule(ABC):
 
     @abstractmethod
     def check(self, job: Job) -> RuleResult:
-        """Judge a job that has what ``requires`` names."""
+        """Check a job that has samples of all ``requires``."""
 
-    def not_evaluated(self, reason: str, **facts: Any) -> RuleResult:
-        """The answer of a rule that cannot answer, with the reason as a clause: "no step events"."""
+    def not_evaluated(self, reason: Reason, **facts: Any) -> RuleResult:
+        """Result of a rule that lacks data."""
         headline = f"Not evaluated: {reason}"
         return RuleResult(
             rule=self.name, status=Status.NOT_EVALUATED, reason=reason, headline=headline, **facts
         )
 
     def failed(self, error: BaseException) -> RuleResult:
-        """The answer in place of one that could not be given."""
-        reason = escape_name(f"{type(error).__name__}: {error}", 200)
+        """Result of a rule that raised ``error``."""
+        what = escape_name(f"{type(error).__name__}: {error}", 200)
+        reason = Reason(kind=ReasonKind.ERROR, what=what)
         return RuleResult(
-            rule=self.name, status=Status.ERROR, reason=reason, headline=f"The rule stopped: {reason}"
+            rule=self.name, status=Status.ERROR, reason=reason, headline=f"The rule failed: {what}"
         )
 
     def passed(self, headline: str, **facts: Any) -> RuleResult:
-        """The answer of a rule that found nothing amiss; the headline is a fact with its number."""
+        """Result of a rule whose threshold is kept; the headline is a fact with its number."""
         return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
 
     def triggered(self, finding: Finding, **facts: Any) -> RuleResult:
-        """The answer of a rule that found something; counters that are not given are 1."""
-        told: dict[str, Any] = {"triggered": 1, "violations": 1, "headline": finding.title} | facts
-        return RuleResult(rule=self.name, status=Status.TRIGGERED, findings=(finding,), **told)
+        """Result of a rule with a finding; counters that are not given are 1."""
+        known: dict[str, Any] = {"triggered": 1, "violations": 1, "headline": finding.title} | facts
+        return RuleResult(rule=self.name, status=Status.TRIGGERED, findings=(finding,), **known)
 
     def finding(
-        self, title: str, evidence: str, *, severity: Severity = Severity.WARNING, **facts: Any
+        self, title: str, *evidence: Fact, severity: Severity = Severity.WARNING, **facts: Any
     ) -> Finding:
-        """What the rule found, with the advice of its docstring unless another is given."""
+        """Finding of this rule, with the advice of its docstring unless another is given."""
         key = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", self.name).lower()
-        told: dict[str, Any] = {"key": key, "advice": self.documentation().advice, "section": self.section}
+        known: dict[str, Any] = {"key": key, "advice": self.documentation().advice, "section": self.section}
         return Finding(
-            title=title, evidence=evidence, severity=severity, rules=(self.name,), **(told | facts)
+            title=title, evidence=evidence, severity=severity, rules=(self.name,), **(known | facts)
         )
 
     @classmethod
     def documentation(cls) -> Documentation:
-        """The docstring's three parts, each one paragraph."""
-        parts = re.split(
-            r"^(What it checks|Why it matters|What to do)$", inspect.getdoc(cls) or "", flags=re.M
-        )
-        told = {head: " ".join(body.split()) for head, body in zip(parts[1::2], parts[2::2], strict=True)}
+        """The docstring by its headings; ``KeyError`` if one of the first three is missing.
+
+        A line of "What to do" that starts with ``* `` starts a sentence of the advice.
+        """
+        parts = re.split(rf"^({'|'.join(_HEADINGS)})$", inspect.getdoc(cls) or "", flags=re.M)
+        bodies = {_HEADINGS[head]: body for head, body in zip(parts[1::2], parts[2::2], strict=True)}
+        items = re.split(r"^\s*\* ", bodies["advice"], flags=re.M)
         return Documentation(
-            checks=told["What it checks"], why=told["Why it matters"], advice=told["What to do"]
+            checks=_paragraph(bodies["checks"]),
+            why=_paragraph(bodies["why"]),
+            advice=tuple(paragraph for item in items if (paragraph := _paragraph(item))),
+            details=_paragraph(bodies.get("details", "")),
         )
 
 
-def missing_metric(job: Job, needs: Sequence[Metric]) -> str | None:
-    """The first thing that a job lacks of what a rule needs, in words; none if it has all."""
-    return next((f"{metric.label} was not sampled" for metric in needs if not job.has(metric)), None)
+def _paragraph(text: str) -> str:
+    return " ".join(text.split())
 
 
-def reason_few_samples(most: int, more_than: int) -> str:
-    """Why a rule that waits for more than so many samples gave no answer: "only 612 of 1 001 samples"."""
-    return f"only {in_digits(most)} of {count(more_than + 1, 'sample')}"
+def not_recorded(metric: Metric) -> Reason:
+    """Reason of a rule that lacks a metric."""
+    return Reason(kind=ReasonKind.NOT_RECORDED, what=metric.quantity.noun, verb=metric.quantity.verb)
 
 
-def reason_short(lasted_us: float, wanted_min: float, what: str) -> str:
-    """Why a rule that waits for so many minutes gave no answer: "only 9 min of 15 min measured"."""
-    # Rounded down: 14 min 59.9 s are not 15 min.
-    lasted_us -= lasted_us % SECOND_US
-    return f"only {duration(lasted_us)} of {duration(wanted_min * 60 * SECOND_US)} {what}"
+#: Reason of a rule that lacks steps.
+NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
+
+
+def missing_metric(job: Job, needs: Sequence[Metric]) -> Reason | None:
+    """Reason why a rule cannot run: the first metric without samples; None if all have samples."""
+    return next((not_recorded(metric) for metric in needs if not job.has(metric)), None)
+
+
+def reason_few_samples(have: int, more_than: int, what: str = "samples", whose: str = "this job") -> Reason:
+    """Reason of a rule that waits for more than so many samples."""
+    return Reason(kind=ReasonKind.TOO_FEW, what=what, needed=more_than + 1, have=have, whose=whose)
+
+
+def reason_short(have_us: float, needed_min: float, what: str = "samples") -> Reason:
+    """Reason of a rule that waits for so many minutes."""
+    return Reason(kind=ReasonKind.TOO_SHORT, what=what, needed=needed_min * 60, have=have_us / SECOND_US)
 
 
 def severity_of(part: float) -> Severity:
-    """Critical from half of what was judged, info below a twentieth, else a warning."""
+    """Severity of a share: critical from 0.5, warning from 0.05, otherwise info."""
     if part >= 0.5:
         return Severity.CRITICAL
     return Severity.WARNING if part >= 0.05 else Severity.INFO
 
 
 def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple[RuleResult, ...]:
-    """Every rule's result, in order. A rule that raises costs itself only, unless ``strict``."""
+    """Every rule's result, in order. A rule that raises has a result of its own, unless ``strict``."""
     results = []
     for rule in rules:
         try:
-            lack = missing_metric(job, rule.requires)
-            results.append(rule.not_evaluated(lack) if lack else rule.check(job))
+            missing = missing_metric(job, rule.requires)
+            results.append(rule.not_evaluated(missing) if missing else rule.check(job))
         # A rule of a user's own may also end the program.
         except (Exception, SystemExit) as error:
             if strict:
@@ -187,10 +212,12 @@ def written(value: Any) -> float | int | str | None:
     return f"{value.total_seconds():.15g}s" if isinstance(value, timedelta) else value
 
 
-def default_text(value: Any) -> str:
-    """A parameter's value as printed: ``none`` where nothing is looked for."""
+def with_unit(value: Any, unit: str) -> str:
+    """A parameter's value as printed: ``70%``, ``500 samples``, ``500s``, ``all`` for None."""
     plain = written(value)
-    return "none" if plain is None else f"{plain:g}" if isinstance(plain, float) else str(plain)
+    if plain is None or isinstance(plain, str):
+        return plain or "all"
+    return f"{plain:,.10g}" + (unit if unit.startswith("%") else f"{NBSP}{unit}" if unit else "")
 
 
 def parameter_fields(rule: Rule | type[Rule]) -> tuple[tuple[str, Any, dict[str, Any]], ...]:

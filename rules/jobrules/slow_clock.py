@@ -1,4 +1,4 @@
-"""SlowClock: a GPU works at a lower clock than its peers."""
+"""SlowClock: GPU runs at a lower clock than its peers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.gpu_conditions import BUSY_PERCENT, by_node, gpus, join_first
-from jobrules.model import DeviceStatus, Measure, Metric, Severity
+from jobrules.measures.gpu_conditions import BUSY_PERCENT, by_node, gpus
+from jobrules.model import (
+    DeviceStatus,
+    HowMuch,
+    Measure,
+    Metric,
+    Note,
+    Reason,
+    ReasonKind,
+    Severity,
+    Where,
+)
 from jobrules.rule import Rule, number, percent, reason_few_samples
-from jobrules.text import count, escape_name
+from jobrules.text import count
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -21,42 +31,44 @@ if TYPE_CHECKING:
 
     from jobrules.model import Finding, FloatArray, Job, RuleResult
 
-#: GPUs are taken for one kind as long as the next larger memory is not larger by more: what a driver keeps
-#: for itself differs by less. So do some models: an A100 of 80 GB has 0.4 % more than an H100.
+#: GPUs are peers as long as the next larger memory is not larger by more: the driver's own part differs by less. So do
+#: some models: an A100 of 80 GB has 0.4% more memory than an H100.
 _SAME_MEMORY = 1.05
-_NO_PEER = "no other GPU of its kind to compare with"
+#: GPUs that the evidence names.
+_MAX_NAMED = 4
+_NO_PEER = Reason(kind=ReasonKind.NO_DEVICE, what="peer: no other GPU with similar memory")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlowClock(Rule):
-    """A GPU works at a lower clock than its peers.
+    """GPU runs at a lower clock than its peers.
 
     What it checks
-        The median clock of each GPU over the samples at which it was used ``min_utilization`` or more, against
-        the median of the same figure of its peers: the other GPUs of the job with as much memory, give or
-        take 5%, as far as that is known. Triggers below ``threshold`` of it. Which model a GPU is, is not
-        known: a warning where all its peers have exactly as much memory, else for information. One peer is
-        enough: of two GPUs the slower one is told, though it may be the other that is unusual. Clocks of
-        idle GPUs are left out.
+        Each GPU's median clock at utilization of ``min_utilization`` or more, against its peers' median: GPUs with
+        similar memory. Triggers below ``threshold``. Models are not known.
 
     Why it matters
-        Where GPUs train together, the slowest one sets the pace of all.
+        The slowest GPU sets the pace.
 
     What to do
-        See that the GPUs are of one model (nvidia-smi -L): another model has another clock. Compare power
-        limit, temperature and set clocks with those of the others
-        (nvidia-smi -q -d CLOCK,POWER,PERFORMANCE). A GPU with harder work draws more power and may clock
-        lower for that: see that the work is shared out evenly. If it stays behind, take it out.
+        * Check that models match (`nvidia-smi -L`).
+        * Compare power limit, temperature, and clock settings.
+        * Take a GPU that stays slow out of the job.
+
+    Details
+        Peers are the other GPUs of the job whose memory size differs by at most 5%, if known. A warning if all peers
+        have exactly the same memory size, otherwise info. One peer is enough: of two GPUs the slower one is named. A
+        GPU with harder work draws more power and may have a lower clock for that.
     """
 
-    title: ClassVar[str] = "A GPU works at a lower clock than its peers"
+    title: ClassVar[str] = "GPU runs at a lower clock than its peers"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_CLOCK, Metric.GPU_UTILIZATION)
     section: ClassVar[str] = "power"
 
-    # Ours. GPUs of one kind differ by 8 % on average in how fast they are (Sinha et al. 2022, arXiv 2208.11035).
-    threshold: float = percent(90.0, "a clock below this much of that of its peers is slow")
-    min_utilization: float = percent(BUSY_PERCENT, "a GPU works from this use on")
-    patience: int = number(30, "samples of a GPU at work that it is compared from", unit="samples", low=1)
+    # GPUs of one model differ by 8% in speed on average (Sinha et al. 2022, arXiv 2208.11035).
+    threshold: float = percent(90.0, "a clock below this share of the peers' clock is slow")
+    min_utilization: float = percent(BUSY_PERCENT, "lowest utilization that counts")
+    patience: int = number(30, "samples that a median clock needs", unit="samples", low=1)
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
@@ -80,63 +92,65 @@ class SlowClock(Rule):
         }
         if not compared:
             reasons = [answer.reason for answer in facts["devices"]]
-            why = next((r for r in reasons if r != _NO_PEER), _NO_PEER)
-            return self.not_evaluated(why if len(found) > 1 else _NO_PEER, **facts)
+            few = next((reason for reason in reasons if reason != _NO_PEER), _NO_PEER)
+            return self.not_evaluated(few if len(found) > 1 else _NO_PEER, **facts)
         least = min(ratios.values())
         facts["measure"] = Measure(
             value=round(least, 1),
             limits=(self.threshold,),
             scale=max(100.0, least),
             unit="% of the peers' clock",
-            limit_text=f"the slowest GPU; triggers below {self.threshold:g}%",
+            limit_text=f"slowest GPU, threshold {self.threshold:g}%",
         )
         if not slow:
-            told = f"The slowest of {count(len(compared), 'GPU')} had {in_percent(least)} of its peers' clock"
-            return self.passed(told, **facts)
+            ran = f"ran at {in_percent(least)} of its peers' median clock (threshold {self.threshold:g}%)"
+            missing = len(found) - len(compared)
+            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            return self.passed(f"The slowest of {count(len(compared), 'GPU')} {ran}{limit}", **facts)
         finding = self._finding([gpu for gpu in compared if gpu.name in slow], peers, ratios)
         return self.triggered(finding, **facts | {"triggered": len(slow), "violations": len(slow)})
 
     def _answer(self, gpu: _Clocked, compared: Collection[str], slow: Collection[str]) -> DeviceStatus:
-        few = gpu.samples < self.patience
-        reason = f"{reason_few_samples(gpu.samples, self.patience - 1)} at work" if few else _NO_PEER
+        few = reason_few_samples(gpu.samples, self.patience - 1, "samples of a busy GPU")
+        reason = few if gpu.samples < self.patience else _NO_PEER
         return DeviceStatus.of(gpu.name, reason, int(gpu.name in compared), int(gpu.name in slow))
 
     def _finding(
         self, slow: Sequence[_Clocked], peers: Mapping[str, _Peers], ratios: Mapping[str, float]
     ) -> Finding:
         slow = sorted(slow, key=lambda gpu: ratios[gpu.name])
-        each = [
-            f"{escape_name(f'{gpu.node} {gpu.device}', 40)} {gpu.clock:.0f}\u00a0MHz, its peers {peers[gpu.name].clock:.0f}\u00a0MHz"
-            + (f" ({gpu.held_back})" if gpu.held_back else "")
-            for gpu in slow
-        ]
-        least = in_percent(ratios[slow[0].name])
-        verb = "works" if len(slow) == 1 else "work"
-        alike = all(peers[gpu.name].alike for gpu in slow)
+        least = f"{in_percent(ratios[slow[0].name])} of its peers' median clock"
+        same = all(peers[gpu.name].same_memory for gpu in slow)
+        memory = "Memory sizes are equal" if same else "Memory sizes differ or are not known"
         return self.finding(
-            f"{count(len(slow), 'GPU')} {verb} at a lower clock than the peers, {least} of it at the least",
-            f"Median clock at work: {join_first(each)}. "
-            + (
-                "Their memory is the same; their models are not known."
-                if alike
-                else "Whether they are of one model is not known: their memory is not known to be the same."
+            f"1 GPU ran at {least}"
+            if len(slow) == 1
+            else f"{len(slow)} GPUs ran slow, the slowest at {least}",
+            Where(tuple(gpu.label for gpu in slow)),
+            *(HowMuch("Median clock", gpu.clock, "MHz", of=gpu.label) for gpu in slow[:_MAX_NAMED]),
+            *(
+                HowMuch("Median clock of the peers", peers[gpu.name].clock, "MHz", of=gpu.label)
+                for gpu in slow[:_MAX_NAMED]
             ),
-            severity=Severity.WARNING if alike else Severity.INFO,
+            *(fact for gpu in slow[:_MAX_NAMED] for fact in gpu.held_back),
+            Note(f"{memory}; models are not known"),
+            seen_as=f"{count(len(slow), 'GPU')} at {in_percent(ratios[slow[0].name])} of the peers' median clock",
+            severity=Severity.WARNING if same else Severity.INFO,
             devices=tuple(gpu.name for gpu in slow),
         )
 
 
 class _Clocked(Struct, frozen=True, kw_only=True):
-    """The clock of one GPU at work."""
+    """The clock of one busy GPU."""
 
     node: str
     device: str
-    #: At which it worked and a clock was sampled; and the median of these clocks in MHz, NaN without any.
+    #: Samples of its clock while busy, and their median in MHz; NaN without any.
     samples: int
     clock: float
-    #: Bytes of memory; none where that is not known.
+    #: Bytes of memory; None if not known.
     memory: float | None
-    #: Share of these samples in percent for which heat and the power limit held it back; none where not known.
+    #: Percent of these samples in which heat and the power limit held it back; None if not known.
     heat: float | None
     capped: float | None
 
@@ -146,10 +160,14 @@ class _Clocked(Struct, frozen=True, kw_only=True):
         return f"{self.node}/{self.device}"
 
     @property
-    def held_back(self) -> str:
-        """What held its clock, as far as that is known."""
-        told = ((self.capped, "power limit"), (self.heat, "heat"))
-        return ", ".join(f"{why} {in_percent(part)} of it" for part, why in told if part)
+    def label(self) -> str:
+        return f"{self.node} {self.device}"
+
+    @property
+    def held_back(self) -> list[HowMuch]:
+        """What held its clock back, and in which share of the samples."""
+        reasons = ((self.capped, "At the power limit"), (self.heat, "Slowed by heat"))
+        return [HowMuch(what, part, "%", of=self.label) for part, what in reasons if part]
 
     @property
     def details(self) -> dict[str, Any]:
@@ -175,7 +193,7 @@ def _clocked(part: Job, clocks: Clocks, busy: float) -> Iterator[_Clocked]:
 
 
 def _share(part: FloatArray) -> float | None:
-    """Mean of the percentages that are known; none without any."""
+    """Mean of the percentages that are known; None without any."""
     known = part[~np.isnan(part)]
     return round(float(np.mean(known)), 1) if len(known) else None
 
@@ -185,12 +203,12 @@ class _Peers(Struct, frozen=True, kw_only=True):
 
     #: Their median clock in MHz, NaN without any.
     clock: float
-    #: Whether all are known to have exactly as much memory as it.
-    alike: bool
+    #: True if all are known to have exactly the same memory size.
+    same_memory: bool
 
 
 def _peers(found: Sequence[_Clocked]) -> list[_Peers]:
-    """For each GPU."""
+    """The peers of each GPU."""
     memory = np.array([gpu.memory or 0.0 for gpu in found])
     order = np.argsort(memory, kind="stable")
     kind = np.empty(len(found), np.int64)
@@ -200,7 +218,7 @@ def _peers(found: Sequence[_Clocked]) -> list[_Peers]:
     return [
         _Peers(
             clock=float(np.median(clocks[its])) if its.any() else math.nan,
-            alike=bool(memory[i] > 0 and (memory[its] == memory[i]).all()),
+            same_memory=bool(memory[i] > 0 and (memory[its] == memory[i]).all()),
         )
         for i, its in zip(own, theirs, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""StepOutlier: some steps take much longer than the others."""
+"""StepOutlier: some steps take much longer than others."""
 
 from __future__ import annotations
 
@@ -10,65 +10,66 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.measures.framework_time import breakdown_of, summed, weights_by_lane
 from jobrules.measures.intervals import union
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import series_of
 from jobrules.measures.value_counts import Counted
-from jobrules.model import SECOND_US, DeviceStatus, Measure, RuleResult
+from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Note, RuleResult, When, Where
 from jobrules.overall_framework_metrics import STEP
-from jobrules.rule import Rule, severity_of, text
+from jobrules.rule import NO_STEPS, Rule, reason_few_samples, severity_of, text
 from jobrules.rule import number as parameter
-from jobrules.text import between, count, duration, escape_name, join_names, number, share
+from jobrules.text import capitalized, count, duration, escape_name, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobrules.measures.framework_time import Sums
-    from jobrules.model import Finding, IntArray, Job, Steps
+    from jobrules.model import Fact, Finding, IntArray, Job, Steps
 
-#: Steps of a series that are seen before it is judged.
+#: Steps of a series before the first check.
 PATIENCE = 100
 _BINS = 100
-#: Numbers of outliers that a series lists, the first ones; nobody reads more.
-MOST_NUMBERS = 1000
+#: Step numbers of outliers that a series lists, the first ones.
+MAX_NUMBERS = 1000
 #: Steps that are sorted together to count those above a limit.
 _BLOCK = 4096
-#: Limit of the numbers that are computed with; times beyond it are none.
-_MOST = 1 << 62
+#: Largest number that is computed with in 64 bits.
+_MAX_INT = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepOutlier(Rule):
-    """Some steps take much longer than the others.
+    """Some steps take much longer than others.
 
     What it checks
-        Looks once a minute, to the end of the job, at all steps so far of one worker and one phase,
-        training or evaluation: an outlier took longer than the mean plus ``stddev`` standard deviations.
-        Triggers on more than ``n_outliers`` of them, from 101 steps on. With ``mode`` it looks at the
-        steps of that phase alone.
+        Per rank and mode, once per minute from 101 steps: steps longer than the mean plus ``stddev`` standard
+        deviations. Triggers above ``n_outliers``.
 
     Why it matters
-        In a step that waits, for data, for a checkpoint or for another worker, the GPU mostly waits too;
-        where workers train together, the slowest step is everybody's.
+        A GPU usually waits during a slow step, and the slowest rank delays all.
 
     What to do
-        Compare the times of these steps with checkpoints, evaluation and the bottlenecks of CPU and I/O.
-        Outliers at a regular distance point to something that the script does every so many steps. The
-        first step is often one: it compiles and allocates, and needs no cure.
+        * Compare outliers with checkpoints, evaluation, and bottlenecks.
+        * Ignore a slow first step: it compiles.
+
+    Details
+        Each check counts the outliers among all steps so far, and checks go on to the end of the job. Outliers at a
+        regular distance point to something that the script does every so many steps.
     """
 
-    title: ClassVar[str] = "Some steps take much longer than the others"
+    title: ClassVar[str] = "Some steps take much longer than others"
     aliases: ClassVar[dict[str, str]] = {"threshold": "stddev"}
 
-    mode: str | None = text("the phase to look at, as TRAIN; all unless given")
-    n_outliers: int = parameter(10, "outliers that are tolerated", unit="steps")
-    stddev: float = parameter(3.0, "an outlier is this many standard deviations above the mean")
+    mode: str | None = text("step mode to check, such as TRAIN; default: all")
+    n_outliers: int = parameter(10, "outliers allowed", unit="steps")
+    stddev: float = parameter(3.0, "standard deviations above the mean that make an outlier")
 
-    def looks_at(self, phase: str) -> bool:
-        """Whether steps of this phase are judged."""
-        return self.mode is None or (STEP + phase).endswith(self.mode)
+    def looks_at(self, mode: str) -> bool:
+        """True if the rule checks steps of this mode."""
+        return self.mode is None or (STEP + mode).endswith(self.mode)
 
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts (window, series), ``violations`` the outliers among all steps in the end."""
@@ -77,46 +78,47 @@ class StepOutlier(Rule):
         facts: dict[str, Any] = {
             "datapoints": sum(one.steps for one in every),
             "datapoints_per_series": {one.name: one.steps for one in every},
-            "counted": "one-minute windows of a worker's steps of one phase",
+            "counted": "checks",
             "devices": tuple(one.answer for one in every),
             "details": _details(every),
         }
         if not every:
-            none = f"no {escape_name(self.mode)} steps" if self.mode and job.step_count else "no step events"
-            return self.not_evaluated(none, **facts)
-        series = [one for one in every if one.looks]
+            of_mode = f"{escape_name(self.mode)} steps" if self.mode and job.step_count else NO_STEPS.what
+            return self.not_evaluated(replace(NO_STEPS, what=of_mode), **facts)
+        series = [one for one in every if one.checks]
         if not series:
-            return self.not_evaluated(max(every, key=lambda one: one.steps).reason, **facts)
-        told = [one for one in series if one.hits]
+            longest = max(one.steps for one in every)
+            few = reason_few_samples(longest, PATIENCE, "steps per rank and mode", "the longest series")
+            return self.not_evaluated(few, **facts)
+        violating = [one for one in series if one.violations]
         facts |= {
             "violations": sum(one.count for one in series),
-            "evaluated": sum(one.looks for one in series),
-            "violating": sum(one.hits for one in series),
+            "evaluated": sum(one.checks for one in series),
+            "violating": sum(one.violations for one in series),
         }
         facts["measure"] = Measure(
             value=round(100 * facts["violating"] / facts["evaluated"], 1),
             limits=(0.0,),
             scale=100.0,
-            unit="% of windows",
-            limit_text=f"triggers on any with more than {count(self.n_outliers, 'outlier')}",
+            unit=f"% of checks with more than {count(self.n_outliers, 'outlier')}",
+            limit_text="threshold 0%",
         )
-        missing = sum(not one.looks for one in every)
-        aside = f"{count(missing, 'series', 'series')} of steps not judged" if missing else ""
-        if not told:
-            most = max(one.most for one in series)
-            headline = (
-                f"At most {count(most, 'outlier')} in a worker's steps, limit {number(self.n_outliers)}"
-            )
-            return self.passed("; ".join(filter(None, (headline, aside))), **facts)
+        missing = sum(not one.checks for one in every)
+        limits = [f"{count(missing, 'series', 'series')} of steps not evaluated"] if missing else []
+        if not violating:
+            most = max(one.most_outliers for one in series)
+            limit = f"threshold {number(self.n_outliers)}"
+            headline = f"At most {count(most, 'outlier')} per rank and mode ({limit})"
+            return self.passed("; ".join([headline, *limits]), **facts)
         if job.event_count:
-            limits: dict[tuple[str, ...], int | None] = {
+            limits_us: dict[tuple[str, ...], int | None] = {
                 (one.node, one.rank, one.mode): one.limit_us for one in series
             }
-            facts["details"] |= breakdown_of(job.each(_at_outliers, limits))
-        first_us = grid.begin_us(min(one.hit_windows[0] for one in told))
-        last_us = grid.begin_us(max(one.hit_windows[1] for one in told))
+            facts["details"] |= breakdown_of(job.each(_at_outliers, limits_us))
+        first_us = grid.begin_us(min(one.violation_windows[0] for one in violating))
+        last_us = grid.begin_us(max(one.violation_windows[1] for one in violating))
         facts |= {"first_us": first_us, "last_us": min(last_us, job.span_us[1])}
-        return self.triggered(self._finding(every, told, aside), triggered=facts["violating"], **facts)
+        return self.triggered(self._finding(every, violating, limits), triggered=facts["violating"], **facts)
 
     def _of_node(self, part: Job, grid: Windows) -> list[_Series]:
         return [
@@ -132,7 +134,7 @@ class StepOutlier(Rule):
         lasted = end_us - start_us
         seen = grid.seen(end_us)
         at = seen.judged(PATIENCE)
-        # It is looked at to the end of the job; what is found lasts to the next window with a step.
+        # Checked to the end of the job; a result lasts to the next window with a step.
         until = np.append(at[1:], grid.count)
         ends = seen.by(at)
         limits = limits_of(lasted, ends, self.stddev)
@@ -154,14 +156,14 @@ class StepOutlier(Rule):
             steps=len(rows),
             begun_us=int(start_us.min()),
             ended_us=int(end_us[-1]),
-            looks=grid.count - int(at[0]) if len(at) else 0,
-            most=int(found.max(initial=0)),
-            hits=int((until - at)[over].sum()),
-            hit_windows=(int(at[over][0]), int(until[over][-1])) if over.any() else (0, 0),
+            checks=grid.count - int(at[0]) if len(at) else 0,
+            most_outliers=int(found.max(initial=0)),
+            violations=int((until - at)[over].sum()),
+            violation_windows=(int(at[over][0]), int(until[over][-1])) if over.any() else (0, 0),
             limit_us=limit_us,
             threshold_us=mean_us + self.stddev * std_us,
             count=len(slow),
-            numbers=known[known >= 0][:MOST_NUMBERS].tolist(),
+            numbers=known[known >= 0][:MAX_NUMBERS].tolist(),
             slow_us=(int(start_us[slow].min()), int(end_us[slow].max())) if len(slow) else None,
             excess_us=float((lasted[slow] - p50).sum()),
             stats_us={"mean": mean_us, "max": most_us, "p99": p99, "p95": p95, "p50": p50, "min": least_us},
@@ -173,41 +175,40 @@ class StepOutlier(Rule):
             histogram=_histogram(times, limit_us),
         )
 
-    def _finding(self, every: Sequence[_Series], told: Sequence[_Series], aside: str) -> Finding:
-        total = sum(one.steps for one in told)
-        out = [one for one in told if one.count]
+    def _finding(
+        self, every: Sequence[_Series], violating: Sequence[_Series], limits: Sequence[str]
+    ) -> Finding:
+        out = [one for one in violating if one.count]
         excess_us = sum(one.excess_us for one in out)
         loop_us = 0
-        for who in {one.who for one in told}:
-            mine = [one for one in every if one.who == who]
-            loop_us += max(one.ended_us for one in mine) - min(one.begun_us for one in mine)
+        for who in {one.who for one in violating}:
+            own = [one for one in every if one.who == who]
+            loop_us += max(one.ended_us for one in own) - min(one.begun_us for one in own)
         part = excess_us / max(1, loop_us)
-        looks, hits = sum(one.looks for one in told), sum(one.hits for one in told)
-        clauses = [
-            f"more than {count(self.n_outliers, 'outlier')} in {number(hits)} of {number(looks)} looks, one a minute",
-            aside,
-        ]
-        title = f"More than {count(self.n_outliers, 'step')} were outliers for a time, none is in the end"
+        checks, violations = sum(one.checks for one in violating), sum(one.violations for one in violating)
+        title = "Outliers exceeded the threshold for a time, not at the end"
+        evidence: list[Fact] = [Where(tuple(one.label for one in violating))]
         when: dict[str, int] = {}
         if out:
-            limits = sorted(one.threshold_us for one in out)
-            low, high = _took(limits[0]), _took(limits[-1])
+            low, high = (_took(limit(one.threshold_us for one in out)) for limit in (min, max))
             outliers = number(sum(one.count for one in out))
-            title = f"{outliers} of {count(total, 'step')} took more than {low}"
-            title += f" to {high}, by worker and phase" if high != low else ""
-            medians = f" of {_took(out[0].median_us)}" if len(out) == 1 else " of their worker and phase"
-            clauses.insert(
-                0,
-                f"{_took(excess_us)} longer in all than the median{medians}, {share(part)} of the training loop",
-            )
+            steps = count(sum(one.steps for one in violating), "step")
+            title = f"{outliers} of {steps} were outliers (longer than {low}{f' to {high}' * (high != low)})"
             starts, ends = zip(*(one.slow_us for one in out if one.slow_us), strict=True)
             when = {"start_us": min(starts), "end_us": max(ends)}
-            clauses.insert(0, between(when["start_us"], when["end_us"]))
-        if len(told) == 1:
-            clauses.append(f"the first step took {_took(told[0].first_us)}")
+            medians = f" of {_took(out[0].median_us)}" if len(out) == 1 else " of their rank and mode"
+            evidence += [
+                When(**when),
+                HowMuch(f"Time beyond the median{medians}", excess_us / SECOND_US, "s"),
+                HowMuch("Share of the training loop", 100 * part, "%"),
+            ]
+        if len(violating) == 1:
+            evidence.append(Note(f"The first step took {_took(violating[0].first_us)}"))
+        condition = f"More than {count(self.n_outliers, 'outlier')} in {number(violations)} of {count(checks, 'check')}"
         return self.finding(
             title,
-            f"{join_names([one.label for one in told])}: {'; '.join(filter(None, clauses))}.",
+            *evidence,
+            *(Note(capitalized(limit)) for limit in (condition, *limits)),
             severity=severity_of(part),
             share=part,
             share_of="of the training loop",
@@ -216,7 +217,7 @@ class StepOutlier(Rule):
 
 
 class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """What the steps of one worker and one phase tell."""
+    """The steps of one rank and one mode."""
 
     node: str
     rank: str
@@ -225,23 +226,22 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     steps: int
     begun_us: int
     ended_us: int
-    #: Windows in which it was judged, the most outliers found so far in any, how many are in violation, and of
-    #: these the first and the one past the last.
-    looks: int
-    most: int
-    hits: int
-    hit_windows: tuple[int, int]
-    #: The longest whole time that is no outlier among all steps, none where it was not judged; and the same
-    #: as a number that need not be whole.
+    #: Checks, the most outliers so far in any, how many violate, and the first window that does with the one past the last.
+    checks: int
+    most_outliers: int
+    violations: int
+    violation_windows: tuple[int, int]
+    #: The longest whole time that is no outlier among all steps, None without a check; and the same as a number that
+    #: need not be whole.
     limit_us: int | None
     threshold_us: float
     #: Outliers among all steps: how many, the first of their numbers, from the first start of one to the last
-    #: end, and what they took beyond the median in all.
+    #: end, and their total time beyond the median.
     count: int
     numbers: list[int]
     slow_us: tuple[int, int] | None
     excess_us: float
-    #: By the vendor's keys.
+    #: By SageMaker Debugger's keys.
     stats_us: dict[str, float]
     std_us: float
     #: Median distance to the median, and steps far above it.
@@ -255,7 +255,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def who(self) -> tuple[str, str]:
-        """The node and the worker."""
+        """The node and the rank."""
         return self.node, self.rank
 
     @property
@@ -264,16 +264,12 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def label(self) -> str:
-        return f"{self.node} worker {self.rank} {self.mode}"
-
-    @property
-    def reason(self) -> str:
-        """Why it was not judged."""
-        return f"only {number(self.steps)} of {count(PATIENCE + 1, 'step')}"
+        return f"{self.node} rank {self.rank} {self.mode}"
 
     @property
     def answer(self) -> DeviceStatus:
-        return DeviceStatus.of(self.name, self.reason, self.looks, self.hits)
+        few = reason_few_samples(self.steps, PATIENCE, "steps")
+        return DeviceStatus.of(self.name, few, self.checks, self.violations)
 
     @property
     def median_us(self) -> float:
@@ -281,16 +277,16 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def block(self) -> dict[str, Any]:
-        """The vendor's figures in seconds, then ours; a series that was not judged has no outliers."""
+        """SageMaker Debugger's figures in seconds, then more; a series without a check has no outliers."""
         block: dict[str, Any] = {
             "step_stats": {name: us / SECOND_US for name, us in self.stats_us.items()},
         }
-        if self.looks:
+        if self.checks:
             block["number_of_outliers"] = self.count
         std_s = self.std_us / SECOND_US
         probs, edges = self.histogram
         block |= {"phase": STEP + self.mode, "stddev": round(std_s, 2), "probs": probs, "binedges": edges}
-        if self.looks:
+        if self.checks:
             block["step_numbers"] = [str(n) for n in self.numbers]
             block["threshold_s"] = self.threshold_us / SECOND_US
             block["outliers_s"] = self.excess_us / SECOND_US
@@ -302,8 +298,8 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             "above_5_mad": self.above_5_mad,
             "above_2_medians": self.above_2_medians,
             "first_step_s": self.first_us / SECOND_US,
-            "windows": self.looks,
-            "windows_in_violation": self.hits,
+            "windows": self.checks,
+            "windows_in_violation": self.violations,
         }
 
 
@@ -313,15 +309,15 @@ def limits_of(lasted_us: IntArray, ends: IntArray, stddev: float) -> IntArray:
     It is the mean plus so many standard deviations, rounded down. Computed in whole numbers: a step
     exactly at the limit is no outlier, and no rounding decides.
     """
-    most = int(lasted_us.max(initial=0))
-    wide = lasted_us.astype(np.int64 if len(lasted_us) * most**2 < _MOST else object)
+    longest_us = int(lasted_us.max(initial=0))
+    wide = lasted_us.astype(np.int64 if len(lasted_us) * longest_us**2 < _MAX_INT else object)
     totals, squares = np.cumsum(wide)[ends - 1].tolist(), np.cumsum(wide * wide)[ends - 1].tolist()
     over, under = (Fraction(stddev) ** 2).as_integer_ratio()
     limits = [
         (total + math.isqrt(over * (n * square - total * total) // under)) // n
         for n, total, square in zip(ends.tolist(), totals, squares, strict=True)
     ]
-    return np.array([min(limit, _MOST) for limit in limits], np.int64)
+    return np.array([min(limit, _MAX_INT) for limit in limits], np.int64)
 
 
 def above(values: IntArray, ends: IntArray, limits: IntArray) -> IntArray:
@@ -337,7 +333,7 @@ def above(values: IntArray, ends: IntArray, limits: IntArray) -> IntArray:
 
 
 def _histogram(times_us: Counted, limit_us: int | None) -> tuple[list[int], list[float]]:
-    """Counts and edges in seconds of what is no outlier: 100 bins; one around the value where all are equal."""
+    """Counts and edges in seconds of what is no outlier: 100 bins; one around the value if all are equal."""
     usual = times_us if limit_us is None else times_us.up_to(limit_us)
     low, high = usual.values[[0, -1]].tolist()
     if low == high:
@@ -347,7 +343,7 @@ def _histogram(times_us: Counted, limit_us: int | None) -> tuple[list[int], list
 
 
 def _details(every: Sequence[_Series]) -> dict[str, Any]:
-    """``step_details`` of the workers with a judged series, and what is known of the others."""
+    """``step_details`` of the ranks with a checked series, and what is known of the others."""
     workers: dict[tuple[str, str], list[_Series]] = {}
     for one in every:
         workers.setdefault(one.who, []).append(one)
@@ -355,7 +351,7 @@ def _details(every: Sequence[_Series]) -> dict[str, Any]:
     for (node, worker), series in workers.items():
         longest = max(series, key=lambda one: one.steps)
         phases = {STEP + one.mode: one.block for one in series}
-        if longest.looks:
+        if longest.checks:
             details["step_details"][f"{node}-{worker}"] = longest.block | {"phases": phases}
         else:
             details.setdefault("too_few_steps", {})[f"{node}-{worker}"] = {"phases": phases}
@@ -363,7 +359,7 @@ def _details(every: Sequence[_Series]) -> dict[str, Any]:
 
 
 def _at_outliers(part: Job, limits: Mapping[tuple[str, ...], int | None]) -> Sums:
-    """Events at the outliers: of the same worker, or of the node where a lane has none."""
+    """Events at the outliers: of the same rank, or of the node if a lane has none."""
     steps = part.steps
     slow: dict[str, list[IntArray]] = {}
     for names, rows in series_of(steps).items():
@@ -377,7 +373,7 @@ def _at_outliers(part: Job, limits: Mapping[tuple[str, ...], int | None]) -> Sum
 
 
 def _took(us: float) -> str:
-    """``0.346 s``, ``12.5 ms``; from 10 s on as words have it."""
+    """``0.346 s``, ``12.5 ms``; from 10 s on like ``duration``."""
     if us >= 10 * SECOND_US:
         return duration(us)
     return f"{us / SECOND_US:.3g}\u00a0s" if us >= SECOND_US // 10 else f"{us / 1000:.3g}\u00a0ms"

@@ -8,7 +8,7 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from jobrules.model import SECOND_US
+from jobrules.model.types import SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,8 @@ def digits_for(total: float, significant: int = 3) -> int:
 
 NBSP = "\u00a0"
 
-_MOST_MARKS = 4
+#: Marks on one letter; more of them cover the lines around.
+_MAX_MARKS = 4
 
 #: No job ran in 1970: a time of that year counts from the start of a log that names no dates.
 _FIRST_DATED_US = 365 * 86400 * SECOND_US
@@ -65,9 +66,31 @@ def count(n: int, one: str, many: str | None = None) -> str:
     return number(n) + NBSP + (one if n == 1 else many or one + "s")
 
 
-def number(n: int) -> str:
-    """``12,345``."""
-    return f"{n:,}"
+def number(n: float, digits: int = 0) -> str:
+    """``12,345``, with so many digits after the point."""
+    return f"{n:,.{digits}f}"
+
+
+def capitalized(text: str) -> str:
+    """The text with an upper-case first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit: ``41.0%``, ``14 s``, ``850 MHz``, ``2.5 points``, ``12 GPUs``."""
+    if unit == "%":
+        return percent(value)
+    if unit == "s":
+        return duration(value * SECOND_US)
+    digits = 0 if value == round(value) or unit in ("MHz", "°C") else 1
+    return f"{value:,.{digits}f}" + (NBSP + unit if unit else "")
+
+
+def some_of(n: int, whole: int, one: str) -> str:
+    """``1 GPU``, ``both GPUs``, ``all 8 GPUs``, ``3 of 8 GPUs``."""
+    if n < whole:
+        return f"{number(n)} of {count(whole, one)}"
+    return count(1, one) if n == 1 else f"both {one}s" if n == 2 else f"all {count(n, one)}"
 
 
 def duration(us: float) -> str:
@@ -86,25 +109,25 @@ def duration(us: float) -> str:
 
 
 def dated(us: int) -> bool:
-    """Whether a time is one of the calendar; else it counts from the start of a log that names no dates."""
+    """True if a time has a date; otherwise it counts from the start of a log without dates."""
     return us >= _FIRST_DATED_US
 
 
 def elapsed(us: int) -> str:
-    """``00:12:24``, hours, minutes and seconds of a time that counts from the start; ``49:00:00`` after two days."""
+    """Hours, minutes and seconds of a time that counts from the start: ``00:12:24``, ``49:00:00``."""
     minutes, seconds = divmod(us // SECOND_US, 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
 
 
 def clock(us: int) -> str:
-    """``08:26:31 UTC``; ``00:12:24 after the start`` where there are no dates."""
+    """``08:26:31 UTC``; without dates ``00:12:24 after the start``."""
     return f"{utc(us):%H:%M:%S}{NBSP}UTC" if dated(us) else f"{elapsed(us)} after the start"
 
 
 def between(start_us: int, end_us: int) -> str:
-    """``2026-11-14 08:26:31 to 11:22:49 UTC``, with the second date where it differs.
+    """``2026-11-14 08:26:31 to 11:22:49 UTC``, with the second date if it differs.
 
-    ``00:00:00 to 00:12:24 after the start`` where there are no dates.
+    Without dates: ``00:00:00 to 00:12:24 after the start``.
     """
     if not dated(start_us):
         return f"{elapsed(start_us)} to {clock(end_us)}"
@@ -114,12 +137,12 @@ def between(start_us: int, end_us: int) -> str:
 
 
 def utc(us: int) -> datetime:
-    """The moment, to the second below."""
+    """The time, rounded down to the second."""
     return datetime.fromtimestamp(us // SECOND_US, UTC)
 
 
 def join_names(names: Sequence[str], most: int = 4) -> str:
-    """``a, b, and c``; past ``most`` names ``a, b, c, and 5 more``. For names from data: see ``shown``."""
+    """``a, b, and c``; past ``most`` names ``a, b, c, and 5 more``. Names are escaped."""
     names = [escape_name(name) for name in names]
     if len(names) > most:
         return ", ".join(names[: most - 1]) + f", and {len(names) - most + 1} more"
@@ -130,17 +153,17 @@ def join_names(names: Sequence[str], most: int = 4) -> str:
 
 
 def escape_name(text: str, most: int = 80) -> str:
-    """Text from data, fit for a sentence: one line, control characters escaped, cut in the middle.
+    """Text from data, fit for a sentence: one line of at most ``most`` characters, cut in the middle.
 
-    So are marks on one letter that are more than any script puts there: they would cover the lines around.
+    Control characters are escaped, and so are marks beyond ``_MAX_MARKS``.
     """
     if len(text) > most:
         text = f"{text[: most * 2 // 3]}…{text[len(text) - most // 3 + 1 :]}"
     if text.isascii() and text.isprintable():
         return text
-    told, marks = [], 0
+    seen, marks = [], 0
     for c in text:
         marks = marks + 1 if unicodedata.category(c) in ("Mn", "Me") else 0
-        seen = c.isprintable() and marks <= _MOST_MARKS
-        told.append(c if seen else c.encode("unicode_escape").decode())
-    return "".join(told)
+        plain = c.isprintable() and marks <= _MAX_MARKS
+        seen.append(c if plain else c.encode("unicode_escape").decode())
+    return "".join(seen)

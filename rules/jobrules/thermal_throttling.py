@@ -1,4 +1,4 @@
-"""ThermalThrottling: heat, or the hardware where it names no heat, slows a GPU down."""
+"""ThermalThrottling: heat slows a GPU, or the hardware without naming heat."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import (
-    LEAST_SAMPLES,
+    MIN_SAMPLES,
     ConditionTime,
     as_far_as_recorded,
     at_most,
@@ -20,9 +20,9 @@ from jobrules.measures.gpu_conditions import (
     finding_of,
     gpus,
 )
-from jobrules.model import SECOND_US, Metric, Severity
-from jobrules.rule import Rule, percent, reason_few_samples
-from jobrules.text import count, share
+from jobrules.model import SECOND_US, HowMuch, Metric, Note, Severity
+from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
+from jobrules.text import capitalized, count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,48 +30,47 @@ if TYPE_CHECKING:
     from jobrules.model import Finding, Job, RuleResult
 
 BRAKE_ADVICE = (
-    "Ask who runs the machine to look at power supply, cables and power brake: apart from heat they are what "
-    "makes the hardware halve a GPU's clock."
+    "Ask the operator of the machine to check power supply, cables, and power brake.",
+    "Without heat, they are what makes the hardware halve a GPU's clock.",
 )
 UNASKED_ADVICE = (
-    "Have the reasons logged that tell heat apart (clocks_event_reasons.active of nvidia-smi), and look at the "
-    "temperature. If it is not heat, it is the power supply, its cables or the power brake."
+    "Record `clocks_event_reasons.active` with nvidia-smi, and check the temperature.",
+    "If it is not heat, it is the power supply, its cables, or the power brake.",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThermalThrottling(Rule):
-    """Heat slows a GPU down.
+    """Heat slows a GPU.
 
     What it checks
-        The share of each GPU's measured time in which the driver names heat as the reason for a lower
-        clock: triggers above ``threshold``. A slowdown by the hardware at moments without such a reason, as
-        by the power brake, is told apart, above the same limit. A temperature alone is no reason: without
-        the reasons the rule is not evaluated.
+        The share of a GPU's measured time in which the driver names heat as the reason for a lower clock. Triggers
+        above ``threshold``. Other hardware slowdowns are reported separately.
 
     Why it matters
-        Where GPUs train together, all wait for the slowest one. Heat also wears the hardware.
+        The slowest GPU delays all others.
 
     What to do
-        Look at fans, air flow, dust and the air that comes in. Run the job on another machine to see
-        whether the slowdown stays behind. Until then a lower power limit costs less than heat does.
+        * Check fans, airflow, and dust.
+        * Run the job on another machine to compare.
+        * Meanwhile, lower the power limit.
+
+    Details
+        A hardware slowdown while the driver does not name heat, such as that of the power brake, has the same threshold.
+        A temperature is no reason: without throttle reasons the rule is not evaluated.
     """
 
-    title: ClassVar[str] = "Heat slows a GPU down"
+    title: ClassVar[str] = "Heat slows a GPU"
     section: ClassVar[str] = "power"
 
-    # Ours. A changing clock reports a slowdown by the hardware for a moment, which few samples meet: with one
-    # change of clock every ten seconds of work it was 0.1 % of the time. Heat lasts for minutes.
-    threshold: float = percent(1.0, "share of a GPU's time in which heat slows it")
+    # A changing clock reports a hardware slowdown for a moment: with one change of clock every ten seconds of work,
+    # 0.1% of the time. Heat lasts for minutes.
+    threshold: float = percent(1.0, "share of a GPU's time")
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
         if not (job.has(Metric.GPU_THERMAL_SLOWDOWN) or job.has(Metric.GPU_HARDWARE_SLOWDOWN)):
-            known = job.has(Metric.GPU_TEMPERATURE)
-            lack = "temperatures were sampled, but not why clocks were low"
-            return self.not_evaluated(
-                lack if known else f"{Metric.GPU_THERMAL_SLOWDOWN.label} was not sampled"
-            )
+            return self.not_evaluated(not_recorded(Metric.GPU_THERMAL_SLOWDOWN))
         found = job.gathered(_slowed, Clocks.of(job))
         hot = [gpu for gpu in found if gpu.heat.judged and 100 * gpu.heat.share > self.threshold]
         braked = [gpu for gpu in found if gpu.brake.judged and 100 * gpu.brake.share > self.threshold]
@@ -79,36 +78,45 @@ class ThermalThrottling(Rule):
         details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
         facts = facts_of([gpu.most for gpu in found], hits, self.threshold) | {"details": details}
         if not facts["evaluated"]:
-            return self.not_evaluated(reason_few_samples(facts["datapoints"], LEAST_SAMPLES - 1), **facts)
+            return self.not_evaluated(reason_few_samples(facts["datapoints"], MIN_SAMPLES - 1), **facts)
         if not hits:
             return self.passed(_passed(found, job.gpu_count + job.gpus_unknown), **facts)
-        findings = [tell(told, found) for tell, told in ((self._heat, hot), (self._brake, braked)) if told]
+        findings = [
+            finding(slowed, found) for finding, slowed in ((self._heat, hot), (self._brake, braked)) if slowed
+        ]
         return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
 
     def _heat(self, hot: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
         worst = max(hot, key=lambda gpu: gpu.heat.share)
-        warmest = max((gpu.hottest for gpu in hot if gpu.hottest is not None), default=None)
-        clauses = [
-            f"up to {warmest:.0f}\u00a0°C" if warmest is not None else "",
-            worst.clock,
-        ]
-        part = worst.heat.share
-        severity = Severity.CRITICAL if part >= 0.5 else Severity.WARNING
-        whose = "its time" if len(hot) == 1 else "the time of the worst"
-        title = f"Heat slowed {count(len(hot), 'GPU')} for {share(part)} of {whose}"
-        spells, every = [gpu.heat for gpu in hot], [gpu.heat for gpu in found]
-        return finding_of(self, title, spells, every, clauses, severity=severity)
+        hottest = [gpu.hottest for gpu in hot if gpu.hottest is not None]
+        return finding_of(
+            self,
+            f"Heat slowed {_slowed_for(hot, worst.heat.share)}",
+            [gpu.heat for gpu in hot],
+            [gpu.heat for gpu in found],
+            *([HowMuch("Highest temperature", max(hottest), "°C")] if hottest else ()),
+            *worst.clock_facts,
+            severity=Severity.CRITICAL if worst.heat.share >= 0.5 else Severity.WARNING,
+        )
 
     def _brake(self, braked: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
-        part = max(gpu.brake.share for gpu in braked)
-        whose = "its time" if len(braked) == 1 else "the time of the worst"
         asked = all(gpu.asked for gpu in braked)
-        title = f"The hardware slowed {count(len(braked), 'GPU')} for {share(part)} of {whose}"
-        title += " and did not name heat" if asked else ""
-        unasked = "" if asked else "whether for heat is not known for all of it"
-        advice = BRAKE_ADVICE if asked else UNASKED_ADVICE
-        spells, every = [gpu.brake for gpu in braked], [gpu.brake for gpu in found]
-        return finding_of(self, title, spells, every, [unasked], key="hardware-slowdown", advice=advice)
+        slowed_for = _slowed_for(braked, max(gpu.brake.share for gpu in braked))
+        return finding_of(
+            self,
+            f"The hardware slowed {slowed_for}{' without naming heat' if asked else ''}",
+            [gpu.brake for gpu in braked],
+            [gpu.brake for gpu in found],
+            *(() if asked else [Note("Heat as a reason was not recorded all the time")]),
+            key="hardware-slowdown",
+            advice=BRAKE_ADVICE if asked else UNASKED_ADVICE,
+        )
+
+
+def _slowed_for(slowed: Sequence[_Slowed], part: float) -> str:
+    """``1 GPU for 61.8% of its time``, ``3 GPUs, the worst for 61.8% of its time``."""
+    worst = "" if len(slowed) == 1 else ", the worst"
+    return f"{count(len(slowed), 'GPU')}{worst} for {share(part)} of its time"
 
 
 class _Slowed(Struct, frozen=True, kw_only=True):
@@ -116,30 +124,31 @@ class _Slowed(Struct, frozen=True, kw_only=True):
 
     node: str
     device: str
-    #: Heat, and the hardware where heat is not named.
+    #: Heat, and the hardware without heat as a reason.
     heat: ConditionTime
     brake: ConditionTime
-    #: Whether heat as a reason was sampled whenever the hardware slowed it.
+    #: True if heat as a reason was recorded whenever the hardware slowed it.
     asked: bool
-    #: Degrees Celsius; none where no temperature was sampled while heat slowed it.
+    #: Degrees Celsius; None if no temperature was sampled while heat slowed it.
     hottest: float | None
-    #: Median clock while heat slowed it and else, in MHz; none where that cannot be told.
+    #: Median clock while heat slowed it and otherwise, in MHz; None if not known.
     clocks: tuple[float, float] | None
 
     @property
     def most(self) -> ConditionTime:
         """The one that took the larger share of time."""
-        return max(self.heat, self.brake, key=lambda spell: (spell.judged, spell.share, spell.samples))
+        return max(self.heat, self.brake, key=lambda one: (one.judged, one.share, one.samples))
 
     @property
-    def clock(self) -> str:
-        """A clause on its clock; empty where that is not known."""
-        told = self.clocks
-        return (
-            f"median clock of the worst {told[0]:.0f}\u00a0MHz then, {told[1]:.0f}\u00a0MHz else"
-            if told
-            else ""
-        )
+    def clock_facts(self) -> list[HowMuch]:
+        """Its median clock while heat slowed it and otherwise; empty if not known."""
+        if self.clocks is None:
+            return []
+        names = ("Median clock while heat slowed the GPU", "Otherwise")
+        return [
+            HowMuch(what, mhz, "MHz", of=self.heat.label)
+            for what, mhz in zip(names, self.clocks, strict=True)
+        ]
 
     @property
     def details(self) -> dict[str, Any]:
@@ -156,7 +165,7 @@ class _Slowed(Struct, frozen=True, kw_only=True):
 
 def _slowed(part: Job, clocks: Clocks) -> Iterator[_Slowed]:
     for gpu in gpus(part, clocks, Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN):
-        # A log that is started again may sample the one reason first and the other one later.
+        # A log that was started twice may have one reason first and the other one later.
         time_us, values = gpu.series(Metric.GPU_THERMAL_SLOWDOWN)
         brake_us, hardware = gpu.series(Metric.GPU_HARDWARE_SLOWDOWN)
         heat, named = values > 0, gpu.at(Metric.GPU_THERMAL_SLOWDOWN, brake_us)
@@ -169,7 +178,7 @@ def _slowed(part: Job, clocks: Clocks) -> Iterator[_Slowed]:
             device=gpu.device,
             heat=ConditionTime.of(gpu, time_us, heat),
             brake=ConditionTime.of(gpu, brake_us, brake),
-            # A value in force is not enough: the reader leaves out what a log does not tell.
+            # A value in force is not enough: the reader leaves out what a log does not say.
             asked=bool(gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, brake_us)[brake].all()),
             hottest=float(warm.max()) if len(warm) else None,
             clocks=gpu.clocks(time_us, heat),
@@ -177,16 +186,15 @@ def _slowed(part: Job, clocks: Clocks) -> Iterator[_Slowed]:
 
 
 def _passed(found: Sequence[_Slowed], gpus: int) -> str:
-    """What is said where nothing took enough time; of a reason only where it was sampled."""
+    """Headline without a finding; names a reason only if it was recorded."""
     heat = [gpu.heat for gpu in found if gpu.heat.judged]
     brake = [gpu.brake for gpu in found if gpu.brake.judged]
-    if any(spell.span_us for spell in (*heat, *brake)):
-        most = 100 * max(spell.share for spell in (*heat, *brake))
-        known = len({spell.name for spell in (*heat, *brake)})
-        told = f"Slowdowns took {at_most(most)} of the time of any GPU at most"
-        return told + as_far_as_recorded(known, gpus)
-    kinds = [(len(heat), "heat"), (len(brake), "the hardware")]
+    if any(time.span_us for time in (*heat, *brake)):
+        most = 100 * max(time.share for time in (*heat, *brake))
+        recorded = as_far_as_recorded(len({time.name for time in (*heat, *brake)}), gpus)
+        return f"Slowdowns took {at_most(most)} of any GPU's time{recorded}"
     if len(heat) == len(brake):
-        kinds = [(len(heat), "heat or the hardware")]
-    clauses = [f"by {what}{as_far_as_recorded(known, gpus)}" for known, what in kinds if known]
-    return f"No GPU was slowed {'; nor '.join(clauses)}"
+        return f"Neither heat nor hardware slowed any GPU{as_far_as_recorded(len(heat), gpus)}"
+    kinds = ((len(heat), "heat"), (len(brake), "the hardware"))
+    clauses = [f"{what} slowed no GPU{as_far_as_recorded(known, gpus)}" for known, what in kinds if known]
+    return capitalized("; ".join(clauses))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jobrules.ecc_errors import ECCErrors
-from jobrules.model import SECOND_US, Job, Metric, RuleResult, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, RuleResult, Severity, Status, in_words
 from jobrules.rule import run_rules
 from tests.jobs import START_US, Values, make_job, make_panel
 
@@ -52,7 +52,7 @@ def test_an_uncorrected_error_is_critical_and_told_before_corrected_ones() -> No
     assert first.title == "1\u00a0uncorrected memory error on 1\u00a0GPU"
     assert (first.start_us, first.end_us) == (START_US + 29 * 60 * SECOND_US, START_US + 30 * 60 * SECOND_US)
     assert (second.key, second.severity) == ("corrected-memory-errors", Severity.INFO)
-    assert "algo-1 gpu0 4, 4.07 an hour" in second.evidence
+    assert "Errors: algo-1 gpu0 4. Errors per hour: 4.1." in in_words(second.evidence)
     assert (found.violations, found.evaluated) == (1, 1)
 
 
@@ -60,15 +60,18 @@ def test_what_was_counted_before_the_job_is_told_and_no_violation() -> None:
     found = checked(logged([[7, 5]] * 10, [[0, 0]] * 10))
 
     assert found.status is Status.PASSED
-    assert found.headline == "No memory error during the job; 12\u00a0corrected ones before the job"
+    assert (
+        found.headline
+        == "No memory errors on 2\u00a0GPUs during the job; 12\u00a0corrected errors before the job"
+    )
 
 
 def test_what_was_counted_before_is_told_beside_new_errors_too() -> None:
     (told,) = checked(logged([[5, 4]] * 5 + [[7, 4]] * 5, [[3, 0]] * 10)).findings
 
     assert told.title == "2\u00a0corrected memory errors on 1\u00a0GPU"
-    assert told.evidence.endswith(
-        "; 3\u00a0uncorrected ones before the job; 9\u00a0corrected ones before the job."
+    assert in_words(told.evidence).endswith(
+        "3\u00a0uncorrected errors before the job. 9\u00a0corrected errors before the job."
     )
 
 
@@ -76,19 +79,19 @@ def test_a_counter_that_falls_was_reset_and_counts_from_0() -> None:
     assert checked(logged([9, 9, 0, 0])).status is Status.PASSED
     found = checked(logged([9, 9, 0, 2]))
     assert found.findings[0].title == "2\u00a0corrected memory errors on 1\u00a0GPU"
-    assert "counters were reset 1\u00a0time" in found.findings[0].evidence
+    assert "Resets of the counter: 1." in in_words(found.findings[0].evidence)
 
 
 def test_one_sample_says_nothing_of_growth() -> None:
     found = checked(logged([3]))
 
-    assert (found.status, found.reason) == (Status.NOT_EVALUATED, "only 1 of 2\u00a0samples")
+    assert (found.status, str(found.reason)) == (Status.NOT_EVALUATED, "2 samples needed, 1 recorded")
 
 
 def test_a_kind_that_was_not_counted_is_said_to_be() -> None:
     assert (
         checked(logged([0, 0])).headline
-        == "No memory error during the job; uncorrected ones were not counted"
+        == "No memory errors on 1\u00a0GPU during the job; uncorrected errors not recorded"
     )
 
 
@@ -101,17 +104,16 @@ def test_counters_of_some_gpus_say_nothing_of_the_others() -> None:
     )
 
     assert checked(job).headline == (
-        "No memory error during the job, as far as that was recorded: for 1 of 4\u00a0GPUs; "
-        "corrected ones were not counted"
+        "No memory errors on 1\u00a0GPU during the job, recorded for 1 of 4\u00a0GPUs; corrected errors not recorded"
     )
 
 
 @pytest.mark.parametrize(
     ("uncorrected", "clause"),
     [
-        (None, "; uncorrected ones were not counted."),
-        ([[np.nan, 0]] * 10, "; uncorrected ones were not counted on algo-1 gpu0."),
-        ([[0, 0]] + [[np.nan, 0]] * 9, "UTC."),
+        (None, "Uncorrected errors not recorded."),
+        ([[np.nan, 0]] * 10, "Uncorrected errors not recorded on algo-1 gpu0."),
+        ([[0, 0]] + [[np.nan, 0]] * 9, "per hour: 20."),
     ],
 )
 def test_that_results_are_right_is_said_only_where_it_was_counted(
@@ -124,7 +126,7 @@ def test_that_results_are_right_is_said_only_where_it_was_counted(
     (known,) = checked(logged(corrected, [[0, np.nan]] * 9 + [[0, 0]])).findings
     spoiled = checked(logged(corrected, [[0, 0]] * 5 + [[1, 0]] * 5)).findings[1]
 
-    assert unknown.evidence.endswith(clause)
-    assert unknown.advice.startswith("Have uncorrected errors logged too")
-    assert known.advice.startswith("Nothing for this job: its results are right. Tell")
-    assert spoiled.advice.startswith("Tell who runs the machine")
+    assert in_words(unknown.evidence).endswith(clause)
+    assert " ".join(unknown.advice).startswith("Record uncorrected errors too")
+    assert " ".join(known.advice).startswith("Do nothing for this job: its results are correct. Report")
+    assert " ".join(spoiled.advice).startswith("Report the GPU to the operator")

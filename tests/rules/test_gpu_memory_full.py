@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrules import GPUMemoryFull
-from jobrules.model import SECOND_US, Job, Metric, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status, in_words
 from tests.jobs import START_US, make_job, make_panel
 
 GIB = 2**30
@@ -54,8 +54,8 @@ def test_memory_taken_ahead_is_an_info_that_says_so() -> None:
 
     (finding,) = result.findings
     assert finding.severity is Severity.INFO
-    assert finding.title == "GPU memory was above 92% in use for 90.0% of the time measured"
-    assert "It is allocated, not necessarily needed." in finding.evidence
+    assert finding.title == "GPU memory was more than 92% in use for 90.0% of its measured time"
+    assert "allocated, not necessarily needed." in in_words(finding.evidence)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_peak_is_not_sustained() -> None:
 
     assert (result.status, result.headline) == (
         Status.PASSED,
-        "At most 97.0% of a GPU's memory was in use",
+        "GPU memory in use peaked at 97.0%",
     )
 
 
@@ -99,7 +99,7 @@ def test_each_gpu_has_its_own_total_whenever_that_was_sampled() -> None:
     result = GPUMemoryFull().check(make_job(extra=[used, total]))
 
     assert [one.status for one in result.devices] == [Status.TRIGGERED, Status.PASSED, Status.NOT_EVALUATED]
-    assert result.devices[2].reason == "GPU memory total was not sampled"
+    assert str(result.devices[2].reason) == "GPU memory size not recorded"
 
 
 def test_how_often_memory_is_read_says_nothing() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import CPUBottleneck, IdleGaps, LowGPUUtilization
-from jobrules.model import SECOND_US, Job, Metric, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status, in_words
 from jobrules.rule import Rule, run_rules
 from jobrules.verdict.findings import Verdict, judge
 from jobrules.verdict.phases import job_phases
@@ -93,7 +93,10 @@ def test_one_busy_gpu_of_the_node_ends_a_gap_and_other_nodes_do_not() -> None:
     assert IdleGaps().check(beside).status is Status.PASSED
     result = IdleGaps().check(apart)
     assert result.findings[0].devices == ("algo-1/gpu0",)
-    assert result.findings[0].title == "The GPU of algo-1 idled for 24.6% of the time"
+    assert (
+        result.findings[0].title
+        == "The GPU of algo-1 was idle for 24.6% of the time from first to last GPU work"
+    )
 
 
 def test_gpus_that_are_sampled_in_turn_are_joined_by_time() -> None:
@@ -136,7 +139,7 @@ def test_a_gpu_whose_use_is_not_known_may_be_at_work() -> None:
     # Known for 700 s, and for as long as the last sample holds.
     assert IdleGaps(patience=700 / 60).check(partly).status is Status.PASSED
     assert IdleGaps(patience=13).check(partly).status is Status.NOT_EVALUATED
-    assert IdleGaps().check(never).reason == "the use of 1 of 2\u00a0GPUs was not sampled"
+    assert str(IdleGaps().check(never).reason) == "GPU utilization not recorded for 1 of 2\u00a0GPUs"
 
 
 def test_time_that_was_not_measured_is_no_gap() -> None:
@@ -156,14 +159,14 @@ def test_regular_gaps_are_perhaps_checkpoints_and_the_resolution_is_told() -> No
     for at in rng.choice(np.arange(10, 1900, 30), 12, replace=False):
         irregular[at : at + 12] = 1.0
     regular, odd, often = (
-        IdleGaps().check(make_job(gpu=gpu, interval_s=1)).findings[0].evidence
+        in_words(IdleGaps().check(make_job(gpu=gpu, interval_s=1)).findings[0].evidence)
         for gpu in (with_gaps(120, 12, 2000), irregular, with_gaps(10, 3))
     )
 
-    assert "The long ones come every 2\u00a0min: perhaps checkpoints or evaluation (inferred)." in regular
-    assert "inferred" not in odd
-    assert "inferred" not in often
-    assert "Samples are 1\u00a0s apart: gaps of less than 2\u00a0samples are not seen." in regular
+    assert "A long gap comes every 2\u00a0min, as with checkpoints or evaluation." in regular
+    assert "checkpoints" not in odd
+    assert "checkpoints" not in often
+    assert "Gaps shorter than 2\u00a0s are invisible." in regular
 
 
 def test_alone_it_has_its_own_part_of_the_bar_and_is_no_cause() -> None:
@@ -173,7 +176,7 @@ def test_alone_it_has_its_own_part_of_the_bar_and_is_no_cause() -> None:
     assert (finding.key, finding.severity) == ("idle-gaps", Severity.WARNING)
     assert verdict.use is not None
     (part,) = (part for part in verdict.use.parts if part.finding == "idle-gaps")
-    assert part.label == "Unexplained: all GPUs of the node idle at once"
+    assert part.label == "Lost: unexplained, all GPUs of a node idle"
     assert finding.share == pytest.approx(90 / 999 * 0.99, abs=0.0006)
     assert finding.share == pytest.approx(part.percent / 100)
     assert not verdict.has_cause
@@ -185,7 +188,7 @@ def test_with_low_use_it_is_one_finding() -> None:
 
     (finding,) = verdict.findings
     assert finding.rules == ("LowGPUUtilization", "IdleGaps")
-    assert "49\u00a0gaps between first and last work" in finding.evidence
+    assert "Idle gaps: 49." in in_words(finding.evidence)
     assert verdict.use is not None
     assert {p.finding for p in verdict.use.parts if p.role == "lost" and p.key != "idle-after"} == {
         finding.key
@@ -199,7 +202,10 @@ def test_gaps_that_a_cause_claims_are_told_with_it() -> None:
 
     (finding,) = verdict.findings
     assert finding.rules == ("CPUBottleneck", "IdleGaps")
-    assert finding.evidence.endswith("The GPU idled for 59.6% of the time.")
+    assert in_words(finding.evidence).endswith(
+        "Also seen as: the GPU idle for 59.6% of the time from first to last GPU work. "
+        "Inferred from simultaneous samples."
+    )
     assert verdict.use is not None
     assert "idle-gaps" not in {part.key for part in verdict.use.parts}
 
@@ -221,5 +227,5 @@ def test_a_node_without_much_work_is_not_judged() -> None:
     short = IdleGaps().check(make_job(gpu=[95.0] * 300, interval_s=1))
     none = IdleGaps().check(make_job(gpu=[9.0] * 3000, interval_s=1))
 
-    assert short.reason == "only 4\u00a0min 59\u00a0s of 10\u00a0min of work"
-    assert none.reason == "no GPU at work, used by 10% or more"
+    assert str(short.reason) == "10\u00a0min of GPU work needed, 4\u00a0min 59\u00a0s recorded"
+    assert str(none.reason) == "no GPU was active (10% or more)"

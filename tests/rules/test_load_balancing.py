@@ -176,7 +176,7 @@ def test_one_idle_gpu_is_told_with_what_it_costs() -> None:
     assert (result.status, result.triggered, result.evaluated) == (Status.TRIGGERED, 9, 9)
     (finding,) = result.findings
     assert finding.title == (
-        "algo-1 gpu0 and gpu1 are used differently, distance 0.83: 95.0% and 10.0% on average"
+        "Utilization of algo-1 gpu0 and gpu1 differs: distance 0.83, means 95.0% and 10.0%"
     )
     assert finding.devices == ("algo-1/gpu0", "algo-1/gpu1")
     assert finding.share == pytest.approx(0.425)
@@ -206,7 +206,7 @@ def test_alike_at_the_end_is_an_event_of_the_past() -> None:
     assert result.status is Status.TRIGGERED
     assert 0 < result.violating < result.evaluated
     (finding,) = result.findings
-    assert "for a time, alike at the end" in finding.title
+    assert "for a time, not at the end" in finding.title
     assert finding.share == pytest.approx(1 / 6)
     assert finding.severity is Severity.INFO
     assert finding.devices == ("algo-1/gpu0", "algo-1/gpu1")
@@ -218,7 +218,10 @@ def test_gpus_of_different_nodes_are_not_a_pair_but_nodes_are_compared() -> None
     result = SMALL.check(make_job(gpu=[[90.0, 90.0]] * 20, interval_s=30, extra=[other]))
 
     assert result.status is Status.PASSED
-    assert result.headline == "The GPUs of a node are used alike, distance 0.00 at most"
+    assert (
+        result.headline
+        == "GPU utilization is similar within each node: largest distance 0.00 (threshold 0.2)"
+    )
     assert result.details["algo-1"]["node_distances"] == {"algo-2": pytest.approx(0.832555, abs=1e-6)}
     assert "node_distances" not in result.details["algo-2"]
 
@@ -259,10 +262,10 @@ def test_nodes_are_compared_up_to_so_many(monkeypatch: pytest.MonkeyPatch) -> No
     )
     job = JobInMemory(name="job", panels=panels)
 
-    monkeypatch.setattr(load_balancing, "MOST_NODES", 3)
+    monkeypatch.setattr(load_balancing, "MAX_NODES", 3)
     assert len(SMALL.check(job).details["algo-0"]["node_distances"]) == 2
 
-    monkeypatch.setattr(load_balancing, "MOST_NODES", 2)
+    monkeypatch.setattr(load_balancing, "MAX_NODES", 2)
     details = SMALL.check(job).details
     assert [sum(one["workloads"]["gpu0"]) for one in details.values()] == [20, 20, 20]
     assert not any("node_distances" in one for one in details.values())
@@ -283,7 +286,7 @@ def test_one_gpu_on_each_node_is_not_judged_but_nodes_are_compared() -> None:
 
     result = SMALL.check(make_job(gpu=[90.0] * 20, interval_s=30, extra=[other]))
 
-    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "only one GPU on each node")
+    assert (result.status, str(result.reason)) == (Status.NOT_EVALUATED, "no node has a second GPU")
     assert result.details["algo-1"]["node_distances"]["algo-2"] == pytest.approx(0.832555, abs=1e-6)
     assert sum(result.details["algo-1"]["workloads"]["gpu0"]) == 20
 
@@ -296,23 +299,23 @@ def test_every_gpu_says_why_it_was_not_compared() -> None:
     )
     none = SMALL.check(make_job(gpu=np.column_stack([[50.0] * 20, few]), interval_s=30))
 
-    assert [(d.status, d.reason) for d in both.devices] == [
+    assert [(d.status, str(d.reason or "")) for d in both.devices] == [
         (Status.PASSED, ""),
         (Status.PASSED, ""),
-        (Status.NOT_EVALUATED, "only 3 of 4\u00a0samples"),
-        (Status.NOT_EVALUATED, "only one GPU on its node"),
+        (Status.NOT_EVALUATED, "4 samples needed, 3 recorded"),
+        (Status.NOT_EVALUATED, "no node has a second GPU"),
     ]
-    assert both.headline.endswith("; 2\u00a0GPUs not compared")
-    assert none.devices[0].reason == "no other GPU to compare with"
-    assert (none.status, none.reason) == (Status.NOT_EVALUATED, "only 3 of 4\u00a0samples")
+    assert both.headline.endswith("; 2\u00a0GPUs not evaluated")
+    assert str(none.devices[0].reason) == "no other GPU of the node has enough samples"
+    assert (none.status, str(none.reason)) == (Status.NOT_EVALUATED, "4 samples needed, 3 recorded")
 
 
 def test_a_loop_without_samples_leaves_nothing_to_compare() -> None:
     result = SMALL.check(make_job(gpu=[[90.0, 10.0]] * 20, interval_s=30, steps=make_steps([(1000, 1001)])))
 
-    assert (result.status, result.reason) == (
+    assert (result.status, str(result.reason)) == (
         Status.NOT_EVALUATED,
-        "only 0 of 3\u00a0samples in the training loop",
+        "3 samples in the training loop needed, 0 recorded",
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import LowGPUUtilization
-from jobrules.model import SECOND_US, Metric, Severity, Status
+from jobrules.model import SECOND_US, Metric, Severity, Status, in_words
 from tests.jobs import START_US, make_job, make_panel
 
 SMALL = LowGPUUtilization(window=4, patience=6)
@@ -86,7 +86,7 @@ def test_patience_says_how_many_samples_were_missing() -> None:
     result = LowGPUUtilization().check(make_job(gpu=[5.0] * 612))
 
     assert result.status is Status.NOT_EVALUATED
-    assert result.reason == "only 612 of 1,001\u00a0samples"
+    assert str(result.reason) == "1,001 samples needed, 612 recorded"
     assert (result.triggered, result.datapoints) == (0, 612)
 
 
@@ -97,8 +97,8 @@ def test_every_gpu_counts_its_own_windows() -> None:
     assert (one.triggered, both.triggered) == (7, 14)
     assert (one.evaluated, both.evaluated) == (14, 14)
     assert one.datapoints_per_series == {"algo-1/gpu0": 20, "algo-1/gpu1": 20}
-    assert one.findings[0].evidence.startswith("algo-1 gpu0, ")
-    assert both.findings[0].evidence.startswith("All GPUs, ")
+    assert in_words(one.findings[0].evidence).startswith("algo-1 gpu0, ")
+    assert in_words(both.findings[0].evidence).startswith("Both GPUs, ")
 
 
 def test_an_unused_gpu_is_marked() -> None:
@@ -147,7 +147,7 @@ def test_a_gpu_with_too_few_samples_is_named_and_not_called_busy() -> None:
     assert result.status is Status.PASSED
     assert (
         result.headline
-        == "No window of a GPU was low or fluctuating; 1\u00a0GPU not judged for want of samples"
+        == "GPU utilization was low or fluctuated in 0 of 7\u00a0windows; 1\u00a0GPU not evaluated"
     )
 
 
@@ -170,7 +170,7 @@ def test_a_finding_begins_with_the_gpus_it_is_about() -> None:
     assert finding.start_us is not None
     assert finding.start_us > START_US + 800 * SECOND_US
     assert result.first_us == START_US + 180 * SECOND_US
-    assert finding.title.endswith("of the windows judged, 1\u00a0unused GPU aside")
+    assert "Not counted: 1\u00a0never-used GPU." in in_words(finding.evidence)
 
 
 def test_patience_and_window_may_be_times() -> None:
@@ -194,9 +194,9 @@ def test_each_gpu_says_what_it_lacked() -> None:
     result = SMALL.check(job)
 
     judged, short = result.devices
-    assert (judged.name, judged.status, judged.reason) == ("algo-1/gpu0", Status.TRIGGERED, "")
+    assert (judged.name, judged.status, str(judged.reason or "")) == ("algo-1/gpu0", Status.TRIGGERED, "")
     assert (judged.evaluated, judged.violating) == (result.evaluated, result.violating)
-    assert (short.status, short.reason) == (Status.NOT_EVALUATED, "only 2 of 7\u00a0samples")
+    assert (short.status, str(short.reason)) == (Status.NOT_EVALUATED, "7 samples needed, 2 recorded")
 
 
 def test_a_real_runs_count_of_windows() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrules import CPUBottleneck, LowGPUUtilization, LowMeanUtilization
-from jobrules.model import SECOND_US, Job, Metric, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status, in_words
 from jobrules.rule import run_rules
 from jobrules.verdict.findings import Verdict, judge
 from jobrules.verdict.phases import job_phases
@@ -61,14 +61,14 @@ def test_limits_are_those_of_clusters(mean: float, severity: Severity | None) ->
     result = LowMeanUtilization().check(make_job(gpu=[[mean - 1, mean + 1]] * 700, interval_s=1))
 
     assert [f.severity for f in result.findings] == ([severity] if severity else [])
-    assert f"2\u00a0GPUs were used to {mean:.1f}% on average" == result.headline
+    assert result.headline.startswith(f"Mean GPU utilization was {mean:.1f}%")
 
 
 def test_gpus_that_never_worked_are_aside_unless_none_did() -> None:
     one = LowMeanUtilization().check(make_job(gpu=[[40.0, 0.0, 0.0]] * 700, interval_s=1))
     none = LowMeanUtilization().check(make_job(gpu=[[0.0, 0.0]] * 700, interval_s=1))
 
-    assert (one.status, one.headline) == (Status.PASSED, "1\u00a0GPU was used to 40.0% on average")
+    assert (one.status, one.headline) == (Status.PASSED, "Mean GPU utilization was 40.0% (threshold 25%)")
     assert none.findings[0].devices == ("algo-1/gpu0", "algo-1/gpu1")
 
 
@@ -77,15 +77,18 @@ def test_a_gpu_that_never_worked_does_not_make_a_few_samples_of_another_enough()
     values[:, 0], values[:3, 1] = 0.0, 90.0
     result = LowMeanUtilization().check(make_job(gpu=values, interval_s=1))
 
-    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "only 3\u00a0s of 10\u00a0min measured")
+    assert (result.status, str(result.reason)) == (
+        Status.NOT_EVALUATED,
+        "10\u00a0min of samples needed, 3\u00a0s recorded",
+    )
 
 
 def test_a_short_job_is_not_judged() -> None:
     result = LowMeanUtilization().check(make_job(gpu=[1.0] * 500, interval_s=1))
 
-    assert (result.status, result.reason) == (
+    assert (result.status, str(result.reason)) == (
         Status.NOT_EVALUATED,
-        "only 8\u00a0min 19\u00a0s of 10\u00a0min measured",
+        "10\u00a0min of samples needed, 8\u00a0min 19\u00a0s recorded",
     )
 
 
@@ -95,7 +98,7 @@ def test_low_windows_and_a_low_mean_are_one_finding_with_the_worse_severity() ->
 
     assert finding.rules == ("LowGPUUtilization", "LowMeanUtilization")
     assert finding.severity is Severity.CRITICAL
-    assert finding.evidence.endswith("The GPU was used to 12.0% on average.")
+    assert in_words(finding.evidence).endswith("Also seen as: mean GPU utilization of 12.0%.")
 
 
 def test_a_low_mean_joins_its_cause() -> None:

@@ -16,7 +16,7 @@ def test_a_late_first_step_counts_the_scans_after_the_limit() -> None:
     result = MaxInitializationTime(threshold=2).check(job)
 
     assert (result.status, result.triggered, result.violations) == (Status.TRIGGERED, 5, 5)
-    assert result.findings[0].title == "The first step came after 8\u00a0min"
+    assert result.findings[0].title == "The first step started after 8\u00a0min"
     assert (result.first_us, result.last_us) == (START_US, START_US + 480 * SECOND_US)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobreport.readers.registry import read_job
-from jobrules.model import SECOND_US, Job, Metric, RuleResult, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, RuleResult, Severity, Status, in_words
 from jobrules.power_cap import PowerCap
 from jobrules.rule import run_rules
 from tests.copies import replace
@@ -64,7 +64,10 @@ def test_clocks_are_told_apart_where_the_limit_held_for_half_a_sample() -> None:
 
     (told,) = checked(logged(gpu_power_cap=part, gpu_clock=clocks)).findings
 
-    assert "1400\u00a0MHz then, 1980\u00a0MHz else" in told.evidence
+    assert (
+        "Median clock at the limit: algo-1 gpu0 1,400\u00a0MHz. Otherwise: algo-1 gpu0 1,980\u00a0MHz."
+        in in_words(told.evidence)
+    )
 
 
 def test_clocks_are_those_of_work_only_where_use_is_known() -> None:
@@ -72,9 +75,12 @@ def test_clocks_are_those_of_work_only_where_use_is_known() -> None:
     use = np.where(np.arange(N) < 500, 95.0, np.nan)
 
     (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks)).findings
-    assert "1200\u00a0MHz then, 210\u00a0MHz else" in told.evidence
+    assert (
+        "Median clock at the limit: algo-1 gpu0 1,200\u00a0MHz. Otherwise: algo-1 gpu0 210\u00a0MHz."
+        in in_words(told.evidence)
+    )
     (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
-    assert "in other work" not in told.evidence
+    assert "in other work" not in in_words(told.evidence)
 
 
 def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
@@ -84,18 +90,16 @@ def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
 
     found = checked(logged(gpu_power_cap=table))
 
-    assert (
-        found.headline == "No GPU was at its power limit, as far as that was recorded: for 1 of 2\u00a0GPUs"
-    )
-    assert [one.reason for one in found.devices] == ["", "only 1 of 10\u00a0samples"]
+    assert found.headline == "No GPU was at its power limit, recorded for 1 of 2\u00a0GPUs"
+    assert [str(one.reason or "") for one in found.devices] == ["", "10 samples needed, 1 recorded"]
     alone = checked(logged(gpu_power_cap=[100.0] * 9))
-    assert (alone.status, alone.reason) == (Status.NOT_EVALUATED, "only 9 of 10\u00a0samples")
+    assert (alone.status, str(alone.reason)) == (Status.NOT_EVALUATED, "10 samples needed, 9 recorded")
 
 
 def test_a_second_of_eleven_hours_is_not_rounded_to_never() -> None:
     found = checked(logged(gpu_power_cap=[0.0] * 500 + [100.0] + [0.0] * 39_499))
 
-    assert found.headline == "GPUs were at their power limit for under 0.01% of the time of any at most"
+    assert found.headline == "GPUs were at their power limit for less than 0.01% of their time"
 
 
 def test_a_gpu_at_its_limit_is_told_for_information() -> None:
@@ -103,8 +107,8 @@ def test_a_gpu_at_its_limit_is_told_for_information() -> None:
 
     (told,) = found.findings
     assert told.severity is Severity.INFO
-    assert told.title == "1\u00a0GPU was held by the power limit for 30.0% of its time"
-    assert "whether the clock fell is not known" in told.evidence
+    assert told.title == "1\u00a0GPU was at its power limit for 30.0% of its time"
+    assert "Whether the clock dropped is not known" in in_words(told.evidence)
 
 
 @pytest.mark.parametrize(("clock", "severity"), [(1500.0, Severity.WARNING), (1800.0, Severity.INFO)])
@@ -115,8 +119,11 @@ def test_a_clock_that_falls_with_it_is_a_warning(clock: float, severity: Severit
     (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
 
     assert told.severity is severity
-    assert f"{clock:.0f}\u00a0MHz then, 1980\u00a0MHz in other work" in told.evidence
-    assert told.title.endswith("and the clock fell") == (severity is Severity.WARNING)
+    assert (
+        f"at the limit: algo-1 gpu0 {clock:,.0f}\u00a0MHz. In other work: algo-1 gpu0 1,980\u00a0MHz."
+        in in_words(told.evidence)
+    )
+    assert told.title.endswith("and its clock dropped") == (severity is Severity.WARNING)
 
 
 def test_a_gpu_that_never_worked_below_its_limit_has_no_clock_to_compare_with() -> None:
@@ -135,9 +142,9 @@ def test_gpus_whose_clock_is_not_known_are_told_beside_one_that_fell() -> None:
     (told,) = checked(logged(gpu_power_cap=table, gpu_clock=clocks)).findings
 
     assert told.severity is Severity.WARNING
-    assert told.title.startswith("2\u00a0GPUs were held by the power limit for 100.0%")
+    assert told.title.startswith("2\u00a0GPUs were at their power limit, the worst for 100.0%")
     assert told.devices == ("algo-1/gpu1", "algo-1/gpu0")
-    assert "algo-1 gpu0 1400\u00a0MHz then" in told.evidence
+    assert "at the limit: algo-1 gpu0 1,400\u00a0MHz" in in_words(told.evidence)
 
 
 def test_without_reasons_a_draw_near_the_limit_is_called_that() -> None:
@@ -145,7 +152,7 @@ def test_without_reasons_a_draw_near_the_limit_is_called_that() -> None:
 
     found = checked(logged(gpu_power=power, gpu_power_limit=np.full(N, 400.0)))
 
-    assert found.findings[0].title == "1\u00a0GPU was near the power limit for 30.0% of its time"
+    assert found.findings[0].title == "1\u00a0GPU was near its power limit for 30.0% of its time"
     assert found.details["algo-1"]["gpu0"]["basis"] == "draw near the limit"
 
 
@@ -159,7 +166,7 @@ def test_power_without_its_limit_is_not_judged() -> None:
     found = checked(logged(gpu_power=np.full(N, 400.0)))
 
     assert found.status is Status.NOT_EVALUATED
-    assert found.reason == "power was sampled, but neither its limit nor why clocks were low"
+    assert str(found.reason) == "GPU power limit not recorded"
 
 
 def test_a_limit_of_0_is_none() -> None:

@@ -143,7 +143,7 @@ def test_loaders_are_counted_and_are_no_cause_of_lost_time(
 
     assert verdict.main_finding is not None
     assert verdict.main_finding.title == title
-    assert verdict.main_finding.advice.startswith(advice)
+    assert " ".join(verdict.main_finding.advice).startswith(advice)
     # As busy as the healthy job: the GPUs do not wait for data.
     assert not verdict.has_cause
     assert (verdict.main_finding.share or 0) < 0.01
@@ -155,7 +155,7 @@ def test_gpus_that_wait_between_bursts_are_not_explained_by_a_small_batch(seed: 
 
     assert not verdict.has_cause
     assert verdict.main_finding is not None
-    assert verdict.main_finding.advice.startswith("Find what the GPU waits for")
+    assert " ".join(verdict.main_finding.advice).startswith("Find what the GPU waits for")
 
 
 @pytest.mark.parametrize("seed", EACH_SEED)

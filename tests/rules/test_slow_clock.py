@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from jobrules.model import SECOND_US, FloatArray, Job, Metric, RuleResult, Severity, Status
+from jobrules.model import SECOND_US, FloatArray, Job, Metric, RuleResult, Severity, Status, in_words
 from jobrules.rule import run_rules
 from jobrules.slow_clock import SlowClock
 from tests.jobs import START_US, make_job, make_panel
@@ -78,9 +78,9 @@ def test_a_slow_gpu_is_told_with_its_clock_and_what_held_it() -> None:
     found = checked(logged(clocks(1980, 1965, 1410, 1980), gpu_power_cap=capped))
 
     (told,) = found.findings
-    assert told.title == "1\u00a0GPU works at a lower clock than the peers, 71.2% of it at the least"
+    assert told.title == "1 GPU ran at 71.2% of its peers' median clock"
     assert told.devices == ("algo-1/gpu2",)
-    assert "gpu2 1410\u00a0MHz, its peers 1980\u00a0MHz (power limit 62.0% of it)" in told.evidence
+    assert "At the power limit: algo-1 gpu2 62.0%." in in_words(told.evidence)
     assert (found.evaluated, found.violating) == (4, 1)
 
 
@@ -107,7 +107,11 @@ def test_a_gpu_that_hardly_worked_is_not_judged() -> None:
     found = checked(logged(clocks(1980, 1000, 1980), use))
 
     assert found.status is Status.PASSED
-    assert [one.reason for one in found.devices] == ["", "only 29 of 30\u00a0samples at work", ""]
+    assert [str(one.reason or "") for one in found.devices] == [
+        "",
+        "30 samples of a busy GPU needed, 29 recorded",
+        "",
+    ]
 
 
 def test_gpus_of_another_kind_are_no_peers() -> None:
@@ -116,7 +120,7 @@ def test_gpus_of_another_kind_are_no_peers() -> None:
     found = checked(logged(clocks(1980, 1980, 1400), gpu_memory_total=memory))
 
     assert found.status is Status.PASSED
-    assert found.devices[2].reason == "no other GPU of its kind to compare with"
+    assert str(found.devices[2].reason) == "no peer: no other GPU with similar memory"
 
 
 @pytest.mark.parametrize(
@@ -132,28 +136,28 @@ def test_what_may_be_another_model_is_told_for_information(
     (told,) = checked(logged(clocks(1980, 1410), **more)).findings
 
     assert told.severity is severity
-    assert ("Whether they are of one model is not known" in told.evidence) == (severity is Severity.INFO)
-    assert "of one model" in told.advice
+    assert ("Memory sizes differ or are not known" in in_words(told.evidence)) == (severity is Severity.INFO)
+    assert "models match" in " ".join(told.advice)
 
 
 def test_a_clock_of_0_is_slow_and_no_measure_for_others() -> None:
     found = checked(logged(clocks(0, 1980)))
 
     assert found.findings[0].devices == ("algo-1/gpu0",)
-    assert found.devices[1].reason == "no other GPU of its kind to compare with"
+    assert str(found.devices[1].reason) == "no peer: no other GPU with similar memory"
 
 
 def test_one_gpu_has_no_peer() -> None:
     found = checked(logged(clocks(1980)))
 
     assert found.status is Status.NOT_EVALUATED
-    assert found.reason == "no other GPU of its kind to compare with"
+    assert str(found.reason) == "no peer: no other GPU with similar memory"
 
 
 def test_without_use_idle_clocks_cannot_be_left_out() -> None:
     found = checked(make_job(extra=[make_panel(Metric.GPU_CLOCK, clocks(1980, 1000))]))
 
-    assert (found.status, found.reason) == (Status.NOT_EVALUATED, "GPU was not sampled")
+    assert (found.status, str(found.reason)) == (Status.NOT_EVALUATED, "GPU utilization not recorded")
 
 
 def test_the_limit_lies_below_how_far_sound_gpus_differ() -> None:

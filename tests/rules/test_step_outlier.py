@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrules import step_outlier
-from jobrules.model import SECOND_US, Events, Job, Metric, Severity, Status, Steps
-from jobrules.step_outlier import MOST_NUMBERS, StepOutlier, above
+from jobrules.model import SECOND_US, Events, Job, Metric, Severity, Status, Steps, in_words
+from jobrules.step_outlier import MAX_NUMBERS, StepOutlier, above
 from tests import scenario_d1
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
@@ -101,9 +101,12 @@ def test_one_long_step_among_a_hundred() -> None:
 def test_a_hundred_steps_are_not_judged() -> None:
     result = StepOutlier().check(make_job(steps=lasting(*[0.1] * 99, 1.0)))
 
-    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "only 100 of 101\u00a0steps")
-    assert [(one.name, one.status, one.reason) for one in result.devices] == [
-        ("algo-1/33 TRAIN", Status.NOT_EVALUATED, "only 100 of 101\u00a0steps")
+    assert (result.status, str(result.reason)) == (
+        Status.NOT_EVALUATED,
+        "101 steps per rank and mode needed, 100 recorded",
+    )
+    assert [(one.name, one.status, str(one.reason)) for one in result.devices] == [
+        ("algo-1/33 TRAIN", Status.NOT_EVALUATED, "101 steps needed, 100 recorded")
     ]
     assert result.datapoints == 100
     assert result.details["step_details"] == {}
@@ -115,7 +118,7 @@ def test_a_hundred_steps_are_not_judged() -> None:
 def test_a_job_without_steps_is_not_evaluated() -> None:
     result = StepOutlier().check(make_job(gpu=[1, 2]))
 
-    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "no step events")
+    assert (result.status, str(result.reason)) == (Status.NOT_EVALUATED, "steps not recorded")
     assert result.details == {"step_details": {}}
 
 
@@ -132,7 +135,7 @@ def test_ten_outliers_are_tolerated_and_eleven_are_not() -> None:
     eleven = StepOutlier().check(make_job(steps=lasting(*[0.1] * 200, *[1.0] * 11)))
 
     assert (ten.status, ten.violations) == (Status.PASSED, 10)
-    assert ten.headline == "At most 10\u00a0outliers in a worker's steps, limit 10"
+    assert ten.headline == "At most 10\u00a0outliers per rank and mode (threshold 10)"
     assert (eleven.status, eleven.violations, eleven.triggered) == (Status.TRIGGERED, 11, 1)
     assert (eleven.first_us, eleven.last_us) == (START_US, START_US + 31 * SECOND_US)
 
@@ -209,7 +212,7 @@ def test_a_mode_restricts_the_steps(mode: str) -> None:
 def test_a_mode_without_steps_is_not_evaluated() -> None:
     result = StepOutlier(mode="PREDICT").check(make_job(steps=lasting(*[0.1] * 300)))
 
-    assert (result.status, result.reason) == (Status.NOT_EVALUATED, "no PREDICT steps")
+    assert (result.status, str(result.reason)) == (Status.NOT_EVALUATED, "PREDICT steps not recorded")
 
 
 def test_outliers_of_one_phase_are_not_looked_up_by_number_in_another() -> None:
@@ -297,23 +300,23 @@ def test_steps_without_a_number_are_not_listed_as_one() -> None:
 
 
 def test_only_the_first_of_many_outliers_are_listed_by_number() -> None:
-    lengths = [0.1] * 100 + ([0.1] * 11 + [1.0]) * (MOST_NUMBERS + 1)
+    lengths = [0.1] * 100 + ([0.1] * 11 + [1.0]) * (MAX_NUMBERS + 1)
 
     found = block(make_job(steps=lasting(*lengths)))
 
-    assert found["number_of_outliers"] == MOST_NUMBERS + 1
-    assert found["step_numbers"] == [str(111 + 12 * i) for i in range(MOST_NUMBERS)]
+    assert found["number_of_outliers"] == MAX_NUMBERS + 1
+    assert found["step_numbers"] == [str(111 + 12 * i) for i in range(MAX_NUMBERS)]
 
 
 def test_the_finding_says_how_many_how_long_and_what_part() -> None:
     result = StepOutlier().check(d1())
     (finding,) = result.findings
 
-    assert finding.title == "15 of 1,500\u00a0steps took more than 0.346\u00a0s"
-    assert finding.evidence == (
-        "algo-1 worker 33 TRAIN: 2023-11-14 22:19:25 to 22:31:05\u00a0UTC; "
-        "2.25\u00a0s longer in all than the median of 0.3\u00a0s, 0.3% of the training loop; "
-        "more than 10\u00a0outliers in 8 of 16 looks, one a minute; the first step took 0.3\u00a0s."
+    assert finding.title == "15 of 1,500\u00a0steps were outliers (longer than 0.346\u00a0s)"
+    assert in_words(finding.evidence) == (
+        "algo-1 rank 33 TRAIN, 2023-11-14 22:19:25 to 22:31:05\u00a0UTC. "
+        "Time beyond the median of 0.3\u00a0s: 2.2\u00a0s. Share of the training loop: 0.3%. "
+        "The first step took 0.3\u00a0s. More than 10\u00a0outliers in 8 of 16\u00a0checks."
     )
     assert finding.share == pytest.approx(15 * 0.15 / 819.8)
     assert finding.severity is Severity.INFO
@@ -330,12 +333,9 @@ def test_several_workers_are_told_together_and_those_not_judged_beside_them() ->
     result = StepOutlier().check(make_job(steps=joined_steps(*tables, few)))
     (finding,) = result.findings
 
-    assert (
-        finding.title
-        == "24 of 424\u00a0steps took more than 0.775\u00a0s to 6.77\u00a0s, by worker and phase"
-    )
-    assert finding.evidence.startswith("algo-1 worker 0 TRAIN and algo-1 worker 1 TRAIN: ")
-    assert "1\u00a0series of steps not judged" in finding.evidence
+    assert finding.title == "24 of 424\u00a0steps were outliers (longer than 0.775\u00a0s to 6.77\u00a0s)"
+    assert in_words(finding.evidence).startswith("algo-1 rank 0 TRAIN and algo-1 rank 1 TRAIN")
+    assert "1\u00a0series of steps not evaluated" in in_words(finding.evidence)
     assert finding.share == pytest.approx(12 * (0.9 + 8.9) / (32 + 128))
     assert finding.severity is Severity.CRITICAL
 
@@ -348,7 +348,7 @@ def test_outliers_that_are_none_in_the_end_are_told_so() -> None:
     (finding,) = result.findings
 
     assert (result.status, result.violations, result.triggered) == (Status.TRIGGERED, 0, 4)
-    assert finding.title == "More than 10\u00a0steps were outliers for a time, none is in the end"
+    assert finding.title == "Outliers exceeded the threshold for a time, not at the end"
     assert (finding.share, finding.start_us) == (0.0, None)
 
 

@@ -45,8 +45,8 @@ def test_ranges_name_the_day_once_unless_it_changes() -> None:
 
 def test_long_lists_say_how_many_more() -> None:
     assert join_names(["a"]) == "a"
-    assert join_names(["a", "b", "c"]) == "a, b and c"
-    assert join_names(list("abcdefg")) == "a, b, c and 4 more"
+    assert join_names(["a", "b", "c"]) == "a, b, and c"
+    assert join_names(list("abcdefg")) == "a, b, c, and 4 more"
 
 
 def test_long_text_is_cut_in_the_middle_and_control_characters_are_escaped() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrules import LowGPUUtilization, LowMeanUtilization, UnusedGPU
-from jobrules.model import SECOND_US, Job, Metric, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status, in_words
 from jobrules.rule import run_rules
 from jobrules.verdict.findings import Verdict, judge
 from jobrules.verdict.phases import job_phases
@@ -31,8 +31,8 @@ def test_a_gpu_that_hardly_works_is_one_whose_95th_percentile_is_below_ten(part:
     if unused:
         (finding,) = result.findings
         assert finding.severity is Severity.CRITICAL
-        assert finding.title == "The GPU hardly worked"
-        assert "in 3.9% of 33\u00a0min 18\u00a0s measured, highest sample 80.0%" in finding.evidence
+        assert finding.title == "The GPU was almost unused (active 3.9% of the time)"
+        assert "Measured time: algo-1 gpu0 33\u00a0min 18\u00a0s." in in_words(finding.evidence)
 
 
 def test_samples_count_for_as_long_as_they_stand_for() -> None:
@@ -50,11 +50,11 @@ def test_a_gpu_is_judged_after_a_quarter_of_an_hour() -> None:
     short = UnusedGPU().check(make_job(gpu=[0.0] * 599, interval_s=1.5))
     long = UnusedGPU().check(make_job(gpu=[0.0] * 602, interval_s=1.5))
 
-    assert (short.status, short.reason) == (
+    assert (short.status, str(short.reason)) == (
         Status.NOT_EVALUATED,
-        "only 14\u00a0min 57\u00a0s of 15\u00a0min measured",
+        "15\u00a0min of samples needed, 14\u00a0min 57\u00a0s recorded",
     )
-    assert long.findings[0].title == "The GPU never worked"
+    assert long.findings[0].title == "The GPU was never used"
 
 
 def test_a_gpu_whose_use_the_tool_cannot_tell_is_not_unused() -> None:
@@ -70,7 +70,10 @@ def test_a_gpu_whose_use_the_tool_cannot_tell_is_not_unused() -> None:
 def test_gpus_that_never_worked_are_told_once_under_the_name_of_the_rule() -> None:
     (finding,) = verdict_of(make_job(gpu=[[95.0, 0.0]] * 700, interval_s=2)).findings
 
-    assert (finding.key, finding.title) == ("gpu-never-used", "1 of 2 GPUs never worked")
+    assert (finding.key, finding.title) == (
+        "gpu-never-used",
+        "1 of 2\u00a0GPUs was never used (no sample above 0%)",
+    )
     assert finding.rules == ("UnusedGPU", "LowGPUUtilization")
     assert finding.devices == ("algo-1/gpu1",)
     assert finding.share == 0.5
@@ -86,7 +89,7 @@ def test_a_gpu_that_hardly_worked_is_one_finding_with_low_use() -> None:
     gpu = np.column_stack((np.full(1000, 95.0), busy_for(0.04)))
     (finding,) = verdict_of(make_job(gpu=gpu, interval_s=2)).findings
 
-    assert finding.title == "1 of 2\u00a0GPUs hardly worked"
+    assert finding.title.startswith("1 of 2\u00a0GPUs was almost unused")
     assert finding.rules == ("UnusedGPU", "LowGPUUtilization")
     assert finding.severity is Severity.CRITICAL
     assert finding.share_of == "of GPU time"

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from jobrules.model import Finding, Severity, natural_key
+from jobrules.model import Finding, Note, Severity, natural_key
 from jobrules.text import count, duration, escape_name, join_names
 from jobrules.verdict.findings import NEVER_USED_ADVICE
+from jobrules.verdict.observations import START_ADVICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,17 +24,16 @@ SECTIONS = {
     "OverallSystemUsage": "utilization",
 }
 IDLE_ADVICE = (
-    "Start one process per GPU, each on its own device: some GPUs are almost unused. "
-    "Otherwise use a machine with fewer GPUs."
+    "Start one process per GPU, each on its own device: some GPUs are almost unused.",
+    "Otherwise use a machine with fewer GPUs.",
 )
-_START_ADVICE = "Stream or stage the data, use a smaller container image, and cache compiled kernels."
 #: Low batch use explains low utilization if it was counted at least this often in proportion.
 _JOINT_SHARE = 0.5
 
 
 def finding(*, evidence: Iterable[str], **fields: Any) -> Finding:
     """Make a finding; ``evidence`` are sentences."""
-    return Finding(evidence=" ".join(evidence), **fields)
+    return Finding(evidence=tuple(Note(sentence.removesuffix(".")) for sentence in evidence), **fields)
 
 
 def findings(found: dict[str, Finding], results: RuleResults) -> tuple[Finding, ...]:
@@ -45,7 +45,7 @@ def findings(found: dict[str, Finding], results: RuleResults) -> tuple[Finding, 
         found["LowGPUUtilization"] = replace(
             low,
             title=f"{low.title}; CPU and GPU memory activity were low, too",
-            evidence=f"{low.evidence} {small.evidence}",
+            evidence=low.evidence + small.evidence,
             advice=low.advice if some_idle(results) else small.advice,
             rules=low.rules + small.rules,
         )
@@ -120,23 +120,19 @@ def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding
     ]
     for one in same:
         del found[one.rules[0]]
-    return [
-        finding(
-            key="gpu-never-used",
-            severity=Severity.CRITICAL,
-            title=was_never_used(len(unused), len(whole)),
-            evidence=[
-                f"{named(unused)}: no sample above 0% until LowGPUUtilization last triggered.",
-                *(one.evidence for one in same),
-            ],
-            advice=NEVER_USED_ADVICE,
-            rules=tuple(rule for one in same for rule in one.rules),
-            section="gpu-utilization",
-            devices=devices,
-            share=len(unused) / len(whole),
-            share_of="of GPUs",
-        )
-    ]
+    never = finding(
+        key="gpu-never-used",
+        severity=Severity.CRITICAL,
+        title=was_never_used(len(unused), len(whole)),
+        evidence=[f"{named(unused)}: no sample above 0% until LowGPUUtilization last triggered."],
+        advice=NEVER_USED_ADVICE,
+        rules=tuple(rule for one in same for rule in one.rules),
+        section="gpu-utilization",
+        devices=devices,
+        share=len(unused) / len(whole),
+        share_of="of GPUs",
+    )
+    return [replace(never, evidence=never.evidence + tuple(fact for one in same for fact in one.evidence))]
 
 
 def _times(results: RuleResults, rule: str) -> int:
@@ -154,7 +150,7 @@ def _long_start(results: RuleResults) -> list[Finding]:
             severity=Severity.WARNING,
             title=f"Start-up took {duration(loop[0] - start_us)}, longer than the training",
             evidence=[f"The training loop took {duration(loop[1] - loop[0])}."],
-            advice=_START_ADVICE,
+            advice=START_ADVICE,
             rules=(),
             section="summary",
             start_us=start_us,

@@ -22,10 +22,11 @@ from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import Metric, Status, natural_key, natural_sorted
+from jobrules.model import Metric, Reason, ReasonKind, Status, natural_key, natural_sorted
 from jobrules.rule import Documentation, parameter_fields
 from jobrules.text import apportion
-from jobrules.verdict.findings import NotEvaluated, Verdict
+from jobrules.verdict.findings import Verdict
+from jobrules.verdict.not_evaluated import NotEvaluated
 from jobrules.verdict.phases import JobPhases, Phase
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def build(
             not_evaluated=tuple(
                 NotEvaluated(rule=card.name, status=card.status, reason=card.reason)
                 for card in judging
-                if card.status in (Status.NOT_EVALUATED, Status.ERROR)
+                if card.status in (Status.NOT_EVALUATED, Status.ERROR) and card.reason
             ),
             rules=len(judging),
         ),
@@ -122,7 +123,7 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
         found = results[card.name]
         values: tuple[Any, ...] = (
             card.status,
-            card.reason,
+            str(card.reason or ""),
             card.severity,
             card.evaluated,
             card.violating,
@@ -139,7 +140,7 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
 
 def _card(name: str, reading: Reading, found: RuleDocument | None) -> RuleCard:
     rule = next((one for one in RULES if one.__name__ == name), None)
-    about = rule.documentation() if rule else Documentation(checks="", why="", advice="")
+    about = rule.documentation() if rule else Documentation(checks="", why="", advice=())
     return RuleCard(
         name=name,
         title=rule.title if rule else name,
@@ -149,7 +150,7 @@ def _card(name: str, reading: Reading, found: RuleDocument | None) -> RuleCard:
         parameters=_parameters(rule, found.parameters if found else {}),
         can_trigger=not name.startswith("Overall"),
         status=reading.status,
-        reason=reading.reason,
+        reason=_reason(reading),
         headline=reading.headline or f"Not evaluated: {reading.reason}",
         measure=reading.measure,
         triggered=(found.triggered if found else None) or 0,
@@ -259,3 +260,10 @@ def _box(node: str, device: str, use: GpuUse) -> Box | None:
         upper=use.upper,
         max=use.gpu_max,
     )
+
+
+def _reason(reading: Reading) -> Reason | None:
+    if not reading.reason:
+        return None
+    kind = ReasonKind.ERROR if reading.status is Status.ERROR else ReasonKind.OTHER
+    return Reason(kind=kind, what=reading.reason)

@@ -135,7 +135,7 @@ class _Result(Struct, frozen=True, kw_only=True):
             severity=severity,
             evidence=evidence,
             **{
-                "advice": rule.documentation().advice if rule else "",
+                "advice": rule.documentation().advice if rule else (),
                 "rules": (name,),
                 "section": SECTIONS.get(name, "rules"),
             }

@@ -1,4 +1,4 @@
-"""``summary.md``: verdict and findings for the text field of a ticket; and the same for a terminal."""
+"""``summary.md``: verdict and findings for the text field of a ticket; and the verdict for a terminal."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobrules.model import Severity, Status
-from jobrules.text import between, count, duration, escape_name
-from jobrules.verdict.findings import by_reason, use_sentence
+from jobrules.model import Severity, in_words
+from jobrules.text import NBSP, between, capitalized, count, duration, escape_name
+from jobrules.verdict.not_evaluated import by_reason, how_many
+from jobrules.verdict.time_use import lost_sentence, used_sentence
 
 if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.model import Finding
     from jobrules.verdict.findings import Verdict
+    from jobrules.verdict.time_use import TimeUse
 
 #: Text fields of trackers hold at least this many characters.
-MOST_CHARACTERS = 10_000
+MAX_CHARACTERS = 10_000
 
-#: Reasons that are listed for what was not checked, and the rules of each that are named.
-MOST_REASONS, MOST_RULES = 4, 4
-#: Code in our texts, in one or two backticks; narrow, so that nothing else from data escapes escaping.
+#: Code in texts, in one or two backticks; narrow, so that no other text from data stays unescaped.
 _CODE = re.compile(r"(?<!`)(`{1,2})(?! )([\w .,:;=()/*+-]+)(?<! )\1(?!`)")
 #: The colon of ``https://`` and the dot of ``www.`` too: trackers make links of bare addresses.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
@@ -33,7 +33,7 @@ def escape(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A text of a finding as Markdown: its code is a code span, all else is shown unchanged."""
+    """A text of a finding as Markdown: its code is a code span, all other text is shown unchanged."""
     parts, end = [], 0
     for found in _CODE.finditer(text):
         parts += [escape(text[end : found.start()]), f"`{found[2]}`"]
@@ -43,26 +43,24 @@ def prose(text: str) -> str:
 
 def markdown(report: Report) -> str:
     """The verdict, where the time went, then the findings, worst first, under 10,000 characters."""
-    job = report.job
+    findings = report.verdict.findings
     blocks = [
-        f"# Training job report: {escape(escape_name(job.name))}",
-        f"**{escape(answer(report))}**",
+        f"# {escape(escape_name(report.job.name))}: training job report",
+        f"**{escape(headline(report))}**",
         *_parts(report),
-        f"{_ran(report)}{_machines(report)}. Source: {', '.join(job.sources)}.",
+        f"{_ran(report)} on {_machines(report)}. Sources: {', '.join(report.job.sources)}.",
     ]
     if report.origin is Origin.DEBUGGER_RESULTS:
         blocks.append(
-            "All numbers are the vendor's, from the rule results that its service left behind; no sample was "
-            "judged. What is called our own reading is ours, made from these results. "
-            "They end with the last full minute (C-1). Ids as LGU-4 name known defects: see report.html."
+            "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "
+            "listed on each card of report.html."
         )
-    findings = report.verdict.findings
-    blocks.append("## Findings" if findings else _none(report.verdict))
+    blocks.append("## Findings" if findings else f"**{report.verdict.without_finding}**")
     tail = [
-        _unanswered(report),
-        "Details: report.html. For information; check the advice against your own job.",
+        _not_checked(report.verdict),
+        "Full report: report.html. Check the advice against your own job.",
     ]
-    room = MOST_CHARACTERS - sum(len(block) + 2 for block in [*blocks, *tail]) - 80
+    room = MAX_CHARACTERS - sum(len(block) + 2 for block in [*blocks, *tail]) - 80
     for number, finding in enumerate(findings):
         block = _finding(finding, report.verdict)
         room -= len(block) + 2
@@ -70,48 +68,81 @@ def markdown(report: Report) -> str:
             blocks.append(f"{count(len(findings) - number, 'more finding')} in report.html.")
             break
         blocks.append(block)
-    return "\n\n".join([*blocks, *(t for t in tail if t)]) + "\n"
+    return "\n\n".join([*blocks, *tail]) + "\n"
 
 
 def terminal(report: Report) -> list[str]:
-    """The verdict in at most four lines."""
-    lines = [answer(report)]
-    main = report.verdict.main_finding
+    """The verdict in at most five lines."""
+    verdict = report.verdict
+    lines = [headline(report)]
+    main = verdict.main_finding
     if main:
-        head = "Main cause, " if report.verdict.has_cause else ""
-        amount = ", ".join(filter(None, formats.amount(main, report.verdict.use)))
-        title = f"{head}{main.severity}: {main.title}{f' ({amount})' if amount else ''}."
-        told = title[0].upper() + title[1:], f"Try: {main.advice}"
-        lines += [_CODE.sub(r"\2", line) for line in told]
+        head = "Main cause" if verdict.has_cause else "Main finding"
+        amount = ", ".join(filter(None, formats.amount(main, verdict.use)))
+        lines += [
+            f"{head} ({main.severity}): {main.title}{f' ({amount})' if amount else ''}.",
+            f"Try: {main.advice[0]}" if main.advice else "",
+            _more_findings([finding for finding in verdict.findings if finding is not main]),
+        ]
     else:
-        lines.append(_none(report.verdict))
-    return [*lines, *_unanswered(report, "; ").splitlines()]
+        lines.append(verdict.without_finding)
+    if groups := by_reason(verdict.not_evaluated):
+        not_checked = f"Not checked: {len(verdict.not_evaluated)} of {count(verdict.rules, 'rule')}."
+        lines.append(" ".join([not_checked, *(group.brief for group in groups)]))
+    return [_CODE.sub(r"\2", line) for line in lines if line]
 
 
-def answer(report: Report) -> str:
-    """How well the machine was used, in a sentence or two; of rule results, what they allow to say."""
+def _more_findings(others: list[Finding]) -> str:
+    """``More findings: 1 warning, 2 info.``; empty if there are none."""
+    counts = {severity: sum(one.severity is severity for one in others) for severity in Severity}
+    kinds = [
+        f"{n} {severity}{'s' * (severity is Severity.WARNING and n > 1)}"
+        for severity, n in counts.items()
+        if n
+    ]
+    return f"More findings: {', '.join(kinds)}." if kinds else ""
+
+
+def headline(report: Report) -> str:
+    """How much of the device time was used and lost, in two sentences."""
     if report.origin is Origin.SAMPLES:
-        return use_sentence(report.verdict.use)
+        return use_headline(report.verdict.use, never=_never_used(report))
     figures = formats.use_figures(report.utilization)
-    told = f"By the vendor's numbers: {figures}." if figures else "Made from the vendor's rule results."
-    return f"{told} GPU-hours used and lost cannot be told without samples."
+    known = f"{capitalized(figures)}, according to SageMaker Debugger. " if figures else ""
+    return f"{known}GPU-hours cannot be computed without samples."
+
+
+def _never_used(report: Report) -> bool:
+    use = report.verdict.use
+    return use is not None and not use.unknown and formats.never_used(use, report.phases)
+
+
+def use_headline(use: TimeUse | None, *, never: bool = False) -> str:
+    """``27.3% of GPU time was used. 0.364 of 0.500 GPU-hours were lost, …``; ``never`` if no GPU was ever used."""
+    if use is None:
+        return "Utilization is unknown: neither GPU nor CPU samples were recorded over time."
+    if never:
+        lost = formats.number(use.of("lost")[0], use.digits)
+        return f"No GPU was used: all {lost} measured GPU-hours were lost."
+    text = f"{used_sentence(use)}. {lost_sentence(use)}."
+    return f"{text} Utilization of {count(use.unknown, 'more GPU')} is unknown." if use.unknown else text
 
 
 def _ran(report: Report) -> str:
     start_us, end_us = report.job.start_us, report.job.end_us
     if report.origin is Origin.DEBUGGER_RESULTS and not end_us:
-        return "When it ran is not in the results, "
-    return f"Ran {between(start_us, end_us)}, {duration(end_us - start_us)}, "
+        return "Ran at a time that the results do not contain,"
+    return f"Ran {between(start_us, end_us)} ({duration(end_us - start_us)})"
 
 
 def _parts(report: Report) -> list[str]:
-    """How the time was spent, a line a part, with the numbers of the bar of the verdict."""
+    """How the time was spent, a line per part, with the numbers of the verdict's bar."""
     use = report.verdict.use
     if use is None:
         return []
     lines = []
     for part in use.parts:
-        amount = f"{formats.part_hours(use, report.phases, part)}{formats.NBSP}{use.noun}-h, {formats.percent(part.percent)}"
+        amount = f"{formats.part_hours(use, report.phases, part)}{NBSP}{use.noun}-h, {formats.percent(part.percent)}"
         lines.append(f"- {escape(part.label)}: {amount}")
     return ["\n".join(lines)]
 
@@ -119,53 +150,37 @@ def _parts(report: Report) -> list[str]:
 def _finding(finding: Finding, verdict: Verdict) -> str:
     main = verdict.has_cause and finding is verdict.main_finding
     head = f"{finding.severity.capitalize()}{', main cause' if main else ''}"
-    told = f"- **{head}: {prose(finding.title)}.**"
-    rules = f" Rules: {', '.join(finding.rules)}." if finding.rules else ""
-    amount = ", ".join(filter(None, formats.amount(finding, verdict.use)))
-    figure = f" {amount}." if amount else ""
-    return f"{told}{figure} {prose(finding.evidence)}{rules}\n  *Try:* {prose(finding.advice)}"
+    hours, part = formats.amount(finding, verdict.use)
+    amount = f"Explains {hours}{f', {part}' if part else ''}." if hours else f"{part}." if part else ""
+    rules = f"Rules: {', '.join(finding.rules)}." if finding.rules else ""
+    evidence = " ".join(filter(None, [amount, prose(in_words(finding.evidence)), rules]))
+    advice = f"\n  *Try:* {prose(' '.join(finding.advice))}" if finding.advice else ""
+    return f"- **{head}: {prose(finding.title)}.** {evidence}{advice}"
 
 
-def _none(verdict: Verdict) -> str:
-    judged = len(verdict.not_evaluated) < verdict.rules
-    return "No finding." if judged else "No finding: no rule could judge."
-
-
-def _unanswered(report: Report, gap: str = "\n- ") -> str:
-    """What was not checked, by the reason; four reasons at most."""
-    groups = by_reason(report.verdict.not_evaluated)
-    if not groups:
-        return ""
-    kept = groups if len(groups) <= MOST_REASONS else groups[: MOST_REASONS - 1]
-    told = [
-        f"{one.reason if one.status is not Status.ERROR else 'error'}: "
-        f"{', '.join(one.rules) if len(one.rules) <= MOST_RULES else count(len(one.rules), 'rule')}"
-        for one in kept
-    ]
-    if left := groups[len(kept) :]:
-        told.append(f"{count(sum(len(one.rules) for one in left), 'rule')} for {len(left)} other reasons")
-    whole = f"Not checked, {len(report.verdict.not_evaluated)} of {count(report.verdict.rules, 'rule')}:"
-    first = gap if gap.startswith("\n") else " "
-    return f"{whole}{first}{gap.join(told)}"
+def _not_checked(verdict: Verdict) -> str:
+    """What was not evaluated: every rule, by the reason."""
+    groups = by_reason(verdict.not_evaluated)
+    summary = f"**{how_many(len(verdict.not_evaluated), verdict.rules)}.**"
+    return " ".join([summary, *(prose(str(group)) for group in groups)])
 
 
 def _machines(report: Report) -> str:
+    """``1 node with 2 GPUs and 8 cores``."""
     nodes = report.job.nodes
+    if not nodes:
+        return "machines that are not known"
     gpus, cores = sum(n.gpus for n in nodes), sum(n.cores for n in nodes)
-    parts = [
-        count(len(nodes), "node") if nodes else "machines not known",
-        *([count(gpus, "GPU")] if gpus else []),
-        *([count(cores, "core")] if cores else []),
-    ]
-    return ", ".join(parts)
+    devices = [count(n, noun) for n, noun in ((gpus, "GPU"), (cores, "core")) if n]
+    return f"{count(len(nodes), 'node')}{' with ' if devices else ''}{' and '.join(devices)}"
 
 
 def worst_severity(report: Report) -> Severity | None:
-    """The severity of the worst finding; none without findings."""
+    """The severity of the worst finding; None without findings."""
     return report.verdict.findings[0].severity if report.verdict.findings else None
 
 
 def reaches(worst: Severity, limit: str) -> bool:
-    """Whether a severity is as bad as the named one, or worse."""
+    """True if ``worst`` is at least as severe as ``limit``."""
     order = list(Severity)
     return order.index(worst) <= order.index(Severity(limit))

@@ -251,7 +251,7 @@ def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Repor
     if card is None:
         sentences.append(f"{words.rule} was not selected; its default thresholds are used.")
     elif card.status in (Status.NOT_EVALUATED, Status.ERROR):
-        sentences.append(f"{words.rule} was not evaluated: {card.reason[:MAX_REASON]}.")
+        sentences.append(f"{words.rule} was not evaluated: {str(card.reason)[:MAX_REASON]}.")
     sentences += _counted(found, words, card) if found.bottlenecks else _none_found(found, words)
     finding = next((one for one in report.verdict.findings if one.key == f"{found.key}-bottleneck"), None)
     hours, part = formats.amount(finding, report.verdict.use) if finding else ("", "")

@@ -14,7 +14,7 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.time_lines import AID, POWER, REASONS, TimeLines
 from jobrules.analyses.power import MAX_ROWS
-from jobrules.measures.gpu_conditions import BUSY_PERCENT, LEAST_SAMPLES, as_far_as_recorded
+from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, as_far_as_recorded
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -
     if "clock_busy" in fields:
         sentences.append(f"Clock while busy: median at a utilization of {BUSY_PERCENT:g}% or more.")
     if any(None in (getattr(state, name) for name in fields) for state in states):
-        sentences.append(f"–: not recorded, or too few samples ({LEAST_SAMPLES} for slowdowns).")
+        sentences.append(f"–: not recorded, or too few samples ({MIN_SAMPLES} for slowdowns).")
     return " ".join(sentences)
 
 

@@ -1,4 +1,4 @@
-"""One card a rule, also the quiet ones; a line for what could not be judged."""
+"""A card per rule that was evaluated, a line per other rule."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS, heading
 from jobreport.sections.verdict import SIGNS
 from jobrules.model import Severity, Status
+from jobrules.rule import with_unit
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobrules.model import Measure
+    from jobrules.model import Measure, Reason
 
-#: Reasons that a card tells.
-MOST_REASONS = 4
+#: Reasons of devices that a card lists.
+MAX_REASONS = 4
 
 _ORDER = [*Severity, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
 
 
 class Bullet(Struct, frozen=True, kw_only=True):
-    """A value against its limits, in percent of the bar."""
+    """A value against its thresholds, in percent of the bar."""
 
     width: float
     limits: tuple[float, ...]
@@ -41,10 +42,14 @@ class Card(Struct, frozen=True, kw_only=True):
     word: str
     bullet: Bullet | None
     link: str | None
-    #: Which devices were not judged, and why; empty where all were, or none for the one reason of the rule.
+    #: Why a rule was not evaluated; empty if it was.
+    reason: str
+    #: Devices that were not evaluated, and why; empty if all were, or none for the one reason of the rule.
     missing: str
-    #: When it was first and last in violation, as two parts that do not break; empty where that is not known.
+    #: First and last violation, as two parts that do not break; empty if not known.
     when: tuple[str, ...]
+    #: ``threshold=50%``.
+    parameters: tuple[str, ...]
 
 
 @error_boundary
@@ -59,15 +64,14 @@ def rules(report: Report) -> Fragment:
         lead=_lead(report, judging),
         cards=[_card(report, card) for card in ranked if card not in silent],
         silent=[_card(report, card) for card in silent],
-        summaries=[card for card in report.rules if not card.can_trigger],
-        signs=SIGNS,
-        vendor=report.origin is Origin.DEBUGGER_RESULTS,
+        summaries=[_card(report, card) for card in report.rules if not card.can_trigger],
+        debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="rules", html=html)
 
 
 def _sign(report: Report, card: RuleCard) -> Severity | Status:
-    """A triggered rule is as severe as the worst finding that it belongs to."""
+    """Severity of the worst finding of a triggered rule; otherwise the status."""
     if card.status is not Status.TRIGGERED:
         return card.status
     found = [f.severity for f in report.verdict.findings if card.name in f.rules]
@@ -85,8 +89,10 @@ def _card(report: Report, card: RuleCard) -> Card:
         word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
         bullet=_bullet(card.measure) if card.measure and answered else None,
         link=section if answered else None,
+        reason=card.reason.sentence(card.name) if card.reason else "",
         missing=_missing(card),
         when=_when(card, with_day=formats.spans_days(report.job.start_us, report.job.end_us)),
+        parameters=tuple(f"{one.name}={with_unit(one.value, one.unit)}" for one in card.parameters),
     )
 
 
@@ -99,14 +105,14 @@ def _when(card: RuleCard, *, with_day: bool) -> tuple[str, ...]:
 
 
 def _missing(card: RuleCard) -> str:
-    """Devices by the reason why they were not judged."""
-    by_reason: dict[str, list[str]] = {}
+    """Devices that were not evaluated, by reason."""
+    by_reason: dict[Reason, list[str]] = {}
     for device in card.devices:
-        if device.status is Status.NOT_EVALUATED and device.reason != card.reason:
+        if device.reason and device.status is Status.NOT_EVALUATED and device.reason != card.reason:
             by_reason.setdefault(device.reason, []).append(device.name)
-    told = [f"{formats.join_names(names)} ({reason})" for reason, names in by_reason.items()]
-    more = f"; {formats.count(len(told) - MOST_REASONS, 'more reason')} in report.json"
-    return "; ".join(told[:MOST_REASONS]) + (more if len(told) > MOST_REASONS else "")
+    rows = [f"{formats.join_names(names)} ({reason})" for reason, names in by_reason.items()]
+    more = [f"{formats.count(len(rows) - MAX_REASONS, 'more reason')} in report.json"]
+    return "; ".join(rows[:MAX_REASONS] + (more if len(rows) > MAX_REASONS else []))
 
 
 def _bullet(measure: Measure) -> Bullet:
@@ -117,7 +123,8 @@ def _bullet(measure: Measure) -> Bullet:
         value = formats.duration(60e6 * measure.value)
     else:
         digits = 2 if measure.scale < 10 else 1
-        value = f"{formats.number(measure.value, digits)}{formats.NBSP}{measure.unit}".strip()
+        space = "" if measure.unit.startswith("%") else formats.NBSP
+        value = f"{formats.number(measure.value, digits)}{space}{measure.unit}".strip()
     return Bullet(
         width=place(measure.value),
         limits=tuple(place(limit) for limit in measure.limits),
@@ -127,29 +134,27 @@ def _bullet(measure: Measure) -> Bullet:
 
 
 def _lead(report: Report, judging: list[RuleCard]) -> str:
-    """How many rules said what, and the one that matters most."""
+    """``3 of 18 rules triggered, 8 passed, 7 were not evaluated.``, and which of them form one finding."""
     if not judging:
         return "No rule was selected."
-    counts = {status: sum(card.status is status for card in judging) for status in Status}
-    total = formats.count(len(judging), "rule")
-    told = [f"{counts[Status.TRIGGERED] or 'None'} of {total} triggered"]
-    for status, word in (
-        (Status.PASSED, "passed"),
-        (Status.NOT_EVALUATED, "not evaluated"),
-        (Status.ERROR, "stopped with an error"),
-    ):
-        n = counts[status]
-        verb = "" if status is not Status.NOT_EVALUATED else "was " if n == 1 else "were "
-        if n:
-            told.append(f"{n} {verb}{word}")
-    text = ", ".join(told) + "."
+    n = {status: sum(card.status is status for card in judging) for status in Status}
+    missing, failed = n[Status.NOT_EVALUATED], n[Status.ERROR]
+    outcomes = [f"{n[Status.TRIGGERED]} of {formats.count(len(judging), 'rule')} triggered"]
+    if n[Status.PASSED]:
+        outcomes.append(f"{n[Status.PASSED]} passed")
+    if missing:
+        outcomes.append(f"{missing} {'was' if missing == 1 else 'were'} not evaluated")
+    if failed:
+        outcomes.append(f"{failed} failed")
+    sentences = [f"{', '.join(outcomes)}."]
     if report.origin is Origin.DEBUGGER_RESULTS:
-        text += (
-            " All numbers here are the vendor's; nothing was judged again but what a card says. Thresholds are those that the "
-            "vendor's service ran with. Every count ends "
-            "with the last full minute (C-1). Below a card stands what its number is known to get wrong."
+        sentences.append(
+            "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "
+            "listed on each card."
         )
     joined = next((f for f in report.verdict.findings if len(f.rules) > 1), None)
     if joined:
-        text += f" {formats.join_names(joined.rules)} are told as one finding."
-    return text
+        together = len(joined.rules) == n[Status.TRIGGERED]
+        names = f"The {len(joined.rules)} triggered rules" if together else formats.join_names(joined.rules)
+        sentences.append(f"{names} form one finding.")
+    return " ".join(sentences)

@@ -13,18 +13,18 @@ from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
-from jobrules.model import Severity, Status
-from jobrules.verdict.findings import by_reason
+from jobrules.model import Severity, Status, in_words
+from jobrules.verdict.not_evaluated import by_reason, how_many
+from jobrules.verdict.time_use import lost_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
     from jobrules.model import Finding
-    from jobrules.verdict.findings import ReasonGroup
     from jobrules.verdict.time_use import TimeUse
 
-#: Classes that fill the parts of lost time by their kind, the same in every report: shades of one color.
+#: Classes that fill the parts of lost time by kind: shades of one color, the same in every report.
 LOST_FILLS = {
     "before-first-step": "l2",
     "idle-before": "l2",
@@ -35,10 +35,8 @@ LOST_FILLS = {
 }
 #: The shade of a cause.
 CAUSE_FILL = "l"
-#: The same for CPU cores, whose free time is no loss: shades that are neither good nor bad.
+#: The same for CPU cores, whose free time is no loss: neutral shades.
 FREE_FILLS = {"idle": "n1", "partly": "f2", "idle-before": "f3", "idle-after": "f3"}
-#: Reasons that are listed for what was not checked.
-MOST_REASONS = 4
 #: Class and word of a status or severity.
 SIGNS = {
     Severity.CRITICAL: ("crit", "Critical"),
@@ -59,7 +57,7 @@ class Segment(Struct, frozen=True, kw_only=True):
     width: float
     hours: str
     percent: float
-    #: Anchor of the finding that tells it; none where none does.
+    #: Anchor of the finding that explains it; None if none does.
     link: str | None
 
 
@@ -70,75 +68,58 @@ def verdict(report: Report) -> Fragment:
     first = report.verdict.main_finding
     cause = report.verdict.has_cause
     hours, part = formats.amount(first, use) if first else ("", "")
+    debugger = _debugger_usage(report) if report.origin is Origin.DEBUGGER_RESULTS else None
     html = render(
         "verdict",
         use=use,
-        vendor=_vendor(report) if report.origin is Origin.DEBUGGER_RESULTS else None,
+        debugger=debugger,
         number=f"{use.of('used')[1]:.1f}" if use else "",
-        lost=_hours(use, use.of("lost")[0]) if use else "",
-        unknown=_hours(use, use.of("unknown")[0]) if use and use.of("unknown")[0] else "",
-        whole=_hours(use, use.hours) if use else "",
+        lost=lost_sentence(use) if use else "",
+        lost_hours=formats.number(use.of("lost")[0], use.digits) if use else "",
         never=use is not None and not use.unknown and formats.never_used(use, report.phases),
         segments=_segments(report, use) if use else (),
         bar_label=_bar_label(use) if use else "",
-        why_none=_why_none(report),
         first=first,
         cause=cause,
         link=anchors(report.verdict.findings).get(first.key) if first else None,
         amount=", ".join(filter(None, (hours, part))),
-        wins=hours if cause else "",
-        advice=_first_sentence(first.advice) if first else ("", ""),
-        unanswered=len(report.verdict.not_evaluated),
-        open=_not_checked(report)[0],
-        left=_not_checked(report)[1],
-        rules=report.verdict.rules,
-        signs=SIGNS,
+        gain=hours if cause else "",
+        without_finding=report.verdict.without_finding,
+        how_many=how_many(len(report.verdict.not_evaluated), report.verdict.rules),
+        groups=by_reason(report.verdict.not_evaluated),
     )
     return Fragment(name="verdict", html=html)
 
 
 @error_boundary
 def findings(report: Report) -> Fragment:
-    """Everything worth telling, worst first, each with a link to its evidence."""
-    use = report.verdict.use
+    """All findings, worst first, each with a link to its evidence."""
+    verdict = report.verdict
     rows = [
         {
             "finding": finding,
+            "evidence": in_words(finding.evidence),
+            # The verdict shows the advice of the main finding.
+            "advice": () if finding is verdict.main_finding else finding.advice,
             "anchor": anchor,
             "sign": SIGNS[finding.severity],
             "link": finding.section if finding.section in ANCHORS else None,
-            "amount": _amount(finding, use),
+            "amount": _amount(finding, verdict.use),
         }
-        for finding, anchor in zip(report.verdict.findings, _anchors(report.verdict.findings), strict=True)
+        for finding, anchor in zip(verdict.findings, _anchors(verdict.findings), strict=True)
     ]
-    cards = {card.name for card in report.rules}
-    return Fragment(
-        name="findings",
-        html=render(
-            "findings",
-            rows=rows,
-            cards=cards,
-            unanswered=len(report.verdict.not_evaluated),
-            vendor=report.origin is Origin.DEBUGGER_RESULTS,
-        ),
+    html = render(
+        "findings",
+        rows=rows,
+        cards={card.name for card in report.rules},
+        without_finding=verdict.without_finding,
+        debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
-
-
-def _not_checked(report: Report) -> tuple[list[ReasonGroup], str]:
-    """Rules by reason, and how many are left out; four lines at most."""
-    groups = by_reason(report.verdict.not_evaluated)
-    kept = groups if len(groups) <= MOST_REASONS else groups[: MOST_REASONS - 1]
-    left = groups[len(kept) :]
-    rules = formats.count(sum(len(one.rules) for one in left), "more rule")
-    return list(kept), f"{rules} for {len(left)} other reasons" if left else ""
-
-
-def _hours(use: TimeUse, hours: float) -> str:
-    return formats.number(hours, use.digits)
+    return Fragment(name="findings", html=html)
 
 
 def anchors(findings: Sequence[Finding]) -> dict[str, str]:
-    """The anchor of each finding by its key; of the first where two share one."""
+    """The anchor of each finding by its key; of the first if two share one."""
     found: dict[str, str] = {}
     for finding, anchor in zip(findings, _anchors(findings), strict=True):
         found.setdefault(finding.key, anchor)
@@ -159,7 +140,7 @@ def _anchors(findings: Sequence[Finding]) -> list[str]:
 
 
 def _segments(report: Report, use: TimeUse) -> list[Segment]:
-    """Parts side by side; what has no width on the bar keeps its line in the legend."""
+    """The parts of the bar; a part without width keeps its line in the legend."""
     links = anchors(report.verdict.findings)
     segments, at = [], 0.0
     for part in use.parts:
@@ -187,42 +168,29 @@ def _segments(report: Report, use: TimeUse) -> list[Segment]:
 
 def _bar_label(use: TimeUse) -> str:
     parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in use.parts)
-    return f"{_hours(use, use.hours)} {use.noun}-hours: {parts}"
+    return f"{formats.number(use.hours, use.digits)} {use.noun}-hours: {parts}"
 
 
-class Vendor(Struct, frozen=True, kw_only=True):
-    """What the vendor's numbers allow to say of the use; empty where they hold none."""
+class DebuggerUsage(Struct, frozen=True, kw_only=True):
+    """Utilization according to SageMaker Debugger; empty if its results hold none."""
 
-    device: str
-    p50: str
-    p95: str
-    nodes: int
+    device: str = ""
+    p50: str = ""
+    p95: str = ""
 
 
-def _vendor(report: Report) -> Vendor:
+def _debugger_usage(report: Report) -> DebuggerUsage:
     for device in ("GPU", "CPU"):
         rows = [row for row in report.utilization if row.label == device]
         if rows:
             p50, p95 = (formats.spread(getattr(row, q) for row in rows) for q in ("p50", "p95"))
-            return Vendor(device=device, p50=p50.partition(formats.NBSP)[0], p95=p95, nodes=len(rows))
-    return Vendor(device="", p50="", p95="", nodes=0)
-
-
-def _why_none(report: Report) -> str:
-    if not any(row.label in ("GPU", "CPU") for row in report.utilization):
-        return "neither GPUs nor CPU cores were sampled"
-    return "the samples cover no time"
+            return DebuggerUsage(device=device, p50=p50, p95=p95)
+    return DebuggerUsage()
 
 
 def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
-    """(large, small): the amount with its share below it, or the share's number with what it is of."""
+    """(large, small): the hours with their share below, or the share with what it is of."""
     hours, part = formats.amount(finding, use)
-    if hours:
+    if hours or finding.share is None:
         return hours, part
-    large, _, small = part.partition(" ")
-    return large, small
-
-
-def _first_sentence(text: str) -> tuple[str, str]:
-    head, end, rest = re.sub(r"\s+", " ", text).partition(". ")
-    return (head + end.rstrip(), rest) if rest else (text, "")
+    return formats.share(finding.share), finding.share_of

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.load_balancing import BINS, LEAST_IN_LOOP, binned
+from jobrules.load_balancing import BINS, MIN_IN_LOOP, binned
 from jobrules.measures.histograms import distance, normalized
 from jobrules.model import Metric
 from jobrules.rule import in_samples
@@ -133,7 +133,7 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
     # Row by row, whatever the memory layout: the order of additions decides the last digit.
     means = np.ascontiguousarray(np.where(counted, panel.values, 0)).sum(axis=0) / np.maximum(1, samples)
     patience = in_samples(rule.patience, panel.time_us)
-    least = max(1, min(patience, LEAST_IN_LOOP))
+    least = max(1, min(patience, MIN_IN_LOOP))
     enough = ((~np.isnan(panel.values)).sum(axis=0) > patience) & (samples >= least)
     shares = normalized(counts)
     far = np.stack([distance(shares[gpu], shares) for gpu in range(gpus)])

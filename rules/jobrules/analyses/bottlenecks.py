@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.analyses.time_lines import reduce
-from jobrules.measures.bottleneck_snapshots import MOST_RUNS
+from jobrules.measures.bottleneck_snapshots import MAX_RUNS
 from jobrules.measures.framework_time import LIFETIMES
 from jobrules.measures.intervals import union
 from jobrules.measures.rows import by_code, series_of
@@ -287,7 +287,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
 
 def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Bottlenecks | None:
     """The bottlenecks that a rule looks for; none where no node has samples of GPU and cores."""
-    asked = rule.question
+    asked = rule.criteria
     found = job.gathered(_node, asked)
     if not found:
         return None
@@ -353,7 +353,7 @@ class _Timed(Struct, frozen=True, kw_only=True, eq=False):
 
 def _longest(runs: Sequence[BottleneckRun]) -> list[BottleneckRun]:
     """The longest of all, longest first; of equal ones the first node's."""
-    return sorted(runs, key=lambda run: run.start_us - run.end_us)[:MOST_RUNS]
+    return sorted(runs, key=lambda run: run.start_us - run.end_us)[:MAX_RUNS]
 
 
 def _node(part: Job, asked: BottleneckCriteria) -> Iterator[_Node]:
@@ -397,7 +397,7 @@ def _counts(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int
     busy = int(np.count_nonzero((values > BUSY) & ~is_low))
     return NodeBottlenecks.of(
         node=node.name,
-        reason=node.reason,
+        reason=str(node.reason or ""),
         snapshots=node.seen,
         low=node.low,
         no_core_sample=int(np.count_nonzero(found.low & ~found.sampled)),

@@ -182,7 +182,7 @@ def close_ups(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[CloseUp, 
     below the mean; without steps the first minute of events. One that nearly repeats another is left out.
     """
     with_steps = next((part.node for part in job.facts if part.steps), None)
-    found = job.gathered(_stretches, with_steps, (cpu.question, io.question))
+    found = job.gathered(_stretches, with_steps, (cpu.criteria, io.criteria))
     chosen: list[_Stretch] = []
     for key in _KEYS:
         one = min((one for one in found if one.key == key), key=lambda one: one.order, default=None)

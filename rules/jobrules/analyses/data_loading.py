@@ -20,6 +20,8 @@ from jobrules.model import (
     IntArray,
     Job,
     Metric,
+    Reason,
+    ReasonKind,
     RuleResult,
     natural_sorted,
 )
@@ -171,7 +173,8 @@ def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -
     ``result`` is what ``rule`` said of the job; without one, or where the rule failed, no node is judged.
     """
     answers = {one.name: one for one in result.devices} if result else {}
-    why_none = (result.reason if result else "") or f"{rule.name} was not run"
+    not_run = Reason(kind=ReasonKind.OTHER, what=f"{rule.name} was not run")
+    why_none = (result.reason if result else None) or not_run
     found = [one for one in job.each(_of_node, rule, answers, why_none) if one]
     if not found:
         return None
@@ -206,7 +209,9 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     steps: dict[str, Counted]
 
 
-def _of_node(part: Job, rule: Dataloader, answers: Mapping[str, DeviceStatus], why_none: str) -> _Node | None:
+def _of_node(
+    part: Job, rule: Dataloader, answers: Mapping[str, DeviceStatus], why_none: Reason
+) -> _Node | None:
     """None where nothing of data loading was recorded."""
     (node,) = part.nodes
     loading = Loading.of(part.events, node)
@@ -261,7 +266,7 @@ def _node_loading(
         lowest=int(busy.loaders.min()) if seconds else None,
         highest=int(busy.loaders.max()) if seconds else None,
         answer=answer,
-        reason=judged.reason,
+        reason=str(judged.reason or ""),
         of_cores_percent=round(100 * loaders / cores, 1) if cores and loaders is not None else None,
         evaluated=judged.evaluated,
         violating=judged.violating,

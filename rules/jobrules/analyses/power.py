@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from jobrules.gpu_memory_full import totals
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.gpu_conditions import BUSY_PERCENT, LEAST_SAMPLES, gpus
+from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, gpus
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.model import SECOND_US, Job, Metric
 
@@ -114,7 +114,7 @@ def _state(gpu: GPU, total: float | None) -> GPUState:
 
     def percent(metric: Metric) -> float | None:
         found = series(metric)
-        if found is None or len(found.values) < LEAST_SAMPLES:
+        if found is None or len(found.values) < MIN_SAMPLES:
             return None
         # Rounded to 0 it would say that it never happened.
         return round(found.mean, 2) or found.mean

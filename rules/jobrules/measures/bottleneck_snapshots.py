@@ -1,4 +1,4 @@
-"""What the bottleneck rules share: a GPU idles in the same snapshot in which a core cannot go on."""
+"""Snapshots in which a GPU is idle while a core of its node is saturated or waits for I/O."""
 
 from __future__ import annotations
 
@@ -13,9 +13,23 @@ from jobrules.measures.framework_time import breakdown_of, summed, weights_withi
 from jobrules.measures.intervals import union
 from jobrules.measures.minutes import Seen, Windows
 from jobrules.measures.sample_weights import pauses
-from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric, Panel, RuleResult, Status
-from jobrules.rule import in_samples, reason_few_samples, severity_of
-from jobrules.text import between, count, escape_name, join_names, number, share
+from jobrules.model import (
+    SECOND_US,
+    DeviceStatus,
+    Inferred,
+    Measure,
+    Metric,
+    Note,
+    Panel,
+    Reason,
+    ReasonKind,
+    RuleResult,
+    Status,
+    When,
+    Where,
+)
+from jobrules.rule import in_samples, not_recorded, reason_few_samples, severity_of
+from jobrules.text import capitalized, count, escape_name, join_names, number, share, some_of
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -26,20 +40,20 @@ if TYPE_CHECKING:
     from jobrules.model import BoolArray, Finding, FloatArray, IntArray, Job
     from jobrules.rule import Amount, Rule
 
-#: Share of snapshots without a core sample that is told.
-WORTH_TELLING = 0.01
-#: Most of the cores, in most of the bottlenecks: then the machine is at its limit, and not one thread.
+#: Smallest share of snapshots without a core sample that a result names.
+WORTH_NAMING = 0.01
+#: Most of the cores, in most of the bottlenecks: the machine is saturated, not one thread.
 NEARLY = 0.8
-#: Up to this part of the cores at once, the work of single threads holds the GPU up.
+#: Up to this part of the cores at once, the GPU waits for the work of single threads.
 FEW = 0.25
-#: Training waits for batches where it did so for more of the time than this.
+#: Training waits for batches if it did so for more of the time than this.
 WAITED = 0.5
-#: Runs and cores that are listed.
-MOST_RUNS, MOST_CORES = 10, 16
+#: Runs and cores that a result lists.
+MAX_RUNS, MAX_CORES = 10, 16
 
 
 class BottleneckCriteria(Struct, frozen=True, kw_only=True):
-    """What makes a snapshot a bottleneck, and how many of them are too many; limits in percent."""
+    """What makes a snapshot a bottleneck, and how many are too many; thresholds in percent."""
 
     #: ``cpu`` or ``io``.
     key: str
@@ -51,54 +65,56 @@ class BottleneckCriteria(Struct, frozen=True, kw_only=True):
     #: Share of bottlenecks among the snapshots of the nodes past their patience.
     threshold: float
     patience: Amount
-    #: What a core did that counts, in the past tense, and what several did: "was full", "were full".
+    #: What a core did that counts, in the past tense, and what several did: "was saturated", "were saturated".
     core_did: str
     cores_did: str
-    #: Advice where nearly all cores count at once (``{cores}`` says which), and where few do.
-    many_advice: str
-    few_advice: str
+    #: Advice if nearly all cores count at once (``{cores}`` names them), and if few do.
+    many_advice: tuple[str, ...]
+    few_advice: tuple[str, ...]
 
     def snapshots(self, part: Job) -> Snapshots | None:
-        """The snapshots of a node; none where it lacks samples of GPU or cores."""
+        """The snapshots of a node; None if it lacks samples of GPU or cores."""
         (name,) = part.nodes
         gpu, cores = part.panel(name, Metric.GPU_UTILIZATION), part.panel(name, self.metric)
         if gpu is None or cores is None:
             return None
         return Snapshots.of(gpu, cores, self)
 
-    def answer(self, rule: Rule, job: Job) -> RuleResult:
-        """Judge a job; counts are of GPU snapshots, on all nodes that have samples of both kinds."""
+    def result(self, rule: Rule, job: Job) -> RuleResult:
+        """Result of ``rule``; counts are of GPU snapshots, on all nodes that have samples of both kinds."""
         grid = Windows.of(job)
         found = job.gathered(self._node, grid)
         nodes = [node for node, _ in found]
-        scans = _Checks.of(nodes, [seen for _, seen in found], self.threshold, grid)
+        checks = _Checks.of(nodes, [seen for _, seen in found], self.threshold, grid)
         known = {
             node.name: node.status(*seen)
-            for node, *seen in zip(nodes, scans.checks, scans.violations, strict=True)
+            for node, *seen in zip(nodes, checks.checks, checks.violations, strict=True)
         }
         devices = tuple(
             known.get(one.node)
-            or _lacks(one.node, self.metric if Metric.GPU_UTILIZATION in sampled else Metric.GPU_UTILIZATION)
+            or _without(
+                one.node, self.metric if Metric.GPU_UTILIZATION in sampled else Metric.GPU_UTILIZATION
+            )
             for one in job.facts
             if (sampled := {panel.metric for panel in one.panels} & {Metric.GPU_UTILIZATION, self.metric})
         )
         if not nodes:
-            both = f"no node has both GPU and {self.metric.label} samples"
-            return rule.not_evaluated(both, devices=devices)
+            what = f"node recorded both GPU and {self.metric.label}"
+            return rule.not_evaluated(Reason(kind=ReasonKind.NO_DEVICE, what=what), devices=devices)
         judged = [node for node in nodes if node.judged]
         facts: dict[str, Any] = {
             "violations": sum(len(node.hit_us) for node in nodes),
             "datapoints": sum(node.seen for node in nodes),
             "datapoints_per_series": {node.name: node.seen for node in nodes},
-            "counted": "one-minute scans",
+            "counted": "checks",
             "devices": devices,
-            "evaluated": len(scans.percent),
-            "violating": scans.triggered,
+            "evaluated": len(checks.percent),
+            "violating": checks.triggered,
             "details": _details(nodes, job),
         }
         if not judged:
             most = max(nodes, key=lambda node: node.seen)
-            return rule.not_evaluated(most.reason, **facts)
+            return rule.not_evaluated(most.missing, **facts)
         hits = [node.hit_us for node in judged if len(node.hit_us)]
         if hits:
             facts["first_us"] = min(int(times[0]) for times in hits)
@@ -108,35 +124,36 @@ class BottleneckCriteria(Struct, frozen=True, kw_only=True):
             value=round(100 * part, 1),
             limits=(self.threshold,),
             scale=100.0,
-            unit="% of GPU snapshots",
-            limit_text=f"limit {self.threshold:g}% at any minute; shown: at the end",
+            unit="% of snapshots",
+            limit_text=f"threshold {self.threshold:g}%",
         )
-        asides = [_unsampled(judged, self.metric), _not_judged(devices)]
-        if not scans.triggered:
-            limit = f"{share(part)} of GPU snapshots, limit {self.threshold:g}%"
-            headline = f"A GPU idled while a CPU core {self.core_did} in {limit}"
-            return rule.passed("; ".join(filter(None, (headline, *asides))), **facts)
-        told = [node for node, over in zip(nodes, scans.violations, strict=True) if over]
-        beside = job.each(self._beside, frozenset(node.name for node in told))
+        headline = f"A GPU was idle while a CPU core {self.core_did} in {share(part)} of snapshots"
+        limits = [*_without_cores(judged, self.metric), *_left_out(devices)]
+        if not checks.triggered:
+            passed = f"{headline} (threshold {self.threshold:g}%)"
+            return rule.passed("; ".join([passed, *limits]), **facts)
+        named = [node for node, over in zip(nodes, checks.violations, strict=True) if over]
+        activity = job.each(self._activity, frozenset(node.name for node in named))
         if job.event_count:
-            facts["details"] |= breakdown_of([one.events for one in beside])
-        finding = self._finding(rule, told, scans, part, asides, dict(zip(job.nodes, beside, strict=True)))
-        return rule.triggered(finding, triggered=scans.triggered, **facts)
+            facts["details"] |= breakdown_of([one.events for one in activity])
+        by_node = dict(zip(job.nodes, activity, strict=True))
+        finding = self._finding(rule, headline, named, checks, part, limits, by_node)
+        return rule.triggered(finding, triggered=checks.triggered, **facts)
 
     def _node(self, part: Job, grid: Windows) -> list[tuple[NodeSnapshots, Seen]]:
-        """What a node's snapshots come to, and how many there were by each window; nothing where it lacks any."""
+        """A node's snapshots, and how many there were by each window; empty if it lacks any."""
         found = self.snapshots(part)
         return [(found.node, grid.seen(found.time_us))] if found else []
 
-    def _beside(self, part: Job, told: frozenset[str]) -> _Beside:
-        """What the processes of a node did during its bottlenecks, and of one to be told how they loaded."""
+    def _activity(self, part: Job, named: frozenset[str]) -> _Activity:
+        """Events during the bottlenecks of a node, and if it is one of ``named`` its data loading."""
         found, (name,) = self.snapshots(part), part.nodes
         moments = {name: found.node.moments} if found else {}
         events = summed(part.events, weights_within(part.events, moments))
-        if found is None or name not in told:
-            return _Beside(events=events)
+        if found is None or name not in named:
+            return _Activity(events=events)
         loading = Loading.of(part.events, name)
-        return _Beside(
+        return _Activity(
             events=events,
             loaders=_loaders(loading) if loading else None,
             lasted_us=moments[name].total_us,
@@ -146,64 +163,68 @@ class BottleneckCriteria(Struct, frozen=True, kw_only=True):
     def _finding(
         self,
         rule: Rule,
-        told: Sequence[NodeSnapshots],
-        scans: _Checks,
+        title: str,
+        named: Sequence[NodeSnapshots],
+        checks: _Checks,
         part: float,
-        asides: Sequence[str],
-        beside: dict[str, _Beside],
+        limits: Sequence[str],
+        activity: dict[str, _Activity],
     ) -> Finding:
-        start_us = min(int(node.hit_us[0]) for node in told)
-        end_us = max(int(node.hit_us[-1]) + node.interval_us for node in told)
-        most = max(told, key=lambda node: len(node.hit_us))
-        lasted_us = sum(beside[node.name].lasted_us for node in told)
-        fetched_us = sum(us for node in told for us in beside[node.name].fetched_us)
+        start_us = min(int(node.hit_us[0]) for node in named)
+        end_us = max(int(node.hit_us[-1]) + node.interval_us for node in named)
+        most = max(named, key=lambda node: len(node.hit_us))
+        lasted_us = sum(activity[node.name].lasted_us for node in named)
+        fetched_us = sum(us for node in named for us in activity[node.name].fetched_us)
         fetching = fetched_us / lasted_us if lasted_us else 0.0
-        clauses = [
-            f"{join_names([node.name for node in told])}, {between(start_us, end_us)}",
-            "" if part * 100 > self.threshold else scans.told(self.threshold),
-            *asides,
-        ]
-        waited = f", while training waited for a batch ({share(fetching)} of that time)"
-        cores = most.cores_told(self.core_did, self.cores_did)
-        where = f"On {escape_name(most.name)} {cores}" if len(told) > 1 else cores[0].upper() + cores[1:]
+        cores = most.core_use(self.core_did, self.cores_did)
+        notes = [f"On {escape_name(most.name)} {cores}" if len(named) > 1 else capitalized(cores)]
+        if fetching > WAITED:
+            notes.append(f"Training waited for a batch in {share(fetching)} of that time")
+        if 100 * part <= self.threshold:
+            notes.append(checks.history(self.threshold, part))
         return rule.finding(
-            f"In {share(part)} of the snapshots a GPU idled while a CPU core {self.core_did}",
-            f"{'; '.join(filter(None, clauses))}. {where}{waited if fetching > WAITED else ''}, "
-            "inferred from simultaneous samples.",
-            advice=self._advice(rule, told, {node.name: beside[node.name].loaders for node in told}),
+            title,
+            Where(tuple(node.name for node in named)),
+            When(start_us, end_us),
+            *(Note(capitalized(text)) for text in (*notes, *limits)),
+            Inferred("simultaneous samples"),
+            advice=self._advice(rule, named, {node.name: activity[node.name].loaders for node in named}),
             severity=severity_of(part),
-            devices=tuple(f"{node.name}/{gpu}" for node in told for gpu in node.gpu_names),
+            devices=tuple(f"{node.name}/{gpu}" for node in named for gpu in node.gpu_names),
             share=part,
             share_of="of snapshots",
             start_us=start_us,
             end_us=end_us,
         )
 
-    def _advice(self, rule: Rule, told: Sequence[NodeSnapshots], loaders: dict[str, int | None]) -> str:
-        """What fits the cores that count, and the loading processes that were recorded."""
-        if any(node.core_count < 2 for node in told):
+    def _advice(
+        self, rule: Rule, named: Sequence[NodeSnapshots], loaders: dict[str, int | None]
+    ) -> tuple[str, ...]:
+        """Advice for the number of cores that count and of the loader processes that were recorded."""
+        if any(node.core_count < 2 for node in named):
             return rule.documentation().advice
         enough = all(
             loaders[node.name] is None or 100 * (loaders[node.name] or 0) >= ENOUGH_PERCENT * node.core_count
-            for node in told
+            for node in named
         )
-        if enough and all(node.crowd >= NEARLY * node.core_count for node in told):
-            most = max(told, key=lambda node: len(node.hit_us))
-            return self.many_advice.format(cores=_of_all(most.crowd, most.core_count))
-        if all(node.at_once <= max(1, FEW * node.core_count) for node in told) and all(
+        if enough and all(node.crowd >= NEARLY * node.core_count for node in named):
+            most = max(named, key=lambda node: len(node.hit_us))
+            cores = some_of(most.crowd, most.core_count, "core")
+            return tuple(sentence.format(cores=cores) for sentence in self.many_advice)
+        if all(node.at_once <= max(1, FEW * node.core_count) for node in named) and all(
             (n or 0) < 2 for n in loaders.values()
         ):
             return self.few_advice
         return rule.documentation().advice
 
 
-class _Beside(Struct, frozen=True, kw_only=True):
+class _Activity(Struct, frozen=True, kw_only=True):
     """What the processes of a node did during its bottlenecks."""
 
     events: Sums
-    #: Median of the loading processes at work, over the seconds with any; none where none was recorded.
+    #: Median number of active loader processes, over the seconds with any; None if none was recorded.
     loaders: int | None = None
-    #: The time of the bottlenecks; and of each process's fetches in it, the processes' share.
+    #: Duration of the bottlenecks, and per training process the time of its fetches in them, divided by their number.
     lasted_us: int = 0
     fetched_us: tuple[float, ...] = ()
 
@@ -218,7 +239,7 @@ def _loaders(loading: Loading) -> int | None:
 
 
 def _fetching(loading: Loading, moments: Intervals) -> Iterator[float]:
-    """How long each training process fetched, over how many there are."""
+    """Per training process: the time of its fetches, divided by the number of processes."""
     events = loading.fetches
     processes = np.unique([lane.rank for lane in events.lanes], return_inverse=True)[1][events.lane]
     present = np.unique(processes).tolist()
@@ -227,19 +248,14 @@ def _fetching(loading: Loading, moments: Intervals) -> Iterator[float]:
         yield float(own.overlap_us(moments.start_us, moments.end_us).sum()) / len(present)
 
 
-def _of_all(n: int, cores: int) -> str:
-    """``all 8 cores``, ``7 of 8 cores``."""
-    return f"{f'{number(n)} of' if n < cores else 'all'} {count(cores, 'core')}"
-
-
 class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
-    """What the GPU snapshots of one node come to."""
+    """Bottlenecks of one node."""
 
     name: str
     interval_us: int
     patience: int
     gpu_names: tuple[str, ...]
-    #: Snapshots; those in which a GPU counted; and those without a sample of any core.
+    #: Snapshots; those in which a GPU counts; and those without a sample of any core.
     seen: int
     low: int
     unsampled: int
@@ -247,10 +263,10 @@ class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
     hit_us: IntArray
     gpus: IntArray
     cores: IntArray
-    #: The longest runs of bottlenecks, longest first; a pause of the sampler ends a run.
+    #: The longest runs of bottlenecks, longest first; a sampling pause ends a run.
     runs: list[dict[str, Any]]
     #: What was sampled of the cores.
-    core_label: str
+    core_metric: Metric
     #: Share of the bottlenecks in which a core counted, most first, those above 0.
     busiest: dict[str, float]
     #: Cores with a sample, and those that counted in any bottleneck.
@@ -270,33 +286,35 @@ class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
         """Median of the cores that count in a bottleneck."""
         return float(np.median(self.cores))
 
-    def cores_told(self, one_did: str, several_did: str) -> str:
-        """Which cores counted in how many of the bottlenecks: those of nearly all, else the first one."""
+    def core_use(self, one_did: str, several_did: str) -> str:
+        """Which cores counted in how many of the bottlenecks: those of nearly all, otherwise the first one."""
         (name, often), *_ = self.busiest.items()
         n, part = (self.crowd, self.crowd_share) if self.crowd > 1 else (1, often)
-        who = (
-            f"{_of_all(n, self.core_count)} {several_did}" if n > 1 else f"core {escape_name(name)} {one_did}"
-        )
+        cores = some_of(n, self.core_count, "core")
+        who = f"{cores} {several_did}" if n > 1 else f"core {escape_name(name)} {one_did}"
         return f"{who} in {'every bottleneck' if part == 1 else f'{share(part)} of the bottlenecks'}"
 
     @property
     def judged(self) -> bool:
-        """Whether it is past its patience, and most snapshots hold samples of GPU and cores."""
+        """True if it is past its patience, and most snapshots hold samples of GPU and cores."""
         return self.seen > self.patience and 2 * self.unsampled <= self.seen
 
     @property
-    def reason(self) -> str:
-        """Why it is not judged; empty if it is."""
-        if self.judged:
-            return ""
+    def reason(self) -> Reason | None:
+        """Why it is not evaluated; None if it is."""
+        return None if self.judged else self.missing
+
+    @property
+    def missing(self) -> Reason:
+        """What a node that is not evaluated has too few of."""
         if self.seen <= self.patience:
             return reason_few_samples(self.seen, self.patience)
-        sampled = self.seen - self.unsampled
-        return f"only {number(sampled)} of {count(self.seen, 'GPU snapshot')} hold {self.core_label} samples"
+        snapshots = f"snapshots with both GPU and {self.core_metric.label}"
+        return reason_few_samples(self.seen - self.unsampled, -(-self.seen // 2) - 1, snapshots)
 
-    def status(self, looks: int, hits: int) -> DeviceStatus:
-        """What became of the node, given the scans in which it was looked at and was over the limit."""
-        return DeviceStatus.of(self.name, self.reason, looks, hits)
+    def status(self, checks: int, violations: int) -> DeviceStatus:
+        """Result of the node, given its checks and those above the threshold."""
+        return DeviceStatus.of(self.name, self.reason, checks, violations)
 
 
 class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -328,7 +346,7 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         sampled[at] = True
         hits = counts[rows[(gpus[at] > 0) & (in_snapshot[at] > 0)]]
         often = hits.sum(axis=0) / max(1, len(hits))
-        most = np.argsort(-often, kind="stable")[:MOST_CORES].tolist()
+        most = np.argsort(-often, kind="stable")[:MAX_CORES].tolist()
         crowd = often[often >= NEARLY]
         low, full = gpus > 0, in_snapshot > 0
         hit = low & full
@@ -344,7 +362,7 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             gpus=gpus[hit],
             cores=in_snapshot[hit],
             runs=_runs(gpu, hit, in_snapshot),
-            core_label=cores.metric.label,
+            core_metric=cores.metric,
             busiest={cores.devices[i]: float(often[i]) for i in most if often[i] > 0},
             core_count=len(cores.devices),
             core_hits=int(np.count_nonzero(often)),
@@ -359,7 +377,7 @@ def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:
     joined = hit[:-1] & hit[1:] & ~pauses(time_us)
     first = np.flatnonzero(hit & ~np.append(False, joined))
     last = np.flatnonzero(hit & ~np.append(joined, False))
-    chosen = np.argsort(time_us[first] - time_us[last], kind="stable")[:MOST_RUNS]
+    chosen = np.argsort(time_us[first] - time_us[last], kind="stable")[:MAX_RUNS]
     return [
         {
             "node": gpu.node,
@@ -373,13 +391,13 @@ def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:
 
 
 class _Checks(Struct, frozen=True, kw_only=True, eq=False):
-    """The share of bottlenecks so far, looked at once a minute."""
+    """The share of bottlenecks so far, once per minute."""
 
-    #: (scans,) those with a new GPU snapshot of a node past its patience; percent of these nodes' snapshots.
+    #: (checks,) percent of the snapshots of nodes past their patience, in minutes with a new snapshot of them.
     percent: FloatArray
-    #: How many of them are above the limit.
+    #: How many of them are above the threshold.
     triggered: int
-    #: Of each node: its scans, and those of the pool above the limit in which its own share is so too.
+    #: Per node: its checks, and the checks above the threshold in which its own share is above, too.
     checks: tuple[int, ...]
     violations: tuple[int, ...]
 
@@ -389,10 +407,10 @@ class _Checks(Struct, frozen=True, kw_only=True, eq=False):
     ) -> _Checks:
         if not nodes:
             return cls(percent=np.empty(0), triggered=0, checks=(), violations=())
-        looks = [
+        windows = [
             seen.judged(node.patience) for node, seen in zip(nodes, by_window, strict=True) if node.judged
         ]
-        at = np.unique(np.concatenate(looks)) if looks else np.empty(0, np.int64)
+        at = np.unique(np.concatenate(windows)) if windows else np.empty(0, np.int64)
         seen = np.stack([one.by(at) for one in by_window])
         hits = np.stack([grid.seen(node.hit_us).by(at) for node in nodes])
         patience = np.array([[node.patience] for node in nodes])
@@ -408,10 +426,10 @@ class _Checks(Struct, frozen=True, kw_only=True, eq=False):
             violations=tuple((own & past & above).sum(axis=1).tolist()),
         )
 
-    def told(self, threshold: float) -> str:
-        """How often the limit was passed, for a share that has fallen below it since."""
-        looks = f"{number(self.triggered)} of {number(len(self.percent))} looks"
-        return f"above {threshold:g}% so far in {looks}, at most {in_percent(self.percent.max())}"
+    def history(self, threshold: float, part: float) -> str:
+        """How often the share was above the threshold, if it has fallen below since."""
+        checks = f"{number(self.triggered)} of {count(len(self.percent), 'check')}"
+        return f"above {threshold:g}% in {checks}, at most {in_percent(self.percent.max())}; at the end {share(part)}"
 
 
 def _details(nodes: Sequence[NodeSnapshots], job: Job) -> dict[str, Any]:
@@ -443,36 +461,36 @@ def _details(nodes: Sequence[NodeSnapshots], job: Job) -> dict[str, Any]:
 
 
 def _by_time(nodes: Sequence[NodeSnapshots]) -> dict[str, dict[str, Any]]:
-    """The vendor's table: seconds as text → how many GPUs and cores; our addition is the node."""
+    """SageMaker Debugger's table: seconds as text → number of GPUs and cores; with the node added."""
     found: dict[str, dict[str, Any]] = {}
     for node in nodes:
         keys = list(map(repr, (node.hit_us / SECOND_US).tolist()))
         if taken := found.keys() & keys:
             keys = [f"{key}#{node.name}" if key in taken else key for key in keys]
         pairs = list(zip(node.gpus.tolist(), node.cores.tolist(), strict=True))
-        # A day has 172 800 snapshots, but few different rows: equal ones are one object.
+        # A day has 172,800 snapshots, but few different rows: equal ones are one object.
         row = {(gpus, cores): {"GPUs": gpus, "CPUs": cores, "node": node.name} for gpus, cores in set(pairs)}
         found.update(zip(keys, (row[pair] for pair in pairs), strict=True))
     return found
 
 
 def _longest(nodes: Sequence[NodeSnapshots]) -> list[dict[str, Any]]:
-    """The longest runs of all nodes, longest first; of equal ones the first node's."""
+    """The longest runs of all nodes, longest first; of equally long ones the first node's."""
     runs = [run for node in nodes for run in node.runs]
-    return sorted(runs, key=lambda run: run["start_us"] - run["end_us"])[:MOST_RUNS]
+    return sorted(runs, key=lambda run: run["start_us"] - run["end_us"])[:MAX_RUNS]
 
 
-def _lacks(node: str, metric: Metric) -> DeviceStatus:
-    return DeviceStatus(name=node, status=Status.NOT_EVALUATED, reason=f"{metric.label} was not sampled")
+def _without(node: str, metric: Metric) -> DeviceStatus:
+    return DeviceStatus(name=node, status=Status.NOT_EVALUATED, reason=not_recorded(metric))
 
 
-def _not_judged(devices: Sequence[DeviceStatus]) -> str:
+def _left_out(devices: Sequence[DeviceStatus]) -> list[str]:
     missing = [one.name for one in devices if one.status is Status.NOT_EVALUATED]
-    return f"{count(len(missing), 'node')} not judged: {join_names(missing)}" if missing else ""
+    return [f"{count(len(missing), 'node')} not evaluated: {join_names(missing)}"] if missing else []
 
 
-def _unsampled(nodes: Sequence[NodeSnapshots], metric: Metric) -> str:
-    """How many snapshots lacked a core sample, where that could matter; the first one of a job often does."""
+def _without_cores(nodes: Sequence[NodeSnapshots], metric: Metric) -> list[str]:
+    """How many snapshots lack a core sample, unless these are few: the first one of a job often does."""
     missing, whole = (sum(n) for n in zip(*((node.unsampled, node.seen) for node in nodes), strict=True))
-    told = f"{count(missing, 'snapshot')} had no {metric.label} sample"
-    return told if missing >= WORTH_TELLING * whole else ""
+    named = missing >= WORTH_NAMING * whole
+    return [f"{count(missing, 'snapshot')} without {metric.quantity.noun}"] if named else []

@@ -1,4 +1,4 @@
-"""Whether the clocks of the nodes agree, as far as their steps tell.
+"""Clock offsets between nodes, inferred from their steps.
 
 Processes that train one model together begin a step at the same moment, so the step of the same number
 has the same start on every node; a constant difference is one of the clocks, or of the start of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Phase → numbers of steps, ascending, and the earliest start of each.
 _Starts: TypeAlias = dict[str, tuple[IntArray, IntArray]]
 
-#: Differences below this are told by nobody's clock: nodes wait for one another that long.
+#: Smaller differences are no clock offset: nodes wait for each other that long.
 LEAST_US = SECOND_US
 #: So many steps of the same phase and number are wanted.
 LEAST_STEPS = 10
@@ -74,7 +74,7 @@ def _offsets(job: Job) -> tuple[Offset, ...]:
 
 
 class Clocks(Struct, frozen=True, kw_only=True):
-    """The job's first and last record as each node's own clock tells them."""
+    """Start and end of the job, and the clock offset of each node that differs."""
 
     #: On the clock of the nodes that do not differ.
     start_us: int
@@ -84,9 +84,9 @@ class Clocks(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, job: Job) -> Clocks:
-        """Clocks count as apart where that explains most of how far the samples' ends are apart.
+        """An offset counts if it explains most of the distance of the ends of the samples.
 
-        Else the processes may be what is apart. Raises ``ValueError`` for a part of a job.
+        Otherwise the processes may have started at different times. Raises ``ValueError`` for a part of a job.
         """
         return job.once(_clocks)
 
@@ -105,8 +105,8 @@ def _clocks(job: Job) -> Clocks:
     spans = {part.node: part.samples_us for part in job.facts}
     late = {}
     for one in offsets(job):
-        mine, theirs = spans[one.node], spans[one.reference]
-        if mine and theirs and 2 * _apart(mine, theirs, one.offset_us) < _apart(mine, theirs, 0):
+        own, theirs = spans[one.node], spans[one.reference]
+        if own and theirs and 2 * _distance(own, theirs, one.offset_us) < _distance(own, theirs, 0):
             late[one.node] = one.offset_us
     recorded = []
     for part in job.facts:
@@ -117,8 +117,8 @@ def _clocks(job: Job) -> Clocks:
     return Clocks(start_us=start_us, end_us=end_us, clock_offset_us=late)
 
 
-def _apart(one: tuple[int, int], other: tuple[int, int], late_us: int) -> int:
-    """How far two spans are apart at both ends, once the first is set back."""
+def _distance(one: tuple[int, int], other: tuple[int, int], late_us: int) -> int:
+    """Sum of the distances of both ends of two spans, with the first one set back."""
     return abs(one[0] - late_us - other[0]) + abs(one[1] - late_us - other[1])
 
 
@@ -127,13 +127,13 @@ _NONE = (0, 0, 0)
 
 def _late(one: _Starts, other: _Starts) -> tuple[int, int, int] | None:
     """Median of how much later one begins the same steps, half the spread of it, and how many steps."""
-    apart = []
+    lags = []
     for phase, (numbers, starts) in one.items():
         if phase in other:
             theirs, their_starts = other[phase]
             _, here, there = np.intersect1d(numbers, theirs, assume_unique=True, return_indices=True)
-            apart.append(starts[here] - their_starts[there])
-    late_us = np.concatenate(apart) if apart else np.empty(0, np.int64)
+            lags.append(starts[here] - their_starts[there])
+    late_us = np.concatenate(lags) if lags else np.empty(0, np.int64)
     if len(late_us) < LEAST_STEPS:
         return None
     low, middle, high = np.quantile(late_us, (0.25, 0.5, 0.75))

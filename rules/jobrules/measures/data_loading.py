@@ -1,4 +1,4 @@
-"""Data loading as events tell it: fetches, loader processes, and how many were at work when."""
+"""Data loading from events: batch fetches, loader processes, and how many were active when."""
 
 from __future__ import annotations
 
@@ -88,23 +88,23 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         found = np.full(len(events), -1, np.int64)
         if not loaders or not len(events):
             return found
-        alike: dict[tuple[str, str], list[int]] = {}
+        by_kind: dict[tuple[str, str], list[int]] = {}
         for i in np.argsort([one.start_us for one in loaders], kind="stable").tolist():
-            alike.setdefault((loaders[i].rank, loaders[i].iterator), []).append(i)
-        workers = {worker: i for i, worker in enumerate({worker for worker, _ in alike})}
-        kinds = {kind: i for i, kind in enumerate({kind for _, kind in alike})}
+            by_kind.setdefault((loaders[i].rank, loaders[i].iterator), []).append(i)
+        workers = {worker: i for i, worker in enumerate({worker for worker, _ in by_kind})}
+        kinds = {kind: i for i, kind in enumerate({kind for _, kind in by_kind})}
         # The last row and column are of what no loader has.
         table = np.full((len(workers) + 1, len(kinds) + 1), -1, np.int32)
-        for i, (worker, kind) in enumerate(alike):
+        for i, (worker, kind) in enumerate(by_kind):
             table[workers[worker], kinds[kind]] = i
         by_lane = np.array([workers.get(lane.rank, -1) for lane in events.lanes])
         by_name = np.array([kinds.get(name.partition("::")[0], -1) for name in events.names])
         code = table[by_lane[events.lane], by_name[events.name]]
-        order, edges = by_code(code, len(alike))
-        for mine, first, stop in zip(alike.values(), edges, edges[1:], strict=False):
+        order, edges = by_code(code, len(by_kind))
+        for own, first, stop in zip(by_kind.values(), edges, edges[1:], strict=False):
             rows = order[first:stop]
-            begun = np.searchsorted([loaders[i].start_us for i in mine], events.start_us[rows], side="right")
-            found[rows] = np.array([-1, *mine])[begun]
+            begun = np.searchsorted([loaders[i].start_us for i in own], events.start_us[rows], side="right")
+            found[rows] = np.array([-1, *own])[begun]
         return found
 
     @cached_property
@@ -120,12 +120,11 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def busy(self) -> Busy:
-        """How many loaders were at work in which seconds.
+        """How many loaders were active in which seconds.
 
-        In a second that the life of a loading process touches: the processes it touches. In any other
-        second with a fetch: as many as the loaders fetched from were set up with, where 0 is 1, the
-        training process itself; the second is left out where nothing tells. For TensorFlow: the
-        threads that worked, if the events name threads.
+        In a second within the life of loader processes: their number. In any other second with a batch fetch: the number
+        that its loader was set up with, where 0 is 1, the training process itself; without that number, the second is
+        left out. For TensorFlow: the active threads, if the events name threads.
         """
         workers, fetches = self.workers, self.fetches
         if self.pipeline:
@@ -137,14 +136,14 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         first, stop, _ = _stretches(workers, (workers.pid, unnamed))
         living = first, stop, np.ones_like(first)
         loading = self._processes_of_fetch
-        told = loading > 0
+        known = loading > 0
         # What one process fetches from loaders of one number is fetched from the same loaders.
-        first, stop, row = _stretches(fetches.where(told), (fetches.lane[told], loading[told]))
-        return _busy(living, (first, stop, loading[told][row]))
+        first, stop, row = _stretches(fetches.where(known), (fetches.lane[known], loading[known]))
+        return _busy(living, (first, stop, loading[known][row]))
 
     @property
     def _processes_of_fetch(self) -> IntArray:
-        """(fetches,) processes that load for it by its loader's setting, 0 where nothing tells."""
+        """(fetches,) processes that load for it by its loader's setting, 0 if not known."""
         alone = np.array(["SingleProcess" in name for name in self.fetches.names], np.int64)
         found = alone[self.fetches.name] if len(self.fetches) else np.empty(0, np.int64)
         given = np.array([_processes(one.num_workers) for one in self.loaders], np.int64)

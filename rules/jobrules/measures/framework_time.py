@@ -1,7 +1,7 @@
 """Where the time of the framework went: by operator, by phase, by step.
 
-The time of an operator includes that of the operators it calls, as in the vendor's files; what it
-spent itself stands beside it.
+The total time of an operator includes that of the operators it calls, as in SageMaker Debugger's files; its self time
+does not.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def kind_of(lane: Lane) -> Kind:
     return next(kind for kind, holds in _TESTS if holds(lane))
 
 
-#: Kinds of which each name is told.
+#: Kinds with a time per name.
 _NAMED = (Kind.CPU, Kind.GPU, Kind.HOROVOD)
 
 
@@ -118,7 +118,7 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
 
 
 def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
-    """The vendor's framework block of several nodes, with our keys. Every table has its largest entry first.
+    """SageMaker Debugger's framework block of several nodes, with extra keys. Every table has its largest entry first.
 
     ``ratio``
         Percent of the time of all CPU and GPU lanes, by lane; GPU lanes first.

@@ -1,4 +1,4 @@
-"""What rules share that judge every GPU once a minute."""
+"""Checks of every GPU, once per minute."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from jobrules.model import DeviceStatus, Finding, Measure, RuleResult
+from jobrules.model import DeviceStatus, Finding, Measure, Note, Reason, RuleResult, When, Where
 from jobrules.rule import severity_of
-from jobrules.text import between, count, join_names, share
+from jobrules.text import capitalized, count, join_names, number, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
-    """One GPU in the windows in which it was judged."""
+    """One GPU in the windows in which a rule checked it."""
 
     node: str
     device: str
     #: How many windows.
     checks: int
-    #: Numbers of those in violation, ascending.
+    #: Numbers of those that violate, ascending.
     violations: IntArray
     #: No sample above 0 %.
     unused: bool
-    #: Why it was not judged in any; empty if it was.
-    reason: str = ""
+    #: Why it has no check, if it has none.
+    reason: Reason
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def runs(self) -> tuple[tuple[int, int], ...]:
-        """First and last number of neighboring windows in violation."""
+        """First and last number of each run of neighboring windows that violate."""
         ends = np.flatnonzero(np.diff(self.violations) > 1)
         first, last = (
             self.violations[np.append(0, ends + 1)],
@@ -50,12 +50,12 @@ class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def answer(self) -> DeviceStatus:
-        """What became of it."""
+        """Its result."""
         return DeviceStatus.of(self.name, self.reason, self.checks, len(self.violations))
 
 
 class GPUChecks(Struct, frozen=True, kw_only=True):
-    """All GPUs of a job under one rule."""
+    """All GPUs of a job that one rule checked."""
 
     gpus: Sequence[CheckedGPU]
     grid: Windows
@@ -64,94 +64,87 @@ class GPUChecks(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, job: Job, grid: Windows, gpus: Sequence[CheckedGPU]) -> GPUChecks:
-        """The judgement on a job."""
+        """The GPUs of a job."""
         return cls(gpus=gpus, grid=grid, end_us=job.span_us[1])
 
     @property
     def evaluated(self) -> int:
-        """Windows judged, over all GPUs."""
+        """Windows checked, over all GPUs."""
         return sum(gpu.checks for gpu in self.gpus)
 
     @property
     def violating(self) -> int:
-        """Windows in violation, over all GPUs."""
+        """Windows that violate, over all GPUs."""
         return sum(len(gpu.violations) for gpu in self.gpus)
 
     @property
     def answers(self) -> tuple[DeviceStatus, ...]:
-        """What became of each GPU."""
+        """The result of each GPU."""
         return tuple(gpu.answer for gpu in self.gpus)
 
     @property
     def last_start_us(self) -> int:
-        """Start of the last window in violation, the vendor's ``last_timestamp``."""
+        """Start of the last window that violates, SageMaker Debugger's ``last_timestamp``."""
         return self.grid.begin_us(max(gpu.violations[-1] for gpu in self.gpus if len(gpu.violations)))
 
     def span_us(self, gpus: Sequence[CheckedGPU]) -> tuple[int, int]:
-        """Start of the first and end of the last window in violation of some GPUs."""
+        """Start of the first and end of the last window in which one of some GPUs violates."""
         hits = [gpu.violations for gpu in gpus if len(gpu.violations)]
         last_us = self.grid.begin_us(max(h[-1] for h in hits) + 1)
         return self.grid.begin_us(min(h[0] for h in hits)), min(last_us, self.end_us)
 
     @property
     def named_gpus(self) -> list[CheckedGPU]:
-        """The GPUs that a finding is about.
-
-        Those in violation that worked at all: that an unused GPU is also low is no news. Where only
-        unused ones are in violation, these.
-        """
+        """GPUs named in the finding: violating GPUs that were ever used; if there are none, the never-used ones."""
         violating = [gpu for gpu in self.gpus if len(gpu.violations)]
         return [gpu for gpu in violating if not gpu.unused] or violating
 
     @property
-    def share(self) -> float:
-        """Share of the windows in violation, over the GPUs that ``told`` is chosen from."""
+    def windows(self) -> tuple[int, int]:
+        """(violating, all) windows of the GPUs that ``named_gpus`` is chosen from: the used or the never-used ones."""
         pool = [gpu for gpu in self.gpus if gpu.unused == self.named_gpus[0].unused]
-        return sum(len(gpu.violations) for gpu in pool) / sum(gpu.checks for gpu in pool)
+        return sum(len(gpu.violations) for gpu in pool), sum(gpu.checks for gpu in pool)
 
     @property
-    def which(self) -> str:
-        """The GPUs told, in words."""
-        if 1 < len(self.named_gpus) == len(self.gpus):
-            return "All GPUs"
-        return join_names([f"{gpu.node} {gpu.device}" for gpu in self.named_gpus])
+    def not_evaluated(self) -> list[str]:
+        """Names of the GPUs without a check."""
+        return [f"{gpu.node} {gpu.device}" for gpu in self.gpus if not gpu.checks]
 
-    @property
-    def not_judged(self) -> str:
-        """A clause on GPUs that were not judged; empty if all were."""
-        missing = [f"{gpu.node} {gpu.device}" for gpu in self.gpus if not gpu.checks]
-        return (
-            f"{count(len(missing), 'GPU')} not judged for want of samples: {join_names(missing)}"
-            if missing
-            else ""
-        )
-
-    def finding(self, rule: Rule, title: str, clauses: Sequence[str] = ()) -> Finding:
-        """What a rule tells of the windows in violation; ``title`` ends before the share of windows."""
+    def finding(self, rule: Rule, title: str, notes: Sequence[str] = (), *, seen_as: str = "") -> Finding:
+        """Finding of a rule; ``title`` and ``seen_as`` end before the number of windows."""
         start_us, end_us = self.span_us(self.named_gpus)
-        when = f"{self.which}, {between(start_us, end_us)}."
-        aside = sum(gpu.unused for gpu in self.gpus) if not self.named_gpus[0].unused else 0
-        of_which = f", {count(aside, 'unused GPU')} aside" if aside else ""
-        rest = "; ".join(filter(None, (*clauses, self.not_judged)))
+        violating, windows = self.windows
+        names = tuple(f"{gpu.node} {gpu.device}" for gpu in self.named_gpus)
+        if len(names) == len(self.gpus) > 1:
+            names = (capitalized(some_of(len(names), len(names), "GPU")),)
+        never_used = sum(gpu.unused for gpu in self.gpus) if not self.named_gpus[0].unused else 0
+        if never_used:
+            notes = [*notes, f"Not counted: {count(never_used, 'never-used GPU')}"]
+        if missing := self.not_evaluated:
+            notes = [*notes, f"Too few samples on {count(len(missing), 'GPU')}: {join_names(missing)}"]
+        of_windows = f"of {count(windows, 'window')}"
         return rule.finding(
-            f"{title} in {share(self.share)} of the windows judged{of_which}",
-            f"{when} {rest}." if rest else when,
-            severity=severity_of(self.share),
+            f"{title} {of_windows}",
+            Where(names),
+            When(start_us, end_us),
+            *map(Note, notes),
+            seen_as=f"{seen_as} in {number(violating)} {of_windows}" if seen_as else "",
+            severity=severity_of(violating / windows),
             devices=tuple(gpu.name for gpu in self.named_gpus),
-            share=self.share,
+            share=violating / windows,
             share_of="of windows",
             start_us=start_us,
             end_us=end_us,
         )
 
-    def passed(self, rule: Rule, every: str, **facts: Any) -> RuleResult:
-        """The answer of a rule that no window violates; ``every`` holds for the GPUs that were judged."""
-        missing = sum(not gpu.checks for gpu in self.gpus)
-        headline = f"{every}; {count(missing, 'GPU')} not judged for want of samples" if missing else every
-        return rule.passed(headline, **self._counts(), **facts)
+    def passed(self, rule: Rule, headline: str, **facts: Any) -> RuleResult:
+        """Result of a rule without a violation."""
+        missing = len(self.not_evaluated)
+        limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+        return rule.passed(f"{headline}{limit}", **self._counts(), **facts)
 
     def triggered(self, rule: Rule, finding: Finding, **facts: Any) -> RuleResult:
-        """The answer of a rule that some window violates."""
+        """Result of a rule with a violation."""
         first_us, last_us = self.span_us(self.gpus)
         return rule.triggered(finding, first_us=first_us, last_us=last_us, **self._counts(), **facts)
 
@@ -161,7 +154,7 @@ class GPUChecks(Struct, frozen=True, kw_only=True):
             limits=(0.0,),
             scale=100.0,
             unit="% of windows",
-            limit_text="triggers on any",
+            limit_text="threshold 0%",
         )
         return {
             "triggered": self.violating,

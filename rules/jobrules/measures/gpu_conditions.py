@@ -1,4 +1,4 @@
-"""What is logged of one GPU, metric by metric; metrics need not be sampled at the same moments."""
+"""Metrics of one GPU, and the time for which a condition held on it; metrics may be sampled at different times."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from msgspec import Struct
 from jobrules.measures.intervals import union
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.snapshots import TOLERANCE_US
-from jobrules.model import DeviceStatus, Job, Measure, Metric, natural_sorted
+from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Job, Measure, Metric, Where, natural_sorted
 from jobrules.rule import reason_few_samples
-from jobrules.text import between, count, duration, escape_name, share
+from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from jobrules.measures.clock_offsets import Clocks
-    from jobrules.model import BoolArray, Finding, FloatArray, IntArray
+    from jobrules.model import BoolArray, Fact, Finding, FloatArray, IntArray
     from jobrules.rule import Rule
 
 #: A value is in force for so many of its sampling intervals, unless another follows.
 IN_FORCE_INTERVALS = 5
-#: A GPU is busy from this use on, in percent: idle clocks and idle power are told by nobody's work.
+#: Lowest utilization of a busy GPU, in percent: clocks and power of idle GPUs say nothing.
 BUSY_PERCENT = 50.0
-#: So many samples of a clock make a median worth comparing, and so many of a reason a share of the time.
-LEAST_SAMPLES = 10
-#: GPUs that a sentence tells of.
-_MOST_TOLD = 4
+#: Samples that a median clock needs, and a share of time.
+MIN_SAMPLES = 10
+#: GPUs that the evidence describes.
+_MAX_NAMED = 4
 
 
 class GPU(Struct, frozen=True, kw_only=True, eq=False):
@@ -46,16 +46,16 @@ class GPU(Struct, frozen=True, kw_only=True, eq=False):
         return f"{self.node}/{self.device}"
 
     def series(self, metric: Metric) -> tuple[IntArray, FloatArray]:
-        """Times and values; empty where the metric was not sampled on this GPU."""
+        """Times and values; empty if the metric was not sampled on this GPU."""
         panel = self.part.panel(self.node, metric)
         if panel is None or self.device not in panel.devices:
             return np.empty(0, np.int64), np.empty(0)
         return panel.series(panel.devices.index(self.device))
 
     def at(self, metric: Metric, time_us: IntArray) -> FloatArray:
-        """(n,) the value in force at each moment: the last one, if it is recent; else NaN.
+        """(n,) the value in force at each time: the last one, if it is recent; otherwise NaN.
 
-        One that a sampler read up to 20 ms later is of the same moment.
+        A sample up to 20 ms later has the same time.
         """
         sampled_us, values = self.series(metric)
         if not len(sampled_us):
@@ -66,55 +66,53 @@ class GPU(Struct, frozen=True, kw_only=True, eq=False):
         return np.where((last >= 0) & recent, values[last], np.nan)
 
     def sampled(self, metric: Metric, time_us: IntArray) -> BoolArray:
-        """(n,) whether the metric was sampled at each moment, give or take half the distance of these moments."""
+        """(n,) True if the metric was sampled within half a sampling interval of each time."""
         sampled_us, _ = self.series(metric)
         near_us = max(TOLERANCE_US, int(np.median(np.diff(time_us))) // 2 if len(time_us) > 1 else 0)
         since = np.searchsorted(sampled_us, time_us - near_us)
         return np.asarray(np.searchsorted(sampled_us, time_us + near_us, side="right") > since)
 
     def clocks(self, time_us: IntArray, held_back: BoolArray) -> tuple[float, float] | None:
-        """Median clock at the moments at which something held the GPU back, and at the others.
+        """Median clock while something held the GPU back, and otherwise, in MHz.
 
-        Moments at which the GPU was not busy are left out where its use is known. None with fewer than
-        ten clocks on either side.
+        Times at which the GPU is known not to be busy are left out. None with fewer than ten clocks on either side.
         """
         clock, idle = (
             self.at(Metric.GPU_CLOCK, time_us),
             self.at(Metric.GPU_UTILIZATION, time_us) < BUSY_PERCENT,
         )
-        told = ~np.isnan(clock) & ~idle
-        then, else_ = clock[told & held_back], clock[told & ~held_back]
-        if min(len(then), len(else_)) < LEAST_SAMPLES:
+        known = ~np.isnan(clock) & ~idle
+        then, others = clock[known & held_back], clock[known & ~held_back]
+        if min(len(then), len(others)) < MIN_SAMPLES:
             return None
-        return float(np.median(then)), float(np.median(else_))
+        return float(np.median(then)), float(np.median(others))
 
 
 class ConditionTime(Struct, frozen=True, kw_only=True):
-    """For how long something held of a GPU, and when."""
+    """How long a condition held on one GPU, and when."""
 
-    #: ``node/device``, and how a sentence calls it.
+    #: ``node/device``, and ``node device``.
     name: str
-    called: str
-    #: Samples, the time that they stand for, and how much of that it held.
+    label: str
+    #: Samples, the time that they represent, and for how much of it the condition held.
     samples: int
     covered_us: float
     us: float
-    #: Start and end of all of it and of the longest stretch of samples in which it held at all; none where it
-    #: never did.
+    #: Start and end of all of it, and of the longest run of samples in which it held at all; None if it never did.
     span_us: tuple[int, int] | None
     longest_us: tuple[int, int] | None
 
     @classmethod
     def of(cls, gpu: GPU, time_us: IntArray, part: BoolArray | FloatArray) -> ConditionTime:
-        """From the times of a GPU's samples, and whether it held in each, or for which part of it (0 to 1)."""
+        """From the times of a GPU's samples, and the part of each (0 to 1) in which the condition held."""
         weight_us = sample_weights(time_us, *gpu.span_us).weight_us if len(time_us) else np.empty(0)
         holds = part > 0
-        # Rounded up, so that stretches without a pause between them touch.
+        # Rounded up, so that neighboring samples touch.
         found = union(time_us[holds], time_us[holds] + np.ceil(weight_us[holds]).astype(np.int64))
         spans = list(zip(found.start_us.tolist(), found.end_us.tolist(), strict=True))
         return cls(
             name=gpu.name,
-            called=escape_name(f"{gpu.node} {gpu.device}", 40),
+            label=escape_name(f"{gpu.node} {gpu.device}", 40),
             samples=len(time_us),
             covered_us=float(weight_us.sum()),
             us=float(weight_us @ part),
@@ -124,17 +122,22 @@ class ConditionTime(Struct, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> bool:
-        """Whether there are samples enough; a single one would be all of the time."""
-        return self.samples >= LEAST_SAMPLES
+        """True if there are enough samples; a single one would be all of the time."""
+        return self.samples >= MIN_SAMPLES
+
+    @property
+    def longest_duration_us(self) -> int:
+        """Duration of ``longest_us``."""
+        return self.longest_us[1] - self.longest_us[0] if self.longest_us else 0
 
     @property
     def share(self) -> float:
-        """Of the time that samples stand for."""
+        """Share of the time that samples represent."""
         return self.us / self.covered_us if self.covered_us else 0.0
 
 
 def gpus(part: Job, clocks: Clocks, *metrics: Metric) -> Iterator[GPU]:
-    """The GPUs of a node's part of which any of the metrics was sampled."""
+    """The GPUs of a node's part with samples of any of the metrics."""
     (node,) = part.nodes
     panels = [panel for metric in metrics if (panel := part.panel(node, metric))]
     for device in natural_sorted({device for panel in panels for device in panel.devices}):
@@ -142,46 +145,44 @@ def gpus(part: Job, clocks: Clocks, *metrics: Metric) -> Iterator[GPU]:
 
 
 def as_far_as_recorded(known: int, gpus: int) -> str:
-    """A clause for what is said of all GPUs; empty where it is known of all."""
-    return f", as far as that was recorded: for {known} of {count(gpus, 'GPU')}" if known < gpus else ""
+    """Clause such as ", recorded for 3 of 4 GPUs"; empty if all GPUs have data."""
+    return f", recorded for {known} of {count(gpus, 'GPU')}" if known < gpus else ""
 
 
 def at_most(percent: float) -> str:
-    """A share that is small, and not 0, in percent."""
-    return f"{percent:.2f}%" if percent >= 0.005 else "under 0.01%"
+    """A small share that is not 0, in percent: ``at most 0.12%``, ``less than 0.01%``."""
+    return f"at most {percent:.2f}%" if percent >= 0.005 else "less than 0.01%"
 
 
 def join_first(clauses: Sequence[str]) -> str:
-    """The first four of some clauses, and how many more there are."""
-    more = [f"{len(clauses) - _MOST_TOLD} more"] if len(clauses) > _MOST_TOLD else []
-    return "; ".join([*clauses[:_MOST_TOLD], *more])
+    """The first four clauses, and how many more there are."""
+    more = [f"{len(clauses) - _MAX_NAMED} more"] if len(clauses) > _MAX_NAMED else []
+    return "; ".join([*clauses[:_MAX_NAMED], *more])
 
 
 def finding_of(
     rule: Rule,
     title: str,
-    spells: Sequence[ConditionTime],
+    times: Sequence[ConditionTime],
     every: Sequence[ConditionTime],
-    clauses: Sequence[str],
+    *evidence: Fact,
     **facts: Any,
 ) -> Finding:
-    """What a rule tells of GPUs of which something held, the one with the largest share first.
+    """Finding on GPUs on which a condition held, the one with the largest share first.
 
-    ``every`` are the spells of all GPUs that were judged.
+    ``every`` are the times of all GPUs with enough samples.
     """
-    spells = sorted(spells, key=lambda one: -one.share)
-    spans = [one.span_us for one in spells if one.span_us]
-    each = join_first([f"{one.called} for {duration(one.us)} ({share(one.share)})" for one in spells])
-    longest = max(
-        ((one.longest_us, one.called) for one in spells if one.longest_us),
-        key=lambda told: told[0][1] - told[0][0],
-    )
-    when = f"the longest stretch on {longest[1]}, {between(*longest[0])}"
+    times = sorted(times, key=lambda one: -one.share)
+    spans = [one.span_us for one in times if one.span_us]
+    longest = max((one for one in times if one.longest_us), key=lambda one: one.longest_duration_us)
     return rule.finding(
         title,
-        "; ".join([each, when, *filter(None, clauses)]) + ".",
-        devices=tuple(one.name for one in spells),
-        share=sum(one.us for one in spells) / sum(one.covered_us for one in every),
+        Where(tuple(one.label for one in times)),
+        *(HowMuch("Share of time", 100 * one.share, "%", of=one.label) for one in times[:_MAX_NAMED]),
+        HowMuch("Longest without a break", longest.longest_duration_us / SECOND_US, "s", of=longest.label),
+        *evidence,
+        devices=tuple(one.name for one in times),
+        share=sum(one.us for one in times) / sum(one.covered_us for one in every),
         share_of="of all GPUs' time",
         start_us=min(start for start, _ in spans),
         end_us=max(end for _, end in spans),
@@ -189,22 +190,22 @@ def finding_of(
     )
 
 
-def facts_of(spells: Sequence[ConditionTime], hits: Collection[str], limit: float) -> dict[str, Any]:
-    """Counters and measure of a rule that compares shares of GPUs' time with a limit, in percent.
+def facts_of(times: Sequence[ConditionTime], hits: Collection[str], limit: float) -> dict[str, Any]:
+    """Counters and measure of a rule that compares shares of GPUs' time with a threshold, in percent.
 
-    ``hits`` are the GPUs in violation. The measure is that of the GPUs that were judged, none without any.
+    ``hits`` are the GPUs that violate. The measure is that of the GPUs with enough samples; None without any.
     """
-    judged = {one.name: 100 * one.share for one in spells if one.judged}
+    judged = {one.name: 100 * one.share for one in times if one.judged}
     worst = max(judged.values(), default=0.0)
-    samples = {one.name: one.samples for one in spells}
-    spans = [one.span_us for one in spells if one.span_us and one.name in hits]
+    samples = {one.name: one.samples for one in times}
+    spans = [one.span_us for one in times if one.span_us and one.name in hits]
     return {
         "measure": Measure(
             value=round(worst, 2),
             limits=(limit,),
             scale=max(2 * limit, worst) or 1.0,
             unit="% of a GPU's time",
-            limit_text=f"triggers above {limit:g}%",
+            limit_text=f"threshold {limit:g}%",
         )
         if judged
         else None,
@@ -217,7 +218,7 @@ def facts_of(spells: Sequence[ConditionTime], hits: Collection[str], limit: floa
         "counted": "GPUs",
         "devices": tuple(
             DeviceStatus.of(
-                name, reason_few_samples(n, LEAST_SAMPLES - 1), int(name in judged), int(name in hits)
+                name, reason_few_samples(n, MIN_SAMPLES - 1), int(name in judged), int(name in hits)
             )
             for name, n in samples.items()
         ),
@@ -226,9 +227,9 @@ def facts_of(spells: Sequence[ConditionTime], hits: Collection[str], limit: floa
     }
 
 
-def by_node(told: Iterable[tuple[str, str, dict[str, Any]]]) -> dict[str, dict[str, dict[str, Any]]]:
+def by_node(rows: Iterable[tuple[str, str, dict[str, Any]]]) -> dict[str, dict[str, dict[str, Any]]]:
     """Figures of GPUs as a table of nodes and devices, for the JSON."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for node, device, figures in told:
+    for node, device, figures in rows:
         found.setdefault(node, {})[device] = figures
     return found

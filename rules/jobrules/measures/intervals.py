@@ -62,9 +62,9 @@ def union(start_us: IntArray, end_us: IntArray) -> Intervals:
     start_us, end_us = start_us[some], end_us[some]
     order = np.argsort(start_us, kind="stable")
     start_us, reach = start_us[order], np.maximum.accumulate(end_us[order])
-    apart = start_us[1:] > reach[:-1]
+    separate = start_us[1:] > reach[:-1]
     first, last = np.ones(len(start_us), np.bool_), np.ones(len(start_us), np.bool_)
-    first[1:], last[:-1] = apart, apart
+    first[1:], last[:-1] = separate, separate
     return Intervals(start_us=start_us[first], end_us=reach[last])
 
 

@@ -44,7 +44,7 @@ class Windows(Struct, frozen=True, kw_only=True):
     def seen(self, time_us: IntArray) -> Seen:
         """Where the ascending times of a series lie."""
         if len(time_us) < self.count:
-            # A few samples may lie decades apart, where a clock was wrong: what is empty takes no memory.
+            # With a wrong clock, samples may span decades: empty windows take no memory.
             windows = np.unique((time_us - self.start_us) // self.width_us)
         else:
             windows = np.arange(self.count, dtype=np.int64)
@@ -102,8 +102,8 @@ def trailing_quantiles(values: FloatArray, ends: IntArray, window: int, probs: S
 def trailing_below(values: FloatArray, ends: IntArray, window: int, prob: float, limit: float) -> BoolArray:
     """(len(ends),) whether the quantile that ``trailing_quantiles`` gives is below a limit.
 
-    The quantile lies between two neighbors in order: how many values are below the limit tells on which
-    side of it both lie. Only where it parts them, the quantile is computed.
+    The quantile lies between two neighbors in order: the number of values below the limit says on which
+    side of it both lie. Only if they lie on different sides, the quantile is computed.
     """
     first = np.maximum(ends - window, 0)
     below = np.append(0, np.cumsum(values < limit))

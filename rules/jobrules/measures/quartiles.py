@@ -9,7 +9,7 @@ import numpy as np
 from jobrules.model import FloatArray
 from jobrules.text import apportion
 
-#: Devices and nodes whose means differ by less are told as alike, in points.
+#: Devices and nodes whose means differ by less count as similar, in points.
 ALIKE_POINTS = 5.0
 
 
@@ -38,7 +38,7 @@ def quantiles(ordered: FloatArray, probs: Sequence[float]) -> list[float]:
 
 
 def quartiles(ordered: FloatArray) -> dict[str, float]:
-    """``p25, p50, p75, p95, upper, lower`` of the vendor's schema, of ascending values.
+    """``p25, p50, p75, p95, upper, lower`` of SageMaker Debugger's schema, of ascending values.
 
     Whiskers: ``upper = min(p75 + 1.5 iqr, max)``, ``lower = max(p25 - 1.5 iqr, min)``.
     """

@@ -27,22 +27,22 @@ PAUSE_US = 60 * SECOND_US
 
 PAUSE_INTERVALS = 10
 
-_BESIDE = 5
+_NEARBY = 5
 
 
 def pauses(time_us: IntArray) -> BoolArray:
     """(n - 1,) whether the time between two neighboring samples was not measured.
 
     The sampling interval at a place is the median of the five distances before and after it, so
-    that neither slower sampling looks like pauses nor two pauses around one sample like sampling.
+    that slower sampling makes no pauses, and two pauses around one sample stay pauses.
     """
     distance = np.diff(time_us)
     paused = np.zeros(len(distance), dtype=np.bool_)
     long = np.flatnonzero(distance > PAUSE_US)
     if len(long):
-        beside = long[:, None] + np.concatenate((np.arange(-_BESIDE, 0), np.arange(1, _BESIDE + 1)))
-        outside = (beside < 0) | (beside >= len(distance))
-        neighbors = np.where(outside, np.nan, distance[np.clip(beside, 0, len(distance) - 1)])
+        nearby = long[:, None] + np.concatenate((np.arange(-_NEARBY, 0), np.arange(1, _NEARBY + 1)))
+        outside = (nearby < 0) | (nearby >= len(distance))
+        neighbors = np.where(outside, np.nan, distance[np.clip(nearby, 0, len(distance) - 1)])
         # The distance of two samples alone has no neighbors: then a slow sampler's minute counts.
         neighbors[outside.all(axis=1), 0] = PAUSE_US
         paused[long] = distance[long] > PAUSE_INTERVALS * np.nanmedian(neighbors, axis=1)

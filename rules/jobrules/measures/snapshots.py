@@ -1,6 +1,6 @@
 """Snapshots: which samples of a node were taken "at the same moment", and panels made of them.
 
-A sampler reads its sensors in turn, so the samples of one moment lie a few milliseconds apart. In
+A sampler reads its sensors in turn, so the samples of one moment differ by a few milliseconds. In
 order of time, a sample within the tolerance of the first one of its snapshot, the anchor, belongs
 to that snapshot; any other starts the next.
 """
@@ -19,7 +19,7 @@ from jobrules.model import FloatArray, IntArray, Metric, Panel, natural_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: How far the sensors of one moment are apart in system samples.
+#: Largest distance of the sensors of one moment in system samples.
 TOLERANCE_US = 20_000
 #: Cells of a panel for each sample in it, at most. So many devices may each have moments of their own.
 MOST_CELLS = 128

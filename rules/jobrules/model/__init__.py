@@ -1,12 +1,24 @@
 """What a rule sees of a training job, and what it returns: tables, facts, findings, results."""
 
 from jobrules.model.events import Events, EventSource, Lane, Loader
-from jobrules.model.finding import Finding, Measure, Severity
+from jobrules.model.finding import (
+    AlsoSeenAs,
+    Fact,
+    Finding,
+    HowMuch,
+    Inferred,
+    Measure,
+    Note,
+    Severity,
+    When,
+    Where,
+    in_words,
+)
 from jobrules.model.job import Frame, Job, JobInMemory, PanelFacts, PartFacts
-from jobrules.model.metric import Metric
+from jobrules.model.metric import Metric, Quantity
 from jobrules.model.panel import Panel
 from jobrules.model.profiles import Function, Profile
-from jobrules.model.result import DeviceStatus, RuleResult, Status
+from jobrules.model.result import DeviceStatus, Reason, ReasonKind, RuleResult, Status
 from jobrules.model.steps import Steps, StepSeries
 from jobrules.model.types import (
     SECOND_US,
@@ -22,15 +34,19 @@ from jobrules.model.types import (
 
 __all__ = [
     "SECOND_US",
+    "AlsoSeenAs",
     "BoolArray",
     "CodeArray",
     "DeviceStatus",
     "EventSource",
     "Events",
+    "Fact",
     "Finding",
     "FloatArray",
     "Frame",
     "Function",
+    "HowMuch",
+    "Inferred",
     "IntArray",
     "Job",
     "JobInMemory",
@@ -38,16 +54,23 @@ __all__ = [
     "Loader",
     "Measure",
     "Metric",
+    "Note",
     "Panel",
     "PanelFacts",
     "PartFacts",
     "Profile",
+    "Quantity",
+    "Reason",
+    "ReasonKind",
     "RuleResult",
     "Severity",
     "Status",
     "StepSeries",
     "Steps",
     "StrArray",
+    "When",
+    "Where",
+    "in_words",
     "natural_key",
     "natural_sorted",
     "span_of",

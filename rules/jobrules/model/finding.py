@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+
+from jobrules.text import between, escape_name, join_names, quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Severity(StrEnum):
@@ -15,42 +21,113 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+class Where(Struct, frozen=True, tag="where"):
+    """Nodes or devices by the names that a sentence gives them: ``algo-1 gpu0``, ``All 8 GPUs``."""
+
+    names: tuple[str, ...]
+
+
+class When(Struct, frozen=True, tag="when"):
+    """From the first to the last moment."""
+
+    start_us: int
+    end_us: int
+
+
+class HowMuch(Struct, frozen=True, tag="how much"):
+    """A number with what it is of: the longest gap, 14 s."""
+
+    what: str
+    value: float
+    #: ``%``, ``s``, ``MHz``, ``°C``, ``points``, or a noun in the plural; empty for a bare count.
+    unit: str = ""
+    #: The device or the part of the job, where ``what`` is given for several.
+    of: str = ""
+
+
+class AlsoSeenAs(Struct, frozen=True, tag="also seen as"):
+    """What another rule reports of the same, as a noun phrase with its number."""
+
+    text: str
+
+
+class Inferred(Struct, frozen=True, tag="inferred"):
+    """What a cause was inferred from, where it was not measured."""
+
+    source: str
+
+
+class Note(Struct, frozen=True, tag="note"):
+    """Anything that the other facts cannot hold: a sentence without its period."""
+
+    text: str
+
+
+#: A piece of evidence.
+Fact: TypeAlias = Where | When | HowMuch | AlsoSeenAs | Inferred | Note
+
+
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing worth telling, with its evidence and one piece of advice."""
+    """One entry of the list of results, with its evidence and advice."""
 
     #: Short name for links, the same in every report: ``low-gpu-utilization``.
     key: str
     severity: Severity
     #: The fact with its number.
     title: str
-    #: Where, when, how much.
-    evidence: str
-    #: What to try, and what it will not solve.
-    advice: str
-    #: Names of the rules that saw it; empty for what no rule looks for, as a gap in the samples.
+    #: Where, when, how much, and what else shows it.
+    evidence: tuple[Fact, ...]
+    #: Sentences, the first of which the verdict shows in bold: what to try, then its limits.
+    advice: tuple[str, ...]
+    #: The fact as a noun phrase with its number, for the evidence of a finding that it is joined with.
+    seen_as: str = ""
+    #: Names of the rules that saw it; empty for what no rule reports, such as a sampling pause.
     rules: tuple[str, ...]
     #: The section of the page that holds the evidence, by its anchor.
     section: str
-    #: The devices it is about, as ``node/device``; empty where it is about no device in particular.
+    #: The devices it is about, as ``node/device``; empty if it is about no device in particular.
     devices: tuple[str, ...] = ()
-    #: Share of the whole that ``share_of`` names; none where no share makes sense.
+    #: Share of the whole that ``share_of`` names; None if no share makes sense.
     share: float | None = None
     #: "of GPU time", "of windows".
     share_of: str = ""
-    #: The same amount in GPU-seconds, where it is GPU time.
+    #: The same amount in GPU-seconds, if it is GPU time.
     gpu_s: float | None = None
     start_us: int | None = None
     end_us: int | None = None
 
 
 class Measure(Struct, frozen=True, kw_only=True):
-    """What a rule compared with its limits, for the bar on its card."""
+    """What a rule compared with its thresholds, for the bar on its card."""
 
     value: float
     limits: tuple[float, ...]
     #: Right end of the bar.
     scale: float
-    #: Written after value and limits: "% of windows", "min".
+    #: Written after the value: "% of windows", "min".
     unit: str
-    #: What the limit means: "triggers above 20 min".
+    #: The thresholds in words: "threshold 50%".
     limit_text: str
+
+
+def in_words(evidence: Sequence[Fact]) -> str:
+    """The evidence as one paragraph: where and when, how much, notes, what else shows it."""
+    places = [join_names(fact.names) for fact in evidence if isinstance(fact, Where)]
+    times = [between(fact.start_us, fact.end_us) for fact in evidence if isinstance(fact, When)]
+    amounts: dict[str, list[str]] = {}
+    for fact in evidence:
+        if isinstance(fact, HowMuch):
+            value = quantity(fact.value, fact.unit)
+            amounts.setdefault(fact.what, []).append(
+                f"{escape_name(fact.of, 40)} {value}" if fact.of else value
+            )
+    seen = [fact.text for fact in evidence if isinstance(fact, AlsoSeenAs)]
+    sources = dict.fromkeys(fact.source for fact in evidence if isinstance(fact, Inferred))
+    paragraph = [
+        ", ".join([*places, *times]),
+        *(f"{what}: {'; '.join(values)}" for what, values in amounts.items()),
+        *(fact.text for fact in evidence if isinstance(fact, Note)),
+        f"Also seen as: {'; '.join(seen)}" if seen else "",
+        f"Inferred from {' and '.join(sources)}" if sources else "",
+    ]
+    return " ".join(f"{sentence}." for sentence in paragraph if sentence)

@@ -1,8 +1,23 @@
-"""Sampled quantities, their labels and units."""
+"""Sampled quantities: one table of their nouns, labels and units."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Quantity(Struct, frozen=True):
+    """A quantity in words."""
+
+    #: In a sentence.
+    noun: str
+    #: In the head of a table or figure.
+    label: str
+    #: ``%`` (of one device, 0 to 100), ``B/s``, ``1/s``, ``B``, ``W``, ``°C``, ``MHz``; empty for a count.
+    unit: str = "%"
+    #: Of the noun.
+    verb: str = "was"
 
 
 class Metric(StrEnum):
@@ -21,7 +36,7 @@ class Metric(StrEnum):
     DISK_READ = "disk_read"
     DISK_WRITE = "disk_write"
     DISK_OPERATIONS = "disk_operations"
-    #: Memory that is in use, and that there is.
+    #: Bytes in use, and the size of the memory.
     GPU_MEMORY_USED = "gpu_memory_used"
     GPU_MEMORY_TOTAL = "gpu_memory_total"
     GPU_POWER = "gpu_power"
@@ -29,70 +44,57 @@ class Metric(StrEnum):
     GPU_TEMPERATURE = "gpu_temperature"
     #: Of the processors that compute.
     GPU_CLOCK = "gpu_clock"
-    #: Why it is low, 100 while the reason holds: heat, the power limit, the hardware (for heat or another reason).
+    #: Throttle reasons, 100 while one holds: heat, the power limit, the hardware (heat or another reason).
     GPU_THERMAL_SLOWDOWN = "gpu_thermal_slowdown"
     GPU_POWER_CAP = "gpu_power_cap"
     GPU_HARDWARE_SLOWDOWN = "gpu_hardware_slowdown"
-    #: Memory errors since a moment before the job.
+    #: Memory errors, counted from before the job.
     GPU_ECC_CORRECTED = "gpu_ecc_corrected"
     GPU_ECC_UNCORRECTED = "gpu_ecc_uncorrected"
 
     @property
-    def label(self) -> str:
-        """The name a reader sees."""
-        return _LABELS[self]
+    def quantity(self) -> Quantity:
+        """The metric in words."""
+        return _QUANTITIES[self]
 
     @property
-    def of_gpus(self) -> bool:
-        """Whether it is sampled of each GPU."""
-        return self.name.startswith("GPU_")
+    def label(self) -> str:
+        """Name in tables and figures."""
+        return self.quantity.label
 
     @property
     def unit(self) -> str:
-        """``%`` (of one device, 0 to 100), ``B/s``, ``1/s``, ``B``, ``W``, ``°C``, ``MHz``; empty for a count."""
-        return _UNITS.get(self, "%")
+        """Unit of ``quantity``."""
+        return self.quantity.unit
+
+    @property
+    def of_gpus(self) -> bool:
+        """True if it is sampled per GPU."""
+        return self.name.startswith("GPU_")
 
 
-_LABELS = {
-    Metric.GPU_UTILIZATION: "GPU",
-    Metric.GPU_MEMORY_ACTIVITY: "GPU memory activity",
-    Metric.CPU_UTILIZATION: "CPU",
-    Metric.IO_WAIT: "I/O wait",
-    Metric.HOST_MEMORY: "Host memory",
-    Metric.NETWORK_RECEIVE: "Network receive",
-    Metric.NETWORK_TRANSMIT: "Network transmit",
-    Metric.PLATFORM_RECEIVE: "Platform receive",
-    Metric.PLATFORM_TRANSMIT: "Platform transmit",
-    Metric.DISK_READ: "Disk read",
-    Metric.DISK_WRITE: "Disk write",
-    Metric.DISK_OPERATIONS: "Disk operations",
-    Metric.GPU_MEMORY_USED: "GPU memory in use",
-    Metric.GPU_MEMORY_TOTAL: "GPU memory total",
-    Metric.GPU_POWER: "GPU power",
-    Metric.GPU_POWER_LIMIT: "GPU power limit",
-    Metric.GPU_TEMPERATURE: "GPU temperature",
-    Metric.GPU_CLOCK: "GPU clock",
-    Metric.GPU_THERMAL_SLOWDOWN: "Thermal slowdown",
-    Metric.GPU_POWER_CAP: "Held by the power limit",
-    Metric.GPU_HARDWARE_SLOWDOWN: "Hardware slowdown",
-    Metric.GPU_ECC_CORRECTED: "Corrected memory errors",
-    Metric.GPU_ECC_UNCORRECTED: "Uncorrected memory errors",
-}
-
-_UNITS = {
-    Metric.NETWORK_RECEIVE: "B/s",
-    Metric.NETWORK_TRANSMIT: "B/s",
-    Metric.PLATFORM_RECEIVE: "B/s",
-    Metric.PLATFORM_TRANSMIT: "B/s",
-    Metric.DISK_READ: "B/s",
-    Metric.DISK_WRITE: "B/s",
-    Metric.DISK_OPERATIONS: "1/s",
-    Metric.GPU_MEMORY_USED: "B",
-    Metric.GPU_MEMORY_TOTAL: "B",
-    Metric.GPU_POWER: "W",
-    Metric.GPU_POWER_LIMIT: "W",
-    Metric.GPU_TEMPERATURE: "°C",
-    Metric.GPU_CLOCK: "MHz",
-    Metric.GPU_ECC_CORRECTED: "",
-    Metric.GPU_ECC_UNCORRECTED: "",
+_QUANTITIES = {
+    Metric.GPU_UTILIZATION: Quantity("GPU utilization", "GPU"),
+    Metric.GPU_MEMORY_ACTIVITY: Quantity("GPU memory activity", "GPU memory activity"),
+    Metric.CPU_UTILIZATION: Quantity("CPU utilization", "CPU"),
+    Metric.IO_WAIT: Quantity("I/O wait", "I/O wait"),
+    Metric.HOST_MEMORY: Quantity("host memory", "Host memory"),
+    Metric.NETWORK_RECEIVE: Quantity("network traffic", "Network receive", "B/s"),
+    Metric.NETWORK_TRANSMIT: Quantity("network traffic", "Network transmit", "B/s"),
+    Metric.PLATFORM_RECEIVE: Quantity("platform traffic", "Platform receive", "B/s"),
+    Metric.PLATFORM_TRANSMIT: Quantity("platform traffic", "Platform transmit", "B/s"),
+    Metric.DISK_READ: Quantity("disk traffic", "Disk read", "B/s"),
+    Metric.DISK_WRITE: Quantity("disk traffic", "Disk write", "B/s"),
+    Metric.DISK_OPERATIONS: Quantity("disk operations", "Disk operations", "1/s", "were"),
+    Metric.GPU_MEMORY_USED: Quantity("GPU memory in use", "GPU memory in use", "B"),
+    Metric.GPU_MEMORY_TOTAL: Quantity("GPU memory size", "GPU memory size", "B"),
+    Metric.GPU_POWER: Quantity("GPU power", "GPU power", "W"),
+    Metric.GPU_POWER_LIMIT: Quantity("GPU power limit", "GPU power limit", "W"),
+    Metric.GPU_TEMPERATURE: Quantity("GPU temperature", "GPU temperature", "°C"),
+    Metric.GPU_CLOCK: Quantity("GPU clocks", "GPU clock", "MHz", "were"),
+    Metric.GPU_THERMAL_SLOWDOWN: Quantity("throttle reasons", "Thermal slowdown", "%", "were"),
+    Metric.GPU_POWER_CAP: Quantity("throttle reasons", "At the power limit", "%", "were"),
+    Metric.GPU_HARDWARE_SLOWDOWN: Quantity("throttle reasons", "Hardware slowdown", "%", "were"),
+    Metric.GPU_ECC_CORRECTED: Quantity("memory errors", "Corrected memory errors", "", "were"),
+    Metric.GPU_ECC_UNCORRECTED: Quantity("memory errors", "Uncorrected memory errors", "", "were"),
 }

@@ -1,25 +1,24 @@
-"""Why GPU time was lost: every lost moment of every GPU goes to exactly one cause.
+"""The causes of lost GPU time: each lost moment of each GPU goes to the first cause that applies.
 
-A sample of u percent that stands for t seconds loses t * (1 - u/100). That time goes to the first of
-these that claims it, as far as the ones before left any:
+A sample of u percent that represents t seconds loses t * (1 - u/100). That time goes to the first of these causes that
+claims it, as far as the causes before left any:
 
-1. the GPU never worked;
-2. the GPU idled and no step had begun, unless the GPUs were at work by then: steps that are recorded
-   late do not say when the work began;
-3. no GPU had worked yet;
-4. no GPU worked any more;
-5. and 6. this GPU idled while a core of its node waited for I/O (IOBottleneck), or was full
-   (CPUBottleneck). I/O comes first: many samplers count a wait for it as use of the core;
-7. the snapshot's share inside steps that are outliers (StepOutlier);
-8. by how much this GPU was used less than the one of its node with the highest mean (LoadBalancing);
-9. as long as training processes fetched data, on average over them (Dataloader, too few loaders);
-10. the GPU was at work while CPU, GPU and GPU memory were all little used (BatchSize);
-11. all GPUs of the node idled at once (IdleGaps). That names the time and not why it was lost, so it counts
-    as unexplained.
+1. the GPU was never used;
+2. the GPU was idle and no step had started, unless the GPUs were active by then: steps that are recorded late do not say
+   when the work started;
+3. before the first work of any GPU;
+4. after the last work of any GPU;
+5. and 6. this GPU was idle while a core of its node waited for I/O (IOBottleneck), or was saturated (CPUBottleneck). I/O
+   comes first: many samplers count I/O wait as utilization of the core;
+7. the snapshot's share inside outlier steps (StepOutlier);
+8. the difference to the GPU of its node with the highest mean utilization (LoadBalancing);
+9. the time of batch fetches, averaged over the training processes (Dataloader, too few loaders);
+10. the GPU was active while CPU, GPU, and GPU memory activity were all low (BatchSize);
+11. all GPUs of the node were idle at once (IdleGaps). That names the time and not the reason, so it counts as
+    unexplained.
 
-Rules that did not trigger claim nothing, nor do others on GPUs that their finding does not tell of.
-What is left is unexplained. That two things happened at once does not show that one caused the other:
-the amounts say what a cause can explain at most.
+Rules that did not trigger claim nothing, nor do others on GPUs that their finding does not name. The rest is unexplained.
+That two things happen at once does not show that one causes the other: amounts are upper bounds.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ if TYPE_CHECKING:
     from jobrules.rule import Rule
     from jobrules.verdict.device_time import Claim, Samples
 
-#: Keys of the causes that no rule looks for.
+#: Keys of the causes that no rule reports.
 NEVER, BEFORE_STEP, START, END = "gpu-never-used", "before-first-step", "idle-before", "idle-after"
-#: Fetches recorded for less of the job than this say little of all of it.
+#: Fetches recorded for less of the job than this say little about the job.
 MOSTLY = 0.5
-#: Fetches further apart than this were not recorded in between.
+#: Between fetches at a larger distance than this, nothing was recorded.
 BRIDGED_US = 60 * SECOND_US
-#: GPUs that worked for longer than this before the first step, and with this much of their mean use in
-#: the loop, were training: the profiler began late.
+#: GPUs that were active for longer than this before the first step, and with this part of their mean utilization in the
+#: loop, were training: the profiler started late.
 EARLY_US, EARLY_USE = 60 * SECOND_US, 0.5
 
 _ORDER: tuple[type[Rule], ...] = (
@@ -80,20 +79,20 @@ _ORDER: tuple[type[Rule], ...] = (
 
 
 class Ends(Struct, frozen=True, kw_only=True):
-    """When the job and the work in it began and ended, with the clocks that differ set right."""
+    """Start and end of the job and of its GPU work, corrected for clock offsets between nodes."""
 
     clocks: Clocks
-    #: First and last sample above 0 % of any GPU.
+    #: First and last sample above 0% of any GPU.
     first_work_us: int
     last_work_us: int
-    #: Start of the first step; none without steps.
+    #: Start of the first step; None without steps.
     first_step_us: int | None
-    #: Whether the GPUs were at work before it, as in the steps: these were recorded late.
+    #: True if the GPUs were as active before it as in the steps: these were recorded late.
     recorded_late: bool
 
     @classmethod
     def of(cls, job: Job) -> Ends | None:
-        """None where no GPU worked."""
+        """None if no GPU was ever used."""
         clocks = Clocks.of(job)
         work = work_span_us(job, clocks=clocks)
         if work is None:
@@ -112,21 +111,21 @@ class Ends(Struct, frozen=True, kw_only=True):
 
     @property
     def start_up_us(self) -> int:
-        """When the start-up was over."""
+        """End of start-up."""
         if self.first_step_us is None or self.recorded_late:
             return self.first_work_us
         return max(self.first_step_us, self.first_work_us)
 
 
 def loop_us(job: Job, clocks: Clocks) -> tuple[int, int] | None:
-    """First start and last end of all steps, with the clocks that differ set right; none without steps."""
+    """First start and last end of all steps, corrected for clock offsets; None without steps."""
     steps_us = {part.node: part.steps_us for part in job.facts if part.steps_us}
     late_us = clocks.clock_offset_us
     return span_of((a - late_us.get(node, 0), b - late_us.get(node, 0)) for node, (a, b) in steps_us.items())
 
 
 def _mean_use(job: Job, clocks: Clocks, start_us: int, end_us: int) -> float:
-    """Of all GPUs, in percent, in [start, end); 0 without a sample."""
+    """Mean utilization of all GPUs in percent, in [start, end); 0 without a sample."""
     sums = job.gathered(_use, clocks, start_us, end_us)
     n = sum(n for _, n in sums)
     return sum(total for total, _ in sums) / n if n else 0.0
@@ -140,48 +139,54 @@ def _use(part: Job, clocks: Clocks, start_us: int, end_us: int) -> Iterator[tupl
         yield float(np.nansum(values)), int(np.count_nonzero(~np.isnan(values)))
 
 
-def causes_of(job: Job, judged: Sequence[tuple[Rule, RuleResult]], ends: Ends | None) -> tuple[Cause, ...]:
-    """The causes that lost GPU time is shared out to, in the order in which they claim.
+def causes_of(job: Job, results: Sequence[tuple[Rule, RuleResult]], ends: Ends | None) -> tuple[Cause, ...]:
+    """Causes that may claim lost GPU time, in order of priority.
 
     The key of a rule's cause is that of its first finding.
     """
-    told = [
+    triggered = [
         (rule, result)
         for kind in _ORDER
-        for rule, result in judged
+        for rule, result in results
         if isinstance(rule, kind) and result.status is Status.TRIGGERED and result.findings
     ]
-    causes = {one.key: one for rule, result in told if (one := _cause(job, rule, result, ends))}
-    never = Cause(key=NEVER, label="Lost: GPUs that never worked", claim=_never)
+    causes = {one.key: one for rule, result in triggered if (one := _cause(job, rule, result, ends))}
+    never = Cause(key=NEVER, label="Lost: GPUs never used", claim=_never, when="on never-used GPUs")
     return (never, *_edges(ends), *causes.values())
 
 
 def _cause(job: Job, rule: Rule, result: RuleResult, ends: Ends | None) -> Cause | None:
-    """The cause that a rule triggered by."""
+    """The cause that a triggered rule names."""
     key, named = result.findings[0].key, frozenset(result.findings[0].devices)
     if isinstance(rule, IOBottleneck | CPUBottleneck):
-        did = "waited for I/O" if isinstance(rule, IOBottleneck) else "were full"
-        stalled = partial(_stalled, rule.question, named)
-        return Cause(key=key, label=f"Lost: idle while cores {did}", claim=stalled)
+        bottleneck = partial(_bottleneck, rule.criteria, named)
+        label, when = "Lost: CPU saturated", "while the CPU was saturated"
+        if isinstance(rule, IOBottleneck):
+            label, when = "Lost: CPU waiting for I/O", "while the CPU waited for I/O"
+        return Cause(key=key, label=label, claim=bottleneck, when=when)
     if isinstance(rule, StepOutlier):
-        counts = "The amount is what the GPUs of a node lost during these steps."
+        counts = "The amount is the GPU time that a node lost during these steps"
         violating = frozenset(one.name for one in result.devices if one.status is Status.TRIGGERED)
         slow = partial(_slow_steps, _limits(result), violating)
-        return Cause(key=key, label="Lost in outlier steps", claim=slow, counts=counts)
+        return Cause(key=key, label="Lost: outlier steps", claim=slow, when="in outlier steps", counts=counts)
     if isinstance(rule, LoadBalancing):
-        counts = (
-            "The amount is how much less these GPUs were used than the GPU of their node with the highest "
-            "mean, in the same snapshot."
-        )
+        counts = "The amount is the difference to the busiest GPU of the node, snapshot by snapshot"
         below = partial(_imbalance, named)
-        return Cause(key=key, label="Lost: used less than the busiest GPU", claim=below, counts=counts)
+        label, when = "Lost: GPU utilization differs", "to differences between GPUs"
+        return Cause(key=key, label=label, claim=below, when=when, counts=counts)
     if isinstance(rule, BatchSize):
-        counts = f"Samples below {IDLE_PERCENT:g}% are not counted: then a GPU waits."
+        counts = (
+            f"The amount leaves out samples below {IDLE_PERCENT:g}%: an idle GPU waits for something else"
+        )
         small = partial(_small_batch, rule, result.runs, Windows.of(job))
-        return Cause(key=key, label="Lost: CPU, GPU and memory little used", claim=small, counts=counts)
+        label, when = (
+            "Lost: CPU, GPU, and GPU memory activity low",
+            "while CPU, GPU, and GPU memory activity were low",
+        )
+        return Cause(key=key, label=label, claim=small, when=when, counts=counts)
     if isinstance(rule, IdleGaps):
         between = partial(_between_work, rule.min_samples, named)
-        return Cause(key=key, label="Unexplained: all GPUs of the node idle at once", claim=between)
+        return Cause(key=key, label="Lost: unexplained, all GPUs of a node idle", claim=between, when="")
     return _waiting(job, key, rule, result, ends) if isinstance(rule, Dataloader) else None
 
 
@@ -195,11 +200,12 @@ def _waiting(job: Job, key: str, rule: Dataloader, result: RuleResult, ends: End
     if not recorded or ends is None:
         return None
     little = max(recorded) < MOSTLY * (ends.last_work_us - ends.first_work_us)
-    counts = "The amount is lost GPU time for as long as training processes fetched data"
-    counts += f", in the {duration(max(recorded))} that fetches were recorded for." if little else "."
+    counts = "The amount is the GPU time that was lost while training processes fetched data"
+    counts += f", recorded for {duration(max(recorded))}" if little else ""
     return Cause(
         key=key,
         label="Lost: waiting for data",
+        when="while waiting for data",
         claim=partial(_fetching, few),
         counts=counts,
         partial=little,
@@ -211,14 +217,15 @@ def _never(_: Job, __: Panel, ___: FloatArray) -> Claim:
 
 
 def _edges(ends: Ends | None) -> tuple[Cause, ...]:
-    """The start and the end."""
+    """Start-up and wind-down."""
     if ends is None:
         return ()
     found = edges((ends.first_work_us, ends.last_work_us), ends.clocks)
     if ends.first_step_us is None or ends.recorded_late:
         return found
     claim = partial(_before_step, ends.first_step_us, ends.clocks.clock_offset_us)
-    return Cause(key=BEFORE_STEP, label="Lost: idle before the first step", claim=claim), *found
+    label = "Lost: start-up, before the first step"
+    return Cause(key=BEFORE_STEP, label=label, claim=claim, when="in start-up"), *found
 
 
 def _before_step(step_us: int, late_us: Mapping[str, int], _: Job, panel: Panel, __: FloatArray) -> Claim:
@@ -231,23 +238,23 @@ def _before_step(step_us: int, late_us: Mapping[str, int], _: Job, panel: Panel,
     return claim
 
 
-def _stalled(
-    asked: BottleneckCriteria, named: frozenset[str], part: Job, panel: Panel, _: FloatArray
+def _bottleneck(
+    criteria: BottleneckCriteria, named: frozenset[str], part: Job, panel: Panel, _: FloatArray
 ) -> Claim | None:
-    """A GPU idles in the same snapshot in which a core counts."""
-    found = asked.snapshots(part)
+    """Claim the time in which a GPU is idle in the same snapshot in which a core counts."""
+    found = criteria.snapshots(part)
     if found is None or named.isdisjoint(f"{panel.node}/{device}" for device in panel.devices):
         return None
 
     def claim(samples: Samples) -> FloatArray:
-        idle = samples.values < asked.gpu_threshold
+        idle = samples.values < criteria.gpu_threshold
         return np.where(idle & found.full[samples.rows], samples.weight_us, 0.0)
 
     return claim
 
 
 def _limits(result: RuleResult) -> dict[tuple[str, str], float]:
-    """Seconds above which a step is an outlier in the end, by ``node-worker`` and phase."""
+    """Seconds above which a step is an outlier, by ``node-rank`` and mode, over all steps."""
     return {
         (who, phase): block["threshold_s"]
         for who, one in result.details.get("step_details", {}).items()
@@ -263,7 +270,7 @@ def _slow_steps(
     panel: Panel,
     weight: FloatArray,
 ) -> Claim | None:
-    """The time in steps that the rule calls outliers, of the series in violation."""
+    """Claim the time in outlier steps, of the series that violate."""
     steps, slow = part.steps, []
     for (node, worker, phase), rows in series_of(steps).items():
         limit_s = limits.get((f"{node}-{worker}", STEP + phase))
@@ -278,9 +285,9 @@ def _slow_steps(
 
 
 def _imbalance(named: frozenset[str], part: Job, panel: Panel, _: FloatArray) -> Claim | None:
-    """The GPU with the highest mean use, of those told, is what the others of its node are held against.
+    """Claim the difference to the GPU with the highest mean utilization, among the named GPUs of the node.
 
-    Mean and claim are of the samples that the rule judges: of the training loop, where steps are known.
+    Mean and claim are of the samples that the rule compares: of the training loop, if known.
     """
     own = [i for i, device in enumerate(panel.devices) if f"{panel.node}/{device}" in named]
     loop = part.loop_us(panel.node)
@@ -290,7 +297,7 @@ def _imbalance(named: frozenset[str], part: Job, panel: Panel, _: FloatArray) ->
         return None
     n = np.maximum(1, np.count_nonzero(~np.isnan(values), axis=0))
     most = own[int(np.argmax(np.nansum(values, axis=0) / n))]
-    # NaN, where that GPU gave no sample or is not judged, is no difference.
+    # NaN, a sample that is missing or not compared, is no difference.
     busiest = np.full(len(panel.time_us), np.nan)
     busiest[inside] = panel.values[inside, most]
 
@@ -304,14 +311,14 @@ def _imbalance(named: frozenset[str], part: Job, panel: Panel, _: FloatArray) ->
 
 
 def _fetches(part: Job, few: frozenset[str]) -> Events | None:
-    """The fetches of one of few nodes that has GPUs; none without any."""
+    """Batch fetches of a node of ``few`` that has GPUs; None without any."""
     (node,) = part.nodes
     loading = Loading.of(part.events, node) if node in few and part.gpu_count else None
     return loading.fetches if loading and len(loading.fetches) else None
 
 
 def _recorded_us(part: Job, few: frozenset[str]) -> list[int]:
-    """How long fetches were recorded on one of few nodes."""
+    """How long batch fetches were recorded on a node of ``few``."""
     events = _fetches(part, few)
     if events is None:
         return []
@@ -320,7 +327,7 @@ def _recorded_us(part: Job, few: frozenset[str]) -> list[int]:
 
 
 def _fetching(few: frozenset[str], part: Job, panel: Panel, weight: FloatArray) -> Claim | None:
-    """As long as training processes fetched, on average over those of the node."""
+    """Claim the time that training processes spent on batch fetches, averaged over the node's processes."""
     events = _fetches(part, few)
     if events is None:
         return None
@@ -335,7 +342,7 @@ def _fetching(few: frozenset[str], part: Job, panel: Panel, weight: FloatArray) 
 
 
 def _covered(panel: Panel, weight: FloatArray, times: Intervals) -> FloatArray:
-    """(n,) how much of the time that each snapshot stands for lies in some intervals, in microseconds."""
+    """(n,) how much of the time that each snapshot represents lies in some intervals, in microseconds."""
     end_us = panel.time_us + weight.astype(np.int64)
     return times.overlap_us(panel.time_us, end_us).astype(np.float64)
 
@@ -348,10 +355,9 @@ def _small_batch(
     panel: Panel,
     _: FloatArray,
 ) -> Claim | None:
-    """The minute of each window in violation; with the first one judged, all that it was judged by.
+    """Claim the minute of each window that violates; with the first check, all samples of that check.
 
-    Not the samples below 10%, which the report calls idle everywhere: that GPU waits for something that
-    a larger batch would not bring.
+    Samples below 10% are left out: an idle GPU waits for something that a larger batch would not bring.
     """
     cpu = part.panel(panel.node, Metric.CPU_UTILIZATION)
     if cpu is None:
@@ -380,7 +386,7 @@ def _small_batch(
 
 
 def _between_work(least: int, named: frozenset[str], part: Job, panel: Panel, _: FloatArray) -> Claim | None:
-    """The gaps in which no GPU of a node works, of the nodes in violation."""
+    """Claim the idle gaps of the nodes that violate."""
     if named.isdisjoint(f"{panel.node}/{device}" for device in panel.devices):
         return None
     inside = Gaps.of(part, panel, least).inside(len(panel.time_us))
@@ -388,7 +394,7 @@ def _between_work(least: int, named: frozenset[str], part: Job, panel: Panel, _:
 
 
 def _memory_us(part: Job, samples: Samples) -> list[IntArray]:
-    """Times of the GPU's memory samples, if there are any."""
+    """Times of the GPU's samples of memory activity; empty without any."""
     memory, device = (
         part.panel(samples.panel.node, Metric.GPU_MEMORY_ACTIVITY),
         samples.panel.devices[samples.column],
@@ -399,7 +405,7 @@ def _memory_us(part: Job, samples: Samples) -> list[IntArray]:
 
 
 def _trailing_us(time_us: IntArray, grid: Windows, window: int, rule: BatchSize) -> int:
-    """Time of the first of the samples that a window is judged by; without a new one it is not, since ever."""
+    """Time of the first sample of a check; the start of the grid if the window has no new sample."""
     seen = grid.seen(time_us)
     end = seen.before(window + 1)
     if end == seen.before(window):

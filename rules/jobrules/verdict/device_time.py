@@ -1,4 +1,4 @@
-"""Each moment of each device: used, lost to a cause, or not measured."""
+"""The time of each device: used, lost to a cause, or not measured."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT, work_span_us
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel
 
-#: Names of what is lost, by the key of the part.
+#: Names of lost time, by the key of the part.
 LABELS = {
-    "idle-before": "Lost before the first GPU work",
-    "idle": "Unexplained: idle, under 10%",
-    "partly": "Unexplained: partly used",
-    "idle-after": "Lost after the last GPU work",
+    "idle-before": "Lost: start-up, before GPU work",
+    "idle": "Lost: unexplained, GPU idle",
+    "partly": "Lost: unexplained, GPU active",
+    "idle-after": "Lost: wind-down",
 }
 
 
@@ -50,12 +50,12 @@ class Samples(Struct, frozen=True, kw_only=True, eq=False):
         return self.weight_us * (1 - self.values / 100)
 
 
-#: How much of each sample's lost time a cause may claim at most, in microseconds; none for nothing.
+#: Upper bound of the lost time claimed per sample, in microseconds; None if nothing is claimed.
 Claim = Callable[[Samples], FloatArray | None]
 
 
 class Cause(Struct, frozen=True, kw_only=True, eq=False):
-    """Why time was lost."""
+    """A reason why time was lost."""
 
     #: The part's key.
     key: str
@@ -64,9 +64,11 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     #: Given the part of a node, its devices' panel and (n,) the time that each snapshot stands for: the
     #: claim of that node; none where the cause claims nothing there.
     claim: Callable[[Job, Panel, FloatArray], Claim | None]
-    #: What the amount of its finding counts, as a sentence.
+    #: When the time was lost, after an amount of hours: "while the CPU was saturated".
+    when: str
+    #: What the amount of its finding counts, as a sentence without its period.
     counts: str = ""
-    #: Whether it was recorded for a small part of the job only, so that a small amount says little.
+    #: True if it was recorded for a small part of the job only, so that a small amount says little.
     partial: bool = False
 
 
@@ -100,8 +102,8 @@ def edges(work_us: tuple[int, int], clocks: Clocks) -> tuple[Cause, Cause]:
         partial(_after, work_us[1], clocks.clock_offset_us),
     )
     return (
-        Cause(key="idle-before", label=LABELS["idle-before"], claim=before),
-        Cause(key="idle-after", label=LABELS["idle-after"], claim=after),
+        Cause(key="idle-before", label=LABELS["idle-before"], claim=before, when="in start-up"),
+        Cause(key="idle-after", label=LABELS["idle-after"], claim=after, when="in wind-down"),
     )
 
 
@@ -120,9 +122,8 @@ def spent_per_device(
 ) -> tuple[DeviceTime, ...]:
     """The time from the first to the last record of the job, for every device of a utilization metric.
 
-    Lost time goes to the causes in their order: each takes what it claims of what the ones before it
-    left. Without causes given these are the start and the end of the job. Start and end of the job
-    are told on the clock of each node.
+    Lost time goes to the causes in their order: each takes what it claims of what the causes before it left. By
+    default, the causes are start-up and wind-down. Start and end of the job are on the clock of each node.
     """
     clocks = Clocks.of(job)
     if causes is None:

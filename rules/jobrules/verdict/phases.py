@@ -82,7 +82,7 @@ def job_phases(job: Job) -> JobPhases:
         basis, stretches = "none", [("whole", "Whole job", start_us, end_us)]
     found = gaps(job)
     spans = {node.node: node.samples_us for node in job.facts}
-    # More than one snapshot: the samples of one are no farther apart.
+    # More than one snapshot: the samples of one span no more than this.
     sampled = [node for node, span in spans.items() if span and span[1] - span[0] > TOLERANCE_US]
     percents = apportion([max(b - a, 1) for _, _, a, b in stretches], 100.0, 1)
     return JobPhases(

@@ -9,12 +9,12 @@ from msgspec import UNSET, Struct, UnsetType
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Job, Metric
-from jobrules.text import apportion, digits_for
+from jobrules.text import NBSP, apportion, digits_for, number, percent
 from jobrules.verdict.device_time import LABELS, DeviceTime, spent_per_device
 
-#: Parts of the lost time that no cause is known of: while all GPUs of a node idled at once (IdleGaps), else
-#: below 10 % of a device, and above.
-REST = ("idle-gaps", "idle", "partly")
+#: Parts of the lost time without a known cause: while all GPUs of a node were idle at once (IdleGaps), otherwise with
+#: the device below 10%, and above.
+UNEXPLAINED = ("idle-gaps", "idle", "partly")
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -30,8 +30,10 @@ class Part(Struct, frozen=True, kw_only=True):
     hours: float
     #: Rounded so that the parts add up to 100.0.
     percent: float
-    #: Key of the finding that tells it, with the same amount; empty where none does.
+    #: Key of the finding that explains it, with the same amount; empty if none does.
     finding: str = ""
+    #: When it was lost, after an amount of hours: "while the CPU was saturated"; empty if there is no cause.
+    when: str = ""
 
 
 class RoleSum(Struct, frozen=True, kw_only=True):
@@ -45,7 +47,7 @@ class RoleSum(Struct, frozen=True, kw_only=True):
 
 
 class TimeUse(Struct, frozen=True, kw_only=True):
-    """How the time of all devices of one kind was spent; each moment of a device is in one part."""
+    """How the time of all devices of one kind was spent; each moment of a device counts once."""
 
     #: ``GPU`` or ``CPU``.
     device: str
@@ -54,11 +56,11 @@ class TimeUse(Struct, frozen=True, kw_only=True):
     hours: float
     #: Digits after the point that ``hours`` are rounded to.
     digits: int
-    #: Used; lost by cause, the largest first; lost without a known cause; not measured.
+    #: Used; lost by cause, the largest first; lost and unexplained; not measured.
     parts: tuple[Part, ...]
     #: The parts by role.
     roles: tuple[RoleSum, ...]
-    #: More GPUs, of which something was sampled, but not their use: they are in no part.
+    #: More GPUs, with samples but without utilization: they are in no part.
     unknown: int | UnsetType = UNSET
 
     @classmethod
@@ -100,7 +102,7 @@ class TimeUse(Struct, frozen=True, kw_only=True):
 
     @property
     def lost_word(self) -> str:
-        """What unused time is called: a GPU's is lost, a core's is free for other work."""
+        """What unused time is called: a GPU's is lost, a core's is free."""
         return "lost" if self.device == "GPU" else "free"
 
     def of(self, role: str) -> tuple[float, float]:
@@ -109,9 +111,9 @@ class TimeUse(Struct, frozen=True, kw_only=True):
 
 
 def time_use(job: Job) -> TimeUse | None:
-    """How the time of all GPUs was spent, or of all CPU cores where no GPU was sampled.
+    """How the time of all GPUs was spent, or of all CPU cores if no GPU was sampled.
 
-    None where nothing was sampled, or a single snapshot, which covers no time.
+    None if nothing was sampled, or a single snapshot, which covers no time.
     """
     metric, device = (Metric.GPU_UTILIZATION, "GPU") if job.gpu_count else (Metric.CPU_UTILIZATION, "CPU")
     labels = LABELS if device == "GPU" else LABELS | _CPU_LABELS
@@ -156,8 +158,29 @@ _OTHER_LABELS = {"used": "Used", "unmeasured": "Not measured"}
 
 
 _CPU_LABELS = {
-    "idle-before": "Free before the first work",
-    "idle": "Free: core idle, under 10%",
-    "partly": "Free: core partly used",
-    "idle-after": "Free after the last work",
+    "idle-before": "Free: start-up",
+    "idle": "Free: core idle",
+    "partly": "Free: core active",
+    "idle-after": "Free: wind-down",
 }
+
+
+def used_sentence(use: TimeUse) -> str:
+    """``27.3% of GPU time was used``."""
+    return f"{percent(use.of('used')[1])} of {use.time} was used"
+
+
+def lost_sentence(use: TimeUse) -> str:
+    """``0.364 of 0.500 GPU-hours were lost, 0.309 of them while the CPU was saturated``."""
+
+    def hours(value: float) -> str:
+        return number(value, use.digits)
+
+    sentence = f"{hours(use.of('lost')[0])} of {hours(use.hours)}{NBSP}{use.noun}-hours were {use.lost_word}"
+    caused = [part for part in use.parts if part.when and part.hours]
+    if caused:
+        largest = max(caused, key=lambda part: part.hours)
+        sentence += f", {hours(largest.hours)} of them {largest.when}"
+    if unmeasured := use.of("unknown")[0]:
+        sentence += f"{';' if caused else ','} {hours(unmeasured)} were not measured"
+    return sentence

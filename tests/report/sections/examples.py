@@ -15,8 +15,10 @@ from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns, TimeLine, time_line
 from jobrules.analyses.utilization import UsageRow
 from jobrules.measures.sample_weights import Gap
-from jobrules.model import Finding, Measure, Severity, Status
-from jobrules.verdict.findings import NotEvaluated, Verdict
+from jobrules.model import Finding, Measure, Note, Reason, ReasonKind, Severity, Status
+from jobrules.rule import NO_STEPS
+from jobrules.verdict.findings import Verdict
+from jobrules.verdict.not_evaluated import NotEvaluated
 from jobrules.verdict.phases import JobPhases, Phase, missing
 from jobrules.verdict.time_use import Part, TimeUse
 from tests.copies import replace
@@ -97,14 +99,14 @@ def card(name: str, status: Status, **facts: object) -> RuleCard:
         "title": "GPU utilization is low",
         "checks": "Whether the 95th percentile stays below ``threshold_p95`` in a window.",
         "why": "An idle GPU is paid for like a busy one.",
-        "advice": "Raise ``num_workers``. It does not help where the disk is slow.",
+        "advice": ("Raise ``num_workers``.", "It does not help where the disk is slow."),
         "parameters": (
             Parameter(name="threshold_p95", value=60.0, unit="%", help="limit of the p95", default=70.0),
             Parameter(name="window", value=500, unit="samples", help="samples judged together", default=500),
         ),
         "can_trigger": True,
         "status": status,
-        "reason": "",
+        "reason": None,
         "headline": "GPU use was low in 75.0% of windows",
         "measure": None,
         "triggered": 0,
@@ -112,7 +114,7 @@ def card(name: str, status: Status, **facts: object) -> RuleCard:
         "datapoints": 3600,
         "evaluated": 0,
         "violating": 0,
-        "counted": "one-minute windows of a GPU",
+        "counted": "windows",
         "severity": 0.0,
         "first_us": None,
         "last_us": None,
@@ -125,8 +127,8 @@ LOW = Finding(
     key="batch-size",
     severity=Severity.CRITICAL,
     title="CPU, GPU and GPU memory are all little used in 75.0% of the windows judged",
-    evidence="All GPUs, 08:05:00 to 08:55:00\u00a0UTC.",
-    advice="Raise `num_workers` from 1 to 4 per process. It gains nothing where the disk is slow.",
+    evidence=(Note("All GPUs, 08:05:00 to 08:55:00\u00a0UTC"),),
+    advice=("Raise `num_workers` from 1 to 4 per process.", "It gains nothing where the disk is slow."),
     rules=("BatchSize", "LowGPUUtilization"),
     section="gpu-utilization",
     share=0.404,
@@ -139,8 +141,8 @@ LATE = Finding(
     key="late-first-work",
     severity=Severity.INFO,
     title="No GPU worked in the first 5\u00a0min",
-    evidence="08:00:00 to 08:05:00\u00a0UTC.",
-    advice="Stage the data.",
+    evidence=(Note("08:00:00 to 08:05:00\u00a0UTC"),),
+    advice=("Stage the data.",),
     rules=(),
     section="summary",
     share=0.083,
@@ -248,10 +250,12 @@ def gpu_job() -> Report:
             main="batch-size",
             findings=(LOW, LATE),
             not_evaluated=(
+                NotEvaluated(rule="MaxInitializationTime", status=Status.NOT_EVALUATED, reason=NO_STEPS),
                 NotEvaluated(
-                    rule="MaxInitializationTime", status=Status.NOT_EVALUATED, reason="no step events"
+                    rule="IOBottleneck",
+                    status=Status.ERROR,
+                    reason=Reason(kind=ReasonKind.ERROR, what="ValueError: odd samples"),
                 ),
-                NotEvaluated(rule="IOBottleneck", status=Status.ERROR, reason="ValueError: odd samples"),
             ),
             rules=5,
         ),
@@ -324,13 +328,13 @@ def gpu_job() -> Report:
             card(
                 "MaxInitializationTime",
                 Status.NOT_EVALUATED,
-                reason="no step events",
+                reason=NO_STEPS,
                 headline="Not evaluated: no step events",
             ),
             card(
                 "IOBottleneck",
                 Status.ERROR,
-                reason="ValueError: odd samples",
+                reason=Reason(kind=ReasonKind.ERROR, what="ValueError: odd samples"),
                 headline="The rule stopped: ValueError: odd samples",
             ),
             card(
@@ -426,15 +430,21 @@ def hostile_job() -> Report:
                     key="x",
                     severity=Severity.WARNING,
                     title=f"{HOSTILE} did nothing",
-                    evidence=f"{FORMULA} and `{HOSTILE}`.",
-                    advice=HOSTILE,
+                    evidence=(Note(f"{FORMULA} and `{HOSTILE}`"),),
+                    advice=(HOSTILE,),
                     rules=("LowGPUUtilization", "<b>"),
                     section='"><script>',
                     share=0.5,
                     share_of="of windows",
                 ),
             ),
-            not_evaluated=(NotEvaluated(rule="IOBottleneck", status=Status.ERROR, reason=HOSTILE),),
+            not_evaluated=(
+                NotEvaluated(
+                    rule="IOBottleneck",
+                    status=Status.ERROR,
+                    reason=Reason(kind=ReasonKind.ERROR, what=HOSTILE),
+                ),
+            ),
             rules=2,
         ),
         phases=JobPhases(
@@ -467,7 +477,12 @@ def hostile_job() -> Report:
                 violating=5,
                 severity=0.5,
             ),
-            card("IOBottleneck", Status.ERROR, reason=HOSTILE, headline=HOSTILE),
+            card(
+                "IOBottleneck",
+                Status.ERROR,
+                reason=Reason(kind=ReasonKind.ERROR, what=HOSTILE),
+                headline=HOSTILE,
+            ),
         ),
         framework=framework(HOSTILE),
         devices=devices(HOSTILE, nodes=2, gpu=HOSTILE),
@@ -551,7 +566,7 @@ def single_sample() -> Report:
         verdict=Verdict(
             use=None,
             findings=(),
-            not_evaluated=(NotEvaluated(rule="A", status=Status.NOT_EVALUATED, reason="too few"),),
+            not_evaluated=(NotEvaluated(rule="A", status=Status.NOT_EVALUATED, reason=NO_STEPS),),
             rules=1,
         ),
         phases=JobPhases(
@@ -565,7 +580,7 @@ def single_sample() -> Report:
         columns=Columns(start_us=START_US, width_us=100_000, count=1),
         time_lines=(line("n", "gpu_utilization", "GPU", 1, 1, lambda x: 12.0),),
         boxes=(),
-        rules=(card("A", Status.NOT_EVALUATED, reason="too few"),),
+        rules=(card("A", Status.NOT_EVALUATED, reason=NO_STEPS),),
         quality=Quality(),
     )
 

@@ -28,6 +28,7 @@ from jobrules.load_balancing import LoadBalancing
 from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric, Severity, Status
+from jobrules.rule import with_unit
 from jobrules.step_outlier import StepOutlier
 from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel, make_steps
@@ -247,7 +248,7 @@ def test_n15_a_threshold_is_read_by_its_name_whatever_its_kind() -> None:
     )
 
     text = told(report, "rules")
-    for parameter in ("threshold=0.25", "cpu_threshold=70.5", "mode=none", "stddev=2.5"):
+    for parameter in ("threshold=0.25", "cpu_threshold=70.5", "mode=all", "stddev=2.5"):
         assert parameter in text
 
 
@@ -268,7 +269,7 @@ def test_n16_an_outlier_is_longer_than_mean_and_deviations_by_the_parameters() -
     assert number(row["σ"]) == pytest.approx(took.std(), abs=6e-4)
     assert number(row["Threshold"]) == pytest.approx(limit, rel=0.005)
     card = told(report, "rules")
-    assert "triggers on any with more than 5 outliers" in card
+    assert "of checks with more than 5 outliers" in card
     assert "n_outliers=5 steps, stddev=2.5" in card
 
 
@@ -604,10 +605,10 @@ def test_seen_bottlenecks_before_the_patience_are_listed_as_the_card_says() -> N
     assert "above the threshold in 1 of 12 checks" in text
     (run,) = rows(report, "cpu-bottlenecks", "Longest bottlenecks")
     assert (run["Start (UTC)"], number(run["Length (s)"])) == ("22:14:00", 300)
-    # The card says that the start counts, and nothing of samples that are left out.
-    on_card = told(report, "rules").partition("Check, parameters and advice of CPUBottleneck")[2]
-    assert "the start-up counts too" in on_card.partition("Check, parameters and advice of")[0]
-    assert not re.search(r"skip|ignor|not counted", on_card.partition("Check, parameters and advice of")[0])
+    # The docs say that start-up counts, and nothing of samples that are left out.
+    details = CPUBottleneck.documentation().details
+    assert "start-up included" in details
+    assert not re.search(r"skip|ignor|not counted", details)
 
 
 def test_seen_a_gpu_that_never_worked_is_a_finding() -> None:
@@ -616,7 +617,7 @@ def test_seen_a_gpu_that_never_worked_is_a_finding() -> None:
     first = report.verdict.findings[0]
     assert first.key == "gpu-never-used"
     assert first.gpu_s == pytest.approx(2 * 600, rel=0.01)
-    assert "never worked" in told(report, "verdict")
+    assert "never used" in told(report, "verdict")
 
 
 def test_seen_low_use_is_told_as_a_share_of_time_beside_the_p95_of_the_job() -> None:
@@ -626,7 +627,7 @@ def test_seen_low_use_is_told_as_a_share_of_time_beside_the_p95_of_the_job() -> 
 
     (card,) = [card for card in report.rules if card.name == "LowGPUUtilization"]
     assert card.status is Status.TRIGGERED
-    assert f"in {100 * card.severity:.1f}% of the windows" in plain(card.headline)
+    assert f"of {card.evaluated} windows" in plain(card.headline)
     assert plain(card.headline) in told(report, "rules")
     (row,) = rows(report, "gpu-utilization", "Utilization of each GPU")
     assert row["p95"] == "95.0"
@@ -681,9 +682,9 @@ def test_seen_the_limit_of_the_start_up_is_in_minutes_as_the_page_says(start_s: 
     assert card.status is status
     assert card.measure
     assert (card.measure.value, card.measure.unit) == (start_s / 60, "min")
-    text = told(report, "rules").partition("Check, parameters and advice of MaxInitializationTime")[2]
-    mine = text.partition("Check, parameters and advice of")[0]
-    assert "threshold minutes after the start" in mine
+    text = told(report, "rules").partition("About this rule: MaxInitializationTime")[2]
+    mine = text.partition("About this rule")[0]
+    assert "after threshold minutes" in mine
     assert "threshold=20 min" in mine
     assert not re.search(r"percent|% of", mine.partition("Advice")[0])
 
@@ -802,17 +803,11 @@ def test_seen_defaults_on_the_page_are_the_defaults_in_force() -> None:
     for kind in judged:
         rule = kind()
         card = cards[kind.__name__]
-        mine = text.partition(f"Check, parameters and advice of {card.name}")[2].partition(
-            "Check, parameters"
-        )[0]
+        mine = text.partition(f"About this rule: {card.name}")[2].partition("About this rule")[0]
         for parameter in card.parameters:
             assert parameter.value == parameter.default
             assert getattr(rule, parameter.name) == parameter.value
-            value = (
-                "none"
-                if parameter.value is None
-                else f"{parameter.value:,}".replace(",", " ").removesuffix(".0")
-            )
+            value = with_unit(parameter.value, parameter.unit).replace("\u00a0", " ")
             assert f"{parameter.name}={value}" in mine
 
 

@@ -10,6 +10,8 @@ from jobreport import sections
 from jobreport.document import RuleCard
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.model import SECOND_US, Measure, Status
+from jobrules.rule import NO_STEPS
+from jobrules.text import duration
 from tests.copies import replace
 from tests.jobs import make_job, make_steps
 from tests.report.sections import examples
@@ -31,17 +33,17 @@ def violated(last_us: int) -> RuleCard:
         Status.TRIGGERED,
         evaluated=8,
         violating=7,
-        counted="one-minute scans",
+        counted="checks",
         first_us=START_US + 89 * SECOND_US,
         last_us=last_us,
     )
 
 
 def test_a_violation_within_one_day_is_told_without_its_date() -> None:
-    told = "In violation: 7 of 8 one-minute scans, "
+    told = "Condition met in 7 of 8 checks. First "
 
-    assert f"{told}08:01:29 to 08:09:07 UTC." in text_of(violated(START_US + 547 * SECOND_US))
-    assert f"{told}2025-11-14 08:01:29 to 2025-11-15 08:00:00 UTC." in text_of(
+    assert f"{told}08:01:29, last 08:09:07 UTC." in text_of(violated(START_US + 547 * SECOND_US))
+    assert f"{told}2025-11-14 08:01:29, last 2025-11-15 08:00:00 UTC." in text_of(
         violated(NEXT_DAY_US), end_us=NEXT_DAY_US
     )
 
@@ -52,7 +54,7 @@ def test_a_date_does_not_break() -> None:
 
     html = sections.rules(replace(report, job=job, rules=(violated(NEXT_DAY_US),))).html
 
-    assert '<span class="nw">2025-11-14 08:01:29</span> to <span class="nw">2025-11-15 08:00:00' in html
+    assert '<span class="nw">2025-11-14 08:01:29</span>, last <span class="nw">2025-11-15 08:00:00' in html
 
 
 @pytest.mark.parametrize("seconds", [12.0, 78.0, 1203.0, 7265.0])
@@ -64,9 +66,9 @@ def test_the_time_to_the_first_step_is_told_as_in_the_headline(seconds: float) -
 
     text = text_of(examples.card("MaxInitializationTime", Status.PASSED, **facts))
 
-    waited = " ".join(result.headline.removeprefix("The first step came after ").split())
+    waited = duration(60e6 * result.measure.value).replace("\u00a0", " ")
     assert text.count(waited) == 2
-    assert f"{waited} limit 20 min" in text
+    assert f"{waited} threshold 20 min" in text
 
 
 def test_values_have_the_digits_of_their_scale() -> None:
@@ -82,12 +84,12 @@ def test_a_summary_without_an_answer_says_so_once() -> None:
     card = examples.card(
         "OverallFrameworkMetrics",
         Status.NOT_EVALUATED,
-        reason="no framework events",
-        headline="Not evaluated: no framework events",
+        reason=NO_STEPS,
+        headline="Not evaluated: steps not recorded",
         can_trigger=False,
     )
 
     text = text_of(card)
 
-    assert "No framework events." in text
+    assert "Steps were not recorded." in text
     assert text.count("Not evaluated") == 1

@@ -40,9 +40,9 @@ def test_a_main_finding_that_explains_no_time_is_no_cause() -> None:
         sections.verdict(replace(report, verdict=replace(report.verdict, findings=(alone,), main="")))
     ).text
 
-    assert "To know" in text
+    assert "Main finding" in text
     assert "Main cause" not in text
-    assert "wins back" not in text
+    assert "Possible gain" not in text
 
 
 def test_unexplained_time_is_no_cause() -> None:
@@ -60,7 +60,7 @@ def test_unexplained_time_is_no_cause() -> None:
     text = read(sections.verdict(replace(report, verdict=verdict))).text
 
     assert "Main finding" in text
-    assert "wins back" not in text
+    assert "Possible gain" not in text
 
 
 def test_the_main_cause_need_not_be_the_worst_finding() -> None:

@@ -264,7 +264,7 @@ def test_a_node_without_core_samples_is_named_and_not_counted() -> None:
 
 
 def test_a_node_that_the_rule_does_not_judge_says_why() -> None:
-    assert found(stuck(4)).nodes[0].reason == "only 4 of 1,001\u00a0samples"
+    assert found(stuck(4)).nodes[0].reason == "1,001 samples needed, 4 recorded"
     assert found(stuck(4), CPUBottleneck(patience=2)).nodes[0].reason == ""
 
 

@@ -263,7 +263,7 @@ def test_a_node_without_enough_seconds_has_a_reason_and_no_answer() -> None:
     (node,) = told(job_of(events_of([worker(0, 5, 1)]))).nodes
 
     assert (node.answer, node.evaluated) == ("", 0)
-    assert "only 5 of 11" in node.reason
+    assert "5\u00a0s recorded" in node.reason
 
 
 def test_loaders_are_told_by_what_they_were_set_up_with() -> None:

@@ -462,7 +462,7 @@ def test_a_day_of_eight_gpus_and_32_cores_takes_less_than_two_seconds() -> None:
         outliers
         if isinstance(rule, StepOutlier)
         else rule.triggered(
-            rule.finding("told", "", devices=gpus),
+            rule.finding("found", devices=gpus),
             runs={gpu: tuple((minute, minute) for minute in range(20, 1400, 3)) for gpu in gpus},
         )
         for rule in rules

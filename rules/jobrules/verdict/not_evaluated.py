@@ -1,0 +1,102 @@
+"""Rules that were not evaluated, grouped by what they lack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from jobrules.model import Reason, ReasonKind, Status
+from jobrules.text import NBSP, count, number
+
+
+class NotEvaluated(Struct, frozen=True, kw_only=True):
+    """A rule without a result."""
+
+    rule: str
+    status: Status
+    reason: Reason
+
+
+class Lack(Struct, frozen=True, kw_only=True):
+    """Rules that lack the same, in the order of the sentence: ``before``, the rules, ``after``."""
+
+    before: str = ""
+    rules: tuple[str, ...]
+    after: str = ""
+    #: The same in short: what the rules lack, or their names.
+    brief: str
+
+    def __str__(self) -> str:
+        """``GPU memory in use (GPUMemoryFull, GPUMemoryLeak)``."""
+        return f"{self.before}{', '.join(self.rules)}{self.after}"
+
+
+class ReasonGroup(Struct, frozen=True, kw_only=True):
+    """Rules that were not evaluated for reasons of one kind."""
+
+    head: str
+    lacks: tuple[Lack, ...]
+    #: Between two of ``lacks``.
+    comma: str
+
+    def __str__(self) -> str:
+        """``Not recorded: GPU memory in use (GPUMemoryFull, GPUMemoryLeak), GPU power (PowerCap).``"""
+        return f"{self.head}: {self.comma.join(map(str, self.lacks))}."
+
+    @property
+    def brief(self) -> str:
+        """``Not recorded: GPU memory in use, GPU power.``"""
+        return f"{self.head}: {', '.join(lack.brief for lack in self.lacks)}."
+
+
+_HEADS = {
+    ReasonKind.ERROR: "Failed",
+    ReasonKind.NOT_RECORDED: "Not recorded",
+    ReasonKind.TOO_SHORT: "Too short",
+    ReasonKind.TOO_FEW: "Too short",
+    ReasonKind.NO_DEVICE: "Nothing to check",
+    ReasonKind.OTHER: "Other reasons",
+}
+
+
+def by_reason(not_evaluated: Sequence[NotEvaluated]) -> tuple[ReasonGroup, ...]:
+    """All rules that were not evaluated: by kind of reason, then by what they lack."""
+    rules: dict[str, dict[Reason, list[str]]] = {head: {} for head in _HEADS.values()}
+    for one in not_evaluated:
+        rules[_HEADS[one.reason.kind]].setdefault(one.reason, []).append(one.rule)
+    return tuple(
+        ReasonGroup(
+            head=head,
+            lacks=tuple(_lack(reason, tuple(names)) for reason, names in found.items()),
+            comma=", " if head == _HEADS[ReasonKind.NOT_RECORDED] else "; ",
+        )
+        for head, found in rules.items()
+        if found
+    )
+
+
+def _lack(reason: Reason, rules: tuple[str, ...]) -> Lack:
+    names = ", ".join(rules)
+    match reason.kind:
+        case ReasonKind.TOO_SHORT | ReasonKind.TOO_FEW:
+            needed, have = reason.amounts
+            need = f" {'needs' if len(rules) == 1 else 'need'} {needed}, {reason.whose} has {have}"
+            return Lack(rules=rules, after=need, brief=names)
+        case ReasonKind.NOT_RECORDED:
+            return Lack(before=f"{reason.missing} (", rules=rules, after=")", brief=reason.missing)
+        case ReasonKind.ERROR:
+            return Lack(rules=rules, after=f" ({reason.what})", brief=names)
+    return Lack(before=f"{reason} (", rules=rules, after=")", brief=names)
+
+
+def how_many(not_evaluated: int, rules: int) -> str:
+    """``7 of 18 rules were not evaluated``, without a period."""
+    if not rules:
+        return "No rule was selected"
+    if not_evaluated == rules:
+        return "No rule was evaluated"
+    if not_evaluated:
+        verb = "was" if not_evaluated == 1 else "were"
+        return f"{number(not_evaluated)} of {count(rules, 'rule')} {verb} not evaluated"
+    return "The rule was evaluated" if rules == 1 else f"All {number(rules)}{NBSP}rules were evaluated"
