@@ -55,7 +55,7 @@ def values(content: bytes) -> list[object]:
     head = re.match(r'[ \t\r\n]*(\[|\{.*?"traceEvents"[ \t\r\n]*:[ \t\r\n]*\[)', text, re.DOTALL)
     text = text[head.end() :] if head else text
     lines = text.split("\n")
-    first = [line.strip(_AROUND) for line in lines[:16] if line.strip(_AROUND)]
+    first = [line.strip(_AROUND) for line in lines[:8] if line.strip(_AROUND)]
     if 2 * sum(_is_row(_json(line)) for line in first) > len(first):
         found = _of_lines(text, is_object=head is not None and head[1] != "[")
     else:

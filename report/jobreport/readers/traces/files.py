@@ -138,7 +138,7 @@ def metadata(file: SourceFile) -> Metadata | None:
     return Metadata(file=file, node=node, rank=rank, start_us=int(match["start"]))
 
 
-def code_beside_traces(file: SourceFile) -> str:
+def code_of_unread(file: SourceFile) -> str:
     """The remark on a file that belongs to traces and is not read; empty for other files."""
     name = file.own_name
     if _FLAG.fullmatch(name):

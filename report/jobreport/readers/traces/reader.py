@@ -22,7 +22,7 @@ from jobreport.readers.traces.files import (
     DOUBTFUL,
     Metadata,
     Origin,
-    code_beside_traces,
+    code_of_unread,
     folder,
     is_trace,
     metadata,
@@ -60,14 +60,14 @@ class Traces:
         where = origin(file)
         if where is not None:
             return where.source not in DOUBTFUL
-        return metadata(file) is not None or bool(code_beside_traces(file))
+        return metadata(file) is not None or bool(code_of_unread(file))
 
     def matches_content(self, file: SourceFile) -> bool:
         """By the name of a trace that may be of something else, and the first rows."""
         return is_trace(file)
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
-        """By the machine that the name tells.
+        """By the node that the name says.
 
         All together where some can only be dated or named with others, or are made of others.
         """
@@ -107,7 +107,7 @@ def usable(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile, 
     for file in files:
         if (note := metadata(file)) is not None:
             notes[folder(file)].append(note)
-        elif code := code_beside_traces(file):
+        elif code := code_of_unread(file):
             tally.note(code, file=file.name)
         elif (where := origin(file)) is not None:
             traces.append((file, where))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Bytes that are decoded at once: their rows fit in a processor's cache.
 _BLOCK = 1 << 17
 #: Bytes, and lines of them, by which the layout of a file is known.
-_HEAD, _HEAD_LINES = 1 << 16, 16
+_HEAD, _HEAD_LINES = 1 << 16, 8
 #: Longer text without the end of a row or of a line is no trace.
 _MAX_ROW_BYTES = 64 << 20
 
@@ -138,7 +138,9 @@ class _ByLine(_Layout):
         """The rows on the complete lines of a text, and the bytes of these."""
         if self._has_ended or not text.strip(_BLANKS):
             return [], len(text)
-        end = len(text) if is_last or len(text) > _MAX_ROW_BYTES else text.rfind(b"\n") + 1
+        end = len(text) if is_last else text.rfind(b"\n") + 1
+        if not end and len(text) > _MAX_ROW_BYTES:
+            end = len(text)
         ends = _OBJECT_ENDS if self._is_object else _ARRAY_ENDS
         closing = ends.search(text, max(0, end - _FILE_END), end)
         self.is_complete = closing is not None
