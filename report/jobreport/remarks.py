@@ -40,8 +40,6 @@ class Wording(NamedTuple):
 
 #: By code. A code is ``<area>.<what>``, and stays when its words change.
 REMARKS: dict[str, Wording] = {
-    # Until every caller has a code of its own (``Tally.add``).
-    "text": Wording("{action}", "{unit}", "{reason}"),
     # Job directory and archives
     "directory.folder": Wording("skipped", "files", "folder cannot be opened: {reason}"),
     "directory.link_inside": Wording(
@@ -302,13 +300,6 @@ class Remark(Struct, frozen=True, kw_only=True):
 
     def __hash__(self) -> int:
         return hash((self.code, self.count, self.place, *self.fields.items()))
-
-    @classmethod
-    def worded(cls, *, action: str, count: int, unit: str, reason: str, place: str | None = None) -> Remark:
-        """Of a caller without a code of its own."""
-        return cls(
-            code="text", count=count, place=place, fields={"action": action, "unit": unit, "reason": reason}
-        )
 
     @property
     def action(self) -> str:

@@ -31,7 +31,7 @@ def test_snapshots_of_an_idle_gpu_are_as_many_as_in_sagemaker_debugger(name: str
     (ours,) = run_rules([CPUBottleneck()], cut_job(name))
     theirs = written(name, "CPUBottleneck")
     if name not in GPU_JOBS:
-        assert (ours.status, str(ours.reason)) == (Status.NOT_EVALUATED, "GPU was not sampled")
+        assert (ours.status, str(ours.reason)) == (Status.NOT_EVALUATED, "GPU utilization not recorded")
         assert theirs["Details"]["low_gpu_utilization"] == 0
         return
 
@@ -57,4 +57,4 @@ def test_gpus_of_sagemaker_debuggers_bottlenecks_are_idle(name: str, rule: str) 
 def test_without_io_wait_the_rule_is_not_evaluated(name: str) -> None:
     (ours,) = run_rules([IOBottleneck()], cut_job(name))
 
-    assert (ours.status, str(ours.reason)) == (Status.NOT_EVALUATED, "I/O wait was not sampled")
+    assert (ours.status, str(ours.reason)) == (Status.NOT_EVALUATED, "I/O wait not recorded")

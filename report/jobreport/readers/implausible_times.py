@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jobrules.model import Panel, PartFacts
 
 #: No job pauses this long.
-FAR_US = 30 * 24 * 3600 * SECOND_US
+_FAR_US = 30 * 24 * 3600 * SECOND_US
 #: Records are kept if they are at least this share of all that lie near one another.
-KEPT_SHARE = 0.01
+_KEPT_SHARE = 0.01
 
 _EARLIEST_US = int(EARLIEST_S) * SECOND_US
 
@@ -64,14 +64,14 @@ def _plausible(tables: Sequence[tuple[PartFacts, Handle]], engine: Engine, earli
     if span is None:
         return []
     near = [span]
-    if span[1] - span[0] > FAR_US:
+    if span[1] - span[0] > _FAR_US:
         clusters_of = _sample_clusters if sampled else _event_clusters
         found = engine.ask(clusters_of, [([handle], (earliest_us,)) for _, handle in tables])
         near = _kept_spans(cluster for some in found for cluster in some)
     return [
-        (max(first - FAR_US, earliest_us), last + FAR_US)
+        (max(first - _FAR_US, earliest_us), last + _FAR_US)
         for first, last in near
-        if last + FAR_US >= earliest_us
+        if last + _FAR_US >= earliest_us
     ]
 
 
@@ -93,7 +93,7 @@ def _clusters(time_us: IntArray, counts: IntArray) -> list[_Cluster]:
     """The clusters of ascending times, each of which stands for ``counts`` records."""
     if not len(time_us):
         return []
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(time_us) > FAR_US) + 1))
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(time_us) > _FAR_US) + 1))
     ends = np.append(starts[1:], len(time_us)) - 1
     records = np.add.reduceat(counts, starts)
     return list(zip(time_us[starts].tolist(), time_us[ends].tolist(), records.tolist(), strict=True))
@@ -103,20 +103,13 @@ def _kept_spans(found: Iterable[_Cluster]) -> list[_Span]:
     """First and last time of the clusters, joined where they lie near one another, that hold 1% of all records."""
     joined: list[_Cluster] = []
     for first, last, records in sorted(found):
-        if joined and first - joined[-1][1] <= FAR_US:
+        if joined and first - joined[-1][1] <= _FAR_US:
             begin, end, before = joined.pop()
             joined.append((begin, max(end, last), before + records))
         else:
             joined.append((first, last, records))
     total = sum(records for _, _, records in joined)
-    return [(first, last) for first, last, records in joined if records >= KEPT_SHARE * total]
-
-
-def spans_of_job(times: Sequence[IntArray]) -> list[_Span] | None:
-    """First and last time of the clusters of times in any order; None if all are kept. Only for trace tables."""
-    clusters = _clusters(every := np.sort(np.concatenate(times)), np.ones(len(every), np.int64))
-    kept = _kept_spans(clusters)
-    return kept if len(kept) < len(clusters) else None
+    return [(first, last) for first, last, records in joined if records >= _KEPT_SHARE * total]
 
 
 def _restricted(piece: Piece, plausible: dict[str, list[_Span]], engine: Engine) -> Piece:

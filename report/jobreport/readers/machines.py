@@ -191,7 +191,7 @@ def _numbered(tables: Sequence[JobInMemory], place: int, node: str) -> Made:
         replace(panel, node=node, snapshot=mine[np.searchsorted(numbers, panel.snapshot)])
         for panel in tables[place].panels
     )
-    made = dataclasses.replace(tables[place], panels=panels)
+    made = dataclasses.replace(tables[place], panels=panels, frame=None)
     return list(made.parts), made.facts[0]
 
 

@@ -54,11 +54,9 @@ class Tally:
                 self._files.add(file)
             self._set_first(key, escape_name(file, 200), line)
 
-    def add(
-        self, action: str, unit: str, reason: str, *, count: int = 1, file: str | None = None, line: int = 0
-    ) -> None:
-        """As ``note``, for a caller without a code."""
-        self.note("text", count=count, file=file, line=line, action=action, unit=unit, reason=reason)
+    def place(self, code: str, file: str) -> None:
+        """Name a file of what is counted without one."""
+        self._set_first((code, ()), escape_name(file, 200), 0)
 
     def take(self, remarks: Iterable[Remark]) -> None:
         """Add what was counted elsewhere; of several places the first by name."""

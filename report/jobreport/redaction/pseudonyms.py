@@ -169,16 +169,14 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
             replace(
                 one,
                 place=None,
-                fields={key: self._field(one.code, key, value) for key, value in one.fields.items()},
+                fields={key: self._field(key, value) for key, value in one.fields.items()},
             )
             for one in remarks
         )
         return tally.remarks()
 
-    def _field(self, code: str, key: str, value: str | int | float) -> str | int | float:
+    def _field(self, key: str, value: str | int | float) -> str | int | float:
         """The field of a remark: its placeholder, or an ellipsis for a name that has none."""
-        if (code, key) == ("text", "reason"):  # A sentence may hold any name.
-            return "…"
         if key not in NAMES or (key == "name" and is_common(str(value))):
             return value
         return self.names.get((key, str(value)), "…")

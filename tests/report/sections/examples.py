@@ -362,26 +362,12 @@ def gpu_job() -> Report:
                     files=24,
                     rows=1_054_080,
                     remarks=(
-                        Remark.worded(
-                            action="skipped",
-                            count=1,
-                            unit="lines",
-                            reason="not a complete JSON object",
-                            place="system/a.json:7",
-                        ),
-                        Remark.worded(action="corrected", count=17, unit="samples", reason="above 100%"),
+                        Remark(code="samples.not_json", count=1, place="system/a.json:7"),
+                        Remark(code="samples.percent", count=17),
                     ),
                 ),
             ),
-            remarks=(
-                Remark.worded(
-                    action="skipped",
-                    count=2,
-                    unit="files",
-                    reason="no reader knows them",
-                    place="notes.txt",
-                ),
-            ),
+            remarks=(Remark(code="directory.unknown", count=2, place="notes.txt"),),
         ),
     )
 
@@ -496,7 +482,7 @@ def hostile_job() -> Report:
         nodes=example_nodes.nodes((first, second)),
         quality=Quality(
             sources=base.quality.sources,
-            remarks=(Remark.worded(action="skipped", count=1, unit="files", reason=HOSTILE, place=HOSTILE),),
+            remarks=(Remark(code="file.unreadable", count=1, place=HOSTILE, fields={"error": HOSTILE}),),
         ),
     )
 

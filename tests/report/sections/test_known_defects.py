@@ -548,7 +548,7 @@ def test_seen_a_rule_whose_patience_no_sample_fills_is_no_pass(interval_s: float
     for name in ("LowGPUUtilization", "BatchSize", "CPUBottleneck", "IOBottleneck", "GPUMemoryIncrease"):
         assert answers[name] is Status.NOT_EVALUATED
         assert name in told(report, "verdict").partition("Not checked")[2]
-    assert "CPUBottleneck was not evaluated: only 300 of " in told(report, "cpu-bottlenecks")
+    assert "CPUBottleneck was not evaluated: " in told(report, "cpu-bottlenecks")
 
 
 def in_seconds() -> tuple[

@@ -674,24 +674,6 @@ def test_events_of_another_node_are_not_told() -> None:
     assert "CPU_total" not in result.details
 
 
-def test_the_snapshots_of_the_same_samples_are_counted_once() -> None:
-    job, rule = job_of(*[STUCK] * 4), CPUBottleneck()
-    known = rule.criteria.snapshots(job)
-    fine = job_of(*[(80.0, 5.0)] * 4).panels
-    cores, gpu = (
-        next(p for p in fine if p.metric is m) for m in (Metric.CPU_UTILIZATION, Metric.GPU_UTILIZATION)
-    )
-
-    assert known is not None
-    assert rule.criteria.snapshots(replace(job, name="other")) is known
-    others = [
-        CPUBottleneck(cpu_threshold=100).criteria.snapshots(job),
-        rule.criteria.snapshots(replace(job, panels=(cores, *job.panels_of(Metric.GPU_UTILIZATION)))),
-        rule.criteria.snapshots(replace(job, panels=(*job.panels_of(Metric.CPU_UTILIZATION), gpu))),
-    ]
-    assert [other.hit.sum() for other in (known, *others) if other] == [4, 0, 0, 0]
-
-
 def test_written_files_with_late_sensors(tmp_path: Path) -> None:
     """Cores are read 15 ms after the GPU, once 25 ms after it: then they are another moment."""
     lines = []

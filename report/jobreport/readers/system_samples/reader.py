@@ -221,7 +221,7 @@ class _Reading:
         lowest, highest = _bounds(metric)
         if values.min() < lowest or values.max() > highest:
             first = next(row for row in group if row.values.min() < lowest or row.values.max() > highest)
-            self.tally.note(_outside(metric), count=0, file=self.files[first.file].name)
+            self.tally.place(_outside(metric), self.files[first.file].name)
 
     def _note_folders(self) -> None:
         """Remark on nodes that two jobs may have in common: they are read as one."""
