@@ -144,7 +144,7 @@ class _Slowed(Struct, frozen=True, kw_only=True):
         """Its median clock while heat slowed it and otherwise; empty if not known."""
         if self.clocks is None:
             return []
-        names = ("Median clock while heat slowed the GPU", "Otherwise")
+        names = ("Median clock while heat slowed the GPU", "Median clock otherwise")
         return [
             HowMuch(what, mhz, "MHz", of=self.heat.label)
             for what, mhz in zip(names, self.clocks, strict=True)

@@ -278,11 +278,9 @@ def _none_found(found: Bottlenecks, words: Words) -> list[str]:
         return [first, f"No GPU was below {_percent(found.gpu_below)}."]
     core = words.core_is.removeprefix("a core of its node is ").format(_percent(found.core_above))
     times = formats.number(found.low, 0)
-    sentences = [first, f"A GPU was {_idle(found)} in {times}, never seen with a core {core}."]
-    if found.no_core_sample:
-        without = formats.number(found.no_core_sample, 0)
-        sentences.append(f"{words.metric} was not recorded in {without} of them.")
-    return sentences
+    without = formats.number(found.no_core_sample, 0)
+    unknown = f"; {words.metric} was not recorded in {without}" if found.no_core_sample else ""
+    return [first, f"A GPU was {_idle(found)} in {times}, never while a core was {core}{unknown}."]
 
 
 def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:

@@ -214,7 +214,7 @@ def _title(lines: Sequence[TimeLine], unit: str) -> str:
 
 def _label(line: TimeLine, scale: formats.Scale) -> str:
     mean, low, high = _summary(line, scale)
-    return f"{line.label} over time: mean {mean}, from {low} to {high} {scale.unit}"
+    return f"{line.label} over time: mean {mean}, from {low} to {high}{'' if scale.unit == '%' else ' '}{scale.unit}"
 
 
 def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from jobrules.measures.intervals import union
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.snapshots import TOLERANCE_US
-from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Job, Measure, Metric, Where, natural_sorted
+from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Job, Measure, Metric, When, Where, natural_sorted
 from jobrules.rule import reason_few_samples
 from jobrules.text import count, escape_name
 
@@ -178,6 +178,7 @@ def finding_of(
     return rule.finding(
         title,
         Where(tuple(one.label for one in times)),
+        When(min(start for start, _ in spans), max(end for _, end in spans)),
         *(HowMuch("Share of time", 100 * one.share, "%", of=one.label) for one in times[:_MAX_NAMED]),
         HowMuch("Longest without a break", longest.longest_duration_us / SECOND_US, "s", of=longest.label),
         *evidence,

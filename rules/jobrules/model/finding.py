@@ -112,15 +112,16 @@ class Measure(Struct, frozen=True, kw_only=True):
 
 def in_words(evidence: Sequence[Fact]) -> str:
     """The evidence as one paragraph: where and when, how much, notes, what else shows it."""
-    places = [join_names(fact.names) for fact in evidence if isinstance(fact, Where)]
+    named = [fact.names for fact in evidence if isinstance(fact, Where)]
+    places = [join_names(names) for names in named]
     times = [between(fact.start_us, fact.end_us) for fact in evidence if isinstance(fact, When)]
     amounts: dict[str, list[str]] = {}
     for fact in evidence:
         if isinstance(fact, HowMuch):
             value = quantity(fact.value, fact.unit)
-            amounts.setdefault(fact.what, []).append(
-                f"{escape_name(fact.of, 40)} {value}" if fact.of else value
-            )
+            # The only place needs no second mention.
+            of = "" if named == [(fact.of,)] else escape_name(fact.of, 40)
+            amounts.setdefault(fact.what, []).append(f"{of} {value}".lstrip())
     seen = [fact.text for fact in evidence if isinstance(fact, AlsoSeenAs)]
     sources = dict.fromkeys(fact.source for fact in evidence if isinstance(fact, Inferred))
     paragraph = [

@@ -327,9 +327,9 @@ def test_changed_parameters_show_their_default() -> None:
 def test_files_are_counted_and_the_first_of_each_fault_is_named() -> None:
     text = read(sections.quality(examples.gpu_job())).text.replace("\u00a0", " ")
 
-    assert "1 line skipped: not a complete JSON object (first: system/a.json:7)" in text
-    assert "17 samples corrected: above 100%" in text
-    assert "2 files skipped: no reader knows them (first: notes.txt)" in text
+    assert "1 line skipped: not complete JSON (first: system/a.json:7)" in text
+    assert "17 samples corrected: percentage outside 0 to 100" in text
+    assert "2 files skipped: format not recognized (first: notes.txt)" in text
     assert "make-report --job-dir resnet50" in text
 
 
