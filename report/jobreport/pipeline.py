@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from jobreport import __version__, document
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
-from jobreport.errors import JobReportError
+from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.output import publish, summary
 from jobreport.output.files import FILES
 from jobreport.progress import Progress, advance, showing
@@ -136,16 +136,23 @@ def make_report(
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         publish.check(folder, force=force)
         real = Path(os.path.realpath(folder))
-        reading = read_directory(
-            source.directory,
-            name=name,
-            strict=strict,
-            engine=engine,
-            progress=progress,
-            leave=frozenset(str(real / file) for file in publish.report_files(real)),
-            zone=zone_of(zone or "UTC"),
-            columns=column_names(columns) if columns is not None else (),
-        )
+        try:
+            reading = read_directory(
+                source.directory,
+                name=name,
+                strict=strict,
+                engine=engine,
+                progress=progress,
+                leave=frozenset(str(real / file) for file in publish.report_files(real)),
+                zone=zone_of(zone or "UTC"),
+                columns=column_names(columns) if columns is not None else (),
+            )
+        except NothingReadableError as error:
+            if redact:
+                raise NothingReadableError(
+                    "No readable input. Run without --redact to see the files."
+                ) from error
+            raise
         remarks = (*reading.quality.remarks, *source.remarks, *chosen.failed)
         quality = replace(reading.quality, remarks=remarks)
         directory = archive.printable(job_dir.name) if source.name and not redact else name

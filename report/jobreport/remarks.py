@@ -186,6 +186,11 @@ REMARKS: dict[str, Wording] = {
         "no header line in front; for rows such as “{row}” "
         "add --columns timestamp,index,utilization.gpu,… with a name for each column",
     ),
+    "nvidia_smi.column_count": Wording(
+        "skipped",
+        "rows",
+        "--columns has {columns} names, but rows such as “{row}” have another number of fields",
+    ),
     "nvidia_smi.other_fields": Wording(
         "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
     ),

@@ -127,7 +127,10 @@ class SlowClock(Rule):
             if len(slow) == 1
             else f"{len(slow)} GPUs ran slow, the slowest at {least}",
             Where(tuple(gpu.label for gpu in slow)),
-            *(HowMuch("Median clock while busy", gpu.clock, "MHz", of=gpu.label) for gpu in slow[:_MAX_NAMED]),
+            *(
+                HowMuch("Median clock while busy", gpu.clock, "MHz", of=gpu.label)
+                for gpu in slow[:_MAX_NAMED]
+            ),
             *(
                 HowMuch("Median clock of the peers", peers[gpu.name].clock, "MHz", of=gpu.label)
                 for gpu in slow[:_MAX_NAMED]

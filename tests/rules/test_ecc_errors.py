@@ -52,7 +52,7 @@ def test_an_uncorrected_error_is_critical_and_told_before_corrected_ones() -> No
     assert first.title == "1\u00a0uncorrected memory error on 1\u00a0GPU"
     assert (first.start_us, first.end_us) == (START_US + 29 * 60 * SECOND_US, START_US + 30 * 60 * SECOND_US)
     assert (second.key, second.severity) == ("corrected-memory-errors", Severity.INFO)
-    assert "Errors: algo-1 gpu0 4. Errors per hour: 4.1." in in_words(second.evidence)
+    assert "Errors: 4. Errors per hour: 4.1." in in_words(second.evidence)
     assert (found.violations, found.evaluated) == (1, 1)
 
 

@@ -80,7 +80,7 @@ def test_a_slow_gpu_is_told_with_its_clock_and_what_held_it() -> None:
     (told,) = found.findings
     assert told.title == "1 GPU ran at 71.2% of its peers' median clock"
     assert told.devices == ("algo-1/gpu2",)
-    assert "At the power limit: algo-1 gpu2 62.0%." in in_words(told.evidence)
+    assert "At the power limit: 62.0%." in in_words(told.evidence)
     assert (found.evaluated, found.violating) == (4, 1)
 
 

@@ -1,6 +1,6 @@
 """The files of a report appear in its folder; whatever interrupts that, no page lies next to other data.
 
-All files are written next to their places first, as ``report.json.part``. Once all are complete, the files of an older
+All files are written next to their places first, as ``report.json.<random>.part``. Once all are complete, the files of an older
 report are removed, its page first; then each file is renamed into its place, ``report.json`` first and the page last.
 A run that is killed leaves the older report whole, or a folder without a page.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from typing import TYPE_CHECKING
 
 from jobreport import document
@@ -53,7 +54,7 @@ def publish(folder: Path, files: Mapping[str, bytes], *, force: bool) -> None:
     """
     check(folder, force=force)  # again: another run may have been faster
     older = report_files(folder)
-    parts = {name: folder / f"{name}{_PART}" for name in files}
+    parts = {name: folder / f"{name}.{secrets.token_hex(4)}{_PART}" for name in files}
     try:
         _write(parts, files, folder, unchanged=" The earlier report is unchanged." if older else "")
         for name in sorted(older - {FILES["json"]}, key=_page_first):
@@ -72,7 +73,9 @@ def _write(parts: Mapping[str, Path], files: Mapping[str, bytes], folder: Path, 
     try:
         (folder / "rules").mkdir(parents=True, exist_ok=True)
         for name, part in parts.items():
-            part.write_bytes(files[name])
+            # A new file: one that someone else put there is neither followed nor replaced.
+            with part.open("xb") as file:
+                file.write(files[name])
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         place = escape_name(str(folder), 200)

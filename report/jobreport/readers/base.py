@@ -73,6 +73,8 @@ class Reader(Protocol):
     #: What a row of its files is: one of ``samples``, one of ``events``, or one of ``rows`` with the samples of a GPU
     #: at a moment.
     rows: str
+    #: False if a file may lack the name of its machine, as a log does.
+    names_machines: bool
 
     def matches_name(self, file: SourceFile) -> bool:
         """True if the name alone shows that this reader reads the file."""

@@ -40,7 +40,8 @@ _Cluster = tuple[int, int, int]
 def drop_implausible_times(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
     """The pieces without records that lie more than 30 days from 99% of their node's records.
 
-    The records that count are the node's samples, or its events if it has no samples. Events without a date, whose
+    The records that count are the node's samples; the events of a node without samples are compared with the samples
+    of all nodes, or with one another if the job has none. Events without a date, whose
     times begin near 0, are dropped if any record of the job has one.
     """
     nodes: defaultdict[str, list[tuple[PartFacts, Handle]]] = defaultdict(list)
@@ -50,6 +51,10 @@ def drop_implausible_times(pieces: Sequence[Piece], engine: Engine) -> list[Piec
     job = span_of(span for known in nodes.values() for facts, _ in known for span in _spans(facts))
     earliest_us = _EARLIEST_US if job and job[1] >= _EARLIEST_US else 0
     plausible = {node: _plausible(known, engine, earliest_us) for node, known in nodes.items()}
+    sampled = [node for node, known in nodes.items() if any(facts.panels for facts, _ in known)]
+    if sampled:
+        spans = [span for node in sampled for span in plausible[node]]
+        plausible |= dict.fromkeys(nodes.keys() - set(sampled), spans)
     return [_restricted(piece, plausible, engine) for piece in pieces]
 
 

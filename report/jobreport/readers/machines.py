@@ -89,6 +89,7 @@ class _Reading:
 
     def __init__(self, piece: Piece) -> None:
         self.files, self.source = piece.group.files, piece.group.reader.source
+        self.names_machines = piece.group.reader.names_machines
         self.tables = [*map(_Table, piece.summary.facts, piece.handles)]
         self.remarks = Tally()
         self.remarks.take(piece.summary.quality.remarks)
@@ -109,37 +110,42 @@ class _Reading:
 
 
 def _name_logs(readings: Sequence[_Reading], zone: tzinfo) -> None:
-    """Give each log the name of its machine among those of which another reader has samples."""
+    """Give each log the name of its machine, if a reader that names machines has samples of it."""
+    named = [reading for reading in readings if reading.names_machines]
+    sampled = {one.node: one.facts for reading in named for one in reading.tables if one.facts.panels}
     for reading in readings:
-        others = [one for other in readings if other.source != reading.source for one in other.tables]
-        sampled = {one.node: one.facts for one in others if one.facts.panels}
-        for log in (table for table in reading.tables if table.node not in sampled):
-            paths = [file.name for file in reading.files] if log.node == NAMELESS else [log.node]
-            words = {word for path in paths for word in machine_words(path)}
-            named = sampled.keys() & {name for word in words for name in _names_in(word)}
-            if len(named) == 1:
-                log.node = named.pop()
-            elif log.node == NAMELESS:
-                log.node = _only_machine(log.facts, sampled, zone, reading.remarks)
+        if not reading.names_machines:
+            for log in reading.tables:
+                log.node = _machine_of(log, reading, sampled, zone)
 
 
-def _only_machine(log: PartFacts, sampled: Mapping[str, PartFacts], zone: tzinfo, tally: Tally) -> str:
-    """The only machine with samples, if a nameless log may be of it, else ``NAMELESS``."""
-    if len(sampled) != 1:
-        tally.note("machines.several", count=int(len(sampled) > 1), machines=len(sampled))
-        return NAMELESS
-    ((node, samples),) = sampled.items()
-    log_us, samples_us = (one.samples_us or (0, 0) for one in (log, samples))
-    if len(log.gpus) != len(samples.gpus):
-        tally.note("machines.other_gpus", node=node, gpus=len(samples.gpus), found=len(log.gpus))
+def _machine_of(log: _Table, reading: _Reading, sampled: Mapping[str, PartFacts], zone: tzinfo) -> str:
+    """The sampled machine that the log's path or host names, or the only one; else the log's own name.
+
+    A log is of no machine with another number of GPUs, or at other times.
+    """
+    paths = [file.name for file in reading.files] if log.node == NAMELESS else [log.node]
+    words = {word for path in paths for word in machine_words(path)}
+    by_name = sampled.keys() & {name for word in words for name in _names_in(word)}
+    if len(by_name) != 1 and (log.node != NAMELESS or not sampled):
+        return log.node
+    if len(by_name) != 1 and len(sampled) > 1:
+        reading.remarks.note("machines.several", machines=len(sampled))
+        return log.node
+    (node,) = by_name if len(by_name) == 1 else sampled
+    samples, tally = sampled[node], reading.remarks
+    log_us, samples_us = (one.samples_us or (0, 0) for one in (log.facts, samples))
+    if log.facts.gpus and samples.gpus and len(log.facts.gpus) != len(samples.gpus):
+        tally.note("machines.other_gpus", node=node, gpus=len(samples.gpus), found=len(log.facts.gpus))
     elif _overlap_us(log_us, samples_us) >= 0:
-        tally.note("machines.joined", node=node)
+        if not by_name:
+            tally.note("machines.joined", node=node)
         return node
     elif offset := _zone_with_overlap(log_us, samples_us, zone):
         tally.note("machines.other_zone", node=node, offset=offset)
     else:
         tally.note("machines.other_times", node=node)
-    return NAMELESS
+    return log.node if log.node != node else NAMELESS
 
 
 def _overlap_us(one: _Span, other: _Span) -> int:

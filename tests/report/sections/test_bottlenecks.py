@@ -127,7 +127,7 @@ def test_without_bottlenecks_a_sentence_holds_the_numbers() -> None:
 
     assert (
         "0 of 3,600 snapshots are I/O bottlenecks. "
-        "A GPU was idle in 2,400, never seen with a core above 50% I/O wait."
+        "A GPU was idle in 2,400, never while a core was above 50% I/O wait."
     ) in text_of(page)
     assert [*page.all("table"), *page.all("figure"), *page.scripts] == []
     assert "I/O wait was not recorded in 7 of them." in text_of(partly)

@@ -40,7 +40,7 @@ def violated(last_us: int) -> RuleCard:
 
 
 def test_a_violation_within_one_day_is_told_without_its_date() -> None:
-    told = "Condition met in 7 of 8 checks. First "
+    told = "Condition met in 7 of 8 checks. First violation "
 
     assert f"{told}08:01:29, last 08:09:07 UTC." in text_of(violated(START_US + 547 * SECOND_US))
     assert f"{told}2025-11-14 08:01:29, last 2025-11-15 08:00:00 UTC." in text_of(

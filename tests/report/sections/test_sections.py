@@ -186,7 +186,7 @@ def test_the_verdict_sums_agree() -> None:
     hours = [float(n) for n in re.findall(r"([\d.]+) GPU-h, [\d.]+%", text)][: len(use.parts)]
     assert round(sum(shares[: len(use.parts)]), 1) == 100.0
     assert round(sum(hours), 2) == use.hours
-    assert "4.72 of 8.00 GPU-hours were lost" in text
+    assert "4.72 of 8.00 GPU‑hours were lost" in text
 
 
 def test_the_bar_is_as_wide_as_its_parts() -> None:

@@ -58,6 +58,7 @@ class NvidiaSmi:
     looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon)"
     memory = 6.0
     rows = "rows"
+    names_machines = False
 
     def __init__(self, zone: tzinfo = UTC, columns: Sequence[str] = ()) -> None:
         """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line."""
@@ -89,7 +90,11 @@ class NvidiaSmi:
         for file, first in headerless[:1]:
             rows = sum(part.count for _, part in headerless)
             row = escape_name(first.text, 80)
-            tally.note(NO_HEADER, count=rows, file=file.name, line=first.line, row=row)
+            note = partial(tally.note, count=rows, file=file.name, line=first.line, row=row)
+            if self._columns:
+                note("nvidia_smi.column_count", columns=len(self._columns))
+            else:
+                note(NO_HEADER)
         panels, rows = _panels(logs, tally)
         quality = SourceQuality(
             source=self.source,

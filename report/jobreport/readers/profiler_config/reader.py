@@ -65,6 +65,7 @@ class ProfilerConfig:
     looks_for = ""
     memory = 0.0
     rows = "samples"
+    names_machines = True
 
     def matches_name(self, file: SourceFile) -> bool:
         """By ``profilerconfig.json`` at the name's end."""

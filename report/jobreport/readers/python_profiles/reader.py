@@ -70,6 +70,7 @@ class PythonProfiles:
     looks_for = ""
     memory = 0.0
     rows = "samples"
+    names_machines = True
 
     def matches_name(self, file: SourceFile) -> bool:
         """By the name and the folder."""

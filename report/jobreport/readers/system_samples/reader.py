@@ -66,6 +66,7 @@ class SystemSamples:
     looks_for = "SageMaker Debugger samples (system/incremental/…/<time>.<host>.json)"
     memory = 0.2
     rows = "samples"
+    names_machines = True
 
     def matches_name(self, file: SourceFile) -> bool:
         """By ``<time>.<host>.json``."""

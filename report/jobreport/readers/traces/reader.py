@@ -54,6 +54,7 @@ class Traces:
     looks_for = "traces (framework/pevents/…/<time>_<rank>-<host>_pythontimeline.json, also as .gz)"
     memory = 1.1
     rows = "events"
+    names_machines = True
 
     def matches_name(self, file: SourceFile) -> bool:
         """By the name of a timeline, or of a file that belongs to traces."""
