@@ -30,7 +30,7 @@ EARLIEST_US, LATEST_US = int(EARLIEST_S) * SECOND_US, int(LATEST_S) * SECOND_US
 _ABSOLUTE_US = 10**14
 _MAX_DURATION_US = 30 * 24 * 3600 * SECOND_US
 #: Rows that are converted together: for few of them numpy takes longer than for their values.
-_MANY_ROWS = 1 << 12
+_MANY_ROWS = 1 << 11
 #: Stands for a step, process or thread that is not given.
 NO_NUMBER = -1
 
