@@ -14,7 +14,7 @@ from jobrules.measures.data_loading import SET_UP
 from jobrules.model import SECOND_US, EventSource, Lane, Loader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
@@ -29,6 +29,8 @@ EARLIEST_US, LATEST_US = int(EARLIEST_S) * SECOND_US, int(LATEST_S) * SECOND_US
 #: Larger times count from the epoch, whatever the time base: no job runs three years.
 _ABSOLUTE_US = 10**14
 _MAX_DURATION_US = 30 * 24 * 3600 * SECOND_US
+#: Rows that are converted together: for few of them numpy takes longer than for their values.
+_MANY_ROWS = 1 << 11
 #: Stands for a step, process or thread that is not given.
 NO_NUMBER = -1
 
@@ -102,28 +104,6 @@ def whole_number(value: object) -> int:
     return NO_NUMBER
 
 
-class Columns:
-    """The events of trace files."""
-
-    def __init__(self) -> None:
-        self.lanes: dict[Lane, int] = {}
-        self.names = Names()
-        self.numbers = _Numbers()
-        self.loaders: list[Loader] = []
-        self._blocks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
-
-    def add(self, events: Table) -> None:
-        """Add some events."""
-        for name, column in events.items():
-            self._blocks[name].append(column)
-
-    def take(self) -> Table:
-        """All events; none is left here. Columns: ``file``, ``lane`` and ``name`` are positions, ``start_us`` and
-        ``end_us`` count from the epoch where that is known, ``step``, ``pid`` and ``thread`` may be ``NO_NUMBER``.
-        """
-        return {name: np.concatenate(self._blocks.pop(name)) for name in list(self._blocks)}
-
-
 class _Kind(NamedTuple):
     """What rows have in common."""
 
@@ -136,28 +116,56 @@ class _Kind(NamedTuple):
     tid_arg: Scalar
 
 
-class FileOfRows:
-    """Adds the rows of one file to the columns, some rows at a time."""
+class _File:
+    """A file, and what its rows have announced so far."""
 
-    def __init__(self, number: int, file: SourceFile, origin: Origin, columns: Columns, tally: Tally) -> None:
-        self._number = number
-        self._file = file
-        self._origin = origin
-        self._columns = columns
+    def __init__(self, number: int, base_us: int, unknown: int) -> None:
+        self.number = number
+        self.base_us = base_us
+        #: The lane that each ``pid`` was last announced for.
+        self.lane_of: defaultdict[Scalar, int] = defaultdict(lambda: unknown)
+
+
+class Columns:
+    """The events of trace files, which are added one file after the other."""
+
+    def __init__(self, files: Sequence[tuple[SourceFile, Origin]], tally: Tally) -> None:
+        self.lanes: dict[Lane, int] = {}
+        self.names = Names()
+        self.loaders: list[Loader] = []
+        self._files = files
         self._tally = tally
-        self._base_us = origin.base_us
-        #: Lanes of the file by their event type, and the one that each ``pid`` was last announced for.
-        self._lanes: dict[str, int] = {}
-        unknown = self._lane(_UNKNOWN)
-        self._lane_of: defaultdict[Scalar, int] = defaultdict(lambda: unknown)
-        #: Begin and end events, which are paired at the end of the file, and numbers of their threads.
+        self._numbers = _Numbers()
+        #: Rows that are converted together, and how many of them come from which file.
+        self._rows: list[Row] = []
+        self._parts: list[tuple[_File, int]] = []
+        self._events: list[Table] = []
+        #: Begin and end events, which are paired at the end, and numbers of their threads.
         self._halves: list[Table] = []
         self._threads: dict[tuple[Scalar, Scalar], int] = {}
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Add the next rows."""
+    def add(self, number: int, blocks: Iterable[Sequence[Row]]) -> None:
+        """Add the rows of a file."""
+        file = _File(number, self._files[number][1].base_us, self._lane(_UNKNOWN, number))
+        for rows in blocks:
+            self._rows += rows
+            self._parts.append((file, len(rows)))
+            if len(self._rows) >= _MANY_ROWS:
+                self._convert()
+
+    def take(self) -> Table:
+        """All events; none is left here. Columns: ``file``, ``lane`` and ``name`` are positions, ``start_us`` and
+        ``end_us`` count from the epoch where that is known, ``step``, ``pid`` and ``thread`` may be ``NO_NUMBER``.
+        """
+        self._convert()
+        if self._halves:
+            self._add_pairs(_joined(self._halves))
+        return _joined(self._events)
+
+    def _convert(self) -> None:
+        """Add the events of the rows that have come together."""
+        rows = self._rows
         args = [row.args or _NO_ARGS for row in rows]
-        numbers = self._columns.numbers
         # Rows differ in little but their times and steps; all else is looked at once for each kind of row.
         codes = _Codes()
         code = np.array(
@@ -168,39 +176,119 @@ class FileOfRows:
             np.int32,
         )
         kinds = [_Kind(*key) for key in codes]
-        lane, base = self._lanes_and_bases(rows, kinds, code)
-        events = {
-            "start": np.array([row.ts for row in rows]),
-            "duration": np.array([row.dur for row in rows]),
-            "base": base,
-            "lane": lane,
-            "name": np.array([self._name(kind.name) for kind in kinds], np.int32)[code],
+        events = self._origins(kinds, code)
+        events |= {
+            "start": np.array([row.ts for row in rows], float),
+            "duration": np.array([row.dur for row in rows], float),
+            "name": self._names_of(kinds, code, events["file"]),
             "step": _whole(np.array([arg.step_num for arg in args], float)),
-            "pid": np.array([numbers[kind.pid_arg] for kind in kinds], np.int64)[code],
+            "pid": np.array([self._numbers[kind.pid_arg] for kind in kinds], np.int64)[code],
             "thread": np.array([self._thread(kind) for kind in kinds], np.int64)[code],
         }
         is_event, is_begin, is_end = (
             np.array([kind.ph == ph for kind in kinds], np.bool_)[code] for ph in "XBE"
         )
-        self._add_loaders(rows, events, is_event | is_begin)
+        self._add_loaders(events, is_event | is_begin)
         self._keep(events, is_event)
         if (is_half := is_begin | is_end).any():
-            group = [self._threads.setdefault((kind.pid, kind.tid), len(self._threads)) for kind in kinds]
-            events |= {"group": np.array(group, np.int64)[code], "is_begin": is_begin}
+            thread = [self._threads.setdefault((kind.pid, kind.tid), len(self._threads)) for kind in kinds]
+            events |= {"own_thread": np.array(thread, np.int64)[code], "is_begin": is_begin}
             self._halves.append(_rows(events, is_half))
-        for kind, count in zip(kinds, np.bincount(code).tolist(), strict=True):
-            if kind.ph not in _READ:
-                self._note(_NO_EVENTS.get(kind.ph, "traces.other_type"), count)
+        unread = [
+            None if kind.ph in _READ else _NO_EVENTS.get(kind.ph, "traces.other_type") for kind in kinds
+        ]
+        for remark in filter(None, set(unread)):
+            self._note(remark, events["file"], np.array([one == remark for one in unread], np.bool_)[code])
+        self._rows, self._parts = [], []
 
-    def close(self) -> None:
+    def _origins(self, kinds: Sequence[_Kind], code: CodeArray) -> Table:
+        """File, lane and time base of each row: the last ones that were announced in the file."""
+        pids: dict[Scalar, int] = {}
+        pid = np.array([pids.setdefault(kind.pid, len(pids)) for kind in kinds], np.int32)[code]
+        announces = np.array([kind.ph == "M" and kind.name == "process_name" for kind in kinds], np.bool_)[
+            code
+        ]
+        file, lane = np.empty((2, len(code)), np.int32)
+        base = np.empty(len(code), np.int64)
+        end = 0
+        for one, count in self._parts:
+            begin, end = end, end + count
+            file[begin:end], base[begin:end] = one.number, one.base_us
+            lane[begin:end] = np.array([one.lane_of[value] for value in pids], np.int32)[pid[begin:end]]
+            for at in (begin + np.flatnonzero(announces[begin:end])).tolist():
+                row = self._rows[at]
+                args = row.args or _NO_ARGS
+                if args.start_time_since_epoch_in_micros is not None:
+                    one.base_us = self._time_base(args.start_time_since_epoch_in_micros, one.number)
+                    base[at:end] = one.base_us
+                elif isinstance(args.name, str):
+                    announced = self._lane(args.name, one.number)
+                    if one.lane_of[row.pid] != announced:
+                        one.lane_of[row.pid] = announced
+                        lane[at:end][pid[at:end] == pids[row.pid]] = announced
+        return {"file": file, "lane": lane, "base": base}
+
+    def _time_base(self, value: object, number: int) -> int:
+        """Microseconds since the epoch; 0 for what is no date."""
+        if type(value) in (int, float) and EARLIEST_US <= value <= LATEST_US:  # type: ignore[operator]
+            return round(value)  # type: ignore[call-overload, no-any-return]
+        self._tally.note("traces.time_base", file=self._files[number][0].name)
+        return 0
+
+    def _lane(self, event_type: str, number: int) -> int:
+        origin = self._files[number][1]
+        shortened = self.names.shortened
+        text = self.names.texts[self.names[event_type]]
+        self._note_shortened(shortened, number)
+        lane = Lane(node=origin.node, rank=origin.rank, event_type=text, source=origin.source)
+        return self.lanes.setdefault(lane, len(self.lanes))
+
+    def _names_of(self, kinds: Sequence[_Kind], code: CodeArray, file: CodeArray) -> CodeArray:
+        """The position of the name of each row; -1 for none."""
+        shortened = self.names.shortened
+        names = [-1 if kind.name is None else self.names[kind.name] for kind in kinds]
+        if self.names.shortened > shortened:
+            is_long = np.array([len(kind.name or "") > _MAX_NAME for kind in kinds], np.bool_)
+            self._note_shortened(shortened, int(file[is_long[code]].min()))
+        return np.array(names, np.int32)[code]
+
+    def _note_shortened(self, before: int, number: int) -> None:
+        if count := self.names.shortened - before:
+            self._tally.note("traces.long_name", count=count, file=self._files[number][0].name)
+
+    def _thread(self, kind: _Kind) -> int:
+        found = (self._numbers[value] for value in (kind.thread_id_arg, kind.tid, kind.tid_arg))
+        return next((number for number in found if number >= 0), NO_NUMBER)
+
+    def _add_loaders(self, events: Table, is_begun: BoolArray) -> None:
+        """Add the data loaders that events set up."""
+        set_up = [code for lane, code in self.lanes.items() if lane.event_type == SET_UP]
+        is_set_up = np.isin(events["lane"], set_up) & is_begun & (events["name"] >= 0)
+        is_set_up &= _is_time(events["start"])
+        for at in np.flatnonzero(is_set_up).tolist():
+            args = self._rows[at].args or _NO_ARGS
+            loading = whole_number(args.num_workers)
+            ts, base_us = self._rows[at].ts, int(events["base"][at])
+            origin = self._files[events["file"][at]][1]
+            self.loaders.append(
+                Loader(
+                    node=origin.node,
+                    rank=origin.rank,
+                    iterator=self.names.texts[events["name"][at]].removesuffix(".__init__"),
+                    start_us=round(ts) + (0 if ts > _ABSOLUTE_US else base_us),
+                    num_workers=None if loading == NO_NUMBER else loading,
+                    pin_memory=args.pin_memory if isinstance(args.pin_memory, bool) else None,
+                )
+            )
+
+    def _add_pairs(self, halves: Table) -> None:
         """Add an event for each pair of a begin and an end event; count those without the other."""
-        if not self._halves:
-            return
-        halves = {key: np.concatenate([some[key] for some in self._halves]) for key in self._halves[0]}
-        is_begin = halves.pop("is_begin")
-        begin, end = _pairs(halves.pop("group"), is_begin)
-        self._note("traces.end_only", (~is_begin).sum() - len(end))
-        self._note("traces.begin_only", is_begin.sum() - len(begin))
+        file, is_begin = halves["file"], halves.pop("is_begin")
+        begin, end = _pairs(halves.pop("own_thread") + len(self._threads) * file.astype(np.int64), is_begin)
+        is_alone = np.ones(len(file), np.bool_)
+        is_alone[begin] = is_alone[end] = False
+        self._note("traces.end_only", file, is_alone & ~is_begin)
+        self._note("traces.begin_only", file, is_alone & is_begin)
         halves["base"][halves["start"] > _ABSOLUTE_US] = 0
         first, last = _rows(halves, begin), _rows(halves, end)
         with np.errstate(invalid="ignore"):  # infinite times
@@ -209,108 +297,47 @@ class FileOfRows:
             first[key] = np.where(first[key] < 0, last[key], first[key])
         self._keep(first, np.ones(len(begin), np.bool_))
 
-    def _lanes_and_bases(
-        self, rows: Sequence[Row], kinds: Sequence[_Kind], code: CodeArray
-    ) -> tuple[CodeArray, IntArray]:
-        """Lane and time base of each row: the last ones that were announced."""
-        pids: dict[Scalar, int] = {}
-        pid = np.array([pids.setdefault(kind.pid, len(pids)) for kind in kinds], np.int32)[code]
-        lane = np.array([self._lane_of[one] for one in pids], np.int32)[pid]
-        base = np.full(len(rows), self._base_us, np.int64)
-        announces = np.array([kind.ph == "M" and kind.name == "process_name" for kind in kinds], np.bool_)
-        for at in np.flatnonzero(announces[code]).tolist():
-            row = rows[at]
-            args = row.args or _NO_ARGS
-            if args.start_time_since_epoch_in_micros is not None:
-                self._base_us = self._time_base(args.start_time_since_epoch_in_micros)
-                base[at:] = self._base_us
-            elif isinstance(args.name, str) and self._lane_of[row.pid] != self._lane(args.name):
-                self._lane_of[row.pid] = self._lane(args.name)
-                lane[at:][pid[at:] == pids[row.pid]] = self._lane_of[row.pid]
-        return lane, base
-
-    def _time_base(self, value: object) -> int:
-        """Microseconds since the epoch; 0 for what is no date."""
-        if type(value) in (int, float) and EARLIEST_US <= value <= LATEST_US:  # type: ignore[operator]
-            return round(value)  # type: ignore[call-overload, no-any-return]
-        self._tally.note("traces.time_base", file=self._file.name)
-        return 0
-
-    def _lane(self, event_type: str) -> int:
-        if event_type not in self._lanes:
-            lane = Lane(
-                node=self._origin.node,
-                rank=self._origin.rank,
-                event_type=self._columns.names.texts[self._name(event_type)],
-                source=self._origin.source,
-            )
-            self._lanes[event_type] = self._columns.lanes.setdefault(lane, len(self._columns.lanes))
-        return self._lanes[event_type]
-
-    def _name(self, text: str | None) -> int:
-        """The position of a name; -1 for none."""
-        if text is None:
-            return -1
-        names = self._columns.names
-        shortened = names.shortened
-        position = names[text]
-        self._note("traces.long_name", names.shortened - shortened)
-        return position
-
-    def _thread(self, kind: _Kind) -> int:
-        values = (kind.thread_id_arg, kind.tid, kind.tid_arg)
-        found = (self._columns.numbers[value] for value in values)
-        return next((number for number in found if number >= 0), NO_NUMBER)
-
-    def _add_loaders(self, rows: Sequence[Row], events: Table, is_begun: BoolArray) -> None:
-        """Add the data loaders that events set up."""
-        if (set_up := self._lanes.get(SET_UP)) is None:
-            return
-        is_set_up = (events["lane"] == set_up) & is_begun & (events["name"] >= 0) & _is_time(events["start"])
-        for at in np.flatnonzero(is_set_up).tolist():
-            args = rows[at].args or _NO_ARGS
-            loading = whole_number(args.num_workers)
-            ts, base_us = rows[at].ts, int(events["base"][at])
-            self._columns.loaders.append(
-                Loader(
-                    node=self._origin.node,
-                    rank=self._origin.rank,
-                    iterator=self._columns.names.texts[events["name"][at]].removesuffix(".__init__"),
-                    start_us=round(ts) + (0 if ts > _ABSOLUTE_US else base_us),
-                    num_workers=None if loading == NO_NUMBER else loading,
-                    pin_memory=args.pin_memory if isinstance(args.pin_memory, bool) else None,
-                )
-            )
-
     def _keep(self, events: Table, is_event: BoolArray) -> None:
         """Add those rows that are events, dated; those that cannot be events are counted."""
-        if self._origin.source == EventSource.HOROVOD:
-            self._mark_ready_ranks(events)
-        start, duration = events["start"], events["duration"]
-        no_name = is_event & (events["name"] < 0)
-        no_start = is_event & np.isnan(start) & ~no_name
-        is_sound = is_event & _is_time(start) & (duration >= 0) & (duration <= _MAX_DURATION_US) & ~no_name
-        self._note("traces.no_name", no_name.sum())
-        self._note("traces.no_start", no_start.sum())
-        self._note("traces.bad_time", (is_event & ~(is_sound | no_start | no_name)).sum())
+        self._mark_ready_ranks(events)
+        start, duration, file = events["start"], events["duration"], events["file"]
+        is_sound = is_event & _is_time(start) & (duration >= 0) & (duration <= _MAX_DURATION_US)
+        is_sound &= events["name"] >= 0
+        if not np.array_equal(is_sound, is_event):
+            no_name = is_event & (events["name"] < 0)
+            no_start = is_event & np.isnan(start) & ~no_name
+            self._note("traces.no_name", file, no_name)
+            self._note("traces.no_start", file, no_start)
+            self._note("traces.bad_time", file, is_event & ~(is_sound | no_start | no_name))
         kept = _rows(events, is_sound)
         start, duration, base = (kept.pop(key) for key in ("start", "duration", "base"))
         base[start > _ABSOLUTE_US] = 0
-        kept["file"] = np.full(len(start), self._number, np.int32)
         kept["start_us"] = np.rint(start).astype(np.int64) + base
         kept["end_us"] = np.rint(start + duration).astype(np.int64) + base
-        self._columns.add(kept)
+        self._events.append(kept)
 
     def _mark_ready_ranks(self, events: Table) -> None:
         """Take the duration from events that say that a rank became ready: Horovod writes a bare number for it."""
-        texts = self._columns.names.texts
-        used = np.unique(events["name"][events["name"] >= 0]).tolist()
-        ranks = [name for name in used if texts[name].isascii() and texts[name].isdigit()]
-        events["duration"][np.isin(events["name"], ranks)] = 0
+        horovod = [code for lane, code in self.lanes.items() if lane.source == EventSource.HOROVOD]
+        is_horovod = np.isin(events["lane"], horovod)
+        if is_horovod.any():
+            texts = self.names.texts
+            used = np.unique(events["name"][is_horovod & (events["name"] >= 0)]).tolist()
+            ranks = [name for name in used if texts[name].isascii() and texts[name].isdigit()]
+            events["duration"][is_horovod & np.isin(events["name"], ranks)] = 0
 
-    def _note(self, code: str, count: int | np.integer[Any]) -> None:
-        if count:
-            self._tally.note(code, count=int(count), file=self._file.name)
+    def _note(self, code: str, file: CodeArray, rows: BoolArray) -> None:
+        """Count some rows."""
+        if rows.any():
+            first, _ = self._files[file[rows].min()]
+            self._tally.note(code, count=int(np.count_nonzero(rows)), file=first.name)
+
+
+def _joined(tables: list[Table]) -> Table:
+    """One table of all, which are taken out of the list."""
+    columns = {key: [table[key] for table in tables] for key in (tables[0] if tables else ())}
+    tables.clear()
+    return {key: np.concatenate(columns.pop(key)) for key in list(columns)}
 
 
 def _rows(table: Table, rows: BoolArray | IntArray) -> Table:

@@ -17,7 +17,7 @@ from jobreport import progress
 from jobreport.readers.base import Found
 from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
-from jobreport.readers.traces.columns import Columns, FileOfRows
+from jobreport.readers.traces.columns import Columns
 from jobreport.readers.traces.files import (
     DOUBTFUL,
     Metadata,
@@ -82,13 +82,11 @@ class Traces:
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all events; the order of the files does not matter."""
-        tally, columns = Tally(), Columns()
+        tally = Tally()
         chosen = usable(sorted(files), tally)
+        columns = Columns(chosen, tally)
         for number, (file, where) in enumerate(chosen):
-            rows = FileOfRows(number, file, where, columns, tally)
-            for some in scan(file, tally, growing=where.growing):
-                rows.add(some)
-            rows.close()
+            columns.add(number, scan(file, tally, growing=where.growing))
             progress.advance(file.size)
         events, used = table(columns, [file.name for file, _ in chosen], tally)
         quality = SourceQuality(source=self.source, files=used, rows=len(events), remarks=tally.remarks())

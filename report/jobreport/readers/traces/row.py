@@ -42,7 +42,7 @@ _ROWS = msgspec.json.Decoder(list[Row], strict=False)
 def sound_rows(text: bytes) -> list[Row] | None:
     """The rows of a text of rows with commas between them; None if one of them is not sound."""
     try:
-        return _ROWS.decode(b"[" + text + b"]")
+        return _ROWS.decode(b"".join((b"[", text, b"]")))
     except (ValueError, RecursionError):
         return None
 

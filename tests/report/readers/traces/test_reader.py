@@ -21,6 +21,7 @@ from jobreport.readers import text_files
 from jobreport.readers.base import Found, SourceFile
 from jobreport.readers.registry import read_job
 from jobreport.readers.system_samples.reader import SystemSamples
+from jobreport.readers.traces import columns
 from jobreport.readers.traces import rows as trace_rows
 from jobreport.readers.traces.reader import Traces
 from jobrules.model import EventSource, Lane, Loader
@@ -143,12 +144,13 @@ def _check(found: Found, expected: Expected) -> None:
 
 
 @SLOW
-@given(files=_files(), block=st.sampled_from([1, 200, 1 << 20]))
+@given(files=_files(), block=st.sampled_from([1, 200, 1 << 20]), many=st.sampled_from([1, 10, 1 << 20]))
 def test_every_event_of_any_files_is_found_once_and_every_row_accounted_for(
-    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], block: int
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], block: int, many: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_rows, "_BLOCK", block)
+        patch.setattr(columns, "_MANY_ROWS", many)
 
         found = read(tmp_path_factory.mktemp("job"), files)
 
