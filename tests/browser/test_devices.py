@@ -182,6 +182,7 @@ def test_the_lists_move_nothing(width: int, browser: Any, file: Path) -> None:
     live = Visit(browser, file, viewport=size).live()
 
     places = "els => els.map((e) => [Math.round(e.getBoundingClientRect().top + scrollY), e.className])"
+    still.page.locator(".no-scripts").evaluate("(words) => words.remove()")
     before = still.page.locator("figure, figure .draw, .picks, details").evaluate_all(places)
     after = live.page.locator("figure, figure .draw, .picks, details").evaluate_all(places)
     wide = live.page.evaluate("document.documentElement.scrollWidth")

@@ -135,7 +135,7 @@ def test_gpus_whose_clock_is_not_known_are_told_beside_one_that_fell() -> None:
     assert told.severity is Severity.WARNING
     assert told.title.startswith("2\u00a0GPUs were at their power limit, the worst for 100.0%")
     assert told.devices == ("algo-1/gpu1", "algo-1/gpu0")
-    assert "at the limit: 1,400\u00a0MHz" in in_words(told.evidence)
+    assert "at the limit: algo-1 gpu0 1,400\u00a0MHz" in in_words(told.evidence)
 
 
 def test_without_reasons_a_draw_near_the_limit_is_called_that() -> None:

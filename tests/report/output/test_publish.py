@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,14 +85,14 @@ def test_a_full_disk_leaves_the_older_report_and_nothing_else(
     out = tmp_path / "out"
     if older:
         publish(out, report("1"), force=False)
-    write = Path.write_bytes
+    opened = Path.open
 
-    def full(path: Path, content: bytes) -> int:
-        if path.name == "report.json.part":
+    def full(path: Path, *args: Any, **kwargs: Any) -> Any:
+        if path.name.startswith("report.json.") and path.suffix == ".part":
             raise OSError(28, "No space left on device")
-        return write(path, content)
+        return opened(path, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(JobReportError, match="out: no space left on device") as error:
         publish(out, report("2"), force=True)
 
@@ -131,3 +132,15 @@ def test_a_kill_at_any_moment_leaves_a_whole_report_or_no_page(tmp_path: Path) -
     # Files that the killed runs left go with the next report.
     publish(tmp_path, report("last"), force=True)
     assert found(tmp_path) == report("last")
+
+
+def test_a_part_that_someone_else_put_there_is_neither_followed_nor_replaced(tmp_path: Path) -> None:
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    victim.write_text("mine")
+    out.mkdir()
+    (out / "report.json.part").symlink_to(victim)
+
+    publish(out, report("1"), force=False)
+
+    assert victim.read_text() == "mine"
+    assert not (out / "report.json").is_symlink()

@@ -130,7 +130,7 @@ def test_without_bottlenecks_a_sentence_holds_the_numbers() -> None:
         "A GPU was idle in 2,400, never while a core was above 50% I/O wait."
     ) in text_of(page)
     assert [*page.all("table"), *page.all("figure"), *page.scripts] == []
-    assert "I/O wait was not recorded in 7 of them." in text_of(partly)
+    assert "I/O wait was not recorded in 7." in text_of(partly)
     assert "No GPU was below 10%." in text_of(Page.of(sections.io_bottlenecks(report_of(never)).html))
 
 

@@ -560,9 +560,10 @@ def test_a_log_without_header_is_refused_with_its_first_row_and_the_option_to_ad
 ) -> None:
     (tmp_path / "gpu.csv").write_text(headerless(0, 30, units=units))
 
-    for names in ((), ("timestamp", "utilization.gpu")):
-        with pytest.raises(NothingReadableError, match=r"15:00:00\.000, 0, 0.*--columns.*gpu\.csv:1"):
+    for names, option in (((), "add --columns"), (("timestamp", "utilization.gpu"), "--columns has 2 names")):
+        with pytest.raises(NothingReadableError, match=r"15:00:00\.000, 0, 0.*gpu\.csv:1") as error:
             read_directory(tmp_path, columns=names)
+        assert option in str(error.value)
 
 
 @pytest.mark.parametrize("units", [True, False])
