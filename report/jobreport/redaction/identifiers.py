@@ -54,6 +54,8 @@ NAMES = {
     ("NodeFacts", "name"): "Node",
     ("Remark", "place"): "File of the job",
     ("Remark", "file"): "File of the job",
+    ("Remark", "row"): "Row of a log",
+    ("Remark", "node"): "Node",
     ("Function", "file"): "File of Python code",
 }
 #: Words in the names that frameworks and their profilers give: operators, kernels, event types, devices, settings.

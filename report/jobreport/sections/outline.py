@@ -78,9 +78,10 @@ def heading(anchor: str, report: Report | None = None) -> Heading:
     """The heading of the section with an anchor; with ``report``, also the error of its analysis."""
     for number, (name, title) in enumerate(SECTIONS, start=1):
         if name == anchor:
-            failed = [r.reason for r in report.quality.remarks if r.action == "failed"] if report else []
-            mine = f"the analysis of {ANALYSES.get(anchor, anchor.replace('-', '_'))} stopped"
-            stopped = next((f"{r[:1].upper()}{r[1:]}." for r in failed if r.startswith(mine)), "")
+            analysis = ANALYSES.get(anchor, anchor.replace("-", "_"))
+            remarks = report.quality.remarks if report else ()
+            failed = (r for r in remarks if r.code == "analysis.failed" and r.fields["analysis"] == analysis)
+            stopped = next((f"{r.reason[:1].upper()}{r.reason[1:]}." for r in failed), "")
             end_us = report.job.end_us if report else 0
             return Heading(anchor=anchor, number=number, title=title, stopped=stopped, end_us=end_us)
     raise KeyError(anchor)
