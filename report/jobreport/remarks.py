@@ -8,7 +8,8 @@ A name from data is always in one of the fields of ``NAMES``, so redaction repla
 * ``node`` and ``device``, as ``sensors.as_name`` makes them;
 * ``file``, a path in the job directory or in an archive;
 * ``name``, any other name: a sensor, a host, an operator;
-* ``error``, the text of an exception, which may quote anything.
+* ``error``, the text of an exception, which may quote anything;
+* ``row``, a row of a log.
 
 All other fields are numbers or words of ours. Names are escaped and shortened when they are worded.
 """

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PART = ".part"
+#: Pattern of the random part of such a name.
+_RANDOM = "[0-9a-f]" * 8
 
 
 def check(folder: Path, *, force: bool) -> None:
@@ -62,8 +64,9 @@ def publish(folder: Path, files: Mapping[str, bytes], *, force: bool) -> None:
         for name in sorted(files, key=_page_first, reverse=True):
             parts[name].replace(folder / name)
     finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
+        for name in files:  # also those of runs that were killed
+            for part in folder.glob(f"{name}.{_RANDOM}{_PART}"):
+                part.unlink(missing_ok=True)
         for made in (folder / "rules", folder):
             with contextlib.suppress(OSError):  # not empty
                 made.rmdir()
