@@ -118,7 +118,7 @@ def make_report(
     contains a report and ``force`` is not set, the zone is unknown, or ``columns`` is empty.
     """
     # The readers are not needed for --help.
-    from jobreport.readers.nvidia_smi.text import column_names  # noqa: PLC0415 - as the readers
+    from jobreport.readers.nvidia_smi.headed import column_names  # noqa: PLC0415 - as the readers
     from jobreport.readers.nvidia_smi.times import zone_of  # noqa: PLC0415 - as the readers
     from jobreport.readers.registry import job_name, read_directory  # noqa: PLC0415
     from jobreport.redaction.pseudonyms import JOB, redacted  # noqa: PLC0415 - as the readers

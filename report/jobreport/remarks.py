@@ -31,7 +31,7 @@ class Wording(NamedTuple):
 
     #: ``failed`` (a reader of ours stopped), ``skipped`` (not read), ``dropped`` (read, not used) or ``corrected``.
     action: str
-    #: What is counted, in the plural: ``lines``, ``samples``, ``rows``, ``events``, ``files``.
+    #: What is counted, in the plural, unless the remark has a field ``unit``.
     unit: str
     #: Why, as the end of a sentence: "not a complete JSON object"; ``{field}`` stands for a field of the remark.
     reason: str
@@ -80,30 +80,30 @@ REMARKS: dict[str, Wording] = {
     "reader.failed": Wording("failed", "files", "the reader of {source} stopped: {kind}: {error}"),
     "node.second_source": Wording("dropped", "samples", "another source has {metric} of {node}"),
     "times.implausible": Wording(
-        "dropped", "{unit}", "time lies more than 30 days from 99% of the node's records, or has no date"
+        "dropped", "samples", "time lies more than 30 days from 99% of the node's records, or has no date"
+    ),
+    # Samples of any source
+    "samples.second": Wording("dropped", "samples", "second value of a device in the same snapshot"),
+    "samples.devices": Wording("dropped", "samples", "more than {limit} devices of one node"),
+    "samples.not_available": Wording("dropped", "samples", "no value reported, such as [N/A]"),
+    "samples.implausible": Wording(
+        "dropped", "samples", "no number that a GPU can have, or in a unit of something else"
+    ),
+    "samples.percent": Wording(
+        "corrected", "samples", "percentage outside 0 to 100, set to the nearer bound"
     ),
     # System samples
     "samples.long": Wording("skipped", "lines", "too long for a sample"),
-    "samples.not_utf8": Wording("skipped", "lines", "not UTF-8 text"),
-    "samples.not_json": Wording("skipped", "lines", "not complete JSON"),
-    "samples.not_object": Wording("skipped", "lines", "not a JSON object"),
-    "samples.no_key": Wording("skipped", "lines", "no key '{key}'"),
-    "samples.no_value": Wording("skipped", "lines", "key '{key}' without a value"),
-    "samples.not_number": Wording("skipped", "lines", "'{key}' is not a number"),
+    "samples.no_value": Wording("skipped", "lines", "no usable value of key '{key}'"),
     "samples.time": Wording("skipped", "lines", "'Timestamp' is not a time in seconds between 1990 and 2100"),
     "samples.not_finite": Wording("dropped", "samples", "value is NaN or infinite"),
     "samples.unknown": Wording("dropped", "samples", "unknown sensor {name}", rest="samples.unknown_rest"),
     "samples.unknown_rest": Wording("dropped", "samples", "other unknown sensors"),
     "samples.repeated": Wording("dropped", "samples", "exact repetition of another sample"),
-    "samples.second": Wording("dropped", "samples", "second value of a device in the same 20 ms"),
-    "samples.devices": Wording("dropped", "samples", "more than {limit} devices of one node"),
     "samples.sparse": Wording(
         "dropped",
         "samples",
         "nearly every sample has a time of its own; the {devices} devices with most samples are used",
-    ),
-    "samples.percent": Wording(
-        "corrected", "samples", "percentage outside 0 to 100, set to the nearer bound"
     ),
     "samples.rate": Wording("corrected", "samples", "rate outside 0 to 10^15, set to the nearer bound"),
     "samples.jobs": Wording("corrected", "nodes", "samples in the folders of several jobs, read as one job"),
@@ -177,10 +177,6 @@ REMARKS: dict[str, Wording] = {
         "corrected", "logs", "a machine of its own: its times do not overlap those of {node} in any time zone"
     ),
     # Logs of nvidia-smi
-    "nvidia_smi.unreadable": Wording("skipped", "files", "cannot be read: {error}"),
-    "nvidia_smi.cut_short": Wording(
-        "skipped", "files", "compressed data is cut short or damaged; what comes before is in use"
-    ),
     "nvidia_smi.no_header": Wording(
         "skipped",
         "rows",
@@ -196,62 +192,32 @@ REMARKS: dict[str, Wording] = {
         "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
     ),
     "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
-    "nvidia_smi.no_time_column": Wording("skipped", "rows", "no column of times"),
     "nvidia_smi.no_time": Wording("skipped", "rows", "no time that can be read"),
     "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),
     "nvidia_smi.no_value": Wording("skipped", "rows", "no value that is read"),
-    "nvidia_smi.no_gpu": Wording("skipped", "rows", "no GPU named, as in other rows"),
-    "nvidia_smi.no_host": Wording("skipped", "rows", "no machine named, as in other rows"),
-    "nvidia_smi.many_hosts": Wording(
-        "dropped", "rows", "more than {machines} machines in one file; those with most rows are in use"
-    ),
-    "nvidia_smi.many_gpus": Wording("dropped", "rows", "more than {gpus} GPUs of one machine"),
-    "nvidia_smi.repeated_row": Wording("dropped", "rows", "repetition of another row"),
+    "nvidia_smi.no_name": Wording("skipped", "rows", "no {what} named, as in other rows"),
     "nvidia_smi.second_row": Wording(
-        "dropped", "rows", "second row of a GPU at the same time; one is in use"
-    ),
-    "nvidia_smi.joined_row": Wording(
-        "dropped", "rows", "row with other values of a GPU at the same time, joined to the first"
+        "dropped", "rows", "another row of a GPU at the same time; the first value of each column is in use"
     ),
     "nvidia_smi.added_process": Wording(
         "dropped", "rows", "another process of the same GPU at the same time, added to the first"
     ),
-    "nvidia_smi.second_value": Wording(
-        "dropped", "values", "second value of a GPU in the same snapshot; one is in use"
-    ),
-    "nvidia_smi.not_available": Wording("dropped", "values", "no value reported, such as [N/A]"),
-    "nvidia_smi.implausible_value": Wording(
-        "dropped", "values", "no number that a GPU can have, or in a unit of something else"
-    ),
-    "nvidia_smi.out_of_range": Wording(
-        "corrected", "values", "percentage outside 0 to 100, set to the nearer bound"
-    ),
     "nvidia_smi.equal_column": Wording(
         "dropped", "columns", "another column of the same measure ({metric}); the first is in use"
     ),
-    "nvidia_smi.assumed_utc": Wording(
-        "corrected", "files", "no time zone in the log; assumed: UTC (change with --timezone)"
+    "nvidia_smi.zone": Wording(
+        "corrected", "files", "no time zone in the log; read as {zone} (change with --timezone)"
     ),
-    "nvidia_smi.zone": Wording("corrected", "files", "no time zone in the log; read as {zone}"),
     "nvidia_smi.no_dates": Wording(
         "corrected", "files", "no dates in the log: its times count from its start"
-    ),
-    "nvidia_smi.restarted": Wording(
-        "corrected", "files", "times begin again, as of another run: they go on where those before ended"
     ),
     "nvidia_smi.assumed_second": Wording(
         "corrected",
         "files",
         "no times in the log; assumed: one second from row to row, the default of the tool",
     ),
-    "nvidia_smi.full_seconds": Wording(
-        "corrected", "files", "several rows of a GPU in each full second: spread evenly within it"
-    ),
     "nvidia_smi.in_turn": Wording(
         "corrected", "files", "no GPU named: the order of the rows numbers the GPUs"
-    ),
-    "nvidia_smi.summed": Wording(
-        "corrected", "files", "utilization of each GPU is the sum over its processes"
     ),
     "nvidia_smi.machines": Wording(
         "corrected",
@@ -261,29 +227,20 @@ REMARKS: dict[str, Wording] = {
     # Python profiles
     "profiles.page": Wording("skipped", "files", "rendered page, not the data of a profile"),
     "profiles.repeated": Wording("dropped", "files", "exact repetition of another profile"),
-    "profiles.undated": Wording("skipped", "files", "neither its path nor its content has a time"),
-    "profiles.reversed": Wording("skipped", "files", "ends before it begins"),
+    "profiles.undated": Wording("skipped", "files", "neither its path nor its content has a possible time"),
     "profiles.no_function": Wording("skipped", "files", "no usable function"),
-    "profiles.not_cprofile": Wording("skipped", "files", "not a readable dump of cProfile"),
-    "profiles.not_pyinstrument": Wording("skipped", "files", "not a profile of Pyinstrument"),
-    "profiles.nothing_recorded": Wording("skipped", "files", "Pyinstrument recorded nothing"),
-    "profiles.entry": Wording("dropped", "{unit}", "not an entry of cProfile"),
-    "profiles.calls": Wording("dropped", "{unit}", "number of calls is not a count"),
-    "profiles.second": Wording("dropped", "{unit}", "second entry of a function"),
-    "profiles.time": Wording("dropped", "{unit}", "time is negative, NaN, infinite, or not a number"),
-    "profiles.nameless": Wording("dropped", "{unit}", "no function name"),
+    "profiles.unreadable": Wording("skipped", "files", "not a readable profile of {profiler}"),
+    "profiles.entry": Wording("dropped", "functions", "incomplete, or a value of another type"),
+    "profiles.second": Wording("dropped", "functions", "second entry of a function"),
+    "profiles.time": Wording("dropped", "functions", "time is negative, NaN, infinite, or not a number"),
     # Profiler configuration
-    "config.not_object": Wording("skipped", "files", "its profiler configuration is not a JSON object"),
     "config.no_settings": Wording("skipped", "files", "no settings of the profiler"),
     # Rule results of SageMaker Debugger
-    "debugger.unknown_rule": Wording("skipped", "files", "not the result of a known rule"),
-    "debugger.not_a_result": Wording("skipped", "files", "JSON, but not a rule result"),
-    "debugger.deep": Wording("skipped", "files", "nested too deeply"),
+    "debugger.no_result": Wording("skipped", "files", "not the result of a known rule"),
     "debugger.own": Wording("skipped", "files", "a rule result that make-report wrote"),
     "debugger.second": Wording("skipped", "files", "a second result of {rule}; the first by name is used"),
     "debugger.older_run": Wording("skipped", "files", "of another run than the newest, ProfilerReport-{run}"),
-    "debugger.value": Wording("dropped", "values", "incomplete, of another type, or out of range"),
-    "debugger.not_finite": Wording("dropped", "values", "NaN or infinite"),
+    "debugger.value": Wording("dropped", "values", "incomplete, of another type, NaN, or out of range"),
     "debugger.not_needed": Wording("skipped", "files", "not needed: the report uses the job's own records"),
     "debugger.thresholds": Wording("skipped", "thresholds", "no effect on results of SageMaker Debugger"),
     # Rules and analyses
@@ -310,12 +267,12 @@ class Remark(Struct, frozen=True, kw_only=True):
     @property
     def action(self) -> str:
         """``failed``, ``skipped``, ``dropped`` or ``corrected``."""
-        return REMARKS[self.code].action.format_map(self.fields)
+        return REMARKS[self.code].action
 
     @property
     def unit(self) -> str:
         """What is counted, in the plural."""
-        return REMARKS[self.code].unit.format_map(self.fields)
+        return str(self.fields.get("unit", REMARKS[self.code].unit))
 
     @property
     def reason(self) -> str:

@@ -29,6 +29,8 @@ _WHOLE_NODE = {
     ("i/o", "", "ReadThroughputInBytesPerSecond"): (Metric.DISK_READ, _DISK),
     ("i/o", "", "WriteThroughputInBytesPerSecond"): (Metric.DISK_WRITE, _DISK),
 }
+#: A node has fewer GPUs, each pair of which is compared; more are damage or malice.
+MAX_GPUS = 512
 #: Characters of a name in DNS.
 _MAX_NAME = 253
 

@@ -50,7 +50,7 @@ class Tally:
         key = code, tuple(fields.items())
         self._counts[key] += count
         if file is not None:
-            if REMARKS[code].unit.format_map(fields) == "files":
+            if fields.get("unit", REMARKS[code].unit) == "files":
                 self._files.add(file)
             self._set_first(key, escape_name(file, 200), line)
 

@@ -229,15 +229,15 @@ def _micros(seconds: float | None) -> int | None:
 def _document(file: SourceFile, tally: Tally) -> RuleDocument:
     rule = file.name.rpartition("/")[2].partition(".")[0]
     if rule not in NAMES:
-        raise UnusableError("debugger.unknown_rule")
+        raise UnusableError("debugger.no_result")
     raw, not_finite = _json(content(file.path, _MAX_BYTES))
     if not isinstance(raw, dict) or not raw.keys() & _KEYS:
-        raise UnusableError("debugger.not_a_result")
+        raise UnusableError("debugger.no_result")
     if _is_deep(raw):
-        raise UnusableError("debugger.deep")
+        raise UnusableError("debugger.no_result")
     if "Status" in raw and "Origin" not in raw:
         raise UnusableError("debugger.own")
-    tally.note("debugger.not_finite", count=not_finite, file=file.name)
+    tally.note("debugger.value", count=not_finite, file=file.name)
     table = Table(raw, tally, file.name)
     counters = table.typed(raw, _Counters) or _Counters()
     lines = (table.get("RuleParameters", str) or "").split("\n")

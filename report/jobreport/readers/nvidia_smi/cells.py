@@ -15,7 +15,7 @@ from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
     from jobreport.readers.nvidia_smi.columns import Column
-    from jobreport.readers.nvidia_smi.text import Texts
+    from jobreport.readers.nvidia_smi.table import Texts
 
 #: How the tool says that it has no value.
 NO_VALUE = {
@@ -65,9 +65,9 @@ _HIGHEST = {
 _SMALLEST = 1e-9
 #: Codes of remarks.
 _NOT_AVAILABLE, _IMPLAUSIBLE, _OUT_OF_RANGE = (
-    "nvidia_smi.not_available",
-    "nvidia_smi.implausible_value",
-    "nvidia_smi.out_of_range",
+    "samples.not_available",
+    "samples.implausible",
+    "samples.percent",
 )
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 #: What a column says of its row other than a metric; a mask is that of all reasons for a low clock.
 TIME, EPOCH, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS, MASK = (
@@ -40,19 +39,13 @@ class Column(Struct, frozen=True, kw_only=True):
     metric: Metric | None = None
     #: What a bare number is multiplied with; a unit in the cell goes before.
     factor: float = 1.0
-    #: Bits of a mask that make the metric 100 %; 0 for what is no mask.
+    #: Bits of a mask that make the metric 100%; 0 for what is no mask.
     bits: int = 0
     #: Of columns with the same metric the one with the lowest is used.
     rank: int = 0
     #: Number of the GPU in the name, such as ``gpu1_util``; ``None`` without one.
     gpu: int | None = None
 
-
-#: Bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons).
-THERMAL_BITS = 0x20 | 0x40
-POWER_CAP_BITS = 0x4
-#: Slowdown by the hardware: the power brake, or heat or a reason that it does not name. With heat both may be set.
-HARDWARE_BITS = 0x8 | 0x80
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")
 #: No bracket within: a name of opening ones alone would take the square of its length.
@@ -68,7 +61,8 @@ _OTHERS = _MACHINE | {
     *("data", "dataset", "loader", "dataloader", "train", "training", "step", "steps", "batch", "model"),
 }
 _MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
-_UTILIZATION_WORDS = {"util", "utilization", "utilisation", "usage", "load", "busy"}
+_USAGE = {"usage", "load", "busy"}
+_UTILIZATION_WORDS = {"util", "utilization", "utilisation"} | _USAGE
 #: Engines of a GPU with a utilization of their own, other than its compute cores.
 _OTHER_ENGINES = {"enc", "encoder", "dec", "decoder", "jpg", "jpeg", "ofa"}
 #: By the unit of a metric: units that it may be written in, lower case, and what a number in them is multiplied with.
@@ -85,6 +79,8 @@ FACTORS = {
     "%": dict.fromkeys(("%", "pct", "percent", "percentage"), 1.0),
     "": {},
 }
+#: What a bare number is multiplied with, by the unit of its metric.
+_BARE = {**dict.fromkeys(FACTORS, 1.0), "B": MIB}
 #: Words for units that are not read.
 _UNREAD = {"ratio", "fraction", "fahrenheit", "degf"}
 #: Seconds in a unit of times since a start.
@@ -95,34 +91,15 @@ _SECONDS = {
     **dict.fromkeys(("h", "hr", "hours"), 3600.0),
 }
 _SAYS = {
-    "timestamp": TIME,
-    "datetime": TIME,
-    "time": TIME,
-    "ts": TIME,
+    **dict.fromkeys(("timestamp", "datetime", "time", "ts", "unix time", "unix timestamp"), TIME),
+    **dict.fromkeys(("index", "idx", "gpu", "gpu index", "gpu id", "gpu idx", "device", "device id"), INDEX),
+    **dict.fromkeys(("uuid", "gpu uuid"), UUID),
+    **dict.fromkeys(("pci bus id", "gpu bus id", "pci bus", "bus id"), BUS),
+    **dict.fromkeys(("name", "gpu name"), NAME),
+    **dict.fromkeys(("host", "hostname", "node"), HOST),
     "date": DATE,
-    "index": INDEX,
-    "idx": INDEX,
-    "gpu": INDEX,
-    "gpu index": INDEX,
-    "gpu id": INDEX,
-    "gpu idx": INDEX,
-    "device": INDEX,
-    "device id": INDEX,
-    "uuid": UUID,
-    "gpu uuid": UUID,
-    "pci bus id": BUS,
-    "gpu bus id": BUS,
-    "pci bus": BUS,
-    "bus id": BUS,
-    "name": NAME,
-    "gpu name": NAME,
-    "host": HOST,
-    "hostname": HOST,
-    "node": HOST,
-    "pid": PROCESS,
     "epoch": EPOCH,
-    "unix time": TIME,
-    "unix timestamp": TIME,
+    "pid": PROCESS,
 }
 
 #: Columns of ``dmon`` and ``pmon`` that have names of their own.
@@ -154,28 +131,99 @@ def _is_of_gpu(name: str) -> bool:
     return "." in name or bool({"gpu", "cuda", "vram"} & {*_words(name)})
 
 
+class _Meaning(NamedTuple):
+    """The words in the names of the columns of a metric."""
+
+    metric: Metric
+    #: A name has a word or a unit of each of these sets ...
+    needs: tuple[set[str], ...]
+    #: ... and no word of this one.
+    without: frozenset[str] | set[str] = frozenset()
+    #: What a word adds to the rank of a column.
+    ranks: tuple[tuple[str, int], ...] = ()
+    bits: int = 0
+
+
+_POWER, _NO_POWER = {"power", "pwr"}, {"state", "management", "min", "max", "default", "reasons"}
+_REASONS, _NO_REASONS = {"reasons", "throttle", "throttling"}, {"counters", "supported"}
+_NO_CLOCK = {"max", "mem", "memory", "video", "reasons", "applications"}
+_NO_MEMORY = {"bar", "bar1", "protected", "temp", "temperature", "clock"}
+#: Volatile counts begin with the driver, so with the job or before; a total goes before its parts.
+_ECC_RANKS = ("volatile", -2), ("total", -1)
+#: The first one that fits is the meaning of a name.
+_MEANINGS = (
+    # Heat that the hardware and that the software names are one metric, and either is enough.
+    _Meaning(Metric.GPU_THERMAL_SLOWDOWN, (_REASONS, {"thermal"}), _NO_REASONS, ranks=(("sw", 1),), bits=1),
+    _Meaning(Metric.GPU_POWER_CAP, (_REASONS, {"cap"}), _NO_REASONS, bits=1),
+    _Meaning(Metric.GPU_HARDWARE_SLOWDOWN, (_REASONS, {"brake"}), _NO_REASONS, bits=1),
+    _Meaning(Metric.GPU_HARDWARE_SLOWDOWN, (_REASONS, {"hw"}, {"slowdown"}), _NO_REASONS, bits=1),
+    _Meaning(Metric.GPU_ECC_UNCORRECTED, ({"ecc"}, {"uncorrected"}), {"mode"}, _ECC_RANKS),
+    _Meaning(Metric.GPU_ECC_CORRECTED, ({"ecc"}, {"corrected"}), {"mode"}, _ECC_RANKS),
+    _Meaning(
+        Metric.GPU_TEMPERATURE, ({"temp", "temperature", "gtemp"},), _MEMORY_WORDS | {"limit", "tlimit"}
+    ),
+    _Meaning(Metric.GPU_POWER_LIMIT, (_POWER, {"limit", "cap"}), _NO_POWER, ranks=(("enforced", -1),)),
+    # The average of a second is nearer to what was drawn between two samples than a moment is.
+    _Meaning(Metric.GPU_POWER, (_POWER,), _NO_POWER, ranks=(("average", -1), ("instant", 1))),
+    _Meaning(Metric.GPU_CLOCK, ({"clocks", "clock", "clk"},), _NO_CLOCK, ranks=(("sm", -1),)),
+    _Meaning(Metric.GPU_UTILIZATION, (_UTILIZATION_WORDS,), _OTHER_ENGINES | _MEMORY_WORDS | {"time"}),
+    # "Memory usage" is that of its bytes or of its time, and only the tool's own word for it is certain.
+    _Meaning(
+        Metric.GPU_MEMORY_ACTIVITY,
+        (_UTILIZATION_WORDS - _USAGE, _MEMORY_WORDS),
+        _OTHER_ENGINES | _USAGE | {"time"},
+    ),
+    _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS, {"used"}), _NO_MEMORY),
+    _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS, {"usage"}, FACTORS["B"].keys() - {"b"}), _NO_MEMORY),
+    _Meaning(Metric.GPU_MEMORY_TOTAL, (_MEMORY_WORDS, {"total"}), _NO_MEMORY),
+)
+
+
 @lru_cache(1024)  # damaged logs name the same columns in one line after the other
 def column(name: str) -> Column | None:
     """The meaning of a column of this name; ``None`` for one that is not read."""
     units = [unit.lower() for pair in _UNIT.findall(name) for unit in pair if unit]
     words = _words(name)
     plain = " ".join(words)
-    seconds = next((_SECONDS[word] for word in (*words, *units) if word in _SECONDS), 1.0)
-    if plain in _SAYS:
-        return Column(says=_SAYS[plain], factor=seconds)
     if plain in _DMON:
         return _DMON[plain]
+    if says := _SAYS.get(plain) or _time_word(words):
+        seconds = next((_SECONDS[word] for word in (*words, *units) if word in _SECONDS), 1.0)
+        return Column(says=says, factor=seconds)
     if "module" in words or _OTHERS & {*words}:  # of more than the GPU, or of something else
         return None
+    if meaning := next((one for one in _MEANINGS if _fits(one, {*words}, units)), None):
+        return _measured(meaning, name, words, units)
+    # All reasons for a low clock in one column; most columns of a single reason have longer names.
+    is_mask = _REASONS & {*words} and not _NO_REASONS & {*words} and ("active" in words or len(words) <= 3)
+    return Column(says=MASK) if is_mask else None
+
+
+def _time_word(words: Sequence[str]) -> str:
+    if _OTHERS & {*words}:
+        return ""
     if "elapsed" in words:
-        return Column(says=ELAPSED, factor=seconds)
-    if words[:1] in (["timestamp"], ["time"]) and not _UTILIZATION_WORDS & {*words}:
-        return Column(says=TIME, factor=seconds)
-    found = next((found for read in _METRICS if (found := read(words, units))), None)
-    if found and found.metric and _other_unit(name, found.metric, units):
-        found = None
+        return ELAPSED
+    return TIME if words[:1] in (["timestamp"], ["time"]) and not _UTILIZATION_WORDS & {*words} else ""
+
+
+def _measured(meaning: _Meaning, name: str, words: Sequence[str], units: Sequence[str]) -> Column | None:
+    unit = meaning.metric.unit
+    if _other_unit(name, meaning.metric, units):
+        return None
     number = _GPU_IN_NAME.search(name)
-    return replace(found, gpu=int(number[1])) if found and number else found
+    return Column(
+        metric=meaning.metric,
+        factor=next((FACTORS[unit][one] for one in (*units, *words) if one in FACTORS[unit]), _BARE[unit]),
+        bits=meaning.bits,
+        rank=sum(rank for word, rank in meaning.ranks if word in words),
+        gpu=int(number[1]) if number else None,
+    )
+
+
+def _fits(meaning: _Meaning, words: set[str], units: Sequence[str]) -> bool:
+    there = words | {*units}
+    return all(one & there for one in meaning.needs) and not meaning.without & words
 
 
 def _words(name: str) -> list[str]:
@@ -191,96 +239,3 @@ def _other_unit(name: str, metric: Metric, units: Sequence[str]) -> bool:
     named = {*units, *(word for word in there if len(word) > 1), *("%" * ("%" in name))}
     others = (FACTORS[unit] for unit in FACTORS if unit != metric.unit)
     return bool(_UNREAD & named) or any(named & other.keys() for other in others)
-
-
-def _utilization(words: Sequence[str], _: Sequence[str]) -> Column | None:
-    there = {*words}
-    if there & _OTHER_ENGINES:
-        return None
-    if not there & _UTILIZATION_WORDS or "time" in there:
-        return None
-    if not there & _MEMORY_WORDS:
-        return Column(metric=Metric.GPU_UTILIZATION)
-    # "Memory usage" is that of its bytes or of its time, and only the tool's own word for it is certain.
-    return None if there & {"usage", "load", "busy"} else Column(metric=Metric.GPU_MEMORY_ACTIVITY)
-
-
-def _memory(words: Sequence[str], units: Sequence[str]) -> Column | None:
-    there = {*words}
-    if not there & _MEMORY_WORDS or there & {"bar", "bar1", "protected", "temp", "temperature", "clock"}:
-        return None
-    factors = [FACTORS["B"][unit] for unit in (*units, *words) if unit in FACTORS["B"]]
-    factor = factors[0] if factors else MIB
-    in_bytes = any(one >= 1024 for one in factors)
-    if "used" in there or ("usage" in there and in_bytes):
-        return Column(metric=Metric.GPU_MEMORY_USED, factor=factor)
-    return Column(metric=Metric.GPU_MEMORY_TOTAL, factor=factor) if "total" in there else None
-
-
-def _temperature(words: Sequence[str], _: Sequence[str]) -> Column | None:
-    there = {*words}
-    if not there & {"temp", "temperature", "gtemp"} or there & (_MEMORY_WORDS | {"limit", "tlimit"}):
-        return None
-    return Column(metric=Metric.GPU_TEMPERATURE)
-
-
-def _power(words: Sequence[str], units: Sequence[str]) -> Column | None:
-    there = {*words}
-    if not there & {"power", "pwr"} or there & {"state", "management", "min", "max", "default", "reasons"}:
-        return None
-    factor = next((FACTORS["W"][unit] for unit in (*units, *words) if unit in FACTORS["W"]), 1.0)
-    if "limit" in there or "cap" in there:
-        return Column(metric=Metric.GPU_POWER_LIMIT, factor=factor, rank=int("enforced" not in there))
-    # The average of a second is nearer to what was drawn between two samples than a moment is.
-    rank = 2 if "instant" in there else 0 if "average" in there else 1
-    return Column(metric=Metric.GPU_POWER, factor=factor, rank=rank)
-
-
-def _clock(words: Sequence[str], units: Sequence[str]) -> Column | None:
-    there = {*words}
-    if not there & {"clocks", "clock", "clk"} or there & {
-        "max",
-        "mem",
-        "memory",
-        "video",
-        "reasons",
-        "applications",
-    }:
-        return None
-    factor = 1e3 if "ghz" in (*words, *units) else 1.0
-    return Column(metric=Metric.GPU_CLOCK, factor=factor, rank=int("sm" not in there))
-
-
-def _throttle(words: Sequence[str], _: Sequence[str]) -> Column | None:
-    there = {*words}
-    if not there & {"reasons", "throttle", "throttling"} or there & {"counters", "supported"}:
-        return None
-    if "thermal" in there:
-        # Those of hardware and software are one metric, and either is enough.
-        return Column(metric=Metric.GPU_THERMAL_SLOWDOWN, bits=1, rank=int("sw" in there))
-    if "cap" in there:
-        return Column(metric=Metric.GPU_POWER_CAP, bits=1)
-    if "brake" in there or {"hw", "slowdown"} <= there:
-        return Column(metric=Metric.GPU_HARDWARE_SLOWDOWN, bits=1)
-    return Column(says=MASK) if "active" in there or len(there) <= 3 else None
-
-
-def _ecc(words: Sequence[str], _: Sequence[str]) -> Column | None:
-    there = {*words}
-    if "ecc" not in there or not there & {"corrected", "uncorrected"} or "mode" in there:
-        return None
-    # Volatile counts begin with the driver, so with the job or before; a total goes before its parts.
-    rank = 2 * ("volatile" not in there) + ("total" not in there)
-    metric = Metric.GPU_ECC_UNCORRECTED if "uncorrected" in there else Metric.GPU_ECC_CORRECTED
-    return Column(metric=metric, rank=rank)
-
-
-_METRICS: tuple[Callable[[Sequence[str], Sequence[str]], Column | None], ...] = (
-    _throttle,
-    _ecc,
-    _temperature,
-    _power,
-    _clock,
-    _utilization,
-    _memory,
-)

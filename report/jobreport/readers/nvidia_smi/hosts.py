@@ -1,32 +1,37 @@
 """Which nvidia-smi logs are of one machine.
 
 Logs are of one machine if they name the same host or a GPU with the same UUID, or if one is an earlier copy of the
-other. Other logs of a folder are of one machine too, unless two of them report the same of one GPU at the same time:
-then the words of their names separate them, or, where these are the same, their names.
+other. Other logs of a folder are of one machine too, unless two of them report the same of one GPU at the same time: then the words of their names separate
+them, or, where these are the same, their names.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from itertools import chain, count, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobreport.readers.connected import connected
 from jobreport.readers.machines import NAMELESS, machine_words
-from jobreport.readers.nvidia_smi.table import UNNUMBERED
+from jobreport.readers.nvidia_smi.rows import UNNUMBERED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
+    from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 
     from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.tally import Tally
     from jobrules.model import Metric
 
+#: Logs with a host or a UUID in common.
+_Unit = list["Log"]
+
 
 def logs_by_host(logs: Sequence[Log], tally: Tally) -> dict[str, list[Log]]:
     """The logs of each machine, by a name of its own."""
-    units = _units(logs)
+    units = [[logs[number] for number in some] for some in connected(_identities(logs))]
     found = {host: unit for unit in units if (host := _host(unit))}
     nameless = [unit for unit in units if not _host(unit)]
     machines = list(_separated(nameless, _NAMES, tally))
@@ -37,7 +42,25 @@ def logs_by_host(logs: Sequence[Log], tally: Tally) -> dict[str, list[Log]]:
     return found
 
 
-def _host(unit: Sequence[Log]) -> str:
+def _identities(logs: Sequence[Log]) -> list[list[Hashable]]:
+    """What logs of one machine have in common: the host, UUIDs, or without these the rows of the shorter log."""
+    found: list[list[Hashable]] = []
+    shortest: defaultdict[Hashable, int] = defaultdict(lambda: sys.maxsize)
+    for log in logs:
+        begins = _first_rows(log, 1)
+        shortest[begins] = min(shortest[begins], len(log.rows.time_us))
+    for log in logs:
+        named = [("host", log.host)] * bool(log.host) + [("uuid", uuid) for uuid in log.rows.uuids]
+        found.append([*named] if named else [_first_rows(log, shortest[_first_rows(log, 1)])])
+    return found
+
+
+def _first_rows(log: Log, count: int) -> Hashable:
+    columns = [log.rows.time_us, log.rows.gpu, *log.rows.values.values()]
+    return *log.rows.values, np.column_stack([column[:count] for column in columns]).tobytes()
+
+
+def _host(unit: _Unit) -> str:
     return next((log.host for log in unit if log.host), "")
 
 
@@ -46,59 +69,6 @@ def _unused(name: str, path: str, taken: Set[str]) -> str:
     stem = path.rpartition(".")[0] or path
     names = chain((name, stem, path), (f"{stem} {i}" for i in count(2)))
     return next(one for one in names if one and one not in taken)
-
-
-# Logs that are of one machine whatever they are called
-
-
-def _units(logs: Sequence[Log]) -> list[list[Log]]:
-    """Logs together that have a host, a UUID, or their first rows in common."""
-    first: dict[tuple[str, str], int] = {}
-    links = list(_copies(logs))
-    for number, log in enumerate(logs):
-        identities = [("uuid", uuid) for uuid in log.uuids] + [("host", log.host)] * bool(log.host)
-        links += [(first.setdefault(identity, number), number) for identity in identities]
-    return _connected(logs, links)
-
-
-def _connected(logs: Sequence[Log], links: Iterable[tuple[int, int]]) -> list[list[Log]]:
-    """Logs together that a chain of links, pairs of their numbers, connects."""
-    #: The number of a log of the same unit; its own for one of them.
-    parent = list(range(len(logs)))
-
-    def root(number: int) -> int:
-        while parent[number] != number:
-            parent[number] = number = parent[parent[number]]
-        return number
-
-    for one, other in links:
-        low, high = sorted((root(one), root(other)))
-        parent[high] = low
-    units: defaultdict[int, list[Log]] = defaultdict(list)
-    for number, log in enumerate(logs):
-        units[root(number)].append(log)
-    return list(units.values())
-
-
-def _copies(logs: Sequence[Log]) -> Iterator[tuple[int, int]]:
-    """Numbers of two logs without identities of which one begins with all rows of the other."""
-    by_first_row: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for number, log in enumerate(logs):
-        if not (log.host or log.uuids):
-            by_first_row[*log.values, _content(log, 1)].append(number)
-    for numbers in by_first_row.values():
-        if len(numbers) > 1:
-            # In this order a text is followed by those that begin with it.
-            contents = sorted((_content(logs[number]), number) for number in numbers)
-            for (content, one), (longer, other) in pairwise(contents):
-                if longer.startswith(content):
-                    yield one, other
-
-
-def _content(log: Log, rows: int | None = None) -> bytes:
-    """All that stands in the first rows, or in all."""
-    columns = [log.time_us, log.gpu, *log.values.values()]
-    return np.column_stack([column[:rows] for column in columns]).tobytes()
 
 
 # Logs that name no machine
@@ -117,14 +87,14 @@ _NAMES: tuple[Callable[[str], str], ...] = (_folder_words, _path_words, str)
 
 
 def _separated(
-    units: Sequence[list[Log]], names: Sequence[Callable[[str], str]], tally: Tally
+    units: Sequence[_Unit], names: Sequence[Callable[[str], str]], tally: Tally
 ) -> Iterator[tuple[str, list[Log]]]:
     """The name and the logs of each machine.
 
     Units with the same first one of ``names`` are of one machine, unless they clash; then the next one separates them.
     """
     name_of, *finer = names
-    named: defaultdict[str, list[list[Log]]] = defaultdict(list)
+    named: defaultdict[str, list[_Unit]] = defaultdict(list)
     for unit in units:
         named[name_of(unit[0].file.name)].append(unit)
     for name, mine in named.items():
@@ -136,19 +106,20 @@ def _separated(
         yield name if finer else "", [log for unit in mine for log in unit]
 
 
-def _clash(units: Sequence[Sequence[Log]]) -> bool:
+def _clash(units: Sequence[_Unit]) -> bool:
     """Whether two units have samples of one measure of one GPU at the same time."""
     spans: defaultdict[tuple[str, Metric], list[tuple[int, int]]] = defaultdict(list)
     for unit in units:
-        start = min(int(log.time_us.min()) for log in unit)
-        end = max(int(log.time_us.max()) for log in unit)
-        for series in {(gpu, metric) for log in unit for gpu in _devices(log) for metric in log.values}:
+        start = min(int(log.rows.time_us.min()) for log in unit)
+        end = max(int(log.rows.time_us.max()) for log in unit)
+        for series in {(gpu, metric) for log in unit for gpu in _gpus(log) for metric in log.rows.values}:
             spans[series].append((start, end))
     return any(later < end for some in spans.values() for (_, end), (later, _) in pairwise(sorted(some)))
 
 
-def _devices(log: Log) -> Set[str]:
-    """GPUs by which logs clash: of several without numbers nobody knows that they are not the same."""
-    if len(log.gpus) > 1 and all(gpu.startswith(UNNUMBERED) for gpu in log.gpus):
+def _gpus(log: Log) -> Set[str]:
+    """GPUs by which logs clash: several without numbers may be the same ones, or not."""
+    names = log.rows.gpus
+    if len(names) > 1 and all(gpu.startswith(UNNUMBERED) for gpu in names):
         return {UNNUMBERED}
-    return set(log.gpus)
+    return set(names)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import UTC
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport.readers.nvidia_smi.table import Rows
-from jobreport.readers.nvidia_smi.times import CLOCK, LOCAL, ZONED, continued, in_zone, spread, unwrapped
+from jobreport.readers.nvidia_smi.rows import Rows
+from jobreport.readers.nvidia_smi.times import CLOCK, LOCAL, ZONED, in_zone, unwrapped
 from jobrules.measures.snapshots import TOLERANCE_US
 
 if TYPE_CHECKING:
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
-    from jobrules.model import BoolArray, FloatArray, IntArray, Metric
+    from jobrules.model import IntArray
 
-#: A file has fewer machines; more are damage or malice.
-MAX_HOSTS = 1024
 #: GPUs that only the order of rows numbers are asked one after the other within this time, or within half of the pause
 #: before the next moment. One of so many rows has such a pause before it.
 _IN_TURN_US, _ROWS_PER_PAUSE = 100_000, 32
@@ -38,56 +35,27 @@ class Log(Struct, frozen=True, kw_only=True, eq=False):
     file: SourceFile
     #: The machine that it names; empty if it names none.
     host: str
-    uuids: frozenset[str]
-    #: Names of GPUs, and (n,) a position among them.
-    gpus: tuple[str, ...]
-    gpu: IntArray
-    #: (n,) in the order of the file.
-    time_us: IntArray
-    #: (n,) each, NaN where there is no value.
-    values: dict[Metric, FloatArray]
-
-    def where(self, rows: BoolArray | IntArray) -> Log:
-        """The rows of a mask, or at these places, with the GPUs in them."""
-        gpu = self.gpu[rows]
-        there = np.unique(gpu)
-        return replace(
-            self,
-            gpus=tuple(self.gpus[i] for i in there.tolist()),
-            gpu=np.searchsorted(there, gpu),
-            time_us=self.time_us[rows],
-            values={metric: values[rows] for metric, values in self.values.items()},
-        )
-
-    def by_gpu(self) -> dict[str, Log]:
-        """The rows of each GPU."""
-        order = np.argsort(self.gpu, kind="stable")
-        ends = np.searchsorted(self.gpu[order], np.arange(1, len(self.gpus)))
-        rows = np.split(order, ends)
-        return {name: self.where(mine) for name, mine in zip(self.gpus, rows, strict=True)}
+    #: In the order of the file, each of a GPU, with times since the epoch or since a start.
+    rows: Rows
 
 
 def logs_of(file: SourceFile, parts: Sequence[Rows], zone: tzinfo, note: _Note) -> list[Log]:
     """The rows of a file as a log for each machine that it names, or as one log if it names none."""
     rows = _of_one_kind(parts, note)
-    time_us = _dated(rows, zone, note)
-    gpus, gpu = rows.gpus, rows.gpu
-    if (gpu < 0).any():
-        gpus, gpu = _in_turn(file, time_us, note)
-    spread_us = spread(time_us, rows.host * (len(gpus) + 1) + gpu)
-    if spread_us is not time_us:
-        note("nvidia_smi.full_seconds")
-    log = Log(
-        file=file,
-        host="",
-        # A UUID of a file with several machines does not say of which one it is.
-        uuids=rows.uuids if len(rows.hosts) < 2 else frozenset[str](),
-        gpus=gpus,
-        gpu=gpu,
-        time_us=spread_us,
-        values=rows.values,
-    )
-    return _by_host(log, rows, note)
+    rows = replace(rows, time_us=_dated(rows, zone, note))
+    if (rows.gpu < 0).any():
+        gpus, gpu = _in_turn(file, rows.time_us, note)
+        rows = replace(rows, gpus=gpus, gpu=gpu)
+    if len(rows.hosts) < 2:
+        return [Log(file=file, host="".join(rows.hosts), rows=rows)]
+    # A UUID of a file with several machines does not say of which one it is.
+    rows = replace(rows, uuids=frozenset())
+    order = np.argsort(rows.host, kind="stable")
+    hosts, starts = np.unique(rows.host[order], return_index=True)
+    return [
+        Log(file=file, host=rows.hosts[host], rows=rows.where(own))
+        for host, own in zip(hosts.tolist(), np.split(order, starts[1:]), strict=True)
+    ]
 
 
 def _of_one_kind(parts: Sequence[Rows], note: _Note) -> Rows:
@@ -102,22 +70,13 @@ def _of_one_kind(parts: Sequence[Rows], note: _Note) -> Rows:
 
 def _dated(rows: Rows, zone: tzinfo, note: _Note) -> IntArray:
     """When the rows of a file were written, by their times and their order."""
-    if rows.kind == ZONED:
-        return rows.time_us
     series = rows.host * (len(rows.gpus) + 1) + rows.gpu
     if rows.kind == LOCAL:
-        if zone == UTC:
-            note("nvidia_smi.assumed_utc")
-        else:
-            note("nvidia_smi.zone", zone=str(zone))
+        note("nvidia_smi.zone", zone=str(zone))
         return in_zone(rows.time_us, series, zone)
-    note("nvidia_smi.no_dates")
-    if rows.kind == CLOCK:
-        return unwrapped(rows.time_us, series)
-    time_us = continued(rows.time_us, series)
-    if time_us is not rows.time_us:
-        note("nvidia_smi.restarted")
-    return time_us
+    if rows.kind != ZONED:
+        note("nvidia_smi.no_dates")
+    return unwrapped(rows.time_us, series) if rows.kind == CLOCK else rows.time_us
 
 
 def _in_turn(file: SourceFile, time_us: IntArray, note: _Note) -> tuple[tuple[str, ...], IntArray]:
@@ -126,27 +85,11 @@ def _in_turn(file: SourceFile, time_us: IntArray, note: _Note) -> tuple[tuple[st
     gaps = np.diff(time_us[order], prepend=time_us[order[:1]])
     pause_us = float(np.quantile(gaps, 1 - 1 / _ROWS_PER_PAUSE))
     moment = np.cumsum(gaps > min(max(pause_us, TOLERANCE_US) / 2, _IN_TURN_US))
-    first = np.searchsorted(moment, moment)
     gpu = np.empty(len(order), np.int64)
-    gpu[order] = np.arange(len(order)) - first
+    gpu[order] = np.arange(len(order)) - np.searchsorted(moment, moment)
     gpus = int(gpu.max()) + 1
-    usual = int(np.median(np.bincount(moment)))
-    if gpus == 1 or usual == 1:
+    if gpus == 1 or np.median(np.bincount(moment)) == 1:
         number = int(match[1]) if (match := GPU_IN_NAME.search(file.own_name)) else 0
         return (f"gpu{number}",), np.zeros(len(order), np.int64)
     note("nvidia_smi.in_turn")
     return tuple(f"gpu{i}" for i in range(gpus)), gpu
-
-
-def _by_host(log: Log, rows: Rows, note: _Note) -> list[Log]:
-    """A log for each machine of a file, those with most rows first."""
-    order = np.argsort(rows.host, kind="stable")
-    hosts, starts = np.unique(rows.host[order], return_index=True)
-    of_host = zip(hosts.tolist(), np.split(order, starts[1:]), strict=True)
-    by_size = sorted(of_host, key=lambda one: -len(one[1]))
-    left = sum(len(mine) for _, mine in by_size[MAX_HOSTS:])
-    note("nvidia_smi.many_hosts", count=left, machines=MAX_HOSTS)
-    return [
-        replace(log.where(mine), host=rows.hosts[host] if rows.hosts else "")
-        for host, mine in by_size[:MAX_HOSTS]
-    ]

@@ -16,11 +16,13 @@ import numpy as np
 from jobreport import progress
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
+from jobreport.readers.nvidia_smi import headed
 from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
+from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.hosts import logs_by_host
 from jobreport.readers.nvidia_smi.logs import logs_of
-from jobreport.readers.nvidia_smi.table import rows_of
-from jobreport.readers.nvidia_smi.text import NO_HEADER, Table, decoded, is_log, tables
+from jobreport.readers.nvidia_smi.row_reading import rows_of
+from jobreport.readers.nvidia_smi.table import Table, decoded
 from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
@@ -34,15 +36,17 @@ if TYPE_CHECKING:
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
-    from jobreport.readers.nvidia_smi.table import Rows
-    from jobreport.readers.nvidia_smi.text import Skipped
+    from jobreport.readers.nvidia_smi.rows import Rows
+    from jobreport.readers.nvidia_smi.table import Form, Skipped
     from jobrules.measures.snapshots import Series
     from jobrules.model import Panel
 
 #: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
 _PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
 _SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
-#: Bytes of a file in which a line must name the columns.
+#: The forms of logs; the first one that a file is of reads it.
+_FORMS: tuple[Form, ...] = (headed,)
+#: Bytes of a file that show its form.
 _BEGINNING = 1 << 16
 #: Rows of one moment lie within half of nearly every interval: all but this share, and within a second.
 _SHORT_INTERVALS = 0.05
@@ -72,7 +76,8 @@ class NvidiaSmi:
     def matches_content(self, file: SourceFile) -> bool:
         """By a line near the beginning that names its columns, or by its first row."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
-        return (f".{suffix}" if dot and stem else "") in _SUFFIXES and is_log(_beginning(file), self._columns)
+        ending = f".{suffix}" if dot and stem else ""
+        return ending in _SUFFIXES and self._form(_beginning(file)) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -104,12 +109,16 @@ class NvidiaSmi:
         )
         return Found(quality=quality, panels=panels)
 
+    def _form(self, text: str) -> Form | None:
+        return next((form for form in _FORMS if form.is_log(text[:_BEGINNING], self._columns)), None)
+
     def _parts(
         self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
     ) -> list[Rows]:
         """The rows under each header; those without one are added to ``headerless``."""
         found = []
-        for part in tables(_text(file, tally), self._columns):
+        text = _text(file, tally)
+        for part in (self._form(text) or headed).tables(text, self._columns):
             note = partial(tally.note, file=file.name, line=part.line)
             if isinstance(part, Table):
                 found.append(rows_of(part, note))
@@ -140,9 +149,9 @@ def _text(file: SourceFile, tally: Tally) -> str:
     try:
         found.extend(text_files.chunks(file.path))
     except text_files.DamagedError:
-        tally.note("nvidia_smi.cut_short", file=file.name)
+        tally.note("file.cut", file=file.name)
     except OSError as error:
-        tally.note("nvidia_smi.unreadable", file=file.name, error=str(error.strerror))
+        tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
     return decoded(b"".join(found))
 
 
@@ -156,7 +165,7 @@ def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:
         rows += sum(len(gpu.time_us) for gpu in gpus.values())
         series = [one for name, gpu in gpus.items() for one in series_of(name, gpu)]
         made = node_panels(as_name(host), series, _tolerance_us(series))
-        tally.note("nvidia_smi.second_value", count=made.surplus)
+        tally.note("samples.second", count=made.surplus, unit="values")
         panels += made.panels
     return tuple(panels), rows
 

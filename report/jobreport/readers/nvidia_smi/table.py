@@ -1,345 +1,83 @@
-"""From the cells of a table in an nvidia-smi log to rows: which GPU, when, and what was measured."""
+"""What a form of log gives to the reader: tables of cells, and lines that are left out.
+
+A form is a module with the two functions of ``Form``; it turns the text of a file into tables whose columns have
+names that ``columns`` knows. Which GPU a row is of, when it was written, and what was measured is the same for all.
+"""
 
 from __future__ import annotations
 
-import re
+import codecs
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
-
-from jobreport.readers.nvidia_smi import columns as says
-from jobreport.readers.nvidia_smi.cells import NO_VALUE, any_number, cells
-from jobreport.readers.nvidia_smi.columns import Column, columns
-from jobreport.readers.nvidia_smi.text import Texts
-from jobreport.readers.nvidia_smi.times import RELATIVE, Times, times_of
-from jobreport.readers.sensors import as_name
-from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from jobreport.readers.nvidia_smi.text import Table
+    from jobrules.model import IntArray
 
-#: Begins the name of a GPU that has a UUID or bus id but no number; all logs of its machine together number it.
-UNNUMBERED = "with "
-_NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?\+?([0-9]{1,4})", re.IGNORECASE)
-_SINCE_1970 = re.compile(r"\s*[0-9]{9}")
-_MASKS = {
-    Metric.GPU_THERMAL_SLOWDOWN: says.THERMAL_BITS,
-    Metric.GPU_POWER_CAP: says.POWER_CAP_BITS,
-    Metric.GPU_HARDWARE_SLOWDOWN: says.HARDWARE_BITS,
-}
-
-#: A column and its cells.
-_Cells: TypeAlias = "tuple[Column, Texts]"
+_ENCODINGS = (
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+)
 
 
-class Rows(Struct, frozen=True, kw_only=True, eq=False):
-    """Rows of a log, every array of the same length."""
+class Texts(Struct, frozen=True, kw_only=True, eq=False):
+    """The cells of a column; most texts come many times."""
 
-    #: (n,) microseconds, and what kind of times they are (``nvidia_smi.times``).
-    time_us: IntArray
-    kind: str
-    #: Names of GPUs, and (n,) a position among them; -1 where the row names none.
-    gpus: tuple[str, ...]
-    gpu: IntArray
-    #: Names of machines, and (n,) a position among them; empty where the log names none.
-    hosts: tuple[str, ...]
-    host: IntArray
-    #: What identifies the GPUs, wherever they are.
-    uuids: frozenset[str]
-    #: (n,) each, NaN where there is no value.
-    values: dict[Metric, FloatArray]
+    #: Each text once.
+    distinct: list[str]
+    #: (n,) position of each cell's text among them.
+    code: IntArray
 
     @classmethod
-    def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of one part after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        gpus, gpu = _merged([(part.gpus, part.gpu) for part in parts])
-        hosts, host = _merged([(part.hosts, part.host) for part in parts])
-        if hosts and (host < 0).any():
-            # Rows under another header name no machine: they are of the only one, or of one without a name.
-            hosts, host = (hosts, np.zeros_like(host)) if len(hosts) == 1 else (("", *hosts), host + 1)
-        metrics = dict.fromkeys(metric for part in parts for metric in part.values)
-        return cls(
-            time_us=np.concatenate([part.time_us for part in parts]),
-            kind=parts[0].kind,
-            gpus=gpus,
-            gpu=gpu,
-            hosts=hosts,
-            host=host,
-            uuids=frozenset().union(*(part.uuids for part in parts)),
-            values={
-                metric: np.concatenate(
-                    [part.values.get(metric, np.full(len(part.time_us), np.nan)) for part in parts]
-                )
-                for metric in metrics
-            },
-        )
+    def of(cls, cells: Sequence[str]) -> Texts:
+        """From the cells."""
+        place: defaultdict[str, int] = defaultdict(count().__next__)
+        code = np.fromiter(map(place.__getitem__, cells), np.int64, len(cells))
+        return cls(distinct=list(place), code=code)
 
 
-def _merged(parts: Sequence[tuple[tuple[str, ...], IntArray]]) -> tuple[tuple[str, ...], IntArray]:
-    """Names of all parts, and the positions among them."""
-    place = {name: i for i, name in enumerate(dict.fromkeys(name for names, _ in parts for name in names))}
-    # The last position is -1, which stands for none.
-    moved = [np.array([*(place[name] for name in names), -1], np.int64)[code] for names, code in parts]
-    return tuple(place), np.concatenate(moved)
+class Table(Struct, frozen=True, kw_only=True, eq=False):
+    """Rows with the same columns; at least one."""
+
+    #: Names of the columns as written.
+    names: tuple[str, ...]
+    #: Number of the line that has the names, from 1; 0 for names that were given.
+    line: int
+    #: One for each name, all of the same length.
+    columns: list[Texts]
+    #: Whether rows without times are a second apart.
+    each_second: bool = False
 
 
-def rows_of(table: Table, note: Callable[..., None]) -> Rows | None:
-    """Rows of a table that have a time and a value; ``None`` without any.
+class Skipped(Struct, frozen=True, kw_only=True):
+    """Lines that are neither rows nor headers."""
 
-    ``note`` counts a remark, as ``Tally.note`` of this table.
-    """
-    parts = [rows for part in _by_gpu(table) if (rows := _rows(part, note))]
-    return Rows.joined(parts) if parts else None
-
-
-def _by_gpu(table: Table) -> list[Table]:
-    """A table for each GPU of one with columns of several (``gpu0_util``), else the table itself."""
-    meanings = columns(table.names)
-    numbers = dict.fromkeys(one.gpu for one in meanings if one and one.gpu is not None)
-    if not numbers or table.marked or any(one and one.says == says.INDEX for one in meanings):
-        return [table]
-    rows = len(table.columns[0].code)
-    found = []
-    for number in numbers:
-        mine = [i for i, one in enumerate(meanings) if one and one.gpu in (None, number)]
-        names = (*(table.names[i] for i in mine), says.INDEX)
-        cells = [*(table.columns[i] for i in mine), Texts.of([str(number)] * rows)]
-        found.append(replace(table, names=names, columns=cells))
-    return found
+    #: Code of the remark on them.
+    code: str
+    count: int
+    #: Number of the first, from 1, and its text.
+    line: int
+    text: str
 
 
-def _rows(table: Table, note: Callable[..., None]) -> Rows | None:
-    rows = len(table.columns[0].code)
-    said, measured = _meanings(table)
-    texts = {word: cells for word, (_, cells) in said.items()}
-    uuids = _identifiers(texts.get(says.UUID))
-    gpus, gpu = _gpus(texts.get(says.INDEX), uuids or _identifiers(texts.get(says.BUS)), rows)
-    hosts, host = _named(_identifiers(texts.get(says.HOST)), as_name, rows)
-    times = _times(said)
-    if times is None and table.marked:
-        note("nvidia_smi.assumed_second")
-        times = _assumed_times(gpu, texts.get(says.PROCESS))
-    if times is None:
-        note("nvidia_smi.no_time_column", count=rows)
-        return None
-    values = _values(measured, texts.get(says.MASK), note)
-    keep = _usable(times, values, gpu, host, note)
-    if not keep.any():
-        return None
-    found = Rows(
-        time_us=times.time_us[keep],
-        kind=times.kind,
-        gpus=gpus,
-        gpu=gpu[keep],
-        hosts=hosts,
-        host=host[keep],
-        uuids=frozenset(filter(None, uuids.distinct)) if uuids else frozenset(),
-        values={metric: v[keep] for metric, v in values.items() if not np.isnan(v[keep]).all()},
-    )
-    return _summed(found, note) if says.PROCESS in said else found
+class Form(Protocol):
+    """One form of log."""
+
+    def is_log(self, text: str, names: Sequence[str]) -> bool:
+        """Whether the beginning of a text is of this form; ``names`` are those of ``--columns``."""
+
+    def tables(self, text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
+        """All rows of a text of this form, and what is left out."""
 
 
-def _usable(
-    times: Times,
-    values: Mapping[Metric, FloatArray],
-    gpu: IntArray,
-    host: IntArray,
-    note: Callable[..., None],
-) -> BoolArray:
-    """(n,) whether a row has all that it needs; each other row is counted under what it lacks first."""
-    usable = np.ones(len(gpu), np.bool_)
-    no_value = usable.copy()
-    for measure in values.values():
-        no_value &= np.isnan(measure)
-    for code, lacking in (
-        ("nvidia_smi.other_time", times.other),
-        ("nvidia_smi.no_time", ~times.there),
-        ("nvidia_smi.no_value", no_value),
-        # In a table that names GPUs or machines, a row that does not is damaged.
-        ("nvidia_smi.no_gpu", (gpu < 0) & (gpu >= 0).any()),
-        ("nvidia_smi.no_host", (host < 0) & (host >= 0).any()),
-    ):
-        note(code, count=int(np.count_nonzero(usable & lacking)))
-        usable &= ~lacking
-    return usable
-
-
-def _meanings(table: Table) -> tuple[dict[str, _Cells], Mapping[Metric, list[_Cells]]]:
-    """The first column for each word of what a row says, and all columns of each metric."""
-    said: dict[str, _Cells] = {}
-    measured: defaultdict[Metric, list[_Cells]] = defaultdict(list)
-    for column, texts in zip(columns(table.names), table.columns, strict=True):
-        if column and column.metric:
-            measured[column.metric].append((column, texts))
-        elif column:
-            said.setdefault(column.says, (column, texts))
-    if says.PROCESS not in said:
-        return said, measured
-    _, process = said[says.PROCESS]
-    # Of all that is said of processes, only their utilization adds up to that of a GPU.
-    metric = Metric.GPU_UTILIZATION
-    return said, {metric: [(column, _with_idle(texts, process)) for column, texts in measured[metric]]}
-
-
-def _with_idle(utilization: Texts, process: Texts) -> Texts:
-    """The utilization by processes, 0 for those that do nothing, which have a dash there.
-
-    So have all processes where the utilization by each is not known, as on Windows: where there is no number at all, a
-    dash next to a process is no value.
-    """
-    none = np.array([text.strip() == "-" for text in process.distinct])[process.code]
-    number = np.array([text.strip()[:1].isdigit() for text in utilization.distinct])[utilization.code]
-    dash = np.array([text.strip() == "-" for text in utilization.distinct])[utilization.code]
-    idle = dash & (none | number.any())
-    zero = len(utilization.distinct)
-    return Texts(distinct=[*utilization.distinct, "0"], code=np.where(idle, zero, utilization.code))
-
-
-# Which GPU of which machine
-
-
-def _identifiers(texts: Texts | None) -> Texts | None:
-    """The texts, empty in place of words for no value; ``None`` if all of them are."""
-    if texts is None:
-        return None
-    stripped = [text.strip() for text in texts.distinct]
-    distinct = ["" if one.strip("[]").lower() in NO_VALUE else one for one in stripped]
-    return Texts(distinct=distinct, code=texts.code) if any(distinct) else None
-
-
-def _gpus(index: Texts | None, other: Texts | None, rows: int) -> tuple[tuple[str, ...], IntArray]:
-    """Names of GPUs, and (n,) a position among them, -1 for none.
-
-    The name is the number, else ``UNNUMBERED`` and what identifies it.
-    """
-    if index:
-        return _named(index, _gpu_name, rows)
-    return _named(other, UNNUMBERED.__add__, rows)
-
-
-def _gpu_name(text: str) -> str:
-    if text.strip("[]").lower() in NO_VALUE:
-        return ""
-    match = _NUMBERED.fullmatch(text)
-    return f"gpu{int(match[1])}" if match else as_name(text)
-
-
-def _named(texts: Texts | None, name_of: Callable[[str], str], rows: int) -> tuple[tuple[str, ...], IntArray]:
-    """Each name once, and (n,) the position of every row among them; -1 for an empty one."""
-    if texts is None:
-        return (), np.full(rows, -1)
-    names = [name_of(plain) if (plain := text.strip()) else "" for text in texts.distinct]
-    place = {name: i for i, name in enumerate(natural_sorted(set(names) - {""}))}
-    return tuple(place), np.array([place.get(name, -1) for name in names], np.int64)[texts.code]
-
-
-# When
-
-
-def _times(said: Mapping[str, _Cells]) -> Times | None:
-    """When the rows were written; ``None`` without a column of times."""
-    if says.TIME in said:
-        column, texts = said[says.TIME]
-        if says.DATE in said:
-            texts = _side_by_side(said[says.DATE][1], texts)
-        return times_of(texts, elapsed=False, factor=column.factor)
-    if says.EPOCH in said:
-        _, texts = said[says.EPOCH]
-        # Smaller numbers are those of a training's epochs.
-        since = [text if _SINCE_1970.match(text) else "" for text in texts.distinct]
-        if any(since):
-            return times_of(Texts(distinct=since, code=texts.code), elapsed=False)
-    if says.ELAPSED in said:
-        column, texts = said[says.ELAPSED]
-        return times_of(texts, elapsed=True, factor=column.factor)
-    return None
-
-
-def _side_by_side(dates: Texts, clocks: Texts) -> Texts:
-    """The cells of two columns with a blank between them."""
-    pairs, code = np.unique(dates.code * len(clocks.distinct) + clocks.code, return_inverse=True)
-    days, times = np.divmod(pairs, len(clocks.distinct))
-    both = zip(days.tolist(), times.tolist(), strict=True)
-    return Texts(
-        distinct=[f"{dates.distinct[day].strip()} {clocks.distinct[time].strip()}" for day, time in both],
-        code=code,
-    )
-
-
-def _assumed_times(gpu: IntArray, process: Texts | None) -> Times:
-    """A second from one moment to the next, which begins where the GPUs start over.
-
-    That is where the number of the GPU does not rise. The processes of one GPU follow one another: the same one again,
-    or a change from or to none, is another moment.
-    """
-    begins = np.diff(gpu, prepend=gpu[:1] - 1) <= 0
-    if process:
-        idle = [text.strip() == "-" for text in process.distinct]
-        same = np.diff(gpu, prepend=gpu[:1] - 1) == 0
-        here: set[int] = set()
-        before_idle = False
-        for i, (code, same_gpu) in enumerate(zip(process.code.tolist(), same.tolist(), strict=True)):
-            if same_gpu:
-                begins[i] = code in here or idle[code] or before_idle
-            if begins[i] or not same_gpu:
-                here.clear()
-            here.add(code)
-            before_idle = idle[code]
-    every = np.ones(len(gpu), np.bool_)
-    return Times(time_us=np.cumsum(begins) * SECOND_US, there=every, other=~every, kind=RELATIVE)
-
-
-# What was measured
-
-
-def _values(
-    measured: Mapping[Metric, Sequence[_Cells]], mask: Texts | None, note: Callable[..., None]
-) -> dict[Metric, FloatArray]:
-    """(n,) of each metric, NaN where there is no value."""
-    used = [(metric, *one) for metric, some in measured.items() if some for one in _best(metric, some, note)]
-    if mask:
-        used += [(metric, Column(metric=metric, bits=bits), mask) for metric, bits in _MASKS.items()]
-    found: dict[Metric, FloatArray] = {}
-    for metric, column, texts in used:
-        read = cells(texts, metric, column)
-        for code, count in read.remarks.items():
-            note(code, count=count)
-        # Of several reasons that are one metric any is enough.
-        found[metric] = np.fmax(found[metric], read.values) if metric in found else read.values
-    heat, hardware = (found.get(one) for one in (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN))
-    by_software_only = all(column.rank for column, _ in measured.get(Metric.GPU_THERMAL_SLOWDOWN, ()))
-    if heat is not None and hardware is not None and by_software_only and not mask:
-        # That the software names no heat does not say whether the hardware slows for it.
-        found[Metric.GPU_THERMAL_SLOWDOWN] = np.where((hardware > 0) & (heat == 0), np.nan, heat)
-    return found
-
-
-def _best(metric: Metric, candidates: Sequence[_Cells], note: Callable[..., None]) -> list[_Cells]:
-    """Columns of a metric that are used: the best that has a number, and all that are reasons."""
-    filled = [one for one in candidates if any_number(one[1], metric, one[0])]
-    best = min(filled or candidates, key=lambda one: one[0].rank)
-    equal = sum(column.rank == best[0].rank and not column.bits for column, _ in filled)
-    note("nvidia_smi.equal_column", count=max(equal - 1, 0), metric=metric.label)
-    return [one for one in candidates if one is best or one[0].bits]
-
-
-def _summed(rows: Rows, note: Callable[..., None]) -> Rows:
-    """Of the rows of processes, one for each GPU and moment."""
-    keys = np.stack([rows.time_us, rows.gpu, rows.host])
-    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    note("nvidia_smi.summed")
-    note("nvidia_smi.added_process", count=len(rows.time_us) - len(first))
-    values = {
-        metric: np.minimum(np.bincount(group.ravel(), weights=np.nan_to_num(one)), 100.0)
-        for metric, one in rows.values.items()
-    }
-    return replace(
-        rows, time_us=rows.time_us[first], gpu=rows.gpu[first], host=rows.host[first], values=values
-    )
+def decoded(data: bytes) -> str:
+    """The text, with a mark in place of what is none, and one kind of line end."""
+    mark, encoding = next(((m, e) for m, e in _ENCODINGS if data.startswith(m)), (b"", "utf-8"))
+    text = data[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

@@ -19,7 +19,7 @@ from jobrules.model import SECOND_US, IntArray
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from jobreport.readers.nvidia_smi.text import Texts
+    from jobreport.readers.nvidia_smi.table import Texts
     from jobrules.model import BoolArray
 
 #: 1990 and 2100: what lies outside is no date of a job.
@@ -179,48 +179,6 @@ def unwrapped(time_us: IntArray, series: IntArray) -> IntArray:
     days += times[begin] < time_us[0] - _BACK_US
     found = np.empty_like(time_us)
     found[order] = times + _DAY_US * days
-    return found
-
-
-def continued(time_us: IntArray, series: IntArray) -> IntArray:
-    """Times since a start in the order of their rows; the same array if those of no series begin again.
-
-    Where they do, another run was appended: its times go on where those of the run before ended.
-    """
-    order, begin = _together(series)
-    times = time_us[order]
-    steps = np.diff(times, prepend=times[:1])
-    steps[begin] = 0
-    if not (steps < 0).any():
-        return time_us
-    usual_us = int(np.median(steps[steps > 0])) if (steps > 0).any() else SECOND_US
-    # A single time that is damaged is followed by one that goes back too, but not to the beginning.
-    run = _count((steps < 0) & (times <= times[begin] + 2 * usual_us), begin)
-    ends = np.zeros(int(run.max()) + 1, np.int64)
-    np.maximum.at(ends, run, times + usual_us)
-    if not run.any() or ends.sum(dtype=np.float64) > _MAX_ELAPSED_S * SECOND_US:
-        return time_us
-    found = np.empty_like(time_us)
-    found[order] = times + (np.cumsum(ends) - ends)[run]
-    return found
-
-
-def spread(time_us: IntArray, series: IntArray) -> IntArray:
-    """Times in the order of their rows, those of a series in the same second evenly within it.
-
-    The same array unless all are full seconds and a series usually has several rows in one: faster than its clock.
-    """
-    if (time_us % SECOND_US).any():
-        return time_us
-    order, begin = _together(series)
-    times = time_us[order]
-    starts = np.flatnonzero((np.diff(times, prepend=times[:1]) != 0) | (begin == np.arange(len(order))))
-    rows = np.diff(starts, append=len(order))
-    if np.median(rows) < 2:
-        return time_us
-    found = np.empty_like(time_us)
-    place = np.arange(len(order)) - np.repeat(starts, rows)
-    found[order] = times + place * SECOND_US // np.repeat(rows, rows)
     return found
 
 

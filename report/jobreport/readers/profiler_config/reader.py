@@ -139,7 +139,7 @@ def _config(file: SourceFile) -> Settings:
     settings = _parsed(_text(file))
     config = settings.get(_CONFIG, settings)
     if not isinstance(config, dict):
-        raise UnusableError("config.not_object")
+        raise UnusableError("config.no_settings")
     config = _lower(config)
     if config and _KNOWN.isdisjoint(config):
         raise UnusableError("config.no_settings")

@@ -46,9 +46,9 @@ def of_dump(data: bytes, faults: Counter[str]) -> dict[Key, FunctionTime]:
     try:
         entries = marshalled.loads(data)
     except marshalled.NotReadableError as error:
-        raise UnusableError("profiles.not_cprofile") from error
+        raise UnusableError("profiles.unreadable", profiler="cProfile") from error
     if not isinstance(entries, list):
-        raise UnusableError("profiles.not_cprofile")
+        raise UnusableError("profiles.unreadable", profiler="cProfile")
     times: dict[Key, FunctionTime] = {}
     for key, value in entries:
         if not _is_key(key) or not isinstance(value, tuple) or len(value) != 5:
@@ -56,7 +56,7 @@ def of_dump(data: bytes, faults: Counter[str]) -> dict[Key, FunctionTime]:
             continue
         _, calls, self_s, total_s, _ = value
         if not _is_count(calls):
-            faults["profiles.calls"] += 1
+            faults["profiles.entry"] += 1
         elif not _is_time(self_s) or not _is_time(total_s):
             faults["profiles.time"] += 1
         elif key in times:
@@ -97,9 +97,9 @@ def pyinstrument_session(data: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         raise UnusableError("file.not_json") from None
     if not isinstance(session, dict) or "root_frame" not in session:
-        raise UnusableError("profiles.not_pyinstrument")
+        raise UnusableError("profiles.unreadable", profiler="Pyinstrument")
     if session["root_frame"] is None:
-        raise UnusableError("profiles.nothing_recorded")
+        raise UnusableError("profiles.no_function")
     return session
 
 
@@ -145,7 +145,7 @@ def _frames(values: object, faults: Counter[str]) -> list[tuple[Key, Mapping[str
     frames: list[tuple[Key, Mapping[str, Any]]] = []
     for value in values if isinstance(values, list) else ():
         if not isinstance(value, dict) or not _is_text(name := value.get("function")):
-            faults["profiles.nameless"] += 1
+            faults["profiles.entry"] += 1
         elif not _is_time(value.get("time")):
             faults["profiles.time"] += 1
         elif name != _SELF or value.get("children"):

@@ -192,7 +192,7 @@ def _span(folder: str) -> tuple[int, int] | None:
     if len(times) != 2 or not all(EARLIEST_S <= time / SECOND_US <= LATEST_S for time in times):
         return None
     if times[1] < times[0]:
-        raise UnusableError("profiles.reversed")
+        raise UnusableError("profiles.undated")
     return round(times[0]), round(times[1])
 
 

@@ -112,14 +112,14 @@ def _unusual(line: bytes | None) -> tuple[_Sensor, float, float]:
     try:
         sample = json.loads(line.decode())
     except UnicodeDecodeError:
-        raise UnusableError("samples.not_utf8") from None
+        raise UnusableError("file.not_utf8", unit="lines") from None
     except (ValueError, RecursionError):
-        raise UnusableError("samples.not_json") from None
+        raise UnusableError("file.not_json", unit="lines") from None
     if not isinstance(sample, dict):
-        raise UnusableError("samples.not_object")
+        raise UnusableError("file.not_object", unit="lines")
     for key in ("Type", "Timestamp", "Value"):
         if sample.get(key) is None:
-            raise UnusableError("samples.no_value" if key in sample else "samples.no_key", key=key)
+            raise UnusableError("samples.no_value", key=key)
     seconds, value = (_number(key, sample[key]) for key in ("Timestamp", "Value"))
     if not EARLIEST_S <= seconds <= LATEST_S:
         raise UnusableError("samples.time")
@@ -137,7 +137,7 @@ def _number(key: str, value: object) -> float:
         return inf
     except ValueError:
         pass
-    raise UnusableError("samples.not_number", key=key)
+    raise UnusableError("samples.no_value", key=key)
 
 
 def _text(value: object) -> str | None:

@@ -12,9 +12,8 @@ import pytest
 
 from jobreport.readers.base import SourceFile
 from jobreport.readers.nvidia_smi import gpus as smi_gpus
-from jobreport.readers.nvidia_smi import logs as smi_logs
 from jobreport.readers.nvidia_smi.logs import Log
-from jobreport.readers.nvidia_smi.table import UNNUMBERED
+from jobreport.readers.nvidia_smi.rows import UNNUMBERED, Rows
 from jobreport.readers.registry import read_job
 from jobreport.remarks import SourceQuality
 from jobrules.model import Job, Metric
@@ -293,28 +292,21 @@ def test_a_short_part_with_another_kind_of_time_costs_no_other_row(tmp_path: Pat
     assert len(use_of(job)) == 20
 
 
-def test_of_too_many_machines_those_with_most_rows_are_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(smi_logs, "MAX_HOSTS", 2)
-    lines = [f"{row(second)}, {host}" for host, n in (("a", 2), ("b", 7), ("c", 9)) for second in range(n)]
-
-    job, found = read(tmp_path, "\n".join([f"{NAMES}, hostname", *lines, ""]))
-
-    assert job.nodes == ("b", "c")
-    assert (found.rows, left(found)) == (16, 2)
-
-
 def test_a_new_identifier_in_each_row_takes_no_time() -> None:
     n = 20_000
     log = Log(
         file=SourceFile(name="gpu.csv", place=""),
         host="",
-        uuids=frozenset(),
-        gpus=tuple(f"{UNNUMBERED}{i}" for i in range(n)),
-        gpu=np.arange(n)[::-1].copy(),
-        time_us=np.arange(n),
-        values={},
+        rows=Rows(
+            time_us=np.arange(n),
+            kind="zoned",
+            gpus=tuple(f"{UNNUMBERED}{i}" for i in range(n)),
+            gpu=np.arange(n)[::-1].copy(),
+            hosts=(),
+            host=np.zeros(n, np.int64),
+            uuids=frozenset(),
+            values={},
+        ),
     )
     begin = time.process_time()
 

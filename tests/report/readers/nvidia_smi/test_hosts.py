@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobreport.readers.base import SourceFile
 from jobreport.readers.nvidia_smi.hosts import logs_by_host
 from jobreport.readers.nvidia_smi.logs import Log
+from jobreport.readers.nvidia_smi.rows import Rows
 from jobreport.readers.registry import read_job
 from jobreport.readers.tally import Tally
 from jobrules.model import Metric
@@ -165,15 +167,22 @@ def test_machines(
 
 def test_many_logs_take_little_time() -> None:
     hosts = 10_000
+    none = np.zeros(2, np.int64)
+    rows = Rows(
+        time_us=np.arange(2),
+        kind="zoned",
+        gpus=("gpu0",),
+        gpu=none,
+        hosts=(),
+        host=none,
+        uuids=frozenset(),
+        values={},
+    )
     logs = [
         Log(
             file=SourceFile(name="gpu.csv" if named else f"{n}.csv", place=""),
             host=f"n{n}" if named else "",
-            uuids=frozenset(),
-            gpus=("gpu0",),
-            gpu=np.zeros(2, np.int64),
-            time_us=np.arange(2),
-            values={Metric.GPU_UTILIZATION: np.array([5.0, n])},
+            rows=replace(rows, values={Metric.GPU_UTILIZATION: np.array([5.0, n])}),
         )
         for named in (True, False)
         for n in range(hosts)

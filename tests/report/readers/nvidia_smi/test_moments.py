@@ -65,25 +65,6 @@ def test_a_loop_that_became_quicker_loses_nothing(tmp_path: Path) -> None:
     assert len(panel.values) == len(lines)
 
 
-def test_two_rows_in_each_full_second_are_both_in_use_and_the_page_says_how(tmp_path: Path) -> None:
-    lines = [f"{at(i // 2, '%Y/%m/%d %H:%M:%S')}, 0, {100 * (i % 2)} %" for i in range(60)]
-
-    panel, source = read(tmp_path, "timestamp, index, utilization.gpu [%]", lines)
-
-    assert panel.values.mean() == 50
-    assert (panel.time_us[1] - panel.time_us[0], len(panel.time_us)) == (500_000, 60)
-    assert "nvidia_smi.full_seconds" in {remark.code for remark in source.remarks}
-
-
-def test_another_run_in_the_same_log_is_told(tmp_path: Path) -> None:
-    lines = [f"{10 * i}, 0, {use}" for use in (50, 90) for i in range(40)]
-
-    panel, source = read(tmp_path, "elapsed_s,index,gpu_util", lines)
-
-    assert np.array_equal(panel.values[:, 0], np.repeat([50.0, 90.0], 40))
-    assert "nvidia_smi.restarted" in {remark.code for remark in source.remarks}
-
-
 @pytest.mark.parametrize(
     ("name", "seconds"),
     [

@@ -19,7 +19,7 @@ from generator.writer import LogSpec, write_job
 
 from jobreport.errors import NothingReadableError, UsageError
 from jobreport.pipeline import make_report
-from jobreport.readers.nvidia_smi.text import column_names
+from jobreport.readers.nvidia_smi.headed import column_names
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import SourceQuality
 from jobreport.tables.engine import LocalEngine
@@ -324,7 +324,7 @@ def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
     (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
     assert len(panel.time_us) == 20
     assert (found.rows, lost(found)) == (20, 20)
-    assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time_column"]
+    assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time"]
 
 
 @pytest.mark.parametrize(
@@ -366,11 +366,7 @@ def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_p
     values = {metric: panel.values.ravel().tolist() for metric, panel in panels.items() if panel}
     assert values == {Metric.GPU_UTILIZATION: [*range(20)], Metric.GPU_POWER: [*range(300, 320)]}
     assert found.rows == 20
-    assert {r.code: r.count for r in found.remarks if r.action == "dropped"} == {
-        "nvidia_smi.joined_row": 20,
-        "nvidia_smi.repeated_row": 1,
-        "nvidia_smi.second_row": 1,
-    }
+    assert {r.code: r.count for r in found.remarks if r.action == "dropped"} == {"nvidia_smi.second_row": 22}
 
 
 def test_identifiers_that_are_not_told_are_none(tmp_path: Path) -> None:

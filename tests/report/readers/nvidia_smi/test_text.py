@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.nvidia_smi import text as smi_text
+from jobreport.readers.nvidia_smi import headed
 from jobreport.readers.nvidia_smi.columns import column, columns
-from jobreport.readers.nvidia_smi.text import Table, tables
+from jobreport.readers.nvidia_smi.headed import tables
+from jobreport.readers.nvidia_smi.table import Table
 from jobreport.readers.registry import read_job
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def test_cells_are_those_between_the_separators(separator: str, rows: list[list[
     sound = [row for row in rows if "".join(row).strip()]
     text = "\n".join(separator.join(row) for row in [[*names], *sound]) + "\n"
 
-    found = list(tables(text))
+    found = list(tables(text, ()))
 
     cells = [[column.distinct[i] for i in column.code] for part in found for column in part.columns]  # type: ignore[union-attr]
     assert cells == [list(column) for column in zip(*sound, strict=True)]
@@ -75,15 +76,15 @@ def test_headers_line_after_line_are_understood_once() -> None:
 def test_headers_in_turn_are_tables_in_turn() -> None:
     text = "index,utilization.gpu [%]\n0,50 %\nutilization.gpu [%],index\n50 %,0\n" * 50
 
-    found = list(tables(text))
+    found = list(tables(text, ()))
 
     assert len(found) == 100
     assert all(isinstance(part, Table) for part in found)
 
 
 def test_very_many_rows_are_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smi_text, "_ROWS", 4)
+    monkeypatch.setattr(headed, "_ROWS", 4)
 
-    found = list(tables("timestamp,utilization.gpu\n" + "1700000000,50\n" * 10))
+    found = list(tables("timestamp,utilization.gpu\n" + "1700000000,50\n" * 10, ()))
 
     assert [len(part.columns[0].code) for part in found if isinstance(part, Table)] == [4, 4, 2]

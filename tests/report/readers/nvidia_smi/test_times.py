@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from jobreport.errors import UsageError
-from jobreport.readers.nvidia_smi.text import Texts
+from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import (
     CLOCK,
     LOCAL,
     RELATIVE,
     ZONED,
-    continued,
     in_zone,
-    spread,
     times_of,
     unwrapped,
     zone_of,
@@ -168,46 +166,6 @@ def test_a_clock_that_was_set_before_tells_nothing_of_the_hour_that_comes_twice(
         assert ((mine - midnight) % DAY_US // SECOND_US).tolist() == [
             int(h) * 3600 + int(m) * 60 for h, m in (one.split(":") for one in utc)
         ]
-
-
-@BOTH
-def test_another_run_goes_on_where_the_one_before_ended(*, sorted_: bool) -> None:
-    runs = np.concatenate([np.arange(5), np.arange(3), np.arange(4)]) * 10 * SECOND_US
-    series = turns([0, 1], len(runs), sorted_=sorted_)
-    times = np.tile(runs, 2) if sorted_ else np.repeat(runs, 2)
-
-    found = each(continued(times, series), series)
-
-    assert found == [(np.arange(12) * 10 * SECOND_US).tolist()] * 2
-
-
-@pytest.mark.parametrize(
-    "seconds",
-    [
-        pytest.param([0, 10, 50_000, 100_000, 100_010], id="a long job"),
-        pytest.param([0, 10, 20, 30, 9000, 50, 60], id="a damaged time"),
-        pytest.param([0, 3e8] * 50, id="longer than any job"),
-    ],
-)
-def test_what_is_no_other_run(seconds: list[float]) -> None:
-    times = (np.array(seconds) * SECOND_US).astype(np.int64)
-    assert continued(times, one(times)) is times
-
-
-@BOTH
-def test_rows_of_one_full_second_are_spread_over_it(*, sorted_: bool) -> None:
-    times = np.repeat(np.arange(5), 2) * SECOND_US
-    series = turns([0, 1], len(times), sorted_=sorted_)
-
-    found = spread(np.tile(times, 2) if sorted_ else np.repeat(times, 2), series)
-
-    assert each(found, series) == [(np.arange(10) * SECOND_US // 2).tolist()] * 2
-
-
-def test_a_second_row_now_and_then_and_fractions_of_a_second_stay() -> None:
-    for seconds in ([0, 1, 2, 2, 3, 5], [0, 0, 0.5, 0.5]):
-        times = (np.array(seconds) * SECOND_US).astype(np.int64)
-        assert spread(times, one(times)) is times
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,27 @@
-"""The text of an nvidia-smi log as tables: the lines that name columns, and the rows under them.
+"""Logs in which a line names the columns of the rows under it: ``--query-gpu=… --format=csv``, ``dmon``, ``pmon``, scripts.
 
 A log is what a tool wrote while somebody's loop ran it: headers come again, error messages stand among the rows, and
-the last row may be cut.
+the last row may be cut. The names of the columns in front of any header can be given.
 """
 
 from __future__ import annotations
 
-import codecs
+import csv
 import re
 from collections import defaultdict
-from functools import cache, lru_cache
-from itertools import count
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct
 
 from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi.columns import MASK, columns
+from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts
 from jobreport.readers.nvidia_smi.times import is_date
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from jobrules.model import IntArray
 
 #: Names of columns that are read of one line; a log has some dozens.
 MAX_COLUMNS = 256
@@ -32,11 +29,9 @@ MAX_COLUMNS = 256
 _REMEMBERED = 4096
 #: Rows of one table at most, which bounds the memory for their cells.
 _ROWS = 1 << 17
-#: A field in quotes, which may hold the separator and the end of a line; a longer one is damage.
-_QUOTED = re.compile(r'"([^"]{0,200})"')
-_BREAK = re.compile(r"[,;\t\n]")
 #: What may stand between the columns of a line that names them.
 _SEPARATORS = ",;\t"
+_SEPARATOR = re.compile(f"[{_SEPARATORS}]")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 #: The time as nothing but nvidia-smi writes it.
 _TIMESTAMP = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}")
@@ -48,51 +43,6 @@ NO_HEADER, _CUT_LINE, _OTHER_FIELDS = (
     "nvidia_smi.cut_line",
     "nvidia_smi.other_fields",
 )
-_ENCODINGS = (
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-)
-
-
-class Texts(Struct, frozen=True, kw_only=True, eq=False):
-    """The cells of a column; most texts come many times."""
-
-    #: Each text once.
-    distinct: list[str]
-    #: (n,) position of each cell's text among them.
-    code: IntArray
-
-    @classmethod
-    def of(cls, cells: Sequence[str]) -> Texts:
-        """From the cells."""
-        place: defaultdict[str, int] = defaultdict(count().__next__)
-        code = np.fromiter(map(place.__getitem__, cells), np.int64, len(cells))
-        return cls(distinct=list(place), code=code)
-
-
-class Table(Struct, frozen=True, kw_only=True, eq=False):
-    """Rows under one header; at least one."""
-
-    #: Names of the columns as written.
-    names: tuple[str, ...]
-    #: Number of the header's line, from 1; 0 for names that were given.
-    line: int
-    #: One for each name, all of the same length.
-    columns: list[Texts]
-    #: Whether the header is one of ``dmon`` or ``pmon``.
-    marked: bool
-
-
-class Skipped(Struct, frozen=True, kw_only=True):
-    """Lines that are neither rows nor headers."""
-
-    #: Code of the remark on them.
-    code: str
-    count: int
-    #: Number of the first, from 1, and its text.
-    line: int
-    text: str
 
 
 class _Header(Struct, frozen=True, kw_only=True):
@@ -100,8 +50,28 @@ class _Header(Struct, frozen=True, kw_only=True):
 
     names: tuple[str, ...]
     separator: str | None
-    #: As ``Table.marked``.
+    #: Whether it is one of ``dmon`` or ``pmon``.
     marked: bool = False
+
+    def row_at(self, lines: Sequence[str], place: int) -> tuple[str, int]:
+        """The row that begins with a line, and of how many lines it is; empty if there is none.
+
+        A quoted field may hold a separator, and the end of a line, of which the first line counts.
+        """
+        if '"' not in lines[place]:
+            return self.row(lines[place]), 1
+        separator = self.separator or " "
+        for end in (place + 2, place + 1):
+            reader = csv.reader(
+                [f"{line}\n" for line in lines[place:end]], delimiter=separator, skipinitialspace=True
+            )
+            try:
+                fields = [_SEPARATOR.sub(" ", field.partition("\n")[0]) for field in next(reader)]
+            except csv.Error:  # a field that is longer than any
+                continue
+            if row := self.row(separator.join(fields)):
+                return row, reader.line_num
+        return "", 1
 
     def row(self, line: str) -> str:
         """The line without a separator at its end; empty unless it has a field for each column."""
@@ -125,17 +95,8 @@ class _Header(Struct, frozen=True, kw_only=True):
             names=self.names,
             line=line,
             columns=[Texts.of(cells[i::fields]) for i in range(fields)],
-            marked=self.marked,
+            each_second=self.marked,
         )
-
-
-def decoded(data: bytes) -> str:
-    """The text, with a mark in place of what is none, and one kind of line end."""
-    mark, encoding = next(((m, e) for m, e in _ENCODINGS if data.startswith(m)), (b"", "utf-8"))
-    text = data[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _unquoted(text) if '"' in text else text
 
 
 def column_names(text: str) -> tuple[str, ...]:
@@ -149,7 +110,7 @@ def column_names(text: str) -> tuple[str, ...]:
     return header.names
 
 
-def is_log(text: str, names: Sequence[str] = ()) -> bool:
+def is_log(text: str, names: Sequence[str]) -> bool:
     """Whether a line names the columns of such a log, or the first one with several cells is a row.
 
     A row has a time as nvidia-smi writes it, or a date and a cell for each of ``names``.
@@ -164,7 +125,7 @@ def is_log(text: str, names: Sequence[str] = ()) -> bool:
     return any(map(_TIMESTAMP.fullmatch, first)) or any(map(is_date, first_as_named))
 
 
-def tables(text: str, names: Sequence[str] = ()) -> Iterator[Table | Skipped]:
+def tables(text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
     """All rows of a log, and what is left out; ``names`` are those of columns in front of any header.
 
     Rows under one header are one table, or several where they are very many; those of ``dmon`` and ``pmon``, which
@@ -179,9 +140,9 @@ def tables(text: str, names: Sequence[str] = ()) -> Iterator[Table | Skipped]:
     header_line = 0
     rows: list[str] = []
     skipped: defaultdict[str, list[int]] = defaultdict(list)
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    number = 0
+    while number < len(lines):
+        line, number = lines[number], number + 1
         # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
         if not line[:1].isdigit() and (found := header_of(line)):
             if header and rows and found != header:
@@ -190,45 +151,25 @@ def tables(text: str, names: Sequence[str] = ()) -> Iterator[Table | Skipped]:
             # dmon names its columns every few rows.
             if not rows:
                 header, header_line = found, number
-        elif line.startswith(_MARK) and (header is None or header.marked):
+        elif not line.strip() or (line.startswith(_MARK) and (header is None or header.marked)):
             continue
-        elif header and (row := header.row(line)):
+        elif header is None:
+            skipped[NO_HEADER].append(number)
+        else:
+            row, of_lines = header.row_at(lines, number - 1)
+            if not row:
+                skipped[_OTHER_FIELDS].append(number)
+                continue
+            number += of_lines - 1
             rows.append(row)
             if len(rows) == _ROWS and not header.marked:
                 yield header.table(rows, header_line)
                 rows = []
-        else:
-            skipped[_OTHER_FIELDS if header else NO_HEADER].append(number)
     if header and rows:
         yield header.table(rows, header_line)
     for code, numbers in skipped.items():
         first = numbers[0]
         yield Skipped(code=code, count=len(numbers), line=first, text=lines[first - 1])
-
-
-def _unquoted(text: str) -> str:
-    """Fields without quotes, of several lines the first.
-
-    Lines are joined only to one with as many fields as another that has no break in quotes: a quote too many costs no
-    row.
-    """
-
-    @cache
-    def whole() -> set[int]:
-        """How many separators lines have that are sound as they are."""
-        return {len(_BREAK.findall(line)) for line in text.split("\n") if line.count('"') % 2 == 0} - {0}
-
-    def plain(match: re.Match[str]) -> str:
-        first, broken, _ = match[1].strip(" ").partition("\n")
-        if broken:
-            line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-            # To the end of the line, or of the text.
-            line += text[match.end() : text.find("\n", match.end()) % (len(text) + 1)]
-            if len(_BREAK.findall(line)) not in whole() or _BREAK.search(match[1].replace("\n", "")):
-                return match[0]
-        return _BREAK.sub(" ", first)
-
-    return _QUOTED.sub(plain, text)
 
 
 def _header(line: str) -> _Header | None:
@@ -237,7 +178,7 @@ def _header(line: str) -> _Header | None:
     separator: str | None = max(_SEPARATORS, key=line.count)
     if marked and not any(one in line for one in _SEPARATORS):
         separator = None
-    names = tuple(name.strip() for name in plain.split(separator))
+    names = tuple(name.strip().strip('"') for name in plain.split(separator))
     if not 2 <= len(names) <= MAX_COLUMNS or any(map(_NUMBER.fullmatch, names)):
         return None
     known = [column for column in columns(names) if column]
