@@ -4,7 +4,7 @@ A *row* is a line that is not blank: JSON or not, sample or not. The text of dam
 unpacked before the damage. A row is *kept* if it is a sample of a known sensor, with a finite value and a time between
 1990 and 2100, unless it
 
-* lies more than 30 days from 99% of the samples of its node;
+* lies more than 30 days from most of the samples of its node;
 * is not the first of its device in 20 ms, or the same as another.
 
 Nothing here is taken from the reader.
@@ -148,8 +148,8 @@ def _kept(found: set[_Sample], *, with_far: bool) -> int:
             for moment in _moments(samples)
             for time in {one.sensor: one.time_us for one in reversed(moment)}.values()
         ]
-        near = _near(Counter(used))
-        kept += sum(with_far or any(first <= time <= last for first, last in near) for time in used)
+        first, last = _near(Counter(used))
+        kept += sum(with_far or first - _FAR_US <= time <= last + _FAR_US for time in used)
     return kept
 
 
@@ -163,8 +163,8 @@ def _moments(samples: list[_Sample]) -> list[list[_Sample]]:
     return moments
 
 
-def _near(times: Counter[int]) -> list[tuple[int, int]]:
-    """First and last time of samples without a gap of 30 days, if they are 1% of all or more."""
+def _near(times: Counter[int]) -> tuple[int, int]:
+    """First and last time of the most samples without a gap of 30 days; of equally many the last ones."""
     spans: list[tuple[int, int, int]] = []
     for time, many in sorted(times.items()):
         if spans and time - spans[-1][1] <= _FAR_US:
@@ -172,4 +172,5 @@ def _near(times: Counter[int]) -> list[tuple[int, int]]:
             spans.append((first, time, before + many))
         else:
             spans.append((time, time, many))
-    return [(first, last) for first, last, many in spans if many >= 0.01 * times.total()]
+    first, last, _ = max(spans, key=lambda span: (span[2], span[0]))
+    return first, last

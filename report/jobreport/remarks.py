@@ -80,7 +80,7 @@ REMARKS: dict[str, Wording] = {
     "reader.failed": Wording("failed", "files", "the reader of {source} stopped: {kind}: {error}"),
     "node.second_source": Wording("dropped", "samples", "another source has {metric} of {node}"),
     "times.implausible": Wording(
-        "dropped", "samples", "time lies more than 30 days from 99% of the node's records, or has no date"
+        "dropped", "samples", "time lies more than 30 days from most of the node's records, or has no date"
     ),
     # Samples of any source
     "samples.second": Wording("dropped", "samples", "second value of a device in the same snapshot"),
@@ -166,7 +166,7 @@ REMARKS: dict[str, Wording] = {
     "machines.other_gpus": Wording(
         "corrected",
         "logs",
-        "a machine of its own: {found} GPUs in the log, {gpus} GPUs in the samples of {node}",
+        "a machine of its own: GPUs in the log: {found}, in the samples of {node}: {gpus}",
     ),
     "machines.other_zone": Wording(
         "corrected",

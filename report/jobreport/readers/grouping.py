@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.progress import Progress
+from jobreport.readers.connected import connected
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobreport.tables.engine import Task
@@ -79,30 +79,15 @@ def groups_of(reader: Reader, files: Sequence[SourceFile]) -> list[Group]:
 def read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *, strict: bool) -> list[Piece]:
     """Read all groups. Those of one reader that turn out to hold the same node are read again as one group."""
     pieces = _read_groups(engine, groups, progress, strict=strict)
-    same_node = _with_a_common_node(pieces)
-    again = [some for some in same_node if len(some) > 1]
+    nodes = [[(piece.group.reader.source, facts.node) for facts in piece.summary.facts] for piece in pieces]
+    same_node = [[pieces[number] for number in some] for some in connected(nodes)]
     joined = [
         replace(some[0].group, files=sorted(file for piece in some for file in piece.group.files))
-        for some in again
+        for some in same_node
+        if len(some) > 1
     ]
     read_again = _read_groups(engine, joined, Progress(), strict=strict)
     return [some[0] for some in same_node if len(some) == 1] + read_again
-
-
-def _with_a_common_node(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """The pieces in sets: those of one reader that have a node in common, also through others, are in one set."""
-    #: The first piece of each piece's set, and of each node's.
-    first = list(range(len(pieces)))
-    first_of: dict[tuple[str, str], int] = {}
-    for number, piece in enumerate(pieces):
-        for facts in piece.summary.facts:
-            other = first[first_of.setdefault((piece.group.reader.source, facts.node), number)]
-            if other != first[number]:
-                first = [other if one == first[number] else one for one in first]
-    sets: defaultdict[int, list[Piece]] = defaultdict(list)
-    for piece, one in zip(pieces, first, strict=True):
-        sets[one].append(piece)
-    return list(sets.values())
 
 
 def _read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *, strict: bool) -> list[Piece]:

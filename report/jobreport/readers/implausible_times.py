@@ -1,7 +1,7 @@
 """Records whose time cannot be right: a clock that was not set yet, a damaged digit.
 
 There is one filter for all sources. It runs after reading, on the tables of a node: it drops what lies more than
-30 days from 99% of the node's records, which would stretch every time axis and every share over years.
+30 days from most of the node's records, which would stretch every time axis and every share over years.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from jobreport.readers.faults import EARLIEST_S
+from jobreport.readers.bounds import EARLIEST_S
 from jobreport.readers.tally import Tally
 from jobreport.tables.engine import Task
 from jobrules.model import SECOND_US, BoolArray, IntArray, Job, JobInMemory, span_of
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: No job pauses this long.
 _FAR_US = 30 * 24 * 3600 * SECOND_US
-#: Records are kept if they are at least this share of all that lie near one another.
-_KEPT_SHARE = 0.01
 
 _EARLIEST_US = int(EARLIEST_S) * SECOND_US
 
@@ -38,11 +36,11 @@ _Cluster = tuple[int, int, int]
 
 
 def drop_implausible_times(pieces: Sequence[Piece], engine: Engine) -> list[Piece]:
-    """The pieces without records that lie more than 30 days from 99% of their node's records.
+    """The pieces without records that lie more than 30 days from most of their node's records.
 
     The records that count are the node's samples; the events of a node without samples are compared with the samples
-    of all nodes, or with one another if the job has none. Events without a date, whose
-    times begin near 0, are dropped if any record of the job has one.
+    of all nodes, or with one another if the job has none. Events without a date, whose times begin near 0, are
+    dropped if any record of the job has one.
     """
     nodes: defaultdict[str, list[tuple[PartFacts, Handle]]] = defaultdict(list)
     for piece in pieces:
@@ -63,21 +61,16 @@ def _spans(facts: PartFacts) -> tuple[_Span | None, _Span | None]:
 
 
 def _plausible(tables: Sequence[tuple[PartFacts, Handle]], engine: Engine, earliest_us: int) -> list[_Span]:
-    """When the records of a node may be: up to 30 days from 99% of them."""
+    """When the records of a node may be: up to 30 days from its largest cluster; empty if it has no record."""
     sampled = span_of(facts.samples_us for facts, _ in tables)
-    span = sampled or span_of(facts.events_us for facts, _ in tables)
-    if span is None:
-        return []
-    near = [span]
-    if span[1] - span[0] > _FAR_US:
+    near = sampled or span_of(facts.events_us for facts, _ in tables)
+    if near and near[1] - near[0] > _FAR_US:
         clusters_of = _sample_clusters if sampled else _event_clusters
         found = engine.ask(clusters_of, [([handle], (earliest_us,)) for _, handle in tables])
-        near = _kept_spans(cluster for some in found for cluster in some)
-    return [
-        (max(first - _FAR_US, earliest_us), last + _FAR_US)
-        for first, last in near
-        if last + _FAR_US >= earliest_us
-    ]
+        near = _largest(cluster for some in found for cluster in some)
+    if near is None or near[1] + _FAR_US < earliest_us:
+        return []
+    return [(max(near[0] - _FAR_US, earliest_us), near[1] + _FAR_US)]
 
 
 def _sample_clusters(jobs: Sequence[Job], _: int) -> list[_Cluster]:
@@ -104,8 +97,8 @@ def _clusters(time_us: IntArray, counts: IntArray) -> list[_Cluster]:
     return list(zip(time_us[starts].tolist(), time_us[ends].tolist(), records.tolist(), strict=True))
 
 
-def _kept_spans(found: Iterable[_Cluster]) -> list[_Span]:
-    """First and last time of the clusters, joined where they lie near one another, that hold 1% of all records."""
+def _largest(found: Iterable[_Cluster]) -> _Span:
+    """First and last time of the clusters with most records, joined where they lie near one another."""
     joined: list[_Cluster] = []
     for first, last, records in sorted(found):
         if joined and first - joined[-1][1] <= _FAR_US:
@@ -113,8 +106,9 @@ def _kept_spans(found: Iterable[_Cluster]) -> list[_Span]:
             joined.append((begin, max(end, last), before + records))
         else:
             joined.append((first, last, records))
-    total = sum(records for _, _, records in joined)
-    return [(first, last) for first, last, records in joined if records >= _KEPT_SHARE * total]
+    # Of equal ones the last: a clock is set late rather than ahead.
+    first, last, _ = max(joined, key=lambda one: (one[2], one[0]), default=(0, 0, 0))
+    return first, last
 
 
 def _restricted(piece: Piece, plausible: dict[str, list[_Span]], engine: Engine) -> Piece:

@@ -10,7 +10,8 @@ import dataclasses
 import re
 from collections import defaultdict
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -59,21 +60,21 @@ def _names_in(word: str) -> Iterator[str]:
         yield word
 
 
-def joined(pieces: Sequence[Piece], engine: Engine, zone: tzinfo = UTC) -> list[Piece]:
-    """The pieces, with nameless logs under the names of their machines and snapshots numbered by machine.
+def assign_logs(pieces: Sequence[Piece], engine: Engine, zone: tzinfo = UTC) -> list[Piece]:
+    """Put nameless logs under the names of their machines, and number the snapshots of each machine.
 
     ``zone`` is that of times that name none.
     """
-    readings = [_Reading(piece) for piece in pieces]
-    _name_logs(readings, zone)
+    changes = [_Change(piece) for piece in pieces]
+    _name_logs(changes, zone)
     tables: defaultdict[str, list[_Table]] = defaultdict(list)
-    for table in (table for reading in readings for table in reading.tables):
+    for table in (table for change in changes for table in change.tables):
         if table.facts.panels:
             tables[table.node].append(table)
     for node, mine in tables.items():
         if len(mine) > 1:
             _number_snapshots(node, mine, engine)
-    return [reading.as_piece() for reading in readings]
+    return [change.as_piece() for change in changes]
 
 
 class _Table:
@@ -84,11 +85,11 @@ class _Table:
         self.node = facts.node
 
 
-class _Reading:
+class _Change:
     """A piece while it changes."""
 
     def __init__(self, piece: Piece) -> None:
-        self.files, self.source = piece.group.files, piece.group.reader.source
+        self.files = sorted(piece.group.files)
         self.names_machines = piece.group.reader.names_machines
         self.tables = [*map(_Table, piece.summary.facts, piece.handles)]
         self.remarks = Tally()
@@ -109,43 +110,54 @@ class _Reading:
 # Which machine a log is of
 
 
-def _name_logs(readings: Sequence[_Reading], zone: tzinfo) -> None:
+def _name_logs(changes: Sequence[_Change], zone: tzinfo) -> None:
     """Give each log the name of its machine, if a reader that names machines has samples of it."""
-    named = [reading for reading in readings if reading.names_machines]
-    sampled = {one.node: one.facts for reading in named for one in reading.tables if one.facts.panels}
-    for reading in readings:
-        if not reading.names_machines:
-            for log in reading.tables:
-                log.node = _machine_of(log, reading, sampled, zone)
+    named = [change for change in changes if change.names_machines]
+    sampled = {one.node: one.facts for change in named for one in change.tables if one.facts.panels}
+    for change in changes:
+        if not change.names_machines:
+            for log in change.tables:
+                log.node = _machine_of(log, change, sampled, zone)
 
 
-def _machine_of(log: _Table, reading: _Reading, sampled: Mapping[str, PartFacts], zone: tzinfo) -> str:
+def _machine_of(log: _Table, change: _Change, sampled: Mapping[str, PartFacts], zone: tzinfo) -> str:
     """The sampled machine that the log's path or host names, or the only one; else the log's own name.
 
     A log is of no machine with another number of GPUs, or at other times.
     """
-    paths = [file.name for file in reading.files] if log.node == NAMELESS else [log.node]
-    words = {word for path in paths for word in machine_words(path)}
+    paths = [file.name for file in change.files] if log.node == NAMELESS else [log.node]
+    file = next((file for file in change.files if log.node in file.name), change.files[0])
+    note = partial(change.remarks.note, file=file.name)
+    words = (word for path in paths for word in machine_words(path))
     by_name = sampled.keys() & {name for word in words for name in _names_in(word)}
-    if len(by_name) != 1 and (log.node != NAMELESS or not sampled):
+    if len(by_name) == 1:
+        (node,) = by_name
+    elif log.node != NAMELESS or not sampled:
         return log.node
-    if len(by_name) != 1 and len(sampled) > 1:
-        reading.remarks.note("machines.several", machines=len(sampled))
+    elif len(sampled) > 1:
+        note("machines.several", machines=len(sampled))
         return log.node
-    (node,) = by_name if len(by_name) == 1 else sampled
-    samples, tally = sampled[node], reading.remarks
-    log_us, samples_us = (one.samples_us or (0, 0) for one in (log.facts, samples))
-    if log.facts.gpus and samples.gpus and len(log.facts.gpus) != len(samples.gpus):
-        tally.note("machines.other_gpus", node=node, gpus=len(samples.gpus), found=len(log.facts.gpus))
-    elif _overlap_us(log_us, samples_us) >= 0:
-        if not by_name:
-            tally.note("machines.joined", node=node)
-        return node
-    elif offset := _zone_with_overlap(log_us, samples_us, zone):
-        tally.note("machines.other_zone", node=node, offset=offset)
     else:
-        tally.note("machines.other_times", node=node)
-    return log.node if log.node != node else NAMELESS
+        (node,) = sampled
+    if reason := _why_not(log.facts, sampled[node], zone):
+        code, fields = reason
+        note(code, node=node, **fields)
+        return log.node if log.node != node else NAMELESS
+    if not by_name:
+        note("machines.joined", node=node)
+    return node
+
+
+def _why_not(log: PartFacts, samples: PartFacts, zone: tzinfo) -> tuple[str, dict[str, Any]] | None:
+    """Code and fields of the remark on a log that is not of the machine of the samples; None if it is."""
+    log_us, samples_us = (one.samples_us or (0, 0) for one in (log, samples))
+    if log.gpus and samples.gpus and len(log.gpus) != len(samples.gpus):
+        return "machines.other_gpus", {"gpus": len(samples.gpus), "found": len(log.gpus)}
+    if _overlap_us(log_us, samples_us) >= 0:
+        return None
+    if offset := _zone_with_overlap(log_us, samples_us, zone):
+        return "machines.other_zone", {"offset": offset}
+    return "machines.other_times", {}
 
 
 def _overlap_us(one: _Span, other: _Span) -> int:
@@ -186,22 +198,21 @@ def _number_snapshots(node: str, tables: Sequence[_Table], engine: Engine) -> No
 def _numbered(tables: Sequence[JobInMemory], place: int, node: str) -> Made:
     """The table at ``place`` under the name of the machine, its snapshots numbered over all tables."""
     # Panels of one table share snapshots, each of them with the time of its first sample.
-    moments = [_moments(table.panels) for table in tables]
-    every_us = np.concatenate([time_us for _, time_us in moments])
-    ranks = np.empty(len(every_us), np.int64)
-    ranks[np.argsort(every_us, kind="stable")] = np.arange(len(every_us))
-    before = sum(len(numbers) for numbers, _ in moments[:place])
-    numbers, _ = moments[place]
-    mine = ranks[before : before + len(numbers)]
+    snapshots = [_snapshots(table.panels) for table in tables]
+    order = np.argsort(np.concatenate([time_us for _, time_us in snapshots]), kind="stable")
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    numbers, _ = snapshots[place]
+    own_ranks = np.split(ranks, np.cumsum([len(one) for one, _ in snapshots]))[place]
     panels = tuple(
-        replace(panel, node=node, snapshot=mine[np.searchsorted(numbers, panel.snapshot)])
+        replace(panel, node=node, snapshot=own_ranks[np.searchsorted(numbers, panel.snapshot)])
         for panel in tables[place].panels
     )
     made = dataclasses.replace(tables[place], panels=panels, frame=None)
     return list(made.parts), made.facts[0]
 
 
-def _moments(panels: Sequence[Panel]) -> tuple[IntArray, IntArray]:
+def _snapshots(panels: Sequence[Panel]) -> tuple[IntArray, IntArray]:
     """The numbers of all snapshots, ascending, and the time of each."""
     numbers = np.concatenate([panel.snapshot for panel in panels])
     times = np.concatenate([panel.time_us for panel in panels])

@@ -17,7 +17,7 @@ from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.grouping import groups_of, note_failure, read_groups
 from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.listing import is_end_marker, job_name, listing
-from jobreport.readers.machines import joined
+from jobreport.readers.machines import assign_logs
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
@@ -78,9 +78,9 @@ def read_directory(
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
-    ``name`` of the job defaults to the directory's. ``zone`` is the time zone of timestamps that have none, UTC by
-    default; ``columns`` are those of logs without a header line. The ``engine`` reads the files and keeps the tables, by default in this process. ``leave`` are absolute
-    paths to skip. A reader that raises costs its own files and a remark, unless ``strict``. Raises
+    ``name`` of the job defaults to the directory's. ``zone`` is the time zone of timestamps that have none;
+    ``columns`` are those of logs without a header line. The ``engine`` reads the files and keeps the tables, by
+    default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its own files and a remark, unless ``strict``. Raises
     ``NothingReadableError`` if nothing is left to report.
     """
     engine, progress = engine or LocalEngine(1), progress or Progress()
@@ -92,7 +92,7 @@ def read_directory(
 
     groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
     pieces = read_groups(engine, groups, progress, strict=strict)
-    pieces = drop_implausible_times(joined(pieces, engine, zone), engine)
+    pieces = drop_implausible_times(assign_logs(pieces, engine, zone), engine)
     results = _debugger_results(files.debugger_results, tally, strict=strict)
 
     sources = sources_of(pieces, tally)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.readers.debugger_results.rule_results import decoded
-from jobreport.readers.sensors import as_name
+from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally
 from jobreport.redaction.identifiers import OPTION, is_common
 from jobreport.remarks import NAMES, Quality

@@ -17,7 +17,6 @@ from jobreport.debugger_report import differences
 from jobreport.debugger_report import report as debugger_report
 from jobreport.debugger_report import rules as debugger_rules
 from jobreport.document import Origin, Report, RuleCard
-from jobreport.errors import NothingReadableError
 from jobreport.output import summary
 from jobreport.readers.base import SourceFile
 from jobreport.readers.debugger_results import rule_results
@@ -27,7 +26,6 @@ from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.model import Finding, Job, RuleResult, Severity, Status, in_words
 from jobrules.rule import NO_STEPS, Rule, run_rules
 from jobrules.verdict.not_evaluated import NotEvaluated
-from tests.copies import replace
 from tests.jobs import make_job
 from tests.report.readers.debugger_results.test_rule_results import result
 from tests.report.readers.samples import FILE, sample, write
@@ -211,13 +209,6 @@ def test_times_and_phases_are_those_of_the_results(tmp_path: Path) -> None:
     )
 
 
-def test_a_last_step_after_the_last_full_minute_makes_the_job_longer(tmp_path: Path) -> None:
-    report = built(tmp_path, MaxInitializationTime=job(last=610, end=600))
-
-    assert report.job.end_us == (START + 610) * SECOND
-    assert [p.key for p in report.phases.phases] == ["before", "loop"]
-
-
 def test_a_job_without_times_says_so(tmp_path: Path) -> None:
     report = built(tmp_path, OverallSystemUsage=usage())
 
@@ -385,12 +376,6 @@ def test_never_used_gpus_are_no_low_ones(tmp_path: Path) -> None:
     assert (never.rules, little.rules) == ((), ("LowGPUUtilization", "BatchSize"))
     assert "gpu1" not in in_words(little.evidence)
     assert crowded.verdict.findings[0].key == "gpu-never-used"
-
-
-def test_a_gpu_that_was_used_after_the_last_trigger_was_used(tmp_path: Path) -> None:
-    report = built(tmp_path, LowGPUUtilization=of_gpus(gpu0=NEVER), OverallSystemUsage=usage(0))
-
-    assert [one.key for one in report.verdict.findings] == ["low-gpu-utilization"]
 
 
 def test_a_bottleneck_is_judged_by_its_share(tmp_path: Path) -> None:
@@ -610,19 +595,6 @@ def test_thresholds_are_those_of_the_results_next_to_the_defaults(tmp_path: Path
     ]
 
 
-def test_a_rule_that_was_not_selected_is_left_out(tmp_path: Path) -> None:
-    write(
-        tmp_path / "in", {"BatchSize.json": json.dumps(result()), "LowGPUUtilization.json": json.dumps(low())}
-    )
-
-    outcome = pipeline.make_report(
-        tmp_path / "in", tmp_path / "out", settings=settings.load(ignore=["BatchSize"]), formats=["json"]
-    )
-
-    assert "BatchSize" not in {one.name for one in outcome.report.rules}
-    assert not (tmp_path / "out" / "rules" / "BatchSize.json").exists()
-
-
 def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None:
     content = low("gpu0") | {"Extra": {"kept": [1, None, "é"]}}
     write(tmp_path / "in", {"x/profiler-reports/LowGPUUtilization.json": json.dumps(content)})
@@ -651,16 +623,6 @@ def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None
     assert [missing[key] for key in ("RuleTriggered", "Violations", "Details", "Datapoints")] == [0, 0, {}, 0]
 
 
-def test_the_documents_hold_what_was_evaluated(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"CPUBottleneck.json": json.dumps(bottleneck(hits=900))})
-
-    pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
-
-    written = json.loads((tmp_path / "out/rules/CPUBottleneck.json").read_text("utf-8"))
-    keys = ("Severity", "Evaluated", "InViolation", "Counted")
-    assert [written[key] for key in keys] == [0.75, 1200, 900, "snapshots"]
-
-
 def test_a_report_of_rule_results_can_be_read_as_rule_results_again(tmp_path: Path) -> None:
     write(tmp_path / "in", {"LowGPUUtilization.json": json.dumps(low("gpu0"))})
     first = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
@@ -680,26 +642,12 @@ def test_samples_come_first(tmp_path: Path) -> None:
     assert all(one.notes == () for one in report.rules)
 
 
-def test_the_report_survives_its_file(tmp_path: Path) -> None:
-    report = built(tmp_path, LowGPUUtilization=low("gpu0"), OverallSystemUsage=usage())
-
-    assert document.from_json(document.to_json(report)) == report
-
-
 def test_page_summary_and_terminal_name_the_source_of_the_numbers(tmp_path: Path) -> None:
     report = built(tmp_path, MaxInitializationTime=job(), LowGPUUtilization=low("gpu0"))
 
     page = Page.of(sections.head(report).html).text
     for text in (page, summary.markdown(report)):
         assert "SageMaker Debugger" in text
-
-
-def test_a_smaller_machine_is_not_advised_if_a_core_is_the_bottleneck(tmp_path: Path) -> None:
-    free = built(tmp_path / "a", OverallSystemUsage=usage(20))
-    full = built(tmp_path / "b", OverallSystemUsage=usage(20), CPUBottleneck=bottleneck())
-
-    texts = [Page.of(sections.utilization(report).html).text for report in (free, full)]
-    assert ["smaller machine" in text for text in texts] == [True, False]
 
 
 def everything(directory: Path, node: str = "algo-1", gpu: str = "gpu0") -> Report:
@@ -748,15 +696,6 @@ def test_the_page_holds_together(tmp_path: Path, kind: str) -> None:
     assert len(summary.markdown(report)) < summary.MAX_CHARACTERS
 
 
-def test_a_directory_with_nothing_readable_gives_no_report(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"BatchSize.json": "{"})
-
-    with pytest.raises(NothingReadableError):
-        pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
-
-    assert not (tmp_path / "out").exists()
-
-
 def test_differences_have_ids_of_their_own_and_a_line_each() -> None:
     ids = [one.id for one in differences.DIFFERENCES]
     lines = differences.page().splitlines()
@@ -766,15 +705,6 @@ def test_differences_have_ids_of_their_own_and_a_line_each() -> None:
     rows = [line for line in lines if re.match(r"\| [A-Z]+-\d+ \|", line)]
     assert [row.split("|")[1].strip() for row in rows] == ids
     assert all(row.count("|") == 4 for row in rows)
-
-
-def test_a_report_of_samples_does_not_mention_sagemaker_debugger(tmp_path: Path) -> None:
-    report = replace(everything(tmp_path), origin=Origin.SAMPLES)
-    report = replace(report, rules=tuple(replace(one, notes=()) for one in report.rules))
-
-    for call in (sections.head, sections.utilization, sections.gpu_utilization, sections.contents):
-        text = Page.of(call(report).html).text.replace(rule_results.SOURCE, "")
-        assert not re.search("vendor|SageMaker Debugger", text)
 
 
 def test_a_rule_that_triggered_did_so_whatever_its_details_are(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 from jobreport.pipeline import make_report
 from jobreport.readers.nvidia_smi.times import zone_of
 from jobreport.readers.registry import read_directory, read_job
-from jobreport.tables.engine import LocalEngine
 from jobrules.model import SECOND_US, Metric
 
 START_S = 1_767_441_600
@@ -150,21 +149,9 @@ def test_a_log_in_another_zone_is_joined_with_the_offset_that_the_remark_names(
         reading = read_directory(tmp_path, zone=read_in)
         remarks = [one for source in reading.quality.sources for one in source.remarks]
         (remark,) = [one for one in remarks if one.code.startswith("machines.")]
-        assert remark.fields == {"node": "algo-1", "offset": offset}
+        assert (remark.fields, remark.place) == ({"node": "algo-1", "offset": offset}, "gpu.csv")
 
     assert codes(tmp_path, zone_of(offset)) == (("algo-1",), ["machines.joined"])
-
-
-def test_where_the_tables_lie_does_not_matter(tmp_path: Path) -> None:
-    write_samples(tmp_path, 1, 2)
-    write_log(tmp_path / "algo-2", 2)
-    expected, quality = read_job(tmp_path)
-    with LocalEngine(2) as engine:
-        reading = read_directory(tmp_path, engine=engine)
-        assert reading.quality == quality
-        assert [(p.node, p.metric, p.values.tobytes()) for p in reading.job.panels] == [
-            (p.node, p.metric, p.values.tobytes()) for p in expected.panels
-        ]
 
 
 def test_a_log_joins_a_job_with_traces(tmp_path: Path) -> None:

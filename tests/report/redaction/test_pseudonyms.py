@@ -364,26 +364,6 @@ def test_no_code_of_a_remark_keeps_a_name() -> None:
         assert "acme" not in f"{changed.action} {changed.unit} {changed.reason}"
 
 
-def test_remarks_that_differ_in_a_name_only_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(REMARKS, "test.sensor", Wording("dropped", "samples", "unknown sensor {name}"))
-    remarks = tuple(Remark(code="test.sensor", count=2, fields={"name": f"acme{i}"}) for i in range(3))
-
-    (one,) = Pseudonyms.of([]).quality(Quality(remarks=remarks)).remarks
-
-    assert (one.count, one.reason) == (6, "unknown sensor …")
-
-
-def test_other_processes_put_the_same_placeholders(tmp_path: Path) -> None:
-    directory = tmp_path / MARKS["job"]
-    write(directory, files())
-    pipeline.make_report(directory, tmp_path / "here", formats=["json"], redact=True)
-
-    with LocalEngine(2) as engine:
-        pipeline.make_report(directory, tmp_path / "there", formats=["json"], redact=True, engine=engine)
-
-    assert read_all(tmp_path / "there") == read_all(tmp_path / "here")
-
-
 def test_a_failure_is_reported_without_what_it_quotes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,7 +441,7 @@ def test_libraries_stay_and_the_users_own_code_does_not(
     file, name = function
     one = Function(file=file, line=1, name=name, calls=1, self_s=1.0, total_s=1.0)
     profile = Profile(
-        node="n", rank="1", profiler="cProfile", start_us=1, end_us=2, begin="step 1", end="step 2",
+        node="acme-1", rank="1", profiler="cProfile", start_us=1, end_us=2, begin="step 1", end="step 2",
         functions=(one,), count=1, self_s=1.0,
     )  # fmt: skip
     reading = Reading(
@@ -471,6 +451,7 @@ def test_libraries_stay_and_the_users_own_code_does_not(
     (changed,) = redacted(reading, reading.quality, load())[0].job.profiles
 
     assert (changed.functions[0].file, changed.functions[0].name) == expected
+    assert (changed.node, changed.rank) == ("node-1", "1")
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import operator
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,18 +205,6 @@ def test_a_full_disk_is_an_error_with_its_place(tmp_path: Path, monkeypatch: pyt
     assert str(tmp_path) in str(error.value)
 
 
-def test_a_job_of_one_node_is_gone_when_nobody_has_it() -> None:
-    gc.disable()
-    try:
-        job = read_job(SAMPLES[0])[0]
-        assert job.each(first_snapshot)
-        gone = weakref.ref(job)
-        del job
-        assert gone() is None
-    finally:
-        gc.enable()
-
-
 def test_little_is_read_here_and_much_in_as_many_processes_as_memory_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -233,11 +218,6 @@ def test_little_is_read_here_and_much_in_as_many_processes_as_memory_allows(
     assert _process_count([200 * mib] * 32) == 2
     assert _process_count([500 * mib] * 32) == 1
     assert _process_count([10_000 * mib] * 32) == 1
-
-
-def test_an_engine_with_nothing_to_keep_has_no_results() -> None:
-    with LocalEngine() as engine:
-        assert engine.ask(operator.itemgetter(0), []) == []
 
 
 @pytest.mark.parametrize("job", SAMPLES, ids=lambda path: path.name)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from jobreport.readers.faults import EARLIEST_S, LATEST_S
-from jobreport.readers.sensors import as_name
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.names import as_name
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:

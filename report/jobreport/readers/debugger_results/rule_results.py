@@ -26,7 +26,7 @@ from jobreport.readers.debugger_results.details import (
     Usage,
     Workloads,
 )
-from jobreport.readers.sensors import as_name
+from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.readers.text_files import content
 from jobreport.remarks import SourceQuality

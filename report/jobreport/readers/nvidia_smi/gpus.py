@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
+from jobreport.readers.bounds import MAX_GPUS
 from jobreport.readers.nvidia_smi.logs import GPU_IN_NAME
 from jobreport.readers.nvidia_smi.rows import UNNUMBERED, Rows
-from jobreport.readers.sensors import MAX_GPUS
 from jobrules.measures.snapshots import Series
 from jobrules.model import natural_sorted
 

@@ -16,6 +16,7 @@ import numpy as np
 from jobreport import progress
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
+from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import headed
 from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
@@ -23,7 +24,6 @@ from jobreport.readers.nvidia_smi.hosts import logs_by_host
 from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.row_reading import rows_of
 from jobreport.readers.nvidia_smi.table import Table, decoded
-from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from msgspec.structs import replace
 
+from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.cells import NO_VALUE, any_number, cells
 from jobreport.readers.nvidia_smi.columns import Column, columns
 from jobreport.readers.nvidia_smi.rows import UNNUMBERED, Rows
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import RELATIVE, ZONED, Times, times_of
-from jobreport.readers.sensors import as_name
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from jobreport.formats import date_time
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
-from jobreport.readers.faults import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.remarks import SourceQuality
 from jobrules.model import SECOND_US

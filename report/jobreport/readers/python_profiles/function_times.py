@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from msgspec import Struct
 
-from jobreport.readers.faults import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
 from jobreport.readers.python_profiles import marshalled
 from jobreport.readers.tally import UnusableError
 from jobrules.model import SECOND_US

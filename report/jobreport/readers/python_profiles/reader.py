@@ -17,15 +17,14 @@ from msgspec import Struct
 
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
-from jobreport.readers.faults import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.names import as_name, node_and_rank
 from jobreport.readers.python_profiles.function_times import (
     of_dump,
     of_tree,
     pyinstrument_session,
     session_span,
 )
-from jobreport.readers.ranks import node_and_worker
-from jobreport.readers.sensors import as_name
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.remarks import SourceQuality
 from jobrules.model import SECOND_US, Function, Profile, natural_key
@@ -174,13 +173,13 @@ def _recording(name: str) -> _Recording:
     if match := _SPAN.fullmatch(folder):
         begin = _moment(match["begin_mode"], match["begin_step"], match["begin_phase"])
         end = _moment(match["end_mode"], match["end_step"], match["end_phase"])
-        node, rank = node_and_worker(holder)
+        node, rank = node_and_rank(holder)
     elif match := _EARLY.fullmatch(folder):
         begin = end = "before step 0" if match["step"].startswith("-") else f"step {int(match['step'])}"
-        node, rank = node_and_worker(match["who"])
+        node, rank = node_and_rank(match["who"])
     else:
         begin, end = _UNNAMED
-        node, rank = node_and_worker(holder)
+        node, rank = node_and_rank(holder)
         if not rank:  # it may be any folder
             node = ""
     return _Recording(node=node or _NAMELESS, rank=rank, span_us=span_us, begin=begin, end=end)

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from jobreport.readers import text_files
-from jobreport.readers.faults import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
 from jobreport.readers.tally import UnusableError
 
 if TYPE_CHECKING:

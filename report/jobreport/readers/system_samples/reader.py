@@ -16,11 +16,13 @@ import numpy as np
 from jobreport import progress
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
-from jobreport.readers.sensors import as_name, sensor
+from jobreport.readers.bounds import MAX_GPUS
+from jobreport.readers.names import as_name
 from jobreport.readers.system_samples import lines
+from jobreport.readers.system_samples.sensors import sensor
+from jobreport.readers.system_samples.sorting import SampleSorter
 from jobreport.readers.system_samples.text import SoundFiles
 from jobreport.readers.tally import Tally, most_frequent
-from jobreport.readers.timeline import Timeline
 from jobreport.remarks import SourceQuality
 from jobrules.measures.snapshots import MOST_CELLS, Series, node_panels
 from jobrules.model import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.system_samples.lines import Rows
-    from jobreport.readers.timeline import Part
+    from jobreport.readers.system_samples.sorting import Part
 
 _NAME = re.compile(r"[0-9]{10,}\.(?P<host>.+?)\.json(\.gz)?")
 #: Suffix of PyTorch's profiler, whose file names can look like those of samples.
@@ -42,8 +44,8 @@ _FIRST = 64
 
 #: Node of samples without one, in a file without one in its name.
 _NAMELESS = "node"
-#: A node has fewer cores, and fewer GPUs, each pair of which is compared; more columns are damage or malice.
-_MAX_DEVICES, _MAX_GPUS = 4096, 512
+#: Of a metric and a node; more are damage or malice.
+_MAX_DEVICES = 4096
 _OF_GPUS = {Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY}
 #: Bytes or operations per second; no machine comes near.
 _MAX_RATE = 1e15
@@ -87,11 +89,11 @@ class SystemSamples:
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all samples into panels; the order of files and of lines does not matter."""
-        reading = _Reading(sorted(files))
-        for batch in _batches(reading.files):
-            reading.read(batch)
-            progress.advance(sum(reading.files[number].size for number in batch))
-        return reading.found()
+        samples = _Samples(sorted(files))
+        for batch in _batches(samples.files):
+            samples.read(batch)
+            progress.advance(sum(samples.files[number].size for number in batch))
+        return samples.found()
 
 
 def _batches(files: Sequence[SourceFile]) -> Iterator[list[int]]:
@@ -134,7 +136,7 @@ def _host(file: SourceFile) -> str:
     return match["host"] if match else _NAMELESS
 
 
-class _Reading:
+class _Samples:
     """Samples on their way from rows to panels."""
 
     def __init__(self, files: list[SourceFile]) -> None:
@@ -200,14 +202,14 @@ class _Reading:
     def _series(self, parts: dict[tuple[Metric, str], list[Part]]) -> list[Series]:
         series: list[Series] = []
         devices: Counter[Metric] = Counter()
-        timeline = Timeline()
+        sorter = SampleSorter()
         for metric, device in sorted(parts, key=lambda key: (key[0], natural_key(key[1]))):
-            time_us, values, repeated = timeline.merged(parts.pop((metric, device)))
+            time_us, values, repeated = sorter.sorted(parts.pop((metric, device)))
             self.tally.note("samples.repeated", count=repeated)
             devices[metric] += 1
-            most = _MAX_GPUS if metric in _OF_GPUS else _MAX_DEVICES
-            if devices[metric] > most:
-                self.tally.note("samples.devices", count=len(values), limit=most)
+            limit = MAX_GPUS if metric in _OF_GPUS else _MAX_DEVICES
+            if devices[metric] > limit:
+                self.tally.note("samples.devices", count=len(values), limit=limit)
                 continue
             lowest, highest = _bounds(metric)
             if values.min() < lowest or values.max() > highest:

@@ -25,16 +25,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jobreport.readers import decimals, text_files
-from jobreport.readers.byte_texts import EqualTexts, UnsoundError, texts, windows
-from jobreport.readers.faults import EARLIEST_S, LATEST_S
+from jobreport.readers import text_files
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.system_samples import decimals
+from jobreport.readers.system_samples.byte_texts import EqualTexts, UnsoundError, texts, windows
 from jobreport.readers.system_samples.lines import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from jobreport.readers.byte_texts import Bytes
+    from jobreport.readers.system_samples.byte_texts import Bytes
     from jobrules.model import FloatArray, IntArray
 
 #: Bytes of the text that is read at a time, and of the longest line.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from jobreport.readers.faults import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
 from jobreport.readers.traces.row import Args
 from jobrules.measures.data_loading import SET_UP
 from jobrules.model import SECOND_US, EventSource, Lane, Loader

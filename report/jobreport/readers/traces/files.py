@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.readers import text_files
-from jobreport.readers.ranks import node_and_worker
+from jobreport.readers.names import node_and_rank
 from jobrules.model import SECOND_US, EventSource
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _who(text: str) -> tuple[str, str]:
     """Node and rank of ``33-algo-1``, ``4487_0000`` or ``0001``, which is a node."""
     if match := _EARLY_WHO.fullmatch(text):
         return match["node"], match["rank"]
-    node, rank = node_and_worker(text)
+    node, rank = node_and_rank(text)
     return node or _NAMELESS, rank
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.readers.base import Found
-from jobreport.readers.sensors import as_name
+from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.columns import Columns
 from jobreport.readers.traces.files import (

@@ -116,14 +116,6 @@ def test_bottlenecks_are_read_in_both_layouts(tmp_path: Path, layout: str) -> No
     )
 
 
-def test_a_bottleneck_without_a_time_does_not_count(tmp_path: Path) -> None:
-    times: dict[str, object] = {"1736889979.5": {}, "NaN": {}, "-1": {}, "0": {}}
-
-    results = read(tmp_path, {"CPUBottleneck.json": result({"bottlenecks": times})})
-
-    assert results.bottlenecks["CPUBottleneck"].count == 1
-
-
 def test_a_wrong_value_is_none_and_counted(tmp_path: Path) -> None:
     good = {"increase": 5.5, "gpu_max": 39}
     bad = {"increase": {"deep": {"er": []}}, "gpu_max": 39}
@@ -158,30 +150,11 @@ def test_a_node_whose_figures_cannot_be_used_costs_no_other_node(tmp_path: Path)
     assert remarks_of(results)["debugger.value"].count == 3
 
 
-def test_a_gpu_is_known_whatever_is_said_of_it(tmp_path: Path) -> None:
-    details: dict[str, Any] = {"algo-1": {"gpu0": [], "gpu1": None, "gpu2": "x"}}
-    rules = ("LowGPUUtilization", "GPUMemoryIncrease", "BatchSize")
-
-    results = read(tmp_path, {f"{rule}.json": result(details, RuleTriggered=1) for rule in rules})
-
-    gpus = [("algo-1", f"gpu{i}") for i in range(3)]
-    assert list(results.low_gpu) == list(results.memory) == list(results.small_batch) == gpus
-    assert [one.triggered for one in results.documents] == [1, 1, 1]
-
-
 def test_parameters_without_end_are_not_read(tmp_path: Path) -> None:
     results = read(tmp_path, {"StepOutlier.json": result(RuleParameters="p:1\n" * 100)})
 
     assert results.documents[0].parameters == {}
     assert remarks_of(results)["debugger.value"].count == 1
-
-
-def test_details_of_any_shape_are_read(tmp_path: Path) -> None:
-    shapes: tuple[Any, ...] = (None, [], "x", 3, {"a": None}, {"a": {"b": None}}, {"step_details": 1})
-
-    for details in shapes:
-        results = read(tmp_path, {f"{rule}.json": result() | {"Details": details} for rule in NAMES})
-        assert [one.rule for one in results.documents] == list(NAMES)
 
 
 json_values = st.recursive(
@@ -220,9 +193,9 @@ def test_no_document_breaks_the_reader(
         ("[" * 100_000, "file.not_json"),
         ('{"RuleTriggered": ' + "9" * 5000 + "}", "file.not_json"),
         (b"\x00\xff\xfe", "file.not_json"),
-        ("[1, 2]", "debugger.not_a_result"),
-        ('{"other": 1}', "debugger.not_a_result"),
-        ('{"Details": ' + '{"a": ' * 900 + "1" + "}" * 901, "debugger.deep"),
+        ("[1, 2]", "debugger.no_result"),
+        ('{"other": 1}', "debugger.no_result"),
+        ('{"Details": ' + '{"a": ' * 900 + "1" + "}" * 901, "debugger.no_result"),
         (gzip.compress(b"{}" * 50, mtime=0)[:-12], "file.damaged"),
         (gzip.compress(b" " * (65 << 20)), "file.large"),
     ],
@@ -242,7 +215,7 @@ def test_numbers_that_json_does_not_have_are_none(tmp_path: Path) -> None:
 
     assert list(results.phases.values()) == [5]
     assert json.dumps(results.documents[0].raw, allow_nan=False)
-    assert remarks_of(results)["debugger.not_finite"].count == 2
+    assert remarks_of(results)["debugger.value"].count == 2
 
 
 def test_a_byte_order_mark_and_compression_are_undone(tmp_path: Path) -> None:
@@ -357,10 +330,3 @@ def test_results_alone_are_a_reading_but_no_job(tmp_path: Path) -> None:
     assert "profiler-report.html" in {one.place for one in reading.quality.remarks}
     with pytest.raises(NothingReadableError, match="holds rule results, but no samples"):
         read_job(tmp_path)
-
-
-def test_results_of_which_none_can_be_read_are_nothing_to_report(tmp_path: Path) -> None:
-    write(tmp_path, {"BatchSize.json": "{"})
-
-    with pytest.raises(NothingReadableError, match="not complete JSON"):
-        read_directory(tmp_path)

@@ -214,20 +214,6 @@ def test_times_of_a_zone_are_read_as_that_zone_s_where_the_clock_is_put_back(tmp
     assert unzoned.samples_us[1] - unzoned.samples_us[0] > last - first
 
 
-def test_a_log_may_be_ahead_of_the_samples_beside_it(tmp_path: Path) -> None:
-    ahead_us = 40 * SECOND_US
-    spec = spec_of()
-    write_job(spec, tmp_path / "samples", gzipped=False, samples=True)
-    write_job(spec, tmp_path / "log", gzipped=False, log=LogSpec(ahead_us=ahead_us))
-
-    samples, log = (read_job(tmp_path / name, strict=True)[0] for name in ("samples", "log"))
-
-    for metric in (Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY):
-        (a,), (b,) = samples.panels_of(metric), log.panels_of(metric)
-        assert np.array_equal(a.time_us + ahead_us, b.time_us)
-        assert np.array_equal(a.values, b.values)
-
-
 def lines_of(hosts: Sequence[str] = "", gpus: int = 2, *, uuids: str = "") -> list[str]:
     """Thirty moments of some GPUs, each with a utilization of its own."""
     return [
@@ -245,14 +231,6 @@ def uses(folder: Path) -> dict[str, list[int]]:
         panel.node: np.nanmin(panel.values, axis=0).tolist()
         for panel in job.panels_of(Metric.GPU_UTILIZATION)
     }
-
-
-def test_hosts_of_one_file_stay_apart_though_it_tells_uuids(tmp_path: Path) -> None:
-    lines = [f"{line}, GPU-{line.split(', ')[1]}{line.split(', ')[2]}" for line in lines_of("ab")]
-    text = "\n".join(["timestamp, hostname, index, utilization.gpu [%], uuid", *lines, ""])
-    (tmp_path / "gpu.csv").write_text(text)
-
-    assert uses(tmp_path) == {"a": [0, 20], "b": [5, 25]}
 
 
 def test_gpus_told_by_uuid_have_the_numbers_of_their_turn_and_keep_them(tmp_path: Path) -> None:
@@ -516,15 +494,6 @@ def test_what_is_next_to_nothing_is_nothing(tmp_path: Path) -> None:
     (panel,) = job.panels_of(Metric.GPU_CLOCK)
     assert panel.values[:, 0].tolist() == [0, 0, 1e-3]
     assert not [one for one in found.remarks if one.unit == "values"]
-
-
-def test_of_two_equal_columns_one_without_any_number_is_no_loss(tmp_path: Path) -> None:
-    text = "\n".join(["unix_time,util_a,util_b", "1767454613,[N/A],2", ""])
-
-    job, found = read(tmp_path, gpu=text)
-
-    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_UTILIZATION)] == [2]
-    assert not [one for one in found.remarks if one.unit == "columns"]
 
 
 def test_a_comma_is_a_decimal_one_where_another_sign_separates_columns(tmp_path: Path) -> None:

@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.nvidia_smi import headed
-from jobreport.readers.nvidia_smi.columns import column, columns
 from jobreport.readers.nvidia_smi.headed import tables
 from jobreport.readers.nvidia_smi.table import Table
-from jobreport.readers.registry import read_job
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 HEADER = "timestamp, index, host, utilization.gpu [%]\n"
 CELLS = st.text("0123456789.-+eEinfaNx %[/]'_\x0b\x00é", max_size=6) | st.sampled_from(
@@ -36,41 +34,6 @@ def test_cells_are_those_between_the_separators(separator: str, rows: list[list[
 
     cells = [[column.distinct[i] for i in column.code] for part in found for column in part.columns]  # type: ignore[union-attr]
     assert cells == [list(column) for column in zip(*sound, strict=True)]
-
-
-@pytest.mark.parametrize("moments", [2, 400])
-def test_names_of_digits_keep_their_zeros(moments: int, tmp_path: Path) -> None:
-    (tmp_path / "gpus.csv").write_text(
-        HEADER
-        + "".join(
-            f"2026/01/03 10:{i // 60:02d}:{i % 60:02d}, 0, {host}, {50 + i % 7} %\n"
-            for i in range(moments)
-            for host in ("0012", "12")
-        )
-    )
-
-    job, _ = read_job(tmp_path)
-
-    assert sorted(job.nodes) == ["0012", "12"]
-
-
-@pytest.mark.parametrize("moments", [2, 400])
-def test_numbers_may_be_written_with_a_sign_or_begin_with_a_dot(moments: int, tmp_path: Path) -> None:
-    rows = "".join(f"{1_700_000_000 + i},+0,.5\n" for i in range(moments))
-    (tmp_path / "gpus.csv").write_text(f"timestamp,index,utilization.gpu\n{rows}")
-
-    (panel,) = read_job(tmp_path)[0].panels
-
-    assert panel.devices == ("gpu0",)
-    assert panel.values.ravel().tolist() == [0.5] * moments
-
-
-def test_headers_line_after_line_are_understood_once() -> None:
-    column.cache_clear()
-    names = [f"utilization.gpu.{i}" for i in range(200)]
-
-    assert all(columns(names)[0] for _ in range(50))
-    assert column.cache_info().misses == len(names)
 
 
 def test_headers_in_turn_are_tables_in_turn() -> None:

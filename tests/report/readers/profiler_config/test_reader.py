@@ -203,7 +203,7 @@ def test_what_was_switched_off_is_said(tmp_path: Path, config: object, words: li
         ("[" * 100_000, "file.not_json"),
         ("[]", "file.not_object"),
         ('{"a": 1}', "config.no_settings"),
-        ('{"ProfilerConfig": 5}', "config.not_object"),
+        ('{"ProfilerConfig": 5}', "config.no_settings"),
         (b'{"a": "\xff"}', "file.not_utf8"),
         (gzip.compress(WHOLE.encode(), mtime=0)[:-9], "file.damaged"),
         (" " * (1 << 20) + "{}", "file.large"),

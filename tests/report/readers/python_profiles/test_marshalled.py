@@ -3,11 +3,8 @@ from __future__ import annotations
 import contextlib
 import cProfile
 import marshal
-import math
-import pstats
 import struct
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.python_profiles.marshalled import NotReadableError, Value, loads
-from tests.paths import CORPUS, needs_corpus
 
 VERSIONS = range(2, 6)
 SCALARS = (
@@ -59,21 +55,6 @@ def typed(value: object) -> object:
 @given(VALUES, st.sampled_from(VERSIONS))
 def test_what_python_writes_is_read_in_every_version(value: Any, version: int) -> None:
     assert typed(plain(loads(marshal.dumps(value, version)))) == typed(value)
-
-
-def test_numbers_that_are_not_finite_are_read() -> None:
-    for version in VERSIONS:
-        value = loads(marshal.dumps((math.inf, -math.inf, math.nan), version))
-
-        assert isinstance(value, tuple)
-        assert str(value) == "(inf, -inf, nan)"
-
-
-def test_a_tuple_of_more_than_255_values_is_read() -> None:
-    value = (*range(1000), "x" * 70_000)
-
-    for version in VERSIONS:
-        assert loads(marshal.dumps(value, version)) == value
 
 
 @pytest.mark.parametrize(
@@ -162,44 +143,6 @@ def test_any_bytes_give_a_value_or_the_error_of_this_module(data: bytes) -> None
 def reads_or_refuses(data: bytes) -> None:
     with contextlib.suppress(NotReadableError):
         loads(data)
-
-
-def test_a_dump_of_cprofile_is_what_pstats_reads(tmp_path: Path, dump: bytes) -> None:
-    (tmp_path / "dump").write_bytes(dump)
-
-    assert plain(loads(dump)) == stats_of(tmp_path / "dump")
-
-
-@needs_corpus
-def test_dumps_of_real_jobs_are_what_pstats_reads() -> None:
-    files = list((CORPUS / "sagemaker-fixtures").rglob("python_stats"))
-
-    for file in files:
-        assert plain(loads(file.read_bytes())) == stats_of(file)
-    assert len(files) == 3
-
-
-def test_a_dump_of_a_megabyte_is_read_in_well_under_two_seconds() -> None:
-    functions = {
-        (f"/lib/module_{i % 97}.py", i, f"function_{i}"): (i, i, i / 7, i / 3) for i in range(14_000)
-    }
-    keys = list(functions)
-    dump = marshal.dumps(
-        {
-            key: (*row, {keys[i // 2]: row, keys[i // 3]: row})
-            for i, (key, row) in enumerate(functions.items())
-        }
-    )
-    assert len(dump) > 1_000_000
-
-    started = time.process_time()
-    loads(dump)
-
-    assert time.process_time() - started < 1
-
-
-def stats_of(file: Path) -> object:
-    return pstats.Stats(str(file)).stats  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobreport.readers.base import Found, SourceFile
+from jobreport.readers.names import node_and_rank
 from jobreport.readers.python_profiles.reader import PythonProfiles
-from jobreport.readers.ranks import node_and_worker
 from jobrules.model import Profile
 from tests.paths import CORPUS, needs_corpus
 
@@ -71,7 +71,7 @@ def tree(root: object, **session: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("text", "node", "worker"),
+    ("text", "node", "rank"),
     [
         ("33-algo-1", "algo-1", "33"),
         ("905-b88ab1bb8259", "b88ab1bb8259", "905"),
@@ -82,8 +82,8 @@ def tree(root: object, **session: object) -> bytes:
         ("", "", ""),
     ],
 )
-def test_node_and_worker_are_told_apart(text: str, node: str, worker: str) -> None:
-    assert node_and_worker(text) == (node, worker)
+def test_node_and_rank(text: str, node: str, rank: str) -> None:
+    assert node_and_rank(text) == (node, rank)
 
 
 def test_the_path_says_who_was_profiled_and_when(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_pyinstrument_may_say_itself_when_it_ran(tmp_path: Path) -> None:
             "train-9-a-170000012345678_train-9-b-170000012345679/python_stats",
             "profiles.undated",
         ),
-        ("1700000124000001_1700000123456789/python_stats", "profiles.reversed"),
+        ("1700000124000001_1700000123456789/python_stats", "profiles.undated"),
         (FOLDER.replace("33-algo-1", "3-new\nline") + "/python_stats", None),
     ],
 )
@@ -215,17 +215,6 @@ def agrees_with_pstats(profile: Profile, path: Path) -> None:
     assert math.isclose(profile.self_s, sum(row[2] for row in expected))
 
 
-def test_ties_are_in_the_order_of_file_line_and_name(tmp_path: Path) -> None:
-    keys = [(file, line, name) for file in ("b.py", "a.py") for line in (10, 9) for name in "zyxwvut"]
-
-    profile = only(
-        read(tmp_path, {f"{FOLDER}/python_stats": dump({key: (1, 1, 1.0, 1.0, {}) for key in keys})})
-    )
-
-    assert [(f.file, f.line, f.name) for f in profile.functions] == sorted(keys)[:25]
-    assert (profile.count, profile.self_s) == (28, 28.0)
-
-
 def test_what_is_built_in_has_no_place_and_long_names_are_cut(tmp_path: Path) -> None:
     entries: dict[Any, Any] = {
         ("~", 0, "<built-in len>"): (1, 1, 3.0, 3.0, {}),
@@ -250,8 +239,8 @@ GOOD: tuple[Any, ...] = (1, 1, 0.5, 0.5, {})
         (("a.py", 1, "f"), (1, 1, -0.1, 1.0, {}), "profiles.time"),
         (("a.py", 1, "f"), (1, 1, True, 1.0, {}), "profiles.time"),
         (("a.py", 1, "f"), (1, 1, 2**100, 1.0, {}), "profiles.time"),
-        (("a.py", 1, "f"), (1, -1, 0.5, 1.0, {}), "profiles.calls"),
-        (("a.py", 1, "f"), (1, 2**64, 0.5, 1.0, {}), "profiles.calls"),
+        (("a.py", 1, "f"), (1, -1, 0.5, 1.0, {}), "profiles.entry"),
+        (("a.py", 1, "f"), (1, 2**64, 0.5, 1.0, {}), "profiles.entry"),
         (("a.py", 1, "f"), (1, 1, 0.5, 1.0), "profiles.entry"),
         (("a.py", 1, "f"), None, "profiles.entry"),
         (("a.py", -1, "f"), GOOD, "profiles.entry"),
@@ -345,14 +334,6 @@ def test_children_that_took_longer_than_their_caller_leave_it_no_time(tmp_path: 
     assert [(f.name, f.self_s) for f in profile.functions] == [("f", 1.000001), ("main", 0.0)]
 
 
-def test_a_frame_may_lack_its_file_and_line(tmp_path: Path) -> None:
-    root = {"function": "f", "time": 1, "file_path": None, "file_path_short": "short.py", "line_no": None}
-
-    (function,) = only(read(tmp_path, {f"{TREES}/python_stats.json": tree(root)})).functions
-
-    assert (function.file, function.line) == ("short.py", 0)
-
-
 # Files
 
 
@@ -386,21 +367,21 @@ def test_pages_are_left_out(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("python_stats", b"", "file.empty"),
-        ("python_stats", dump()[:-1], "profiles.not_cprofile"),
+        ("python_stats", dump()[:-1], "profiles.unreadable"),
         (
             "python_stats",
             b"cposix\nsystem\n",
-            "profiles.not_cprofile",
+            "profiles.unreadable",
         ),
-        ("python_stats", marshal.dumps((1,)), "profiles.not_cprofile"),
+        ("python_stats", marshal.dumps((1,)), "profiles.unreadable"),
         ("python_stats", dump({}), "profiles.no_function"),
         ("python_stats", b"x" * ((16 << 20) + 1), "file.large"),
         ("python_stats.gz", gzip.compress(dump(), mtime=0)[:-9], "file.damaged"),
-        ("python_stats.json", tree(None), "profiles.nothing_recorded"),
+        ("python_stats.json", tree(None), "profiles.no_function"),
         ("python_stats.json", tree(frame("f", 1.0))[:-1], "file.not_json"),
         ("python_stats.json", b"\xff", "file.not_json"),
-        ("python_stats.json", b"[]", "profiles.not_pyinstrument"),
-        ("python_stats.json", b"{}", "profiles.not_pyinstrument"),
+        ("python_stats.json", b"[]", "profiles.unreadable"),
+        ("python_stats.json", b"{}", "profiles.unreadable"),
         ("python_stats.json", b'{"root_frame":' + b"[" * 100_000, "file.not_json"),
     ],
 )
@@ -411,19 +392,3 @@ def test_a_damaged_file_costs_itself_and_a_remark(
 
     assert counts(found) == {reason: 1}
     assert len(found.profiles) == found.quality.files == 1
-
-
-def test_profiles_are_sorted_by_node_worker_and_start(tmp_path: Path) -> None:
-    wanted = [
-        (node, worker, start) for node in ("algo-2", "algo-10") for worker in ("9", "10") for start in (1, 2)
-    ]
-
-    found = read(
-        tmp_path,
-        {
-            f"{worker}-{node}/train-1-stepstart-170000000000000{start}.0_train-1-stepend-1700000000000009.0/python_stats": dump()
-            for node, worker, start in reversed(wanted)
-        },
-    )
-
-    assert [(p.node, p.rank, p.start_us % 10) for p in found.profiles] == wanted

@@ -124,14 +124,6 @@ def test_of_a_key_that_stands_twice_the_last_value_counts(tmp_path: Path) -> Non
     assert values(read(tmp_path / "beside", {FILE: [twice, "?"]})[0]) == [[1.0]]
 
 
-@pytest.mark.parametrize("value", [True, False])
-def test_true_and_false_are_no_numbers(tmp_path: Path, value: bool) -> None:
-    job, quality = read(tmp_path, {FILE: [sample(1), sample(value, at=T0 + 1)]})
-
-    assert values(job) == [[1.0]]
-    assert remarks(quality)["'Value' is not a number"].count == 1
-
-
 @pytest.mark.parametrize("digits", [25, 400, 5000])
 def test_numbers_without_end_are_dropped(tmp_path: Path, digits: int) -> None:
     lines = [sample(1), sample(2, at=T0 + 1).replace("2,", "9" * digits + ",")]
@@ -145,45 +137,7 @@ def test_numbers_without_end_are_dropped(tmp_path: Path, digits: int) -> None:
         assert sum(remark.count for remark in remarks(quality).values()) == 1
 
 
-def test_a_line_nested_without_end_costs_itself(tmp_path: Path) -> None:
-    lines = [sample(1), '{"a":' * 100_000, "[" * 100_000, '{"Value":' + "[" * 5000 + "]" * 5000 + "}"]
-
-    job, quality = read(tmp_path, {FILE: [*lines, sample(2, at=T0 + 1)]})
-
-    assert values(job) == [[1.0], [2.0]]
-    assert remarks(quality)["not complete JSON"].count == 3
-
-
 # Times
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [*ticks(60), *ticks(1, at=T0 + 7200), *ticks(60, at=T0 + 14_400)],
-        [sample(i % 100, at=T0 + 3600 * i) for i in range(50)],
-        [*ticks(60), *ticks(60, at=T0 + 86_400, node="algo-2")],
-        [*ticks(60, at=T0), *ticks(60, at=T0 - 5000), *ticks(60, at=T0 + 10_000)],
-        [line for i in range(60) for line in ticks(1, at=T0 + 900 * i, gpus=4 if i < 50 else 1)],
-        [*ticks(120), sample(1, node="algo-2")],
-        [*ticks(120, gpus=1), *ticks(1, gpus=2)[2:]],
-    ],
-    ids=[
-        "one moment between pauses",
-        "one sensor",
-        "another clock",
-        "clock jumps back",
-        "three of four GPUs die",
-        "one sample of a node",
-        "one sample of a GPU",
-    ],
-)
-def test_samples_between_pauses_and_lone_ones_stay(tmp_path: Path, lines: list[str]) -> None:
-    job, quality = read(tmp_path, {FILE: lines})
-
-    assert tables(job) == slow_tables(lines)
-    assert quality.sources[0].rows == len(lines)
-    assert not remarks(quality)
 
 
 # Directories
@@ -209,12 +163,6 @@ def test_the_folders_of_a_job_are_not_taken_for_several(tmp_path: Path) -> None:
     files = {FILE: ticks(60), other: ticks(60, at=T0 + 60), f"x/{FILE}".replace("algo-1", "algo-2"): ticks(9)}
 
     assert "samples in the folders of several jobs, read as one job" not in remarks(read(tmp_path, files)[1])
-
-
-def test_a_file_that_is_still_written_is_counted(tmp_path: Path) -> None:
-    _, quality = read(tmp_path, {FILE: ticks(2), f"{FILE}.tmp": ticks(2)})
-
-    assert remarks(quality)["format not recognized"].place == f"{FILE}.tmp"
 
 
 @pytest.mark.parametrize("becomes", ["shorter", "longer", "gone", "folder", "pipe", "link", "no text"])
@@ -262,23 +210,6 @@ def change(path: Path, becomes: str, outside: Path) -> None:
     elif becomes != "gone":
         made = {"shorter": text[: text.index("\n") + 1], "longer": text + '{"Type"', "no text": "\0\0\n" * 9}
         path.write_text(made[becomes])
-
-
-def test_a_file_that_may_not_be_opened_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = f"{HOUR}/1700000160.algo-1.json"
-    write(tmp_path, {FILE: ticks(2), secret: ticks(3)})
-    opened = os.open
-
-    def refused(path: Any, *others: Any) -> int:
-        if str(path).endswith(secret):
-            raise PermissionError(13, "Permission denied")
-        return opened(path, *others)
-
-    monkeypatch.setattr(os, "open", refused)
-    job, quality = read_job(tmp_path)
-
-    assert len(values(job)) == 2
-    assert remarks(quality)["cannot be read: Permission denied"].place == secret
 
 
 def test_a_line_of_the_longest_kind_and_one_more_byte(tmp_path: Path) -> None:

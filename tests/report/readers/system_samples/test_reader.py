@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-import contextlib
 import gzip
-import json
-import os
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobreport.errors import NothingReadableError
 from jobreport.readers.base import SourceFile
 from jobreport.readers.registry import read_job
 from jobreport.readers.system_samples import reader as sample_reader
@@ -75,16 +70,6 @@ def test_compressed_files_are_read(tmp_path: Path, name: str) -> None:
 
     assert values(job) == [[10.0], [20.0]]
     assert not remarks(quality)
-
-
-def test_the_job_directory_may_have_glob_characters_in_its_name(tmp_path: Path) -> None:
-    (tmp_path / "jobx").mkdir()
-    write(tmp_path / "jobx", {FILE: [sample(99)]})
-
-    job, _ = read(tmp_path / "job[x]*?", {FILE: [sample(10)]})
-
-    assert values(job) == [[10.0]]
-    assert job.name == "job[x]*?"
 
 
 def test_a_file_name_that_is_not_utf8_is_read_and_shown_with_escapes(tmp_path: Path) -> None:
@@ -165,12 +150,6 @@ def test_every_sensor_of_the_catalog_has_its_metric(tmp_path: Path) -> None:
 DEVICE = {"memory": "memory", "network": "network", "i/o": "disk"}
 
 
-def test_times_are_rounded_to_microseconds(tmp_path: Path) -> None:
-    job, _ = read(tmp_path, {FILE: [sample(1, at=1_700_000_100.0090812)]})
-
-    assert job.panels[0].time_us.tolist() == [round(1_700_000_100.0090812 * 1e6)]
-
-
 def test_devices_come_in_natural_order_and_nodes_too(tmp_path: Path) -> None:
     lines = [sample(1, name=f"gpu{i}", node=f"algo-{n}") for i in (10, 2, 0) for n in (10, 9)]
 
@@ -212,13 +191,6 @@ def test_a_pause_leaves_no_rows_and_a_missing_device_leaves_a_hole(tmp_path: Pat
     np.testing.assert_array_equal(values(job), [[1, 2], [3, np.nan], [np.nan, 4]])
 
 
-def test_a_job_of_one_sample_is_a_job(tmp_path: Path) -> None:
-    job, _ = read(tmp_path, {FILE: sample(7)})
-
-    assert values(job) == [[7.0]]
-    assert job.span_us == (1_700_000_100_000_000, 1_700_000_100_000_000)
-
-
 # Damage
 
 
@@ -230,20 +202,21 @@ def test_a_job_of_one_sample_is_a_job(tmp_path: Path) -> None:
         ("\0\0\0", "not complete JSON"),
         (f"[{sample()}]", "not a JSON object"),
         ("42", "not a JSON object"),
-        (sample(without="Type"), "no key 'Type'"),
-        (sample(without="Value"), "no key 'Value'"),
-        (sample(without="Timestamp"), "no key 'Timestamp'"),
-        (sample(None), "key 'Value' without a value"),
-        (sample("much"), "'Value' is not a number"),
-        (sample([1]), "'Value' is not a number"),
-        (sample(at="noon"), "'Timestamp' is not a number"),
+        ('{"a":' * 100_000, "not complete JSON"),
+        ('{"Value":' + "[" * 5000 + "]" * 5000 + "}", "not complete JSON"),
+        (sample(without="Type"), "no usable value of key 'Type'"),
+        (sample(without="Timestamp"), "no usable value of key 'Timestamp'"),
+        *((sample(value), "no usable value of key 'Value'") for value in (None, "much", [1], True, False)),
+        (sample(at="noon"), "no usable value of key 'Timestamp'"),
         (sample(at=float("nan")), "'Timestamp' is not a time in seconds between 1990 and 2100"),
         (sample(at=float("-inf")), "'Timestamp' is not a time in seconds between 1990 and 2100"),
         (sample(at=0), "'Timestamp' is not a time in seconds between 1990 and 2100"),
         (sample(at=1_700_000_100_000_000), "'Timestamp' is not a time in seconds between 1990 and 2100"),
     ],
 )
-def test_a_bad_line_costs_itself_and_is_told_with_its_place(tmp_path: Path, line: str, reason: str) -> None:
+def test_a_bad_line_costs_itself_and_is_counted_with_its_place(
+    tmp_path: Path, line: str, reason: str
+) -> None:
     lines = [sample(1), "", line, "  ", sample(2, at=T0 + 1), line]
 
     job, quality = read(tmp_path, {FILE: lines})
@@ -252,15 +225,6 @@ def test_a_bad_line_costs_itself_and_is_told_with_its_place(tmp_path: Path, line
     assert {r.reason: (r.action, r.count, r.unit, r.place) for r in remarks(quality).values()} == {
         reason: ("skipped", 2, "lines", f"{FILE}:3")
     }
-
-
-def test_a_half_written_last_line_costs_itself(tmp_path: Path) -> None:
-    text = f"{sample(1)}\n{sample(2, at=T0 + 1)[:60]}"
-
-    job, quality = read(tmp_path, {FILE: text})
-
-    assert values(job) == [[1.0]]
-    assert remarks(quality)["not complete JSON"].place == f"{FILE}:2"
 
 
 def test_bytes_that_are_no_text_cost_their_line(tmp_path: Path) -> None:
@@ -289,17 +253,20 @@ def test_values_that_are_not_finite_are_dropped(tmp_path: Path, value: object) -
 def test_percentages_are_clamped_and_rates_may_not_be_negative(tmp_path: Path) -> None:
     lines = [
         *(sample(v, at=T0 + i) for i, v in enumerate([-19.61, 101, 0, 100, -0.0])),
-        *(sample(v, at=T0 + i, kind="i/o", dimension="", name="IOPS") for i, v in enumerate([-5, 1e9, 3])),
+        *(
+            sample(v, at=T0 + i, kind="i/o", dimension="", name="IOPS")
+            for i, v in enumerate([-5, 1e9, 1.7e308])
+        ),
     ]
 
     job, quality = read(tmp_path, {FILE: lines})
 
     assert values(job) == [[0.0], [100.0], [0.0], [100.0], [0.0]]
     assert not np.signbit(job.panels[0].values).any()
-    assert values(job, Metric.DISK_OPERATIONS) == [[0.0], [1e9], [3.0]]
+    assert values(job, Metric.DISK_OPERATIONS) == [[0.0], [1e9], [1e15]]
     assert {r.reason: (r.action, r.count, r.place) for r in remarks(quality).values()} == {
         "percentage outside 0 to 100, set to the nearer bound": ("corrected", 2, FILE),
-        "rate outside 0 to 10^15, set to the nearer bound": ("corrected", 1, FILE),
+        "rate outside 0 to 10^15, set to the nearer bound": ("corrected", 2, FILE),
     }
 
 
@@ -320,7 +287,7 @@ def test_of_two_values_in_one_snapshot_the_first_and_then_the_smaller_is_used(tm
     job, quality = read(tmp_path, {FILE: lines})
 
     assert values(job) == [[8.0], [1.0]]
-    assert remarks(quality)["second value of a device in the same 20 ms"].count == 2
+    assert remarks(quality)["second value of a device in the same snapshot"].count == 2
     assert remarks(quality)["exact repetition of another sample"].count == 1
 
 
@@ -367,35 +334,17 @@ def test_hostile_text_stays_short_and_printable(tmp_path: Path, text: str, key: 
     assert all(len(t) < 260 and t.isprintable() for t in texts)
 
 
-def test_a_line_too_long_for_a_sample_costs_itself(tmp_path: Path) -> None:
-    lines = [sample(1), sample(2, name="x" * 40_000_000), sample(3, at=T0 + 1)]
-    other = f"{HOUR}/1700000160.algo-1.json"
-
-    job, quality = read(tmp_path, {FILE: lines, other: [sample(4, at=T0 + 2)]})
-
-    assert values(job) == [[1.0], [3.0], [4.0]]
-    assert remarks(quality)["too long for a sample"].place == f"{FILE}:2"
-
-
-def test_more_devices_than_a_machine_has_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobreport.readers.system_samples.reader._MAX_DEVICES", 2)
-
-    lines = [sample(i, kind="cpu", dimension="CPUUtilization", name=f"cpu{i}") for i in range(5)]
-    job, quality = read(tmp_path, {FILE: lines})
-
-    assert job.panels[0].devices == ("cpu0", "cpu1")
-    assert remarks(quality)["more than 2 devices of one node"].count == 3
-
-
 def test_a_machine_has_fewer_gpus_than_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobreport.readers.system_samples.reader._MAX_GPUS", 2)
+    monkeypatch.setattr("jobreport.readers.system_samples.reader.MAX_GPUS", 2)
+    monkeypatch.setattr("jobreport.readers.system_samples.reader._MAX_DEVICES", 4)
     kinds = [("gpu", "GPUUtilization"), ("gpu", "GPUMemoryUtilization"), ("cpu", "CPUUtilization")]
     lines = [sample(1, kind=k, dimension=d, name=f"d{i}") for k, d in kinds for i in range(5)]
 
     job, quality = read(tmp_path, {FILE: lines})
 
-    assert [len(panel.devices) for panel in job.panels] == [2, 2, 5]
+    assert [len(panel.devices) for panel in job.panels] == [2, 2, 4]
     assert remarks(quality)["more than 2 devices of one node"].count == 6
+    assert remarks(quality)["more than 4 devices of one node"].count == 1
 
 
 def test_a_panel_that_would_be_nearly_empty_keeps_the_devices_with_most_samples(tmp_path: Path) -> None:
@@ -463,15 +412,6 @@ def test_line_ends_of_other_systems_are_read(tmp_path: Path, line_end: str) -> N
     assert not remarks(quality)
 
 
-def test_an_array_file_costs_its_lines(tmp_path: Path) -> None:
-    array = json.dumps([json.loads(sample(1))])
-
-    job, quality = read(tmp_path, {FILE: array, "1700000160.algo-1.json": [sample(2)]})
-
-    assert values(job) == [[2.0]]
-    assert remarks(quality)["not a JSON object"].place == f"{FILE}:1"
-
-
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n"])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_an_empty_file_is_told(tmp_path: Path, content: bytes, suffix: str) -> None:
@@ -499,11 +439,6 @@ def test_a_file_that_disappears_costs_itself(tmp_path: Path, monkeypatch: pytest
 
     assert values(job) == [[1.0]]
     assert remarks(quality)["cannot be read: No such file or directory"].place == gone.name
-
-
-def test_a_directory_without_a_single_sample_is_told_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(NothingReadableError, match="1\u00a0line skipped: not complete JSON"):
-        read(tmp_path, {FILE: "garbage"})
 
 
 # What must not matter
@@ -575,18 +510,19 @@ def test_both_ways_of_reading_and_many_batches_give_the_same(
         assert remarks(quality)["exact repetition of another sample"].count == 20_000
 
 
-def test_a_few_samples_of_another_decade_do_not_stretch_the_job(tmp_path: Path) -> None:
-    lines = [sample(5, at=1_700_000_041 + i) for i in range(300)]
+@pytest.mark.parametrize("count", [2, 300])
+def test_samples_of_another_decade_do_not_stretch_the_job(tmp_path: Path, count: int) -> None:
+    lines = [sample(5, at=1_700_000_041 + i) for i in range(count)]
     lines += [sample(5, at=s) for s in (650_000_000, 4_000_000_000)]
 
     job, quality = read(tmp_path, {FILE: lines})
 
-    assert job.samples_us == (1_700_000_041_000_000, 1_700_000_340_000_000)
+    assert job.samples_us == (1_700_000_041_000_000, (1_700_000_040 + count) * 1_000_000)
     (remark,) = quality.sources[0].remarks
     assert (remark.code, remark.count) == ("times.implausible", 2)
 
 
-def test_times_are_judged_by_the_samples_of_the_node_alone(tmp_path: Path) -> None:
+def test_times_are_compared_with_the_samples_of_the_node_alone(tmp_path: Path) -> None:
     """A node whose clock is a year late keeps its samples, but not those from after the clock was set."""
     year = 365 * 86_400
     lines = [sample(5, at=T0 + i) for i in range(900)]
@@ -599,39 +535,3 @@ def test_times_are_judged_by_the_samples_of_the_node_alone(tmp_path: Path) -> No
     (remark,) = quality.sources[0].remarks
     assert (remark.code, remark.count, remark.unit) == ("times.implausible", 2, "samples")
     assert quality.sources[0].rows == 1200
-
-
-def test_rates_that_no_machine_reaches_are_corrected(tmp_path: Path) -> None:
-    line = sample(1.7e308, kind="network", name="ReceiveBytesPerSecond", dimension="Algorithm")
-
-    job, _ = read(tmp_path, {FILE: [line]})
-
-    assert job.panels[0].values.tolist() == [[1e15]]
-
-
-def test_a_file_that_vanishes_while_the_folder_is_listed_costs_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path, {FILE: [sample(1)], "gone.tmp": ["x"]})
-    scan = os.scandir
-
-    class Entry:
-        def __init__(self, entry: os.DirEntry[str]) -> None:
-            self._entry = entry
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._entry, name)
-
-        def stat(self) -> os.stat_result:
-            if self._entry.name == "gone.tmp":
-                raise FileNotFoundError(2, "No such file or directory")
-            return self._entry.stat()
-
-    @contextlib.contextmanager
-    def entries(path: str) -> Iterator[Iterator[Any]]:
-        with scan(path) as found:
-            yield map(Entry, found)
-
-    monkeypatch.setattr(os, "scandir", entries)
-
-    assert values(read_job(tmp_path)[0]) == [[1.0]]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobreport.readers import byte_texts, decimals, text_files
 from jobreport.readers.base import SourceFile
+from jobreport.readers.system_samples import byte_texts, decimals
 from jobreport.readers.system_samples import lines as sample_lines
 from jobreport.readers.system_samples.lines import Rows
 from jobreport.readers.system_samples.text import SoundFiles
@@ -155,26 +155,6 @@ def test_unusual_files_are_left_alone(tmp_path: Path, text: bytes) -> None:
     path.write_bytes(text)
 
     assert SoundFiles().rows(0, path) is None
-
-
-def test_a_file_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
-    assert SoundFiles().rows(0, tmp_path / "missing") is None
-    assert SoundFiles().rows(0, tmp_path) is None
-
-
-def test_a_file_that_comes_in_pieces_is_read_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "samples.json"
-    path.write_bytes(LINE * 1000)
-    whole = SoundFiles().rows(0, path)
-
-    monkeypatch.setattr(text_files, "_CHUNK", 400 * len(LINE) + 7)
-    pieces = SoundFiles().rows(0, path)
-
-    assert pieces
-    assert whole
-    assert len(pieces[0].values) == len(whole[0].values) == 1000
 
 
 @pytest.mark.parametrize("length", [128, 131])

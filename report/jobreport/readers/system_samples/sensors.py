@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-
+from jobreport.readers.names import as_name
 from jobrules.model import Metric
-from jobrules.text import escape_name
 
 #: Device names of metrics of the whole node.
 _MEMORY, _NETWORK, _DISK = "memory", "network", "disk"
@@ -29,10 +27,6 @@ _WHOLE_NODE = {
     ("i/o", "", "ReadThroughputInBytesPerSecond"): (Metric.DISK_READ, _DISK),
     ("i/o", "", "WriteThroughputInBytesPerSecond"): (Metric.DISK_WRITE, _DISK),
 }
-#: A node has fewer GPUs, each pair of which is compared; more are damage or malice.
-MAX_GPUS = 512
-#: Characters of a name in DNS.
-_MAX_NAME = 253
 
 
 def sensor(type_: str, dimension: str, name: str) -> tuple[Metric, str] | None:
@@ -41,14 +35,3 @@ def sensor(type_: str, dimension: str, name: str) -> tuple[Metric, str] | None:
     if metric is None:
         return _WHOLE_NODE.get((type_, dimension, name))
     return metric, as_name(name or type_)
-
-
-def as_name(text: str) -> str:
-    """Name of a node or a device: the text, if it is a short, printable line.
-
-    Otherwise the text is escaped and cut, with a mark that differs from that of other texts that look the same then.
-    """
-    if len(text) <= _MAX_NAME and text.isprintable():
-        return text
-    mark = hashlib.blake2s(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    return f"{escape_name(text)} ({mark})"

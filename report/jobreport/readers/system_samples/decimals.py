@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobreport.readers.byte_texts import UnsoundError, windows
+from jobreport.readers.system_samples.byte_texts import UnsoundError, windows
 
 if TYPE_CHECKING:
-    from jobreport.readers.byte_texts import Bytes, Words
+    from jobreport.readers.system_samples.byte_texts import Bytes, Words
     from jobrules.model import FloatArray, IntArray
 
 #: Characters of the longest number. As many must stand in front of the first number of a text.
