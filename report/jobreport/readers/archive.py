@@ -131,21 +131,14 @@ class _Extraction:
         self.name = ""
         self._folder = folder
         self._bytes = self._max_bytes = min(MAX_BYTES, _BYTES + _BYTES_PER_BYTE * size)
-        #: Folders that were counted as members and are not made yet, and the reverse.
-        self._ahead = self._behind = 0
         self._members = self._max_members = min(MAX_MEMBERS, _MEMBERS + size // _BYTES_PER_MEMBER)
 
     def take(self, name: str, source: Source | str | None) -> None:
         """Write one member. ``source`` opens it, or is the code of a remark; a folder has none."""
         self.name = name
-        if source is None:
-            if self._behind:
-                self._behind -= 1
-            else:
-                self._count()
-                self._ahead += 1
-            return
         self._count()
+        if source is None:
+            return
         path = PurePosixPath(name.replace("\\", "/"))
         target = self._folder.joinpath(*path.parts)
         if not path.parts or ".." in path.parts or not target.is_relative_to(self._folder):
@@ -176,14 +169,10 @@ class _Extraction:
             raise _LimitError("archive.members", members=self._max_members)
 
     def _make(self, folder: Path) -> None:
-        """Make a folder and its parents; each counts as a member, unless it was one."""
+        """Make a folder and its parents; each counts as a member."""
         if not folder.is_dir():
             self._make(folder.parent)
-            if self._ahead:
-                self._ahead -= 1
-            else:
-                self._count()
-                self._behind += 1
+            self._count()
             folder.mkdir()
 
     def _write(self, target: Path, source: IO[bytes] | None, name: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -59,76 +60,7 @@ NAMES = {
     ("Function", "file"): "File of Python code",
 }
 #: Words in the names that frameworks and their profilers give: operators, kernels, event types, devices, settings.
-_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        a accessor accumulate activation active adagrad adam adamw adaptive add addcdiv addcmul addmm addn
-        address affine agent alg algorithm alias align alignment all allgather alloc allreduce alltoall
-        alpha amp ampere and anonymous any apply arange arch arg argmax argmin args arithmetic arr array as
-        assert assign async asynchronous at aten attention attribute attributes auto autograd average avg
-        awaitable b backend backprop backward backwards baddbmm barrier base batch batched batches beta
-        bfloat bgrad bias bin binary bincount binedges block blocks bmm bn bool borrowed both bottlenecks
-        bound bounds broadcast buffer bw bwd by byte bytes bytespersecond c cache calculator call callback
-        capture captured capturing cask cast cat categorical ceil cgemm char check chunk clamp class clear
-        clip clone cnn coalesced codegen col collate collective collectives columns combined comm command
-        compact compare compatible compiled complete complex compute concat concatenate cond conj const
-        constant context contiguous conv convolution convolve copy core cores cos count counted cpp cpu cpus
-        create criterion cross crossentropy cta cub cublas cuda cudnn cufft cumsum cunn curand custom
-        cutlass cv d data dataloader dataloaders dataloading datapoints dataset decltype decode decoder
-        delete delta dense depth depthwise destroy detach detail details dev device dgemm dgrad diff
-        differentiable dim dims direct disk dispatch dist distances distributed distribution div divide
-        divisor dma do done dot double driver drop dropout dto dtod dtoh dtype dtypes dynamo eager einsum
-        elapsed elem elementwise elu emb embedding embeddings embs empty enable encoder end engine enqueue
-        entropy enumerate epilogue eq equal equality erf error eval evaluate evaluated event events evt
-        exclusive execute execution executor exp expand expanddims explicit exterior false fast fb fbgemm
-        feature features fetch fft fill filter find finite first fix fixed flags flat flatten flip float
-        floating floor fma for foreach forward fp fprop frac free from full func function functional
-        functions functor fused fw fwd g gamma gather gcgemm ge gelu gemm gemmex gemmk gemv gemvx gen
-        general generate generator generic get global gloo gpu gpus grad gradient gradients graph greater
-        grid group grouped groupnorm groups gru gt h half handle hard hardswish has hdr head hfp hgemm
-        histogram hmma hopper horovod host hto htod huber i id identity if im imag image imma impl implicit
-        in increase index indexed indices inductor inf inference info init initialization initialize
-        initialized inner inplace input instance instantiated int interior interleave internal interpolate
-        invalid inverse inviolation io iops is isend item iter iteration iterator itertools jit job join k
-        kernel kernels key keys kl labels lambda large last launch layer layernorm layout ldg le leaky len
-        lengths lerp less level library lift like limits lin linalg linear list load loader local log
-        logical logit logits logsoftmax long lookup loop loss low lower lstm lt main make malloc manager map
-        mask masked mat match math matmul max maximum maxpool mean medium mem memcpy memcpyasync memory
-        memset merge metadata metric metrics min minibatch minimum mish mixed mkldnn mlp mm mode modekeys
-        model modifier module modules moments momentum mse mul mult multi multinomial multiplies multiply
-        multiprocessing multiprocessor n namespace nan narrow native nccl nchw ndhwc neg negative
-        negotiate nesterov net network new next nhwc nhwckrsc nll nn no non none nonfused nonzero norm
-        normalization normalize not nt null nullary nullptr num number numbers o occupancy of offset offsets
-        on ones onesided onesweep op opaque open operator operators ops optim optimizer optional or ordering
-        os other others out outlier outliers output over overall p pack packed pad pageable paged parallel
-        param parameter parameters params patience peer per percentage permute perseries persistent phase
-        philox pin pinned pipeline placement platform plus point pointer pointwise pool pooled pooling
-        position post postprocess pow predict prediction predictor prefetch prelude preprocess preserving
-        prim priority prob probs process processes processing processor prod profiler prologue properties
-        ptr ptx push put py python pytorch q qkv qr quantize quantized query queue r radix ragged rand
-        randint random randperm range ratio read ready reason rebatch receive record recv reduce reduced
-        reducer reduction ref region relu remainder remapper remote reorder repeat representation req
-        request res reserve reshape resize resolve resource response restrict result reverse ring rms
-        rmsprop rnn roll round row rows rowwise rsqrt rsub rule ruleparameters ruletriggered run runtime s
-        sample sampler scal scalar scale scaled scaling scan scatter score scudnn sdd sdpa searchsorted
-        segments select self send sequence sequential set severity sgd sgemm shallow shape shapes shared
-        shuffle sigmoid sign silu simple sin single singleread size sizes skip slice sliced slow sm small
-        smooth soft softmax softplus sort sparse split splitk splits sqrt square squeeze stack stage start
-        state stats status std stddev step steps stop store stream streams stride strided stridedslice
-        string struct sub submit submodule subtract sum sumpooling sums swap swiglu sync synchronization
-        synchronize system t tan tanh tape target task tc templates tensor tensordot tensorop tensors test
-        tf tfe thread threads threshold throughput thrust tile tiled tiles time timeline timestamp tn to top
-        topk torch total tr trace train trainer training traits transform transmit transpose triangular
-        triggered tril triton triu trivial true trunc truncation tt tuple turing type u ul unary unbind
-        unfold uniform unique unpack unpinned unpool unrolled unsafe unsigned unsqueeze unused unweighted
-        update upper upsample usage use utilization utils v val valid validate value values var variable vec
-        vector vectorize vectorized version view violation violations void volatile volta w wait warmup warp
-        weight weighted weights wgrad where while window winograd with without wo work worker workers
-        workload workloads wrapper write x xentropy xmma y z zero zeros zip
-        """,
-    )
-)
+_WORDS = frozenset(Path(__file__).with_name("common_words.txt").read_text("ascii").split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\x00-\x7f]+")
 _MAX_DIGITS, _MAX_LENGTH = 5, 300
 #: Names of nodes that are searched in sentences.

@@ -696,15 +696,13 @@ def test_the_page_holds_together(tmp_path: Path, kind: str) -> None:
     assert len(summary.markdown(report)) < summary.MAX_CHARACTERS
 
 
-def test_differences_have_ids_of_their_own_and_a_line_each() -> None:
-    ids = [one.id for one in differences.DIFFERENCES]
-    lines = differences.page().splitlines()
+def test_differences_have_ids_of_their_own_and_three_columns() -> None:
+    rows = [line.split("|") for line in differences.page().splitlines() if re.match(r"\| [A-Z]+-\d", line)]
+    ids = [row[1].strip() for row in rows]
 
-    assert len(ids) == len(set(ids))
-    assert {one.rule for one in differences.DIFFERENCES} <= {"all", *NAMES}
-    rows = [line for line in lines if re.match(r"\| [A-Z]+-\d+ \|", line)]
-    assert [row.split("|")[1].strip() for row in rows] == ids
-    assert all(row.count("|") == 4 for row in rows)
+    assert len(ids) == len(set(ids)) > 50
+    assert all(len(row) == 5 and row[2].endswith(". ") for row in rows)
+    assert set(re.findall("^## (.+)$", differences.page(), re.MULTILINE)) == {"Every rule", *NAMES}
 
 
 def test_a_rule_that_triggered_did_so_whatever_its_details_are(tmp_path: Path) -> None:

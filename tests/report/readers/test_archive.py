@@ -158,23 +158,6 @@ def test_folders_that_only_paths_name_count_as_members(
         assert remarks_of(found) == {"archive.members": 1}
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_folders_that_are_members_count_once(
-    first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive, "MAX_MEMBERS", 6)
-    members: list[tuple[tarfile.TarInfo, bytes]] = []
-    for i in range(3):
-        folder = tarfile.TarInfo(f"d{i}")
-        folder.type = tarfile.DIRTYPE
-        both = [(folder, b""), (tarfile.TarInfo(f"d{i}/f"), b"x")]
-        members += both if first else both[::-1]
-
-    with archive.unpacked(taped(tmp_path / "job.tar.gz", *members)) as found:
-        assert sorted(files_of(found)) == ["d0/f", "d1/f", "d2/f"]
-        assert remarks_of(found) == {}
-
-
 def test_folders_in_one_another_without_end_cost_their_file(tmp_path: Path) -> None:
     deep = "d/" * 950 + "f"
     packed = taped(tmp_path / "job.tar.gz", (tarfile.TarInfo(deep), LINE), (tarfile.TarInfo("a.json"), LINE))
