@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from jobreport import __version__, document
 from jobreport.debugger_report.differences import notes
 from jobreport.debugger_report.findings import SECTIONS, findings, gpus_of, loop_of, span_of
-from jobreport.debugger_report.rules import parsed, read_rule
+from jobreport.debugger_report.rules import evaluate, parsed
 from jobreport.document import EXTRA_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules import RULES
@@ -32,7 +32,7 @@ from jobrules.verdict.phases import JobPhases, Phase
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.debugger_report.rules import Reading
+    from jobreport.debugger_report.rules import Evaluation
     from jobreport.readers.debugger_results.details import GpuUse
     from jobreport.readers.debugger_results.rule_results import RuleDocument, RuleResults
     from jobreport.remarks import Quality
@@ -73,10 +73,10 @@ def build(
     cannot be read gives an error on its own card, unless ``strict``.
     """
     left_out = {rule.__name__ for rule in RULES} - {rule.name for rule in rules}
-    readings = {rule: read_rule(rule, results, strict) for rule in NAMES if rule not in left_out}
-    cards = (*(_card(rule, reading, results[rule]) for rule, reading in readings.items()), *others)
+    evaluations = {rule: evaluate(rule, results, strict) for rule in NAMES if rule not in left_out}
+    cards = (*(_card(rule, evaluation, results[rule]) for rule, evaluation in evaluations.items()), *others)
     judging = [card for card in cards if card.can_trigger]
-    found = {rule: reading.finding for rule, reading in readings.items() if reading.finding}
+    found = {rule: evaluation.finding for rule, evaluation in evaluations.items() if evaluation.finding}
     start_us, end_us = span_of(results)
     steps = results["MaxInitializationTime"]
     return Report(
@@ -138,7 +138,7 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
     return written
 
 
-def _card(name: str, reading: Reading, found: RuleDocument | None) -> RuleCard:
+def _card(name: str, evaluation: Evaluation, found: RuleDocument | None) -> RuleCard:
     rule = next((one for one in RULES if one.__name__ == name), None)
     about = rule.documentation() if rule else Documentation(checks="", why="", advice=())
     return RuleCard(
@@ -149,21 +149,21 @@ def _card(name: str, reading: Reading, found: RuleDocument | None) -> RuleCard:
         advice=about.advice,
         parameters=_parameters(rule, found.parameters if found else {}),
         can_trigger=not name.startswith("Overall"),
-        status=reading.status,
-        reason=_reason(reading),
-        headline=reading.headline or f"Not evaluated: {reading.reason}",
-        measure=reading.measure,
+        status=evaluation.status,
+        reason=_reason(evaluation),
+        headline=evaluation.headline or f"Not evaluated: {evaluation.reason}",
+        measure=evaluation.measure,
         triggered=(found.triggered if found else None) or 0,
         violations=(found.violations if found else None) or 0,
         datapoints=(found.datapoints if found else None) or 0,
-        evaluated=reading.evaluated,
-        violating=reading.violating,
-        counted=reading.counted,
-        severity=reading.violating / reading.evaluated if reading.evaluated else 0.0,
-        first_us=reading.first_us,
-        last_us=reading.last_us,
+        evaluated=evaluation.evaluated,
+        violating=evaluation.violating,
+        counted=evaluation.counted,
+        severity=evaluation.violating / evaluation.evaluated if evaluation.evaluated else 0.0,
+        first_us=evaluation.first_us,
+        last_us=evaluation.last_us,
         section=SECTIONS.get(name, "rules"),
-        notes=(*notes(*reading.ids), *reading.notes) if found else (),
+        notes=(*notes(*evaluation.ids), *evaluation.notes) if found else (),
     )
 
 
@@ -262,8 +262,8 @@ def _box(node: str, device: str, use: GpuUse) -> Box | None:
     )
 
 
-def _reason(reading: Reading) -> Reason | None:
-    if not reading.reason:
+def _reason(evaluation: Evaluation) -> Reason | None:
+    if not evaluation.reason:
         return None
-    kind = ReasonKind.ERROR if reading.status is Status.ERROR else ReasonKind.OTHER
-    return Reason(kind=kind, what=reading.reason)
+    kind = ReasonKind.ERROR if evaluation.status is Status.ERROR else ReasonKind.OTHER
+    return Reason(kind=kind, what=evaluation.reason)

@@ -49,7 +49,7 @@ _MIN_STEPS, _MIN_SECONDS = 101, 11
 _MAX_LISTED = 8
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class Evaluation(Struct, frozen=True, kw_only=True):
     """What a rule result says."""
 
     status: Status
@@ -149,8 +149,8 @@ class _Result(Struct, frozen=True, kw_only=True):
         return ids if len(nodes) > 1 else ()
 
 
-def _not_evaluated(reason: str, *ids: str, notes: tuple[str, ...] = ()) -> Reading:
-    return Reading(status=Status.NOT_EVALUATED, reason=reason, ids=ids, notes=notes)
+def _not_evaluated(reason: str, *ids: str, notes: tuple[str, ...] = ()) -> Evaluation:
+    return Evaluation(status=Status.NOT_EVALUATED, reason=reason, ids=ids, notes=notes)
 
 
 def _too_few(recorded: int, needed: int, unit: str) -> str:
@@ -170,12 +170,12 @@ def _was(n: int) -> str:
     return "was" if n == 1 else "were"
 
 
-def _low_gpu(result: _Result) -> Reading:
+def _low_gpu(result: _Result) -> Evaluation:
     patience = result.threshold("patience", 1000)
     if reason := result.reason(patience):
         return _not_evaluated(reason)
     if not result.triggered:
-        return Reading(status=Status.PASSED, headline="No GPU had low or fluctuating utilization")
+        return Evaluation(status=Status.PASSED, headline="No GPU had low or fluctuating utilization")
     results = result.results
     unused, total = never_used(results), len(gpus_of(results))
     # GPUs that were never used are a finding of their own.
@@ -202,7 +202,7 @@ def _low_gpu(result: _Result) -> Reading:
     if unused and used:
         evidence.append("It triggered for the GPUs that were never used, too.")
     advice = {"advice": IDLE_ADVICE} if some_idle(results) else {}
-    return Reading(
+    return Evaluation(
         status=Status.TRIGGERED,
         headline="; ".join(headlines),
         ids=("LGU-1", *(["LGU-3"] if unused else []), "LGU-4"),
@@ -210,15 +210,15 @@ def _low_gpu(result: _Result) -> Reading:
     )
 
 
-def _cpu_bottleneck(result: _Result) -> Reading:
+def _cpu_bottleneck(result: _Result) -> Evaluation:
     return _bottleneck(result, "was saturated")
 
 
-def _io_bottleneck(result: _Result) -> Reading:
+def _io_bottleneck(result: _Result) -> Evaluation:
     return _bottleneck(result, "waited for I/O")
 
 
-def _bottleneck(result: _Result, core: str) -> Reading:
+def _bottleneck(result: _Result, core: str) -> Evaluation:
     if reason := result.reason(result.threshold("patience", 1000)):
         return _not_evaluated(reason)
     found, datapoints = result.results.bottlenecks[result.document.rule], result.datapoints
@@ -234,7 +234,7 @@ def _bottleneck(result: _Result, core: str) -> Reading:
     if (gpus := len(gpus_of(result.results))) > 1:
         evidence.append(f"One idle GPU of {gpus} is enough.")
     threshold = result.threshold("threshold", 50)
-    return Reading(
+    return Evaluation(
         status=result.status,
         headline=headline,
         measure=Measure(
@@ -256,13 +256,13 @@ def _bottleneck(result: _Result, core: str) -> Reading:
     )
 
 
-def _batch_size(result: _Result) -> Reading:
+def _batch_size(result: _Result) -> Evaluation:
     patience = max(result.threshold("patience", 1000), result.threshold("window", 500))
     if reason := result.reason(patience):
         return _not_evaluated(reason)
     if not result.triggered:
         headline = "CPU, GPU, and GPU memory activity were never all low"
-        return Reading(status=Status.PASSED, headline=headline)
+        return Evaluation(status=Status.PASSED, headline=headline)
     small, unused = result.results.small_batch, never_used(result.results)
     which = tuple(gpu for gpu in small if gpu not in unused) or small
     total = len(gpus_of(result.results))
@@ -272,7 +272,7 @@ def _batch_size(result: _Result) -> Reading:
     if which and total > 1:
         headline += f" on {'every GPU' if len(which) == total else in_words(len(which), total)}"
         evidence.append(f"GPUs: {named(which)}.")
-    return Reading(
+    return Evaluation(
         status=Status.TRIGGERED,
         headline=headline,
         ids=("BS-2", "C-18", *(["BS-6"] if unused & set(small) else [])),
@@ -280,13 +280,13 @@ def _batch_size(result: _Result) -> Reading:
     )
 
 
-def _memory(result: _Result) -> Reading:
+def _memory(result: _Result) -> Evaluation:
     patience = max(result.threshold("patience", 1000), result.threshold("window", 10) + 1)
     if reason := result.reason(patience):
         return _not_evaluated(reason)
     if not result.triggered:
         headline = "No jump in GPU memory activity was counted"
-        return Reading(status=Status.PASSED, headline=headline, ids=("GMI-1",))
+        return Evaluation(status=Status.PASSED, headline=headline, ids=("GMI-1",))
     jumps = [
         f"{named([gpu])} by {one.increase:.1f} points, maximum {percent(one.gpu_max)}"
         for gpu, one in itertools.islice(result.results.memory.items(), _MAX_LISTED)
@@ -297,7 +297,7 @@ def _memory(result: _Result) -> Reading:
     evidence.append("One jump is counted several times, and noise is counted as a jump.")
     samples = f"{count(result.triggered, 'sample')} {_was(result.triggered)}"
     headline = f"GPU memory activity: {samples} counted as a jump"
-    return Reading(
+    return Evaluation(
         status=Status.TRIGGERED,
         headline=headline,
         ids=("GMI-1", "GMI-2", "GMI-5", "C-18"),
@@ -322,7 +322,7 @@ def _worst_pair(workloads: dict[GPU, tuple[int, ...]], patience: float) -> tuple
     return max(pairs, key=lambda pair: pair[0], default=None)
 
 
-def _balance(result: _Result) -> Reading:
+def _balance(result: _Result) -> Evaluation:
     workloads = result.results.workloads
     if not workloads:
         return _not_evaluated(_NO_GPU)
@@ -354,7 +354,7 @@ def _balance(result: _Result) -> Reading:
     )
 
 
-def _steps(result: _Result) -> Reading:
+def _steps(result: _Result) -> Evaluation:
     steps = result.results.steps
     threshold = result.threshold("n_outliers", 10)
     outliers = {rank: one.number_of_outliers or 0 for rank, one in steps.items()}
@@ -366,7 +366,7 @@ def _steps(result: _Result) -> Reading:
         if all(one.number_of_outliers is None for one in steps.values()):
             return _not_evaluated(f"no rank has {count(_MIN_STEPS, 'step')} of one mode")
         headline = f"At most {count(max(outliers.values()), 'outlier')} per rank (threshold {threshold:g})"
-        return Reading(status=Status.PASSED, headline=headline, ids=("SO-2", "SO-3"))
+        return Evaluation(status=Status.PASSED, headline=headline, ids=("SO-2", "SO-3"))
     # A step counts in every minute that it touches.
     different = {rank: len(set(steps[rank].step_numbers)) for rank, n in outliers.items() if n > threshold}
     worst = max(different, key=lambda rank: different[rank], default=None)
@@ -384,7 +384,7 @@ def _steps(result: _Result) -> Reading:
         if different[worst] <= threshold:
             evidence.append(f"Without those counted twice, it would not trigger (threshold {threshold:g}).")
             severity = Severity.INFO
-    return Reading(
+    return Evaluation(
         status=Status.TRIGGERED,
         headline=headline,
         ids=("SO-1", "SO-2", "SO-3"),
@@ -407,7 +407,7 @@ def _seconds(value: float) -> str:
     return f"{1000 * value:.3g}\u00a0ms" if value < 1 else duration(value * SECOND_US)
 
 
-def _loader(result: _Result) -> Reading:
+def _loader(result: _Result) -> Evaluation:
     if not result.datapoints:
         return _not_evaluated("data loading was not recorded")
     loader = result.results.loader
@@ -430,7 +430,7 @@ def _loader(result: _Result) -> Reading:
         severity = Severity.WARNING
     elif loader.num_workers is not None:
         evidence.append(f"`num_workers` is {loader.num_workers}.")
-    return Reading(
+    return Evaluation(
         status=result.status,
         headline=headline,
         measure=Measure(
@@ -445,7 +445,7 @@ def _loader(result: _Result) -> Reading:
     )
 
 
-def _first_step(result: _Result) -> Reading:
+def _first_step(result: _Result) -> Evaluation:
     first, start = result.results.first_step_us, result.results.start_us
     if first is None:
         return _not_evaluated(_NO_STEPS, "MIT-1")
@@ -457,7 +457,7 @@ def _first_step(result: _Result) -> Reading:
     # Like jobrules.MaxInitializationTime, which checks once per minute.
     late = math.floor(threshold) + 1 < minutes or bool(result.triggered)
     own = "make-report compared SageMaker Debugger's time of the first step with the threshold."
-    return Reading(
+    return Evaluation(
         status=Status.TRIGGERED if late else Status.PASSED,
         headline=headline,
         measure=Measure(
@@ -482,7 +482,7 @@ def _first_step(result: _Result) -> Reading:
     )
 
 
-def _system(result: _Result) -> Reading:
+def _system(result: _Result) -> Evaluation:
     nodes = {node for sampled in result.results.usage.values() for node in sampled}
     if not nodes:
         return _not_evaluated("no metric was recorded")
@@ -490,23 +490,24 @@ def _system(result: _Result) -> Reading:
     if result.datapoints:
         of = "the first of " if len(nodes) > 1 else ""
         headline = f"{count(result.datapoints, 'snapshot')} on {of}{headline}"
-    return Reading(status=Status.PASSED, headline=headline, ids=("OSU-1", "OSU-2", "OSU-3"))
+    return Evaluation(status=Status.PASSED, headline=headline, ids=("OSU-1", "OSU-2", "OSU-3"))
 
 
-def _framework(result: _Result) -> Reading:
+def _framework(result: _Result) -> Evaluation:
     phases = result.results.phases
     if not phases:
         return _not_evaluated(_NO_STEPS)
+    several_ranks = len(result.results.steps) > 1
     largest = sorted(phases.items(), key=lambda item: -item[1])[:4]
     shares = [f"{escape_name(name.removeprefix('Step:ModeKeys.'), 40)} {percent(n)}" for name, n in largest]
-    return Reading(
+    return Evaluation(
         status=Status.PASSED,
         headline=f"Share of time: {', '.join(shares)}",
-        ids=("OFM-1", *(["OFM-2"] if len(result.results.steps) > 1 else []), "C-3"),
+        ids=("OFM-1", *(["OFM-2"] if several_ranks or min(phases.values()) < 0 else []), "C-3"),
     )
 
 
-_READERS: dict[str, Callable[[_Result], Reading]] = {
+_EVALUATIONS: dict[str, Callable[[_Result], Evaluation]] = {
     "LowGPUUtilization": _low_gpu,
     "CPUBottleneck": _cpu_bottleneck,
     "IOBottleneck": _io_bottleneck,
@@ -521,8 +522,8 @@ _READERS: dict[str, Callable[[_Result], Reading]] = {
 }
 
 
-def read_rule(name: str, results: RuleResults, strict: bool) -> Reading:
-    """Read the result of a rule; if that raises, the reading says so, unless ``strict``."""
+def evaluate(name: str, results: RuleResults, strict: bool) -> Evaluation:
+    """Read the result of a rule; if that raises, the evaluation says so, unless ``strict``."""
     found = results[name]
     # ``documents`` writes a file with this reason for a rule without one.
     if found is None or found.raw.get("Reason") == _NO_FILE:
@@ -531,9 +532,9 @@ def read_rule(name: str, results: RuleResults, strict: bool) -> Reading:
         return _not_evaluated(_NO_COUNTERS)
     result = _Result(document=found, triggered=found.triggered, datapoints=found.datapoints, results=results)
     try:
-        return _READERS[name](result)
+        return _EVALUATIONS[name](result)
     except Exception as error:
         if strict:
             raise
         reason = escape_name(f"{type(error).__name__}: {error}", 200)
-        return Reading(status=Status.ERROR, headline=f"Cannot read the result: {reason}", reason=reason)
+        return Evaluation(status=Status.ERROR, headline=f"Cannot read the result: {reason}", reason=reason)

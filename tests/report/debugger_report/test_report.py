@@ -181,7 +181,7 @@ def test_a_result_that_cannot_be_read_costs_its_own_card_only(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("</script>")
 
-    monkeypatch.setitem(debugger_rules._READERS, "BatchSize", fail)
+    monkeypatch.setitem(debugger_rules._EVALUATIONS, "BatchSize", fail)
     write(
         tmp_path / "in",
         {"BatchSize.json": json.dumps(result()), "OverallSystemUsage.json": json.dumps(usage())},

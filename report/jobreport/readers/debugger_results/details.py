@@ -151,8 +151,16 @@ class Table:
         """``value`` as a table; empty if it is none."""
         return self.typed(value, dict[str, Any]) or {}
 
-    def each(self, value: Any, kind: type[T]) -> dict[str, T]:
-        """Name → ``kind``, without the entries that cannot be used."""
+    def whole(self, kind: type[T]) -> T:
+        """All values as ``kind``; its default if they cannot be used."""
+        return self.typed(self.values, kind) or kind()
+
+    def each(self, key: str, kind: type[T]) -> dict[str, T]:
+        """Name → ``kind`` in the table of ``key``, without the entries that cannot be used."""
+        return self.entries(self.values.get(key), kind)
+
+    def entries(self, value: Any, kind: type[T]) -> dict[str, T]:
+        """As ``each``, of any table."""
         found = {name: self.typed(one, kind) for name, one in self.mapping(value).items()}
         return {name: one for name, one in found.items() if one is not None}
 

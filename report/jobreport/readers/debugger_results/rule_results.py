@@ -162,11 +162,8 @@ def decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
     """Decode the ``Details`` of the documents; count values that cannot be used."""
     details = {name: Table(None, tally, None) for name in NAMES}
     details |= {one.rule: Table(one.raw.get("Details"), tally, one.file) for one in documents}
-    job, loader = details["MaxInitializationTime"], details["Dataloader"]
-    times = job.typed(job.values, JobTimes) or JobTimes()
+    times = details["MaxInitializationTime"].whole(JobTimes)
     low_gpu, memory = details["LowGPUUtilization"], details["GPUMemoryIncrease"]
-    outliers, framework = details["StepOutlier"], details["OverallFrameworkMetrics"]
-    batch = details["BatchSize"].of_gpus(dict[str, Any])
     return RuleResults(
         documents=documents,
         start_us=_micros(times.job_start),
@@ -177,23 +174,29 @@ def decoded(documents: tuple[RuleDocument, ...], tally: Tally) -> RuleResults:
         low_gpu_last_us=low_gpu.get("last_timestamp", Microseconds),
         memory=memory.of_gpus(GpuMemory),
         memory_last_us=memory.get("last_timestamp", Microseconds),
-        small_batch=tuple(gpu for gpu in batch if gpu[1] != "cpu" and not gpu[1].endswith("_memory")),
+        small_batch=_small_batch(details["BatchSize"]),
         workloads=_workloads(details["LoadBalancing"]),
         usage=_usage(details["OverallSystemUsage"]),
         bottlenecks={rule: _bottlenecks(details[rule]) for rule in ("CPUBottleneck", "IOBottleneck")},
-        steps=outliers.each(outliers.values.get("step_details"), StepSeries),
-        loader=loader.typed(loader.values, Loader) or Loader(),
-        phases=framework.each(framework.values.get("phase"), Signed),
+        steps=details["StepOutlier"].each("step_details", StepSeries),
+        loader=details["Dataloader"].whole(Loader),
+        phases=details["OverallFrameworkMetrics"].each("phase", Signed),
         quality=SourceQuality(
             source=SOURCE, files=len(documents), rows=len(documents), remarks=tally.remarks()
         ),
     )
 
 
+def _small_batch(details: Table) -> tuple[GPU, ...]:
+    """The GPUs among the devices, which are CPUs and the memory of GPUs, too."""
+    devices = details.of_gpus(dict[str, Any])
+    return tuple(gpu for gpu in devices if gpu[1] != "cpu" and not gpu[1].endswith("_memory"))
+
+
 def _workloads(details: Table) -> dict[GPU, Bins]:
     return {
         (as_name(node), as_name(device)): bins
-        for node, found in details.each(details.values, Workloads).items()
+        for node, found in details.entries(details.values, Workloads).items()
         for device, bins in found.workloads.items()
     }
 
@@ -203,14 +206,14 @@ def _usage(details: Table) -> dict[str, dict[str, Usage]]:
     for metric, value in details.values.items():
         # A node without samples of the metric has an empty entry.
         sampled = {as_name(node): one for node, one in details.mapping(value).items() if one}
-        usage[metric] = details.each(sampled, Usage if metric == "Network" else PercentUsage)
+        usage[metric] = details.entries(sampled, Usage if metric == "Network" else PercentUsage)
     return usage
 
 
 def _bottlenecks(details: Table) -> Bottlenecks:
     """Bottlenecks, whose times are keys of ``bottlenecks``, or in files of 2020 of ``Details`` itself."""
-    held = details.mapping(details.values.get("bottlenecks", details.values))
-    times = [float(key) for key in held if _TIME.fullmatch(key)]
+    by_time = details.mapping(details.values.get("bottlenecks", details.values))
+    times = [float(key) for key in by_time if _TIME.fullmatch(key)]
     return Bottlenecks(
         low=details.get("low_gpu_utilization", Count),
         count=len(times),

@@ -101,16 +101,21 @@ class SoundFiles:
             yield size
 
     def _rows(self, number: int, size: int) -> list[Rows]:
+        """The samples of each sensor in the text, which has ``size`` bytes."""
         text = self._text[: _MARGIN + size + _MARGIN]
         layout = _layout(text[_MARGIN : _MARGIN + min(size, _MAX_LINE)].tobytes())
-        records, first, second = self._records(layout, size)
-        examples, group = self._equal.groups(
-            texts(text, records, first.begin - records), texts(text, first.end, second.begin - first.end)
+        begin, first, second = self._records(layout, size)
+
+        # Records with equal texts around their numbers are of one sensor, which one example of them shows.
+        before, between = (
+            texts(text, begin, first.begin - begin),
+            texts(text, first.end, second.begin - first.end),
         )
-        edges = (records, first.begin, first.end, second.begin)
+        examples, sensor_of = self._equal.groups(before, between)
+        edges = (edge[examples].tolist() for edge in (begin, first.begin, first.end, second.begin))
         sensors = [
             _sensor(layout.tail, bytes(text.data[a:b]), bytes(text.data[c:d]), layout.value_first)
-            for a, b, c, d in zip(*(edge[examples].tolist() for edge in edges), strict=True)
+            for a, b, c, d in zip(*edges, strict=True)
         ]
         if len(set(sensors)) < len(sensors):
             # The lines differ in more than names and numbers.
@@ -120,10 +125,11 @@ class SoundFiles:
         values, seconds = numbers if layout.value_first else numbers[::-1]
         if not EARLIEST_S <= seconds.min() <= seconds.max() <= LATEST_S:
             raise UnsoundError
-        # Sixteen bits are what numpy sorts fastest.
-        order = np.argsort(group.astype(np.uint16), kind="stable")
+        # numpy sorts sixteen bits fastest. They are enough: a sample takes more than 64 bytes, so a part of the text
+        # has fewer than 65,536 records, and not more sensors.
+        order = np.argsort(sensor_of.astype(np.uint16), kind="stable")
         values, seconds = values[order], seconds[order]
-        bounds = [0, *np.bincount(group).cumsum().tolist()]
+        bounds = [0, *np.bincount(sensor_of).cumsum().tolist()]
         return [
             Rows(number, *sensor, seconds[a:b], values[a:b])
             for sensor, (a, b) in zip(sensors, pairwise(bounds), strict=True)
