@@ -20,9 +20,9 @@ import time
 import traceback
 import unicodedata
 from collections import Counter, defaultdict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from queue import Queue
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +38,6 @@ from jobreport.readers.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from multiprocessing.connection import Connection
 
     from fuzz.mutations import Job
     from fuzz.sample_rows_reference import Rows
@@ -51,10 +50,8 @@ _LIMIT_S = 60.0
 _MEMORY = 8 << 30
 #: Jobs of one process, so that what it keeps does not add up.
 _JOBS_OF_PROCESS = 500
-#: Seconds that the search for a smaller job with the same fault may take.
-_MINIMISE_S = 30.0
 #: Seconds between lines of progress.
-_TELL_S = 10.0
+_PROGRESS_S = 10.0
 
 #: Of the sources whose rows are checked: what a row is called in remarks, and who counts them again.
 _REFERENCES: dict[str, tuple[set[str], Callable[[Mapping[str, bytes]], Rows]]] = {
@@ -146,13 +143,13 @@ def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None
         out = sum(one.count for one in lost)
         # Which events lie too far from the samples is not to be seen in the traces alone.
         far = sum(one.count for one in lost if one.unit == "events" and one.code == "times.implausible")
-        told = f"{name}: {rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(
+        counts = f"{name}: {rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(
             map(str, remarks)
         )
         if quality and used + out != rows:
-            return Outcome(f"rows of {name} that are not accounted for", told)
+            return Outcome(f"rows of {name} that are not accounted for", counts)
         if not used <= kept <= used + far:
-            return Outcome(f"other {name} in use than a careful reader keeps", told)
+            return Outcome(f"other {name} in use than a careful reader keeps", counts)
     return None
 
 
@@ -191,103 +188,48 @@ def _by_rows(name: str, content: bytes) -> str | None:
 
 
 def run(seeds: Sequence[int], *, pages: int, processes: int, folder: Path) -> Iterator[Found]:
-    """The outcome of each job as it comes; so many of them get a page. Faults are written below the folder."""
+    """The outcome of each job in order; so many of them get a page. Faults are written below the folder.
+
+    A job that hangs or kills its process is the last one.
+    """
     with_page = set(seeds[:: max(1, len(seeds) // pages)][:pages]) if pages else set()
-    found: Queue[Found | None] = Queue()
-    with ThreadPoolExecutor(processes) as pool:
-        chunks = [seeds[at : at + _JOBS_OF_PROCESS] for at in range(0, len(seeds), _JOBS_OF_PROCESS)]
-        watching = [pool.submit(_in_processes, chunk, with_page, folder, found) for chunk in chunks]
-        for done in watching:
-            done.add_done_callback(lambda _: found.put(None))
-        left = len(watching)
-        while left:
-            if one := found.get():
-                yield one
-            else:
-                left -= 1
-        for done in watching:
-            done.result()
-
-
-def _in_processes(
-    seeds: Sequence[int], with_page: set[int], folder: Path, found: Queue[Found | None]
-) -> None:
-    """One process for all of them; another one when it dies, or takes too long and is ended."""
-    context = multiprocessing.get_context("spawn")
-    left = list(seeds)
-    while left:
-        here, there = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(left, with_page, folder, there), daemon=True)
-        process.start()
-        there.close()
-        told = ""
-        while left and not told:
+    with ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=resource.setrlimit,
+        initargs=(resource.RLIMIT_AS, (_MEMORY, _MEMORY)),
+        max_tasks_per_child=_JOBS_OF_PROCESS,
+    ) as pool:
+        running = [(seed, pool.submit(_found, seed, seed in with_page, folder)) for seed in seeds]
+        for seed, future in running:
             try:
-                if here.poll(_LIMIT_S + _MINIMISE_S):
-                    found.put(here.recv())
-                    del left[0]
-                else:
-                    told = f"took longer than {_LIMIT_S + _MINIMISE_S:g} s"
-            except (EOFError, OSError):
-                told = "the process died"
-        process.kill()
-        process.join()
-        if left:
-            _, job, damage = job_of(left[0])
-            found.put(_written(Found(left.pop(0), Outcome(told)), damaged(job, damage), folder))
+                yield future.result(2 * _LIMIT_S)
+            except (TimeoutError, BrokenProcessPool) as error:
+                pool.shutdown(wait=False, cancel_futures=True)
+                yield _written(Found(seed, Outcome("the process hangs or died", repr(error))), folder)
+                return
 
 
-def _work(seeds: Sequence[int], with_page: set[int], folder: Path, pipe: Connection) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    known: set[str] = set()
-    for seed in seeds:
-        _, job, damage = job_of(seed)
-        begin = time.monotonic()
-        found = outcome(damaged(job, damage), page=seed in with_page)
-        if time.monotonic() - begin > _LIMIT_S:
-            found = Outcome(f"took longer than {_LIMIT_S:g} s")
-        one = Found(seed, found)
-        if found.what not in ALLOWED:
-            small = damaged(job, damage) if found.what in known else smaller(job, damage, found.what)
-            known.add(found.what)
-            _written(one, small, folder)
-        pipe.send(one)
+def _found(seed: int, page: bool, folder: Path) -> Found:
+    _, job, damage = job_of(seed)
+    begin = time.monotonic()
+    what = outcome(damaged(job, damage), page=page)
+    if time.monotonic() - begin > _LIMIT_S:
+        what = Outcome(f"took longer than {_LIMIT_S:g} s")
+    found = Found(seed, what)
+    return found if what.what in ALLOWED else _written(found, folder)
 
 
-def smaller(job: Job, damage: Sequence[int], what: str) -> Job:
-    """A smaller job with the same fault, as far as it is quickly found: without damage, files and lines."""
-    end = time.monotonic() + _MINIMISE_S
-
-    def is_same(other: Job) -> bool:
-        return time.monotonic() < end and outcome(other).what == what
-
+def _written(found: Found, folder: Path) -> Found:
+    """The fault and its job below the folder, with as little of the damage as gives the same fault."""
+    name, job, damage = job_of(found.seed)
     for step in damage:
         less = [one for one in damage if one != step]
-        if is_same(damaged(job, less)):
+        if outcome(damaged(job, less)).what == found.outcome.what:
             damage = less
-    job = damaged(job, damage)
-    for name in sorted(job):
-        without = {other: content for other, content in job.items() if other != name}
-        if is_same(without):
-            job = without
-    for name in sorted(job):
-        lines = job[name].splitlines(keepends=True)
-        part = len(lines) // 2
-        while part:
-            for at in range(0, len(lines), part):
-                fewer = lines[:at] + lines[at + part :]
-                if is_same(job | {name: b"".join(fewer)}):
-                    lines = fewer
-            part //= 2
-        job = job | {name: b"".join(lines)}
-    return job
-
-
-def _written(found: Found, job: Job, folder: Path) -> Found:
     place = folder / str(found.seed)
     shutil.rmtree(place, ignore_errors=True)
-    write(job, place / "job")
-    name, _, damage = job_of(found.seed)
+    write(damaged(job, damage), place / "job")
     (place / "fault.txt").write_text(
         f"{found.outcome.what}\nbase: {name}; damage: {damage}\n\n{found.outcome.fault}\n", "utf-8"
     )
@@ -320,13 +262,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     seeds = range(options.seed, options.seed + options.jobs)
     outcomes: Counter[str] = Counter()
-    told = time.monotonic()
+    last_line = time.monotonic()
     for one in run(seeds, pages=options.pages, processes=options.processes, folder=options.folder):
         outcomes[one.outcome.what] += 1
         if one.outcome.what not in ALLOWED:
             print(f"job {one.seed}: {one.outcome.what}, see {options.folder / str(one.seed)}", flush=True)
-        if time.monotonic() - told > _TELL_S:
-            told = time.monotonic()
+        if time.monotonic() - last_line > _PROGRESS_S:
+            last_line = time.monotonic()
             print(f"{outcomes.total()} of {options.jobs} jobs", flush=True)
     for what, many in outcomes.most_common():
         print(f"{many:6} {what}")

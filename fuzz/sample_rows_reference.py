@@ -54,7 +54,9 @@ class Rows(NamedTuple):
     kept: int
 
 
-class _Sample(NamedTuple):
+class Sample(NamedTuple):
+    """A sample of a known sensor."""
+
     node: str
     time_us: int
     #: Type and dimension with a device, or type, dimension and name.
@@ -65,12 +67,12 @@ class _Sample(NamedTuple):
 def rows(files: Mapping[str, bytes], *, with_far: bool = False) -> Rows:
     """Of all files of system samples of a job, by their paths; ``with_far`` keeps samples with any time."""
     many = 0
-    found: list[_Sample] = []
+    found: list[Sample] = []
     for name, content in files.items():
         for line in unpacked(content).removeprefix(b"\xef\xbb\xbf").split(b"\n"):
             if line.strip(b" \t\r"):
                 many += 1
-                one = _sample(line, name)
+                one = sample_of(line, name)
                 if one:
                     found.append(one)
     return Rows(many, _kept(set(found), with_far=with_far))
@@ -97,7 +99,8 @@ def unpacked(content: bytes) -> bytes:
     return text
 
 
-def _sample(line: bytes, file: str) -> _Sample | None:
+def sample_of(line: bytes, file: str) -> Sample | None:
+    """The sample in a line of a file; None if there is none."""
     try:
         row = json.loads(line.decode())
         seconds, value = _number(row["Timestamp"]), _number(row["Value"])
@@ -110,7 +113,7 @@ def _sample(line: bytes, file: str) -> _Sample | None:
     known = _sensor(*names)
     if known is None or len(line) > _LONGEST_LINE:
         return None
-    return _Sample(node, round(seconds * 1e6), known, value)
+    return Sample(node, round(seconds * 1e6), known, value)
 
 
 def _sensor(kind: str, dimension: str, name: str) -> tuple[str, str, str] | None:
@@ -136,16 +139,13 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _kept(found: set[_Sample], *, with_far: bool) -> int:
+def _kept(found: set[Sample], *, with_far: bool) -> int:
     """How many samples are in use: of a device's samples at one moment the first is, and there the smallest."""
-    by_node: defaultdict[str, list[_Sample]] = defaultdict(list)
-    for one in sorted(found, key=lambda one: (one.time_us, one.value)):
-        by_node[one.node].append(one)
     kept = 0
-    for samples in by_node.values():
+    for moments in moments_of(found).values():
         used = [
             time
-            for moment in _moments(samples)
+            for moment in moments
             for time in {one.sensor: one.time_us for one in reversed(moment)}.values()
         ]
         first, last = _near(Counter(used))
@@ -153,13 +153,14 @@ def _kept(found: set[_Sample], *, with_far: bool) -> int:
     return kept
 
 
-def _moments(samples: list[_Sample]) -> list[list[_Sample]]:
-    """Samples by the moments at which they were taken."""
-    moments: list[list[_Sample]] = []
-    for one in samples:
-        if not moments or one.time_us - moments[-1][0].time_us > _MOMENT_US:
-            moments.append([])
-        moments[-1].append(one)
+def moments_of(found: set[Sample]) -> dict[str, list[list[Sample]]]:
+    """Samples of each node by the moments at which they were taken, in order of time, then value."""
+    moments: defaultdict[str, list[list[Sample]]] = defaultdict(list)
+    for one in sorted(found, key=lambda one: (one.time_us, one.value)):
+        own = moments[one.node]
+        if not own or one.time_us - own[-1][0].time_us > _MOMENT_US:
+            own.append([])
+        own[-1].append(one)
     return moments
 
 

@@ -12,7 +12,6 @@ from fuzz import jobs, mutations, sample_rows_reference
 from fuzz.bases import bases
 from fuzz.mutations import Job, applied, mutated
 from jobreport import pipeline
-from jobreport.errors import NothingReadableError
 from jobreport.readers.system_samples import lines
 from jobreport.readers.tally import UnusableError
 
@@ -75,7 +74,7 @@ def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def strict(line: bytes | None) -> Any:
         if line and b'"gpu0"' in line:
-            raise UnusableError("samples.not_object")
+            raise UnusableError("samples.long")
         return unusual(line)
 
     job = broken(SAMPLES)
@@ -84,7 +83,7 @@ def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found = jobs.outcome(job)
 
     assert found.what == "other system samples in use than a careful reader keeps"
-    assert "samples.not_object" in found.fault
+    assert "samples.long" in found.fault
 
 
 def test_a_refused_job_with_a_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,38 +108,33 @@ def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch, so
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "what"),
     [
         ("jobreport.readers.system_samples.reader.node_panels", "the reader of system samples stopped"),
         ("jobreport.pipeline.balance", "balance"),
         ("jobreport.pipeline.utilization", "ZeroDivisionError at test_mutated_jobs.py"),
     ],
 )
-def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch, place: str, told: str) -> None:
+def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch, place: str, what: str) -> None:
     monkeypatch.setattr(place, lambda *_: 1 // 0)
 
-    assert told in jobs.outcome(SMALL).what
+    assert what in jobs.outcome(SMALL).what
 
 
-def test_faults_are_written_with_a_small_job_and_end_the_run(
+def test_faults_are_written_with_their_job_and_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def failing(job_dir: Path, *_: object, **__: object) -> None:
-        for path in job_dir.rglob("*.json"):
-            if b"gpu1" in path.read_bytes():
-                raise ValueError("gpu1")
-        raise NothingReadableError("nothing")
+    def failing(*_: object, **__: object) -> None:
+        raise ValueError("gpu1")
 
-    job: Job = {"1700000000.algo-1.json": b"a\nb\ngpu1\nc\n", "1700000060.algo-1.json": b"d\n"}
     monkeypatch.setattr(pipeline, "make_report", failing)
-    assert jobs.smaller(job, [], jobs.outcome(job).what) == {"1700000000.algo-1.json": b"gpu1\n"}
+    found = jobs._found(7, page=False, folder=tmp_path)
+    assert "ValueError: gpu1" in (tmp_path / "7" / "fault.txt").read_text()
+    assert "damage: []" in (tmp_path / "7" / "fault.txt").read_text()
 
-    found = jobs.Found(7, jobs.outcome(job))
     monkeypatch.setattr(jobs, "run", lambda *_, **__: iter([found, jobs.Found(8, jobs.Outcome("refused"))]))
     assert jobs.main(["--jobs", "2"]) == 1
     assert "job 7: ValueError at test_mutated_jobs.py" in capsys.readouterr().out
-    jobs._written(found, job, tmp_path)
-    assert "ValueError: gpu1" in (tmp_path / "7" / "fault.txt").read_text()
 
 
 def test_processes_give_the_outcomes_that_one_gives(tmp_path: Path) -> None:

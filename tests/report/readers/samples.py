@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from fuzz.sample_rows_reference import moments_of, sample_of
 from jobreport.readers.registry import read_job
 from jobreport.remarks import Quality, Remark
 from jobrules.model import Job, Metric
@@ -103,41 +103,16 @@ def tables(job: Job) -> Tables:
 
 def slow_tables(lines: Iterable[str]) -> Tables:
     """What the lines hold, by one loop after another over Python objects."""
-    samples: defaultdict[str, set[tuple[int, float, Metric, str]]] = defaultdict(set)
-    for line in lines:
-        parsed = _parsed(line)
-        if parsed:
-            node, time, value, metric, device = parsed
-            samples[node].add((time, value, metric, device))
+    found = {one for line in lines if (one := sample_of(line.encode(), FILE))}
     result: Tables = {}
-    for node, found in samples.items():
-        anchor = -math.inf
-        first_of: dict[tuple[Metric, int], int] = {}
-        number = -1
-        taken: set[tuple[int, Metric, str]] = set()
-        for time, value, metric, device in sorted(found):
-            if time - anchor > 20_000:
-                anchor, number = time, number + 1
-            if (number, metric, device) in taken:
-                continue
-            taken.add((number, metric, device))
-            start = first_of.setdefault((metric, number), time)
-            top = 100 if metric.unit == "%" else math.inf
-            table = result.setdefault((node, metric), {})
-            table.setdefault(start, {})[device] = min(max(value, 0.0), top)
+    for node, moments in moments_of(found).items():
+        for moment in moments:
+            starts: dict[Metric, int] = {}
+            for one in moment:
+                kind, dimension, name = one.sensor
+                metric = METRICS.get((kind, dimension, None)) or METRICS[one.sensor]
+                start = starts.setdefault(metric, one.time_us)
+                row = result.setdefault((node, metric), {}).setdefault(start, {})
+                top = 100 if metric.unit == "%" else math.inf
+                row.setdefault(DEVICES.get(kind, name), min(max(one.value, 0.0), top))
     return result
-
-
-def _parsed(line: str) -> tuple[str, int, float, Metric, str] | None:
-    try:
-        row = json.loads(line)
-        seconds, value, kind = float(row["Timestamp"]), float(row["Value"]), row["Type"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    if not 631_152_000 <= seconds <= 4_102_444_800 or not math.isfinite(value):
-        return None
-    dimension, name = row.get("Dimension") or "", row.get("Name") or ""
-    metric = METRICS.get((kind, dimension, None)) or METRICS.get((kind, dimension, name))
-    if metric is None:
-        return None
-    return row["NodeId"], round(seconds * 1e6), value, metric, DEVICES.get(kind, name or kind)

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.sample_rows_reference import unpacked
 from jobreport.readers.registry import read_job
-from tests.paths import CORPUS, needs_corpus
+from tests.paths import CORPUS, SYSTEM_SAMPLES, needs_corpus
 from tests.report.readers.samples import remarks, slow_tables, tables
 
-pytestmark = needs_corpus
+REAL = [pytest.param(CORPUS / "sagemaker" / name, marks=needs_corpus) for name in ("job-40", "job-41")]
 
 
-@pytest.mark.parametrize("name", ["job-40", "job-41"])
-def test_a_real_job_is_read_completely(name: str) -> None:
-    root = CORPUS / "sagemaker" / name
-    lines = [
-        line for path in sorted(root.rglob("system/**/*.json")) for line in path.read_text().splitlines()
-    ]
+@pytest.mark.parametrize("root", [*SYSTEM_SAMPLES, *REAL], ids=lambda path: path.name)
+def test_a_job_is_read_completely(root: Path) -> None:
+    paths = [path for ending in ("json", "json.gz") for path in sorted(root.rglob(f"system/**/*.{ending}"))]
+    lines = [line for path in paths for line in unpacked(path.read_bytes()).decode().splitlines()]
 
     job, quality = read_job(root)
 
@@ -29,9 +28,10 @@ def test_a_real_job_is_read_completely(name: str) -> None:
     assert source.rows == sum(len(row) for table in tables(job).values() for row in table.values())
     left_out = sum(r.count for r in source.remarks if r.action != "corrected")
     assert source.rows + left_out == sum(bool(line.strip()) for line in lines)
-    assert source.files == len(list(root.rglob("system/**/*.json")))
+    assert source.files == len(paths)
 
 
+@needs_corpus
 def test_a_corrupt_file_costs_its_bad_lines(tmp_path: Path) -> None:
     (corrupt,) = (CORPUS / "sagemaker-fixtures").glob("*.corrupt")
     shutil.copy(corrupt, tmp_path / corrupt.stem)
