@@ -92,7 +92,7 @@ def _made(name: str) -> Job:
 
 
 def _logged(name: str) -> Job:
-    """Two minutes of a scenario as logs of nvidia-smi in one of its dialects, beside samples or alone."""
+    """Two minutes of a scenario as logs of nvidia-smi in one of its dialects, next to samples or alone."""
     number = list(SCENARIOS).index(name)
     dialect = list(DIALECTS.values())[number % len(DIALECTS)]
     spec = JobSpec(
@@ -113,7 +113,7 @@ def _logged(name: str) -> Job:
 
 
 def _nameless(job: Job) -> Job:
-    """The same in files of which only the first rows tell what they hold."""
+    """The same in files of which only the first rows show what they hold."""
     renamed: Job = {}
     for name, content in job.items():
         own = name.rpartition("/")[2].replace("_pythontimeline", "_mine")

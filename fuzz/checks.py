@@ -153,14 +153,14 @@ def _read(reader: Reader, files: Sequence[SourceFile]) -> Found:
     return reader.read([file for file in files if reader.matches_name(file) or reader.matches_content(file)])
 
 
-def _told(value: object) -> Any:
+def _comparable(value: object) -> Any:
     """A value as something that can be compared, NaN too."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, msgspec.Struct):
-        return [_told(getattr(value, name)) for name in value.__struct_fields__]
+        return [_comparable(getattr(value, name)) for name in value.__struct_fields__]
     if isinstance(value, tuple | list):
-        return [_told(one) for one in value]
+        return [_comparable(one) for one in value]
     return getattr(value, "__dict__", None) or repr(value)
 
 
@@ -181,7 +181,7 @@ def _check_samples(data: bytes) -> None:
     found = _read(SystemSamples(), files)
     with mock.patch.object(SoundFiles, "rows", return_value=None):
         by_lines = _read(SystemSamples(), files)
-    assert _told(found) == _told(by_lines)
+    assert _comparable(found) == _comparable(by_lines)
     expected = sample_rows_reference.rows({_SAMPLES: data}, with_far=True)
     assert found.quality.rows == expected.kept, (found.quality, expected)
     left_out = _count(found.quality.remarks, "lines", "samples")
@@ -194,7 +194,7 @@ def _check_samples(data: bytes) -> None:
 def _check_log(data: bytes) -> None:
     files = _written({_LOG: data})
     found = _read(NvidiaSmi(), files)
-    assert _told(found) == _told(_read(NvidiaSmi(), files))
+    assert _comparable(found) == _comparable(_read(NvidiaSmi(), files))
     for panel in found.panels:
         assert (np.diff(panel.time_us) > 0).all()
         assert (np.diff(panel.snapshot) > 0).all()
@@ -239,7 +239,7 @@ def _check_files(files: Mapping[str, bytes]) -> None:
         return
     with mock.patch.multiple(trace_rows, _BLOCK=64, text_files=_SMALL):
         in_blocks = reader.read(mine)
-    assert _told(found) == _told(in_blocks), "small blocks and large ones differ"
+    assert _comparable(found) == _comparable(in_blocks), "small blocks and large ones differ"
     expected = Expected({file.name: files[file.name] for file in mine})
     left_out = _count(found.quality.remarks, "rows", "lines")
     assert Counter(_rows_of(found.events)) == expected.events, (found.quality, expected.events)
@@ -324,7 +324,7 @@ def _frames(root: object) -> tuple[int, int]:
         name, took = (one.get("function"), one.get("time")) if isinstance(one, dict) else (None, None)
         is_time = isinstance(took, int | float) and not isinstance(took, bool) and 0 <= took <= 3_471_292_800
         sound = is_above and isinstance(name, str) and len(name) <= 4096 and is_time
-        # What is told as ``[self]`` is the time of the function above.
+        # A frame called ``[self]`` is the time of the function above.
         if not (sound and name == "[self]" and not below):
             frames += 1
             usable += sound
@@ -405,7 +405,7 @@ def _check_report(data: bytes) -> None:
 
 
 def _of_jobs(part: str) -> list[bytes]:
-    """How the first file with such a part in its path begins in each base, once for those that are written alike."""
+    """How the first file with such a part in its path begins in each base, once for each layout."""
     found: dict[bytes, bytes] = {}
     for kind in ("sample", "made"):
         for job in bases().get(kind, {}).values():

@@ -92,11 +92,11 @@ class _Source:
         """The next name; with a number where all are given out."""
         name = next(self._names)[:most]
         number = 2
-        told = name
-        while told in self._given:
-            told, number = f"{name}{number}", number + 1
-        self._given.add(told)
-        return told
+        unique = name
+        while unique in self._given:
+            unique, number = f"{name}{number}", number + 1
+        self._given.add(unique)
+        return unique
 
     def several(self, count: int) -> list[str]:
         return [self.one() for _ in range(count)]
@@ -142,21 +142,21 @@ def job(names: Sequence[str], nodes: int = 2) -> dict[str, bytes]:
     devices = [(f"{kind}{i}", source.one(_OFTEN)) for kind in ("gpu", "cpu") for i in range(2)]
     for path, text in minute_files(spec):
         machine = machines[int(path.rpartition(".algo-")[2].partition(".")[0]) - 1]
-        told = text
+        changed = text
         for old, new in devices:
-            told = told.replace(f'"Name":"{old}"', f'"Name":{json.dumps(new)}')
-        told = re.sub('"NodeId":"[^"]*"', lambda _: f'"NodeId":{json.dumps(machine)}', told)  # noqa: B023 - called here
-        files[f"system/incremental/{path}"] = told.encode()
+            changed = changed.replace(f'"Name":"{old}"', f'"Name":{json.dumps(new)}')
+        changed = re.sub('"NodeId":"[^"]*"', lambda _: f'"NodeId":{json.dumps(machine)}', changed)  # noqa: B023 - called here
+        files[f"system/incremental/{path}"] = changed.encode()
     files["system/incremental/1741080120.algo-9.json"] = _sensors(names, machines[0]).encode()
     operators, lanes = _Source(names), _lanes(names)
     renamed: dict[str, str] = {}
     for path, text in trace_files(spec):
-        told = _operators(text, renamed, operators)
+        changed = _operators(text, renamed, operators)
         if "pythontimeline" in path:
-            told, lanes = told.rstrip().removesuffix("]") + lanes + "]\n", ""
+            changed, lanes = changed.rstrip().removesuffix("]") + lanes + "]\n", ""
         number = int(re.findall(r"algo-(\d+)", path)[0])
         files["framework/pevents/" + path.replace(f"algo-{number}", in_path(machines[number - 1]))] = (
-            told.encode()
+            changed.encode()
         )
     files |= _profiles(names, machines)
     files |= _configs(names)
@@ -246,8 +246,8 @@ def _configs(names: Sequence[str]) -> dict[str, bytes]:
     for i, name in enumerate(islice(names, 40)):
         loading = {"StartStep": 5 + i, "NumSteps": 1, "MetricsRegex": name}
         python = {"StartStep": 5, "ProfilerName": "cprofile" if i % 2 else name, "cProfileTimer": name}
-        told = {"DataloaderProfilingConfig": json.dumps(loading), "PythonProfilingConfig": python}
-        files[f"{i}-profilerconfig.json"] = json.dumps({"ProfilingParameters": told}).encode()
+        parameters = {"DataloaderProfilingConfig": json.dumps(loading), "PythonProfilingConfig": python}
+        files[f"{i}-profilerconfig.json"] = json.dumps({"ProfilingParameters": parameters}).encode()
     return {path: text for path, text in files.items() if len(text) < 1 << 20}
 
 
@@ -282,7 +282,7 @@ def results(names: Sequence[str]) -> dict[str, bytes]:
         "LoadBalancing": {node: {"workloads": {gpu: [1200] + [i] * 48 for i, gpu in enumerate(gpus)}}},
         "CPUBottleneck": {"low_gpu_utilization": 1000, "bottlenecks": times},
         "StepOutlier": {
-            f"worker:{node}": {
+            f"{node}-33": {
                 "step_details": {
                     phase: {"number_of_outliers": 5, "phase": "Step:ModeKeys." + phase, "step_numbers": names}
                 }
@@ -302,8 +302,8 @@ def results(names: Sequence[str]) -> dict[str, bytes]:
         "RuleParameters": "\n".join(f"{n}:{n}" for n in names),
     }
     return {
-        f"{folder}/{rule}.json": json.dumps(counted | {"Details": told}).encode()
-        for rule, told in details.items()
+        f"{folder}/{rule}.json": json.dumps(counted | {"Details": values}).encode()
+        for rule, values in details.items()
     }
 
 
@@ -341,22 +341,22 @@ def faults(folder: Path) -> list[str]:
     """What is wrong with the files of a report, whatever the names; nothing is the right answer."""
     page = (folder / "report.html").read_text("utf-8")
     notebook = json.loads((folder / "report.ipynb").read_bytes())
-    told = [f"page: {fault}" for fault in of_html(page, scripts=3)]
+    found = [f"page: {fault}" for fault in of_html(page, scripts=3)]
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):
             if set(output["data"]) != {"text/html", "text/plain"}:
-                told.append(f"notebook: {cell['id']} shows {sorted(output['data'])}")
+                found.append(f"notebook: {cell['id']} shows {sorted(output['data'])}")
             html = "".join(output["data"]["text/html"])
             _, root = Page.of(html).elements[0]
             if cell["id"] not in _NAMELESS and not _NO_FORMULAS.issubset(str(root.get("class")).split()):
-                told.append(f"notebook: {cell['id']} may hold formulas")
-            told += [f"notebook: {cell['id']}: {fault}" for fault in of_html(html, scripts=0)]
+                found.append(f"notebook: {cell['id']} may hold formulas")
+            found += [f"notebook: {cell['id']}: {fault}" for fault in of_html(html, scripts=0)]
     sources = [json.loads(_NOTEBOOK.read_bytes())["cells"], notebook["cells"]]
     ours, theirs = (["".join(cell["source"]) for cell in cells] for cells in sources)
     if ours != theirs:
-        told.append("notebook: the code of its cells is not ours")
-    told += [f"notebook: {fault}" for fault in unseen(json.dumps(notebook, ensure_ascii=False))]
-    return told + [f"Markdown: {fault}" for fault in of_markdown((folder / "summary.md").read_text("utf-8"))]
+        found.append("notebook: the code of its cells is not ours")
+    found += [f"notebook: {fault}" for fault in unseen(json.dumps(notebook, ensure_ascii=False))]
+    return found + [f"Markdown: {fault}" for fault in of_markdown((folder / "summary.md").read_text("utf-8"))]
 
 
 #: Cells that show no name.
@@ -370,17 +370,17 @@ def of_html(html: str, scripts: int) -> list[str]:
     """What is wrong with a piece of the page that may hold so many scripts."""
     page = Page.of(html)
     running = [text for attributes, text in page.scripts if attributes.get("type") != "application/json"]
-    told = page.faults + unseen(_SCRIPTS.sub("", html))
-    told += [f"{len(running)} scripts"] if len(running) > scripts else []
-    told += [f"a text of {len(piece)} characters" for piece in page.pieces if len(piece) > _LONGEST]
-    told += [f"link to {link}" for link in page.links if not link.startswith("#") and link != "data:,"]
+    found = page.faults + unseen(_SCRIPTS.sub("", html))
+    found += [f"{len(running)} scripts"] if len(running) > scripts else []
+    found += [f"a text of {len(piece)} characters" for piece in page.pieces if len(piece) > _LONGEST]
+    found += [f"link to {link}" for link in page.links if not link.startswith("#") and link != "data:,"]
     for tag, attributes in page.elements:
         odd = [
             name for name in attributes if name.startswith("on") or name in ("style", "srcdoc", "autofocus")
         ]
         if tag in _FOREIGN or odd:
-            told.append(f"<{tag}> with {odd}")
-    return told
+            found.append(f"<{tag}> with {odd}")
+    return found
 
 
 _FOREIGN = {
@@ -428,9 +428,9 @@ def main() -> int:
         folder = options.directory / f"{number:02}"
         write(folder / name, files)
         if options.reports:
-            told = _reported(folder / name, folder / "report")
-            found += len(told)
-            print("\n".join(f"{folder}: {fault}" for fault in told), end="\n" * bool(told))
+            wrong = _reported(folder / name, folder / "report")
+            found += len(wrong)
+            print("\n".join(f"{folder}: {fault}" for fault in wrong), end="\n" * bool(wrong))
     print(f"{number} job directories below {options.directory}" + f", {found} faults" * options.reports)
     return min(found, 1)
 

@@ -156,7 +156,7 @@ def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None
 def _by_reader(job: Mapping[str, bytes], job_dir: Path) -> dict[str, Job]:
     """The files of each source.
 
-    Where a name tells nothing, a file is of the source that would keep half of its rows or more; only of those
+    If its name says nothing, a file is of the source that would keep half of its rows or more; only of those
     of which none would, the readers are asked.
     """
     found: defaultdict[str, Job] = defaultdict(dict)

@@ -73,8 +73,8 @@ def main() -> int:
     findings = 0
     with ThreadPoolExecutor(given.processes) as pool:
         for one in pool.map(lambda name: _outcome(name, given.seconds, given.seed, given.out), names):
-            told = f"a finding, see {given.out}:\n{one.finding}" if one.finding else "nothing found"
-            print(f"{one.name}: {one.executions:,} executions in {given.seconds} s, {told}", flush=True)
+            result = f"a finding, see {given.out}:\n{one.finding}" if one.finding else "nothing found"
+            print(f"{one.name}: {one.executions:,} executions in {given.seconds} s, {result}", flush=True)
             findings += bool(one.finding)
     return 1 if findings else 0
 
@@ -85,16 +85,16 @@ def _outcome(name: str, seconds: int, seed: int, out: Path) -> Outcome:
         command = [sys.executable, "-m", "fuzz.targets", name, "--in-this-process", f"--seconds={seconds}"]
         command += [f"--seed={seed}", f"--out={out}", f"--inputs={folder}"]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    told = done.stderr
-    end = _DONE.search(told)
-    executions = int(end[1]) if end else max((int(number) for number in _SO_FAR.findall(told)), default=0)
+    log = done.stderr
+    end = _DONE.search(log)
+    executions = int(end[1]) if end else max((int(number) for number in _SO_FAR.findall(log)), default=0)
     if not done.returncode:
         return Outcome(name, executions, "")
     running = out / _RUNNING.format(name)
     if running.exists():
         running.rename(out / f"{name}-crash-{hashlib.sha256(running.read_bytes()).hexdigest()[:16]}")
-    found = _FOUND.search(told + done.stdout)
-    return Outcome(name, executions, found[1] if found else (told + done.stdout)[-3000:])
+    found = _FOUND.search(log + done.stdout)
+    return Outcome(name, executions, found[1] if found else (log + done.stdout)[-3000:])
 
 
 def _fuzz(name: str, folder: Path, *, seconds: int, seed: int, out: Path) -> None:

@@ -241,15 +241,15 @@ def _with_ranks(per_file: Mapping[str, Counter[Event]]) -> dict[str, Counter[Eve
             if event[1]:
                 pids[event[0], event[1]].add(event[8])
     ranks = {}
-    for node, worker in pids:
-        if int(worker) in pids[node, worker]:
+    for node, rank in pids:
+        if int(rank) in pids[node, rank]:
             others = [
                 name
                 for where, name in pids
-                if where == node and int(name) not in pids[node, name] and int(worker) in pids[node, name]
+                if where == node and int(name) not in pids[node, name] and int(rank) in pids[node, name]
             ]
             if len(others) == 1:
-                ranks[node, worker] = others[0]
+                ranks[node, rank] = others[0]
     renamed: dict[str, Counter[Event]] = {}
     for name, found in per_file.items():
         renamed[name] = Counter()

@@ -82,7 +82,7 @@ def test_a_tree_gives_the_events_of_all_its_files(tree: Path) -> None:
     assert found.quality.files == sum(bool(_names(_rows(path))[0]) for path in files)
 
 
-def test_files_beside_a_profile_are_told() -> None:
+def test_files_next_to_a_profile_are_counted() -> None:
     found = read(FIXTURES / "tfprofiler_timeline_traces")
 
     skipped = [(r.count, r.reason) for r in found.quality.remarks if r.unit == "files"]

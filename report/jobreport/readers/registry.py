@@ -80,8 +80,8 @@ def read_directory(
 
     ``name`` of the job defaults to the directory's. ``zone`` is the time zone of timestamps that have none;
     ``columns`` are those of logs without a header line. The ``engine`` reads the files and keeps the tables, by
-    default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its own files and a remark, unless ``strict``. Raises
-    ``NothingReadableError`` if nothing is left to report.
+    default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its own files and a
+    remark, unless ``strict``. Raises ``NothingReadableError`` if nothing is left to report.
     """
     engine, progress = engine or LocalEngine(1), progress or Progress()
     name = name or job_name(directory)

@@ -131,7 +131,7 @@ def test_links_and_devices_of_any_kind_are_left_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_what_a_tar_file_says_of_a_file_does_not_fill_the_memory(tmp_path: Path, kind: bytes) -> None:
-    # A megabyte of zeros is a kilobyte when packed, and tarfile reads what it is told to at once.
+    # A megabyte of zeros is a kilobyte when packed, and tarfile reads as much at once as the file says.
     head = tarfile.TarInfo("x")
     head.type, head.size = kind, 64 << 20
     data = head.tobuf(tarfile.USTAR_FORMAT) + b"\0" * head.size
@@ -167,7 +167,7 @@ def test_folders_in_one_another_without_end_cost_their_file(tmp_path: Path) -> N
         assert remarks_of(found) == {"archive.deep": 1}
 
 
-def test_odd_names_stay_inside_and_are_told_as_text(tmp_path: Path) -> None:
+def test_odd_names_stay_inside_and_become_text(tmp_path: Path) -> None:
     names = (
         "\x1b[31m/\u202ea.json",
         "..\\..\\b.json",
@@ -207,7 +207,7 @@ def test_of_files_with_one_name_the_last_is_read_and_the_others_are_counted(tmp_
             assert remarks_of(found) == {"archive.replaced": 2}
 
 
-def test_an_encrypted_file_is_left_behind_and_told(tmp_path: Path) -> None:
+def test_an_encrypted_file_is_left_behind_and_counted(tmp_path: Path) -> None:
     packed = tmp_path / "job.zip"
     with zipfile.ZipFile(packed, "w") as zip_:
         zip_.writestr("secret.json", LINE)

@@ -64,26 +64,26 @@ def test_files_that_nobody_reads_are_counted_with_the_first_one(tmp_path: Path) 
     assert (remark.action, remark.count, remark.unit, remark.place) == ("skipped", 3, "files", "a/model.pt")
 
 
-def test_a_directory_that_does_not_exist_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NothingReadableError, match=r"Directory not found: .*nowhere"):
         read_job(tmp_path / "nowhere")
 
 
-def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.txt").write_text("x")
 
     with pytest.raises(NothingReadableError, match="neither a directory nor"):
         read_job(tmp_path / "job.txt")
 
 
-def test_an_empty_directory_is_told(tmp_path: Path) -> None:
+def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NothingReadableError) as error:
         read_job(tmp_path)
 
     assert "is empty" in str(error.value)
 
 
-def test_a_directory_of_other_files_is_told_with_an_example_and_what_is_supported(tmp_path: Path) -> None:
+def test_a_directory_of_other_files_is_refused_with_an_example_and_what_is_supported(tmp_path: Path) -> None:
     with pytest.raises(NothingReadableError, match="2\u00a0files found \\(notes\\.txt\\)") as error:
         read(tmp_path, {"notes.txt": "", "system/training_job_end.ts": ""})
 
@@ -200,7 +200,7 @@ def test_events_far_from_all_samples_are_left_out_and_counted(tmp_path: Path, un
     assert any(remark.count == 3 and remark.action == "dropped" for remark in traces.remarks)
 
 
-def test_traces_beside_rule_results_make_these_unneeded(tmp_path: Path) -> None:
+def test_traces_next_to_rule_results_make_these_unneeded(tmp_path: Path) -> None:
     scenario_d1.write_events(tmp_path)
     (tmp_path / "BatchSize.json").write_text(
         '{"RuleTriggered": 1, "Violations": 1, "Details": {}, "Datapoints": 5}'
@@ -226,7 +226,7 @@ def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_apart")
-def test_machines_without_dates_cannot_stand_beside_those_with_dates(tmp_path: Path) -> None:
+def test_machines_without_dates_are_dropped_next_to_those_with_dates(tmp_path: Path) -> None:
     rows = [events.x(ts=i * 1000) for i in range(50)]
     events.write(
         tmp_path,

@@ -1,4 +1,4 @@
-"""Logs in which a line names the columns of the rows under it: ``--query-gpu=… --format=csv``, ``dmon``, ``pmon``, scripts.
+"""Logs in which a line names the columns of the rows under it: ``--query-gpu`` as CSV, ``dmon``, ``pmon``, scripts.
 
 A log is what a tool wrote while somebody's loop ran it: headers come again, error messages stand among the rows, and
 the last row may be cut. The names of the columns in front of any header can be given.

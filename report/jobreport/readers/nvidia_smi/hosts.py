@@ -1,8 +1,8 @@
 """Which nvidia-smi logs are of one machine.
 
-Logs are of one machine if they name the same host or a GPU with the same UUID, or if one is an earlier copy of the
-other. Other logs of a folder are of one machine too, unless two of them report the same of one GPU at the same time: then the words of their names separate
-them, or, where these are the same, their names.
+Logs are of one machine if they name the same host or a GPU with the same UUID, or if one is an earlier copy of
+the other. Other logs of a folder are of one machine too, unless two of them report the same of one GPU at the same
+time: then the words of their names separate them, or, where these are the same, their names.
 """
 
 from __future__ import annotations

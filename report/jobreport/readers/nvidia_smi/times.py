@@ -1,6 +1,7 @@
 """When the rows of an nvidia-smi log were written: dates with or without a zone, times of a day, or since a start.
 
-Where the order of rows matters, it is that of the rows of one GPU of one machine, a *series*: a log may be sorted by GPU.
+Where the order of rows matters, it is that of the rows of one GPU of one machine, a *series*: a log may be sorted
+by GPU.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def test_what_make_report_wrote_is_no_result_of_sagemaker_debugger(tmp_path: Pat
     assert list(remarks_of(results)) == ["debugger.own"]
 
 
-def test_results_beside_samples_are_counted_and_not_used(tmp_path: Path) -> None:
+def test_results_next_to_samples_are_counted_and_not_used(tmp_path: Path) -> None:
     write(
         tmp_path,
         {

@@ -169,7 +169,7 @@ def test_a_cell_without_a_number_costs_that_cell(nothing: str, tmp_path: Path) -
         ("36", 100, 100, 0),
     ],
 )
-def test_a_mask_tells_each_of_its_reasons(
+def test_a_mask_has_each_of_its_reasons(
     mask: str, thermal: int, cap: int, hardware: int, tmp_path: Path
 ) -> None:
     job, _ = read(tmp_path, text_of(*rows(0, 3), row(3, reasons=mask)))

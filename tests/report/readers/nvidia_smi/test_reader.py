@@ -233,7 +233,7 @@ def uses(folder: Path) -> dict[str, list[int]]:
     }
 
 
-def test_gpus_told_by_uuid_have_the_numbers_of_their_turn_and_keep_them(tmp_path: Path) -> None:
+def test_gpus_with_uuids_only_have_the_numbers_of_their_turn_and_keep_them(tmp_path: Path) -> None:
     # From the top of the alphabet down, and the first is lost on the way.
     lines = [
         line.replace("GPU-0", "GPU-zz").replace("GPU-1", "GPU-mm").replace("GPU-2", "GPU-aa")
@@ -330,7 +330,7 @@ def test_processes_without_times_that_begin_and_end(rows: list[str], use: list[i
     assert found.rows + lost(found) == len(rows)
 
 
-def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_path: Path) -> None:
+def test_rows_of_a_gpu_at_the_same_time_are_one(tmp_path: Path) -> None:
     use = [f"20260103 15:00:{i:02} 0 {i} 10" for i in range(20)]
     power = [f"20260103 15:00:{i:02} 0 {300 + i} 60" for i in range(20)]
 
@@ -347,7 +347,7 @@ def test_rows_of_the_same_time_that_tell_different_things_of_a_gpu_are_one(tmp_p
     assert {r.code: r.count for r in found.remarks if r.action == "dropped"} == {"nvidia_smi.second_row": 22}
 
 
-def test_identifiers_that_are_not_told_are_none(tmp_path: Path) -> None:
+def test_identifiers_that_are_not_available_are_none(tmp_path: Path) -> None:
     names = "timestamp, hostname, uuid, pci.bus_id, utilization.gpu [%]"
     lines = [
         f"2026/01/03 15:00:{i:02}.000, N/A, [N/A], 00000000:0{gpu}:00.0, {{}}{gpu}"
@@ -366,7 +366,7 @@ def test_identifiers_that_are_not_told_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hosts", "nodes"), [("a", {"a": 40}), ("ab", {"a": 20, "b": 20, "gpu": 20})])
-def test_rows_under_a_header_that_tells_no_machine_are_not_lost(
+def test_rows_under_a_header_without_a_machine_are_not_lost(
     hosts: str, nodes: dict[str, int], tmp_path: Path
 ) -> None:
     whens = [f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000" for i in range(40)]

@@ -152,7 +152,7 @@ def test_the_hour_that_comes_twice_in_a_log_of_several_gpus(*, sorted_: bool) ->
     assert each(found, series) == [moments.tolist()] * 2
 
 
-def test_a_clock_that_was_set_before_tells_nothing_of_the_hour_that_comes_twice() -> None:
+def test_a_clock_that_was_set_before_has_no_effect_on_the_hour_that_comes_twice() -> None:
     clock = ["00:20", "00:05", "01:00", "01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]
     local = np.array([us(f"2026-10-25T{one}+00:00") for one in clock])
     # The autumn of the year before is in the same log.

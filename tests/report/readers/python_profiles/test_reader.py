@@ -114,7 +114,7 @@ def test_the_path_says_who_was_profiled_and_when(tmp_path: Path) -> None:
         ("nothing", "that fits", ("start of the profile", "end of the profile")),
     ],
 )
-def test_begin_and_end_are_told_in_words(
+def test_begin_and_end_are_put_into_words(
     tmp_path: Path, begin: str, end: str, words: tuple[str, str]
 ) -> None:
     folder = f"pytorch/cprofile/33-algo-1/{begin}-1700000123456789.0_{end}-1700000124000001"

@@ -44,7 +44,7 @@ def ticks(count: int, at: float = T0, gpus: int = 2, node: str = "algo-1") -> li
     ]
 
 
-# Files whose names tell nothing
+# Files whose names say nothing
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_damaged_first_line_costs_itself_alone(tmp_path: Path, first: str, end
     assert [(one.count, one.unit) for one in remarks(quality).values()] == [(1, "lines")]
 
 
-def test_a_trace_of_a_name_that_tells_little_stays_one_behind_a_sample(tmp_path: Path) -> None:
+def test_a_trace_with_an_unusual_name_stays_one_behind_a_sample(tmp_path: Path) -> None:
     rows = "".join(json.dumps(x(ts=BASE_US + i)) + ",\n" for i in range(3))
 
     job, quality = read(tmp_path, {"1700000060000000_33-algo-1_mine.json": f"{sample()}\n{rows}"})
@@ -121,7 +121,7 @@ def test_of_a_key_that_stands_twice_the_last_value_counts(tmp_path: Path) -> Non
     twice = sample(1).replace('"Value"', '"Value": 5, "Value"')
 
     assert values(read(tmp_path / "sound", {FILE: [twice]})[0]) == [[1.0]]
-    assert values(read(tmp_path / "beside", {FILE: [twice, "?"]})[0]) == [[1.0]]
+    assert values(read(tmp_path / "unsound", {FILE: [twice, "?"]})[0]) == [[1.0]]
 
 
 @pytest.mark.parametrize("digits", [25, 400, 5000])
@@ -143,7 +143,7 @@ def test_numbers_without_end_are_dropped(tmp_path: Path, digits: int) -> None:
 # Directories
 
 
-def test_two_jobs_in_one_directory_are_told(tmp_path: Path) -> None:
+def test_two_jobs_in_one_directory_are_counted(tmp_path: Path) -> None:
     files = {f"a/{FILE}": ticks(60), f"b/{FILE}": ticks(60, at=T0 + 7200)}
 
     job, quality = read(tmp_path, files)
@@ -183,9 +183,9 @@ def test_a_file_that_changes_while_it_is_read_costs_itself(
     job, quality = read_job(tmp_path / "job")
 
     assert job.samples_us == (T0 * 1e6, (T0 + 59) * 1e6)
-    told = [remark.reason for remark in remarks(quality).values() if remark.place]
+    reasons = [remark.reason for remark in remarks(quality).values() if remark.place]
     assert (
-        told
+        reasons
         == {
             "shorter": [],
             "longer": ["not complete JSON"],

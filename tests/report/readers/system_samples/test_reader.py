@@ -414,7 +414,7 @@ def test_line_ends_of_other_systems_are_read(tmp_path: Path, line_end: str) -> N
 
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n"])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_an_empty_file_is_told(tmp_path: Path, content: bytes, suffix: str) -> None:
+def test_an_empty_file_is_counted(tmp_path: Path, content: bytes, suffix: str) -> None:
     content = gzip.compress(content) if suffix and content else content
 
     job, quality = read(tmp_path, {FILE + suffix: content, "1700000160.algo-1.json": [sample(2)]})

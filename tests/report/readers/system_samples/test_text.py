@@ -55,7 +55,7 @@ NAME = st.text([chr(c) for c in range(32, 127) if chr(c) not in '"\\,.}'], max_s
 
 
 def is_named_first(keys: list[str]) -> bool:
-    """Whether the last number comes behind what tells the sensors of a file apart."""
+    """Whether the last number follows all names of the sensor."""
     last = max(map(keys.index, ("Value", "Timestamp")))
     return all(keys.index(name) < last for name in ("Type", "Name", "Dimension"))
 
