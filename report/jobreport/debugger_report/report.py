@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from jobreport import __version__, document
 from jobreport.debugger_report.differences import notes
@@ -218,16 +218,7 @@ def _nodes(results: RuleResults, start_us: int, end_us: int) -> tuple[NodeFacts,
 
 def _usage(results: RuleResults) -> tuple[UsageRow, ...]:
     return tuple(
-        UsageRow(
-            node=node,
-            label=label,
-            unit=unit,
-            min=found.min,
-            p50=found.p50,
-            p95=found.p95,
-            p99=found.p99,
-            max=found.max,
-        )
+        UsageRow(node=node, label=label, unit=unit, **asdict(found))
         for node in natural_sorted({node for sampled in results.usage.values() for node in sampled})
         for key, label, unit in _METRICS
         if (found := results.usage.get(key, {}).get(node))
@@ -242,23 +233,14 @@ def _boxes(results: RuleResults) -> tuple[Box, ...]:
 
 def _box(node: str, device: str, use: GpuUse) -> Box | None:
     """The box of a GPU; None if a figure is missing."""
-    if use.p25 is None or use.p50 is None or use.p75 is None or use.p95 is None:
-        return None
-    if use.lower is None or use.upper is None or use.gpu_max is None:
+    figures: dict[str, Any] = {
+        name: getattr(use, name) for name in ("lower", "p25", "p50", "p75", "p95", "upper")
+    }
+    figures["max"] = use.gpu_max
+    if None in figures.values():
         return None
     return Box(
-        node=node,
-        device=device,
-        metric=Metric.GPU_UTILIZATION,
-        unit="%",
-        basis="whole job",
-        lower=use.lower,
-        p25=use.p25,
-        p50=use.p50,
-        p75=use.p75,
-        p95=use.p95,
-        upper=use.upper,
-        max=use.gpu_max,
+        node=node, device=device, metric=Metric.GPU_UTILIZATION, unit="%", basis="whole job", **figures
     )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -123,24 +122,6 @@ def finding(report: Report, key: str) -> Finding:
     return next(one for one in report.verdict.findings if one.key == key)
 
 
-def test_names_without_end_are_cut_and_kept_apart(tmp_path: Path) -> None:
-    ends = [f"x{middle}{'x' * 100_000}" for middle in "ab"]
-    use = {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}
-    gpus = {node: dict.fromkeys(ends, USE) for node in ends}
-
-    report = built(
-        tmp_path,
-        LowGPUUtilization=result(gpus, Datapoints=1200, RuleTriggered=2),
-        OverallSystemUsage=result({"GPU": dict.fromkeys(ends, use)}),
-        StepOutlier=result({"step_details": {one: {"phase": one, "step_stats": {}} for one in ends}}),
-        OverallFrameworkMetrics=result({"phase": dict.fromkeys(ends, 50.0)}),
-    )
-
-    assert [(node.gpus, len(node.name) < 100) for node in report.job.nodes] == [(2, True)] * 2
-    assert len({(box.node, box.device) for box in report.boxes}) == 4
-    assert "x" * 200 not in msgspec.json.encode(report).decode()
-
-
 def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> None:
     report = built(tmp_path, MaxInitializationTime=job())
 
@@ -215,19 +196,6 @@ def test_a_job_without_times_says_so(tmp_path: Path) -> None:
     assert report.job.end_us == 0
     page = Page.of("".join(call(report).html for call in CALLS)).text
     assert "1970" not in page + summary.markdown(report)
-
-
-def test_every_node_has_its_utilization_and_none_has_gpu_hours(tmp_path: Path) -> None:
-    report = built(tmp_path, OverallSystemUsage=usage(20, "algo-1", "algo-2"))
-
-    assert report.verdict.use is None
-    assert [(row.node, row.label) for row in report.utilization] == [
-        (node, label) for node in ("algo-1", "algo-2") for label in ("GPU", "CPU", "Network")
-    ]
-    assert {(row.p90, row.mean, row.n) for row in report.utilization} == {(None, None, None)}
-    assert {"20.0%", "30.0%"} <= set(re.findall(r"[\d.]+%", summary.headline(report)))
-    table = Page.of(sections.utilization(report).html).text
-    assert "20.0 – 30.0 40.0 50.0 –" in table
 
 
 @pytest.mark.parametrize(
@@ -398,19 +366,6 @@ def test_counters_that_contradict_each_other_are_no_answer(tmp_path: Path) -> No
     report = built(tmp_path, OverallSystemUsage=usage(), IOBottleneck=bottleneck(hits=1201))
 
     assert str(card(report, "IOBottleneck").reason or "") == "the counters contradict each other"
-
-
-@pytest.mark.parametrize("limit", ["-5", "nan", "inf", "1e300"])
-def test_a_threshold_that_cannot_be_and_no_data_points_are_survived(tmp_path: Path, limit: str) -> None:
-    content = result(
-        {"low_gpu_utilization": 3}, RuleTriggered=3, RuleParameters=f"patience:{limit}\nthreshold:{limit}"
-    )
-    gpus = result({"algo-1": {"gpu0": {"gpu_max": 5}}}, RuleTriggered=3, RuleParameters=f"patience:{limit}")
-
-    report = built(tmp_path, IOBottleneck=content, LowGPUUtilization=gpus)
-
-    assert str(card(report, "IOBottleneck").reason or "") == "the counters contradict each other"
-    assert card(report, "LowGPUUtilization").status != Status.ERROR
 
 
 def test_a_jump_of_memory_activity_is_info(tmp_path: Path) -> None:

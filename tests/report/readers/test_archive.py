@@ -70,15 +70,6 @@ def test_a_damaged_member_costs_itself_and_a_remark_that_the_report_shows(tmp_pa
     assert report.command == "make-report --job-dir job.zip"
 
 
-def test_an_archive_without_a_name_is_a_job_all_the_same(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / ".zip", "w") as zip_:
-        zip_.writestr("1700000040.algo-1.json", LINE)
-
-    assert (
-        pipeline.make_report(tmp_path / ".zip", tmp_path / "out", formats=["json"]).report.job.name == "job"
-    )
-
-
 def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -232,14 +223,6 @@ def test_a_sparse_file_counts_with_what_it_becomes(tmp_path: Path, monkeypatch: 
     with archive.unpacked(tmp_path / "job.tar") as found:
         assert sum(map(len, files_of(found).values())) <= 1 << 20
         assert remarks_of(found) == {"archive.bytes": 1}
-
-
-def test_an_archive_in_an_archive_is_not_opened(tmp_path: Path) -> None:
-    inner = taped(tmp_path / "inner.tar.gz", (tarfile.TarInfo("1700000040.algo-1.json"), LINE)).read_bytes()
-    packed = taped(tmp_path / "job.tar.gz", (tarfile.TarInfo("inner.tar.gz"), inner))
-
-    with pytest.raises(NothingReadableError, match="No readable input"):
-        pipeline.make_report(packed, tmp_path / "out", formats=["json"])
 
 
 @pytest.mark.parametrize("name", ["../skipped", "taken"])

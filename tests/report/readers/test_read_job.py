@@ -2,18 +2,16 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from string import Formatter
 
 import pytest
 
 from jobreport.errors import NothingReadableError
-from jobreport.readers import combining, grouping
+from jobreport.readers import grouping
 from jobreport.readers.registry import READERS, read_job
-from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
-from jobreport.remarks import REMARKS, Remark, SourceQuality
+from jobreport.remarks import REMARKS, Remark
 from tests import scenario_d1
 from tests.report.readers import events
 from tests.report.readers.samples import FILE, read, remarks, sample, values, write
@@ -53,15 +51,6 @@ def test_a_job_has_ended_when_a_marker_says_so(tmp_path: Path, marker: str, fini
 
     assert job.finished is finished
     assert len(quality.remarks) == (not finished)
-
-
-def test_files_that_nobody_reads_are_counted_with_the_first_one(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {"z.txt": "", "b/notes\n.txt": "x", "a/model.pt": b"\0"}
-
-    _, quality = read(tmp_path, {FILE: sample(), **files})
-
-    (remark,) = quality.remarks
-    assert (remark.action, remark.count, remark.unit, remark.place) == ("skipped", 3, "files", "a/model.pt")
 
 
 def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
@@ -312,20 +301,3 @@ def test_the_most_frequent_unknown_sensors_of_all_machines_are_named(
 
     counts = {reason.split()[-1]: one.count for reason, one in remarks(quality).items()}
     assert counts == {"zz": 6, "sensors": 6} | dict.fromkeys((f"s{i}" for i in range(7)), 3)
-
-
-def test_thousands_of_unknown_sensors_take_linear_time() -> None:
-    def piece(nodes: str) -> grouping.Piece:
-        remarks = tuple(
-            Remark(code="samples.unknown", count=1, fields={"name": f"{nodes}-{i}"}) for i in range(100)
-        )
-        quality = SourceQuality(source="system samples", files=1, rows=1, remarks=remarks)
-        group = grouping.Group(reader=SystemSamples(), files=[])
-        return grouping.Piece(group=group, summary=grouping.Summary(quality=quality), handles=[])
-
-    start = time.process_time()
-    (source,) = combining.sources_of([piece(f"m{i}") for i in range(100)], Tally())
-
-    assert (source.files, source.rows, len(source.remarks)) == (100, 100, combining.MAX_NAMED + 1)
-    assert sum(one.count for one in source.remarks) == 100 * 100
-    assert time.process_time() - start < 1

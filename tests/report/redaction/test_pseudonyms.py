@@ -274,23 +274,6 @@ def test_results_of_sagemaker_debugger_lose_their_names(tmp_path: Path) -> None:
     assert json.loads(written["rules/StepOutlier.json"])["RuleParameters"].startswith("threshold:50\nname-")
 
 
-def test_nodes_of_sagemaker_debugger_are_numbers_however_long_their_names(tmp_path: Path) -> None:
-    node = MARKS["host"] + "x" * 1000
-    use = {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}
-    details = {
-        "OverallSystemUsage": {"GPU": {node: use}},
-        "StepOutlier": {"step_details": {f"{node}-27": {}}},
-    }
-    write(tmp_path, {f"{rule}.json": json.dumps({"Details": values}) for rule, values in details.items()})
-
-    pipeline.make_report(tmp_path, tmp_path / "out", formats=["json"], redact=True)
-
-    written = read_all(tmp_path / "out")
-    assert {name: leaks(one) for name, one in written.items() if leaks(one)} == {}
-    assert '"node-1"' in written["rules/OverallSystemUsage.json"]
-    assert '"node-1-27"' in written["rules/StepOutlier.json"]
-
-
 @pytest.mark.parametrize("mode", [f"Keys.{MARKS['step']}", MARKS["step"][3:], "TRAIN", MARKS["value"]])
 def test_steps_of_a_mode_are_chosen_by_its_placeholder(mode: str, tmp_path: Path) -> None:
     directory = tmp_path / MARKS["job"]

@@ -7,6 +7,7 @@ moment.
 from __future__ import annotations
 
 import re
+import sys
 from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING
@@ -77,7 +78,7 @@ class NvidiaSmi:
         """By a line near the beginning that names its columns, or by its first row."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
         ending = f".{suffix}" if dot and stem else ""
-        return ending in _SUFFIXES and self._form(_beginning(file)) is not None
+        return ending in _SUFFIXES and self._form(_text(file, Tally(), _BEGINNING)) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -129,30 +130,21 @@ class NvidiaSmi:
         return [rows for rows in found if rows]
 
 
-def _beginning(file: SourceFile) -> str:
-    """The text of the first bytes; empty for a file that cannot be read."""
-    data = b""
+def _text(file: SourceFile, tally: Tally, longest: int = sys.maxsize) -> str:
+    """The text of a file, or of its first bytes; what cannot be read is noted."""
+    found: list[bytes] = []
+    size = 0
     try:
         for chunk in text_files.chunks(file.path):
-            data += chunk
-            if len(data) >= _BEGINNING:
+            found.append(chunk)
+            size += len(chunk)
+            if size >= longest:
                 break
-    except text_files.DamagedError:
-        pass
-    except OSError:
-        return ""
-    return decoded(data[:_BEGINNING])
-
-
-def _text(file: SourceFile, tally: Tally) -> str:
-    found: list[bytes] = []
-    try:
-        found.extend(text_files.chunks(file.path))
     except text_files.DamagedError:
         tally.note("file.cut", file=file.name)
     except OSError as error:
         tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
-    return decoded(b"".join(found))
+    return decoded(b"".join(found)[:longest])
 
 
 def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:

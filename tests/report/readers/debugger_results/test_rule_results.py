@@ -2,19 +2,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobreport.errors import NothingReadableError
 from jobreport.readers.base import SourceFile
 from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.debugger_results.details import GpuUse
-from jobreport.readers.debugger_results.rule_results import NAMES, Bottlenecks, RuleResults
+from jobreport.readers.debugger_results.rule_results import Bottlenecks, RuleResults
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import Remark
 from tests.report.readers.samples import FILE, remarks, sample, write
@@ -157,34 +154,6 @@ def test_parameters_without_end_are_not_read(tmp_path: Path) -> None:
     assert remarks_of(results)["debugger.value"].count == 1
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=12,
-)
-KEYS = ("algo-1", "gpu0", "workloads", "bottlenecks", "step_num", "step_details", "job_start", "phase", "p50")
-details_like = st.recursive(
-    json_values, lambda inner: st.dictionaries(st.sampled_from(KEYS), inner, max_size=4), max_leaves=20
-)
-
-
-@given(rule=st.sampled_from(NAMES), details=details_like, counters=json_values)
-def test_no_document_breaks_the_reader(
-    tmp_path_factory: pytest.TempPathFactory, rule: str, details: Any, counters: Any
-) -> None:
-    written = result() | {"Details": details, "RuleTriggered": counters, "RuleParameters": counters}
-    path = tmp_path_factory.mktemp("any") / f"{rule}.json"
-    path.write_text(json.dumps(written), "utf-8")
-
-    results = rule_results.read([SourceFile(name=path.name, place=str(path))])
-
-    (found,) = results.documents
-    assert found.triggered is None or found.triggered >= 0
-    numbers = [u for nodes in results.usage.values() for use in nodes.values() for u in (use.min, use.max)]
-    assert all(math.isfinite(n) for n in [*numbers, *results.phases.values()])
-    json.dumps(found.raw, allow_nan=False).encode("utf-8")
-
-
 @pytest.mark.parametrize(
     ("content", "code"),
     [
@@ -216,16 +185,6 @@ def test_numbers_that_json_does_not_have_are_none(tmp_path: Path) -> None:
     assert list(results.phases.values()) == [5]
     assert json.dumps(results.documents[0].raw, allow_nan=False)
     assert remarks_of(results)["debugger.value"].count == 2
-
-
-def test_a_byte_order_mark_and_compression_are_undone(tmp_path: Path) -> None:
-    text = json.dumps(result(Datapoints=5)).encode()
-
-    results = read(
-        tmp_path, {"BatchSize.json": b"\xef\xbb\xbf" + text, "Dataloader.json.gz": gzip.compress(text)}
-    )
-
-    assert [one.datapoints for one in results.documents] == [5, 5]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import random
 import time
 from pathlib import Path
 
@@ -231,40 +230,6 @@ def test_compressed_data_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None
     assert 100 < found.rows < 700
     assert any("cut short" in remark.reason for remark in found.remarks)
     assert use_of(job)[7] == 7
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_whatever_is_changed_every_row_is_in_use_or_counted(seed: int, tmp_path: Path) -> None:
-    dice = random.Random(seed)
-    lines = rows(0, 60)
-    for _ in range(dice.randrange(1, 15)):
-        at = dice.randrange(len(lines))
-        what = dice.randrange(6)
-        if what == 0:
-            lines[at] = lines[at][: dice.randrange(1, len(lines[at]))]
-        elif what == 1:
-            lines[at] = lines[at].replace(", ", " ", dice.randrange(1, 3))
-        elif what == 2:
-            lines.insert(at, "\x00" * dice.randrange(5) + "No devices were found")
-        elif what == 3:
-            lines.insert(at, lines[dice.randrange(len(lines))])
-        elif what == 4:
-            cut = dice.randrange(len(lines[at]))
-            lines[at] = lines[at][:cut] + dice.choice("\xff%;,\t#0-e") + lines[at][cut:]
-        else:
-            lines[at] = row(at // 2, at % 2, use=dice.choice(["[N/A]", "101 %", "-3 %", "1e99 %", "nan"]))
-
-    _, found = read(tmp_path, text_of(*lines))
-
-    assert found.rows > 60
-    assert found.rows + left(found) == len(lines)
-
-
-def test_a_log_that_ends_with_its_header_keeps_its_rows(tmp_path: Path) -> None:
-    job, found = read(tmp_path, text_of(*rows(0, 20), NAMES))
-
-    assert found.rows == 40
-    assert len(use_of(job)) == 20
 
 
 @pytest.mark.parametrize("other_log", [False, True])

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from jobreport.readers.base import Found, SourceFile
 from jobreport.readers.profiler_config.reader import ProfilerConfig
@@ -69,13 +67,6 @@ def test_a_configuration_is_put_into_words(tmp_path: Path, name: str, content: s
 
     assert found.recorded == WORDS
     assert (found.quality.files, found.quality.rows, found.quality.remarks) == (1, 5, ())
-
-
-def test_what_several_files_say_is_said_once(tmp_path: Path) -> None:
-    found = read(tmp_path, {"profilerconfig.json": WHOLE, "describe.json": f'{{"ProfilerConfig": {WHOLE}}}'})
-
-    assert found.recorded == WORDS
-    assert found.quality.files == 2
 
 
 @pytest.mark.parametrize(
@@ -229,20 +220,3 @@ def test_hostile_text_costs_no_time(tmp_path: Path, part: str) -> None:
         read(tmp_path, {"profilerconfig.json": content})
 
     assert time.process_time() - started < 10
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(),
-        lambda inner: st.lists(inner, max_size=3),
-        max_leaves=5,
-    )
-)
-def test_any_value_of_any_setting_becomes_a_line(tmp_path: Path, value: object) -> None:
-    every = ("StartStep", "NumSteps", "DurationInSeconds", "MetricsRegex", "ProfilerName", "cProfileTimer")
-    for key in every:
-        for kind in ("DataloaderProfilingConfig", "PythonProfilingConfig"):
-            (line,) = lines(tmp_path, **{kind: {key: value}})
-
-            assert line.isprintable()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import cProfile
 import marshal
 import struct
@@ -124,25 +123,6 @@ def test_truncation_anywhere_is_an_error(dump: bytes) -> None:
     for end in range(len(dump)):
         with pytest.raises(NotReadableError):
             loads(dump[:end])
-
-
-@given(st.data())
-def test_flipped_bytes_give_a_value_or_the_error_of_this_module(dump: bytes, data: st.DataObject) -> None:
-    damaged = bytearray(dump)
-    for at in data.draw(st.lists(st.integers(0, len(dump) - 1), min_size=1, max_size=8)):
-        damaged[at] = data.draw(st.integers(0, 255))
-
-    reads_or_refuses(bytes(damaged))
-
-
-@given(st.binary(max_size=200) | st.lists(st.sampled_from(b"{(){}zZaAutifglrNTF0\xa9\xfb\0\1\2")).map(bytes))
-def test_any_bytes_give_a_value_or_the_error_of_this_module(data: bytes) -> None:
-    reads_or_refuses(data)
-
-
-def reads_or_refuses(data: bytes) -> None:
-    with contextlib.suppress(NotReadableError):
-        loads(data)
 
 
 @pytest.fixture(scope="module")

@@ -392,16 +392,6 @@ def test_a_file_that_is_compressed_or_not_despite_its_name_is_read(tmp_path: Pat
     assert not remarks(quality)
 
 
-@pytest.mark.parametrize("name", [FILE, "samples.json", f"{FILE}.gz"])
-def test_a_byte_order_mark_costs_nothing(tmp_path: Path, name: str) -> None:
-    text = b"\xef\xbb\xbf" + "\n".join([sample(1), sample(2, at=T0 + 1), "?"]).encode()
-
-    job, quality = read(tmp_path, {name: gzip.compress(text) if name.endswith("gz") else text})
-
-    assert values(job) == [[1.0], [2.0]]
-    assert remarks(quality)["not complete JSON"].place == f"{name}:3"
-
-
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_line_ends_of_other_systems_are_read(tmp_path: Path, line_end: str) -> None:
     text = line_end.join([sample(1), "", sample(2, at=T0 + 1)])
