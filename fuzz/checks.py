@@ -30,7 +30,7 @@ from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
 from generator.smi_log import DIALECTS, log_files
 
-from fuzz import sample_rows_reference, smi_rows_reference
+from fuzz import hostile, sample_rows_reference, smi_rows_reference
 from fuzz.bases import bases
 from fuzz.mutations import applied, steps
 from fuzz.sample_rows_reference import unpacked
@@ -498,50 +498,9 @@ def _of_config() -> list[bytes]:
 
 @cache
 def _of_rule_results() -> list[bytes]:
-    gpu = {
-        "gpu_max": 99.5,
-        "gpu_95": 80,
-        "gpu_5": 1,
-        "p25": 1,
-        "p50": 2,
-        "p75": 3,
-        "p95": 4,
-        "upper": 5,
-        "lower": 0,
-    }
-    use = {"algo-1": {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}}
-    series = {
-        "step_stats": {"mean": 0.5, "p50": 0.4, "max": 9},
-        "number_of_outliers": 3,
-        "phase": "TRAIN",
-        "step_numbers": ["1"],
-    }
-    details: dict[str, object] = {
-        "CPUBottleneck": {"bottlenecks": {"1700000000.5": "x"}, "low_gpu_utilization": 12},
-        "IOBottleneck": {"1700000000.5": "x", "low_gpu_utilization": 12},
-        "LowGPUUtilization": {"algo-1": {"gpu0": gpu}, "last_timestamp": 1_700_000_000_000_000},
-        "StepOutlier": {"step_details": {"33-algo-1": series}},
-        "GPUMemoryIncrease": {"algo-1": {"gpu0": {"increase": 5.5, "gpu_max": 90}}},
-        "BatchSize": {"algo-1": {"gpu0": {}, "cpu": {}}},
-        "MaxInitializationTime": {"job_start": 1.7e9, "job_end": 1.7e9 + 600, "step_num": {"first": 17 * 10**14, "last": 17 * 10**14 + 9}},
-        "LoadBalancing": {"algo-1": {"workloads": {"gpu0": [1] * 49}}},
-        "Dataloader": {"cores": 4, "dataloaders": 3, "num_workers": 2, "pin_memory": True},
-        "OverallSystemUsage": {"GPU": use, "Network": use},
-        "OverallFrameworkMetrics": {"phase": {"TRAIN": 99.5}},
-    }  # fmt: skip
-    return [
-        bytes([number])
-        + json.dumps(
-            {
-                "RuleTriggered": 3,
-                "Violations": 4,
-                "Datapoints": 100,
-                "RuleParameters": "threshold:70\npatience:5",
-                "Details": details[name],
-            }
-        ).encode()
-        for number, name in enumerate(rule_results.NAMES)
-    ]
+    """The number of a rule, and its result."""
+    found = {path.rpartition("/")[2]: text for path, text in hostile.results(["a", "b"]).items()}
+    return [bytes([number]) + found[f"{name}.json"] for number, name in enumerate(rule_results.NAMES)]
 
 
 def _of_rule_results_alone_and_together() -> list[bytes]:

@@ -281,10 +281,15 @@ def results(names: Sequence[str]) -> dict[str, bytes]:
         "BatchSize": {node: {gpu: {} for gpu in gpus}},
         "LoadBalancing": {node: {"workloads": {gpu: [1200] + [i] * 48 for i, gpu in enumerate(gpus)}}},
         "CPUBottleneck": {"low_gpu_utilization": 1000, "bottlenecks": times},
+        "IOBottleneck": {"low_gpu_utilization": 1000, **times},
+        "Dataloader": {"cores": 4, "dataloaders": 3, "num_workers": 2, "pin_memory": True},
         "StepOutlier": {
-            f"{node}-33": {
-                "step_details": {
-                    phase: {"number_of_outliers": 5, "phase": "Step:ModeKeys." + phase, "step_numbers": names}
+            "step_details": {
+                f"{node}-33": {
+                    "step_stats": {"mean": 0.5, "p50": 0.4, "max": 9},
+                    "number_of_outliers": 12,
+                    "phase": f"Step:ModeKeys.{phase}",
+                    "step_numbers": names,
                 }
             }
         },

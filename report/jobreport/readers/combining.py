@@ -28,7 +28,7 @@ def sources_of(pieces: Sequence[Piece], tally: Tally) -> list[SourceQuality]:
     found: dict[str, SourceQuality] = {}
     remarks: defaultdict[str, Tally] = defaultdict(Tally)
     for piece in pieces:
-        one = piece.summary.quality
+        one = piece.found.quality
         failed = [remark for remark in one.remarks if remark.action == "failed"]
         tally.take(failed)
         if failed and not one.rows:

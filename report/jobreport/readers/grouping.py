@@ -8,11 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.progress import Progress
+from jobreport.readers.base import Found
 from jobreport.readers.connected import connected
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobreport.tables.engine import Task
-from jobrules.model import Job, JobInMemory
+from jobrules.model import Events, Job, JobInMemory, Steps
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.base import Reader, SourceFile
     from jobreport.tables.engine import Engine, Handle, Made
-    from jobrules.model import PartFacts, Profile
+    from jobrules.model import PartFacts
 
 #: A group grows up to so many bytes of text and so many nodes.
 _GROUP_BYTES, _GROUP_NODES = 32 << 20, 64
@@ -35,29 +36,20 @@ class Group(Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-class Summary(Struct, frozen=True, kw_only=True):
-    """What the reading of a group returns besides its tables."""
-
-    #: Of each node.
-    facts: tuple[PartFacts, ...] = ()
-    quality: SourceQuality
-    profiles: tuple[Profile, ...] = ()
-    recorded: tuple[str, ...] = ()
-    finished: bool | None = None
-
-
 class Piece(Struct, frozen=True, kw_only=True):
     """What a reader made of a group; the engine keeps the tables."""
 
     group: Group
-    summary: Summary
-    #: The tables of each node of ``summary.facts``: a job of that node alone.
+    #: Without panels, steps, and events.
+    found: Found
+    #: Facts of each node, and the handles of its tables: of a job of that node alone.
+    facts: tuple[PartFacts, ...]
     handles: Sequence[Handle]
 
     @property
     def nodes(self) -> Iterator[tuple[PartFacts, Handle]]:
         """What is known of each node, with the handle of its tables."""
-        return zip(self.summary.facts, self.handles, strict=True)
+        return zip(self.facts, self.handles, strict=True)
 
 
 def groups_of(reader: Reader, files: Sequence[SourceFile]) -> list[Group]:
@@ -79,7 +71,7 @@ def groups_of(reader: Reader, files: Sequence[SourceFile]) -> list[Group]:
 def read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *, strict: bool) -> list[Piece]:
     """Read all groups. Those of one reader that turn out to hold the same node are read again as one group."""
     pieces = _read_groups(engine, groups, progress, strict=strict)
-    nodes = [[(piece.group.reader.source, facts.node) for facts in piece.summary.facts] for piece in pieces]
+    nodes = [[(piece.group.reader.source, facts.node) for facts in piece.facts] for piece in pieces]
     same_node = [[pieces[number] for number in some] for some in connected(nodes)]
     joined = [
         replace(some[0].group, files=sorted(file for piece in some for file in piece.group.files))
@@ -102,13 +94,13 @@ def _read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *,
     ]
     made = engine.keep(_read, tasks, lambda number: progress.finish(sizes[number]))
     return [
-        Piece(group=group, summary=summary, handles=handles)
-        for group, (handles, summary) in zip(groups, made, strict=True)
+        Piece(group=group, found=found, facts=facts, handles=handles)
+        for group, (handles, (found, facts)) in zip(groups, made, strict=True)
     ]
 
 
 def _read(_: Sequence[Job], reader: Reader, files: Sequence[SourceFile], strict: bool) -> Made:
-    """The tables of each node in a group of files, and their ``Summary``."""
+    """The tables of each node in a group of files, and what else was found, with the facts of each node."""
     try:
         found = reader.read(files)
     except Exception as error:
@@ -117,16 +109,10 @@ def _read(_: Sequence[Job], reader: Reader, files: Sequence[SourceFile], strict:
         tally = Tally()
         note_failure(tally, reader.source, files, error)
         quality = SourceQuality(source=reader.source, files=0, rows=0, remarks=tally.remarks())
-        return [], Summary(quality=quality)
+        return [], (Found(quality=quality), ())
     whole = JobInMemory(name="", panels=found.panels, steps=found.steps, events=found.events)
-    summary = Summary(
-        facts=whole.facts,
-        quality=found.quality,
-        profiles=found.profiles,
-        recorded=found.recorded,
-        finished=found.finished,
-    )
-    return list(whole.parts), summary
+    rest = replace(found, panels=(), steps=Steps(), events=Events())
+    return list(whole.parts), (rest, whole.facts)
 
 
 def note_failure(tally: Tally, source: str, files: Sequence[SourceFile], error: Exception) -> None:

@@ -113,29 +113,29 @@ def _largest(found: Iterable[_Cluster]) -> _Span:
 
 def _restricted(piece: Piece, plausible: dict[str, list[_Span]], engine: Engine) -> Piece:
     """The piece without records outside the spans of their node, which its remarks count."""
-    summary, unit = piece.summary, piece.group.reader.rows
-    spans = [plausible[facts.node] for facts in summary.facts]
+    spans = [plausible[facts.node] for facts in piece.facts]
     if all(
         _inside(span, allowed)
-        for facts, allowed in zip(summary.facts, spans, strict=True)
+        for facts, allowed in zip(piece.facts, spans, strict=True)
         for span in _spans(facts)
     ):
         return piece
+    unit = piece.group.reader.rows
     tasks = [
         Task(handles=[handle], args=(allowed, unit))
         for handle, allowed in zip(piece.handles, spans, strict=True)
     ]
     made = engine.keep(_within, tasks, lambda _: None)
     lost = sum(lost for _, (_, lost) in made)
-    tally = Tally()
-    tally.take(summary.quality.remarks)
+    quality, tally = piece.found.quality, Tally()
+    tally.take(quality.remarks)
     tally.note("times.implausible", count=lost, unit=unit)
-    quality = replace(summary.quality, rows=summary.quality.rows - lost, remarks=tally.remarks())
-    facts = tuple(one for _, (some, _) in made for one in some)
+    quality = replace(quality, rows=quality.rows - lost, remarks=tally.remarks())
     return replace(
         piece,
+        found=replace(piece.found, quality=quality),
+        facts=tuple(one for _, (some, _) in made for one in some),
         handles=[handle for handles, _ in made for handle in handles],
-        summary=replace(summary, facts=facts, quality=quality),
     )
 
 

@@ -91,18 +91,17 @@ class _Change:
     def __init__(self, piece: Piece) -> None:
         self.files = sorted(piece.group.files)
         self.names_machines = piece.group.reader.names_machines
-        self.tables = [*map(_Table, piece.summary.facts, piece.handles)]
+        self.tables = [*map(_Table, piece.facts, piece.handles)]
         self.remarks = Tally()
-        self.remarks.take(piece.summary.quality.remarks)
+        self.remarks.take(piece.found.quality.remarks)
         self._piece = piece
 
     def as_piece(self) -> Piece:
-        before = self._piece.summary
-        quality = replace(before.quality, remarks=self.remarks.remarks())
-        facts = tuple(table.facts for table in self.tables)
+        found = self._piece.found
         return replace(
             self._piece,
-            summary=replace(before, facts=facts, quality=quality),
+            found=replace(found, quality=replace(found.quality, remarks=self.remarks.remarks())),
+            facts=tuple(table.facts for table in self.tables),
             handles=[table.handle for table in self.tables],
         )
 

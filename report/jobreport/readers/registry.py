@@ -109,8 +109,8 @@ def read_directory(
         name=name,
         engine=engine,
         kept=tuple(nodes[node] for node in natural_sorted(set(nodes))),
-        profiles=tuple(profile for piece in pieces for profile in piece.summary.profiles),
-        recorded=tuple(line for piece in pieces for line in piece.summary.recorded),
+        profiles=tuple(profile for piece in pieces for profile in piece.found.profiles),
+        recorded=tuple(line for piece in pieces for line in piece.found.recorded),
         finished=_finished(pieces, has_end_marker=files.has_end_marker),
     )
     quality = Quality(sources=tuple(sources), remarks=tally.remarks())
@@ -173,7 +173,7 @@ def _not_needed(results: RuleResults) -> SourceQuality:
 
 def _finished(pieces: Sequence[Piece], *, has_end_marker: bool) -> bool | None:
     """Whether the job ended; None if nothing says so."""
-    known = [piece.summary.finished for piece in pieces if piece.summary.finished is not None]
+    known = [piece.found.finished for piece in pieces if piece.found.finished is not None]
     return True if has_end_marker else any(known) if known else None
 
 

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jobreport.readers.registry import Reading
     from jobreport.remarks import Remark, SourceQuality
     from jobreport.settings import Settings
-    from jobrules.model import Events, Function, Lane, Panel, PartFacts, Profile, Steps
+    from jobrules.model import Events, Function, Lane, PartFacts, Profile, Steps
 
 #: Placeholder of the job's name, from the moment it is read.
 JOB = "job"
@@ -41,6 +41,8 @@ _HEADS = ("Forward", "Backward", "IteratorGetNext")
 _ANY_CASE, _INSIDE = ("cpu", "gpu"), ("Step", "GetNext", "Prefetch", "SingleProcess")
 #: Devices and ranks are in the order of their names, so either all of them change or none.
 _TOGETHER = ("device", "rank")
+#: Kind of the names in fields of the tables.
+_FIELDS = {"node": "node", "rank": "rank", "devices": "device", "iterator": "iterator"}
 #: End of the modes that StepOutlier checks. No name that is kept ends so.
 _CHOSEN = "chosen"
 #: Packages whose files and functions are public.
@@ -75,6 +77,9 @@ _TYPES = {
 #: Digits of a process id.
 _MAX_PROCESS_DIGITS = 7
 _NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,12})?|[0-9]{16}")
+
+
+T = TypeVar("T", bound=Struct)
 
 
 class Pseudonyms(Struct, frozen=True, kw_only=True):
@@ -123,24 +128,18 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         """The tables of a node, with placeholders."""
         return dataclasses.replace(
             part,
-            panels=tuple(map(self._panel, part.panels)),
+            panels=tuple(map(self._struct, part.panels)),
             steps=self._steps(part.steps),
             events=self._events(part.events),
         )
 
     def facts(self, known: PartFacts) -> PartFacts:
         """What is known of a node."""
-        panels = tuple(replace(one, devices=self._devices(one.devices)) for one in known.panels)
-        return replace(known, node=self("node", known.node), panels=panels)
+        return replace(self._struct(known), panels=tuple(map(self._struct, known.panels)))
 
     def profile(self, one: Profile) -> Profile:
         """A profile of Python code."""
-        return replace(
-            one,
-            node=self("node", one.node),
-            rank=self("rank", one.rank),
-            functions=tuple(map(self._function, one.functions)),
-        )
+        return replace(self._struct(one), functions=tuple(map(self._function, one.functions)))
 
     def quality(self, quality: Quality) -> Quality:
         """What became of the files, without their names."""
@@ -181,11 +180,18 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
             return value
         return self.names.get((key, str(value)), "…")
 
-    def _panel(self, one: Panel) -> Panel:
-        return replace(one, node=self("node", one.node), devices=self._devices(one.devices))
-
-    def _devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(self("device", one) for one in devices)
+    def _struct(self, one: T) -> T:
+        """A struct with placeholders in the fields of ``_FIELDS`` that it has."""
+        there = {field: getattr(one, field) for field in _FIELDS if hasattr(one, field)}
+        return replace(
+            one,
+            **{
+                field: tuple(self(_FIELDS[field], name) for name in value)
+                if isinstance(value, tuple)
+                else self(_FIELDS[field], value)
+                for field, value in there.items()
+            },
+        )
 
     def _steps(self, steps: Steps) -> Steps:
         series = tuple(
@@ -197,24 +203,11 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         return replace(
             events,
             lanes=tuple(
-                replace(
-                    lane,
-                    node=self("node", lane.node),
-                    rank=self("rank", lane.rank),
-                    event_type=self(_kind(lane), lane.event_type),
-                )
+                replace(self._struct(lane), event_type=self(_kind(lane), lane.event_type))
                 for lane in events.lanes
             ),
             names=tuple(self("operator", name) for name in events.names),
-            loaders=tuple(
-                replace(
-                    one,
-                    node=self("node", one.node),
-                    rank=self("rank", one.rank),
-                    iterator=self("iterator", one.iterator),
-                )
-                for one in events.loaders
-            ),
+            loaders=tuple(map(self._struct, events.loaders)),
         )
 
     def _function(self, one: Function) -> Function:
