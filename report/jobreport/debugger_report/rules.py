@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,14 +209,6 @@ def _low_gpu(result: _Result) -> Evaluation:
         ids=("LGU-1", *(["LGU-3"] if unused else []), "LGU-4"),
         finding=result.finding(title, severity, *evidence, devices=_paths(tuple(shown)), **advice),
     )
-
-
-def _cpu_bottleneck(result: _Result) -> Evaluation:
-    return _bottleneck(result, "was saturated")
-
-
-def _io_bottleneck(result: _Result) -> Evaluation:
-    return _bottleneck(result, "waited for I/O")
 
 
 def _bottleneck(result: _Result, core: str) -> Evaluation:
@@ -509,8 +502,8 @@ def _framework(result: _Result) -> Evaluation:
 
 _EVALUATIONS: dict[str, Callable[[_Result], Evaluation]] = {
     "LowGPUUtilization": _low_gpu,
-    "CPUBottleneck": _cpu_bottleneck,
-    "IOBottleneck": _io_bottleneck,
+    "CPUBottleneck": partial(_bottleneck, core="was saturated"),
+    "IOBottleneck": partial(_bottleneck, core="waited for I/O"),
     "BatchSize": _batch_size,
     "GPUMemoryIncrease": _memory,
     "LoadBalancing": _balance,
