@@ -42,127 +42,83 @@ def with_column(text: str, name: str, values: dict[str, str]) -> str:
     return "\n".join([f"{head}, {name}", *(f"{line}, {values[line.split(', ')[1]]}" for line in lines), ""])
 
 
-@pytest.mark.parametrize(
-    ("files", "nodes", "gpus", "rows"),
-    [
-        pytest.param({"gpu.csv": log()}, ("node",), 2, 60, id="one"),
-        pytest.param({"gpu0.csv": log((0,)), "gpu1.csv": log((1,))}, ("node",), 2, 60, id="a file a GPU"),
-        pytest.param(
-            {"a/gpu.csv": log(), "b/gpu.csv": log(seed=1)}, ("a", "b"), 4, 120, id="a folder a machine"
-        ),
-        pytest.param(
-            {"gpu_log_node-01.csv": log(), "gpu_log_node-02.csv": log(seed=1)},
-            ("node-01", "node-02"),
-            4,
-            120,
-            id="a file a machine",
-        ),
-        pytest.param(
-            {"smi_20260103.csv": log(), "smi_20260104.csv": log(first=30)},
-            ("node",),
-            2,
-            120,
-            id="one after the other",
-        ),
-        pytest.param(
-            {"smi_1.csv": log(), "smi_2.csv": log(seed=1)},
-            ("smi_1", "smi_2"),
-            4,
-            120,
-            id="the same GPUs at the same time",
-        ),
-        pytest.param(
-            {"early.csv": log(rows=10), "late.csv": log()}, ("node",), 2, 60, id="a log and its copy"
-        ),
-        pytest.param(
-            {
-                "a.csv": with_column(log((0,)), "uuid", {"0": "GPU-1"}),
-                "b.csv": with_column(log((0,), first=500), "uuid", {"0": "GPU-1"}),
-            },
-            ("node",),
-            1,
-            60,
-            id="the same GPU at another time",
-        ),
-        pytest.param(
-            {"train.csv": log(), "eval.csv": log(first=30)}, ("node",), 2, 120, id="of one folder in turn"
-        ),
-        pytest.param(
-            {"a/gpu.csv": log(), "b/gpu.csv": log(first=30)}, ("a", "b"), 4, 120, id="of two folders in turn"
-        ),
-        pytest.param(
-            {"all.csv": with_column(log(), "hostname", {"0": "one", "1": "other"})},
-            ("one", "other"),
-            2,
-            60,
-            id="machines in a file",
-        ),
-        pytest.param(
-            {"util.csv": of(log(), column=2), "power.csv": of(log(), column=3, later_ms=300)},
-            ("node",),
-            2,
-            120,
-            id="two loops of one machine",
-        ),
-        pytest.param(
-            {"u.csv": of(log(), column=2), "p.csv": of(log(), column=3, later_ms=300)},
-            ("node",),
-            2,
-            120,
-            id="two loops of one machine whatever they are called",
-        ),
-        pytest.param(
-            {
-                f"n{n}_{name}.csv": of(log(seed=n), column=column, later_ms=later_ms)
-                for n in (1, 2)
-                for name, column, later_ms in (("util", 2, 0), ("power", 3, 300))
-            },
-            ("n1", "n2"),
-            4,
-            240,
-            id="two loops of each machine",
-        ),
-        pytest.param(
-            {"gpu.csv": log((0,)), "gpu.log": log((0,), seed=1)},
-            ("gpu", "gpu.log"),
-            2,
-            60,
-            id="the same name but for its end",
-        ),
-        pytest.param(
-            {
-                "gpu.csv": log((0,)),
-                "x.csv": with_column(log((0,), seed=1), "hostname", {"0": "gpu"}),
-                "z.csv": with_column(log((0,), seed=2), "hostname", {"0": "gpu.csv"}),
-            },
-            ("gpu", "gpu 2", "gpu.csv"),
-            3,
-            90,
-            id="machines called as another's log",
-        ),
-        pytest.param(
-            {f"{n}.csv": with_column(log((0,)), "uuid", {"0": f"GPU-{n}"}) for n in (1, 2)},
-            ("1", "2"),
-            2,
-            60,
-            id="equal rows of GPUs with different UUIDs",
-        ),
-    ],
-)
-def test_machines(
-    tmp_path: Path, files: dict[str, str], nodes: tuple[str, ...], gpus: int, rows: int
-) -> None:
+def uuid(text: str, name: str) -> str:
+    return with_column(text, "uuid", {"0": name})
+
+
+def host(text: str, *names: str) -> str:
+    return with_column(text, "hostname", {str(gpu): name for gpu, name in enumerate(names)})
+
+
+def two_loops(seed: int = 0) -> dict[str, str]:
+    text = log(seed=seed)
+    return {"util": of(text, column=2), "power": of(text, column=3, later_ms=300)}
+
+
+#: Files, and the GPUs of each machine.
+MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
+    "one": ({"gpu.csv": log()}, {"node": 2}),
+    "a file a GPU": ({"gpu0.csv": log((0,)), "gpu1.csv": log((1,))}, {"node": 2}),
+    "a folder a machine": ({"a/gpu.csv": log(), "b/gpu.csv": log(seed=1)}, {"a": 2, "b": 2}),
+    "a file a machine": (
+        {"gpu_log_node-01.csv": log(), "gpu_log_node-02.csv": log(seed=1)},
+        {"node-01": 2, "node-02": 2},
+    ),
+    "one after the other": ({"smi_20260103.csv": log(), "smi_20260104.csv": log(first=30)}, {"node": 2}),
+    "the same GPUs at the same time": (
+        {"smi_1.csv": log(), "smi_2.csv": log(seed=1)},
+        {"smi_1": 2, "smi_2": 2},
+    ),
+    "a log and its copy": ({"early.csv": log(rows=10), "late.csv": log()}, {"node": 2}),
+    "the same GPU at another time": (
+        {"a.csv": uuid(log((0,)), "GPU-1"), "b.csv": uuid(log((0,), first=500), "GPU-1")},
+        {"node": 1},
+    ),
+    "of one folder in turn": ({"train.csv": log(), "eval.csv": log(first=30)}, {"node": 2}),
+    "of two folders in turn": ({"a/gpu.csv": log(), "b/gpu.csv": log(first=30)}, {"a": 2, "b": 2}),
+    "machines in a file": ({"all.csv": host(log(), "one", "other")}, {"one": 1, "other": 1}),
+    "two loops of one machine": ({f"{name}.csv": text for name, text in two_loops().items()}, {"node": 2}),
+    "two loops whatever they are called": (
+        {f"{name[0]}.csv": text for name, text in two_loops().items()},
+        {"node": 2},
+    ),
+    "two loops of each machine": (
+        {f"n{n}_{name}.csv": text for n in (1, 2) for name, text in two_loops(n).items()},
+        {"n1": 2, "n2": 2},
+    ),
+    "the same name but for its end": (
+        {"gpu.csv": log((0,)), "gpu.log": log((0,), seed=1)},
+        {"gpu": 1, "gpu.log": 1},
+    ),
+    "machines called as another's log": (
+        {
+            "gpu.csv": log((0,)),
+            "x.csv": host(log((0,), seed=1), "gpu"),
+            "z.csv": host(log((0,), seed=2), "gpu.csv"),
+        },
+        {"gpu": 1, "gpu 2": 1, "gpu.csv": 1},
+    ),
+    "equal rows of GPUs with different UUIDs": (
+        {f"{n}.csv": uuid(log((0,)), f"GPU-{n}") for n in (1, 2)},
+        {"1": 1, "2": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MACHINES)
+def test_machines(tmp_path: Path, case: str) -> None:
+    files, gpus = MACHINES[case]
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
 
     job, quality = read_job(tmp_path)
 
-    assert job.nodes == nodes
-    assert job.gpu_count == gpus
-    assert quality.sources[0].rows == rows
-    written = sum(text.count("\n") - 1 for text in files.values())
-    assert rows + sum(r.count for r in quality.sources[0].remarks if r.unit == "rows") == written
+    assert {facts.node: len(facts.gpus) for facts in job.facts} == gpus
+    (source,) = quality.sources
+    dropped = sum(remark.count for remark in source.remarks if remark.unit == "rows")
+    assert dropped == (20 if case == "a log and its copy" else 0)
+    assert source.rows + dropped == sum(text.count("\n") - 1 for text in files.values())
 
 
 def test_many_logs_take_little_time() -> None:
