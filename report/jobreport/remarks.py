@@ -43,19 +43,10 @@ class Wording(NamedTuple):
 REMARKS: dict[str, Wording] = {
     # Job directory and archives
     "directory.folder": Wording("skipped", "files", "folder cannot be opened: {reason}"),
-    "directory.link_inside": Wording(
-        "skipped", "files", "link to another place in the directory, read there"
-    ),
-    "directory.link_outside": Wording("skipped", "files", "link out of the directory"),
-    "directory.link_broken": Wording("skipped", "files", "link that leads nowhere"),
+    "directory.link": Wording("skipped", "files", "link {target}"),
     "directory.special": Wording("skipped", "files", "neither file nor folder"),
     "directory.unknown": Wording("skipped", "files", "format not recognized"),
-    "archive.bytes": Wording(
-        "skipped", "files", "over the limit of {gib} GiB unpacked, like all that follow"
-    ),
-    "archive.members": Wording(
-        "skipped", "files", "over the limit of {members:,} files and folders, like all that follow"
-    ),
+    "archive.limit": Wording("skipped", "files", "over the limit of {limit}, like all that follow"),
     "archive.cut": Wording(
         "skipped", "files", "the archive is cut short or damaged; what comes before is used"
     ),

@@ -161,12 +161,12 @@ class _Extraction:
         """Count bytes that are unpacked or skipped."""
         self._bytes -= size
         if self._bytes < 0:
-            raise _LimitError("archive.bytes", gib=round(self._max_bytes / 2**30))
+            raise _LimitError("archive.limit", limit=f"{round(self._max_bytes / 2**30)} GiB unpacked")
 
     def _count(self) -> None:
         self._members -= 1
         if self._members < 0:
-            raise _LimitError("archive.members", members=self._max_members)
+            raise _LimitError("archive.limit", limit=f"{self._max_members:,} files and folders")
 
     def _make(self, folder: Path) -> None:
         """Make a folder and its parents; each counts as a member."""

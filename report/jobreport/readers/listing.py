@@ -58,7 +58,7 @@ def listing(directory: Path, tally: Tally, leave: Collection[str] = ()) -> tuple
                     if entry.path in leave:
                         continue
                     if entry.is_symlink():
-                        tally.note(_link(Path(entry.path), root), file=name)
+                        tally.note("directory.link", file=name, target=_target(Path(entry.path), root))
                     elif entry.is_dir():
                         folders.append((entry.path, f"{name}/"))
                     elif entry.is_file():
@@ -84,13 +84,13 @@ def _size(entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def _link(path: Path, root: Path) -> str:
-    """Code of the remark on a link."""
+def _target(path: Path, root: Path) -> str:
+    """Where a link leads, in words."""
     try:
         inside = path.resolve(strict=True).is_relative_to(root)
     except (OSError, RuntimeError):
-        return "directory.link_broken"
-    return "directory.link_inside" if inside else "directory.link_outside"
+        return "that leads nowhere"
+    return "to another place in the directory, read there" if inside else "out of the directory"
 
 
 def _no_directory(directory: Path, error: Exception) -> str:

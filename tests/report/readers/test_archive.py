@@ -146,7 +146,7 @@ def test_folders_that_only_paths_name_count_as_members(
 
     with archive.unpacked(packed) as found:
         assert sorted(files_of(found)) == ["0/a/b/c", "1/a/b/c"]
-        assert remarks_of(found) == {"archive.members": 1}
+        assert remarks_of(found) == {"archive.limit": 1}
 
 
 def test_folders_in_one_another_without_end_cost_their_file(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_sparse_file_counts_with_what_it_becomes(tmp_path: Path, monkeypatch: 
 
     with archive.unpacked(tmp_path / "job.tar") as found:
         assert sum(map(len, files_of(found).values())) <= 1 << 20
-        assert remarks_of(found) == {"archive.bytes": 1}
+        assert remarks_of(found) == {"archive.limit": 1}
 
 
 @pytest.mark.parametrize("name", ["../skipped", "taken"])
@@ -238,7 +238,7 @@ def test_few_bytes_do_not_take_minutes(tmp_path: Path, monkeypatch: pytest.Monke
 
     with archive.unpacked(packed) as found:
         assert "after" not in files_of(found)
-        assert "archive.bytes" in remarks_of(found)
+        assert "archive.limit" in remarks_of(found)
 
 
 def test_an_archive_of_which_nothing_is_left_says_why(tmp_path: Path) -> None:

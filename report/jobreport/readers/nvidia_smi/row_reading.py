@@ -282,4 +282,6 @@ def _summed(rows: Rows, note: Callable[..., None]) -> Rows:
         metric: np.minimum(np.bincount(group.ravel(), weights=np.nan_to_num(one)), 100.0)
         for metric, one in rows.values.items()
     }
-    return replace(rows.where(first), gpus=rows.gpus, gpu=rows.gpu[first], values=values)
+    return replace(
+        rows, time_us=rows.time_us[first], gpu=rows.gpu[first], host=rows.host[first], values=values
+    )

@@ -35,7 +35,7 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
     values: dict[Metric, FloatArray]
 
     def where(self, rows: BoolArray | IntArray) -> Rows:
-        """The rows of a mask, or at these places, with the GPUs in them."""
+        """The rows of a mask, or at these places, each of a GPU, with the GPUs in them."""
         gpus, gpu = np.unique(self.gpu[rows], return_inverse=True)
         return replace(
             self,

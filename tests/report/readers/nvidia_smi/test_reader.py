@@ -429,6 +429,16 @@ def test_processes_whose_use_nobody_knows_give_no_verdict(tmp_path: Path) -> Non
         read_job(tmp_path)
 
 
+def test_processes_without_a_gpu_are_those_of_the_only_one(tmp_path: Path) -> None:
+    rows = "".join(f"20260103 15:00:{i:02} {pid} {i}\n" for i in range(20) for pid in (42, 43))
+
+    job, found = read(tmp_path, pmon="#Date Time pid sm\n" + rows)
+
+    (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
+    assert (panel.devices, panel.values[:, 0].tolist()) == (("gpu0",), [2 * i for i in range(20)])
+    assert (found.rows, lost(found)) == (20, 20)
+
+
 def test_processes_without_a_column_of_use_cost_nothing_but_their_rows(tmp_path: Path) -> None:
     apps = "timestamp, pid, used_gpu_memory [MiB]\n2026/01/03 15:00:00.000, 42, 100 MiB\n"
 
