@@ -362,7 +362,9 @@ def gpu_job() -> Report:
                     files=24,
                     rows=1_054_080,
                     remarks=(
-                        Remark(code="samples.not_json", count=1, place="system/a.json:7"),
+                        Remark(
+                            code="file.not_json", count=1, place="system/a.json:7", fields={"unit": "lines"}
+                        ),
                         Remark(code="samples.percent", count=17),
                     ),
                 ),
