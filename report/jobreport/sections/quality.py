@@ -50,9 +50,9 @@ def _parameters(report: Report, *, changed: bool) -> list[tuple[RuleCard, list[P
 
 
 def _worded(remark: Remark) -> str:
-    """``12 lines skipped: not a complete JSON object (first: a/b.json:7)``."""
+    """``12 lines skipped: not complete JSON. First: a/b.json:7``."""
     unit = remark.unit[:-1] if remark.count == 1 and remark.unit.endswith("s") else remark.unit
-    where = f" (first: {formats.escape_name(remark.place, 120)})" if remark.place else ""
+    where = f". First: {formats.escape_name(remark.place, 120)}" if remark.place else ""
     return f"{formats.number(remark.count, 0)}{formats.NBSP}{unit} {remark.action}: {remark.reason}{where}"
 
 
