@@ -17,12 +17,10 @@ from jobreport.figures.devices import (
     full_name,
     has_holes,
     heat_map,
-    live_heat_map,
-    live_lines,
+    lines_figure,
+    map_figure,
     not_drawn,
     shared_range,
-    still_heat_map,
-    still_lines,
 )
 from jobreport.figures.embed import document_json
 from jobreport.figures.theme import SERIES
@@ -76,11 +74,8 @@ def devices(report: Report) -> Fragment:
     heat = heat_map(report.devices, report.phases, _means(report, report.devices))
     chosen = defaults(heat)
     shared = shared_range(heat)
-    live, sources = live_heat_map(heat, shared)
-    figures = {
-        "live-devices-map": live,
-        "live-devices-lines": live_lines(heat, shared, chosen, sources),
-    }
+    devices_map, sources = map_figure(heat, shared)
+    lines = lines_figure(heat, shared, chosen, sources)
     rows, left_out = _table(report, heat)
     html = render(
         "devices",
@@ -93,14 +88,16 @@ def devices(report: Report) -> Fragment:
         limit=f"{heat.limit:g}",
         holes=has_holes(heat),
         cells=cells(heat),
-        drawing=still_heat_map(heat),
-        lines=still_lines(heat, chosen),
+        drawing=devices_map.drawing,
+        lines=lines.drawing,
         lines_caption=_lines_caption(heat, chosen),
         picks=_picks(heat, chosen),
         rows=rows,
         left_out=left_out,
         several=heat.nodes > 1,
-        figures=document_json("devices", figures),
+        figures=document_json(
+            "devices", {"live-devices-map": devices_map.live, "live-devices-lines": lines.live}
+        ),
     )
     return Fragment(name="devices", html=html)
 
