@@ -330,7 +330,7 @@ def test_files_are_counted_and_the_first_of_each_fault_is_named() -> None:
 
     assert "1 line skipped: not complete JSON. First: system/a.json:7" in text
     assert "17 samples corrected: percentage outside 0 to 100" in text
-    assert "2 files skipped: format not recognized (first: notes.txt)" in text
+    assert "2 files skipped: format not recognized. First: notes.txt" in text
     assert "make-report --job-dir resnet50" in text
 
 
