@@ -50,10 +50,10 @@ _LABEL_PX = 13
 _UNITS = {"gpu": 2.0, "node": 2.0, "core": 1.0}
 _HEAD, _BETWEEN, _AFTER = 2.6, 0.7, 0.8
 _STEPS = 10
-#: The color of a core at the limit, beyond the steps.
+#: The color of a saturated core, beyond the steps.
 FULL = _STEPS
 
-#: Where the values of each line stand, so that they cover one another as little as can be.
+#: Side of the pointer at which the values of each line stand, so that they hardly overlap.
 _BESIDE = ("left", "right", "above", "below")
 
 GPU, CORE, NODE = "GPU utilization", "core utilization", "mean GPU utilization"
@@ -66,43 +66,43 @@ class Row(Struct, frozen=True, kw_only=True):
     node: str
     #: What it is of the node: ``GPU utilization``.
     what: str
-    #: Beside the row: ``gpu0``, ``cpu8 to cpu9``.
+    #: Label of the row: ``gpu0``, ``cpu8–cpu9``.
     name: str
     #: (columns,) whole percent, 255 where not measured.
     values: Bytes
-    #: (columns,) whether a core is full.
+    #: (columns,) whether a core is saturated.
     full: npt.NDArray[np.bool_] | None = None
-    #: Mean of its samples; none where it stands for several devices.
+    #: Mean of its samples; None if it stands for several devices.
     average: float | None = None
     kind: str = ""
-    #: In units from the top of the figure.
+    #: Units from the top of the figure.
     top: float = 0.0
 
     @property
     def height(self) -> float:
-        """In units."""
+        """Height in units."""
         return _UNITS[self.kind]
 
     @property
     def middle(self) -> float:
-        """In units from the top."""
+        """Units from the top of the figure."""
         return self.top + self.height / 2
 
     @property
     def measured(self) -> Bytes:
-        """The values that are."""
+        """The values of the columns with samples."""
         return np.asarray(self.values[self.values != NOT_MEASURED])
 
     @property
     def mean(self) -> float:
-        """Mean of its samples, else of the columns that were measured, 0 without one."""
+        """Mean of its samples, otherwise of the columns with samples; 0 without one."""
         if self.average is not None:
             return self.average
         return float(self.measured.mean()) if len(self.measured) else 0.0
 
 
 class HeatMap(Struct, frozen=True, kw_only=True):
-    """What is drawn where; both drawings are made from it."""
+    """What is drawn where, live and static."""
 
     x: Axis
     y: Axis
@@ -111,16 +111,16 @@ class HeatMap(Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     #: Can be shown as lines only.
     others: tuple[Row, ...]
-    #: What could be neither for want of room.
+    #: Rows that are neither.
     left_out: int
     #: Name of a node, or what the rows below are, and where its rows start and end, in units.
     heads: tuple[tuple[str, float, float], ...]
     #: Nodes with each of their devices, and those of the job.
     drawn: tuple[str, ...]
     nodes: int
-    #: Cores that share a row, at most; 1 where each has its own.
+    #: Cores that share a row, at most.
     together: int
-    #: From this percentage on a core is full.
+    #: From this percentage on, a core is saturated.
     limit: float
     #: rem of the figure.
     height: int
@@ -198,7 +198,7 @@ def heat_map(
 def _device_rows(
     tables: Mapping[tuple[str, str], list[Row]], drawn: Sequence[str], *, with_cores: bool
 ) -> tuple[list[tuple[str, list[Row]]], list[Row], int]:
-    """The rows of each drawn node, the rows that can only be chosen as lines, and the most cores that share a row."""
+    """The rows of each drawn node, those that can only be chosen as lines, and the most cores that share a row."""
     max_cores = min(MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL // max(len(drawn), 1))
     blocks: list[tuple[str, list[Row]]] = []
     others: list[Row] = []
@@ -322,7 +322,7 @@ def _labels(
 
 
 def levels(row: Row) -> npt.NDArray[np.int64]:
-    """(columns,) step of the color, 0 to 9, 10 for a full core; -1 where not measured."""
+    """(columns,) step of the color, 0 to 9, 10 for a saturated core; -1 where not measured."""
     values = row.values.astype(np.int64)
     steps = np.minimum(values // (100 // _STEPS), _STEPS - 1)
     if row.full is not None:
@@ -343,7 +343,7 @@ class Cells(Struct, frozen=True, kw_only=True):
 
 
 def cells(heat: HeatMap) -> tuple[Cells, ...]:
-    """The cells of the static drawing. A row is painted in its most frequent color first, the others lie upon it."""
+    """The cells of the static drawing: a row in its most frequent color, and the others upon it."""
     found: dict[float, defaultdict[tuple[bool, int], str]] = {}
     for row in heat.rows:
         steps = levels(row)
@@ -510,10 +510,10 @@ def defaults(heat: HeatMap) -> tuple[Row, ...]:
 def lines_figure(
     heat: HeatMap, shared: Range1d, chosen: Sequence[Row], sources: Sequence[ColumnDataSource]
 ) -> Figure:
-    """The chosen rows as lines from 0 to 100%; there is a line per series style, which the script of the page fills.
+    """The chosen rows as lines from 0 to 100%, and hidden lines up to the number of series styles.
 
-    Its name and tags are for the script: the tags of the plot are the ``sources``, that of a line is the place of its
-    row in all of them.
+    The script of the page fills a line by name and tags: the tags of the plot are the ``sources``, that of a line is
+    the place of its row in all of them.
     """
     canvas = _canvas(heat, upward(100), shared)
     canvas.live.name, canvas.live.tags = "single-devices", list(sources)
@@ -535,7 +535,7 @@ def lines_figure(
 
 
 def not_drawn(heat: HeatMap) -> str:
-    """What of a large job is not drawn; empty if everything is."""
+    """What is not drawn of a large job; empty if everything is."""
     sentences = []
     if heat.nodes > len(heat.drawn):
         means = len(heat.of("node"))

@@ -1,4 +1,4 @@
-"""Values in time columns as lines, bands and hatches: the same arrays for a live plot and its static twin."""
+"""Values in time columns as lines, bands, and hatches, live and static."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_STRETCHES = 500
 
 
 def numbers(values: Iterable[float | None]) -> Floats:
-    """NaN for what was not measured."""
+    """An array, with NaN for what was not measured."""
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 

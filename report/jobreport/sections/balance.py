@@ -247,7 +247,8 @@ def _caption(found: Balance, *, evaluated: bool) -> str:
         return f"GPU utilization is similar{within}: {largest}."
     if abs(pair.mean - pair.other_mean) >= ALIKE_POINTS:
         return f"GPU utilization differs: {largest}, {_means(pair)}."
-    return f"GPU utilization differs: {largest}. {_means(pair).capitalize()}: the GPUs are active at different times."
+    means = f"{_means(pair).capitalize()}: the GPUs are active at different times."
+    return f"GPU utilization differs: {largest}. {means}"
 
 
 def _means(pair: FarPair) -> str:
@@ -260,7 +261,8 @@ def _fullest_bin(found: Balance) -> str:
     most, width = max(gpu.histogram), 100 // len(gpu.histogram)
     at = gpu.histogram.index(most) * width
     whose = "the GPU's" if sum(1 for _ in _gpus(found)) == 1 else f"{_name(found, node, gpu.device)}'s"
-    return f"The fullest bin holds {formats.percent(most)} of {whose} samples: utilization {at} to {at + width}%."
+    samples = f"{formats.percent(most)} of {whose} samples"
+    return f"The fullest bin holds {samples}: utilization {at} to {at + width}%."
 
 
 def _card(report: Report) -> RuleCard | None:
@@ -273,7 +275,7 @@ def _is_evaluated(report: Report) -> bool:
 
 
 def _alike(found: Balance) -> NodeLoad | None:
-    """The node with the largest distance, if all of several nodes are similar within and among one another."""
+    """The node with the largest distance, if the GPUs of all of several nodes are similar."""
     if len(found.nodes) < 2:
         return None
     pairs = [node.farthest for node in found.nodes]
@@ -411,7 +413,8 @@ def _pairs(found: Balance, matrices: Sequence[Matrix]) -> str:
         most = f"the {len(matrices)} of {with_pairs} nodes that differ most"
         where = f" on {formats.escape_name(matrices[0].node, 40) if len(matrices) == 1 else most}"
     verb = "is" if over < 2 else "are"
-    return f"{over or 'None'} of {formats.count(compared, 'pair')}{where} {verb} above the threshold at the end of the job."
+    pairs = f"{over or 'None'} of {formats.count(compared, 'pair')}{where}"
+    return f"{pairs} {verb} above the threshold at the end of the job."
 
 
 def _others(nodes: Sequence[NodeLoad]) -> Table:

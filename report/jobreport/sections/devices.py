@@ -27,6 +27,7 @@ from jobreport.figures.theme import SERIES
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
+from jobreport.sections.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 
@@ -44,16 +45,6 @@ MAX_ROWS = 200
 SIMILAR_SHARE = ALIKE_POINTS / 100
 #: Share of its samples from which a core is often at the threshold.
 OFTEN = 0.5
-
-
-class Line(Struct, frozen=True, kw_only=True):
-    """A device as printed."""
-
-    node: str
-    device: str
-    values: tuple[str, ...]
-    #: Idle, partly busy, busy; percent of its samples.
-    shares: tuple[str, ...]
 
 
 class Pick(Struct, frozen=True, kw_only=True):
@@ -76,7 +67,6 @@ def devices(report: Report) -> Fragment:
     shared = shared_range(heat)
     devices_map, sources = map_figure(heat, shared)
     lines = lines_figure(heat, shared, chosen, sources)
-    rows, left_out = _table(report, heat)
     html = render(
         "devices",
         heading=place,
@@ -92,9 +82,7 @@ def devices(report: Report) -> Fragment:
         lines=lines.drawing,
         lines_caption=_lines_caption(heat, chosen),
         picks=_picks(heat, chosen),
-        rows=rows,
-        left_out=left_out,
-        several=heat.nodes > 1,
+        table=_table(report, heat),
         figures=document_json(
             "devices", {"live-devices-map": devices_map.live, "live-devices-lines": lines.live}
         ),
@@ -128,8 +116,13 @@ def _caption(report: Report, grid: DeviceGrid) -> str:
     return f"{caption[:1].upper()}{caption[1:]}."
 
 
+def _gpus(report: Report) -> list[Box]:
+    """The utilization of each GPU over the whole job."""
+    return [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION]
+
+
 def _gpu_clause(report: Report) -> list[str]:
-    gpus = [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION]
+    gpus = _gpus(report)
     idle = [box.below_10 for box in gpus if box.below_10 is not None]
     busy = [box.above_90 for box in gpus if box.above_90 is not None]
     if not (idle and busy):
@@ -215,35 +208,39 @@ def _picks(heat: HeatMap, chosen: Sequence[Row]) -> list[Pick]:
     ]
 
 
-def _table(report: Report, heat: HeatMap) -> tuple[list[Line], int]:
-    """The drawn devices, GPUs before cores of each node, and how many cores are left out."""
-    grid = report.devices
-    gpus = [
-        box
-        for box in report.boxes
-        if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION and box.node in heat.drawn
-    ]
+def _table(report: Report, heat: HeatMap) -> Table:
+    """The drawn devices, GPUs before cores of each node; of more than ``MAX_ROWS``, the busiest cores."""
+    several, grid = heat.nodes > 1, report.devices
+    gpus = [box for box in _gpus(report) if box.node in heat.drawn]
     drawn = {row.node for row in heat.of("core")}
     cores = [core for core in (grid.cores if grid else ()) if core.node in drawn]
-    most = max(0, MAX_ROWS - len(gpus))
-    kept = {id(core) for core in sorted(cores, key=lambda core: -core.mean)[:most]}
-    rows: list[Line] = []
-    for node in heat.drawn:
-        rows += [_line(box) for box in gpus if box.node == node]
-        rows += [_line(core) for core in cores if core.node == node and id(core) in kept]
-    return rows, len(cores) - len(kept)
-
-
-def _line(use: Box | CoreUse) -> Line:
-    return Line(
-        node=formats.escape_name(use.node, 32),
-        device=formats.escape_name(use.device, 24),
-        values=(
-            formats.known(use.n, 0),
-            *(formats.known(value) for value in (use.mean, use.p50, use.p95, use.p99, use.max)),
-        ),
-        shares=tuple(
-            formats.known(None if part is None else 100 * part)
-            for part in (use.below_10, use.from_10_to_90, use.above_90)
-        ),
+    busiest = sorted(cores, key=lambda core: -core.mean)[: max(0, MAX_ROWS - len(gpus))]
+    kept = {(core.node, core.device) for core in busiest}
+    shown: list[Box | CoreUse] = [*gpus, *(core for core in cores if (core.node, core.device) in kept)]
+    nodes = ""
+    if len(heat.drawn) < heat.nodes:
+        nodes = f" {len(heat.drawn)} of {formats.count(heat.nodes, 'node')}."
+    left_out = len(cores) - len(busiest)
+    more = f" Not shown: {formats.count(left_out, 'less utilized core')}." if left_out else ""
+    return Table(
+        label="Utilization per device",
+        fold="utilization per device",
+        caption="Utilization per GPU and core (%), and its share of idle (< 10%), partly busy, and busy "
+        f"(> 90%) samples.{nodes}{more}",
+        heads=[
+            *node_heads("<Device", several=several),
+            *("Samples", "Mean", "p50", "p95", "p99", "Max"),
+            *("Idle (%)", "Partly busy (%)", "Busy (%)"),
+        ],
+        rows=[_line(one, several=several) for node in heat.drawn for one in shown if one.node == node],
     )
+
+
+def _line(use: Box | CoreUse, *, several: bool) -> list[str]:
+    shares = (use.below_10, use.from_10_to_90, use.above_90)
+    return [
+        *node_cells(use.node, use.device, several=several),
+        formats.known(use.n, 0),
+        *(formats.known(value) for value in (use.mean, use.p50, use.p95, use.p99, use.max)),
+        *(formats.known(None if share is None else 100 * share) for share in shares),
+    ]
