@@ -351,7 +351,7 @@ def _data(found: Balance) -> Table:
         fold="samples, mean, and histogram of each GPU",
         caption=f"Percent of {_basis(found)} per 10% bin{distance}.{left}",
         heads=[
-            *node_heads("<GPU", several=several),
+            *node_heads(":GPU", several=several),
             *("Samples", "Mean (%)"),
             *(["Distance"] if compared else []),
             *(f"{10 * i} to {10 * i + 10}" for i in range(10)),
@@ -431,6 +431,6 @@ def _others(nodes: Sequence[NodeLoad]) -> Table:
         label="Largest distance on the other nodes",
         fold=f"the largest distance on {formats.count(len(nodes), 'other node')}",
         caption="Other nodes, largest distance first.",
-        heads=["<Node", "GPUs", "Means of its GPUs", "<Most different", "Distance"],
+        heads=[":Node", "GPUs", "Means of its GPUs", ":Most different", "Distance"],
         rows=rows,
     )

@@ -228,7 +228,7 @@ def _table(report: Report, heat: HeatMap) -> Table:
         caption="Utilization per GPU and core (%), and its share of idle (< 10%), partly busy, and busy "
         f"(> 90%) samples.{nodes}{more}",
         heads=[
-            *node_heads("<Device", several=several),
+            *node_heads(":Device", several=several),
             *("Samples", "Mean", "p50", "p95", "p99", "Max"),
             *("Idle (%)", "Partly busy (%)", "Busy (%)"),
         ],

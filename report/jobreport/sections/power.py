@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
@@ -12,6 +13,7 @@ from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
+from jobreport.sections.table import Table, node_cells, node_heads
 from jobreport.sections.time_lines import AID, POWER, REASONS, TimeLines
 from jobrules.analyses.power import MAX_ROWS
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, as_far_as_recorded
@@ -62,14 +64,6 @@ _SLOWDOWNS = (
 )
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A GPU as printed."""
-
-    node: str
-    device: str
-    values: tuple[str, ...]
-
-
 @error_boundary
 def power(report: Report) -> Fragment:
     """Time lines of power, temperature, clocks, and slowdowns; a table of all GPUs."""
@@ -77,12 +71,12 @@ def power(report: Report) -> Fragment:
     place = heading("power", report)
     columns = [one for one in _COLUMNS if any(getattr(state, one[0]) is not None for state in states)]
     if not columns:
-        html = render("power", heading=place, rows=(), why_none=_why_none(report))
+        html = render("power", heading=place, table=None, why_none=_why_none(report))
         return Fragment(name="power", html=html)
     several = len({state.node for state in states}) > 1
     drawn = TimeLines.of(report, _drawn_keys(report))
     blocks, figures = drawn.draw("live-power") if has_time_lines(report) else ([], {})
-    energy, worst = _energy(states), _worst(states)
+    worst = _worst(states)
     html = render(
         "power",
         heading=place,
@@ -92,12 +86,8 @@ def power(report: Report) -> Fragment:
         blocks=blocks,
         lines=drawn,
         figures=document_json("power", figures) if figures else "",
-        heads=[energy[1] if name == "energy_wh" else head for name, head, _ in columns],
-        note=_note(columns, states),
-        rows=[_row(state, columns, energy[0]) for state in states],
-        folded=len(states) > MAX_OPEN_ROWS,
+        table=_table(states, columns, several=several),
         several=several,
-        why_none="",
     )
     return Fragment(name="power", html=html)
 
@@ -260,11 +250,23 @@ def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -
     return " ".join(sentences)
 
 
-def _row(state: GPUState, columns: Sequence[tuple[str, str, int]], energy: float) -> Row:
-    return Row(
-        node=state.node,
-        device=state.device,
-        values=tuple(_cell(getattr(state, name), name, digits, energy) for name, _, digits in columns),
+def _table(states: Sequence[GPUState], columns: Sequence[tuple[str, str, int]], *, several: bool) -> Table:
+    unit, energy = _energy(states)
+    names = [energy if field == "energy_wh" else head for field, head, _ in columns]
+    note = _note(columns, states)
+    return Table(
+        label="Power, temperature, and clocks per GPU",
+        fold="power, temperature, and clocks per GPU" if len(states) > MAX_OPEN_ROWS else "",
+        caption=Markup('Sensors per GPU over the job. <span class="read">{}</span>').format(note),
+        style="heads",
+        heads=[*node_heads(":GPU", several=several), *names],
+        rows=[
+            [
+                *node_cells(state.node, state.device, several=several),
+                *(_cell(getattr(state, field), field, digits, unit) for field, _, digits in columns),
+            ]
+            for state in states
+        ],
     )
 
 
