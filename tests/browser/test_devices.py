@@ -200,7 +200,7 @@ def test_print_shows_the_drawn_lines_by_name(visit: Visit) -> None:
     lists = visit.page.locator(".pick select").evaluate_all(
         "els => els.filter((e) => e.checkVisibility()).length"
     )
-    names = visit.page.locator(".pick .told").evaluate_all(
+    names = visit.page.locator(".pick .text").evaluate_all(
         "els => els.filter((e) => e.checkVisibility()).map((e) => e.textContent)"
     )
     visit.page.emulate_media(media="screen")
