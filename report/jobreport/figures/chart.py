@@ -372,7 +372,7 @@ def hover(
     mode: Literal["mouse", "vline", "hline"] = "mouse",
     **more: Any,
 ) -> HoverTool:
-    """Values beside the pointer: (name of ours, field such as ``@mean{0.0}``); see ``theme.tooltip``."""
+    """Values next to the pointer: pairs of a name and a field such as ``@mean{0.0}``; see ``theme.tooltip``."""
     return HoverTool(tooltips=theme.tooltip(rows), renderers=list(renderers), mode=mode, **more)
 
 

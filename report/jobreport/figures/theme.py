@@ -108,7 +108,7 @@ def hatch_look() -> dict[str, Any]:
 
 
 def tooltip(rows: Iterable[tuple[str, str]]) -> str:
-    """The box beside the pointer: names, which are ours, and fields such as ``@mean{0.0}``.
+    """The box next to the pointer: pairs of a name, never from data, and a field such as ``@mean{0.0}``.
 
     Bokeh escapes the values of fields, so data never becomes markup. Custom properties reach into
     the box from the page, so it follows the reader's scheme.

@@ -1,4 +1,4 @@
-"""The files of a report appear in its folder; whatever interrupts that, no page lies next to other data.
+"""The files of a report appear in its folder so that no interruption leaves a page next to other data.
 
 All files are written next to their places first, as ``report.json.<random>.part``. Once all are complete, the files
 of an older report are removed, its page first; then each file is renamed into its place, ``report.json`` first and

@@ -83,21 +83,21 @@ def balance(report: Report) -> Fragment:
         return Fragment(name="balance", html=html)
     together = _shared(found)
     evaluated = _is_evaluated(report)
-    alike = _alike(found) if evaluated else None
-    panels = _panels(found, [alike] if alike else found.nodes, together=together)
+    similar = _similar(found) if evaluated else None
+    panels = _panels(found, [similar] if similar else found.nodes, together=together)
     axes = frame(panel.histograms for panel in panels)
     figures = [histograms(panel.histograms, axes) for panel in panels]
     # The single distance of two GPUs is a sentence.
-    listed = [node for node in found.nodes if len(node.listed) > 2 and alike in (None, node)]
+    listed = [node for node in found.nodes if len(node.listed) > 2 and similar in (None, node)]
     matrices = [_matrix(node, found.limit) for node in listed]
     html = render(
         "balance",
         heading=heading("balance", report),
         lead=_lead(report, found),
         caption=_caption(found, evaluated=evaluated),
-        joined=_joined(found, alike),
+        joined=_joined(found, similar),
         basis=_basis(found),
-        drawn="" if alike else _drawn(found),
+        drawn="" if similar else _drawn(found),
         ordered=len(found.nodes) > MAX_NODES,
         panels=[(panel, figure.drawing) for panel, figure in zip(panels, figures, strict=True)],
         together=together,
@@ -274,7 +274,7 @@ def _is_evaluated(report: Report) -> bool:
     return card is not None and card.status not in (Status.NOT_EVALUATED, Status.ERROR)
 
 
-def _alike(found: Balance) -> NodeLoad | None:
+def _similar(found: Balance) -> NodeLoad | None:
     """The node with the largest distance, if the GPUs of all of several nodes are similar."""
     if len(found.nodes) < 2:
         return None
@@ -289,12 +289,12 @@ def _alike(found: Balance) -> NodeLoad | None:
     return max(drawn, key=lambda node: node.farthest.distance if node.farthest else 0.0)
 
 
-def _joined(found: Balance, alike: NodeLoad | None) -> str:
+def _joined(found: Balance, similar: NodeLoad | None) -> str:
     """Which node is drawn for all."""
-    if alike is None:
+    if similar is None:
         return ""
     means = formats.spread(gpu.mean for _, gpu in _gpus(found) if gpu.mean is not None)
-    name = formats.escape_name(alike.node, 40)
+    name = formats.escape_name(similar.node, 40)
     return (
         f"All {len(found.nodes)} nodes are similar (means {means}); drawn: {name}, with the largest distance."
     )

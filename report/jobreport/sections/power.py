@@ -76,13 +76,12 @@ def power(report: Report) -> Fragment:
     several = len({state.node for state in states}) > 1
     drawn = TimeLines.of(report, _drawn_keys(report))
     blocks, figures = drawn.draw("live-power") if has_time_lines(report) else ([], {})
-    worst = _worst(states)
     html = render(
         "power",
         heading=place,
-        caption=_slowed(*worst, several=several) if worst else _highest(states, several=several),
+        caption=_highest(states, several=several),
         aid=AID,
-        sentences=_sentences(report, states, worst if blocks else None),
+        sentences=_sentences(report, states),
         blocks=blocks,
         lines=drawn,
         figures=document_json("power", figures) if figures else "",
@@ -114,15 +113,6 @@ def _known(states: Sequence[GPUState], field: str) -> list[tuple[GPUState, float
     return [(state, value) for state in states if (value := getattr(state, field)) is not None]
 
 
-def _worst(states: Sequence[GPUState]) -> tuple[Slowdown, list[tuple[GPUState, float]]] | None:
-    """The first slowdown that happened, and the GPU that it slowed for the largest share of its time."""
-    for slowdown in _SLOWDOWNS:
-        state, percent = max(_known(states, slowdown.field), key=lambda one: one[1], default=(None, 0.0))
-        if state and percent:
-            return slowdown, [(state, percent)]
-    return None
-
-
 def _slowed(slowdown: Slowdown, slowed: Sequence[tuple[GPUState, float]], *, several: bool) -> str:
     names = formats.join_names([_name(state, several=several) for state, _ in slowed])
     share = _share([percent for _, percent in slowed])
@@ -137,23 +127,18 @@ def _highest(states: Sequence[GPUState], *, several: bool) -> str:
         state, value = max(_known(states, field), key=lambda one: one[1], default=(None, 0.0))
         if state is None:
             return []
-        return [
-            f"highest {what}: {formats.number(value, digits)}{formats.NBSP}{unit} ({_name(state, several=several)})"
-        ]
+        amount = f"{formats.number(value, digits)}{formats.NBSP}{unit}"
+        return [f"highest {what}: {amount} ({_name(state, several=several)})"]
 
     facts = highest("power_max", "power", "W", 1) + highest("temperature_max", "temperature", "°C")
     text = "; ".join(facts or highest("clock_max", "clock", "MHz") or ["slowdowns over time"])
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _sentences(
-    report: Report,
-    states: Sequence[GPUState],
-    captioned: tuple[Slowdown, list[tuple[GPUState, float]]] | None,
-) -> list[str]:
-    """What slowed GPUs, what did not, and what was not recorded; without what the caption says already."""
+def _sentences(report: Report, states: Sequence[GPUState]) -> list[str]:
+    """What slowed GPUs, what did not, and what was not recorded."""
     return [
-        *_slowed_gpus(states, captioned),
+        *_slowed_gpus(states),
         *_not_slowed(report, states),
         *_unknown_heat(states),
         *_not_recorded(report, states),
@@ -161,16 +146,10 @@ def _sentences(
     ]
 
 
-def _slowed_gpus(
-    states: Sequence[GPUState], captioned: tuple[Slowdown, list[tuple[GPUState, float]]] | None
-) -> list[str]:
+def _slowed_gpus(states: Sequence[GPUState]) -> list[str]:
     several = len({state.node for state in states}) > 1
-    sentences = []
-    for slowdown in _SLOWDOWNS:
-        slowed = [(state, percent) for state, percent in _known(states, slowdown.field) if percent]
-        if slowed and (slowdown, slowed) != captioned:
-            sentences.append(_slowed(slowdown, slowed, several=several))
-    return sentences
+    slowed = {one: [known for known in _known(states, one.field) if known[1]] for one in _SLOWDOWNS}
+    return [_slowed(one, gpus, several=several) for one, gpus in slowed.items() if gpus]
 
 
 def _not_slowed(report: Report, states: Sequence[GPUState]) -> list[str]:
