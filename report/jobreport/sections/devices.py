@@ -27,7 +27,7 @@ from jobreport.figures.theme import SERIES
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
-from jobreport.sections.table import Table, node_cells, node_heads
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 

@@ -10,7 +10,7 @@ from jobreport.redaction import identifiers as names
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobreport.sections.table import Table, as_code
+from jobreport.sections.parts.table import Table, as_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobreport.sections.table import PERCENT_SCALE, Table, as_code, bar
+from jobreport.sections.parts.table import PERCENT_SCALE, Table, as_code, bar
 from jobrules.model import SECOND_US
 from jobrules.text import apportion
 

@@ -9,7 +9,7 @@ from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
-from jobreport.sections.table import Table
+from jobreport.sections.parts.table import Table
 
 if TYPE_CHECKING:
     from jobreport.document import Parameter, Report, RuleCard
