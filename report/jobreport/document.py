@@ -1,7 +1,7 @@
-"""``report.json``: everything the page shows, and nothing that a rule or a reader keeps to itself.
+"""``report.json``: everything the page shows, and nothing else.
 
-This is the seam between computing and showing: notebook and page are made from this file alone.
-``docs/report.schema.json`` is its JSON Schema, made from these classes.
+Notebook and page are made from this file alone. ``docs/report.schema.json`` is its JSON Schema, made from these
+classes.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ SCHEMA_VERSION = 2
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
-    """One machine of the job."""
+    """One node of the job."""
 
     name: str
-    #: Devices of which anything was sampled, their use or not.
+    #: GPUs with samples of any metric.
     gpus: int
     cores: int
-    #: Sampling interval in seconds (median distance of snapshots); none with fewer than two.
+    #: Sampling interval in seconds (median distance of snapshots); None with fewer than two snapshots.
     interval_s: float | None
     first_us: int
     last_us: int
@@ -64,29 +64,29 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
     nodes: tuple[NodeFacts, ...]
-    #: Kinds of input that were found, in words: "system samples".
+    #: Kinds of input: ``system samples``.
     sources: tuple[str, ...]
-    #: Recorded training steps over all workers.
+    #: Recorded steps of all ranks.
     steps: int
-    #: Whether the job said that it ended; none where its source cannot say.
+    #: Whether the end of the job was recorded; None if its sources cannot record it.
     finished: bool | None
-    #: What the profiler was told to record, in words; empty where no file says it.
+    #: Settings of the profiler, a sentence each; empty if no file has them.
     recorded: tuple[str, ...] = ()
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
-    """A rule's threshold with the value in force."""
+    """A parameter of a rule, with the value that was used."""
 
     name: str
     value: float | int | str | None
-    #: "%", "samples", "min", "points" or empty, as for a time, which is written ``500s``.
+    #: ``%``, ``samples``, ``min``, ``points``; empty for a time, which is written ``500s``, and for other numbers.
     unit: str
     help: str
     default: float | int | str | None
 
 
 class RuleCard(Struct, frozen=True, kw_only=True):
-    """One rule: what it looks for and what it found."""
+    """One rule: its documentation, parameters, and result."""
 
     name: str
     title: str
@@ -95,7 +95,7 @@ class RuleCard(Struct, frozen=True, kw_only=True):
     #: Sentences.
     advice: tuple[str, ...]
     parameters: tuple[Parameter, ...]
-    #: False for the two summaries, which never trigger.
+    #: False for summaries, which never trigger.
     can_trigger: bool
     status: Status
     #: Why it was not evaluated; None if it was.
@@ -113,20 +113,20 @@ class RuleCard(Struct, frozen=True, kw_only=True):
     last_us: int | None
     #: Anchor of the section with the evidence.
     section: str
-    #: What the number is known to get wrong, where it is not ours.
+    #: Known errors of SageMaker Debugger's numbers.
     notes: tuple[str, ...] = ()
-    #: The answer for each device, node or worker, where the rule judges these.
+    #: The result of each device, node, or rank, if the rule has one for each.
     devices: tuple[DeviceStatus, ...] = ()
-    #: ``violating`` by kind, where the rule tells kinds apart: windows that are ``low``, and ``fluctuating``.
+    #: ``violating`` by kind, if the rule has kinds: windows that are ``low``, and ``fluctuating``.
     kinds: dict[str, int] = field(default_factory=dict)
 
 
 class Origin(StrEnum):
-    """Whose numbers a report shows."""
+    """Where the numbers of a report come from."""
 
-    #: Ours, from the samples and events of the job.
+    #: Computed from the samples and events of the job.
     SAMPLES = "samples"
-    #: The vendor's, from the rule results that its service left behind.
+    #: Copied from the rule results of SageMaker Debugger.
     DEBUGGER_RESULTS = "debugger_results"
 
 
@@ -136,7 +136,7 @@ class Report(Struct, frozen=True, kw_only=True):
     schema_version: int
     #: Version of jobreport that wrote the file.
     version: str
-    #: The command that makes this report again, without paths of the machine that made it.
+    #: The command that reproduces the report, without paths of the machine that made it.
     command: str
     job: JobFacts
     verdict: Verdict
@@ -147,9 +147,9 @@ class Report(Struct, frozen=True, kw_only=True):
     boxes: tuple[Box, ...]
     rules: tuple[RuleCard, ...]
     quality: Quality
-    #: None where nothing of it was recorded, or OverallFrameworkMetrics was not run.
+    #: None if nothing of it was recorded, or OverallFrameworkMetrics did not run.
     framework: FrameworkTime | None = None
-    #: The analyses; none, or empty, where what they need was not recorded.
+    #: The analyses; None or empty if what they need was not recorded.
     steps: StepTimes | None = None
     balance: Balance | None = None
     data_loading: DataLoading | None = None
@@ -157,31 +157,31 @@ class Report(Struct, frozen=True, kw_only=True):
     gpu_memory: MemoryUse | None = None
     devices: DeviceGrid | None = None
     close_ups: tuple[CloseUp, ...] = ()
-    #: 12 at most, those with most self time, and how many others there are.
+    #: At most 12, those with most self time, and the number of all others.
     profiles: tuple[Profile, ...] = ()
     profiles_left: int = 0
-    #: The nodes beside one another; none for a report of the vendor's results.
+    #: Comparison of the nodes; None in a report of SageMaker Debugger's results.
     nodes: NodeComparison | None = None
     origin: Origin = Origin.SAMPLES
-    #: Power, temperature, clock and memory in use of each GPU; left out where none of these was sampled.
+    #: Power, temperature, clock, and memory in use of each GPU; left out if none of these was sampled.
     power: tuple[GPUState, ...] | UnsetType = UNSET
 
 
 def to_json(report: Report) -> bytes:
-    """The file's bytes: the same for equal reports."""
+    """Content of the file: the same for equal reports."""
     return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
 
 
 def checked(result: RuleResult) -> RuleResult:
-    """The result with plain numbers where a rule of a user's own left those of numpy.
+    """The result with plain numbers: a rule of a user may return those of numpy.
 
-    Raises ``TypeError`` or ``msgspec.ValidationError`` for what is no result that can be written.
+    Raises ``TypeError`` or ``msgspec.ValidationError`` if it cannot be written.
     """
     if not isinstance(result, RuleResult):
         raise TypeError(f"check returned {type(result).__name__}, not a RuleResult")
-    # Details may be large, and their numbers need no type of ours.
-    told = msgspec.json.encode(replace(result, details={}), enc_hook=_of_numpy)
-    return replace(msgspec.json.decode(told, type=RuleResult), details=result.details)
+    # Details may be large, and any JSON is allowed in them.
+    encoded = msgspec.json.encode(replace(result, details={}), enc_hook=_of_numpy)
+    return replace(msgspec.json.decode(encoded, type=RuleResult), details=result.details)
 
 
 def _of_numpy(value: Any) -> Any:
@@ -191,19 +191,20 @@ def _of_numpy(value: Any) -> Any:
 
 
 def from_json(data: bytes) -> Report:
-    """Read what ``to_json`` wrote; ``msgspec.ValidationError`` says what does not fit."""
+    """Inverse of ``to_json``; raises ``msgspec.ValidationError`` for other content."""
     return msgspec.json.decode(data, type=Report)
 
 
 def load(path: Path) -> Report:
-    """Read a report file, with a sentence for what can go wrong."""
+    """Read a report file; raises ``NothingReadableError`` if it is missing, no report, or of another schema."""
     try:
         report = from_json(path.read_bytes())
     except OSError as error:
         raise NothingReadableError(f"Cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise NothingReadableError(
-            f"{path} is not a report of this version of jobreport (schema {SCHEMA_VERSION}): {escape_name(str(error), 200)}"
+            f"{path} is not a report of this version of jobreport (schema {SCHEMA_VERSION}): "
+            f"{escape_name(str(error), 200)}"
         ) from error
     if report.schema_version != SCHEMA_VERSION:
         raise NothingReadableError(
@@ -222,7 +223,7 @@ class _Rules(msgspec.Struct):
 
 
 def rule_names(path: Path) -> list[str]:
-    """The rules of a report file of any version; ``NothingReadableError`` where it is none."""
+    """The rules of a report file of any version; raises ``NothingReadableError`` for other files."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_Rules)
     except (OSError, ValueError, RecursionError) as error:
@@ -235,24 +236,24 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
 
 
-#: Keys of ``rules/<RuleName>.json`` beside the vendor's five.
+#: Keys of ``rules/<RuleName>.json`` in addition to the five of SageMaker Debugger, and their meaning.
 EXTRA_KEYS = {
     "Status": "`triggered`, `passed`, `not evaluated` or `error`",
-    "Reason": "why there is no answer: what is missing, with the count",
-    "Severity": "share of what was judged that is in violation, 0 to 1: comparable between rules",
-    "Evaluated": "how many of `Counted` were judged",
+    "Reason": "why the rule was not evaluated: what is missing, with the count",
+    "Severity": "share of `Evaluated` that is in violation, 0 to 1: comparable between rules",
+    "Evaluated": "how many of `Counted` were checked",
     "InViolation": "how many of these are in violation",
-    "Counted": "what was judged, in words",
-    "DatapointsPerSeries": "samples of each device or node, where that is what `Datapoints` counts",
-    "Devices": "the answer for each device, node or worker: status, reason, how many were judged and are in violation",
+    "Counted": "what was checked, such as windows",
+    "DatapointsPerSeries": "samples of each device or node, if that is what `Datapoints` counts",
+    "Devices": "result of each device, node, or rank: status, reason, number of checks and of violations",
 }
 
 
 def rule_json(rule: Rule, result: RuleResult) -> bytes:
-    """``rules/<RuleName>.json``: the vendor's five keys, then ours."""
+    """``rules/<RuleName>.json``: the keys of SageMaker Debugger, then ``EXTRA_KEYS``."""
     values = {name: getattr(rule, name) for name, _, _ in parameter_fields(rule)}
     values = {second: values[name] for second, name in rule.aliases.items()} | values
-    ours = (
+    extra = (
         result.status,
         str(result.reason or ""),
         result.severity,
@@ -268,7 +269,7 @@ def rule_json(rule: Rule, result: RuleResult) -> bytes:
         "Details": result.details,
         "Datapoints": result.datapoints,
         "RuleParameters": "\n".join(f"{name}:{_plain(value)}" for name, value in values.items()),
-        **dict(zip(EXTRA_KEYS, ours, strict=True)),
+        **dict(zip(EXTRA_KEYS, extra, strict=True)),
     }
     return msgspec.json.format(msgspec.json.encode(document, enc_hook=_of_numpy), indent=1) + b"\n"
 

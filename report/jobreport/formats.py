@@ -20,9 +20,10 @@ from jobrules.text import (
     share,
     utc,
 )
+from jobrules.verdict.time_use import lost_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jobrules.analyses.utilization import UsageRow
     from jobrules.model import Finding
@@ -46,11 +47,13 @@ __all__ = [
     "every",
     "join_names",
     "known",
+    "lost",
     "moment",
     "never_used",
     "number",
     "part_hours",
     "percent",
+    "percentiles",
     "plain_number",
     "rate_scale",
     "seconds",
@@ -59,7 +62,6 @@ __all__ = [
     "spread",
     "time_scale",
     "times",
-    "use_figures",
 ]
 
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
@@ -86,16 +88,23 @@ def plain_number(value: float | str | None) -> str:
     return f"{value:,.10g}"
 
 
-def use_figures(usage: Iterable[UsageRow]) -> str:
-    """``median GPU utilization was 1.5%, p95 21.3%``, or of the CPU; ranges over nodes; empty without rows."""
-    by_label: dict[str, list[UsageRow]] = {}
-    for row in usage:
-        by_label.setdefault(row.label, []).append(row)
-    label = next((name for name in ("GPU", "CPU") if name in by_label), None)
-    if label is None:
-        return ""
-    p50, p95 = (spread([getattr(row, q) for row in by_label[label]]) for q in ("p50", "p95"))
-    return f"median {label} utilization was {p50}, p95 {p95}"
+class Percentiles(Struct, frozen=True, kw_only=True):
+    """Utilization of the nodes, each a range if they differ."""
+
+    #: ``GPU`` or ``CPU``.
+    device: str
+    p50: str
+    p95: str
+
+
+def percentiles(usage: Sequence[UsageRow]) -> Percentiles | None:
+    """Utilization of the GPUs, otherwise of the CPUs; None if neither has a row."""
+    for device in ("GPU", "CPU"):
+        rows = [row for row in usage if row.label == device]
+        if rows:
+            p50, p95 = (spread(getattr(row, q) for row in rows) for q in ("p50", "p95"))
+            return Percentiles(device=device, p50=p50, p95=p95)
+    return None
 
 
 def spread(values: Iterable[float]) -> str:
@@ -171,15 +180,24 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
     return f"{hours}{NBSP}GPU-h" if hours else "", part
 
 
-def part_hours(use: TimeUse, course: JobPhases, part: Part) -> str:
+def lost(use: TimeUse, phases: JobPhases) -> str:
+    """The device-hours that were lost, without a full stop; of GPUs that were never used, all measured ones."""
+    if use.unknown or not never_used(use, phases):
+        return lost_sentence(use)
+    subject = "The GPU was never" if use.count == 1 else "No GPU was"
+    hours = number(use.of("lost")[0], use.digits)
+    return f"{subject} used: all {hours}{NBSP}measured GPU-hours were lost"
+
+
+def part_hours(use: TimeUse, phases: JobPhases, part: Part) -> str:
     """Device-hours of a part of the verdict's bar: ``1.25``; ``under 0.01`` if it rounds to 0."""
-    nothing = part.role == "used" and never_used(use, course)
+    nothing = part.role == "used" and never_used(use, phases)
     return number(part.hours, use.digits) if part.hours or nothing else f"under {10**-use.digits:g}"
 
 
-def never_used(use: TimeUse, course: JobPhases) -> bool:
+def never_used(use: TimeUse, phases: JobPhases) -> bool:
     """Whether no sample of GPU utilization is above 0%."""
-    return use.device == "GPU" and course.first_work_us is None
+    return use.device == "GPU" and phases.first_work_us is None
 
 
 def column_time(us: int, *, with_day: bool) -> str:

@@ -59,17 +59,16 @@ if TYPE_CHECKING:
     from jobreport.remarks import Quality
     from jobreport.settings import Settings
     from jobreport.tables.engine import Engine
+    from jobrules.analyses.bottlenecks import Bottlenecks
     from jobrules.analyses.framework import FrameworkTime
+    from jobrules.analyses.time_lines import Columns
     from jobrules.model import Job, PartFacts, Profile, RuleResult
     from jobrules.rule import Rule
 
 
 _R = TypeVar("_R", bound="Rule")
-FRAMEWORK = OverallFrameworkMetrics.__name__
 #: Seconds to wait for an import to end if the run is stopped.
 _JOIN_S = 5.0
-#: Analyses, which count as steps of the progress like rules.
-ANALYSES = 9
 #: Profiles of Python code on the page.
 MAX_PROFILES = 12
 
@@ -111,11 +110,13 @@ def make_report(
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json`` is always written.
     ``static`` leaves the scripts out of the page. ``redact`` replaces names by placeholders
     (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of timestamps that have none, such as
-    ``Europe/Berlin`` or ``+02:00``. ``columns`` names the columns of a log without a header line. ``engine`` reads the files and runs the rules; without one, this process does.
-    ``kernel`` runs the notebook; without one of ``jobreport.output.kernel.started()``, one is started when needed.
+    ``Europe/Berlin`` or ``+02:00``. ``columns`` names the columns of a log without a header line. ``engine`` reads
+    the files and runs the rules; without one, this process does. ``kernel``, of
+    ``jobreport.output.kernel.started()``, runs the notebook; without it, one is started when needed.
 
     Raises ``NothingReadableError`` if the directory has no readable input, and ``UsageError`` if the folder already
-    contains a report and ``force`` is not set, the zone is unknown, or ``columns`` is empty.
+    contains a report and ``force`` is not set, or other files of these names, if the zone is unknown, or ``columns``
+    is empty.
     """
     # The readers are not needed for --help.
     from jobreport.readers.nvidia_smi.headed import column_names  # noqa: PLC0415 - as the readers
@@ -134,7 +135,8 @@ def make_report(
         source = stack.enter_context(archive.unpacked(job_dir))
         name = JOB if redact else source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
-        publish.check(folder, force=force)
+        names = {FILES[one] for one in ("json", *formats)} | {_rule_file(rule.name) for rule in chosen.rules}
+        publish.check(folder, names, force=force)
         real = Path(os.path.realpath(folder))
         try:
             reading = read_directory(
@@ -164,7 +166,7 @@ def make_report(
                 name, reading.debugger_results, quality, chosen, directory, strict=strict
             )
         else:
-            progress.stage(f"Running {count(len(chosen.rules), 'rule')}", len(chosen.rules) + ANALYSES)
+            progress.stage(f"Running {count(len(chosen.rules), 'rule')}", len(chosen.rules) + len(_ANALYSES))
             report, files = _from_job(reading.job, quality, chosen, directory, strict=strict)
         files[FILES["json"]] = document.to_json(report)
         if "md" in formats:
@@ -285,32 +287,60 @@ def build_report(
         profiles_left=max(0, len(job.profiles) - MAX_PROFILES),
         nodes=compared,
     )
-    return _with_analyses(report, job, rules, results, strict=strict)
+    evaluated = _Evaluated(job=job, rules=rules, results=results, columns=grid)
+    return _with_analyses(report, evaluated, strict=strict)
 
 
-def _with_analyses(
-    report: Report, job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], *, strict: bool
-) -> Report:
-    """The report with all analyses; one that fails costs its section and adds a remark."""
-    grid = report.columns
-    cpu, io = _rule(rules, CPUBottleneck), _rule(rules, IOBottleneck)
-    loaders = next((result for result in results if result.rule == Dataloader.__name__), None)
-    analyses: dict[str, Callable[[], Any]] = {
-        "framework": lambda: next((_framework(r, job) for r in results if r.rule == FRAMEWORK), None),
-        "steps": lambda: steps(job, _rule(rules, StepOutlier)),
-        "balance": lambda: balance(job, _rule(rules, LoadBalancing)),
-        "data_loading": lambda: data_loading(job, _rule(rules, Dataloader), loaders),
-        "bottlenecks": lambda: tuple(found for rule in (cpu, io) if (found := bottlenecks(job, rule, grid))),
-        "gpu_memory": lambda: gpu_memory(job, _rule(rules, GPUMemoryIncrease), grid),
-        "devices": lambda: devices(job, grid, _rule(rules, CPUBottleneck).cpu_threshold),
-        "close_ups": lambda: close_ups(job, cpu, io),
-        "power": lambda: power(job) or UNSET,
-    }
+class _Evaluated(Struct, frozen=True, kw_only=True):
+    """What the analyses see: the job, and the rules with their results."""
+
+    job: Job
+    rules: Sequence[Rule]
+    results: Sequence[RuleResult]
+    columns: Columns
+
+    def rule(self, kind: type[_R]) -> _R:
+        """The rule with its thresholds; with its defaults if it was not selected."""
+        return next((rule for rule in self.rules if isinstance(rule, kind)), kind())
+
+    def result(self, kind: type[Rule]) -> RuleResult | None:
+        """The result of a rule; None if it was not selected."""
+        return next((result for result in self.results if result.rule == kind.__name__), None)
+
+    def framework(self) -> FrameworkTime | None:
+        """Framework time from the details of its rule."""
+        result = self.result(OverallFrameworkMetrics)
+        if result is None or result.status is not Status.PASSED:
+            return None
+        return framework(result.details, self.job)
+
+    def bottlenecks(self) -> tuple[Bottlenecks, ...]:
+        """CPU and I/O bottlenecks, as far as they were recorded."""
+        rules = (self.rule(CPUBottleneck), self.rule(IOBottleneck))
+        return tuple(found for rule in rules if (found := bottlenecks(self.job, rule, self.columns)))
+
+
+#: Fields of the report that are made last; one that fails costs its section. They count as steps of the progress.
+_ANALYSES: dict[str, Callable[[_Evaluated], Any]] = {
+    "framework": _Evaluated.framework,
+    "steps": lambda of: steps(of.job, of.rule(StepOutlier)),
+    "balance": lambda of: balance(of.job, of.rule(LoadBalancing)),
+    "data_loading": lambda of: data_loading(of.job, of.rule(Dataloader), of.result(Dataloader)),
+    "bottlenecks": _Evaluated.bottlenecks,
+    "gpu_memory": lambda of: gpu_memory(of.job, of.rule(GPUMemoryIncrease), of.columns),
+    "devices": lambda of: devices(of.job, of.columns, of.rule(CPUBottleneck).cpu_threshold),
+    "close_ups": lambda of: close_ups(of.job, of.rule(CPUBottleneck), of.rule(IOBottleneck)),
+    "power": lambda of: power(of.job) or UNSET,
+}
+
+
+def _with_analyses(report: Report, evaluated: _Evaluated, *, strict: bool) -> Report:
+    """The report with all analyses; each that fails adds a remark."""
     found, remarks = {}, []
-    for name, analyze in analyses.items():
+    for name, analyze in _ANALYSES.items():
         advance(1)
         try:
-            found[name] = analyze()
+            found[name] = analyze(evaluated)
         except Exception as error:
             if strict:
                 raise
@@ -324,15 +354,6 @@ def _longest(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
     """The profiles with most self time, in the order of the job."""
     kept = heapq.nlargest(MAX_PROFILES, range(len(profiles)), key=lambda i: profiles[i].self_s)
     return tuple(profiles[i] for i in sorted(kept))
-
-
-def _rule(rules: Sequence[Rule], kind: type[_R]) -> _R:
-    """The rule with its thresholds; with its defaults if it was not selected."""
-    return next((rule for rule in rules if isinstance(rule, kind)), kind())
-
-
-def _framework(result: RuleResult, job: Job) -> FrameworkTime | None:
-    return framework(result.details, job) if result.status is Status.PASSED else None
 
 
 def _node_facts(part: PartFacts) -> NodeFacts:

@@ -228,6 +228,7 @@
     colors();
     for (const script of document.querySelectorAll("script.jr-figures")) await draw(script);
     dark.addEventListener("change", () => repaint(colors()));
+    for (const hint of document.querySelectorAll("[data-live]")) hint.hidden = false;
     document.documentElement.dataset.figures = "live";
   }
 

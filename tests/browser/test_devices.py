@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, needs_browser]
 RANGES = """() => Bokeh.documents.flatMap((one) => one.roots())
   .map((root) => [root.x_range.start, root.x_range.end])"""
 LINES = """() => Bokeh.documents.flatMap((one) => one.roots()).find((root) => root.name === "single-devices")
-  .renderers.map((line) => line.visible ? [line.name, ...line.data_source.get_column(line.glyph.y.field)] : null)"""
+  .renderers.filter((one) => one.glyph.type === "Line").map((line) => line.visible ? [line.name, ...line.data_source.get_column(line.glyph.y.field)] : null)"""
 
 #: How many pixels of the lower figure have been painted.
 INK = """() => {
@@ -200,7 +200,7 @@ def test_print_shows_the_drawn_lines_by_name(visit: Visit) -> None:
     lists = visit.page.locator(".pick select").evaluate_all(
         "els => els.filter((e) => e.checkVisibility()).length"
     )
-    names = visit.page.locator(".pick .told").evaluate_all(
+    names = visit.page.locator(".pick .text").evaluate_all(
         "els => els.filter((e) => e.checkVisibility()).map((e) => e.textContent)"
     )
     visit.page.emulate_media(media="screen")

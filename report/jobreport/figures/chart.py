@@ -1,8 +1,8 @@
-"""What most figures are made of: two axes, from which the live plot and its static twin get the same frame.
+"""Parts of most figures: two axes, from which the live plot and the static drawing get the same frame.
 
-The static twin is a list of marks, placed in percent of the plot, that ``templates/sections/chart.html.j2``
-writes as inline SVG without a ``viewBox``: its text keeps its size from a narrow window to a sheet of paper.
-Shapes alone are stretched, in a box of 1000 × 100. Heights run downwards as in SVG.
+The static drawing is a list of marks, placed in percent of the plot. ``templates/sections/chart.html.j2`` writes them
+as inline SVG without a ``viewBox``, so text keeps its size on narrow windows and on paper. Only shapes are stretched,
+in a box of 1000 × 100. Heights run downwards as in SVG.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def slots(names: Sequence[str]) -> Axis:
 
 
 def downward(names: Sequence[str]) -> Axis:
-    """As ``slots`` for an upright axis whose first name stands on top: slot i runs from ``-i`` to ``-i - 1``."""
+    """Slots of an upright axis, the first name on top: slot i runs from ``-i`` to ``-i - 1``."""
     n = len(names)
     ticks = tuple(Tick(at=1 - (i + 0.5) / n, label=name) for i, name in enumerate(names) if name)
     return Axis(start=-n, end=0, ticks=ticks, names=True)
@@ -194,7 +194,7 @@ def bars(
     *,
     series: str = "",
 ) -> Shape:
-    """Filled rectangles as one path; ``sides`` are their left, right, bottom and top, arrays of one length or numbers."""
+    """Filled rectangles as one path; ``sides`` are left, right, bottom, and top: arrays of one length, or numbers."""
     left, right, bottom, top = np.broadcast_arrays(*(np.asarray(side, np.float64) for side in sides))
     # In tenths of a unit of the box, so that what is one number is printed as one.
     xs = np.rint(np.stack([x.place(left), x.place(right)]) * _BOX_WIDTH / 10).astype(np.int64)
@@ -335,7 +335,7 @@ def time_ticker(x: Axis) -> CompositeTicker:
 
 
 def hatched(**edges: Any) -> BoxAnnotation:
-    """A hatched stretch of a live plot in which nothing was measured; without ``top`` and ``bottom`` over its height."""
+    """A hatched stretch of a live plot, of its whole height without ``top`` and ``bottom``: nothing was measured."""
     return BoxAnnotation(**edges, fill_color=None, line_color=None, level="underlay", **theme.hatch_look())
 
 
@@ -372,7 +372,7 @@ def hover(
     mode: Literal["mouse", "vline", "hline"] = "mouse",
     **more: Any,
 ) -> HoverTool:
-    """Values beside the pointer: (name of ours, field such as ``@mean{0.0}``); see ``theme.tooltip``."""
+    """Values next to the pointer: pairs of a name and a field such as ``@mean{0.0}``; see ``theme.tooltip``."""
     return HoverTool(tooltips=theme.tooltip(rows), renderers=list(renderers), mode=mode, **more)
 
 

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections import defaultdict
+from itertools import groupby, zip_longest
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from bokeh.models import ColumnDataSource, Image, Line, LinearColorMapper, Range1d
-from bokeh.models.annotations.geometry import Span
-from msgspec import Struct, field
+from bokeh.models import ColumnDataSource, Image, LinearColorMapper, Range1d
+from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport.figures import theme
-from jobreport.figures.chart import (
-    Area,
-    Axis,
-    Drawing,
-    Mark,
-    Rule,
-    hatched,
-    hover,
-    line,
-    live_plot,
-    over_time,
-    quantity,
-    upward,
-)
+from jobreport.figures import over_columns, theme
+from jobreport.figures.canvas import UNKNOWN, Canvas
+from jobreport.figures.chart import Axis, over_time, quantity, upward
 from jobreport.figures.scales import Tick
-from jobreport.figures.time_line import boundaries
 from jobreport.formats import NBSP, count, escape_name
 from jobrules.analyses.devices import FULL as FULL_BYTE
 from jobrules.analyses.devices import NOT_MEASURED
@@ -38,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
-    from bokeh.models import Plot
 
+    from jobreport.figures.canvas import Figure
     from jobrules.analyses.devices import DeviceGrid, DeviceRows
     from jobrules.verdict.phases import JobPhases
 
@@ -52,6 +39,8 @@ MAX_NODE_ROWS = 64
 MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL = 64, 128
 #: Rows that are not drawn and can be chosen as lines.
 MAX_OTHERS = 384
+#: Hatched stretches of a node; more are one.
+MAX_HOLES = 40
 #: Heights of the whole figure that ``drawing.css`` has, in rem.
 HEIGHTS = (8, 12, 16, 20, 24, 28, 32, 40, 48)
 _REM_PX = 16
@@ -61,10 +50,10 @@ _LABEL_PX = 13
 _UNITS = {"gpu": 2.0, "node": 2.0, "core": 1.0}
 _HEAD, _BETWEEN, _AFTER = 2.6, 0.7, 0.8
 _STEPS = 10
-#: The color of a core at the limit, beyond the steps.
+#: The color of a saturated core, beyond the steps.
 FULL = _STEPS
 
-#: Where the values of each line stand, so that they cover one another as little as can be.
+#: Side of the pointer at which the values of each line stand, so that they hardly overlap.
 _BESIDE = ("left", "right", "above", "below")
 
 GPU, CORE, NODE = "GPU utilization", "core utilization", "mean GPU utilization"
@@ -77,43 +66,43 @@ class Row(Struct, frozen=True, kw_only=True):
     node: str
     #: What it is of the node: ``GPU utilization``.
     what: str
-    #: Beside the row: ``gpu0``, ``cpu8 to cpu9``.
+    #: Label of the row: ``gpu0``, ``cpu8–cpu9``.
     name: str
     #: (columns,) whole percent, 255 where not measured.
     values: Bytes
-    #: (columns,) whether a core is full.
+    #: (columns,) whether a core is saturated.
     full: npt.NDArray[np.bool_] | None = None
-    #: Mean of its samples; none where it stands for several devices.
+    #: Mean of its samples; None if it stands for several devices.
     average: float | None = None
     kind: str = ""
-    #: In units from the top of the figure.
+    #: Units from the top of the figure.
     top: float = 0.0
 
     @property
     def height(self) -> float:
-        """In units."""
+        """Height in units."""
         return _UNITS[self.kind]
 
     @property
     def middle(self) -> float:
-        """In units from the top."""
+        """Units from the top of the figure."""
         return self.top + self.height / 2
 
     @property
     def measured(self) -> Bytes:
-        """The values that are."""
+        """The values of the columns with samples."""
         return np.asarray(self.values[self.values != NOT_MEASURED])
 
     @property
     def mean(self) -> float:
-        """Mean of its samples, else of the columns that were measured, 0 without one."""
+        """Mean of its samples, otherwise of the columns with samples; 0 without one."""
         if self.average is not None:
             return self.average
         return float(self.measured.mean()) if len(self.measured) else 0.0
 
 
 class HeatMap(Struct, frozen=True, kw_only=True):
-    """What is drawn where; both drawings are made from it."""
+    """What is drawn where, live and static."""
 
     x: Axis
     y: Axis
@@ -122,20 +111,21 @@ class HeatMap(Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     #: Can be shown as lines only.
     others: tuple[Row, ...]
-    #: What could be neither for want of room.
+    #: Rows that are neither.
     left_out: int
     #: Name of a node, or what the rows below are, and where its rows start and end, in units.
     heads: tuple[tuple[str, float, float], ...]
     #: Nodes with each of their devices, and those of the job.
     drawn: tuple[str, ...]
     nodes: int
-    #: Cores that share a row, at most; 1 where each has its own.
+    #: Cores that share a row, at most.
     together: int
-    #: From this percentage on a core is full.
+    #: From this percentage on, a core is saturated.
     limit: float
     #: rem of the figure.
     height: int
-    phases: tuple[int, ...] = field(default=())
+    #: Where the phases of the job but the first begin.
+    phases: tuple[int, ...]
 
     @property
     def units(self) -> float:
@@ -154,7 +144,7 @@ class HeatMap(Struct, frozen=True, kw_only=True):
 
 
 def heat_map(
-    grid: DeviceGrid, course: JobPhases, means: Mapping[tuple[str, str, str], float] | None = None
+    grid: DeviceGrid, phases: JobPhases, means: Mapping[tuple[str, str, str], float] | None = None
 ) -> HeatMap:
     """Lay out the rows: GPUs above cores of each node; of more than four nodes only those that differ most.
 
@@ -201,14 +191,14 @@ def heat_map(
         together=together,
         limit=grid.limit,
         height=height,
-        phases=boundaries(course),
+        phases=tuple(phase.start_us for phase in phases.phases[1:]),
     )
 
 
 def _device_rows(
     tables: Mapping[tuple[str, str], list[Row]], drawn: Sequence[str], *, with_cores: bool
 ) -> tuple[list[tuple[str, list[Row]]], list[Row], int]:
-    """The rows of each drawn node, the rows that can only be chosen as lines, and the most cores that share a row."""
+    """The rows of each drawn node, those that can only be chosen as lines, and the most cores that share a row."""
     max_cores = min(MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL // max(len(drawn), 1))
     blocks: list[tuple[str, list[Row]]] = []
     others: list[Row] = []
@@ -332,7 +322,7 @@ def _labels(
 
 
 def levels(row: Row) -> npt.NDArray[np.int64]:
-    """(columns,) step of the color, 0 to 9, 10 for a full core; -1 where not measured."""
+    """(columns,) step of the color, 0 to 9, 10 for a saturated core; -1 where not measured."""
     values = row.values.astype(np.int64)
     steps = np.minimum(values // (100 // _STEPS), _STEPS - 1)
     if row.full is not None:
@@ -341,17 +331,10 @@ def levels(row: Row) -> npt.NDArray[np.int64]:
     return steps
 
 
-def _runs(steps: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """(first column, columns, value) of each run of equal values."""
-    starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    for start, length in zip(starts.tolist(), np.diff(starts, append=len(steps)).tolist(), strict=True):
-        yield start, length, int(steps[start])
-
-
 class Cells(Struct, frozen=True, kw_only=True):
     """Rows of one height as paths, each a row's middle with a stroke as thick as the row.
 
-    The box is as wide as there are columns, and ten high a unit.
+    The box is as wide as there are columns, and ten high per unit.
     """
 
     thickness: float
@@ -360,153 +343,117 @@ class Cells(Struct, frozen=True, kw_only=True):
 
 
 def cells(heat: HeatMap) -> tuple[Cells, ...]:
-    """The cells of the static drawing. A row is painted in its commonest color first, the others lie upon it."""
-    found: dict[float, dict[tuple[bool, int], list[str]]] = {}
+    """The cells of the static drawing: a row in its most frequent color, and the others upon it."""
+    found: dict[float, defaultdict[tuple[bool, int], str]] = {}
     for row in heat.rows:
         steps = levels(row)
-        there = steps[steps >= 0]
-        if not len(there):
+        measured = steps[steps >= 0]
+        if not len(measured):
             continue
-        base = int(np.bincount(there).argmax())
-        paths = found.setdefault(row.height, {})
-        _stroke(
-            paths.setdefault((False, base), []),
-            row,
-            ((a, n) for a, n, on in _runs((steps >= 0).astype(np.int64)) if on),
-        )
-        by_step: dict[int, list[tuple[int, int]]] = {}
-        for start, length, step in _runs(steps):
-            if step not in (-1, base):
-                by_step.setdefault(step, []).append((start, length))
-        for step, runs in by_step.items():
-            _stroke(paths.setdefault((True, step), []), row, runs)
-    gap = _gap(heat)
+        most = int(np.bincount(measured).argmax())
+        paths = found.setdefault(row.height, defaultdict(str))
+        paths[False, most] += _path(row, steps >= 0)
+        for step in set(measured.tolist()) - {most}:
+            paths[True, step] += _path(row, steps == step)
     return tuple(
         Cells(
-            thickness=10 * (height - gap),
-            paths=tuple((step, "".join(parts)) for (_, step), parts in sorted(paths.items())),
+            thickness=10 * (height - _gap(heat)),
+            paths=tuple((step, path) for (_, step), path in sorted(paths.items())),
         )
         for height, paths in sorted(found.items())
     )
 
 
-def _stroke(parts: list[str], row: Row, runs: Any) -> None:
-    at = None
-    for start, length in runs:
-        parts.append(
-            f"M{start} {10 * row.middle:.3g}h{length}" if at is None else f"m{start - at} 0h{length}"
-        )
-        at = start + length
+def _path(row: Row, chosen: npt.NDArray[np.bool_]) -> str:
+    """A stroke over each run of chosen columns."""
+    path, at = "", 0
+    for start, stop in over_columns.runs(chosen):
+        begin = f"m{start - at} 0" if path else f"M{start} {10 * row.middle:.3g}"
+        path, at = f"{path}{begin}h{stop - start}", stop
+    return path
 
 
 def _gap(heat: HeatMap) -> float:
-    """Paper between two rows, in units; none where they are thin."""
+    """Paper between two rows, in units; none between thin rows."""
     return 0.14 if _frame_px(heat.height) / heat.units >= 6 else 0.0
 
 
-def _holes(heat: HeatMap) -> Iterator[tuple[float, float, float, float]]:
-    """(left, right, top, bottom) of what to hatch below the cells, in columns and units, a few a block."""
+def _missing(rows: Sequence[Row], *, of_all: bool) -> list[tuple[int, int]]:
+    """First and end of each run of columns in which one of the rows, or all of them, were not measured."""
+    table = np.stack([row.values for row in rows]) == NOT_MEASURED
+    return over_columns.runs(np.asarray(table.all(axis=0) if of_all else table.any(axis=0)))
+
+
+def _holes(heat: HeatMap) -> list[tuple[float, ...]]:
+    """(left, right, bottom, top) of what to hatch below the cells, in columns and heights."""
+    holes: list[tuple[float, ...]] = []
     for _, top, bottom in heat.heads:
         rows = [row for row in heat.rows if top <= row.top < bottom]
-        if not rows:
-            continue
-        missing = (np.stack([row.values for row in rows]) == NOT_MEASURED).any(axis=0)
-        runs = [(start, start + n) for start, n, on in _runs(missing.astype(np.int64)) if on]
-        if len(runs) > 40:
+        runs = _missing(rows, of_all=False) if rows else []
+        if len(runs) > MAX_HOLES:
             runs = [(runs[0][0], runs[-1][1])]
-        for start, end in runs:
-            yield start, end, top, bottom
-
-
-def _unmeasured(heat: HeatMap) -> Iterator[tuple[int, int]]:
-    """(first column, columns) of each time without a sample of any device."""
-    table = np.stack([row.values for row in heat.rows])
-    for start, length, none in _runs((table == NOT_MEASURED).all(axis=0).astype(np.int64)):
-        if none:
-            yield start, length
+        holes += [(start, stop, -bottom, -top) for start, stop in runs]
+    return holes
 
 
 def has_holes(heat: HeatMap) -> bool:
     """Whether something drawn was not measured."""
-    return any(True for _ in _holes(heat))
-
-
-def still_heat_map(heat: HeatMap) -> Drawing:
-    """Hatch, phase lines and names; the cells between them are ``cells``."""
-    across, down = 100 / heat.columns, 100 / heat.units
-    marks: list[Mark] = [
-        Area(
-            style="x",
-            x=left * across,
-            y=top * down,
-            width=(right - left) * across,
-            height=(bottom - top) * down,
-        )
-        for left, right, top, bottom in _holes(heat)
-    ]
-    marks += _phase_rules(heat)
-    return Drawing(x=heat.x, y=heat.y, marks=tuple(marks))
+    return bool(_holes(heat))
 
 
 def shared_range(heat: HeatMap) -> Range1d:
-    """The time of both plots: zooming one moves the other. Four columns are the least that is shown."""
+    """The time of both plots: zooming one moves the other. At least four columns are shown."""
     start, end = heat.x.live([heat.x.start, heat.x.end]).tolist()
-    least = min(end - start, 4 * (end - start) / heat.columns)
-    return Range1d(start=start, end=end, bounds=(start, end), min_interval=least)
+    shortest = min(end - start, 4 * (end - start) / heat.columns)
+    return Range1d(start=start, end=end, bounds=(start, end), min_interval=shortest)
 
 
-def live_heat_map(heat: HeatMap, shared: Range1d) -> tuple[Plot, tuple[ColumnDataSource, ...]]:
-    """The plot over a range of time, and the tables of what can be shown as a line, in the order of ``HeatMap.choices``."""
-    plot = live_plot(heat.x, heat.y, x_range=shared, zoom=True, left=theme.NAMES_PX)
+def _canvas(heat: HeatMap, y: Axis, shared: Range1d) -> Canvas:
+    canvas = Canvas(heat.x, y, x_range=shared, zoom=True, left=theme.NAMES_PX)
+    canvas.upright("dots", heat.phases)
+    return canvas
+
+
+def _times(heat: HeatMap, columns: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Where columns start, in microseconds since the epoch."""
+    width = (heat.x.end - heat.x.start) / heat.columns
+    return np.asarray(heat.x.start + width * np.asarray(columns, np.float64))
+
+
+def map_figure(heat: HeatMap, shared: Range1d) -> tuple[Figure, tuple[ColumnDataSource, ...]]:
+    """The heat map over a range of time, and the tables of what can be shown as a line.
+
+    The tables are in the order of ``HeatMap.choices``. The static drawing has no cells: see ``cells``.
+    """
+    canvas = _canvas(heat, heat.y, shared)
+    if holes := _holes(heat):
+        left, right, bottom, top = np.array(holes).T
+        canvas.bars(UNKNOWN, (_times(heat, left), _times(heat, right), bottom, top)).level = "underlay"
     start, end = heat.x.live([heat.x.start, heat.x.end]).tolist()
-    width = (end - start) / heat.columns
-    for left, right, top, bottom in _holes(heat):
-        plot.add_layout(
-            hatched(left=start + left * width, right=start + right * width, top=-top, bottom=-bottom)
-        )
     sources = []
-    for kind in ("gpu", "core"):
+    for kind, device in (("gpu", "Device"), ("core", "Core")):
         rows = heat.of(kind)
-        source = _source(rows, several=heat.nodes > 1, drawn=True, gap=_gap(heat))
+        source = _source(rows, several=heat.nodes > 1, gap=_gap(heat))
         sources.append(source)
         if not rows:
             continue
         glyph = Image(x=start, dw=end - start, y="y", dh="dh", color_mapper=_mapper(kind))
-        drawn = plot.add_glyph(source, glyph)
-        tooltip = [
-            ("Device" if kind == "gpu" else "Core", "@name"),
-            ("Time", heat.x.told("$x")),
-            ("Utilization (%)", "@image{0}"),
-        ]
-        plot.add_tools(hover(tooltip, [drawn], formatters={"$x": "datetime"}, name="cells"))
-    _add_phases(plot, heat)
-    return plot, (*sources, _others(heat))
+        drawn = canvas.live.add_glyph(source, glyph)
+        tooltip = [(device, "@name"), ("Time", heat.x.told("$x")), ("Utilization (%)", "@image{0}")]
+        canvas.tooltip(tooltip, [drawn], formatters={"$x": "datetime"}, name="cells")
+    return canvas.figure, (*sources, _others(heat))
 
 
-def _phase_rules(heat: HeatMap) -> list[Rule]:
-    places = heat.x.place(np.array(heat.phases, np.float64)).tolist()
-    return [Rule(style="dots", x1=place, x2=place, y1=0, y2=100) for place in places]
-
-
-def _add_phases(plot: Plot, heat: HeatMap) -> None:
-    for phase in heat.phases:
-        place = float(heat.x.live(phase))
-        color = theme.light()["ink2"]
-        plot.add_layout(
-            Span(location=place, dimension="height", line_color=color, line_dash=[2, 3], line_width=1)
-        )
-
-
-def _source(rows: Sequence[Row], *, several: bool, drawn: bool = False, gap: float = 0.0) -> ColumnDataSource:
-    data: dict[str, Any] = {
-        "image": [_bytes(row)[None, :] for row in rows],
-        "name": [full_name(row, several=several) for row in rows],
-        "group": [_group(row) for row in rows],
-    }
-    if drawn:
-        data["y"] = np.array([-row.top - row.height + gap / 2 for row in rows], np.float32)
-        data["dh"] = np.array([row.height - gap for row in rows], np.float32)
-    return ColumnDataSource(data)
+def _source(rows: Sequence[Row], *, several: bool, gap: float) -> ColumnDataSource:
+    return ColumnDataSource(
+        {
+            "image": [_bytes(row)[None, :] for row in rows],
+            "name": [full_name(row, several=several) for row in rows],
+            "group": [_group(row) for row in rows],
+            "y": np.array([-row.top - row.height + gap / 2 for row in rows], np.float32),
+            "dh": np.array([row.height - gap for row in rows], np.float32),
+        }
+    )
 
 
 def _others(heat: HeatMap) -> ColumnDataSource:
@@ -533,15 +480,15 @@ def _group(row: Row) -> str:
 
 
 def full_name(row: Row, *, several: bool) -> str:
-    """The name of a row where its node is not printed: ``algo-1 gpu0``, ``algo-1 gpu0 memory``."""
-    name = f"{row.name} memory" if row.what == MEMORY else row.name
+    """The name of a row without its node next to it: ``algo-1 gpu0``, ``algo-1 gpu0 memory``."""
     if row.kind == "node":
         return f"{escape_name(row.node, 40)} mean"
+    name = f"{row.name} memory" if row.what == MEMORY else row.name
     return f"{escape_name(row.node, 40)} {name}" if several else name
 
 
 def _mapper(kind: str) -> LinearColorMapper:
-    """A color for each of 0 to 100%, one for a full core, nothing for what was not measured."""
+    """A color for each of 0 to 100%, one for a saturated core, nothing for what was not measured."""
     colors = theme.light()
     whole = Row(node="", what="", name="", values=np.arange(101, dtype=np.uint8), kind=kind)
     palette = [colors[f"h{step}"] for step in levels(whole).tolist()]
@@ -560,69 +507,35 @@ def defaults(heat: HeatMap) -> tuple[Row, ...]:
     return (ranked[0], ranked[-1]) if len(ranked) > 1 else tuple(ranked)
 
 
-def _series(row: Row | None, columns: int) -> npt.NDArray[np.float32]:
-    if row is None:
-        return np.full(columns, np.nan, np.float32)
-    values = row.values.astype(np.float32)
-    values[row.values == NOT_MEASURED] = np.nan
-    return values
-
-
-def _middles(heat: HeatMap) -> npt.NDArray[np.float64]:
-    width = (heat.x.end - heat.x.start) / heat.columns
-    return np.asarray(heat.x.start + width * (np.arange(heat.columns) + 0.5))
-
-
-def still_lines(heat: HeatMap, chosen: Sequence[Row]) -> Drawing:
-    """The chosen rows as lines from 0 to 100%."""
-    y = upward(100)
-    middles, across = _middles(heat), 100 / heat.columns
-    marks: list[Mark] = [
-        Area(style="x", x=start * across, y=0, width=length * across, height=100)
-        for start, length in _unmeasured(heat)
-    ]
-    marks += [
-        line(style, heat.x, y, middles, _series(row, heat.columns))
-        for row, (style, _) in zip(chosen, theme.SERIES, strict=False)
-    ]
-    return Drawing(x=heat.x, y=y, marks=(*marks, *_phase_rules(heat)))
-
-
-def live_lines(
+def lines_figure(
     heat: HeatMap, shared: Range1d, chosen: Sequence[Row], sources: Sequence[ColumnDataSource]
-) -> Plot:
-    """The same, with a line for each series style, which the script of the page fills from the ``sources``.
+) -> Figure:
+    """The chosen rows as lines from 0 to 100%, and hidden lines up to the number of series styles.
 
-    Its name and tags are for the script: those of the plot are the sources, that of a line is the
-    place of its row among all of theirs.
+    The script of the page fills a line by name and tags: the tags of the plot are the ``sources``, that of a line is
+    the place of its row in all of them.
     """
-    colors = theme.light()
-    y = upward(100)
-    plot = live_plot(heat.x, y, x_range=shared, zoom=True, left=theme.NAMES_PX)
-    middles = heat.x.live(_middles(heat))
-    width = float(heat.x.live(heat.x.end) - heat.x.live(heat.x.start)) / heat.columns
-    for first, length in _unmeasured(heat):
-        at = float(heat.x.live(heat.x.start)) + first * width
-        plot.add_layout(hatched(left=at, right=at + length * width, top=100, bottom=0))
-    plot.name, plot.tags = "single-devices", list(sources)
-    rows: list[Row | None] = [*chosen, *[None] * (len(theme.SERIES) - len(chosen))]
-    values = {f"line{i}": _series(row, heat.columns) for i, row in enumerate(rows)}
-    source = ColumnDataSource({"time": middles, **values})
-    places = {id(row): i for i, row in enumerate(heat.choices)}
-    for i, (row, (style, dash)) in enumerate(zip(rows, theme.SERIES, strict=True)):
-        glyph = Line(x="time", y=f"line{i}", line_color=colors[style], line_width=1.5, line_dash=dash)
-        drawn = plot.add_glyph(source, glyph)
+    canvas = _canvas(heat, upward(100), shared)
+    canvas.live.name, canvas.live.tags = "single-devices", list(sources)
+    middles = _times(heat, np.arange(heat.columns) + 0.5)
+    places = {id(row): place for place, row in enumerate(heat.choices)}
+    # The script finds the lines in front of all else that is drawn.
+    for (style, _), row, side in zip_longest(theme.SERIES, chosen, _BESIDE):
+        values = np.full(heat.columns, np.nan)
+        if row is not None:
+            values = np.where(row.values == NOT_MEASURED, np.nan, row.values)
+        drawn = canvas.line(style, middles, values)
         drawn.name = full_name(row, several=heat.nodes > 1) if row else ""
         drawn.tags = [places[id(row)]] if row else []
         drawn.visible = row is not None
-        tooltip = [("Time", heat.x.told("@time")), ("$name", quantity(f"line{i}", "%", 0))]
-        plot.add_tools(hover(tooltip, [drawn], formatters={"@time": "datetime"}, attachment=_BESIDE[i]))
-    _add_phases(plot, heat)
-    return plot
+        tooltip = [("Time", heat.x.told("@x")), ("$name", quantity("y", "%", 0))]
+        canvas.tooltip(tooltip, [drawn], formatters={"@x": "datetime"}, attachment=side)
+    canvas.hatch([tuple(_times(heat, run).tolist()) for run in _missing(heat.rows, of_all=True)])
+    return canvas.figure
 
 
 def not_drawn(heat: HeatMap) -> str:
-    """What of a large job is not drawn; empty if everything is."""
+    """What is not drawn of a large job; empty if everything is."""
     sentences = []
     if heat.nodes > len(heat.drawn):
         means = len(heat.of("node"))

@@ -1,4 +1,4 @@
-"""Figures as inert JSON for the script of the page: the same figures give the same bytes, and few of them."""
+"""Figures as inert JSON for the script of the page: few bytes, and equal ones for equal figures."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
     """
     models = [DocumentConfig(notifications=None), *figures.values()]
     config, *roots = _Writer(deferred=False).encode(models)
-    told = {"version": bokeh.__version__, "title": section, "config": config, "roots": roots}
-    told = _Ids(section, roots).rename(_listed(told))
-    roots = {root["id"]: element for root, element in zip(told["roots"], figures, strict=True)}
-    common = _common(told)
-    text = _written({"roots": roots, "common": _short(common), "doc": _short(told)})
+    document = {"version": bokeh.__version__, "title": section, "config": config, "roots": roots}
+    document = _Ids(section, roots).rename(_listed(document))
+    roots = {root["id"]: element for root, element in zip(document["roots"], figures, strict=True)}
+    common = _common(document)
+    text = _written({"roots": roots, "common": _short(common), "doc": _short(document)})
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 class _Writer(Serializer):
-    """Writes of a model what was set, and of the parts that Bokeh added those that BokehJS would not make itself.
+    """Write the properties of a model that were set, and the parts of it that BokehJS would not make itself.
 
-    A ``Document`` writes the same; it looks through all models twice before, and at every value that nobody set.
+    A ``Document`` writes the same, but takes longer: it looks through all models twice, and at every default.
     """
 
     def _encode(self, obj: Any) -> Any:
@@ -64,8 +64,8 @@ class _Writer(Serializer):
             for name, kind in kinds.items()
             if kind.serialized and (name in given or (name in added and not _is_default(added[name])))
         }
-        told = {"type": "object", "name": obj.__qualified_model__, "id": obj.id}
-        return told | ({"attributes": attributes} if attributes else {})
+        model = {"type": "object", "name": obj.__qualified_model__, "id": obj.id}
+        return model | ({"attributes": attributes} if attributes else {})
 
 
 def _is_default(value: Any) -> bool:
@@ -82,8 +82,8 @@ def _written(value: Any) -> str:
 def _short(value: Any) -> Any:  # noqa: PLR0911 - one return a kind
     """The same JSON in few words; ``complete`` in ``templates/script/figures.js`` reads them.
 
-    ``{"$": name, "id": …, "a": attributes}`` is a model, ``{"f": …}`` a field, ``{"v": …}`` a value, ``{"m": …}``
-    the entries of a map, ``{"b": bytes, "s": shape, "d": dtype}`` an array of numbers.
+    ``{"$": name, "id": …, "a": attributes}`` is a model, ``{"f": …}`` a field, ``{"v": …}`` a value,
+    ``{"m": …}`` the entries of a map, ``{"b": bytes, "s": shape, "d": dtype}`` an array of numbers.
     """
     if isinstance(value, list):
         return [_short(item) for item in value]
@@ -117,16 +117,17 @@ def _models(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _listed(value: Any) -> Any:
-    """The same JSON with those arrays of finite numbers as lists that are shorter so."""
+    """The same JSON with arrays of finite numbers as lists, if that is shorter."""
     if isinstance(value, list | tuple):  # the entries of a map are tuples
         return [_listed(item) for item in value]
     if not isinstance(value, dict):
         return value
     if value.get("type") == "ndarray" and len(value["shape"]) == 1 and value["dtype"] != "object":
         numbers = np.frombuffer(gzip.decompress(base64.b64decode(value["array"]["data"])), value["dtype"])
-        told = [_shortest(number) for number in numbers] if np.isfinite(numbers).all() else None
-        if told is not None and len(_written(told)) <= len(_written(value)):
-            return told
+        if np.isfinite(numbers).all():
+            listed = [_shortest(number) for number in numbers]
+            if len(_written(listed)) <= len(_written(value)):
+                return listed
     return {key: _listed(item) for key, item in value.items()}
 
 
@@ -148,8 +149,8 @@ def _common(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
             text, times = Counter(texts).most_common(1)[0]
             if times > 1 and '"id"' not in text:
                 common.setdefault(name, {})[key] = json.loads(text)
-                for one, told in zip(models, texts, strict=True):
-                    if told == text:
+                for one, its in zip(models, texts, strict=True):
+                    if its == text:
                         del one[key]
     return common
 

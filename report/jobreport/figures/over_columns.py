@@ -1,4 +1,4 @@
-"""Values in time columns as lines, bands and hatches: the same arrays for a live plot and its static twin."""
+"""Values in time columns as lines, bands, and hatches, live and static."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_STRETCHES = 500
 
 
 def numbers(values: Iterable[float | None]) -> Floats:
-    """NaN for what was not measured."""
+    """An array, with NaN for what was not measured."""
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
@@ -48,7 +48,7 @@ def points(columns: Columns, values: Floats) -> tuple[Floats, Floats]:
     """
     left, right = edges(columns)
     times, heights = [np.empty(0)], [np.empty(0)]
-    for first, stop in _runs(~np.isnan(values)):
+    for first, stop in runs(~np.isnan(values)):
         run = slice(first, stop)
         times.append(np.concatenate(([left[first]], (left[run] + right[run]) / 2, [right[stop - 1], np.nan])))
         heights.append(np.concatenate(([values[first]], values[run], [values[stop - 1], np.nan])))
@@ -70,7 +70,7 @@ def blocks(columns: Columns, low: Floats, high: Floats) -> tuple[Floats, Floats,
 def holes(columns: Columns, values: Floats) -> list[tuple[int, int]]:
     """From when to when the columns have no value."""
     start, width = columns.start_us, columns.width_us
-    return [(start + first * width, start + stop * width) for first, stop in _runs(np.isnan(values))]
+    return [(start + first * width, start + stop * width) for first, stop in runs(np.isnan(values))]
 
 
 def merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -116,7 +116,7 @@ def band(
     xs = np.rint(100 * np.append(x.place(left), x.place(right[-1:]))).astype(np.int64)
     tops, floors = (np.rint(1000 - 10 * y.place(side)) for side in (high, low))
     parts = []
-    for first, stop in _runs(~np.isnan(low)):
+    for first, stop in runs(~np.isnan(low)):
         widths = np.diff(xs[first : stop + 1])
         there = _steps(widths, tops[first:stop])
         back = _steps(-widths[::-1], floors[first:stop][::-1])
@@ -135,7 +135,8 @@ def _steps(widths: npt.NDArray[np.int64], heights: Floats) -> str:
     return "".join(parts)
 
 
-def _runs(chosen: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+def runs(chosen: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First and end of each run of True."""
     at = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
     return list(zip(at[::2].tolist(), at[1::2].tolist(), strict=True))
 

@@ -27,7 +27,7 @@ class Tick(Struct, frozen=True, kw_only=True):
 
 
 def time_ticks(start_us: int, end_us: int, most: int = 6) -> tuple[Tick, ...]:
-    """Round times of day inside a stretch, at most ``most`` of them; none where it covers no time."""
+    """Round times of day inside a stretch, at most ``most``; none if it covers no time."""
     span_us = end_us - start_us
     if span_us <= 0:
         return ()
@@ -60,7 +60,7 @@ def _label(us: int, style: str) -> str:
 
 
 def ceiling(value: float) -> float:
-    """The next number that divides well, for the top of a scale: 1, 2, 3, 4, 5, 6, 8 or 10 of its power of ten."""
+    """The next round number, for the top of a scale: 1, 2, 3, 4, 5, 6, 8, or 10 times a power of ten."""
     if value <= 0 or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

@@ -1,65 +1,71 @@
-"""The phases of a job as a ring."""
+"""The phases of a job as a ring, and places on a time axis, in percent."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from bokeh.models import AnnularWedge, ColumnDataSource, HoverTool, Plot, Range1d
+from msgspec import Struct
 
-from jobreport.figures import theme
-from jobrules.text import duration, escape_name, percent
+from jobrules.text import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.verdict.phases import Phase
 
-#: Token of each kind of phase.
-COLORS = {"before": "line", "loop": "used", "after": "ink2", "whole": "line"}
-INNER, OUTER = 0.6, 0.96
+#: Class of each kind of phase in ``drawing.css``.
+FILLS = {"before": "n1", "loop": "u", "after": "n2", "whole": "n1"}
+INNER, OUTER = 30, 48
 
 
-def pie(phases: Sequence[Phase]) -> Plot | None:
-    """A ring with one wedge per phase, clockwise from the top; None if the phases cover no time."""
-    spans = [max(0, p.end_us - p.start_us) for p in phases]
+class Stretch(Struct, frozen=True, kw_only=True):
+    """A part of the time axis, in percent."""
+
+    at: float
+    width: float
+
+
+def stretch(start_us: int, end_us: int, axis: tuple[int, int]) -> Stretch:
+    """The place of a time span on an axis, which must not be empty."""
+    first, last = axis
+    at = 100 * (max(start_us, first) - first) / (last - first)
+    return Stretch(at=round(at, 2), width=round(100 * (min(end_us, last) - first) / (last - first) - at, 2))
+
+
+class Wedge(Struct, frozen=True, kw_only=True):
+    """One wedge of the ring in a box of 100 × 100."""
+
+    fill: str
+    path: str
+    #: What it stands for, next to the pointer.
+    title: str
+
+
+def ring(phases: Sequence[Phase]) -> tuple[Wedge, ...]:
+    """A wedge per phase, clockwise from the top; empty if the phases cover no time."""
+    spans = [max(0, phase.end_us - phase.start_us) for phase in phases]
     whole = sum(spans)
-    if not whole:
-        return None
-    edges = [math.pi / 2 - 2 * math.pi * sum(spans[:i]) / whole for i in range(len(spans) + 1)]
-    colors = theme.light()
-    plot = Plot(
-        x_range=Range1d(start=-1, end=1),
-        y_range=Range1d(start=-1, end=1),
-        sizing_mode="stretch_both",
-        toolbar_location=None,
-        outline_line_color=None,
-        background_fill_color=None,
-        border_fill_color=None,
-        min_border=0,
+    wedges = []
+    for i, (phase, span) in enumerate(zip(phases, spans, strict=True)):
+        if span:
+            path = _wedge(sum(spans[:i]) / whole, sum(spans[: i + 1]) / whole)
+            title = f"{phase.label}: {duration(span)}, {percent(phase.percent)}"
+            wedges.append(Wedge(fill=FILLS[phase.key], path=path, title=title))
+    return tuple(wedges)
+
+
+def _wedge(start: float, end: float) -> str:
+    """A ring segment between two shares of a turn; a whole turn is drawn as two halves."""
+    if end - start > 0.999:
+        return _wedge(start, start + 0.5) + _wedge(start + 0.5, start + 1 - 1e-9)
+    wide = int(end - start > 0.5)
+
+    def point(turn: float, radius: float) -> str:
+        angle = 2 * math.pi * turn
+        return f"{50 + radius * math.sin(angle):.2f} {50 - radius * math.cos(angle):.2f}"
+
+    return (
+        f"M{point(start, OUTER)}A{OUTER} {OUTER} 0 {wide} 1 {point(end, OUTER)}"
+        f"L{point(end, INNER)}A{INNER} {INNER} 0 {wide} 0 {point(start, INNER)}z"
     )
-    for phase, span, start, end in zip(phases, spans, edges[:-1], edges[1:], strict=True):
-        source = ColumnDataSource(
-            {
-                "phase": [escape_name(phase.label)],
-                "time": [duration(span)],
-                "share": [percent(phase.percent)],
-            }
-        )
-        wedge = AnnularWedge(
-            x=0,
-            y=0,
-            inner_radius=INNER,
-            outer_radius=OUTER,
-            start_angle=start,
-            end_angle=end,
-            direction="clock",
-            fill_color=colors[COLORS[phase.key]],
-            line_color=colors["paper"],
-            line_width=2 if len(phases) > 1 else 0,
-        )
-        plot.add_glyph(source, wedge)
-    plot.add_tools(
-        HoverTool(tooltips=theme.tooltip([("Phase", "@phase"), ("Duration", "@time"), ("Share", "@share")]))
-    )
-    return plot

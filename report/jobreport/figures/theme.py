@@ -17,7 +17,7 @@ from jobreport import assets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Tokens that figures use; their light colors differ from one another, or the script could not tell them apart.
+#: Tokens that figures use. Their light colors differ, because the script knows a token by its light color.
 TOKENS = (
     *("paper", "ink", "ink2", "line", "grid", "used", "used2", "used3", "void"),
     *("lost", "lost2", "lost3", "lost4", "rest2", "rest3"),
@@ -31,7 +31,7 @@ LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 44, 12, 6, 24
 #: Room on the left for names in place of numbers.
 NAMES_PX = 112
 
-#: Lines that share a plot, by token and dash: told apart without colors too.
+#: Token and dash of lines that share a plot: they differ without colors, too.
 SERIES = (("s1", "solid"), ("s2", "dashed"), ("s3", "dotted"), ("s4", "dotdash"))
 
 _TOKEN = re.compile(r"--([a-z0-9]+):(#[0-9a-f]{6})\b")
@@ -108,7 +108,7 @@ def hatch_look() -> dict[str, Any]:
 
 
 def tooltip(rows: Iterable[tuple[str, str]]) -> str:
-    """The box beside the pointer: names, which are ours, and fields such as ``@mean{0.0}``.
+    """The box next to the pointer: pairs of a name, never from data, and a field such as ``@mean{0.0}``.
 
     Bokeh escapes the values of fields, so data never becomes markup. Custom properties reach into
     the box from the page, so it follows the reader's scheme.

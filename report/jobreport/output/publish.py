@@ -1,8 +1,8 @@
-"""The files of a report appear in its folder; whatever interrupts that, no page lies next to other data.
+"""The files of a report appear in its folder so that no interruption leaves a page next to other data.
 
-All files are written next to their places first, as ``report.json.<random>.part``. Once all are complete, the files of an older
-report are removed, its page first; then each file is renamed into its place, ``report.json`` first and the page last.
-A run that is killed leaves the older report whole, or a folder without a page.
+All files are written next to their places first, as ``report.json.<random>.part``. Once all are complete, the files
+of an older report are removed, its page first; then each file is renamed into its place, ``report.json`` first and
+the page last. A run that is killed leaves the older report whole, or a folder without a page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jobreport.output.files import FILES
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 _PART = ".part"
@@ -26,17 +26,26 @@ _PART = ".part"
 _RANDOM = "[0-9a-f]" * 8
 
 
-def check(folder: Path, *, force: bool) -> None:
-    """Raise ``UsageError`` if a report cannot be written to the folder, or there is one and ``force`` is not set."""
-    name = escape_name(str(folder), 200)
+def check(folder: Path, names: Collection[str], *, force: bool) -> None:
+    """Raise ``UsageError`` if files of these names cannot be written to the folder.
+
+    Files of an older report are replaced with ``force`` only, files of others never.
+    """
+    place = escape_name(str(folder), 200)
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     if not existing.is_dir():
         raise UsageError(f"{escape_name(str(existing), 200)} is a file. Choose another --out.")
     if not os.access(existing, os.W_OK):
-        raise UsageError(f"Cannot write to {name}: permission denied. Choose another --out.")
-    if not force and any((folder / one).exists() for one in (*FILES.values(), "rules")):
+        raise UsageError(f"Cannot write to {place}: permission denied. Choose another --out.")
+    older = report_files(folder)
+    for name in sorted(older.union(names)):
+        if os.path.lexists(folder / name) and (name not in older or (folder / name).is_dir()):
+            raise UsageError(
+                f"{place} contains {name}, which make-report did not write. Choose another --out."
+            )
+    if older and not force:
         raise UsageError(
-            f"{name} already contains a report. Use --force to replace it, or choose another --out."
+            f"{place} already contains a report. Use --force to replace it, or choose another --out."
         )
 
 
@@ -54,7 +63,7 @@ def publish(folder: Path, files: Mapping[str, bytes], *, force: bool) -> None:
 
     Raises ``UsageError`` as ``check`` does, and ``JobReportError`` if the files cannot be written.
     """
-    check(folder, force=force)  # again: another run may have been faster
+    check(folder, files, force=force)  # again: another run may have been faster
     older = report_files(folder)
     parts = {name: folder / f"{name}.{secrets.token_hex(4)}{_PART}" for name in files}
     try:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobrules.model import Severity, in_words
-from jobrules.text import NBSP, between, capitalized, count, duration, escape_name
+from jobrules.text import NBSP, between, count, duration, escape_name
 from jobrules.verdict.not_evaluated import by_reason, how_many
-from jobrules.verdict.time_use import lost_sentence, used_sentence
+from jobrules.verdict.time_use import used_sentence
 
 if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.model import Finding
     from jobrules.verdict.findings import Verdict
-    from jobrules.verdict.time_use import TimeUse
 
 #: Text fields of trackers hold at least this many characters.
 MAX_CHARACTERS = 10_000
@@ -104,28 +103,21 @@ def _more_findings(others: list[Finding]) -> str:
 
 
 def headline(report: Report) -> str:
-    """How much of the device time was used and lost, in two sentences."""
-    if report.origin is Origin.SAMPLES:
-        return use_headline(report.verdict.use, never=_never_used(report))
-    figures = formats.use_figures(report.utilization)
-    known = f"{capitalized(figures)}, according to SageMaker Debugger. " if figures else ""
-    return f"{known}GPU-hours cannot be computed without samples."
-
-
-def _never_used(report: Report) -> bool:
+    """``27.3% of GPU time was used. 0.364 of 0.500 GPU-hours were lost, …``."""
     use = report.verdict.use
-    return use is not None and not use.unknown and formats.never_used(use, report.phases)
-
-
-def use_headline(use: TimeUse | None, *, never: bool = False) -> str:
-    """``27.3% of GPU time was used. 0.364 of 0.500 GPU-hours were lost, …``; ``never`` if no GPU was ever used."""
+    if report.origin is Origin.DEBUGGER_RESULTS:
+        found = formats.percentiles(report.utilization)
+        unknown = "GPU-hours cannot be computed without samples."
+        if not found:
+            return unknown
+        known = f"Median {found.device} utilization was {found.p50}, p95 {found.p95}"
+        return f"{known}, according to SageMaker Debugger. {unknown}"
     if use is None:
         return "Utilization is unknown: neither GPU nor CPU samples were recorded over time."
-    if never:
-        lost = formats.number(use.of("lost")[0], use.digits)
-        return f"No GPU was used: all {lost} measured GPU-hours were lost."
-    text = f"{used_sentence(use)}. {lost_sentence(use)}."
-    return f"{text} Utilization of {count(use.unknown, 'more GPU')} is unknown." if use.unknown else text
+    lost = f"{formats.lost(use, report.phases)}."
+    if use.unknown:
+        return f"{used_sentence(use)}. {lost} Utilization of {count(use.unknown, 'more GPU')} is unknown."
+    return lost if formats.never_used(use, report.phases) else f"{used_sentence(use)}. {lost}"
 
 
 def _ran(report: Report) -> str:

@@ -10,11 +10,12 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures import theme
-from jobreport.figures.balance import MAX_LINES, Curve, Histograms, frame, load_drawing, load_plot, series
+from jobreport.figures.balance import MAX_LINES, Curve, Histograms, frame, histograms, series
 from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.analyses.balance import MAX_NODES
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Status
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jobreport.document import Report, RuleCard
-    from jobreport.figures.chart import Drawing
     from jobrules.analyses.balance import Balance, FarPair, Load, NodeLoad
 
 #: Rows of the table of GPUs; the nodes that differ most come first.
@@ -34,13 +34,13 @@ FULL = "h9"
 SIGN = "▲"
 
 
-class Panel(Struct, frozen=True, kw_only=True, weakref=True):
+class Panel(Struct, frozen=True, kw_only=True):
     """One plot."""
 
-    id: str
     title: str
-    drawing: Drawing
+    #: Text alternative.
     label: str
+    histograms: Histograms
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -74,27 +74,6 @@ class Matrix(Struct, frozen=True, kw_only=True):
     partly: bool
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A GPU in the data of the figure."""
-
-    node: str
-    device: str
-    samples: str
-    mean: str
-    distance: str
-    tenths: tuple[str, ...]
-
-
-class Other(Struct, frozen=True, kw_only=True):
-    """A node whose distances are not listed."""
-
-    node: str
-    gpus: str
-    means: str
-    pair: str
-    distance: str
-
-
 @error_boundary
 def balance(report: Report) -> Fragment:
     """Histograms, a matrix of distances per node, and what the rule counted."""
@@ -104,47 +83,38 @@ def balance(report: Report) -> Fragment:
         return Fragment(name="balance", html=html)
     together = _shared(found)
     evaluated = _is_evaluated(report)
-    alike = _alike(found) if evaluated else None
-    plots = list(_plots(found, alike, together=together))
-    axes = frame(plot for _, _, plot in plots)
-    caption = _caption(found, evaluated=evaluated)
-    panels = [
-        Panel(
-            id=f"live-balance-{i}",
-            title=title,
-            drawing=load_drawing(plot, axes),
-            label=label if len(plots) > 1 else f"GPU utilization in bins. {caption}",
-        )
-        for i, (title, label, plot) in enumerate(plots)
-    ]
-    figures = {panel.id: load_plot(plot, axes) for panel, (_, _, plot) in zip(panels, plots, strict=True)}
+    similar = _similar(found) if evaluated else None
+    panels = _panels(found, [similar] if similar else found.nodes, together=together)
+    axes = frame(panel.histograms for panel in panels)
+    figures = [histograms(panel.histograms, axes) for panel in panels]
     # The single distance of two GPUs is a sentence.
-    listed = [node for node in found.nodes if len(node.listed) > 2 and alike in (None, node)]
+    listed = [node for node in found.nodes if len(node.listed) > 2 and similar in (None, node)]
     matrices = [_matrix(node, found.limit) for node in listed]
     html = render(
         "balance",
         heading=heading("balance", report),
         lead=_lead(report, found),
-        caption=caption,
-        joined=_joined(found, alike),
+        caption=_caption(found, evaluated=evaluated),
+        joined=_joined(found, similar),
         basis=_basis(found),
-        drawn="" if alike else _drawn(found),
+        drawn="" if similar else _drawn(found),
         ordered=len(found.nodes) > MAX_NODES,
-        panels=panels,
+        panels=[(panel, figure.drawing) for panel, figure in zip(panels, figures, strict=True)],
         together=together,
-        usual=any(plot.usual for _, _, plot in plots),
-        key=_key(found, alike) if together else [],
+        usual=any(panel.histograms.usual for panel in panels),
+        key=_key(panels) if together else [],
         several=len(found.nodes) > 1,
-        compared=any(gpu.mean_distance is not None for _, gpu in _gpus(found)),
-        rows=[_row(node, gpu) for node, gpu in itertools.islice(_gpus(found), MAX_ROWS)],
-        left=max(0, sum(len(node.gpus) for node in found.nodes) - MAX_ROWS),
+        compared=_are_compared(found),
+        data=_data(found),
         threshold=formats.plain_number(found.limit),
         sign=SIGN,
         matrices=matrices,
         pairs=_pairs(found, matrices),
         two=_two(found),
-        others=[_other(node) for node in found.nodes if len(node.gpus) > 2 and node not in listed],
-        figures=document_json("balance", figures),
+        others=_others([node for node in found.nodes if len(node.gpus) > 2 and node not in listed]),
+        figures=document_json(
+            "balance", {f"live-balance-{i}": figure.live for i, figure in enumerate(figures)}
+        ),
     )
     return Fragment(name="balance", html=html)
 
@@ -171,58 +141,49 @@ def _shared(found: Balance) -> bool:
     return all(len(node.gpus) <= MAX_LINES for node in found.nodes) and not _drawn(found)
 
 
-def _plots(
-    found: Balance, alike: NodeLoad | None, *, together: bool
-) -> Iterator[tuple[str, str, Histograms]]:
-    """Title, text alternative and content of each plot."""
-    nodes = [alike] if alike else found.nodes
+def _panels(found: Balance, nodes: Sequence[NodeLoad], *, together: bool) -> list[Panel]:
+    """A plot for each node, or for each GPU with the mean of its node."""
+    drawn = [(node, [gpu for gpu in node.gpus if gpu.histogram]) for node in nodes]
     if together:
-        for node in nodes:
-            gpus = [gpu for gpu in node.gpus if gpu.histogram]
-            if gpus:
-                title = formats.escape_name(node.node, 40) if len(found.nodes) > 1 else ""
-                means = ", ".join(
-                    f"{formats.escape_name(g.device, 24)} {formats.percent(g.mean or 0)}" for g in gpus
-                )
-                yield (
-                    title,
-                    f"{title or 'GPU utilization'}. Means: {means}.",
-                    Histograms(curves=_curves(gpus)),
-                )
-        return
-    drawn = [(node, gpu) for node in nodes for gpu in node.gpus if gpu.histogram]
+        return [_panel_of_node(found, node, gpus) for node, gpus in drawn if gpus]
+    pairs = [(node, gpu) for node, gpus in drawn for gpu in gpus]
     if _drawn(found):
-        drawn.sort(key=lambda one: -(one[1].mean_distance or 0.0))
-    for node, gpu in drawn:
-        title = _name(found, node, gpu.device)
-        distance = (
-            ""
-            if gpu.mean_distance is None
-            else f", mean distance {gpu.mean_distance:.2f} to the others of its node"
-        )
-        usual = node.histogram if len(node.gpus) > 1 else ()
-        label = f"{title}. Mean {formats.percent(gpu.mean or 0)}{distance}."
-        yield title, label, Histograms(curves=_curves([gpu]), usual=usual)
+        pairs.sort(key=lambda pair: -(pair[1].mean_distance or 0.0))
+    return [_panel_of_gpu(found, node, gpu) for node, gpu in pairs]
 
 
-def _curves(gpus: Sequence[Load]) -> tuple[Curve, ...]:
-    return tuple(Curve(name=gpu.device, values=gpu.histogram) for gpu in gpus)
+def _panel_of_node(found: Balance, node: NodeLoad, gpus: Sequence[Load]) -> Panel:
+    means = (f"{formats.escape_name(gpu.device, 24)} {formats.percent(gpu.mean or 0)}" for gpu in gpus)
+    title = formats.escape_name(node.node, 40) if len(found.nodes) > 1 else ""
+    return Panel(
+        title=title,
+        label=f"{title or 'GPU utilization'}. Means: {', '.join(means)}.",
+        histograms=Histograms(curves=tuple(map(_curve, gpus))),
+    )
 
 
-def _key(found: Balance, alike: NodeLoad | None) -> list[tuple[str, str, str]]:
-    """Swatch, words, and series of each line; nothing if each plot has one."""
-    drawn = [
-        [gpu.device for gpu in node.gpus if gpu.histogram] for node in ([alike] if alike else found.nodes)
-    ]
-    most = max(len(names) for names in drawn)
-    if most < 2:
-        return []
+def _panel_of_gpu(found: Balance, node: NodeLoad, gpu: Load) -> Panel:
+    title = _name(found, node, gpu.device)
+    label = f"{title}. Mean {formats.percent(gpu.mean or 0)}"
+    if gpu.mean_distance is not None:
+        label += f", mean distance {gpu.mean_distance:.2f} to the others of its node"
+    usual = node.histogram if len(node.gpus) > 1 else ()
+    return Panel(title=title, label=f"{label}.", histograms=Histograms(curves=(_curve(gpu),), usual=usual))
+
+
+def _curve(gpu: Load) -> Curve:
+    return Curve(name=gpu.device, values=gpu.histogram)
+
+
+def _key(panels: Sequence[Panel]) -> list[tuple[str, str, str]]:
+    """Swatch, words, and series of each curve; nothing if each plot has one."""
+    places = list(itertools.zip_longest(*([curve.name for curve in one.histograms.curves] for one in panels)))
     entries = []
-    for i, (style, _) in enumerate(theme.SERIES[:most]):
-        names = {names[i] for names in drawn if len(names) > i}
-        words = formats.escape_name(names.pop(), 24) if len(names) == 1 else f"GPU {i + 1} of each node"
+    for i, ((style, _), names) in enumerate(zip(theme.SERIES, places, strict=False)):
+        known = set(names) - {None}
+        words = formats.escape_name(known.pop(), 24) if len(known) == 1 else f"GPU {i + 1} of each node"
         entries.append((style, words, series(i)))
-    return entries
+    return entries if len(entries) > 1 else []
 
 
 def _drawn(found: Balance) -> str:
@@ -286,7 +247,8 @@ def _caption(found: Balance, *, evaluated: bool) -> str:
         return f"GPU utilization is similar{within}: {largest}."
     if abs(pair.mean - pair.other_mean) >= ALIKE_POINTS:
         return f"GPU utilization differs: {largest}, {_means(pair)}."
-    return f"GPU utilization differs: {largest}. {_means(pair).capitalize()}: the GPUs are active at different times."
+    means = f"{_means(pair).capitalize()}: the GPUs are active at different times."
+    return f"GPU utilization differs: {largest}. {means}"
 
 
 def _means(pair: FarPair) -> str:
@@ -299,7 +261,8 @@ def _fullest_bin(found: Balance) -> str:
     most, width = max(gpu.histogram), 100 // len(gpu.histogram)
     at = gpu.histogram.index(most) * width
     whose = "the GPU's" if sum(1 for _ in _gpus(found)) == 1 else f"{_name(found, node, gpu.device)}'s"
-    return f"The fullest bin holds {formats.percent(most)} of {whose} samples: utilization {at} to {at + width}%."
+    samples = f"{formats.percent(most)} of {whose} samples"
+    return f"The fullest bin holds {samples}: utilization {at} to {at + width}%."
 
 
 def _card(report: Report) -> RuleCard | None:
@@ -311,8 +274,8 @@ def _is_evaluated(report: Report) -> bool:
     return card is not None and card.status not in (Status.NOT_EVALUATED, Status.ERROR)
 
 
-def _alike(found: Balance) -> NodeLoad | None:
-    """The node with the largest distance, if all of several nodes are similar within and among one another."""
+def _similar(found: Balance) -> NodeLoad | None:
+    """The node with the largest distance, if the GPUs of all of several nodes are similar."""
     if len(found.nodes) < 2:
         return None
     pairs = [node.farthest for node in found.nodes]
@@ -326,12 +289,12 @@ def _alike(found: Balance) -> NodeLoad | None:
     return max(drawn, key=lambda node: node.farthest.distance if node.farthest else 0.0)
 
 
-def _joined(found: Balance, alike: NodeLoad | None) -> str:
+def _joined(found: Balance, similar: NodeLoad | None) -> str:
     """Which node is drawn for all."""
-    if alike is None:
+    if similar is None:
         return ""
     means = formats.spread(gpu.mean for _, gpu in _gpus(found) if gpu.mean is not None)
-    name = formats.escape_name(alike.node, 40)
+    name = formats.escape_name(similar.node, 40)
     return (
         f"All {len(found.nodes)} nodes are similar (means {means}); drawn: {name}, with the largest distance."
     )
@@ -362,14 +325,38 @@ def _basis(found: Balance) -> str:
     return "samples" if bases == {"whole job"} else "samples, of the training loop where steps were recorded,"
 
 
-def _row(node: NodeLoad, gpu: Load) -> Row:
-    return Row(
-        node=node.node,
-        device=gpu.device,
-        samples=formats.number(gpu.samples, 0),
-        mean=formats.known(gpu.mean),
-        distance=formats.known(gpu.mean_distance, 2),
-        tenths=tuple(formats.number(v) for v in gpu.tenths) or ("–",) * 10,
+def _are_compared(found: Balance) -> bool:
+    return any(gpu.mean_distance is not None for _, gpu in _gpus(found))
+
+
+def _data(found: Balance) -> Table:
+    """Samples, mean, mean distance, and histogram of each GPU."""
+    several, compared = len(found.nodes) > 1, _are_compared(found)
+    rows = [
+        [
+            *node_cells(node.node, gpu.device, several=several),
+            formats.number(gpu.samples, 0),
+            formats.known(gpu.mean),
+            *([formats.known(gpu.mean_distance, 2)] if compared else []),
+            *(map(formats.number, gpu.tenths) if gpu.tenths else ["–"] * 10),
+        ]
+        for node, gpu in _gpus(found)
+    ]
+    distance = ", and mean distance to the other GPUs of the node" if compared else ""
+    left = (
+        f" {formats.count(len(rows) - MAX_ROWS, 'more GPU')} in report.json." if len(rows) > MAX_ROWS else ""
+    )
+    return Table(
+        label="Histogram of each GPU",
+        fold="samples, mean, and histogram of each GPU",
+        caption=f"Percent of {_basis(found)} per 10% bin{distance}.{left}",
+        heads=[
+            *node_heads(":GPU", several=several),
+            *("Samples", "Mean (%)"),
+            *(["Distance"] if compared else []),
+            *(f"{10 * i} to {10 * i + 10}" for i in range(10)),
+        ],
+        rows=rows[:MAX_ROWS],
     )
 
 
@@ -426,16 +413,24 @@ def _pairs(found: Balance, matrices: Sequence[Matrix]) -> str:
         most = f"the {len(matrices)} of {with_pairs} nodes that differ most"
         where = f" on {formats.escape_name(matrices[0].node, 40) if len(matrices) == 1 else most}"
     verb = "is" if over < 2 else "are"
-    return f"{over or 'None'} of {formats.count(compared, 'pair')}{where} {verb} above the threshold at the end of the job."
+    pairs = f"{over or 'None'} of {formats.count(compared, 'pair')}{where}"
+    return f"{pairs} {verb} above the threshold at the end of the job."
 
 
-def _other(node: NodeLoad) -> Other:
-    means = [gpu.mean for gpu in node.gpus if gpu.mean is not None]
-    far = node.farthest
-    return Other(
-        node=node.node,
-        gpus=formats.number(len(node.gpus), 0),
-        means=formats.spread(means) or "not measured",
-        pair=f"{formats.escape_name(far.one, 24)} and {formats.escape_name(far.other, 24)}" if far else "–",
-        distance=formats.number(far.distance, 2) if far else "–",
+def _others(nodes: Sequence[NodeLoad]) -> Table:
+    """The largest distance of each node without a table of distances."""
+    rows = []
+    for node in nodes:
+        means = formats.spread(gpu.mean for gpu in node.gpus if gpu.mean is not None)
+        far = node.farthest
+        pair = f"{formats.escape_name(far.one, 24)} and {formats.escape_name(far.other, 24)}" if far else "–"
+        distance = formats.number(far.distance, 2) if far else "–"
+        name = formats.escape_name(node.node, 32)
+        rows.append([name, str(len(node.gpus)), means or "not measured", pair, distance])
+    return Table(
+        label="Largest distance on the other nodes",
+        fold=f"the largest distance on {formats.count(len(nodes), 'other node')}",
+        caption="Other nodes, largest distance first.",
+        heads=[":Node", "GPUs", "Means of its GPUs", ":Most different", "Distance"],
+        rows=rows,
     )

@@ -17,18 +17,17 @@ from jobreport.figures.devices import (
     full_name,
     has_holes,
     heat_map,
-    live_heat_map,
-    live_lines,
+    lines_figure,
+    map_figure,
     not_drawn,
     shared_range,
-    still_heat_map,
-    still_lines,
 )
 from jobreport.figures.embed import document_json
 from jobreport.figures.theme import SERIES
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 
@@ -46,16 +45,6 @@ MAX_ROWS = 200
 SIMILAR_SHARE = ALIKE_POINTS / 100
 #: Share of its samples from which a core is often at the threshold.
 OFTEN = 0.5
-
-
-class Line(Struct, frozen=True, kw_only=True):
-    """A device as printed."""
-
-    node: str
-    device: str
-    values: tuple[str, ...]
-    #: Idle, partly busy, busy; percent of its samples.
-    shares: tuple[str, ...]
 
 
 class Pick(Struct, frozen=True, kw_only=True):
@@ -76,12 +65,8 @@ def devices(report: Report) -> Fragment:
     heat = heat_map(report.devices, report.phases, _means(report, report.devices))
     chosen = defaults(heat)
     shared = shared_range(heat)
-    live, sources = live_heat_map(heat, shared)
-    figures = {
-        "live-devices-map": live,
-        "live-devices-lines": live_lines(heat, shared, chosen, sources),
-    }
-    rows, left_out = _table(report, heat)
+    devices_map, sources = map_figure(heat, shared)
+    lines = lines_figure(heat, shared, chosen, sources)
     html = render(
         "devices",
         heading=place,
@@ -93,14 +78,14 @@ def devices(report: Report) -> Fragment:
         limit=f"{heat.limit:g}",
         holes=has_holes(heat),
         cells=cells(heat),
-        drawing=still_heat_map(heat),
-        lines=still_lines(heat, chosen),
+        drawing=devices_map.drawing,
+        lines=lines.drawing,
         lines_caption=_lines_caption(heat, chosen),
         picks=_picks(heat, chosen),
-        rows=rows,
-        left_out=left_out,
-        several=heat.nodes > 1,
-        figures=document_json("devices", figures),
+        table=_table(report, heat),
+        figures=document_json(
+            "devices", {"live-devices-map": devices_map.live, "live-devices-lines": lines.live}
+        ),
     )
     return Fragment(name="devices", html=html)
 
@@ -131,8 +116,13 @@ def _caption(report: Report, grid: DeviceGrid) -> str:
     return f"{caption[:1].upper()}{caption[1:]}."
 
 
+def _gpus(report: Report) -> list[Box]:
+    """The utilization of each GPU over the whole job."""
+    return [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION]
+
+
 def _gpu_clause(report: Report) -> list[str]:
-    gpus = [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION]
+    gpus = _gpus(report)
     idle = [box.below_10 for box in gpus if box.below_10 is not None]
     busy = [box.above_90 for box in gpus if box.above_90 is not None]
     if not (idle and busy):
@@ -218,35 +208,39 @@ def _picks(heat: HeatMap, chosen: Sequence[Row]) -> list[Pick]:
     ]
 
 
-def _table(report: Report, heat: HeatMap) -> tuple[list[Line], int]:
-    """The drawn devices, GPUs before cores of each node, and how many cores are left out."""
-    grid = report.devices
-    gpus = [
-        box
-        for box in report.boxes
-        if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION and box.node in heat.drawn
-    ]
+def _table(report: Report, heat: HeatMap) -> Table:
+    """The drawn devices, GPUs before cores of each node; of more than ``MAX_ROWS``, the busiest cores."""
+    several, grid = heat.nodes > 1, report.devices
+    gpus = [box for box in _gpus(report) if box.node in heat.drawn]
     drawn = {row.node for row in heat.of("core")}
     cores = [core for core in (grid.cores if grid else ()) if core.node in drawn]
-    most = max(0, MAX_ROWS - len(gpus))
-    kept = {id(core) for core in sorted(cores, key=lambda core: -core.mean)[:most]}
-    rows: list[Line] = []
-    for node in heat.drawn:
-        rows += [_line(box) for box in gpus if box.node == node]
-        rows += [_line(core) for core in cores if core.node == node and id(core) in kept]
-    return rows, len(cores) - len(kept)
-
-
-def _line(use: Box | CoreUse) -> Line:
-    return Line(
-        node=formats.escape_name(use.node, 32),
-        device=formats.escape_name(use.device, 24),
-        values=(
-            formats.known(use.n, 0),
-            *(formats.known(value) for value in (use.mean, use.p50, use.p95, use.p99, use.max)),
-        ),
-        shares=tuple(
-            formats.known(None if part is None else 100 * part)
-            for part in (use.below_10, use.from_10_to_90, use.above_90)
-        ),
+    busiest = sorted(cores, key=lambda core: -core.mean)[: max(0, MAX_ROWS - len(gpus))]
+    kept = {(core.node, core.device) for core in busiest}
+    shown: list[Box | CoreUse] = [*gpus, *(core for core in cores if (core.node, core.device) in kept)]
+    nodes = ""
+    if len(heat.drawn) < heat.nodes:
+        nodes = f" {len(heat.drawn)} of {formats.count(heat.nodes, 'node')}."
+    left_out = len(cores) - len(busiest)
+    more = f" Not shown: {formats.count(left_out, 'less utilized core')}." if left_out else ""
+    return Table(
+        label="Utilization per device",
+        fold="utilization per device",
+        caption="Utilization per GPU and core (%), and its share of idle (< 10%), partly busy, and busy "
+        f"(> 90%) samples.{nodes}{more}",
+        heads=[
+            *node_heads(":Device", several=several),
+            *("Samples", "Mean", "p50", "p95", "p99", "Max"),
+            *("Idle (%)", "Partly busy (%)", "Busy (%)"),
+        ],
+        rows=[_line(one, several=several) for node in heat.drawn for one in shown if one.node == node],
     )
+
+
+def _line(use: Box | CoreUse, *, several: bool) -> list[str]:
+    shares = (use.below_10, use.from_10_to_90, use.above_90)
+    return [
+        *node_cells(use.node, use.device, several=several),
+        formats.known(use.n, 0),
+        *(formats.known(value) for value in (use.mean, use.p50, use.p95, use.p99, use.max)),
+        *(formats.known(None if share is None else 100 * share) for share in shares),
+    ]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from jobreport.redaction import identifiers as names
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.parts.table import Table, as_code
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.document import Report
 
 #: Names shown per kind.
@@ -19,11 +24,25 @@ MAX_NAMES = 5
 @error_boundary
 def identifiers(report: Report) -> Fragment:
     """Table of names and addresses in the report, in a fold; a sentence if there are none."""
+    found = names.identifiers(report)
+    table = Table(
+        label="Identifying information",
+        fold="identifying information",
+        caption="Identifying information, and the fields of report.json that hold it.",
+        style="words",
+        heads=(":Kind", ":Names", ":Found in"),
+        rows=[(one.kind, _shown(one.names), ", ".join(one.where)) for one in found],
+    )
     html = render(
         "identifiers",
         heading=heading("identifiers", report),
-        found=names.identifiers(report),
+        found=found,
         redacted=names.is_redacted(report),
-        max_names=MAX_NAMES,
+        table=table,
     )
     return Fragment(name="identifiers", html=html)
+
+
+def _shown(names: Sequence[str]) -> Markup:
+    others = " and others" if len(names) > MAX_NAMES else ""
+    return Markup(", ").join(map(as_code, names[:MAX_NAMES])) + others

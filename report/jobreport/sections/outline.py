@@ -68,11 +68,6 @@ class Heading(Struct, kw_only=True):
         """Time zone, for the head of a column of times."""
         return "UTC" if formats.dated(self.end_us) else "from the start"
 
-    @property
-    def times(self) -> str:
-        """Time zone, as a sentence of a caption."""
-        return formats.times(self.end_us)
-
 
 def heading(anchor: str, report: Report | None = None) -> Heading:
     """The heading of the section with an anchor; with ``report``, also the error of its analysis."""

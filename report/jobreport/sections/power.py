@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
@@ -12,6 +13,7 @@ from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobreport.sections.time_lines import AID, POWER, REASONS, TimeLines
 from jobrules.analyses.power import MAX_ROWS
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, as_far_as_recorded
@@ -62,14 +64,6 @@ _SLOWDOWNS = (
 )
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A GPU as printed."""
-
-    node: str
-    device: str
-    values: tuple[str, ...]
-
-
 @error_boundary
 def power(report: Report) -> Fragment:
     """Time lines of power, temperature, clocks, and slowdowns; a table of all GPUs."""
@@ -77,27 +71,22 @@ def power(report: Report) -> Fragment:
     place = heading("power", report)
     columns = [one for one in _COLUMNS if any(getattr(state, one[0]) is not None for state in states)]
     if not columns:
-        html = render("power", heading=place, rows=(), why_none=_why_none(report))
+        html = render("power", heading=place, table=None, why_none=_why_none(report))
         return Fragment(name="power", html=html)
     several = len({state.node for state in states}) > 1
     drawn = TimeLines.of(report, _drawn_keys(report))
     blocks, figures = drawn.draw("live-power") if has_time_lines(report) else ([], {})
-    energy, worst = _energy(states), _worst(states)
     html = render(
         "power",
         heading=place,
-        caption=_slowed(*worst, several=several) if worst else _highest(states, several=several),
+        caption=_highest(states, several=several),
         aid=AID,
-        sentences=_sentences(report, states, worst if blocks else None),
+        sentences=_sentences(report, states),
         blocks=blocks,
         lines=drawn,
         figures=document_json("power", figures) if figures else "",
-        heads=[energy[1] if name == "energy_wh" else head for name, head, _ in columns],
-        note=_note(columns, states),
-        rows=[_row(state, columns, energy[0]) for state in states],
-        folded=len(states) > MAX_OPEN_ROWS,
+        table=_table(states, columns, several=several),
         several=several,
-        why_none="",
     )
     return Fragment(name="power", html=html)
 
@@ -124,15 +113,6 @@ def _known(states: Sequence[GPUState], field: str) -> list[tuple[GPUState, float
     return [(state, value) for state in states if (value := getattr(state, field)) is not None]
 
 
-def _worst(states: Sequence[GPUState]) -> tuple[Slowdown, list[tuple[GPUState, float]]] | None:
-    """The first slowdown that happened, and the GPU that it slowed for the largest share of its time."""
-    for slowdown in _SLOWDOWNS:
-        state, percent = max(_known(states, slowdown.field), key=lambda one: one[1], default=(None, 0.0))
-        if state and percent:
-            return slowdown, [(state, percent)]
-    return None
-
-
 def _slowed(slowdown: Slowdown, slowed: Sequence[tuple[GPUState, float]], *, several: bool) -> str:
     names = formats.join_names([_name(state, several=several) for state, _ in slowed])
     share = _share([percent for _, percent in slowed])
@@ -147,23 +127,18 @@ def _highest(states: Sequence[GPUState], *, several: bool) -> str:
         state, value = max(_known(states, field), key=lambda one: one[1], default=(None, 0.0))
         if state is None:
             return []
-        return [
-            f"highest {what}: {formats.number(value, digits)}{formats.NBSP}{unit} ({_name(state, several=several)})"
-        ]
+        amount = f"{formats.number(value, digits)}{formats.NBSP}{unit}"
+        return [f"highest {what}: {amount} ({_name(state, several=several)})"]
 
     facts = highest("power_max", "power", "W", 1) + highest("temperature_max", "temperature", "°C")
     text = "; ".join(facts or highest("clock_max", "clock", "MHz") or ["slowdowns over time"])
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _sentences(
-    report: Report,
-    states: Sequence[GPUState],
-    captioned: tuple[Slowdown, list[tuple[GPUState, float]]] | None,
-) -> list[str]:
-    """What slowed GPUs, what did not, and what was not recorded; without what the caption says already."""
+def _sentences(report: Report, states: Sequence[GPUState]) -> list[str]:
+    """What slowed GPUs, what did not, and what was not recorded."""
     return [
-        *_slowed_gpus(states, captioned),
+        *_slowed_gpus(states),
         *_not_slowed(report, states),
         *_unknown_heat(states),
         *_not_recorded(report, states),
@@ -171,16 +146,10 @@ def _sentences(
     ]
 
 
-def _slowed_gpus(
-    states: Sequence[GPUState], captioned: tuple[Slowdown, list[tuple[GPUState, float]]] | None
-) -> list[str]:
+def _slowed_gpus(states: Sequence[GPUState]) -> list[str]:
     several = len({state.node for state in states}) > 1
-    sentences = []
-    for slowdown in _SLOWDOWNS:
-        slowed = [(state, percent) for state, percent in _known(states, slowdown.field) if percent]
-        if slowed and (slowdown, slowed) != captioned:
-            sentences.append(_slowed(slowdown, slowed, several=several))
-    return sentences
+    slowed = {one: [known for known in _known(states, one.field) if known[1]] for one in _SLOWDOWNS}
+    return [_slowed(one, gpus, several=several) for one, gpus in slowed.items() if gpus]
 
 
 def _not_slowed(report: Report, states: Sequence[GPUState]) -> list[str]:
@@ -260,11 +229,23 @@ def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -
     return " ".join(sentences)
 
 
-def _row(state: GPUState, columns: Sequence[tuple[str, str, int]], energy: float) -> Row:
-    return Row(
-        node=state.node,
-        device=state.device,
-        values=tuple(_cell(getattr(state, name), name, digits, energy) for name, _, digits in columns),
+def _table(states: Sequence[GPUState], columns: Sequence[tuple[str, str, int]], *, several: bool) -> Table:
+    unit, energy = _energy(states)
+    names = [energy if field == "energy_wh" else head for field, head, _ in columns]
+    note = _note(columns, states)
+    return Table(
+        label="Power, temperature, and clocks per GPU",
+        fold="power, temperature, and clocks per GPU" if len(states) > MAX_OPEN_ROWS else "",
+        caption=Markup('Sensors per GPU over the job. <span class="read">{}</span>').format(note),
+        style="heads",
+        heads=[*node_heads(":GPU", several=several), *names],
+        rows=[
+            [
+                *node_cells(state.node, state.device, several=several),
+                *(_cell(getattr(state, field), field, digits, unit) for field, _, digits in columns),
+            ]
+            for state in states
+        ],
     )
 
 

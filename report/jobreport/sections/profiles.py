@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
@@ -11,6 +12,7 @@ from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.parts.table import PERCENT_SCALE, Table, as_code, bar
 from jobrules.model import SECOND_US
 from jobrules.text import apportion
 
@@ -24,31 +26,13 @@ MAX_OPEN, MAX_OPEN_PROFILES = 10, 3
 _START_UP = "before step 0"
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A function as printed."""
-
-    name: str
-    #: File and line, or that it is built in; empty where the name says so.
-    place: str
-    calls: str
-    own: str
-    total: str
-    share: str
-    #: Of all self time, for the bar.
-    percent: float
-
-
 class View(Struct, frozen=True, kw_only=True):
-    """A profile as the template wants it."""
+    """A profile as printed."""
 
     title: str
-    caption: str
-    about: str
-    scale: formats.TimeScale
-    rows: list[Row]
-    #: What is left of the profile's functions; none where nothing is.
-    rest: Row | None
-    counted: bool
+    table: Table
+    #: The functions that are folded away; None if there are none.
+    more: Table | None
 
 
 @error_boundary
@@ -60,7 +44,6 @@ def profiles(report: Report) -> Fragment:
         heading=heading("profiles", report),
         views=[_view(one, several=several) for one in report.profiles],
         left=report.profiles_left,
-        most_open=MAX_OPEN,
         most_profiles=MAX_OPEN_PROFILES,
         why_none=_why_none(report),
     )
@@ -72,34 +55,53 @@ def _view(profile: Profile, *, several: bool) -> View:
     own = [max(0.0, function.self_s) for function in profile.functions]
     rest_s = max(0.0, profile.self_s - sum(own))
     percents = apportion([*own, rest_s], 100.0, 1)
-    left = profile.count - len(profile.functions)
+    rows = [
+        _row(function, percent, scale)
+        for function, percent in zip(profile.functions, percents[:-1], strict=True)
+    ]
+    if left := profile.count - len(profile.functions):
+        name = formats.count(left, "other function")
+        rows.append([name, "–", scale(rest_s), "–", *_share(percents[-1])])
+    folded = len(profile.functions) > MAX_OPEN
+    more = f"{formats.count(len(profile.functions) - MAX_OPEN, 'more function')}"
     rank = f"Rank {formats.escape_name(profile.rank, 24)}" if profile.rank else "Training process"
     where = f" on {formats.escape_name(profile.node, 40)}" if several else ""
-    return View(
-        title=f"{rank}{where}, {_stretch(profile)}",
-        caption=_caption(profile, percents),
-        about=(
-            f"{formats.escape_name(profile.profiler, 24)}, {formats.between(profile.start_us, profile.end_us)}, "
-            f"{formats.seconds((profile.end_us - profile.start_us) / SECOND_US)}"
-        ),
-        scale=scale,
-        rows=[
-            _row(function, percent, scale)
-            for function, percent in zip(profile.functions, percents[:-1], strict=True)
-        ],
-        rest=Row(
-            name=formats.count(left, "other function"),
-            place="",
-            calls="–",
-            own=scale(rest_s),
-            total="–",
-            share=formats.number(percents[-1]),
-            percent=percents[-1],
-        )
-        if left > 0
-        else None,
-        counted=any(function.calls is not None for function in profile.functions),
+    title = f"{rank}{where}, {_stretch(profile)}"
+    heads = (
+        ":Function",
+        "Calls",
+        f"Self ({scale.unit})",
+        f"Total ({scale.unit})",
+        "Share (%)",
+        PERCENT_SCALE,
     )
+    return View(
+        title=title,
+        table=Table(
+            label=f"Functions: {title}",
+            caption=f"{_caption(profile, percents)} {_about(profile)}",
+            style="wide words",
+            heads=heads,
+            rows=rows[:MAX_OPEN] if folded else rows,
+        ),
+        more=Table(
+            label=f"More functions: {title}",
+            fold=f"{more}{' and the sum of the rest' if left else ''}",
+            style="wide words",
+            heads=heads,
+            rows=rows[MAX_OPEN:],
+        )
+        if folded
+        else None,
+    )
+
+
+def _about(profile: Profile) -> str:
+    """Profiler, time span, and duration, as a sentence."""
+    profiler, span = formats.escape_name(profile.profiler, 24), profile.end_us - profile.start_us
+    times = f"{formats.between(profile.start_us, profile.end_us)}, {formats.seconds(span / SECOND_US)}"
+    counted = any(function.calls is not None for function in profile.functions)
+    return f"{profiler}, {times}.{'' if counted else ' Calls were not counted.'}"
 
 
 def _stretch(profile: Profile) -> str:
@@ -134,17 +136,21 @@ def _place(function: Function, most: int = 48) -> str:
     return formats.escape_name(path, most) + line
 
 
-def _row(function: Function, percent: float, scale: formats.TimeScale) -> Row:
-    return Row(
-        name=formats.escape_name(function.name, 60),
-        # Names of what is built in often say so: "<built-in method posix.mkdir>".
-        place=_place(function) or ("" if function.name.startswith("<") else "built in"),
-        calls="–" if function.calls is None else formats.number(function.calls, 0),
-        own=scale(function.self_s),
-        total=scale(function.total_s),
-        share=formats.number(percent),
-        percent=percent,
-    )
+def _row(function: Function, percent: float, scale: formats.TimeScale) -> list[str]:
+    # Names of built-in functions often say so: "<built-in method posix.mkdir>".
+    place = _place(function) or ("" if function.name.startswith("<") else "built in")
+    name = as_code(function.name)
+    return [
+        name + Markup('<br><code class="m">{}</code>').format(place) if place else name,
+        "–" if function.calls is None else formats.number(function.calls, 0),
+        scale(function.self_s),
+        scale(function.total_s),
+        *_share(percent),
+    ]
+
+
+def _share(percent: float) -> tuple[str, str]:
+    return formats.number(percent), bar(("u", percent))
 
 
 def _why_none(report: Report) -> str:

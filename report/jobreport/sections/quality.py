@@ -9,6 +9,7 @@ from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
+from jobreport.sections.parts.table import Table
 
 if TYPE_CHECKING:
     from jobreport.document import Parameter, Report, RuleCard
@@ -23,22 +24,43 @@ MAX_REMARKS = 50
 @error_boundary
 def quality(report: Report) -> Fragment:
     """Input files and remarks, sampling pauses, rule parameters, terms, and the command."""
-    gaps = sorted(report.phases.gaps, key=lambda gap: gap.start_us - gap.end_us)
+    place = heading("quality", report)
     html = render(
         "quality",
-        heading=heading("quality", report),
+        heading=place,
         covers=covers_time(report) and report.origin is Origin.SAMPLES,
         report=report,
         remarks=_worded,
         max_remarks=MAX_REMARKS,
-        pauses=sorted(gaps[:MAX_PAUSES], key=lambda gap: (gap.start_us, gap.node)),
-        pauses_left=max(0, len(gaps) - MAX_PAUSES),
-        with_day=formats.spans_days(report.job.start_us, report.job.end_us),
+        pauses=_pauses(report, place.zone),
         changed=_parameters(report, changed=True),
         default=_parameters(report, changed=False),
-        terms=_terms(report),
+        terms=Table(
+            label="Terms", caption="Terms.", style="words", heads=(":Term", ":Meaning"), rows=_terms(report)
+        ),
     )
     return Fragment(name="quality", html=html)
+
+
+def _pauses(report: Report, zone: str) -> Table:
+    """The longest sampling pauses, in order of time."""
+    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
+    longest = sorted(report.phases.gaps, key=lambda gap: gap.start_us - gap.end_us)[:MAX_PAUSES]
+    left = len(report.phases.gaps) - len(longest)
+    return Table(
+        label="Sampling pauses",
+        caption=f"Sampling pauses{f': the {MAX_PAUSES} longest, {left} more in report.json' if left else ''}.",
+        heads=(":Node", f"From ({zone})", f"To ({zone})", "Length"),
+        rows=[
+            (
+                formats.escape_name(gap.node, 40),
+                formats.column_time(gap.start_us, with_day=with_day),
+                formats.column_time(gap.end_us, with_day=with_day),
+                formats.duration(gap.end_us - gap.start_us),
+            )
+            for gap in sorted(longest, key=lambda gap: (gap.start_us, gap.node))
+        ],
+    )
 
 
 def _parameters(report: Report, *, changed: bool) -> list[tuple[RuleCard, list[Parameter]]]:
@@ -50,9 +72,9 @@ def _parameters(report: Report, *, changed: bool) -> list[tuple[RuleCard, list[P
 
 
 def _worded(remark: Remark) -> str:
-    """``12 lines skipped: not a complete JSON object (first: a/b.json:7)``."""
+    """``12 lines skipped: not complete JSON. First: a/b.json:7``."""
     unit = remark.unit[:-1] if remark.count == 1 and remark.unit.endswith("s") else remark.unit
-    where = f" (first: {formats.escape_name(remark.place, 120)})" if remark.place else ""
+    where = f". First: {formats.escape_name(remark.place, 120)}" if remark.place else ""
     return f"{formats.number(remark.count, 0)}{formats.NBSP}{unit} {remark.action}: {remark.reason}{where}"
 
 

@@ -8,11 +8,9 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.embed import document_json
 from jobreport.figures.over_columns import merged
 from jobreport.figures.scales import time_ticks
-from jobreport.figures.static_svg import Stretch, static_ring, stretch
-from jobreport.figures.summary import COLORS, pie
+from jobreport.figures.summary import FILLS, Stretch, ring, stretch
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
@@ -29,8 +27,6 @@ MAX_PAUSE_ROWS = 4
 #: Findings on start-up. The rule's is no warning where GPUs were training before the first step.
 _WAITED = "max-initialization-time"
 _STARTS = frozenset({_WAITED, "late-first-work", "late-first-step"})
-#: Token of a phase's color → class of the same color in drawings.
-_FILLS = {key: {"line": "n1", "used": "u", "ink2": "n2"}[token] for key, token in COLORS.items()}
 
 
 class Kind(Struct, frozen=True, kw_only=True):
@@ -60,7 +56,6 @@ def summary(report: Report) -> Fragment:
     # A single phase is no share of anything, and its strip shows nothing but pauses.
     several = covers and len(phases.phases) > 1
     lanes = _lanes(report) if covers else ()
-    figure = pie(phases.phases) if several else None
     kinds = _kinds(report)
     with_day = formats.spans_days(*axis)
     html = render(
@@ -71,9 +66,9 @@ def summary(report: Report) -> Fragment:
         basis=_basis(report),
         caption=_caption(report),
         covers=covers,
-        vendor=report.origin is Origin.DEBUGGER_RESULTS,
-        wedges=static_ring(phases.phases) if several else (),
-        fills=_FILLS,
+        debugger=report.origin is Origin.DEBUGGER_RESULTS,
+        wedges=ring(phases.phases) if several else (),
+        fills=FILLS,
         places=[stretch(p.start_us, p.end_us, axis) for p in phases.phases] if covers else (),
         lanes=lanes,
         drawn=several or bool(lanes),
@@ -90,7 +85,6 @@ def summary(report: Report) -> Fragment:
         with_day=with_day,
         # What the labels of both ends take of the strip's width.
         room=0.2 if with_day else 0.09,
-        figures=document_json("summary", {"live-phases": figure}) if figure else "",
     )
     return Fragment(name="summary", html=html)
 

@@ -15,7 +15,6 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
 from jobrules.model import Severity, Status, in_words
 from jobrules.verdict.not_evaluated import by_reason, how_many
-from jobrules.verdict.time_use import lost_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,15 +67,13 @@ def verdict(report: Report) -> Fragment:
     first = report.verdict.main_finding
     cause = report.verdict.has_cause
     hours, part = formats.amount(first, use) if first else ("", "")
-    debugger = _debugger_usage(report) if report.origin is Origin.DEBUGGER_RESULTS else None
     html = render(
         "verdict",
         use=use,
-        debugger=debugger,
+        debugger=report.origin is Origin.DEBUGGER_RESULTS,
+        percentiles=formats.percentiles(report.utilization),
         number=f"{use.of('used')[1]:.1f}" if use else "",
-        lost=lost_sentence(use) if use else "",
-        lost_hours=formats.number(use.of("lost")[0], use.digits) if use else "",
-        never=use is not None and not use.unknown and formats.never_used(use, report.phases),
+        lost=formats.lost(use, report.phases) if use else "",
         segments=_segments(report, use) if use else (),
         bar_label=_bar_label(use) if use else "",
         first=first,
@@ -85,6 +82,7 @@ def verdict(report: Report) -> Fragment:
         amount=", ".join(filter(None, (hours, part))),
         gain=hours if cause else "",
         without_finding=report.verdict.without_finding,
+        evaluated=_is_evaluated(report),
         how_many=how_many(len(report.verdict.not_evaluated), report.verdict.rules),
         groups=by_reason(report.verdict.not_evaluated),
     )
@@ -113,9 +111,15 @@ def findings(report: Report) -> Fragment:
         rows=rows,
         cards={card.name for card in report.rules},
         without_finding=verdict.without_finding,
+        evaluated=_is_evaluated(report),
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="findings", html=html)
+
+
+def _is_evaluated(report: Report) -> bool:
+    """Whether any rule was evaluated; that none was is said under "Not checked"."""
+    return len(report.verdict.not_evaluated) < report.verdict.rules
 
 
 def anchors(findings: Sequence[Finding]) -> dict[str, str]:
@@ -169,23 +173,6 @@ def _segments(report: Report, use: TimeUse) -> list[Segment]:
 def _bar_label(use: TimeUse) -> str:
     parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in use.parts)
     return f"{formats.number(use.hours, use.digits)} {use.noun}-hours: {parts}"
-
-
-class DebuggerUsage(Struct, frozen=True, kw_only=True):
-    """Utilization according to SageMaker Debugger; empty if its results hold none."""
-
-    device: str = ""
-    p50: str = ""
-    p95: str = ""
-
-
-def _debugger_usage(report: Report) -> DebuggerUsage:
-    for device in ("GPU", "CPU"):
-        rows = [row for row in report.utilization if row.label == device]
-        if rows:
-            p50, p95 = (formats.spread(getattr(row, q) for row in rows) for q in ("p50", "p95"))
-            return DebuggerUsage(device=device, p50=p50, p95=p95)
-    return DebuggerUsage()
 
 
 def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from typing import Any
 
 import numpy as np
-import pytest
 from bokeh.document import Document
 from bokeh.models import (
     BoxZoomTool,
@@ -25,7 +23,6 @@ from jobreport.document import Report
 from jobreport.figures import theme
 from jobreport.figures.box_plot import box_plot, extent, labels, slots
 from jobreport.figures.embed import DEFAULTS, document_json
-from jobreport.figures.summary import pie
 from jobreport.figures.time_line import SharedTime, shared_time, time_line, top_of
 from jobreport.formats import Scale
 from tests.copies import replace
@@ -35,10 +32,6 @@ from tests.report.sections import examples
 PERCENT = Scale(factor=1.0, unit="%")
 
 
-def wedges(plot: Any) -> list[Any]:
-    return [r.glyph for r in plot.renderers if isinstance(r, GlyphRenderer)]
-
-
 def shared(report: Report | None = None) -> SharedTime:
     report = report or examples.hostile_job()
     return shared_time(report.columns, report.phases)
@@ -46,21 +39,6 @@ def shared(report: Report | None = None) -> SharedTime:
 
 def data(time: SharedTime) -> dict[str, Any]:
     return dict(time.source.data)
-
-
-def test_the_ring_closes_and_starts_at_the_top() -> None:
-    plot: Any = pie(examples.gpu_job().phases.phases)
-    assert plot is not None
-
-    drawn = wedges(plot)
-
-    assert drawn[0].start_angle == pytest.approx(math.pi / 2)
-    assert drawn[0].end_angle == drawn[1].start_angle
-    assert drawn[0].start_angle - drawn[-1].end_angle == pytest.approx(2 * math.pi)
-
-
-def test_phases_that_cover_no_time_have_no_ring() -> None:
-    assert pie(examples.single_sample().phases.phases) is None
 
 
 def test_time_lines_share_one_range_and_one_table() -> None:
@@ -222,7 +200,7 @@ def test_embedded_json_is_deterministic_and_cannot_end_its_element() -> None:
 def test_embedded_models_have_what_a_document_of_bokeh_writes() -> None:
     report = examples.gpu_job()
     time = shared_time(report.columns, report.phases)
-    figures: list[Any] = [pie(report.phases.phases), box_plot(report.boxes)]
+    figures: list[Any] = [box_plot(report.boxes)]
     figures += [time_line([line], time, PERCENT, 100, labels=True) for line in report.time_lines]
     told = embedded.whole(document_json("all", {str(i): figure for i, figure in enumerate(figures)}))
 
@@ -264,7 +242,7 @@ def test_the_schemes_define_the_same_colors_apart_from_each_other() -> None:
 def test_every_color_of_a_figure_is_a_token() -> None:
     report = examples.gpu_job()
     time = shared_time(report.columns, report.phases)
-    figures = [pie(report.phases.phases), box_plot(report.boxes)]
+    figures = [box_plot(report.boxes)]
     figures += [time_line([line], time, PERCENT, 100, labels=True) for line in report.time_lines]
 
     text = document_json("all", {str(i): figure for i, figure in enumerate(figures) if figure})

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from jobreport.figures.static_svg import static_boxes, static_ring
+from jobreport.figures.static_svg import static_boxes
 from tests.report.sections import examples
-
-
-def test_wedges_cover_the_ring_and_a_whole_is_closed() -> None:
-    assert [w.key for w in static_ring(examples.gpu_job().phases.phases)] == ["before", "loop", "after"]
-    assert "A" in static_ring(examples.cpu_job().phases.phases)[0].path
-    assert static_ring(examples.single_sample().phases.phases) == ()
 
 
 def test_boxes_lie_inside_the_drawing() -> None:

@@ -55,10 +55,25 @@ def test_an_existing_report_is_replaced_with_force_only(tmp_path: Path) -> None:
     publish(tmp_path, report("1"), force=False)
 
     with pytest.raises(UsageError, match="already contains a report"):
-        check(tmp_path, force=False)
+        check(tmp_path, NAMES, force=False)
     with pytest.raises(UsageError, match="already contains a report"):
         publish(tmp_path, report("2"), force=False)  # this run was the slower one
     assert found(tmp_path) == report("1")
+
+
+def test_what_make_report_did_not_write_is_never_replaced(tmp_path: Path) -> None:
+    for name in ("report.html", "report.json", "rules/A.json"):
+        mine, made = tmp_path / "mine" / Path(name).name, tmp_path / "made" / Path(name).name
+        (mine / name).parent.mkdir(parents=True)
+        (mine / name).write_text("{}")
+        # A folder where the report of an earlier run had a file.
+        publish(made, report("1"), force=False)
+        (made / name).unlink()
+        (made / name).mkdir()
+        for folder in (mine, made):
+            for force in (True, False):
+                with pytest.raises(UsageError, match="which make-report did not write"):
+                    publish(folder, report("2"), force=force)
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
@@ -66,7 +81,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
     for folder in (tmp_path / "out", tmp_path / "out" / "below"):
         with pytest.raises(UsageError, match=r"out is a file\. Choose another --out"):
-            check(folder, force=True)
+            check(folder, NAMES, force=True)
 
 
 def test_a_folder_without_permission_is_refused_before_the_job_is_read(
@@ -75,7 +90,7 @@ def test_a_folder_without_permission_is_refused_before_the_job_is_read(
     monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
 
     with pytest.raises(UsageError, match="permission denied"):
-        check(tmp_path / "a" / "b", force=False)
+        check(tmp_path / "a" / "b", NAMES, force=False)
 
 
 @pytest.mark.parametrize("older", [True, False])

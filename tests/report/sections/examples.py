@@ -1,11 +1,10 @@
-"""Reports built by code: the jobs that the page must be able to tell."""
+"""Reports built by code: jobs that every section must be able to show."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from jobreport.document import SCHEMA_VERSION, JobFacts, NodeFacts, Parameter, Report, RuleCard
@@ -41,7 +40,7 @@ Curve = Callable[[float], float | None]
 def line(
     node: str, key: str, label: str, devices: int, count: int, curve: Curve, unit: str = "%"
 ) -> TimeLine:
-    """A time line of ``count`` columns; the curve is asked at 0 to 1 and answers none in a gap."""
+    """A time line of ``count`` columns; the curve runs from 0 to 1 and is None in a gap."""
     mean = [curve(i / max(count - 1, 1)) for i in range(count)]
     spread = 6.0 if devices > 1 else 0.0
     limit = 100.0 if unit == "%" else math.inf
@@ -157,9 +156,9 @@ def use(
     hours: float,
     shares: Sequence[tuple[str, str, str, float]],
     digits: int = 2,
-    told: Mapping[str, str] = MappingProxyType({}),
+    findings: Collection[str] = (),
 ) -> TimeUse:
-    """Parts from key, label, role and percent; ``told`` has the finding of a part."""
+    """Parts from key, label, role, and percent; those with a key in ``findings`` have a finding of that key."""
     parts = tuple(
         Part(
             key=key,
@@ -167,7 +166,7 @@ def use(
             role=role,
             hours=round(hours * percent / 100, digits),
             percent=percent,
-            finding=told.get(key, ""),
+            finding=key if key in findings else "",
         )
         for key, label, role, percent in shares
     )
@@ -210,8 +209,44 @@ def framework(name: str, *, forward_only: bool = False) -> FrameworkTime:
     )
 
 
+def report(name: str, *nodes: NodeFacts, start: int = START_US, end: int = START_US, **facts: Any) -> Report:
+    """A report of a job of one phase, without any results; ``facts`` are fields of it, ``job`` those of its job."""
+    job = {"sources": ("system samples",), "steps": 0, "finished": None} | facts.pop("job", {})
+    known: dict[str, Any] = {
+        "command": f"make-report --job-dir {name}",
+        "verdict": Verdict(use=None, findings=(), not_evaluated=(), rules=0),
+        "phases": phases("none", ("whole", "Whole job", start, end, 100.0 if end > start else 0.0)),
+        "columns": Columns(start_us=start, width_us=1, count=0),
+        "quality": Quality(),
+    } | dict.fromkeys(("utilization", "time_lines", "boxes", "rules"), ())
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        version="0.1.0",
+        job=JobFacts(
+            name=name,
+            start_us=start,
+            end_us=end,
+            nodes=nodes,
+            **job,
+        ),
+        **(known | facts),
+    )
+
+
+def phases(basis: str, *parts: tuple[str, str, int, int, float], **facts: Any) -> JobPhases:
+    """Phases from key, label, start, end, and percent."""
+    return JobPhases(
+        basis=basis,
+        phases=tuple(
+            Phase(key=key, label=label, start_us=start, end_us=end, percent=percent)
+            for key, label, start, end, percent in parts
+        ),
+        **({"gaps": (), "first_work_us": None, "last_work_us": None} | facts),
+    )
+
+
 def gpu_job() -> Report:
-    """One node, eight GPUs, an hour; a triggered rule, one that passed, one without an answer, a summary."""
+    """One node, eight GPUs, an hour; rules triggered, passed, not evaluated, and failed, and a summary."""
     node, count = "algo-1", 600
     start, end = START_US, START_US + 60 * MINUTE_US
     work = start + 5 * MINUTE_US, end - MINUTE_US
@@ -219,19 +254,11 @@ def gpu_job() -> Report:
     def gpu(x: float) -> float:
         return 0.0 if x < 0.083 else 45 + 30 * math.sin(60 * x)
 
-    return Report(
-        schema_version=SCHEMA_VERSION,
-        version="0.1.0",
-        command="make-report --job-dir resnet50",
-        job=JobFacts(
-            name="resnet50",
-            start_us=start,
-            end_us=end,
-            nodes=(NodeFacts(name=node, gpus=8, cores=32, interval_s=0.5, first_us=start, last_us=end),),
-            sources=("system samples",),
-            steps=1200,
-            finished=True,
-        ),
+    return report(
+        "resnet50",
+        NodeFacts(name=node, gpus=8, cores=32, interval_s=0.5, first_us=start, last_us=end),
+        end=end,
+        job={"steps": 1200, "finished": True},
         verdict=Verdict(
             use=use(
                 "GPU",
@@ -240,12 +267,12 @@ def gpu_job() -> Report:
                 (
                     ("used", "Used", "used", 41.0),
                     ("batch-size", "Lost: CPU, GPU and memory little used", "lost", 40.4),
-                    ("idle-before", "Lost before the first GPU work", "lost", 8.3),
+                    ("late-first-work", "Lost before the first GPU work", "lost", 8.3),
                     ("idle-after", "Lost after the last GPU work", "lost", 1.7),
                     ("idle", "Unexplained: idle, under 10%", "lost", 4.6),
                     ("partly", "Unexplained: partly used", "lost", 4.0),
                 ),
-                told={"batch-size": "batch-size", "idle-before": "late-first-work"},
+                findings=("batch-size", "late-first-work"),
             ),
             main="batch-size",
             findings=(LOW, LATE),
@@ -259,16 +286,11 @@ def gpu_job() -> Report:
             ),
             rules=5,
         ),
-        phases=JobPhases(
-            basis="steps",
-            phases=(
-                Phase(
-                    key="before", label="Before the first step", start_us=start, end_us=work[0], percent=8.3
-                ),
-                Phase(key="loop", label="Training loop", start_us=work[0], end_us=work[1], percent=90.0),
-                Phase(key="after", label="After the last step", start_us=work[1], end_us=end, percent=1.7),
-            ),
-            gaps=(),
+        phases=phases(
+            "steps",
+            ("before", "Before the first step", start, work[0], 8.3),
+            ("loop", "Training loop", *work, 90.0),
+            ("after", "After the last step", work[1], end, 1.7),
             first_work_us=work[0],
             last_work_us=work[1],
         ),
@@ -384,23 +406,13 @@ def hostile_job() -> Report:
     def holed(x: float) -> float | None:
         return None if 0.25 <= x < 0.375 else 50 + 20 * math.sin(40 * x)
 
-    base = gpu_job()
-    return Report(
-        schema_version=SCHEMA_VERSION,
-        version="0.1.0",
+    return report(
+        HOSTILE + "\u202e" + "x" * 300,
+        NodeFacts(name=first, gpus=2, cores=8, interval_s=1.0, first_us=start, last_us=end),
+        NodeFacts(name=second, gpus=2, cores=16, interval_s=0.5, first_us=start, last_us=end),
+        end=end,
+        job={"finished": False},
         command=f"make-report --job-dir '{HOSTILE}'",
-        job=JobFacts(
-            name=HOSTILE + "\u202e" + "x" * 300,
-            start_us=start,
-            end_us=end,
-            nodes=(
-                NodeFacts(name=first, gpus=2, cores=8, interval_s=1.0, first_us=start, last_us=end),
-                NodeFacts(name=second, gpus=2, cores=16, interval_s=0.5, first_us=start, last_us=end),
-            ),
-            sources=("system samples",),
-            steps=0,
-            finished=False,
-        ),
         verdict=Verdict(
             use=use(
                 "GPU",
@@ -435,14 +447,10 @@ def hostile_job() -> Report:
             ),
             rules=2,
         ),
-        phases=JobPhases(
-            basis="gpu",
-            phases=(
-                Phase(
-                    key="before", label="Before the first GPU work", start_us=start, end_us=work, percent=5.0
-                ),
-                Phase(key="loop", label="First to last GPU work", start_us=work, end_us=end, percent=95.0),
-            ),
+        phases=phases(
+            "gpu",
+            ("before", "Before the first GPU work", start, work, 5.0),
+            ("loop", "First to last GPU work", work, end, 95.0),
             gaps=(gap,),
             missing=missing((gap,), (start, end)),
             first_work_us=work,
@@ -483,115 +491,48 @@ def hostile_job() -> Report:
         bottlenecks=stalls(HOSTILE, (first, second), count),
         nodes=example_nodes.nodes((first, second)),
         quality=Quality(
-            sources=base.quality.sources,
+            sources=gpu_job().quality.sources,
             remarks=(Remark(code="file.unreadable", count=1, place=HOSTILE, fields={"error": HOSTILE}),),
         ),
     )
 
 
 def cpu_job() -> Report:
-    """One node without a GPU; one rule passed, nothing to tell."""
+    """One node without a GPU; one rule passed, no finding."""
     node, count = "algo-1", 100
-    start, end = START_US, START_US + 10 * MINUTE_US
-    return Report(
-        schema_version=SCHEMA_VERSION,
-        version="0.1.0",
-        command="make-report --job-dir cpu",
-        job=JobFacts(
-            name="cpu",
-            start_us=start,
-            end_us=end,
-            nodes=(NodeFacts(name=node, gpus=0, cores=1, interval_s=1.0, first_us=start, last_us=end),),
-            sources=("system samples",),
-            steps=0,
-            finished=None,
-        ),
-        verdict=Verdict(
-            use=use(
-                "CPU",
-                1,
-                0.167,
-                (("used", "Used", "used", 30.0), ("idle", "Free: core idle, under 10%", "lost", 70.0)),
-                3,
-            ),
-            findings=(),
-            not_evaluated=(),
-            rules=1,
-        ),
-        phases=JobPhases(
-            basis="none",
-            phases=(Phase(key="whole", label="Whole job", start_us=start, end_us=end, percent=100.0),),
-            gaps=(),
-            first_work_us=None,
-            last_work_us=None,
-        ),
+    end = START_US + 10 * MINUTE_US
+    parts = (("used", "Used", "used", 30.0), ("idle", "Free: core idle, under 10%", "lost", 70.0))
+    return report(
+        "cpu",
+        NodeFacts(name=node, gpus=0, cores=1, interval_s=1.0, first_us=START_US, last_us=end),
+        end=end,
+        verdict=Verdict(use=use("CPU", 1, 0.167, parts, 3), findings=(), not_evaluated=(), rules=1),
         utilization=(usage(node, "CPU", 30.0, n=600), usage(node, "I/O wait", 1.0, n=600)),
-        columns=Columns(start_us=start, width_us=6_000_000, count=count),
+        columns=Columns(start_us=START_US, width_us=6_000_000, count=count),
         time_lines=(line(node, "cpu_utilization", "CPU", 1, count, lambda x: 30.0),),
-        boxes=(),
         rules=(card("Dataloader", Status.PASSED, evaluated=1, headline="Enough loaders", section="rules"),),
         quality=Quality(sources=(SourceQuality(source="system samples", files=1, rows=1200),)),
     )
 
 
 def single_sample() -> Report:
-    """A job of which one moment is known: no duration, nothing to draw, none wherever it is allowed."""
-    return Report(
-        schema_version=SCHEMA_VERSION,
-        version="0.1.0",
-        command="make-report --job-dir one",
-        job=JobFacts(
-            name="one",
-            start_us=START_US,
-            end_us=START_US,
-            nodes=(
-                NodeFacts(name="n", gpus=1, cores=0, interval_s=None, first_us=START_US, last_us=START_US),
-            ),
-            sources=(),
-            steps=0,
-            finished=None,
-        ),
-        verdict=Verdict(
-            use=None,
-            findings=(),
-            not_evaluated=(NotEvaluated(rule="A", status=Status.NOT_EVALUATED, reason=NO_STEPS),),
-            rules=1,
-        ),
-        phases=JobPhases(
-            basis="none",
-            phases=(Phase(key="whole", label="Whole job", start_us=START_US, end_us=START_US, percent=0.0),),
-            gaps=(),
-            first_work_us=None,
-            last_work_us=None,
-        ),
+    """A job with a single snapshot: no duration, nothing to draw, None wherever it is allowed."""
+    lacks = NotEvaluated(rule="A", status=Status.NOT_EVALUATED, reason=NO_STEPS)
+    return report(
+        "one",
+        NodeFacts(name="n", gpus=1, cores=0, interval_s=None, first_us=START_US, last_us=START_US),
+        job={"sources": ()},
+        verdict=Verdict(use=None, findings=(), not_evaluated=(lacks,), rules=1),
         utilization=(usage("n", "GPU", 12.0, n=1),),
         columns=Columns(start_us=START_US, width_us=100_000, count=1),
         time_lines=(line("n", "gpu_utilization", "GPU", 1, 1, lambda x: 12.0),),
-        boxes=(),
         rules=(card("A", Status.NOT_EVALUATED, reason=NO_STEPS),),
-        quality=Quality(),
     )
 
 
 def empty_job() -> Report:
-    """Nothing at all but a name."""
-    base = single_sample()
-    return Report(
-        schema_version=SCHEMA_VERSION,
-        version="0.1.0",
-        command="make-report --job-dir nothing",
-        job=JobFacts(
-            name="nothing", start_us=START_US, end_us=START_US, nodes=(), sources=(), steps=0, finished=None
-        ),
-        verdict=Verdict(use=None, findings=(), not_evaluated=(), rules=0),
-        phases=base.phases,
-        utilization=(),
-        columns=Columns(start_us=START_US, width_us=1, count=0),
-        time_lines=(),
-        boxes=(),
-        rules=(),
-        quality=Quality(),
-    )
+    """A job with nothing but a name."""
+    return report("nothing", job={"sources": ()})
 
 
 def idle_job() -> Report:
@@ -612,7 +553,7 @@ def idle_job() -> Report:
                     ("used", "Used", "used", 0.0),
                     ("gpu-never-used", "Lost: GPUs that never worked", "lost", 100.0),
                 ),
-                told={"gpu-never-used": "gpu-never-used"},
+                findings=("gpu-never-used",),
             ),
             main="gpu-never-used",
             findings=(
@@ -627,13 +568,7 @@ def idle_job() -> Report:
             not_evaluated=(),
             rules=5,
         ),
-        phases=JobPhases(
-            basis="none",
-            phases=(Phase(key="whole", label="Whole job", start_us=start, end_us=end, percent=100.0),),
-            gaps=(),
-            first_work_us=None,
-            last_work_us=None,
-        ),
+        phases=phases("none", ("whole", "Whole job", start, end, 100.0)),
         utilization=(replace(usage("algo-1", "GPU", 0.0), max=0.0), usage("algo-1", "CPU", 30.0)),
         time_lines=(line("algo-1", "gpu_utilization", "GPU", 1, 600, lambda x: 0.0),),
         boxes=tuple(replace(box("algo-1", f"gpu{i}", 0.0), below_10=1.0, **idle) for i in range(8)),

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import HoverTool, Line, Quad, VArea
+from bokeh.models import HoverTool, Line, Quad
 from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport import sections
 from jobreport.document import Origin, Report
 from jobreport.figures import theme
-from jobreport.figures.balance import Curve, Histograms, frame, load_drawing, load_plot
+from jobreport.figures.balance import Curve, Histograms, frame, histograms
 from jobreport.figures.embed import document_json
 from jobrules.analyses.balance import Balance
 from jobrules.load_balancing import LoadBalancing
@@ -60,35 +60,32 @@ RAMP = tuple(float(i) / 12.25 for i in range(50))
 
 def test_drawing_and_live_plot_have_the_same_outlines() -> None:
     shown = Histograms(curves=(Curve(name="a", values=RAMP), Curve(name="b", values=RAMP[::-1])), usual=RAMP)
-    axes = frame([shown])
+    x, y = frame([shown])
 
-    drawing = load_drawing(shown, axes)
-    plot: Any = load_plot(shown, axes)
+    figure = histograms(shown, (x, y))
 
-    x, y = axes
+    plot: Any = figure.live
     assert (plot.x_range.start, plot.x_range.end) == (x.start, x.end) == (0, 100)
     assert (plot.y_range.start, plot.y_range.end) == (y.start, y.end) == (0, 4)
     lines = renderers(plot, Line)
-    drawn = [shape for shape in drawing.shapes if shape.series]
+    mean, *drawn = figure.drawing.shapes
     assert [line.name for line in lines] == [shape.series for shape in drawn] == ["gpu-1", "gpu-2"]
-    assert [shape.style for shape in drawn] == ["s1", "s2"]
+    assert [mean.style, *(shape.style for shape in drawn)] == ["n1", "s1", "s2"]
     for line, shape, curve, (token, dash) in zip(lines, drawn, shown.curves, theme.SERIES, strict=False):
-        heights = line.data_source.data[line.glyph.y]
+        heights = line.data_source.data["y"]
         assert line.glyph.line_color == theme.light()[token]
         assert line.glyph.line_dash == Line(line_dash=dash).line_dash
         assert heights[1:-1:2] == pytest.approx(curve.values)
         xs, ys = points(shape.path)
         assert xs == pytest.approx(10 * line.data_source.data["x"], abs=0.06)
         assert ys == pytest.approx(100 - 100 * heights / 4, abs=0.11)
-    (area,) = renderers(plot, VArea)
-    assert area.data_source.data["usual"][1:-1:2] == pytest.approx(RAMP)
-    assert drawing.shapes[0].style == "n1"
+    assert renderers(plot, Quad)[0].data_source.data["top"] == pytest.approx(RAMP)
 
 
 def test_a_bin_tells_the_share_of_every_gpu() -> None:
     shown = Histograms(curves=(Curve(name="$$x$$", values=RAMP), Curve(name="b", values=RAMP)))
 
-    plot: Any = load_plot(shown, frame([shown]))
+    plot: Any = histograms(shown, frame([shown])).live
 
     (hover,) = [tool for tool in plot.tools if isinstance(tool, HoverTool)]
     (bins,) = renderers(plot, Quad)
@@ -105,7 +102,7 @@ def test_a_bin_tells_the_share_of_every_gpu() -> None:
 def test_every_color_is_a_token() -> None:
     shown = Histograms(curves=tuple(Curve(name=str(i), values=RAMP) for i in range(4)), usual=RAMP)
 
-    text = document_json("balance", {"live": load_plot(shown, frame([shown]))})
+    text = document_json("balance", {"live": histograms(shown, frame([shown])).live})
 
     found = set(re.findall(r"#[0-9a-f]{6}\b", text.split('"handles"')[0]))
     assert {theme.light()[token] for token in ("s1", "s2", "s3", "s4", "line")} <= found

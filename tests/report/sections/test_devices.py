@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import LinearColorMapper
-from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+from bokeh.models import Image, Line, LinearColorMapper
 
 from jobreport import document, sections
 from jobreport.document import Origin, Report
 from jobreport.figures import devices as figure
 from jobreport.figures import theme
-from jobreport.figures.devices import HeatMap, cells, heat_map, live_heat_map, live_lines, shared_range
+from jobreport.figures.devices import HeatMap, cells, heat_map, lines_figure, map_figure, shared_range
 from jobrules.analyses.devices import FULL, DeviceGrid
 from jobrules.model import Metric
 from tests.copies import replace
@@ -65,8 +64,8 @@ def test_the_static_cells_and_the_live_image_have_the_colors_of_the_values() -> 
     light = theme.light()
 
     static = painted(heat)
-    plot: Any
-    plot, sources = live_heat_map(heat, shared_range(heat))
+    found, sources = map_figure(heat, shared_range(heat))
+    plot: Any = found.live
 
     def expected(value: int, core: bool) -> int:
         if value == 255:
@@ -75,7 +74,7 @@ def test_the_static_cells_and_the_live_image_have_the_colors_of_the_values() -> 
 
     for i, name in enumerate(("n/gpu0", "n/cpu0", "n/cpu1")):
         assert static[name] == [expected(v, i > 0) for v in values[i].tolist()]
-    images = [r for r in plot.renderers if isinstance(r, GlyphRenderer)]
+    images = [r for r in plot.renderers if isinstance(r.glyph, Image)]
     assert np.array_equal(np.concatenate(sources[0].data["image"]), values[:1])
     assert np.array_equal(np.concatenate(sources[1].data["image"]), values[1:])
     for renderer, core in zip(images, (False, True), strict=True):
@@ -193,8 +192,8 @@ def test_lines_are_those_of_the_devices_whose_means_differ_most() -> None:
     heat = drawn(grid)
     chosen = figure.defaults(heat)
     shared = shared_range(heat)
-    sources: Any = live_heat_map(heat, shared)[1]
-    plot: Any = live_lines(heat, shared, chosen, sources)
+    sources: Any = map_figure(heat, shared)[1]
+    plot: Any = lines_figure(heat, shared, chosen, sources).live
 
     assert [row.name for row in chosen] == ["gpu0", "gpu2"]
     assert plot.x_range is shared
@@ -205,10 +204,10 @@ def test_lines_are_those_of_the_devices_whose_means_differ_most() -> None:
         for one in source.data["name"]
         for name in ([one] if isinstance(one, str) else one)
     ]
-    lines: list[Any] = [r for r in plot.renderers if isinstance(r, GlyphRenderer)]
+    lines: list[Any] = [r for r in plot.renderers if isinstance(r.glyph, Line)]
     assert [names[line.tags[0]] for line in lines if line.tags] == ["gpu0", "gpu2"]
     assert [line.visible for line in lines] == [True, True, False, False]
-    values = lines[1].data_source.data["line1"]
+    values = lines[1].data_source.data["y"]
     assert np.nanmax(values) == 80
     assert np.isnan(values).sum() == 6
     assert len(names) == len(heat.choices)

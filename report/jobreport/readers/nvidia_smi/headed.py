@@ -107,6 +107,10 @@ def column_names(text: str) -> tuple[str, ...]:
             f"--columns {escape_name(text)} names no columns of nvidia-smi; give one name for each column of the log, "
             "such as timestamp,index,utilization.gpu."
         )
+    if twice := [name for name in header.names if header.names.count(name) > 1]:
+        raise UsageError(
+            f"--columns names {escape_name(twice[0])} twice; give each column a name of its own."
+        )
     return header.names
 
 

@@ -577,7 +577,7 @@ def test_parts_of_a_rotated_log_without_header_are_counted(tmp_path: Path) -> No
     assert (remark.code, remark.count, remark.place) == ("nvidia_smi.no_header", 30, "gpu.csv:1")
 
 
-@pytest.mark.parametrize("text", ["", "timestamp", "timestamp,loss", "1,2,3"])
-def test_columns_that_name_nothing_to_read_are_wrong_usage(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "timestamp", "timestamp,loss", "1,2,3", "timestamp,index,index"])
+def test_columns_that_name_nothing_to_read_or_one_twice_are_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="--columns"):
         column_names(text)
