@@ -27,8 +27,8 @@ from jobreport.figures.chart import (
     quantity,
     upward,
 )
+from jobreport.figures.over_time import boundaries
 from jobreport.figures.scales import Tick
-from jobreport.figures.time_line import boundaries
 from jobreport.formats import NBSP, count, escape_name
 from jobrules.analyses.devices import FULL as FULL_BYTE
 from jobrules.analyses.devices import NOT_MEASURED

@@ -9,21 +9,17 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.bottlenecks import (
-    Band,
-    Frame,
-    course_drawing,
-    course_plots,
-    parted_drawing,
-    parted_plot,
-)
+from jobreport.figures.bottlenecks import shares_over_time
 from jobreport.figures.embed import document_json
-from jobreport.figures.time_line import boundaries
+from jobreport.figures.names import rows_class
+from jobreport.figures.stacked import Part, stacked
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading
+from jobreport.sections.outline import Heading, heading
+from jobreport.sections.table import Table
 from jobrules.model import Status
 from jobrules.overall_framework_metrics import STEP
+from jobrules.text import capitalized
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +34,7 @@ if TYPE_CHECKING:
         BottlenecksOverTime,
         NodeCores,
         Ran,
+        SnapshotPart,
         StepSpan,
     )
 
@@ -54,8 +51,6 @@ SIMILAR_POINTS = 5.0
 MIN_DRAWN = 1.0
 #: Percent below which a GPU is idle in the words of the page.
 IDLE = 10.0
-#: Rows of bars that each height in ``drawing.css`` is made for.
-_HEIGHTS = (1, 2, 4, 8, 16)
 
 
 class Words(Struct, frozen=True, kw_only=True):
@@ -95,39 +90,14 @@ _WORDS = {
 }
 
 
-class Part(Struct, frozen=True, kw_only=True):
-    """One part of all snapshots, as printed; its place in the bar in percent."""
-
-    style: str
-    label: str
-    count: int
-    percent: float
-    at: float
-
-
-class SampleRow(Struct, frozen=True, kw_only=True):
-    """The GPU samples of a node, as printed: all, then count and percent of each part."""
-
-    node: str
-    basis: str
-    samples: int
-    parts: tuple[tuple[int, float], ...]
-
-
 class Samples(Struct, frozen=True, kw_only=True):
-    """The figure of GPU samples by node."""
+    """The figure of GPU samples by node; with one node, only its table is shown."""
 
     caption: str
-    bands: tuple[Band, ...]
-    rows: tuple[SampleRow, ...]
-    #: Whether some nodes are of the whole job and some of the training loop.
-    mixed: bool
+    parts: tuple[Part, ...]
     drawing: Drawing
-    #: Class that makes room for the rows.
-    height: str
-    folded: bool
-    #: What they are samples of: ``in the training loop``.
-    basis: str
+    style: str
+    table: Table
 
 
 class Strip(Struct, frozen=True, kw_only=True):
@@ -140,25 +110,13 @@ class Strip(Struct, frozen=True, kw_only=True):
 
 
 class Strips(Struct, frozen=True, kw_only=True):
-    """The figure of courses and the table of its data: one row per stretch, one column per course."""
+    """The figure of the share over time, one strip per course, and the table of its data."""
 
     caption: str
     aid: str
     reading: str
     strips: tuple[Strip, ...]
-    stretch: str
-    rows: tuple[tuple[int, tuple[str, ...]], ...]
-
-
-class RunRow(Struct, frozen=True, kw_only=True):
-    """A run, as printed."""
-
-    node: str
-    start_us: int
-    seconds: float
-    snapshots: int
-    most_cores: int
-    steps: str
+    table: Table
 
 
 class CoreTable(Struct, frozen=True, kw_only=True):
@@ -191,38 +149,34 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         )
         return Fragment(name=name, html=html)
     figures: dict[str, Plot] = {}
+    place = heading(name, report)
     cores = [_core_table(one) for one in found.cores]
     card = next((one for one in report.rules if one.name == words.rule), None)
     answered = card is not None and card.status in (Status.TRIGGERED, Status.PASSED)
     several = len(found.nodes) > 1
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
     drawn = found.bottlenecks > 0 and (
         found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)
     )
+    limit = found.limit if answered else None
     html = render(
         "bottlenecks",
-        heading=heading(name, report),
+        heading=place,
         key=name,
         found=found,
         lead=_lead(found, words, card, report),
         notes=_notes(found, words, card),
         split_caption=_split_caption(found),
         split=_split(found, words) if found.bottlenecks else [],
-        samples=_samples(found, words, name, figures, drawn=several) if found.bottlenecks else None,
-        strips=_strips(found, report, name, figures, limit=found.limit if answered else None)
-        if drawn
-        else None,
-        runs=[_run(run) for run in found.runs],
-        run_caption=_run_caption(found.runs, several=several, with_day=with_day),
+        samples=_samples(found, words, name, figures) if found.bottlenecks else None,
+        strips=_strips(found, report, name, figures, limit=limit) if drawn else None,
+        runs=_runs(found, report, place, several=several) if found.runs else None,
         several=several,
-        with_day=with_day,
         cores=cores,
         core_caption=_core_caption(found.cores, words.did, more=found.more_cores),
         folded=sum(len(table.rows) for table in cores) > MAX_OPEN_CORES,
         ran=[(_event_type(one.name), one) for one in found.ran],
         ran_caption=_ran_caption(found.ran),
         figures=document_json(name, figures) if figures else "",
-        why_none="",
     )
     return Fragment(name=name, html=html)
 
@@ -273,14 +227,13 @@ def _counted(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[st
 
 
 def _none_found(found: Bottlenecks, words: Words) -> list[str]:
-    first = f"0 of {formats.count(found.snapshots, 'snapshot')} are {words.title}."
-    if not found.low:
-        return [first, f"No GPU was below {_percent(found.gpu_below)}."]
-    core = words.core_is.removeprefix("a core of its node is ").format(_percent(found.core_above))
-    times = formats.number(found.low, 0)
-    without = formats.number(found.no_core_sample, 0)
-    unknown = f"; {words.metric} was not recorded in {without}" if found.no_core_sample else ""
-    return [first, f"A GPU was {_idle(found)} in {times}, never while a core was {core}{unknown}."]
+    """All snapshots in their parts, of which none is a bottleneck."""
+    parts = [
+        f"{label}: {formats.number(part.count, 0)} ({formats.percent(part.percent)})"
+        for _, label, part, _ in _split(found, words)
+        if part.count
+    ]
+    return [f"0 of {formats.count(found.snapshots, 'snapshot')} are {words.title}.", f"{'; '.join(parts)}."]
 
 
 def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:
@@ -320,8 +273,8 @@ def _split_caption(found: Bottlenecks) -> str:
     return f"{counts} with {gpu} ({share}) {are}."
 
 
-def _split(found: Bottlenecks, words: Words) -> list[Part]:
-    """All snapshots in parts that add up."""
+def _split(found: Bottlenecks, words: Words) -> list[tuple[str, str, SnapshotPart, float]]:
+    """All snapshots in parts that add up: class, words, part, and its place in the bar in percent."""
     idle = f"GPU {_idle(found)}"
     kinds = {
         "fine": ("u", f"No {idle}"),
@@ -331,59 +284,56 @@ def _split(found: Bottlenecks, words: Words) -> list[Part]:
     }
     parts = [part for part in found.split.parts if part.count or part.key != "unknown"]
     places = accumulate((part.percent for part in parts), initial=0.0)
-    return [
-        Part(style=style, label=label, count=part.count, percent=part.percent, at=at)
-        for part, at in zip(parts, places, strict=False)
-        for style, label in [kinds[part.key]]
-    ]
+    return [(*kinds[part.key], part, at) for part, at in zip(parts, places, strict=False)]
 
 
-def _samples(
-    found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot], *, drawn: bool
-) -> Samples:
-    bands = _bands(found, words)
+def _samples(found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot]) -> Samples:
+    bars = _sample_parts(found, words)
     names = [one.node for one in found.nodes]
-    if drawn:
-        figures[f"live-{name}-samples"] = parted_plot(names, bands, "Samples")
-    height = next((h for h in _HEIGHTS if len(names) <= h), _HEIGHTS[-1])
-    basis = _basis(found)
+    figure = stacked(names, bars, bar="Node", amount="Samples")
+    several, basis = len(names) > 1, _basis(found)
+    if several:
+        figures[f"live-{name}-samples"] = figure.live
+    mixed = len({one.in_loop for one in found.nodes}) > 1
+    heads = [capitalized(part.label.partition(":")[0]) for part in bars]
     return Samples(
         caption=_samples_caption(found, basis),
-        bands=bands,
-        rows=tuple(
-            SampleRow(
-                node=formats.escape_name(one.node, 40),
-                basis="training loop" if one.in_loop else "whole job",
-                samples=one.samples,
-                parts=tuple((band.counts[i], band.percents[i]) for band in bands),
-            )
-            for i, one in enumerate(found.nodes)
+        parts=bars,
+        drawing=figure.drawing,
+        style=f"names {rows_class(len(names))}",
+        table=Table(
+            label=f"{words.title}: GPU samples {'by node' if several else basis}",
+            caption="" if not several else f"GPU samples {basis}.",
+            fold=f"GPU samples {'by node' if several else basis}"
+            if not several or len(names) > MAX_OPEN_NODES
+            else "",
+            heads=["<Node", *(["<Basis"] if mixed else []), "Samples", *(f"{head} (%)" for head in heads)],
+            rows=[
+                [
+                    formats.escape_name(one.node, 40),
+                    *(["training loop" if one.in_loop else "whole job"] if mixed else []),
+                    formats.number(one.samples, 0),
+                    *(formats.number(part.percents[i]) for part in bars),
+                ]
+                for i, one in enumerate(found.nodes)
+            ],
         ),
-        mixed=len({one.in_loop for one in found.nodes}) > 1,
-        drawing=parted_drawing(names, bands),
-        height=f"names rows-{height}",
-        folded=len(names) > MAX_OPEN_NODES,
-        basis=basis,
     )
 
 
-def _bands(found: Bottlenecks, words: Words) -> tuple[Band, ...]:
+def _sample_parts(found: Bottlenecks, words: Words) -> tuple[Part, ...]:
     """Parts of each node's GPU samples; what was not recorded only if there is any."""
-    idle = _idle(found)
+    idle, nodes = _idle(found), found.nodes
     kinds = (
-        ("u", "busy: above 90%", [one.busy for one in found.nodes]),
-        (
-            "u3",
-            f"partly busy: {formats.plain_number(found.gpu_below)} to 90%",
-            [one.partly for one in found.nodes],
-        ),
-        ("l3", f"{idle}, {words.no_core}", [one.idle_unsaturated for one in found.nodes]),
-        ("x", f"{idle}, {words.metric} not recorded", [one.idle_no_core_sample for one in found.nodes]),
-        ("l", f"{idle}, {words.core}", [one.bottleneck for one in found.nodes]),
+        ("u", "busy: above 90%", [one.busy for one in nodes]),
+        ("u3", f"partly busy: {found.gpu_below:g} to 90%", [one.partly for one in nodes]),
+        ("l3", f"{idle}, {words.no_core}", [one.idle_unsaturated for one in nodes]),
+        ("x", f"{idle}, {words.metric} not recorded", [one.idle_no_core_sample for one in nodes]),
+        ("l", f"{idle}, {words.core}", [one.bottleneck for one in nodes]),
     )
-    percents = zip(*(one.percents for one in found.nodes), strict=True)
+    percents = zip(*(one.percents for one in nodes), strict=True)
     return tuple(
-        Band(style=style, label=label, counts=tuple(counts), percents=tuple(column))
+        Part(style=style, label=label, percents=column, amounts=tuple(formats.number(n, 0) for n in counts))
         for (style, label, counts), column in zip(kinds, percents, strict=True)
         if any(counts) or style != "x"
     )
@@ -415,33 +365,34 @@ def _strips(
         return None
     with_day = formats.spans_days(report.job.start_us, report.job.end_us)
     titles = [formats.escape_name(one.node, 60) if one.node else "All nodes" for one in courses]
-    frame = Frame(columns=columns, boundaries=boundaries(phases), limit=limit)
+    percents = [one.percent for one in courses]
     strips = []
-    plots = course_plots([one.percent for one in courses], frame)
-    for i, (one, plot) in enumerate(zip(courses, plots, strict=True)):
+    for i, figure in enumerate(shares_over_time(percents, columns, phases, limit)):
         element = f"live-{name}-course{i}"
-        figures[element] = plot
-        finding = _over_time([one], titles[i : i + 1], limit, with_day=with_day)
-        strips.append(
-            Strip(
-                id=element,
-                title=titles[i],
-                label=f"Share of bottlenecks over time, {titles[i]}. {finding}",
-                drawing=course_drawing(one.percent, frame, labels=i == len(courses) - 1),
-            )
-        )
+        figures[element] = figure.live
+        finding = _over_time(courses[i : i + 1], titles[i : i + 1], limit, with_day=with_day)
+        label = f"Share of bottlenecks over time, {titles[i]}. {finding}"
+        strips.append(Strip(id=element, title=titles[i], label=label, drawing=figure.drawing))
+    stretch_us = found.stretch * columns.width_us
+    stretch = formats.duration(stretch_us)
+    place = heading(name, report)
     return Strips(
         caption=_over_time(courses, titles, limit, with_day=with_day),
         aid=f"Columns of {formats.duration(columns.width_us)}.",
         reading=_strips_reading(found, report),
         strips=tuple(strips),
-        stretch=formats.duration(found.stretch * columns.width_us),
-        rows=tuple(
-            (
-                columns.start_us + i * found.stretch * columns.width_us,
-                tuple("not measured" if value is None else formats.number(value) for value in values),
-            )
-            for i, values in enumerate(zip(*(one.means for one in courses), strict=True))
+        table=Table(
+            label=f"{place.title}: share of bottlenecks over time",
+            caption=f"Percent of the snapshots that are bottlenecks, mean of the columns of each {stretch}.",
+            fold=f"share of bottlenecks per {stretch}",
+            heads=(f"<From ({place.zone})", *(titles if len(titles) > 1 else ["Share (%)"])),
+            rows=[
+                (
+                    formats.column_time(columns.start_us + i * stretch_us, with_day=with_day),
+                    *("not measured" if value is None else formats.number(value) for value in values),
+                )
+                for i, values in enumerate(zip(*(one.means for one in courses), strict=True))
+            ],
         ),
     )
 
@@ -494,14 +445,25 @@ def _time(us: int, with_day: bool) -> str:
     return formats.column_time(us, with_day=with_day).replace(" ", formats.NBSP)
 
 
-def _run(run: BottleneckRun) -> RunRow:
-    return RunRow(
-        node=formats.escape_name(run.node, 40),
-        start_us=run.start_us,
-        seconds=(run.end_us - run.start_us) / 1e6,
-        snapshots=run.snapshots,
-        most_cores=run.most_cores,
-        steps=_steps(run.place, run.steps),
+def _runs(found: Bottlenecks, report: Report, place: Heading, *, several: bool) -> Table:
+    """The longest bottlenecks."""
+    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
+    node = ["<Node"] if several else []
+    return Table(
+        label=f"{place.title}: longest bottlenecks",
+        caption=_run_caption(found.runs, several=several, with_day=with_day),
+        heads=(f"<Start ({place.zone})", *node, "Length (s)", "Snapshots", "Most cores", "<Steps"),
+        rows=[
+            (
+                formats.column_time(run.start_us, with_day=with_day),
+                *([formats.escape_name(run.node, 40)] if several else []),
+                formats.number((run.end_us - run.start_us) / 1e6),
+                formats.number(run.snapshots, 0),
+                formats.number(run.most_cores, 0),
+                _steps(run.place, run.steps),
+            )
+            for run in found.runs
+        ],
     )
 
 
@@ -529,8 +491,6 @@ def _span(one: StepSpan) -> str:
 
 
 def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool) -> str:
-    if not runs:
-        return ""
     lasted = [formats.duration(run.end_us - run.start_us) for run in runs]
     equal = lasted.count(lasted[0])
     if equal > 1:

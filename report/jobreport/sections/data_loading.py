@@ -5,30 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.data_loading import (
-    Histogram,
-    Unit,
-    fetch_drawing,
-    fetch_plot,
-    histogram,
-    unit_for,
-    work_axes,
-    work_drawing,
-    work_plot,
-)
+from jobreport.figures.data_loading import Unit, at_work, bin_names, fetch_times, unit_for
 from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.table import Table, as_code, columns_of, node_heads
 from jobrules.analyses.data_loading import ADEQUATE, TOO_FEW, TOO_MANY
 from jobrules.dataloader import Dataloader
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bokeh.models import Plot
 
     from jobreport.document import Report
@@ -39,7 +31,6 @@ if TYPE_CHECKING:
         LoadersAtWork,
         LoaderSetup,
         NodeLoading,
-        Spread,
     )
 
 #: Sentences about nodes.
@@ -65,15 +56,6 @@ class Block(Struct, frozen=True, kw_only=True):
     drawing: Drawing
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A line of a table as printed."""
-
-    name: str
-    values: tuple[str, ...]
-    #: A word at the end.
-    word: str = ""
-
-
 @error_boundary
 def data_loading(report: Report) -> Fragment:
     """Loader processes against cores, fetch times, and active loader processes over time."""
@@ -83,40 +65,34 @@ def data_loading(report: Report) -> Fragment:
         html = render(
             "data_loading",
             heading=place,
-            nodes=(),
+            found=None,
             debugger_results=report.origin is Origin.DEBUGGER_RESULTS,
             has_card=report.origin is Origin.DEBUGGER_RESULTS
             and any(card.name == Dataloader.__name__ for card in report.rules),
         )
         return Fragment(name="data-loading", html=html)
-    bins = histogram(found.fetches) if found.fetches else None
+    fetches = fetch_times(found.fetches) if found.fetches else None
     flat = _flat(found)
     blocks, figures = ([], {}) if flat else _at_work(found)
-    if bins:
-        figures = {"live-data-loading-fetches": fetch_plot(bins), **figures}
-    nodes = _joined([_node_row(node) for node in found.nodes])
+    if fetches:
+        figures = {"live-data-loading-fetches": fetches.live, **figures}
     html = render(
         "data_loading",
         heading=place,
+        found=found,
         sentences=[*_wait(found), *_against_range(found), *_settings_advice(found)],
         fetch_caption=_fetch_caption(found),
-        fetch_drawing=fetch_drawing(bins) if bins else None,
+        fetch_drawing=fetches.drawing if fetches else None,
         fetch_reading=_fetch_reading(found.fetches),
-        bins=_bins(bins),
+        bins=_bins(found.fetches) if found.fetches else None,
         work_caption=_work_caption(found),
         work_reading=_work_reading(found),
         blocks=blocks,
         figures=document_json("data-loading", figures) if figures else "",
-        flat=flat,
-        times_unit=_times_unit(found).name,
-        times=_times_rows(found),
-        lives=_lives(found),
-        nodes=nodes,
-        nodes_folded=len(nodes) > MAX_OPEN_ROWS,
-        nodes_left_out=found.nodes_left_out,
-        loaders=_noun(found),
-        setups=_joined([_setup_row(one) for one in found.setups]),
-        setups_left_out=found.setups_left_out,
+        lasting=" ".join(filter(None, [_lives(found), flat])),
+        times=_times(found),
+        nodes=_nodes(found),
+        setups=_setups(found) if found.setups else None,
         several=len(found.nodes) > 1,
     )
     return Fragment(name="data-loading", html=html)
@@ -252,19 +228,21 @@ def _fetch_reading(times: FetchTimes | None) -> str:
     else:
         width = unit_for(times.step)
         size = f"{round(times.step / width.factor, 6):g}{formats.NBSP}{width.name}"
-        reading = f"Time in {unit_for(times.p50_s).name}, bins of {size}. Height: fetches."
+        reading = f"Bins of {size}. Height: fetches."
     if times.beyond:
         longer = formats.count(times.beyond, "longer fetch", "longer fetches")
         reading += f" Last bar, after a gap: {longer}, up to {_time(times.max_s)}."
     return reading
 
 
-def _bins(bins: Histogram | None) -> list[Row]:
-    """Bars that count something."""
-    if bins is None:
-        return []
-    pairs = zip(bins.ranges, bins.heights.tolist(), strict=True)
-    return [Row(name=name, values=(formats.number(n, 0),)) for name, n in pairs if n]
+def _bins(fetches: FetchTimes) -> Table:
+    counts = (*fetches.counts, fetches.beyond) if fetches.beyond else fetches.counts
+    return Table(
+        label="Fetches per bin; empty bins are omitted",
+        fold="fetches per bin",
+        heads=("<Fetch time", "Fetches"),
+        rows=[(name, formats.number(n, 0)) for name, n in zip(bin_names(fetches), counts, strict=True) if n],
+    )
 
 
 def _fewest_and_most(line: LoadersAtWork) -> tuple[int, int]:
@@ -327,18 +305,13 @@ def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
     figures: dict[str, Plot] = {}
     if not found.columns or not found.at_work:
         return blocks, figures
-    axes = work_axes(found.columns, found.at_work)
-    for i, line in enumerate(found.at_work):
-        element = f"live-data-loading-{i}"
-        figures[element] = work_plot(line, found.columns, axes)
-        blocks.append(
-            Block(
-                id=element,
-                title=_title(line, found),
-                label=_label(line, found),
-                drawing=work_drawing(line, found.columns, axes),
-            )
-        )
+    for i, (line, figure) in enumerate(
+        zip(found.at_work, at_work(found.at_work, found.columns), strict=True)
+    ):
+        element, title = f"live-data-loading-{i}", _title(line, found)
+        label = f"Active {_noun(found)} over time, {title}. {_work_caption(found)}"
+        figures[element] = figure.live
+        blocks.append(Block(id=element, title=title, label=label, drawing=figure.drawing))
     return blocks, figures
 
 
@@ -348,33 +321,30 @@ def _title(line: LoadersAtWork, found: DataLoading) -> str:
     return f"All {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
 
 
-def _label(line: LoadersAtWork, found: DataLoading) -> str:
-    low, high = _fewest_and_most(line)
-    cores = f" on {formats.count(line.cores, 'core')}" if line.cores else ""
-    return f"Active {_noun(found)} over time: {low} to {high}{cores}."
-
-
-def _in_table(found: DataLoading) -> list[Spread]:
-    return [one for one in found.times if one.key in _KINDS]
-
-
-def _times_unit(found: DataLoading) -> Unit:
-    """The unit of the table of times: the one that suits the first of its rows."""
-    return unit_for(next((one.p50_s for one in _in_table(found)), 1.0))
-
-
-def _times_rows(found: DataLoading) -> list[Row]:
-    kept, factor = _in_table(found), _times_unit(found).factor
-    columns = [
-        [formats.number(one.count, 0) for one in kept],
-        *(_even([getattr(one, name) / factor for one in kept]) for name in ("p50_s", "p95_s", "max_s")),
-        _even([one.total_s for one in kept]),
-        [formats.number(one.outliers, 0) for one in kept],
-    ]
-    return [
-        Row(name=_KINDS[one.key], values=values)
-        for one, values in zip(kept, zip(*columns, strict=True), strict=True)
-    ]
+def _times(found: DataLoading) -> Table | None:
+    """Times in the unit that suits the first row; None if none were recorded."""
+    kept = [one for one in found.times if one.key in _KINDS]
+    if not kept:
+        return None
+    unit = unit_for(kept[0].p50_s)
+    return Table(
+        label="Data-loading times",
+        caption=f"Data-loading times{', all nodes' if len(found.nodes) > 1 else ''}.",
+        heads=(
+            *("<Time", "Count", f"Median ({unit.name})", f"p95 ({unit.name})", f"Longest ({unit.name})"),
+            *("Total (s)", "Over 2 × median"),
+        ),
+        rows=columns_of(
+            [_KINDS[one.key] for one in kept],
+            [formats.number(one.count, 0) for one in kept],
+            *(
+                _even([getattr(one, name) / unit.factor for one in kept])
+                for name in ("p50_s", "p95_s", "max_s")
+            ),
+            _even([one.total_s for one in kept]),
+            [formats.number(one.outliers, 0) for one in kept],
+        ),
+    )
 
 
 def _even(values: list[float]) -> list[str]:
@@ -400,13 +370,13 @@ def _lives(found: DataLoading) -> str:
     return f"{processes} ran for {median} (median), at most {longest}."
 
 
-def _joined(rows: list[Row]) -> list[Row]:
-    """Rows of nodes that print the same as one: ``6 nodes (equal)``, or by name where others differ."""
-    names_of: dict[Row, list[str]] = {}
-    for row in rows:
-        names_of.setdefault(replace(row, name=""), []).append(row.name)
-    total = len({row.name for row in rows})
-    return [replace(row, name=_equal_nodes(names, total)) for row, names in names_of.items()]
+def _joined(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Rows that differ only in the node, which comes first, as one: ``6 nodes (equal)``, or by name."""
+    names_of: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in rows:
+        names_of.setdefault(tuple(cells), []).append(name)
+    total = len({name for names in names_of.values() for name in names})
+    return [(_equal_nodes(names, total), *cells) for cells, names in names_of.items()]
 
 
 def _equal_nodes(names: list[str], total: int) -> str:
@@ -416,10 +386,10 @@ def _equal_nodes(names: list[str], total: int) -> str:
     return f"{formats.count(total, 'node') if len(names) == total else listed} (equal)"
 
 
-def _node_row(node: NodeLoading) -> Row:
-    return Row(
-        name=node.name,
-        values=(
+def _nodes(found: DataLoading) -> Table:
+    rows = _joined(
+        (
+            node.name,
             "threads" if node.pipeline else "processes",
             formats.known(node.loaders, 0),
             formats.known(node.mean),
@@ -428,14 +398,39 @@ def _node_row(node: NodeLoading) -> Row:
             formats.number(node.cores, 0) if node.cores else "not recorded",
             formats.known(node.of_cores_percent),
             formats.number(node.seconds, 0),
+            node.answer or f"not evaluated: {node.reason}",
+        )
+        for node in found.nodes
+    )
+    more = found.nodes_left_out
+    return Table(
+        label=f"Active {_noun(found)} per node",
+        caption=f"Active {_noun(found)} per second of data loading."
+        + (f" Not shown: {formats.count(more, 'more node')}." if more else ""),
+        fold=f"{_noun(found)} per node" if len(rows) > MAX_OPEN_ROWS else "",
+        heads=(
+            *("<Node", "<Loaders", "Median", "Mean", "Fewest", "Most", "Cores"),
+            *("Median (% of cores)", "Seconds", "<Dataloader"),
         ),
-        word=node.answer or f"not evaluated: {node.reason}",
+        rows=rows,
     )
 
 
-def _setup_row(one: LoaderSetup) -> Row:
-    pinned = {True: "yes", False: "no", None: "not recorded"}[one.pin_memory]
+def _setups(found: DataLoading) -> Table:
+    several = len(found.nodes) > 1
+    rows = _joined((one.node, as_code(one.iterator), *_settings(one)) for one in found.setups)
+    more = found.setups_left_out
+    return Table(
+        label="DataLoader settings",
+        caption="DataLoader settings." + (f" Not shown: {formats.count(more, 'more row')}." if more else ""),
+        heads=node_heads("<Iterator", "num_workers", "Pinned memory", "Fetches", several=several),
+        rows=rows if several else [cells for _, *cells in rows],
+    )
+
+
+def _settings(one: LoaderSetup) -> tuple[str, str, str]:
     workers = "not recorded" if one.num_workers is None else formats.number(one.num_workers, 0)
     if one.num_workers == 0:
         workers = "0, in the training process"
-    return Row(name=one.node, values=(workers, pinned, formats.number(one.fetches, 0)), word=one.iterator)
+    pinned = {True: "yes", False: "no", None: "not recorded"}[one.pin_memory]
+    return workers, pinned, formats.number(one.fetches, 0)

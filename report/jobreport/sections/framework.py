@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.figures.framework import MAX_RANKED, Pair, Rank, Stack, of_slices, other, ranked, stacked
+from jobreport.figures.framework import MAX_RANKED, Rank, of_slices, other, ranked
 from jobreport.figures.names import rows_class
+from jobreport.figures.stacked import Part, stacked
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading
+from jobreport.sections.outline import Heading, heading
+from jobreport.sections.table import Table, as_code, node_cells, node_heads
 from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
 from jobrules.model import Status
@@ -22,9 +25,8 @@ from jobrules.model import Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bokeh.models import Plot
-
     from jobreport.document import Report
+    from jobreport.figures.canvas import Figure
     from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Operators, Slice
 
 #: Percent of the ranks' time outside steps that is worth a look.
@@ -44,24 +46,14 @@ _MODE_FILLS = ("u", "u2", "u3", "f3", "n1")
 _PASS_FILLS = ("u", "u2")
 
 
-class Figure(Struct, frozen=True, kw_only=True):
-    """A static drawing and its live plot."""
+class Shown(Struct, frozen=True, kw_only=True):
+    """A figure of the section and its caption."""
 
     name: str
     title: str
-    pair: Pair
+    figure: Figure
     style: str
     caption: str
-
-    @property
-    def label(self) -> str:
-        """The text alternative."""
-        return f"{self.title}. {self.caption}"
-
-    @property
-    def live_id(self) -> str:
-        """The element that the live plot is drawn in."""
-        return f"live-framework-{self.name}"
 
 
 @error_boundary
@@ -78,41 +70,41 @@ def framework(report: Report) -> Fragment:
             why_none=_why_none(report),
         )
         return Fragment(name="framework", html=html)
+    place = heading("framework", report)
     between = _between(time)
-    figures = {
+    shown = {
         "ranks": _ranks_figure(time),
         "passes": _passes_figure(time),
         "event_types": _event_types_figure(time),
         "horovod": _horovod_figure(time),
     }
     operators = [(table, _operators_figure(table)) for table in time.operators if table.rows]
-    plots: dict[str, Plot] = {
-        one.live_id: one.pair.live
-        for one in (*figures.values(), *(figure for _, figure in operators))
-        if one is not None
-    }
+    drawn = [one for one in (*shown.values(), *(one for _, one in operators)) if one]
     html = render(
         "framework",
-        heading=heading("framework", report),
+        heading=place,
         time=time,
         lead=_lead(time),
         between=between,
         between_link=_link(report, between) if between else None,
-        figures=figures,
-        operators=operators,
+        shown=shown,
+        steps=_slices(
+            "time inside and outside steps", "Time inside and outside steps, all ranks.", time.steps
+        ),
+        ranks=_ranks_table(time) if len(time.ranks) > 1 else None,
+        event_types=_event_types_table(time, place) if time.event_types else None,
+        horovod=_slices("Horovod", "Time of each activity, all ranks.", time.horovod),
+        operators=[(table.device, one) for table, one in operators],
+        operators_finding=_most_self_time(time),
+        operators_tables=[one for table, _ in operators for one in _operators_tables(table)],
         operators_fold=_operators_fold(time),
         key=_key(_fills(time), time.kinds),
         passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
         operators_basis=_operators_basis(time),
         general=seconds(time.general_s) if time.general_s is not None else "",
-        enough=ENOUGH_EVENTS,
-        events_scale=time_scale(one.seconds for one in time.event_types),
-        with_day=_spans_days(time),
-        nodes=len({one.node for one in time.ranks}),
-        time_scale=time_scale,
-        seconds=seconds,
-        max_open=MAX_OPEN,
-        json=document_json("framework", plots) if plots else "",
+        json=document_json("framework", {f"live-framework-{one.name}": one.figure.live for one in drawn})
+        if drawn
+        else "",
     )
     return Fragment(name="framework", html=html)
 
@@ -166,7 +158,9 @@ def _link(report: Report, event_type: EventTypeTime) -> tuple[str, str] | None:
 
 def _operators_basis(time: FrameworkTime) -> str:
     """Which steps the shares of operators describe, and for how long operators ran."""
-    ran = [f"{seconds(one.ran_s)} on the {one.device}" for one in time.operators if one.ran_s is not None]
+    known = {one.device: one.ran_s for one in time.operators if one.ran_s is not None}
+    scale = time_scale(known.values())
+    ran = [f"{scale(ran_s)}{formats.NBSP}{scale.unit} on the {device}" for device, ran_s in known.items()]
     lasted = f": {', '.join(ran)}" if ran else ""
     if time.first_step is None or time.last_step is None:
         return f"Operators were recorded without step numbers{lasted}. Shares may describe a few steps only."
@@ -174,14 +168,6 @@ def _operators_basis(time: FrameworkTime) -> str:
     steps = f"step {time.first_step}" if one else f"steps {time.first_step} to {time.last_step}"
     these = "that step" if one else "those steps"
     return f"Operators were recorded in {steps} only{lasted}. Shares describe {these}, not the job."
-
-
-def _spans_days(time: FrameworkTime) -> bool:
-    """Whether event types were recorded on several days."""
-    if not time.event_types:
-        return False
-    first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
-    return formats.spans_days(first, last)
 
 
 def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -204,21 +190,23 @@ def _fills(time: FrameworkTime) -> list[str]:
     return [first, *_MODE_FILLS][: len(time.kinds)]
 
 
-def _ranks_figure(time: FrameworkTime) -> Figure | None:
+def _ranks_figure(time: FrameworkTime) -> Shown | None:
     if not time.ranks:
         return None
-    stacks = [
-        Stack(name=_rank_name(time, i), percents=one.percents, whole=seconds(one.seconds))
-        for i, one in enumerate(time.ranks)
-    ]
+    names = [_rank_name(time, i) for i in range(len(time.ranks))]
+    percents = [one.percents for one in time.ranks]
+    whole = [seconds(one.seconds) for one in time.ranks]
     if time.other_ranks:
-        name = formats.count(time.other_ranks, "other")
-        stacks.append(Stack(name=name, percents=time.other_percents, whole="their time"))
-    return Figure(
+        names.append(formats.count(time.other_ranks, "other"))
+        percents.append(time.other_percents)
+        whole.append("their time")
+    kinds = zip(_fills(time), time.kinds, zip(*percents, strict=True), strict=True)
+    bars = [Part(style=style, label=kind, percents=of, amounts=tuple(whole)) for style, kind, of in kinds]
+    return Shown(
         name="ranks",
         title="Time inside and outside steps",
-        pair=stacked(stacks, time.kinds, _fills(time)),
-        style=rows_class(len(stacks)) + (" names" if len(stacks) > 1 else ""),
+        figure=stacked(names, bars, bar="Rank", amount="Of"),
+        style=rows_class(len(names)) + (" names" if len(names) > 1 else ""),
         caption=_ranks_caption(time),
     )
 
@@ -242,7 +230,7 @@ def _ranks_caption(time: FrameworkTime) -> str:
     )
 
 
-def _passes_figure(time: FrameworkTime) -> Figure | None:
+def _passes_figure(time: FrameworkTime) -> Shown | None:
     if not time.passes:
         return None
     first = time.passes[0]
@@ -253,14 +241,17 @@ def _passes_figure(time: FrameworkTime) -> Figure | None:
     if first.percent > UNEVEN:
         usual = "about twice as long as the forward pass" if first.name == BACKWARD else "longer"
         caption += f" The backward pass usually takes {usual}."
-    stack = Stack(
-        name="",
-        percents=tuple(one.percent for one in time.passes),
-        whole=f"{seconds(sum(one.seconds for one in time.passes))} in both",
-    )
-    pair = stacked([stack], [one.name for one in time.passes], _PASS_FILLS)
-    return Figure(
-        name="passes", title="Forward and backward pass", pair=pair, style=rows_class(1), caption=caption
+    both = f"{seconds(sum(one.seconds for one in time.passes))} in both"
+    bars = [
+        Part(style=style, label=one.name, percents=(one.percent,), amounts=(both,))
+        for style, one in zip(_PASS_FILLS, time.passes, strict=False)
+    ]
+    return Shown(
+        name="passes",
+        title="Forward and backward pass",
+        figure=stacked([""], bars, bar="Rank", amount="Of"),
+        style=rows_class(1),
+        caption=caption,
     )
 
 
@@ -269,7 +260,7 @@ def _direction(part: Slice) -> str:
     return part.name.partition(" ")[0].lower()
 
 
-def _event_types_figure(time: FrameworkTime) -> Figure | None:
+def _event_types_figure(time: FrameworkTime) -> Shown | None:
     """The ten event types that ran for most of the time in which they were recorded."""
     drawn = [one for one in time.event_types if one.percent is not None][:MAX_RANKED]
     if not drawn:
@@ -284,7 +275,78 @@ def _event_types_figure(time: FrameworkTime) -> Figure | None:
     return _ranked_figure("general", "Event types", caption, ranks)
 
 
-def _horovod_figure(time: FrameworkTime) -> Figure | None:
+def _slices(name: str, caption: str, parts: Sequence[Slice]) -> Table:
+    scale = time_scale(part.seconds for part in parts)
+    return Table(
+        label=name,
+        caption=caption,
+        fold=name if len(parts) > MAX_OPEN else "",
+        heads=("<Part", f"Time ({scale.unit})", "Share (%)"),
+        rows=[
+            (
+                formats.count(part.count, "other") if part.count > 1 else formats.escape_name(part.name, 60),
+                scale(part.seconds),
+                formats.number(part.percent),
+            )
+            for part in parts
+        ],
+    )
+
+
+def _ranks_table(time: FrameworkTime) -> Table:
+    several = len({one.node for one in time.ranks}) > 1
+    rows = [
+        [
+            *node_cells(one.node, one.rank if several else one.rank or one.node, several=several),
+            *map(formats.number, (one.seconds, *one.percents)),
+        ]
+        for one in time.ranks
+    ]
+    if time.other_ranks:
+        mean = f"Mean of {formats.count(time.other_ranks, 'other')}"
+        rows.append([mean, *(["–"] if several else []), "–", *map(formats.number, time.other_percents)])
+    return Table(
+        label="Share of each rank's time",
+        caption="Time of each rank from its first to its last step, and its shares in percent.",
+        fold="share of each rank",
+        heads=[
+            *node_heads("<Rank", several=several),
+            "Time (s)",
+            *(formats.escape_name(kind, 40) for kind in time.kinds),
+        ],
+        rows=rows,
+    )
+
+
+def _event_types_table(time: FrameworkTime, place: Heading) -> Table:
+    first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
+    with_day = formats.spans_days(first, last)
+    scale = time_scale(one.seconds for one in time.event_types)
+    return Table(
+        label="Event types",
+        caption="Event types: when each was recorded, and for how much of that time it ran, all ranks. "
+        f"–: fewer than {ENOUGH_EVENTS}{formats.NBSP}events per rank.",
+        fold="event types" if len(time.event_types) > MAX_OPEN else "",
+        heads=(
+            *("<Event type", "Events", f"First ({place.zone})", f"Last ({place.zone})", "Steps"),
+            *(f"Time ({scale.unit})", "Share of recorded time (%)"),
+        ),
+        rows=[
+            (
+                formats.escape_name(one.name, 60) if one.name else formats.count(one.count, "other"),
+                formats.number(one.events, 0),
+                formats.column_time(one.first_us, with_day=with_day),
+                formats.column_time(one.last_us, with_day=with_day),
+                formats.number(one.steps, 0),
+                scale(one.seconds),
+                formats.known(one.percent),
+            )
+            for one in time.event_types
+        ],
+    )
+
+
+def _horovod_figure(time: FrameworkTime) -> Shown | None:
     if not time.horovod:
         return None
     first = time.horovod[0]
@@ -294,7 +356,7 @@ def _horovod_figure(time: FrameworkTime) -> Figure | None:
     return _ranked_figure("horovod", "Horovod", caption, ranks)
 
 
-def _operators_figure(table: Operators) -> Figure:
+def _operators_figure(table: Operators) -> Shown:
     """The ten operators with most self time."""
     drawn, rest = table.rows[:MAX_RANKED], table.rows[MAX_RANKED:]
     ranks = [
@@ -313,6 +375,66 @@ def _operators_figure(table: Operators) -> Figure:
     return _ranked_figure(table.device.lower(), f"{table.device} operators", caption, ranks)
 
 
+def _operators_tables(found: Operators) -> list[Table]:
+    """The operators with most self time, and the others in a fold; one unit for all times of a kind."""
+    totals, calls = (
+        time_scale(row.total_s for row in found.rows),
+        time_scale(row.call_s for row in found.rows),
+    )
+    rows: list[tuple[str, ...]] = [
+        (
+            as_code(row.name),
+            formats.number(row.calls, 0),
+            totals(row.self_s),
+            totals(row.total_s),
+            calls(row.call_s),
+            formats.number(row.percent),
+        )
+        for row in found.rows
+    ]
+    if found.others:
+        name = formats.count(found.others, "other operator")
+        counted = formats.number(found.others_calls, 0), totals(found.others_s)
+        rows.append((name, *counted, "–", "–", formats.number(found.others_percent)))
+    left = len(found.rows) > MAX_OPEN
+    which = (
+        f"Top {MAX_OPEN} {found.device} operators. All {found.device} operators"
+        if left
+        else f"{found.device} operators by self time"
+    )
+    heads = (
+        *(f"<{found.device} operator", "Calls", f"Self time ({totals.unit})", f"Total time ({totals.unit})"),
+        *(f"Self time per call ({calls.unit})", "Share (%)"),
+    )
+    sums = (
+        f"{formats.count(found.calls, 'call')}, {totals(found.self_s)}{formats.NBSP}{totals.unit} self time"
+    )
+    shown = Table(
+        label=f"{found.device} operators",
+        caption=f"{which}: {sums}.",
+        heads=heads,
+        rows=rows[:MAX_OPEN] if left else rows,
+    )
+    if not left:
+        return [shown]
+    more = formats.count(len(found.rows) - MAX_OPEN + found.others, f"more {found.device} operator")
+    return [
+        shown,
+        Table(label=f"More {found.device} operators", fold=more, heads=heads, rows=rows[MAX_OPEN:]),
+    ]
+
+
+def _most_self_time(time: FrameworkTime) -> Markup:
+    most = [
+        Markup("{} on the {} ({})").format(
+            as_code(table.rows[0].name), table.device, formats.percent(table.rows[0].percent)
+        )
+        for table in time.operators
+        if table.rows
+    ]
+    return Markup("Most self time: {}.").format(Markup(", ").join(most))
+
+
 def _operators_fold(time: FrameworkTime) -> str:
     """Both times of an operator, and the device with most self time."""
     text = (
@@ -324,9 +446,9 @@ def _operators_fold(time: FrameworkTime) -> str:
     return text
 
 
-def _ranked_figure(name: str, title: str, caption: str, ranks: Sequence[Rank]) -> Figure:
+def _ranked_figure(name: str, title: str, caption: str, ranks: Sequence[Rank]) -> Shown:
     style = f"{rows_class(len(ranks))} ranked"
-    return Figure(name=name, title=title, pair=ranked(ranks), style=style, caption=caption)
+    return Shown(name=name, title=title, figure=ranked(ranks), style=style, caption=caption)
 
 
 def _shown_in_rules(report: Report) -> bool:

@@ -9,10 +9,12 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.figures.gpu_memory import NodeMemory, memory_drawing, memory_plot, shared_range
+from jobreport.figures.gpu_memory import NodeMemory, memory
+from jobreport.figures.over_time import SharedTime
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, has_time_lines, heading
+from jobreport.sections.table import Table, node_cells, node_heads
 from jobreport.sections.time_lines import AID, Block, TimeLines
 from jobrules.model import Metric
 
@@ -48,52 +50,29 @@ class NodeBlock(Struct, frozen=True, kw_only=True):
     key: tuple[tuple[str, str, str], ...]
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A GPU as printed."""
-
-    node: str
-    device: str
-    values: tuple[str, ...]
-    reading: str
-
-
-class JumpRow(Struct, frozen=True, kw_only=True):
-    """A jump as printed."""
-
-    node: str
-    device: str
-    values: tuple[str, ...]
-
-
 @error_boundary
 def gpu_memory(report: Report) -> Fragment:
     """Memory in use, then GPU memory activity: lines of the GPUs that jump most or are highest, and a table of all."""
     found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
     if found is None:
-        html = render("gpu_memory", heading=place, in_use=in_use, rows=(), why_none=_why_none(report))
+        html = render("gpu_memory", heading=place, in_use=in_use, tables=(), why_none=_why_none(report))
         return Fragment(name="gpu-memory", html=html)
-    blocks, figures = _draw(report, found) if covers_time(report) else ([], {})
-    days = formats.spans_days(report.job.start_us, report.job.end_us)
     several = len({gpu.node for gpu in found.gpus}) > 1
+    caption = _caption(found, several=several)
+    blocks, figures = _draw(report, found, caption) if covers_time(report) else ([], {})
+    days = formats.spans_days(report.job.start_us, report.job.end_us)
     html = render(
         "gpu_memory",
         heading=place,
         in_use=in_use,
-        caption=_caption(found, several=several),
+        caption=caption,
         sentences=_sentences(found, several=several),
         blocks=blocks,
         key=blocks[0].key if len(blocks) > 1 and len({block.key for block in blocks}) == 1 else (),
         figures=document_json("gpu-memory", figures) if figures else "",
         reading=_how_to_read(report, found),
         note=_note(found),
-        rows=[_row(gpu, days=days) for gpu in found.gpus],
-        folded=len(found.gpus) > MAX_OPEN_ROWS,
-        left_out=found.gpus_left_out,
-        several=several,
-        loop=found.loop,
-        jumps=[_jump_row(jump, days=days) for jump in found.rises],
-        jumps_folded=len(found.rises) > MAX_OPEN_JUMPS,
-        jumps_left_out=found.rises_left_out,
+        tables=_tables(found, days=days, several=several),
         why_none="",
     )
     return Fragment(name="gpu-memory", html=html)
@@ -107,9 +86,7 @@ class InUse(Struct, frozen=True, kw_only=True):
     blocks: list[Block]
     lines: TimeLines
     figures: str
-    heads: tuple[str, ...]
-    rows: list[tuple[str, str, tuple[str, ...]]]
-    folded: bool
+    table: Table
     several: bool
 
 
@@ -121,15 +98,27 @@ def _in_use(report: Report) -> InUse | None:
     blocks, figures = lines.draw("live-memory-in-use") if has_time_lines(report) else ([], {})
     several = len({state.node for state in states}) > 1
     scale = formats.rate_scale((state.memory_total or state.memory_max or 0.0 for state in states), "B")
+    caption = _most_in_use(states, scale, several=several)
     return InUse(
-        caption=_most_in_use(states, scale, several=several),
+        caption=caption,
         aid=AID,
         blocks=blocks,
         lines=lines,
         figures=document_json("memory-in-use", figures) if figures else "",
-        heads=(*(f"{head} ({scale.unit})" for head in ("Mean", "Peak", "Size")), "Peak (%)"),
-        rows=[(state.node, state.device, _bytes(state, scale)) for state in states],
-        folded=len(states) > MAX_OPEN_ROWS,
+        table=Table(
+            label="GPU memory in use per GPU",
+            caption=f"{'' if blocks else f'{caption} '}GPU memory in use per GPU.",
+            fold="memory in use per GPU" if len(states) > MAX_OPEN_ROWS else "",
+            heads=[
+                *node_heads("<GPU", several=several),
+                *(f"{head} ({scale.unit})" for head in ("Mean", "Peak", "Size")),
+                "Peak (%)",
+            ],
+            rows=[
+                [*node_cells(state.node, state.device, several=several), *_bytes(state, scale)]
+                for state in states
+            ],
+        ),
         several=several,
     )
 
@@ -226,15 +215,15 @@ def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
     return sentences
 
 
-def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, Plot]]:
+def _draw(report: Report, found: MemoryUse, caption: str) -> tuple[list[NodeBlock], dict[str, Plot]]:
     blocks, figures = [], {}
-    x_range = shared_range(found.columns)
+    time = SharedTime(found.columns)
     # Lines of the same GPUs on every node have one key, which switches them all.
-    same = (
-        len({tuple(line.device for line in found.lines if line.node == band.node) for band in found.bands})
-        == 1
-    )
-    same = same and len(found.bands) > 1 and len({band.devices for band in found.bands}) == 1
+    drawn = {
+        (band.devices, *(line.device for line in found.lines if line.node == band.node))
+        for band in found.bands
+    }
+    same = len(drawn) == 1 < len(found.bands)
     for i, band in enumerate(found.bands):
         node = NodeMemory(
             key="n" if same else f"n{i}",
@@ -243,18 +232,14 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
             rises=tuple(rise for rise in found.rises if rise.node == band.node),
         )
         element = f"live-gpu-memory-{i}"
-        figures[element] = memory_plot(node, found.columns, report.phases, x_range)
-        means = [gpu.mean for gpu in found.gpus if gpu.node == band.node]
-        label = (
-            f"GPU memory activity over time, {formats.escape_name(band.node, 40)}. "
-            f"Mean {formats.spread(means)}, {formats.count(len(node.rises), 'jump')}."
-        )
+        figure = memory(node, time, report.phases)
+        figures[element] = figure.live
         blocks.append(
             NodeBlock(
                 id=element,
                 title=f"{formats.escape_name(band.node, 60)}, GPU memory activity, %",
-                label=label,
-                drawing=memory_drawing(node, found.columns, report.phases),
+                label=f"GPU memory activity over time, {formats.escape_name(band.node, 40)}. {caption}",
+                drawing=figure.drawing,
                 key=_key(node),
             )
         )
@@ -304,20 +289,58 @@ def _note(found: MemoryUse) -> str:
     return ""
 
 
-def _row(gpu: GPUMemory, *, days: bool) -> Row:
-    trend = gpu.trend
-    return Row(
-        node=gpu.node,
-        device=gpu.device,
-        values=(
-            formats.number(gpu.samples, 0),
-            *(formats.number(value) for value in (gpu.mean, gpu.p50, gpu.p95, gpu.max)),
-            formats.known(gpu.rise),
-            "–" if gpu.rise_us is None else formats.column_time(gpu.rise_us, with_day=days),
-            formats.number(gpu.events, 0) if gpu.rise is not None else "–",
-            "–" if trend is None else _signed(trend.points_per_hour),
-        ),
-        reading=_reading(trend),
+def _tables(found: MemoryUse, *, days: bool, several: bool) -> list[Table]:
+    """All GPUs, and the jumps."""
+    zone = "UTC" if formats.dated(found.columns.start_us) else "from the start"
+    more = found.gpus_left_out
+    every = Table(
+        label="GPU memory activity per GPU",
+        caption=f"GPU memory activity per GPU (%), largest jump (points), and trend in the {found.loop}."
+        + (f" Not shown: {formats.count(more, 'more GPU')}." if more else ""),
+        fold="GPU memory activity per GPU" if len(found.gpus) > MAX_OPEN_ROWS else "",
+        heads=[
+            *node_heads("<GPU", several=several),
+            *("Samples", "Mean", "p50", "p95", "Max", "Largest jump", f"At ({zone})", "Jumps"),
+            *("Trend (points/h)", "<Growth"),
+        ],
+        rows=[
+            [
+                *node_cells(gpu.node, gpu.device, several=several),
+                formats.number(gpu.samples, 0),
+                *map(formats.number, (gpu.mean, gpu.p50, gpu.p95, gpu.max)),
+                formats.known(gpu.rise),
+                "–" if gpu.rise_us is None else formats.column_time(gpu.rise_us, with_day=days),
+                formats.number(gpu.events, 0) if gpu.rise is not None else "–",
+                "–" if gpu.trend is None else _signed(gpu.trend.points_per_hour),
+                _growth(gpu.trend),
+            ]
+            for gpu in found.gpus
+        ],
+    )
+    return [every, _jumps(found, zone, days=days, several=several)] if found.rises else [every]
+
+
+def _jumps(found: MemoryUse, zone: str, *, days: bool, several: bool) -> Table:
+    count, more = len(found.rises), found.rises_left_out
+    which = f"The {count} largest jumps" if more else "Jumps"
+    return Table(
+        label="Jumps of GPU memory activity",
+        caption=f"{which}: times at which GPUMemoryIncrease triggers, and means of the two windows."
+        + (f" Not shown: {formats.count(more, 'smaller jump')}." if more else ""),
+        fold=f"{count} jumps" if count > MAX_OPEN_JUMPS else "",
+        heads=[
+            *node_heads("<GPU", several=several),
+            *(f"Start ({zone})", f"End ({zone})", "Before (%)", "After (%)", "Jump (points)"),
+        ],
+        rows=[
+            [
+                *node_cells(jump.node, jump.device, several=several),
+                formats.column_time(jump.start_us, with_day=days),
+                formats.column_time(jump.end_us, with_day=days),
+                *map(formats.number, (jump.from_percent, jump.to_percent, jump.points)),
+            ]
+            for jump in found.rises
+        ],
     )
 
 
@@ -327,21 +350,7 @@ def _signed(value: float) -> str:
     return size if size == "0.0" else f"{'+' if value > 0 else '−'}{size}"
 
 
-def _reading(trend: Trend | None) -> str:
+def _growth(trend: Trend | None) -> str:
     if trend is None:
         return "–"
     return "grows steadily" if trend.steady else "no steady growth"
-
-
-def _jump_row(jump: MemoryRise, *, days: bool) -> JumpRow:
-    return JumpRow(
-        node=jump.node,
-        device=jump.device,
-        values=(
-            formats.column_time(jump.start_us, with_day=days),
-            formats.column_time(jump.end_us, with_day=days),
-            formats.number(jump.from_percent),
-            formats.number(jump.to_percent),
-            formats.number(jump.points),
-        ),
-    )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
 from jobreport.figures.embed import document_json
-from jobreport.figures.static_svg import static_boxes
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric, Status
 
@@ -31,20 +29,6 @@ MAX_DRAWN = 32
 IDLE_SHARE = 0.2
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A GPU as printed."""
-
-    node: str
-    device: str
-    basis: str
-    samples: str
-    #: Mean and p5.
-    first: tuple[str, ...]
-    values: tuple[str, ...]
-    #: Idle, partly busy, busy; percent of its samples.
-    shares: tuple[str, ...]
-
-
 @error_boundary
 def gpu_utilization(report: Report) -> Fragment:
     """Box plots per GPU and the table per device."""
@@ -53,23 +37,17 @@ def gpu_utilization(report: Report) -> Fragment:
     chosen = _least_used(whole)
     drawn = [box for box in boxes if (box.node, box.device) in chosen]
     figure = box_plot(drawn)
-    loop = [box for box in boxes if box.basis == LOOP]
-    one_basis = len(boxes) > MAX_ROWS and len(loop) == len(whole)
     html = render(
         "gpu_utilization",
         heading=heading("gpu-utilization", report),
         caption=_caption(whole),
         lead=_lead(whole),
         windows=_windows(report),
-        drawn=_drawn(len(whole), len(chosen)),
-        has_loop=bool(loop),
-        drawing=static_boxes(drawn) if figure else None,
-        rows=[_row(box) for box in (loop if one_basis else boxes)],
-        one_basis=one_basis,
-        nodes=len({box.node for box in boxes}),
-        folded=len(boxes) > MAX_OPEN_ROWS,
-        figures=document_json("gpu-utilization", {"live-gpu-utilization": figure}) if figure else "",
-        vendor=report.origin is Origin.DEBUGGER_RESULTS,
+        aid=_aid(len(whole), len(chosen), report.origin),
+        has_loop=any(box.basis == LOOP for box in boxes),
+        drawing=figure.drawing if figure else None,
+        table=_table(boxes, debugger=report.origin is Origin.DEBUGGER_RESULTS),
+        figures=document_json("gpu-utilization", {"live-gpu-utilization": figure.live}) if figure else "",
         why_none=_why_none(report),
     )
     return Fragment(name="gpu-utilization", html=html)
@@ -80,8 +58,10 @@ def _least_used(whole: list[Box]) -> set[tuple[str, str]]:
     return {(box.node, box.device) for box in sorted(whole, key=_level)[:MAX_DRAWN]}
 
 
-def _drawn(gpus: int, drawn: int) -> str:
+def _aid(gpus: int, drawn: int, origin: Origin) -> str:
     """Which GPUs are drawn, if not all are."""
+    if origin is Origin.DEBUGGER_RESULTS:
+        return "From SageMaker Debugger: GPUs on which LowGPUUtilization triggered, up to the last trigger."
     return "" if drawn == gpus else f"Drawn: {drawn} of {gpus} GPUs, those with the lowest utilization."
 
 
@@ -170,17 +150,44 @@ def _why_none(report: Report) -> str:
     return "SageMaker Debugger's results hold numbers of single GPUs only if LowGPUUtilization triggered."
 
 
-def _row(box: Box) -> Row:
-    values = (box.p25, box.p50, box.p75, box.p95, box.max)
-    return Row(
-        node=box.node,
-        device=box.device,
-        basis=box.basis,
-        samples=formats.known(box.n, 0),
-        first=tuple(formats.known(v) for v in (box.mean, box.p5)),
-        values=tuple(formats.number(v) for v in values),
-        shares=tuple(
-            formats.known(None if part is None else 100 * part)
-            for part in (box.below_10, box.from_10_to_90, box.above_90)
-        ),
+def _table(boxes: list[Box], *, debugger: bool) -> Table:
+    """All boxes; of very many GPUs, those of the training loop only. SageMaker Debugger's have no shares."""
+    whole, loop = ([box for box in boxes if box.basis == basis] for basis in (WHOLE, LOOP))
+    one_basis = len(boxes) > MAX_ROWS and len(loop) == len(whole)
+    both = bool(loop) and not one_basis
+    several = len({box.node for box in boxes}) > 1
+    sampled = [] if debugger else ["Samples", "Mean", "p5"]
+    shares = [] if debugger else ["Idle (%)", "Partly busy (%)", "Busy (%)"]
+    caption = f"Utilization per GPU{' in the training loop' if one_basis else ''} (%)"
+    if not debugger:
+        caption += ", and its share of idle (< 10%), partly busy, and busy (> 90%) samples"
+    return Table(
+        label="Utilization of each GPU",
+        caption=f"{caption}.{' The whole job is in report.json.' if one_basis else ''}",
+        fold="distribution and share of time per GPU" if len(boxes) > MAX_OPEN_ROWS else "",
+        heads=[
+            *node_heads("<GPU", several=several),
+            *(["<Over"] if both else []),
+            *sampled,
+            *("p25", "p50", "p75", "p95", "Max"),
+            *shares,
+        ],
+        rows=[
+            [
+                *node_cells(box.node, box.device, several=several),
+                *([box.basis] if both else []),
+                *(
+                    [formats.known(box.n, 0), formats.known(box.mean), formats.known(box.p5)]
+                    if sampled
+                    else []
+                ),
+                *map(formats.number, (box.p25, box.p50, box.p75, box.p95, box.max)),
+                *(map(_share, (box.below_10, box.from_10_to_90, box.above_90)) if shares else []),
+            ]
+            for box in (loop if one_basis else boxes)
+        ],
     )
+
+
+def _share(part: float | None) -> str:
+    return formats.known(None if part is None else 100 * part)

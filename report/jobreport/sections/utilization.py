@@ -85,7 +85,7 @@ def utilization(report: Report) -> Fragment:
         left_out=len(folded[MAX_FOLDED:]),
         nodes=len(by_node),
         snapshots=_snapshots(report),
-        vendor=report.origin is Origin.DEBUGGER_RESULTS,
+        debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="utilization", html=html)
 

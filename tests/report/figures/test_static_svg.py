@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobreport.figures.static_svg import static_boxes, static_ring
+from jobreport.figures.static_svg import static_ring
 from tests.report.sections import examples
 
 
@@ -10,12 +10,3 @@ def test_wedges_cover_the_ring_and_a_whole_is_closed() -> None:
     assert [w.key for w in static_ring(examples.gpu_job().phases.phases)] == ["before", "loop", "after"]
     assert "A" in static_ring(examples.cpu_job().phases.phases)[0].path
     assert static_ring(examples.single_sample().phases.phases) == ()
-
-
-def test_boxes_lie_inside_the_drawing() -> None:
-    drawn = static_boxes(examples.many_nodes().boxes)
-
-    assert len(drawn.boxes) == 128
-    assert all(b.left >= 0 and b.left + b.width <= 100 for b in drawn.boxes)
-    assert all(0 <= v <= 100 for b in drawn.boxes for v in (b.top, b.median, b.p95, b.upper, b.lower))
-    assert len(drawn.borders) == 15

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import Quad, Segment
-from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+from bokeh.models import Quad
 
 from jobreport import sections
 from jobreport.document import Origin, Parameter, Report, RuleCard
-from jobreport.figures.batch_size import batch_drawing, batch_plot, group
+from jobreport.figures.batch_size import group, thresholds
 from jobreport.figures.box_plot import labels, slots
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.model import Metric, Status
@@ -46,48 +45,32 @@ def text_of(*found: Box, rule: RuleCard | None = None) -> str:
     return page_of(*found, rule=rule).text.replace(NBSP, " ")
 
 
-def renderers(plot: Any, kind: type) -> list[Any]:
-    return [r for r in plot.renderers if isinstance(r, GlyphRenderer) and isinstance(r.glyph, kind)]
-
-
-def test_drawing_and_live_plot_have_the_same_boxes_and_limits() -> None:
+def test_the_boxes_are_grouped_by_metric_with_a_limit_over_each_group() -> None:
     found = boxes("n", [50, 90], [30, 40], 20)
 
-    plot: Any = batch_plot(found, LIMITS)
-    drawing = batch_drawing(found, LIMITS)
+    figure, without = thresholds(found, LIMITS), thresholds(found, {})
 
-    assert (plot.x_range.end, plot.y_range.start, plot.y_range.end) == (5, 0, 100)
-    (quads,) = renderers(plot, Quad)
-    data = quads.data_source.data
-    assert [100 - b.p95 for b in drawing.boxes] == pytest.approx(data["p95"].tolist(), abs=0.06)
-    assert [b.left / 20 for b in drawing.boxes] == pytest.approx(data["left"].tolist(), abs=0.01)
-    assert [name.rsplit(",")[0] for name in data["name"]] == [
+    assert figure
+    assert without
+    drawing = figure.drawing
+    (quads,) = [one for one in figure.live.renderers if isinstance(one.glyph, Quad)]  # type: ignore[attr-defined]
+    assert [name.rsplit(",")[0] for name in quads.data_source.data["name"]] == [  # type: ignore[attr-defined]
         "n CPU",
         "n gpu0",
         "n gpu1",
         "n gpu0 memory activity",
         "n gpu1 memory activity",
     ]
-    limits = [r for r in renderers(plot, Segment) if "limit" in r.data_source.data]
-    (line,) = limits
-    shown = line.data_source.data
-    assert shown["limit"].tolist() == [60, 70, 80]
-    assert np.c_[shown["start"], shown["end"]].tolist() == [[0, 1], [1, 3], [3, 5]]
-    assert drawing.limits == ((0, 20, 40), (20, 60, 30), (60, 100, 20))
-
-
-def test_without_limits_none_is_drawn() -> None:
-    found = boxes("n", [50], [30], 20)
-
-    assert batch_drawing(found, {}).limits == ()
-    plot: Any = batch_plot(found, {})
-    assert not [r for r in renderers(plot, Segment) if "limit" in r.data_source.data]
+    limits = [(rule.x1, rule.x2, rule.y1) for rule in drawing.rules if rule.style == "limit"]
+    assert limits == [(0, 20, 40), (20, 60, 30), (60, 100, 20)]
+    assert drawing.x.two_rows
+    assert "limit" not in {rule.style for rule in without.drawing.rules}
 
 
 def test_gpus_are_called_by_their_number_and_groups_by_their_metric() -> None:
     named = labels(slots(sorted(boxes("n", [50, 60, 70], [30, 30, 30], 20), key=lambda b: b.metric), group))
 
-    assert list(named.values()) == ["CPU", "0", "1\nGPU memory", "2", "0", "1\nGPU", "2"]
+    assert list(named.values()) == ["CPU", "0", "1\nGPU memory activity", "2", "0", "1\nGPU", "2"]
 
 
 def test_names_that_are_no_numbers_stay() -> None:
@@ -101,7 +84,7 @@ def test_names_that_are_no_numbers_stay() -> None:
 def test_a_box_of_neither_metric_is_left_out() -> None:
     other = replace(boxes("n", [50], [], None)[0], metric=Metric.IO_WAIT)
 
-    assert batch_plot([other], LIMITS) is None
+    assert thresholds([other], LIMITS) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""A table of the page: heads, and rows of cells as printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from jobreport import formats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Table(Struct, frozen=True, kw_only=True):
+    """The first cell of a row is its head; columns of words stand left, others hold numbers."""
+
+    #: Name of the scrolling region, and the caption where there is no other.
+    label: str
+    #: A head that begins with ``<`` is one of words.
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    #: Summary of the fold that closes the table; a closed table has no number.
+    fold: str = ""
+
+    @property
+    def columns(self) -> list[tuple[str, bool]]:
+        """Head of each column, and whether it holds words."""
+        return [(head.removeprefix("<"), head.startswith("<")) for head in self.heads]
+
+    @property
+    def body(self) -> list[list[tuple[str, bool]]]:
+        """Cells of each row, and whether they are words."""
+        words = [left for _, left in self.columns]
+        return [list(zip(row, words, strict=True)) for row in self.rows]
+
+
+def node_heads(*heads: str, several: bool) -> list[str]:
+    """Heads of a table of devices, with the node if there are several."""
+    return ["<Node", *heads] if several else [*heads]
+
+
+def node_cells(node: str, name: str, *, several: bool) -> list[str]:
+    """The first cells of a device or rank, with its node if there are several."""
+    cells = [formats.escape_name(node, 32)] if several else []
+    return [*cells, formats.escape_name(name, 24)]
+
+
+def as_code(name: str) -> Markup:
+    """A name from data as code."""
+    return Markup("<code>{}</code>").format(formats.escape_name(name, 60))
+
+
+def columns_of(*columns: Iterable[str]) -> list[tuple[str, ...]]:
+    """Rows of columns of one length."""
+    return list(zip(*columns, strict=True))
