@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.batch_size import METRICS, thresholds
@@ -14,13 +12,13 @@ from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.panel import Panel
 from jobreport.sections.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric, Status
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.figures.chart import Drawing
     from jobrules.analyses.gpu_utilization import Box
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that is not folded away.
@@ -34,15 +32,6 @@ _PARAMETERS = {
     Metric.GPU_UTILIZATION: "gpu_threshold_p95",
     Metric.GPU_MEMORY_ACTIVITY: "gpu_memory_threshold_p95",
 }
-
-
-class Panel(Struct, frozen=True, kw_only=True, weakref=True):
-    """The figure of one node."""
-
-    id: str
-    node: str
-    drawing: Drawing
-    label: str
 
 
 @error_boundary
@@ -62,7 +51,7 @@ def batch_size(report: Report) -> Fragment:
             panels.append(
                 Panel(
                     id=f"live-batch-{i}",
-                    node=node,
+                    title=formats.escape_name(node, 40),
                     drawing=figure.drawing,
                     label=f"{formats.escape_name(node, 40)}. {label}",
                 )
@@ -220,8 +209,8 @@ def _table(boxes: list[Box], drawn: list[Box], limits: dict[Metric, float]) -> T
         caption=f"{caption} {formats.count(left, 'more row')} in report.json." if left else caption,
         fold="percentiles of CPU, GPU, and GPU memory activity" if len(listed) > MAX_OPEN_ROWS else "",
         heads=[
-            *node_heads("<Device", "<Metric", several=several),
-            *(["<Over"] if has_loop else []),
+            *node_heads(":Device", ":Metric", several=several),
+            *([":Over"] if has_loop else []),
             *("Samples", "p25", "p50", "p75", "p95"),
             *(["Threshold"] if limits else []),
         ],

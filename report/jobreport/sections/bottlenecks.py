@@ -16,7 +16,8 @@ from jobreport.figures.stacked import Part, stacked
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import Heading, heading
-from jobreport.sections.table import Table
+from jobreport.sections.panel import Panel
+from jobreport.sections.table import PERCENT_SCALE, Table, bar, node_heads, swatch
 from jobrules.model import Status
 from jobrules.overall_framework_metrics import STEP
 from jobrules.text import capitalized
@@ -100,31 +101,14 @@ class Samples(Struct, frozen=True, kw_only=True):
     table: Table
 
 
-class Strip(Struct, frozen=True, kw_only=True):
-    """A course, as drawn."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
-
-
 class Strips(Struct, frozen=True, kw_only=True):
     """The figure of the share over time, one strip per course, and the table of its data."""
 
     caption: str
     aid: str
     reading: str
-    strips: tuple[Strip, ...]
+    strips: tuple[Panel, ...]
     table: Table
-
-
-class CoreTable(Struct, frozen=True, kw_only=True):
-    """The cores of a node: those with the same share in one row, and how many are left out."""
-
-    node: str
-    rows: tuple[tuple[str, float], ...]
-    note: str
 
 
 @error_boundary
@@ -150,7 +134,6 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         return Fragment(name=name, html=html)
     figures: dict[str, Plot] = {}
     place = heading(name, report)
-    cores = [_core_table(one) for one in found.cores]
     card = next((one for one in report.rules if one.name == words.rule), None)
     answered = card is not None and card.status in (Status.TRIGGERED, Status.PASSED)
     several = len(found.nodes) > 1
@@ -167,15 +150,13 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         notes=_notes(found, words, card),
         split_caption=_split_caption(found),
         split=_split(found, words) if found.bottlenecks else [],
+        split_table=_split_table(found, words, place),
         samples=_samples(found, words, name, figures) if found.bottlenecks else None,
         strips=_strips(found, report, name, figures, limit=limit) if drawn else None,
         runs=_runs(found, report, place, several=several) if found.runs else None,
         several=several,
-        cores=cores,
-        core_caption=_core_caption(found.cores, words.did, more=found.more_cores),
-        folded=sum(len(table.rows) for table in cores) > MAX_OPEN_CORES,
-        ran=[(_event_type(one.name), one) for one in found.ran],
-        ran_caption=_ran_caption(found.ran),
+        cores=_cores(found, words, place) if found.cores else None,
+        ran=_ran(found, place) if found.ran else None,
         figures=document_json(name, figures) if figures else "",
     )
     return Fragment(name=name, html=html)
@@ -287,6 +268,18 @@ def _split(found: Bottlenecks, words: Words) -> list[tuple[str, str, SnapshotPar
     return [(*kinds[part.key], part, at) for part, at in zip(parts, places, strict=False)]
 
 
+def _split_table(found: Bottlenecks, words: Words, place: Heading) -> Table:
+    return Table(
+        label=f"{place.title}: parts of the snapshots",
+        heads=(":Part", "Snapshots", "Share (%)"),
+        rows=[
+            (swatch(style, label), formats.number(part.count, 0), formats.number(part.percent))
+            for style, label, part, _ in _split(found, words)
+        ],
+        style="named",
+    )
+
+
 def _samples(found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot]) -> Samples:
     bars = _sample_parts(found, words)
     names = [one.node for one in found.nodes]
@@ -307,7 +300,7 @@ def _samples(found: Bottlenecks, words: Words, name: str, figures: dict[str, Plo
             fold=f"GPU samples {'by node' if several else basis}"
             if not several or len(names) > MAX_OPEN_NODES
             else "",
-            heads=["<Node", *(["<Basis"] if mixed else []), "Samples", *(f"{head} (%)" for head in heads)],
+            heads=[":Node", *([":Basis"] if mixed else []), "Samples", *(f"{head} (%)" for head in heads)],
             rows=[
                 [
                     formats.escape_name(one.node, 40),
@@ -372,7 +365,7 @@ def _strips(
         figures[element] = figure.live
         finding = _over_time(courses[i : i + 1], titles[i : i + 1], limit, with_day=with_day)
         label = f"Share of bottlenecks over time, {titles[i]}. {finding}"
-        strips.append(Strip(id=element, title=titles[i], label=label, drawing=figure.drawing))
+        strips.append(Panel(id=element, title=titles[i], label=label, drawing=figure.drawing))
     stretch_us = found.stretch * columns.width_us
     stretch = formats.duration(stretch_us)
     place = heading(name, report)
@@ -383,9 +376,8 @@ def _strips(
         strips=tuple(strips),
         table=Table(
             label=f"{place.title}: share of bottlenecks over time",
-            caption=f"Percent of the snapshots that are bottlenecks, mean of the columns of each {stretch}.",
             fold=f"share of bottlenecks per {stretch}",
-            heads=(f"<From ({place.zone})", *(titles if len(titles) > 1 else ["Share (%)"])),
+            heads=(f":From ({place.zone})", *(titles if len(titles) > 1 else ["Share (%)"])),
             rows=[
                 (
                     formats.column_time(columns.start_us + i * stretch_us, with_day=with_day),
@@ -448,11 +440,11 @@ def _time(us: int, with_day: bool) -> str:
 def _runs(found: Bottlenecks, report: Report, place: Heading, *, several: bool) -> Table:
     """The longest bottlenecks."""
     with_day = formats.spans_days(report.job.start_us, report.job.end_us)
-    node = ["<Node"] if several else []
+    node = [":Node"] if several else []
     return Table(
         label=f"{place.title}: longest bottlenecks",
         caption=_run_caption(found.runs, several=several, with_day=with_day),
-        heads=(f"<Start ({place.zone})", *node, "Length (s)", "Snapshots", "Most cores", "<Steps"),
+        heads=(f":Start ({place.zone})", *node, "Length (s)", "Snapshots", "Most cores", ":Steps"),
         rows=[
             (
                 formats.column_time(run.start_us, with_day=with_day),
@@ -499,24 +491,43 @@ def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool
     return f"The longest bottleneck lasted {lasted[0]}, from {_time(runs[0].start_us, with_day)}{where}."
 
 
-def _core_table(one: NodeCores) -> CoreTable:
-    rows = tuple(
-        (", ".join(formats.escape_name(core.core, 24) for core in equal), percent)
-        for percent, equal in groupby(one.cores, key=lambda core: core.percent)
+def _cores(found: Bottlenecks, words: Words, place: Heading) -> Table:
+    """The cores of each node, those with the same share in one row, and how many are left out."""
+    several = len(found.cores) > 1
+    rows: list[list[str]] = []
+    for one in found.cores:
+        node = [formats.escape_name(one.node, 40)] if several else []
+        for percent, equal in groupby(one.cores, key=lambda core: core.percent):
+            names = ", ".join(formats.escape_name(core.core, 24) for core in equal)
+            rows.append([*node, names, formats.number(percent), bar(("l", percent))])
+        if several and (others := _other_cores(one)):
+            rows.append([*node, others, "–", ""])
+    caption = _core_caption(found.cores, words.did, more=found.more_cores)
+    if found.more_cores:
+        caption += f" Not shown: {formats.count(found.more_cores, 'node')} with fewer bottlenecks."
+    elif not several and (others := _other_cores(found.cores[0])):
+        caption += f" Not shown: {others}."
+    return Table(
+        label=f"{place.title}: cores",
+        caption=caption,
+        fold="cores by node" if len(rows) > MAX_OPEN_CORES else "",
+        heads=node_heads(":Core", "Share of bottlenecks (%)", PERCENT_SCALE, several=several),
+        rows=rows,
+        style="named",
     )
-    more = one.ever - len(one.cores)
-    never = one.count - one.ever
+
+
+def _other_cores(one: NodeCores) -> str:
+    more, never = one.ever - len(one.cores), one.count - one.ever
     others = [
         f"{formats.count(more, 'other core')} less often" if more else "",
         f"{formats.number(never, 0)} of {formats.count(one.count, 'core')} never" if never else "",
     ]
-    return CoreTable(node=formats.escape_name(one.node, 40), rows=rows, note="; ".join(filter(None, others)))
+    return "; ".join(filter(None, others))
 
 
 def _core_caption(cores: Sequence[NodeCores], did: tuple[str, str], *, more: int) -> str:
     """The cores of the node with most bottlenecks, and the other nodes of which the same is true."""
-    if not cores:
-        return ""
     facts = [_most_often(one, did) for one in cores]
     names = [
         formats.escape_name(one.node, 40) for one, fact in zip(cores, facts, strict=True) if fact == facts[0]
@@ -545,9 +556,29 @@ def _event_type(name: str) -> str:
     return f"{name.removeprefix(STEP)} steps" if name.startswith(STEP) else name
 
 
+def _ran(found: Bottlenecks, place: Heading) -> Table:
+    """Event types during bottlenecks and in other time."""
+    left = f" Not shown: {formats.count(found.more_ran, 'more event type')}." if found.more_ran else ""
+    return Table(
+        label=f"{place.title}: event types",
+        caption=f"{_ran_caption(found.ran)} Event types can overlap.{left}",
+        heads=(
+            *(":Event type", swatch("l", "During bottlenecks (%)"), swatch("u", "Other time (%)")),
+            *("Difference (points)", PERCENT_SCALE),
+        ),
+        rows=[
+            (
+                formats.escape_name(_event_type(one.name), 60),
+                *map(formats.number, (one.during, one.otherwise)),
+                formats.number(one.points).replace("-", "−"),
+                bar(("l", one.during), ("u", one.otherwise)),
+            )
+            for one in found.ran
+        ],
+    )
+
+
 def _ran_caption(ran: Sequence[Ran]) -> str:
-    if not ran:
-        return ""
     first = ran[0]
     if first.points < SIMILAR_POINTS:
         return "No event type ran notably more during bottlenecks."

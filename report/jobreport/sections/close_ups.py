@@ -114,7 +114,7 @@ def _table(close_up: CloseUp, title: str) -> Table:
     return Table(
         label=f"{title}: time per row",
         fold="time per row",
-        heads=("<Row", "<Recorded as", "<Rank", "Events", f"Time ({scale.unit})", "Covers (%)"),
+        heads=(":Row", ":Recorded as", ":Rank", "Events", f"Time ({scale.unit})", "Covers (%)"),
         rows=[
             (
                 formats.escape_name(readable(lane.event_type), 60),

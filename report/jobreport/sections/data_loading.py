@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.data_loading import Unit, at_work, bin_names, fetch_times, unit_for
@@ -13,6 +11,7 @@ from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.panel import Panel
 from jobreport.sections.table import Table, as_code, columns_of, node_heads
 from jobrules.analyses.data_loading import ADEQUATE, TOO_FEW, TOO_MANY
 from jobrules.dataloader import Dataloader
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobreport.figures.chart import Drawing
     from jobrules.analyses.data_loading import (
         DataLoading,
         FetchTimes,
@@ -45,15 +43,6 @@ _KINDS = {
     "distance": "Between fetches of a process",
     "set-up": "Set-up of an iterator",
 }
-
-
-class Block(Struct, frozen=True, kw_only=True):
-    """The drawing of a node's active loader processes."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
 
 
 @error_boundary
@@ -240,7 +229,7 @@ def _bins(fetches: FetchTimes) -> Table:
     return Table(
         label="Fetches per bin; empty bins are omitted",
         fold="fetches per bin",
-        heads=("<Fetch time", "Fetches"),
+        heads=(":Fetch time", "Fetches"),
         rows=[(name, formats.number(n, 0)) for name, n in zip(bin_names(fetches), counts, strict=True) if n],
     )
 
@@ -300,8 +289,8 @@ def _flat(found: DataLoading) -> str:
     return f"{who} {'was' if n == 1 else 'were'} {always}"
 
 
-def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
-    blocks: list[Block] = []
+def _at_work(found: DataLoading) -> tuple[list[Panel], dict[str, Plot]]:
+    blocks: list[Panel] = []
     figures: dict[str, Plot] = {}
     if not found.columns or not found.at_work:
         return blocks, figures
@@ -311,7 +300,7 @@ def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
         element, title = f"live-data-loading-{i}", _title(line, found)
         label = f"Active {_noun(found)} over time, {title}. {_work_caption(found)}"
         figures[element] = figure.live
-        blocks.append(Block(id=element, title=title, label=label, drawing=figure.drawing))
+        blocks.append(Panel(id=element, title=title, label=label, drawing=figure.drawing))
     return blocks, figures
 
 
@@ -331,7 +320,7 @@ def _times(found: DataLoading) -> Table | None:
         label="Data-loading times",
         caption=f"Data-loading times{', all nodes' if len(found.nodes) > 1 else ''}.",
         heads=(
-            *("<Time", "Count", f"Median ({unit.name})", f"p95 ({unit.name})", f"Longest ({unit.name})"),
+            *(":Time", "Count", f"Median ({unit.name})", f"p95 ({unit.name})", f"Longest ({unit.name})"),
             *("Total (s)", "Over 2 × median"),
         ),
         rows=columns_of(
@@ -409,8 +398,8 @@ def _nodes(found: DataLoading) -> Table:
         + (f" Not shown: {formats.count(more, 'more node')}." if more else ""),
         fold=f"{_noun(found)} per node" if len(rows) > MAX_OPEN_ROWS else "",
         heads=(
-            *("<Node", "<Loaders", "Median", "Mean", "Fewest", "Most", "Cores"),
-            *("Median (% of cores)", "Seconds", "<Dataloader"),
+            *(":Node", ":Loaders", "Median", "Mean", "Fewest", "Most", "Cores"),
+            *("Median (% of cores)", "Seconds", ":Dataloader"),
         ),
         rows=rows,
     )
@@ -423,7 +412,7 @@ def _setups(found: DataLoading) -> Table:
     return Table(
         label="DataLoader settings",
         caption="DataLoader settings." + (f" Not shown: {formats.count(more, 'more row')}." if more else ""),
-        heads=node_heads("<Iterator", "num_workers", "Pinned memory", "Fetches", several=several),
+        heads=node_heads(":Iterator", "num_workers", "Pinned memory", "Fetches", several=several),
         rows=rows if several else [cells for _, *cells in rows],
     )
 

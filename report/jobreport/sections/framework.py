@@ -281,7 +281,7 @@ def _slices(name: str, caption: str, parts: Sequence[Slice]) -> Table:
         label=name,
         caption=caption,
         fold=name if len(parts) > MAX_OPEN else "",
-        heads=("<Part", f"Time ({scale.unit})", "Share (%)"),
+        heads=(":Part", f"Time ({scale.unit})", "Share (%)"),
         rows=[
             (
                 formats.count(part.count, "other") if part.count > 1 else formats.escape_name(part.name, 60),
@@ -310,7 +310,7 @@ def _ranks_table(time: FrameworkTime) -> Table:
         caption="Time of each rank from its first to its last step, and its shares in percent.",
         fold="share of each rank",
         heads=[
-            *node_heads("<Rank", several=several),
+            *node_heads(":Rank", several=several),
             "Time (s)",
             *(formats.escape_name(kind, 40) for kind in time.kinds),
         ],
@@ -328,7 +328,7 @@ def _event_types_table(time: FrameworkTime, place: Heading) -> Table:
         f"–: fewer than {ENOUGH_EVENTS}{formats.NBSP}events per rank.",
         fold="event types" if len(time.event_types) > MAX_OPEN else "",
         heads=(
-            *("<Event type", "Events", f"First ({place.zone})", f"Last ({place.zone})", "Steps"),
+            *(":Event type", "Events", f"First ({place.zone})", f"Last ({place.zone})", "Steps"),
             *(f"Time ({scale.unit})", "Share of recorded time (%)"),
         ),
         rows=[
@@ -403,7 +403,7 @@ def _operators_tables(found: Operators) -> list[Table]:
         else f"{found.device} operators by self time"
     )
     heads = (
-        *(f"<{found.device} operator", "Calls", f"Self time ({totals.unit})", f"Total time ({totals.unit})"),
+        *(f":{found.device} operator", "Calls", f"Self time ({totals.unit})", f"Total time ({totals.unit})"),
         *(f"Self time per call ({calls.unit})", "Share (%)"),
     )
     sums = (

@@ -14,6 +14,7 @@ from jobreport.figures.over_time import SharedTime
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, has_time_lines, heading
+from jobreport.sections.panel import Panel
 from jobreport.sections.table import Table, node_cells, node_heads
 from jobreport.sections.time_lines import AID, Block, TimeLines
 from jobrules.model import Metric
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobreport.figures.chart import Drawing
     from jobrules.analyses.gpu_memory import GPUMemory, MemoryRise, MemoryUse, Trend
     from jobrules.analyses.power import GPUState
 
@@ -37,17 +37,6 @@ MAX_NAMES = 4
 BUSY, IDLE = 50.0, 5.0
 #: From p5 to p95; more swings, in points.
 SWING = 50.0
-
-
-class NodeBlock(Struct, frozen=True, kw_only=True):
-    """A node's drawing."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
-    #: Entries of the key: class of the swatch, words, series.
-    key: tuple[tuple[str, str, str], ...]
 
 
 @error_boundary
@@ -110,7 +99,7 @@ def _in_use(report: Report) -> InUse | None:
             caption=f"{'' if blocks else f'{caption} '}GPU memory in use per GPU.",
             fold="memory in use per GPU" if len(states) > MAX_OPEN_ROWS else "",
             heads=[
-                *node_heads("<GPU", several=several),
+                *node_heads(":GPU", several=several),
                 *(f"{head} ({scale.unit})" for head in ("Mean", "Peak", "Size")),
                 "Peak (%)",
             ],
@@ -215,7 +204,7 @@ def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
     return sentences
 
 
-def _draw(report: Report, found: MemoryUse, caption: str) -> tuple[list[NodeBlock], dict[str, Plot]]:
+def _draw(report: Report, found: MemoryUse, caption: str) -> tuple[list[Panel], dict[str, Plot]]:
     blocks, figures = [], {}
     time = SharedTime(found.columns)
     # Lines of the same GPUs on every node have one key, which switches them all.
@@ -235,7 +224,7 @@ def _draw(report: Report, found: MemoryUse, caption: str) -> tuple[list[NodeBloc
         figure = memory(node, time, report.phases)
         figures[element] = figure.live
         blocks.append(
-            NodeBlock(
+            Panel(
                 id=element,
                 title=f"{formats.escape_name(band.node, 60)}, GPU memory activity, %",
                 label=f"GPU memory activity over time, {formats.escape_name(band.node, 40)}. {caption}",
@@ -299,9 +288,9 @@ def _tables(found: MemoryUse, *, days: bool, several: bool) -> list[Table]:
         + (f" Not shown: {formats.count(more, 'more GPU')}." if more else ""),
         fold="GPU memory activity per GPU" if len(found.gpus) > MAX_OPEN_ROWS else "",
         heads=[
-            *node_heads("<GPU", several=several),
+            *node_heads(":GPU", several=several),
             *("Samples", "Mean", "p50", "p95", "Max", "Largest jump", f"At ({zone})", "Jumps"),
-            *("Trend (points/h)", "<Growth"),
+            *("Trend (points/h)", ":Growth"),
         ],
         rows=[
             [
@@ -329,7 +318,7 @@ def _jumps(found: MemoryUse, zone: str, *, days: bool, several: bool) -> Table:
         + (f" Not shown: {formats.count(more, 'smaller jump')}." if more else ""),
         fold=f"{count} jumps" if count > MAX_OPEN_JUMPS else "",
         heads=[
-            *node_heads("<GPU", several=several),
+            *node_heads(":GPU", several=several),
             *(f"Start ({zone})", f"End ({zone})", "Before (%)", "After (%)", "Jump (points)"),
         ],
         rows=[

@@ -166,8 +166,8 @@ def _table(boxes: list[Box], *, debugger: bool) -> Table:
         caption=f"{caption}.{' The whole job is in report.json.' if one_basis else ''}",
         fold="distribution and share of time per GPU" if len(boxes) > MAX_OPEN_ROWS else "",
         heads=[
-            *node_heads("<GPU", several=several),
-            *(["<Over"] if both else []),
+            *node_heads(":GPU", several=several),
+            *([":Over"] if both else []),
             *sampled,
             *("p25", "p50", "p75", "p95", "Max"),
             *shares,

@@ -250,7 +250,7 @@ def _bins(times: StepTimes, unit: Unit) -> Table:
         label="Steps by duration",
         caption="Steps per bin. Empty bins are omitted.",
         fold="steps by duration",
-        heads=(f"<Duration ({unit.name})", *_series_names(times)),
+        heads=(f":Duration ({unit.name})", *_series_names(times)),
         rows=[
             (name, *(formats.number(n, 0) for n in row))
             for name, row in zip(names, counts, strict=True)
@@ -307,7 +307,7 @@ def _peaks(times: StepTimes, unit: Unit, zone: str, *, with_day: bool) -> Table:
         label="The bars with the longest steps",
         caption=f"Top {len(peaks)} of {bars} bars; all are in report.json.",
         fold="the bars with the longest steps",
-        heads=(f"<From ({zone})", "<Mode", f"Longest step ({unit.name})"),
+        heads=(f":From ({zone})", ":Mode", f"Longest step ({unit.name})"),
         rows=[
             (
                 formats.column_time(peak.start_us, with_day=with_day),
@@ -355,7 +355,7 @@ def _contrast_table(contrast: StepContrast) -> Table:
         caption="Normal steps and outliers by event type, in percent of their time; difference in points."
         + (left if contrast.left else ""),
         heads=(
-            *("<Event type", "Normal steps (%)", "Outliers (%)", "Difference"),
+            *(":Event type", "Normal steps (%)", "Outliers (%)", "Difference"),
             *("Normal steps compared", "Outliers compared"),
         ),
         rows=[
@@ -485,7 +485,7 @@ def _parts_of_last(last: LastSteps, unit: Unit) -> Table:
     return Table(
         label="The last steps in parts",
         fold=f"the last steps in parts ({unit.name})",
-        heads=("<Step", *map(_part_name, last.parts), "Total"),
+        heads=(":Step", *map(_part_name, last.parts), "Total"),
         rows=columns_of(parts.step_names(last), *([unit.text(us) for us in column] for column in columns)),
     )
 
@@ -501,7 +501,7 @@ def _durations(times: StepTimes, unit: Unit) -> list[Table]:
         equal.setdefault(_cells(row, unit), []).append(row)
     printed = [[*_names(rows, times, several=several), *cells] for cells, rows in equal.items()]
     heads = (
-        *node_heads("<Rank", "<Mode", several=several),
+        *node_heads(":Rank", ":Mode", several=several),
         *("Steps", "Outliers", "Threshold", "> 2 medians", "Mean", "Median", "σ"),
         *("p95", "p99", "Max", "Min", "First step"),
     )

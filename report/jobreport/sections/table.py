@@ -18,17 +18,19 @@ class Table(Struct, frozen=True, kw_only=True):
 
     #: Name of the scrolling region, and the caption where there is no other.
     label: str
-    #: A head that begins with ``<`` is one of words.
+    #: A head that begins with ``:`` is one of words.
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     #: Summary of the fold that closes the table; a closed table has no number.
     fold: str = ""
+    #: Classes of the table.
+    style: str = ""
 
     @property
     def columns(self) -> list[tuple[str, bool]]:
         """Head of each column, and whether it holds words."""
-        return [(head.removeprefix("<"), head.startswith("<")) for head in self.heads]
+        return [(head.removeprefix(":"), head.startswith(":")) for head in self.heads]
 
     @property
     def body(self) -> list[list[tuple[str, bool]]]:
@@ -39,13 +41,35 @@ class Table(Struct, frozen=True, kw_only=True):
 
 def node_heads(*heads: str, several: bool) -> list[str]:
     """Heads of a table of devices, with the node if there are several."""
-    return ["<Node", *heads] if several else [*heads]
+    return [":Node", *heads] if several else [*heads]
 
 
 def node_cells(node: str, name: str, *, several: bool) -> list[str]:
     """The first cells of a device or rank, with its node if there are several."""
     cells = [formats.escape_name(node, 32)] if several else []
     return [*cells, formats.escape_name(name, 24)]
+
+
+#: Head of a column of bars.
+PERCENT_SCALE = Markup(':<span class="scale"><span>0</span><span>50</span><span>100%</span></span>')
+
+
+def bar(*parts: tuple[str, float]) -> Markup:
+    """Bars of 0 to 100%, one below the other: the class and the length of each."""
+    height = 90 / len(parts)
+    bars = (
+        Markup('<rect class="{}" x="0" width="{}%" y="{:g}%" height="{:g}%"/>').format(
+            style, percent, 5 + i * height, height
+        )
+        for i, (style, percent) in enumerate(parts)
+    )
+    return Markup('<svg class="glyph" aria-hidden="true">{}</svg>').format(Markup("").join(bars))
+
+
+def swatch(style: str, words: str) -> Markup:
+    """Words behind the color that they explain."""
+    square = '<svg class="sw" viewBox="0 0 10 10" aria-hidden="true"><rect class="{}" width="10" height="10"/></svg>{}'
+    return Markup(square).format(style, words)  # noqa: S704 - the text is ours
 
 
 def as_code(name: str) -> Markup:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.figures.over_time import SharedTime
 from jobreport.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of, unmeasured
+from jobreport.sections.panel import Panel
 from jobreport.sections.table import Table
 from jobrules.model import Metric
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobreport.figures.chart import Drawing
     from jobrules.analyses.time_lines import TimeLine
 
 #: Why a clock is low: percent of the time.
@@ -49,15 +49,6 @@ _PAIR_OF: dict[str, tuple[str, str]] = {key: pair for pair in PAIRS for key in p
 _BOUNDARIES = {"loop": "first", "after": "last"}
 #: What the marks of every plot are.
 AID = "Line: mean; band: lowest to highest sample."
-
-
-class Panel(Struct, frozen=True, kw_only=True, weakref=True):
-    """A metric of a node over time, or two that share a plot."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -161,9 +152,9 @@ class TimeLines(Struct, frozen=True, kw_only=True):
             label=f"Values of {what}",
             fold="mean, lowest, and highest value per line",
             heads=[
-                *(["<Node"] if several else []),
-                "<Metric",
-                "<Unit",
+                *([":Node"] if several else []),
+                ":Metric",
+                ":Unit",
                 "Mean",
                 "Lowest",
                 "Highest",

@@ -166,7 +166,9 @@ def test_two_lines_share_a_plot_and_can_be_switched() -> None:
 
 
 def test_the_live_plot_has_no_tool_on_the_wheel_and_says_zone_and_unit() -> None:
-    plot: Any = drawn(line_of([1.0, 2.0], high=1), columns=examples.gpu_job().columns).live
+    plot: Any = drawn(
+        line_of([1.0, 2.0], high=1), columns=Columns(start_us=examples.START_US, width_us=1_000_000, count=2)
+    ).live
 
     assert not plot.select({"type": WheelZoomTool})
     assert {tool.dimensions for tool in plot.tools if isinstance(tool, BoxZoomTool | PanTool)} == {"width"}

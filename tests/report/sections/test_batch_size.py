@@ -187,7 +187,7 @@ def test_of_many_nodes_those_used_least_are_drawn() -> None:
 def test_of_a_large_node_the_gpus_used_least_are_drawn() -> None:
     page = page_of(*boxes("n", [90.0] * 10 + [50.0] * 10, [30] * 20, 20))
 
-    drawn = [a for _, a in page.elements if a.get("class") == "box-whole"]
+    drawn = [line for line in page.all("line") if line.get("class") == "median"]
     assert len(drawn) == 1 + 16 + 16
     assert "Drawn: 16 GPUs per node (lowest GPU p95)." in page.text
 
@@ -230,7 +230,7 @@ def utilization_of(*found: Box, **facts: Any) -> Page:
 def test_gpu_utilization_shows_no_other_metric() -> None:
     page = utilization_of(*boxes("n", [50, 60], [10, 20], 5))
 
-    drawn = [a for _, a in page.elements if a.get("class") == "box-whole"]
+    drawn = [line for line in page.all("line") if line.get("class") == "median"]
     assert len(drawn) == 2
     assert len(page.all("tr")) == 3
     assert "CPU" not in page.text

@@ -317,7 +317,7 @@ def test_closed_tables_have_no_number() -> None:
 
     closed = re.findall(r"<details><summary>Data.*?</details>", html, re.S)
     assert len(closed) == 2
-    assert all('<caption class="vh">' in one and "Table" not in one for one in closed)
+    assert not any("Table" in one for one in closed)
     numbers = re.findall(r"Table\s10\.(\d)", re.sub(r"<details>.*?</details>", "", html, flags=re.S))
     assert numbers == ["1", "2", "3"]
 

@@ -133,7 +133,7 @@ def test_steps_alone_and_samples_alone_are_drawn_with_what_there_is() -> None:
 
     assert "The first step took 125.0 ms." in first.text
     assert "Not recorded: GPU, CPU, and I/O wait." in first.text
-    assert "Bars: steps; no other events were recorded." in first.text
+    assert "No events other than steps were recorded." in first.text
     assert "Minute of GPU work with the lowest GPU utilization" in second.text
     assert "GPU utilization: 20.0% (GPU work 30.0%)." in second.text
     assert "Not recorded in this time: steps and events." in second.text

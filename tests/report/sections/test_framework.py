@@ -45,9 +45,9 @@ def test_much_time_outside_steps_names_what_to_check() -> None:
 @pytest.mark.parametrize(
     ("first", "last", "steps"),
     [
-        (5, 5, "in step 5 only: 4.20 ms on the GPU. Shares describe that step"),
-        (5, 6, "in steps 5 to 6 only: 4.20 ms on the GPU. Shares describe those steps"),
-        (None, None, "without step numbers: 4.20 ms on the GPU"),
+        (5, 5, "in step 5 only: 4.200 ms on the GPU. Shares describe that step"),
+        (5, 6, "in steps 5 to 6 only: 4.200 ms on the GPU. Shares describe those steps"),
+        (None, None, "without step numbers: 4.200 ms on the GPU"),
     ],
 )
 def test_the_steps_that_operators_describe_are_named(first: int | None, last: int | None, steps: str) -> None:

@@ -294,7 +294,6 @@ def test_n16_workers_share_the_edges_of_their_histogram_and_words_name_what_is_t
     assert "beyond the break" in broken
     assert "break" not in unbroken
     assert "One line per" not in unbroken
-    assert "Right of the break: 12 steps" in told(report, "steps")
     figures = re.findall(r'<figure id="fig-([\w-]+)"', html_of(usual(), "steps"))
     assert figures == ["steps-histogram", "steps-last", "steps-time"]
 
@@ -318,11 +317,9 @@ def test_n18_every_gpu_has_its_box_on_a_scale_of_100(count: int, shown: int) -> 
     report = many_gpus(count)
     html = html_of(report, "gpu-utilization")
 
-    (path,) = re.findall(r'<path class="box-whole" d="([^"]*)"', html)
-    sides = [float(x) for x in re.findall(r"[MH]([\d.]+)", path)]
-    assert path.count("M") == shown
-    assert min(sides) >= 0
-    assert max(sides) <= 1000
+    sides = re.findall(r'<line class="median" x1="([\d.]+)%" x2="([\d.]+)%"', html)
+    assert len(sides) == shown
+    assert all(0 <= float(left) < float(right) <= 100 for left, right in sides)
     assert len(rows(report, "gpu-utilization", "Utilization of each GPU")) == count
     assert ("Drawn: 32 of 40 GPUs" in told(report, "gpu-utilization")) == (shown < count)
     along, up = live(report, "gpu-utilization", "Range1d")
@@ -721,7 +718,7 @@ def test_seen_own_time_of_nested_operators_adds_up_to_the_time_on_the_clock() ->
     nested = [row for row in table if row["CPU operator"] in NESTED]
     assert sum(number(row["Self time (ms)"]) for row in nested) == CALLS * 75
     assert sum(number(row["Total time (ms)"]) for row in nested) == CALLS * (75 + 70 + 65 + 60)
-    assert "3.64 s self time." in told(profiled(), "framework")
+    assert "3,640.0 ms self time." in told(profiled(), "framework")
     assert table[0]["CPU operator"] == NESTED[-1]
 
 
