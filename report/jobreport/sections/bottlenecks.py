@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,13 +13,13 @@ from jobreport.figures.bottlenecks import shares_over_time
 from jobreport.figures.embed import document_json
 from jobreport.figures.names import rows_class
 from jobreport.figures.stacked import Part, stacked
+from jobreport.sections.bottleneck_tables import cores_of, event_types, longest_runs, time_of
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import Heading, heading
 from jobreport.sections.panel import Panel
-from jobreport.sections.table import PERCENT_SCALE, Table, bar, node_heads, swatch
+from jobreport.sections.table import Table, swatch
 from jobrules.model import Status
-from jobrules.overall_framework_metrics import STEP
 from jobrules.text import capitalized
 
 if TYPE_CHECKING:
@@ -30,24 +30,17 @@ if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
     from jobrules.analyses.bottlenecks import (
-        BottleneckRun,
         Bottlenecks,
         BottlenecksOverTime,
-        NodeCores,
-        Ran,
         SnapshotPart,
-        StepSpan,
     )
 
 #: Rows of tables that are not folded away.
 MAX_OPEN_NODES = 4
-MAX_OPEN_CORES = 32
 #: Nodes that are listed with the reason why the rule did not evaluate them.
 MAX_REASONS = 4
 #: Characters of the reason why a rule was not evaluated.
 MAX_REASON = 300
-#: Two shares of time that differ by less are similar, in points.
-SIMILAR_POINTS = 5.0
 #: Percent of the snapshots below which bottlenecks are not drawn over time, unless they triggered the rule.
 MIN_DRAWN = 1.0
 #: Percent below which a GPU is idle in the words of the page.
@@ -153,10 +146,10 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         split_table=_split_table(found, words, place),
         samples=_samples(found, words, name, figures) if found.bottlenecks else None,
         strips=_strips(found, report, name, figures, limit=limit) if drawn else None,
-        runs=_runs(found, report, place, several=several) if found.runs else None,
+        runs=longest_runs(found, report, place, several=several) if found.runs else None,
         several=several,
-        cores=_cores(found, words, place) if found.cores else None,
-        ran=_ran(found, place) if found.ran else None,
+        cores=cores_of(found, words.did, place) if found.cores else None,
+        ran=event_types(found, place) if found.ran else None,
         figures=document_json(name, figures) if figures else "",
     )
     return Fragment(name=name, html=html)
@@ -410,7 +403,7 @@ def _over_time(
         spans = [(one.start_us, one.end_us) for one in courses if one.start_us and one.end_us]
         if not spans:
             return "No bottleneck is in these columns."
-        first, last = (_time(us, with_day) for us in (min(a for a, _ in spans), max(b for _, b in spans)))
+        first, last = (time_of(us, with_day) for us in (min(a for a, _ in spans), max(b for _, b in spans)))
         return f"First bottleneck {first}, last {last}."
     above = f"The share of bottlenecks was above {_percent(limit)} (dashed)"
     by_length: dict[str, list[str]] = {}
@@ -431,160 +424,3 @@ def _above(one: BottlenecksOverTime) -> str:
     if not one.above_us:
         return "at no time"
     return f"for {formats.duration(one.above_us)} of {formats.duration(one.known_us)}"
-
-
-def _time(us: int, with_day: bool) -> str:
-    return formats.column_time(us, with_day=with_day).replace(" ", formats.NBSP)
-
-
-def _runs(found: Bottlenecks, report: Report, place: Heading, *, several: bool) -> Table:
-    """The longest bottlenecks."""
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
-    node = [":Node"] if several else []
-    return Table(
-        label=f"{place.title}: longest bottlenecks",
-        caption=_run_caption(found.runs, several=several, with_day=with_day),
-        heads=(f":Start ({place.zone})", *node, "Length (s)", "Snapshots", "Most cores", ":Steps"),
-        rows=[
-            (
-                formats.column_time(run.start_us, with_day=with_day),
-                *([formats.escape_name(run.node, 40)] if several else []),
-                formats.number((run.end_us - run.start_us) / 1e6),
-                formats.number(run.snapshots, 0),
-                formats.number(run.most_cores, 0),
-                _steps(run.place, run.steps),
-            )
-            for run in found.runs
-        ],
-    )
-
-
-def _steps(place: str, steps: Sequence[StepSpan]) -> str:
-    """``TRAIN steps 240 to 243``, ``between TRAIN steps 242 and 243``; ``–`` where the node has no steps."""
-    if not steps:
-        return "–"
-    if place == "in":
-        return " and ".join(_span(one) for one in steps)
-    if place == "between":
-        before, after = steps
-        if before.mode == after.mode and before.last is not None and after.first is not None:
-            return f"between {formats.escape_name(before.mode, 20)} steps {before.last} and {after.first}"
-        return f"between {_span(before)} and {_span(after)}"
-    return f"{place} {_span(steps[0])}"
-
-
-def _span(one: StepSpan) -> str:
-    phase = formats.escape_name(one.mode, 20)
-    if one.first is None:
-        return f"{phase} step"
-    return (
-        f"{phase} step {one.first}" if one.first == one.last else f"{phase} steps {one.first} to {one.last}"
-    )
-
-
-def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool) -> str:
-    lasted = [formats.duration(run.end_us - run.start_us) for run in runs]
-    equal = lasted.count(lasted[0])
-    if equal > 1:
-        return f"The {formats.count(equal, 'longest bottleneck')} lasted {lasted[0]} each."
-    where = f" on {formats.escape_name(runs[0].node, 40)}" if several else ""
-    return f"The longest bottleneck lasted {lasted[0]}, from {_time(runs[0].start_us, with_day)}{where}."
-
-
-def _cores(found: Bottlenecks, words: Words, place: Heading) -> Table:
-    """The cores of each node, those with the same share in one row, and how many are left out."""
-    several = len(found.cores) > 1
-    rows: list[list[str]] = []
-    for one in found.cores:
-        node = [formats.escape_name(one.node, 40)] if several else []
-        for percent, equal in groupby(one.cores, key=lambda core: core.percent):
-            names = ", ".join(formats.escape_name(core.core, 24) for core in equal)
-            rows.append([*node, names, formats.number(percent), bar(("l", percent))])
-        if several and (others := _other_cores(one)):
-            rows.append([*node, others, "–", ""])
-    caption = _core_caption(found.cores, words.did, more=found.more_cores)
-    if found.more_cores:
-        caption += f" Not shown: {formats.count(found.more_cores, 'node')} with fewer bottlenecks."
-    elif not several and (others := _other_cores(found.cores[0])):
-        caption += f" Not shown: {others}."
-    return Table(
-        label=f"{place.title}: cores",
-        caption=caption,
-        fold="cores by node" if len(rows) > MAX_OPEN_CORES else "",
-        heads=node_heads(":Core", "Share of bottlenecks (%)", PERCENT_SCALE, several=several),
-        rows=rows,
-        style="named",
-    )
-
-
-def _other_cores(one: NodeCores) -> str:
-    more, never = one.ever - len(one.cores), one.count - one.ever
-    others = [
-        f"{formats.count(more, 'other core')} less often" if more else "",
-        f"{formats.number(never, 0)} of {formats.count(one.count, 'core')} never" if never else "",
-    ]
-    return "; ".join(filter(None, others))
-
-
-def _core_caption(cores: Sequence[NodeCores], did: tuple[str, str], *, more: int) -> str:
-    """The cores of the node with most bottlenecks, and the other nodes of which the same is true."""
-    facts = [_most_often(one, did) for one in cores]
-    names = [
-        formats.escape_name(one.node, 40) for one, fact in zip(cores, facts, strict=True) if fact == facts[0]
-    ]
-    if len(cores) == 1:
-        where = ""
-    elif len(names) == len(cores) and not more:
-        where = f" on each of {formats.count(len(names), 'node')}"
-    else:
-        where = f" on {formats.join_names(names)}"
-    return f"{facts[0]}{where}."
-
-
-def _most_often(one: NodeCores, did: tuple[str, str]) -> str:
-    percent = one.cores[0].percent
-    equal = [core for core in one.cores if core.percent == percent]
-    if len(equal) == one.count > 1:
-        who = f"All {formats.count(one.count, 'core')}"
-    else:
-        who = formats.join_names([formats.escape_name(core.core, 24) for core in equal])
-    share = "every bottleneck" if percent == 100 else f"{formats.percent(percent)} of bottlenecks"
-    return f"{who} {did[len(equal) > 1]} in {share}"
-
-
-def _event_type(name: str) -> str:
-    return f"{name.removeprefix(STEP)} steps" if name.startswith(STEP) else name
-
-
-def _ran(found: Bottlenecks, place: Heading) -> Table:
-    """Event types during bottlenecks and in other time."""
-    left = f" Not shown: {formats.count(found.more_ran, 'more event type')}." if found.more_ran else ""
-    return Table(
-        label=f"{place.title}: event types",
-        caption=f"{_ran_caption(found.ran)} Event types can overlap.{left}",
-        heads=(
-            *(":Event type", swatch("l", "During bottlenecks (%)"), swatch("u", "Other time (%)")),
-            *("Difference (points)", PERCENT_SCALE),
-        ),
-        rows=[
-            (
-                formats.escape_name(_event_type(one.name), 60),
-                *map(formats.number, (one.during, one.otherwise)),
-                formats.number(one.points).replace("-", "−"),
-                bar(("l", one.during), ("u", one.otherwise)),
-            )
-            for one in found.ran
-        ],
-    )
-
-
-def _ran_caption(ran: Sequence[Ran]) -> str:
-    first = ran[0]
-    if first.points < SIMILAR_POINTS:
-        return "No event type ran notably more during bottlenecks."
-    equal = [one for one in ran if (one.during, one.otherwise) == (first.during, first.otherwise)]
-    names = formats.join_names([formats.escape_name(_event_type(one.name), 60) for one in equal])
-    return (
-        f"{names} ran during {formats.percent(first.during)} of bottleneck time and "
-        f"{formats.percent(first.otherwise)} of other time."
-    )

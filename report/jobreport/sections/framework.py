@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.figures.framework import MAX_RANKED, Rank, of_slices, other, ranked
+from jobreport.figures.framework import MAX_RANKED, Rank, of_slices
 from jobreport.figures.names import rows_class
 from jobreport.figures.stacked import Part, stacked
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
+from jobreport.sections.operators import (
+    MAX_OPEN,
+    Shown,
+    most_self_time,
+    operators_basis,
+    operators_figure,
+    operators_fold,
+    operators_tables,
+    ranked_figure,
+)
 from jobreport.sections.outline import Heading, heading
-from jobreport.sections.table import Table, as_code, node_cells, node_heads
+from jobreport.sections.table import Table, node_cells, node_heads
 from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
 from jobrules.model import Status
@@ -26,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.figures.canvas import Figure
-    from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Operators, Slice
+    from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Slice
 
 #: Percent of the ranks' time outside steps that is worth a look.
 MUCH_OUTSIDE = 25.0
@@ -40,20 +46,8 @@ MUCH_BETWEEN = 10.0
 _RULE = "OverallFrameworkMetrics"
 #: Event types that the section on data loading describes.
 _LOADING = frozenset({FETCH, SET_UP, PIPELINE})
-#: Rows of a table that are not folded away.
-MAX_OPEN = 10
 _MODE_FILLS = ("u", "u2", "u3", "f3", "n1")
 _PASS_FILLS = ("u", "u2")
-
-
-class Shown(Struct, frozen=True, kw_only=True):
-    """A figure of the section and its caption."""
-
-    name: str
-    title: str
-    figure: Figure
-    style: str
-    caption: str
 
 
 @error_boundary
@@ -78,7 +72,7 @@ def framework(report: Report) -> Fragment:
         "event_types": _event_types_figure(time),
         "horovod": _horovod_figure(time),
     }
-    operators = [(table, _operators_figure(table)) for table in time.operators if table.rows]
+    operators = [(table, operators_figure(table)) for table in time.operators if table.rows]
     drawn = [one for one in (*shown.values(), *(one for _, one in operators)) if one]
     html = render(
         "framework",
@@ -95,12 +89,12 @@ def framework(report: Report) -> Fragment:
         event_types=_event_types_table(time, place) if time.event_types else None,
         horovod=_slices("Horovod", "Time of each activity, all ranks.", time.horovod),
         operators=[(table.device, one) for table, one in operators],
-        operators_finding=_most_self_time(time),
-        operators_tables=[one for table, _ in operators for one in _operators_tables(table)],
-        operators_fold=_operators_fold(time),
+        operators_finding=most_self_time(time),
+        operators_tables=[one for table, _ in operators for one in operators_tables(table)],
+        operators_fold=operators_fold(time),
         key=_key(_fills(time), time.kinds),
         passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
-        operators_basis=_operators_basis(time),
+        operators_basis=operators_basis(time),
         general=seconds(time.general_s) if time.general_s is not None else "",
         json=document_json("framework", {f"live-framework-{one.name}": one.figure.live for one in drawn})
         if drawn
@@ -154,20 +148,6 @@ def _link(report: Report, event_type: EventTypeTime) -> tuple[str, str] | None:
     anchor = "data-loading" if loads else "cpu-bottlenecks"
     shown = report.data_loading if loads else report.bottlenecks
     return (anchor, heading(anchor).title) if shown else None
-
-
-def _operators_basis(time: FrameworkTime) -> str:
-    """Which steps the shares of operators describe, and for how long operators ran."""
-    known = {one.device: one.ran_s for one in time.operators if one.ran_s is not None}
-    scale = time_scale(known.values())
-    ran = [f"{scale(ran_s)}{formats.NBSP}{scale.unit} on the {device}" for device, ran_s in known.items()]
-    lasted = f": {', '.join(ran)}" if ran else ""
-    if time.first_step is None or time.last_step is None:
-        return f"Operators were recorded without step numbers{lasted}. Shares may describe a few steps only."
-    one = time.first_step == time.last_step
-    steps = f"step {time.first_step}" if one else f"steps {time.first_step} to {time.last_step}"
-    these = "that step" if one else "those steps"
-    return f"Operators were recorded in {steps} only{lasted}. Shares describe {these}, not the job."
 
 
 def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -272,7 +252,7 @@ def _event_types_figure(time: FrameworkTime) -> Shown | None:
     else:
         caption = f"{ran}; {formats.escape_name(longest.name, 60)} ran longest, {seconds(longest.seconds)}."
     ranks = [Rank(name=one.name, percent=one.percent or 0.0, detail=seconds(one.seconds)) for one in drawn]
-    return _ranked_figure("general", "Event types", caption, ranks)
+    return ranked_figure("general", "Event types", caption, ranks)
 
 
 def _slices(name: str, caption: str, parts: Sequence[Slice]) -> Table:
@@ -353,102 +333,7 @@ def _horovod_figure(time: FrameworkTime) -> Shown | None:
     name, share = formats.escape_name(first.name, 60), formats.percent(first.percent)
     caption = f"{name} took {share} of Horovod's time, {seconds(first.seconds)}."
     ranks = of_slices(time.horovod, [seconds(one.seconds) for one in time.horovod])
-    return _ranked_figure("horovod", "Horovod", caption, ranks)
-
-
-def _operators_figure(table: Operators) -> Shown:
-    """The ten operators with most self time."""
-    drawn, rest = table.rows[:MAX_RANKED], table.rows[MAX_RANKED:]
-    ranks = [
-        Rank(
-            name=row.name,
-            percent=row.percent,
-            detail=f"{seconds(row.self_s)} self, {seconds(row.total_s)} total, {formats.count(row.calls, 'call')}",
-        )
-        for row in drawn
-    ]
-    if left := len(rest) + table.others:
-        ranks.append(other(left, table.others_percent + sum(row.percent for row in rest)))
-    first = drawn[0]
-    name = formats.escape_name(first.name, 60)
-    caption = f"Most self time: {name} ({formats.percent(first.percent)})."
-    return _ranked_figure(table.device.lower(), f"{table.device} operators", caption, ranks)
-
-
-def _operators_tables(found: Operators) -> list[Table]:
-    """The operators with most self time, and the others in a fold; one unit for all times of a kind."""
-    totals, calls = (
-        time_scale(row.total_s for row in found.rows),
-        time_scale(row.call_s for row in found.rows),
-    )
-    rows: list[tuple[str, ...]] = [
-        (
-            as_code(row.name),
-            formats.number(row.calls, 0),
-            totals(row.self_s),
-            totals(row.total_s),
-            calls(row.call_s),
-            formats.number(row.percent),
-        )
-        for row in found.rows
-    ]
-    if found.others:
-        name = formats.count(found.others, "other operator")
-        counted = formats.number(found.others_calls, 0), totals(found.others_s)
-        rows.append((name, *counted, "–", "–", formats.number(found.others_percent)))
-    left = len(found.rows) > MAX_OPEN
-    which = (
-        f"Top {MAX_OPEN} {found.device} operators. All {found.device} operators"
-        if left
-        else f"{found.device} operators by self time"
-    )
-    heads = (
-        *(f":{found.device} operator", "Calls", f"Self time ({totals.unit})", f"Total time ({totals.unit})"),
-        *(f"Self time per call ({calls.unit})", "Share (%)"),
-    )
-    sums = (
-        f"{formats.count(found.calls, 'call')}, {totals(found.self_s)}{formats.NBSP}{totals.unit} self time"
-    )
-    shown = Table(
-        label=f"{found.device} operators",
-        caption=f"{which}: {sums}.",
-        heads=heads,
-        rows=rows[:MAX_OPEN] if left else rows,
-    )
-    if not left:
-        return [shown]
-    more = formats.count(len(found.rows) - MAX_OPEN + found.others, f"more {found.device} operator")
-    return [
-        shown,
-        Table(label=f"More {found.device} operators", fold=more, heads=heads, rows=rows[MAX_OPEN:]),
-    ]
-
-
-def _most_self_time(time: FrameworkTime) -> Markup:
-    most = [
-        Markup("{} on the {} ({})").format(
-            as_code(table.rows[0].name), table.device, formats.percent(table.rows[0].percent)
-        )
-        for table in time.operators
-        if table.rows
-    ]
-    return Markup("Most self time: {}.").format(Markup(", ").join(most))
-
-
-def _operators_fold(time: FrameworkTime) -> str:
-    """Both times of an operator, and the device with most self time."""
-    text = (
-        "Self time excludes called operators, total time includes them. Totals can exceed the elapsed time."
-    )
-    most = max(time.operators, key=lambda table: table.self_s, default=None)
-    if most and most.self_s and len(time.operators) > 1:
-        text += f" {formats.percent(most.self_percent)} of all self time was on the {most.device}."
-    return text
-
-
-def _ranked_figure(name: str, title: str, caption: str, ranks: Sequence[Rank]) -> Shown:
-    style = f"{rows_class(len(ranks))} ranked"
-    return Shown(name=name, title=title, figure=ranked(ranks), style=style, caption=caption)
+    return ranked_figure("horovod", "Horovod", caption, ranks)
 
 
 def _shown_in_rules(report: Report) -> bool:
