@@ -57,7 +57,7 @@ def slots(boxes: Sequence[Box], grouping: Grouping = by_node) -> tuple[Slot, ...
 
 
 def extent(slot: int, place: int, of: int, slots: int) -> tuple[float, float]:
-    """Left and right edge of one of the ``of`` boxes of a slot; slots are 1 wide, and less filled if they are few."""
+    """Left and right edge of one of the ``of`` boxes of a slot; slots are 1 wide, less filled if few."""
     width = min(0.64 if of > 1 else 0.5, 0.12 * slots) / of
     left = slot + 0.5 - width * of / 2 + width * place
     margin = width / 10 if of > 1 else 0

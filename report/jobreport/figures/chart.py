@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 US_PER_MS = 1000
 _DAY_US = 86_400_000_000
 _BOX_WIDTH = 1000
+#: Length of names that always fit next to each other.
+SHORT = 3
 
 
 class Axis(Struct, frozen=True, kw_only=True):
@@ -318,6 +320,8 @@ def _x_axis(x: Axis, *, labels: bool, zoom: bool) -> LinearAxis:
         return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **look)
     if zoom and not x.names:
         return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **theme.axis_look())
+    if x.two_rows and all(len(tick.label.partition("\n")[0]) <= SHORT for tick in x.ticks):
+        return _axis(x)  # short names over the long name of their group do not overlap for a reader
     return _axis(x, major_label_policy=NoOverlap(min_distance=4))
 
 

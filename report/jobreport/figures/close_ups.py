@@ -72,7 +72,7 @@ _GPU_LANE = re.compile(r"gpu_functions(?:-\w+:(\d+))?(.*)", re.IGNORECASE)
 
 
 def readable(event_type: str) -> str:
-    """``GPU operators`` for ``gpu_functions-dev:0``, ``Backward`` for ``Backward(post-forward)``; else as recorded."""
+    """``GPU operators`` for ``gpu_functions-dev:0``, ``Backward`` for ``Backward(post-forward)``."""
     if event_type in _KNOWN:
         return _KNOWN[event_type]
     if (found := _GPU_LANE.fullmatch(event_type)) and not found[2]:

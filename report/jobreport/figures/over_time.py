@@ -56,9 +56,10 @@ class SharedTime:
 
     def column(self, values: npt.NDArray[Any]) -> str:
         """The name of the column with these values; equal columns are kept once."""
+        nan = values.dtype != np.uint8
+        kept: Any
         for name, kept in self.source.data.items():
-            exact = values.dtype == np.uint8
-            if kept.dtype == values.dtype and np.array_equal(kept, values, equal_nan=not exact):  # type: ignore[union-attr]
+            if kept.dtype == values.dtype and np.array_equal(kept, values, equal_nan=nan):
                 return str(name)
         name = f"v{len(self.source.data)}"
         self.source.data[name] = values
@@ -66,7 +67,7 @@ class SharedTime:
 
 
 class TimeCanvas(Canvas):
-    """Lines and bands over time columns; with ``whole``, live bands end at whole numbers, to take few bytes."""
+    """Lines and bands over time columns; ``whole`` live bands end at whole numbers, to take few bytes."""
 
     def __init__(self, time: SharedTime, y: Axis, *, labels: bool = True, whole: bool = False) -> None:
         super().__init__(time.axis, y, labels=labels, x_range=time.range, zoom=True)

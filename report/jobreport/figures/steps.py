@@ -33,7 +33,7 @@ MODES = ("u", "n2", "u2", "f2")
 _FLAT = 20
 #: The gap before the bars beyond the bins, and the room for each of them, as shares of the bins.
 _GAP, _ROOM = 0.03, 0.09
-#: Half the height of a time column with one duration, and half the width of the mark of an outlier, in percent.
+#: Half the height of a column with one duration, and half the width of the mark of an outlier, in percent.
 _THIN, _MARK = 0.6, 0.35
 _TIGHT = 0.12
 
@@ -49,7 +49,7 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, times: StepTimes) -> Unit:
-        """The unit of the main mode's median: seconds from 0.1 s on, otherwise milliseconds or microseconds."""
+        """The unit of the main mode's median: seconds from 0.1 s, otherwise milliseconds or microseconds."""
         median_us = times.modes[0].median_s * 1e6
         if median_us >= 100_000 or median_us == 0:
             return cls(name="s", us=1_000_000, digits=3 if median_us < 100_000_000 else 1)
@@ -169,7 +169,7 @@ def _histogram_axis(
 
 
 def _draw_limits(canvas: Canvas, times: StepTimes, edges: FloatArray, unit: Unit) -> None:
-    """The limits of at most two modes that are within the bins; if ranks differ, the lowest and the highest."""
+    """The limits of at most two modes within the bins; if ranks differ, the lowest and the highest."""
     evaluated = [mode for mode in times.modes if limit_words(mode, unit)]
     for row, mode in enumerate(evaluated[:2]):
         limits = ((mode.low_limit_s or 0) * 1e6 / unit.us, (mode.high_limit_s or 0) * 1e6 / unit.us)

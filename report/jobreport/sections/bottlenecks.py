@@ -9,29 +9,25 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.bottlenecks import shares_over_time
 from jobreport.figures.embed import document_json
 from jobreport.figures.names import rows_class
 from jobreport.figures.stacked import Part, stacked
-from jobreport.sections.bottleneck_tables import cores_of, event_types, longest_runs, time_of
+from jobreport.sections.bottlenecks_over_time import strips_of
+from jobreport.sections.bottlenecks_tables import cores_of, event_types, longest_runs
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import Heading, heading
-from jobreport.sections.panel import Panel
 from jobreport.sections.table import Table, swatch
 from jobrules.model import Status
 from jobrules.text import capitalized
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bokeh.models import Plot
 
     from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
     from jobrules.analyses.bottlenecks import (
         Bottlenecks,
-        BottlenecksOverTime,
         SnapshotPart,
     )
 
@@ -39,8 +35,6 @@ if TYPE_CHECKING:
 MAX_OPEN_NODES = 4
 #: Nodes that are listed with the reason why the rule did not evaluate them.
 MAX_REASONS = 4
-#: Characters of the reason why a rule was not evaluated.
-MAX_REASON = 300
 #: Percent of the snapshots below which bottlenecks are not drawn over time, unless they triggered the rule.
 MIN_DRAWN = 1.0
 #: Percent below which a GPU is idle in the words of the page.
@@ -94,16 +88,6 @@ class Samples(Struct, frozen=True, kw_only=True):
     table: Table
 
 
-class Strips(Struct, frozen=True, kw_only=True):
-    """The figure of the share over time, one strip per course, and the table of its data."""
-
-    caption: str
-    aid: str
-    reading: str
-    strips: tuple[Panel, ...]
-    table: Table
-
-
 @error_boundary
 def cpu_bottlenecks(report: Report) -> Fragment:
     """Snapshots in which a GPU was idle while a core was saturated."""
@@ -145,7 +129,7 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         split=_split(found, words) if found.bottlenecks else [],
         split_table=_split_table(found, words, place),
         samples=_samples(found, words, name, figures) if found.bottlenecks else None,
-        strips=_strips(found, report, name, figures, limit=limit) if drawn else None,
+        strips=strips_of(found, report, name, figures, limit=limit) if drawn else None,
         runs=longest_runs(found, report, place, several=several) if found.runs else None,
         several=several,
         cores=cores_of(found, words.did, place) if found.cores else None,
@@ -179,7 +163,7 @@ def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Repor
     if card is None:
         sentences.append(f"{words.rule} was not selected; its default thresholds are used.")
     elif card.status in (Status.NOT_EVALUATED, Status.ERROR):
-        sentences.append(f"{words.rule} was not evaluated: {str(card.reason)[:MAX_REASON]}.")
+        sentences.append(f"{words.rule} was not evaluated: {card.reason}.")
     sentences += _counted(found, words, card) if found.bottlenecks else _none_found(found, words)
     finding = next((one for one in report.verdict.findings if one.key == f"{found.key}-bottleneck"), None)
     hours, part = formats.amount(finding, report.verdict.use) if finding else ("", "")
@@ -216,7 +200,7 @@ def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]
     reasons = [f"{formats.escape_name(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
     if reasons and len(found.nodes) > 1:
         more = len(reasons) - MAX_REASONS
-        nodes = f"{', '.join(reasons[:MAX_REASONS])}{f', and {more} more' if more > 0 else ''}"
+        nodes = ", ".join([*reasons[:MAX_REASONS], *([f"and {more} more"] if more > 0 else [])])
         notes.append(f"Counted here, but not evaluated by {words.rule}: {nodes}.")
     if found.without_cores:
         names = formats.join_names([formats.escape_name(name, 40) for name in found.without_cores])
@@ -340,87 +324,3 @@ def _samples_caption(found: Bottlenecks, basis: str) -> str:
     else:
         where, rest = formats.join_names(names), ", more than on other nodes"
     return f"{formats.percent(most)} of GPU samples {basis} were in bottlenecks on {where}{rest}."
-
-
-def _strips(
-    found: Bottlenecks, report: Report, name: str, figures: dict[str, Plot], *, limit: float | None
-) -> Strips | None:
-    """The share of bottlenecks over time; without ``limit``, nothing is compared with it."""
-    courses, columns, phases = found.courses, report.columns, report.phases
-    if not courses or not columns.count:
-        return None
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
-    titles = [formats.escape_name(one.node, 60) if one.node else "All nodes" for one in courses]
-    percents = [one.percent for one in courses]
-    strips = []
-    for i, figure in enumerate(shares_over_time(percents, columns, phases, limit)):
-        element = f"live-{name}-course{i}"
-        figures[element] = figure.live
-        finding = _over_time(courses[i : i + 1], titles[i : i + 1], limit, with_day=with_day)
-        label = f"Share of bottlenecks over time, {titles[i]}. {finding}"
-        strips.append(Panel(id=element, title=titles[i], label=label, drawing=figure.drawing))
-    stretch_us = found.stretch * columns.width_us
-    stretch = formats.duration(stretch_us)
-    place = heading(name, report)
-    return Strips(
-        caption=_over_time(courses, titles, limit, with_day=with_day),
-        aid=f"Columns of {formats.duration(columns.width_us)}.",
-        reading=_strips_reading(found, report),
-        strips=tuple(strips),
-        table=Table(
-            label=f"{place.title}: share of bottlenecks over time",
-            fold=f"share of bottlenecks per {stretch}",
-            heads=(f":From ({place.zone})", *(titles if len(titles) > 1 else ["Share (%)"])),
-            rows=[
-                (
-                    formats.column_time(columns.start_us + i * stretch_us, with_day=with_day),
-                    *("not measured" if value is None else formats.number(value) for value in values),
-                )
-                for i, values in enumerate(zip(*(one.means for one in courses), strict=True))
-            ],
-        ),
-    )
-
-
-def _strips_reading(found: Bottlenecks, report: Report) -> str:
-    sentences = ["Orange: percentage of a column's snapshots that are bottlenecks."]
-    if len(report.phases.phases) > 1:
-        what = "step" if report.phases.basis == "steps" else "GPU work"
-        ends = {"loop": "first", "after": "last"}
-        sentences.append(
-            f"Dotted: {' and '.join(ends[phase.key] for phase in report.phases.phases[1:])} {what}."
-        )
-    if any(value is None for one in found.courses for value in one.percent):
-        sentences.append("Hatched: not measured.")
-    return " ".join(sentences)
-
-
-def _over_time(
-    courses: Sequence[BottlenecksOverTime], titles: Sequence[str], limit: float | None, *, with_day: bool
-) -> str:
-    """How long the share of bottlenecks was above the threshold; without one, when bottlenecks were."""
-    if limit is None:
-        spans = [(one.start_us, one.end_us) for one in courses if one.start_us and one.end_us]
-        if not spans:
-            return "No bottleneck is in these columns."
-        first, last = (time_of(us, with_day) for us in (min(a for a, _ in spans), max(b for _, b in spans)))
-        return f"First bottleneck {first}, last {last}."
-    above = f"The share of bottlenecks was above {_percent(limit)} (dashed)"
-    by_length: dict[str, list[str]] = {}
-    for one, title in zip(courses, titles, strict=True):
-        by_length.setdefault(_above(one), []).append(title)
-    if len(by_length) == 1:
-        return f"{above} {next(iter(by_length))}."
-    return (
-        f"{above}: "
-        + "; ".join(f"{formats.join_names(names)} {part}" for part, names in by_length.items())
-        + "."
-    )
-
-
-def _above(one: BottlenecksOverTime) -> str:
-    if not one.known_us:
-        return "not measured"
-    if not one.above_us:
-        return "at no time"
-    return f"for {formats.duration(one.above_us)} of {formats.duration(one.known_us)}"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LoaderSetup,
         NodeLoading,
     )
+    from jobrules.analyses.time_lines import Columns
 
 #: Sentences about nodes.
 MAX_SENTENCES = 4
@@ -70,12 +71,12 @@ def data_loading(report: Report) -> Fragment:
         heading=place,
         found=found,
         sentences=[*_wait(found), *_against_range(found), *_settings_advice(found)],
-        fetch_caption=_fetch_caption(found),
+        fetch_caption=_fetch_caption(found.times[0].count, found.fetches) if found.fetches else "",
         fetch_drawing=fetches.drawing if fetches else None,
-        fetch_reading=_fetch_reading(found.fetches),
+        fetch_reading=_fetch_reading(found.fetches) if found.fetches else "",
         bins=_bins(found.fetches) if found.fetches else None,
-        work_caption=_work_caption(found),
-        work_reading=_work_reading(found),
+        work_caption=_work_caption(found) if blocks else "",
+        work_reading=_work_reading(found, found.columns) if found.columns else "",
         blocks=blocks,
         figures=document_json("data-loading", figures) if figures else "",
         lasting=" ".join(filter(None, [_lives(found), flat])),
@@ -146,27 +147,22 @@ def _node_sentence(node: NodeLoading, found: DataLoading) -> str:
     loaders = formats.count(node.loaders, kind, kind + ("s" if node.pipeline else "es"))
     if not node.cores:
         return f"{loaders} (median). Dataloader was not evaluated: CPU was not recorded.{experimental}"
-    fact = (
-        f"{loaders} for {formats.count(node.cores, 'core')} ({formats.plain_number(node.of_cores_percent)}%)"
-    )
+    share = f"{formats.plain_number(node.of_cores_percent)}%"
+    fact = f"{loaders} for {formats.count(node.cores, 'core')} ({share})"
     if not node.answer:
         return f"{fact}. Dataloader was not evaluated: {node.reason}.{experimental}"
     side = {TOO_FEW: "below", ADEQUATE: "within", TOO_MANY: "above"}[node.answer]
-    low, high = f"{found.min_percent:g}", f"{found.max_percent:g}%"
+    limits = f"{found.min_percent:g} to {found.max_percent:g}%"
     is_ = "is" if node.loaders == 1 else "are"
-    return (
-        f"{fact} {is_} {side} Dataloader's range of {low} to {high}{_consequence(node, found)}.{experimental}"
-    )
+    consequence = _consequence(node, found)
+    return f"{fact} {is_} {side} Dataloader's range of {limits}{consequence}.{experimental}"
 
 
 def _consequence(node: NodeLoading, found: DataLoading) -> str:
     """What follows from the side of the range that a node is on."""
     if node.answer == ADEQUATE:
-        return (
-            f", but not in {node.violating} of {formats.count(node.evaluated, 'check')}"
-            if node.violating
-            else ""
-        )
+        checks = formats.count(node.evaluated, "check")
+        return f", but not in {node.violating} of {checks}" if node.violating else ""
     part = _fetch_per_step(found)
     if node.answer == TOO_FEW and part is not None and part <= NO_WAIT:
         return ", but training does not wait for data"
@@ -195,29 +191,20 @@ def _settings_advice(found: DataLoading) -> list[str]:
     return advice
 
 
-def _fetch_caption(found: DataLoading) -> str:
-    if found.fetches is None:
-        return ""
-    count, p50_s, p95_s = found.times[0].count, found.fetches.p50_s, found.fetches.p95_s
+def _fetch_caption(count: int, fetches: FetchTimes) -> str:
     what = "the time a training process waited for its batch"
     if count == 1:
-        return f"The only batch fetch took {_time(p50_s)}: {what}."
-    fetches = formats.count(count, "fetch", "fetches")
-    return f"Batch fetches took {_time(p50_s)} (median) and {_time(p95_s)} (p95): {what}. {fetches}."
+        return f"The only batch fetch took {_time(fetches.p50_s)}: {what}."
+    took = f"{_time(fetches.p50_s)} (median) and {_time(fetches.p95_s)} (p95)"
+    return f"Batch fetches took {took}: {what}. {formats.count(count, 'fetch', 'fetches')}."
 
 
-def _fetch_reading(times: FetchTimes | None) -> str:
+def _fetch_reading(times: FetchTimes) -> str:
     """What a bar counts, and what lies beyond the bars."""
-    if times is None:
-        return ""
-    if times.log:
-        reading = (
-            f"Logarithmic time axis: each bin ends at {times.step:.3g} times its start. Height: fetches."
-        )
-    else:
-        width = unit_for(times.step)
-        size = f"{round(times.step / width.factor, 6):g}{formats.NBSP}{width.name}"
-        reading = f"Bins of {size}. Height: fetches."
+    width = unit_for(times.step)
+    size = f"{round(times.step / width.factor, 6):g}{formats.NBSP}{width.name}"
+    log = f"Logarithmic time axis: each bin ends at {times.step:.3g} times its start."
+    reading = f"{log if times.log else f'Bins of {size}.'} Height: fetches."
     if times.beyond:
         longer = formats.count(times.beyond, "longer fetch", "longer fetches")
         reading += f" Last bar, after a gap: {longer}, up to {_time(times.max_s)}."
@@ -243,8 +230,6 @@ def _fewest_and_most(line: LoadersAtWork) -> tuple[int, int]:
 
 def _work_caption(found: DataLoading) -> str:
     """Of the node with most active loader processes."""
-    if not found.at_work:
-        return ""
     line = max(found.at_work, key=lambda one: _fewest_and_most(one)[1])
     low, high = _fewest_and_most(line)
     numbers = f"{high}" if low == high else f"{low} to {high}"
@@ -255,18 +240,16 @@ def _work_caption(found: DataLoading) -> str:
     return f"{numbers} {_noun(found, high)} {'was' if high == 1 else 'were'} active{on}{owned}."
 
 
-def _work_reading(found: DataLoading) -> str:
-    if not found.columns:
-        return ""
+def _work_reading(found: DataLoading, columns: Columns) -> str:
     hatched = any(value is None for line in found.at_work for value in line.mean)
     return (
-        f"Active {_noun(found)} per second, in columns of {formats.duration(found.columns.width_us)}."
+        f"Active {_noun(found)} per second, in columns of {formats.duration(columns.width_us)}."
         f"{' Hatched: no data loading.' if hatched else ''}"
     )
 
 
 def _where(line: LoadersAtWork, found: DataLoading) -> str:
-    """The node of a line; empty where it is the only one."""
+    """The node of a line; empty if it is the only one."""
     if not line.node and len(found.nodes) > 1:
         return f"{len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
     return formats.escape_name(line.node, 40) if len(found.at_work) > 1 else ""
@@ -297,17 +280,11 @@ def _at_work(found: DataLoading) -> tuple[list[Panel], dict[str, Plot]]:
     for i, (line, figure) in enumerate(
         zip(found.at_work, at_work(found.at_work, found.columns), strict=True)
     ):
-        element, title = f"live-data-loading-{i}", _title(line, found)
+        element, title = f"live-data-loading-{i}", _where(line, found) or formats.escape_name(line.node, 60)
         label = f"Active {_noun(found)} over time, {title}. {_work_caption(found)}"
         figures[element] = figure.live
         blocks.append(Panel(id=element, title=title, label=label, drawing=figure.drawing))
     return blocks, figures
-
-
-def _title(line: LoadersAtWork, found: DataLoading) -> str:
-    if line.node:
-        return formats.escape_name(line.node, 60)
-    return f"All {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
 
 
 def _times(found: DataLoading) -> Table | None:

@@ -109,14 +109,10 @@ def _lead(time: FrameworkTime) -> str:
     if outside is None:
         reason = "only the steps' own time is known" if time.steps else "no steps were recorded"
         return f"Time outside steps is unknown: {reason}."
+    share = formats.percent(outside)
+    found = f"{share} of the ranks' time between their first and last step was outside steps."
     if time.forward_only:
-        return (
-            f"{formats.percent(outside)} of the ranks' time between their first and last step was outside steps. "
-            "No backward pass was recorded, so backward pass and optimizer count as outside steps."
-        )
-    found = (
-        f"{formats.percent(outside)} of the ranks' time between their first and last step was outside steps."
-    )
+        return f"{found} No backward pass was recorded, so it and the optimizer count as outside steps."
     if outside <= MUCH_OUTSIDE or _between(time):
         return found
     suspects = ["data loading", *([] if _evaluates(time) else ["evaluation"]), "checkpoints"]
@@ -134,7 +130,7 @@ def _evaluates(time: FrameworkTime) -> bool:
 
 
 def _between(time: FrameworkTime) -> EventTypeTime | None:
-    """The event type that ran for most of the time between steps, if that time is long and events explain it."""
+    """The event type that ran for most of the time between steps, if that time is long."""
     if time.forward_only or (_outside(time) or 0.0) <= MUCH_OUTSIDE:
         return None
     known = [one for one in time.event_types if one.outside_percent is not None]
@@ -246,7 +242,8 @@ def _event_types_figure(time: FrameworkTime) -> Shown | None:
     if not drawn:
         return None
     first, longest = drawn[0], max(time.event_types, key=lambda one: one.seconds if one.name else 0.0)
-    ran = f"{formats.escape_name(first.name, 60)} ran for {formats.percent(first.percent or 0.0)} of the time it was recorded"
+    share = formats.percent(first.percent or 0.0)
+    ran = f"{formats.escape_name(first.name, 60)} ran for {share} of the time it was recorded"
     if longest is first:
         caption = f"{ran}, and longest: {seconds(first.seconds)}."
     else:

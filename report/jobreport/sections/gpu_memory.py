@@ -17,6 +17,7 @@ from jobreport.sections.outline import covers_time, has_time_lines, heading
 from jobreport.sections.panel import Panel
 from jobreport.sections.table import Table, node_cells, node_heads
 from jobreport.sections.time_lines import AID, Block, TimeLines
+from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ SWING = 50.0
 
 @error_boundary
 def gpu_memory(report: Report) -> Fragment:
-    """Memory in use, then GPU memory activity: lines of the GPUs that jump most or are highest, and a table of all."""
+    """Memory in use, then activity: lines of the GPUs that jump most or are highest, and a table of all."""
     found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
     if found is None:
         html = render("gpu_memory", heading=place, in_use=in_use, tables=(), why_none=_why_none(report))
         return Fragment(name="gpu-memory", html=html)
     several = len({gpu.node for gpu in found.gpus}) > 1
-    caption = _caption(found, several=several)
+    caption = _caption(found, _first(report), several=several)
     blocks, figures = _draw(report, found, caption) if covers_time(report) else ([], {})
     days = formats.spans_days(report.job.start_us, report.job.end_us)
     html = render(
@@ -142,7 +143,14 @@ def _names(gpus: Sequence[GPUMemory], *, several: bool) -> str:
     return formats.join_names([_name(gpu, several=several) for gpu in gpus], MAX_NAMES)
 
 
-def _caption(found: MemoryUse, *, several: bool) -> str:
+def _first(report: Report) -> str:
+    """`` after the first 1,000 samples``, of which GPUMemoryIncrease checks none; empty if it did not run."""
+    cards = (card for card in report.rules if card.name == GPUMemoryIncrease.__name__)
+    patience = next((p.value for card in cards for p in card.parameters if p.name == "patience"), None)
+    return f" after the first {_samples(str(patience))}" if patience else ""
+
+
+def _caption(found: MemoryUse, first: str, *, several: bool) -> str:
     """Jumps before growth, and growth before the highest p95."""
     if found.rises:
         return _jumped(found, several=several)
@@ -160,7 +168,7 @@ def _caption(found: MemoryUse, *, several: bool) -> str:
     if not compared:
         return f"GPU memory activity has too few samples to detect jumps; highest p95: {high}."
     of = "" if compared == len(found.gpus) else f" on {compared} of {formats.count(len(found.gpus), 'GPU')}"
-    return f"GPU memory activity has no jump above {found.limit:g} points{of}; highest p95: {high}."
+    return f"GPU memory activity has no jump above {found.limit:g} points{of}{first}; highest p95: {high}."
 
 
 def _jumped(found: MemoryUse, *, several: bool) -> str:
@@ -170,13 +178,19 @@ def _jumped(found: MemoryUse, *, several: bool) -> str:
     return (
         f"GPU memory activity jumped{often} by {largest.points:.1f} points, from "
         f"{formats.percent(largest.from_percent)} to {formats.percent(largest.to_percent)} on "
-        f"{_name(largest, several=several)} at {formats.clock(largest.start_us).removesuffix(f'{formats.NBSP}UTC')}."
+        f"{_name(largest, several=several)} at {formats.column_time(largest.start_us, with_day=False)}."
     )
 
 
+def _samples(amount: str) -> str:
+    """``10 samples``, ``30s of samples``."""
+    return f"{int(amount):,} samples" if amount.isdigit() else f"{amount} of samples"
+
+
 def _jump_defined(found: MemoryUse) -> str:
-    window = f"{found.window} samples" if found.window.isdigit() else f"{found.window} of samples"
-    return f"Jump: the mean of {window} is more than {found.limit:g} points above the mean of the {window} before."
+    window = _samples(found.window)
+    points = f"{found.limit:g} points"
+    return f"Jump: the mean of {window} is more than {points} above the mean of the {window} before."
 
 
 def _sentences(found: MemoryUse, *, several: bool) -> list[str]:

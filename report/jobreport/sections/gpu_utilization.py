@@ -25,7 +25,7 @@ MAX_OPEN_ROWS = 16
 MAX_ROWS = 128
 #: Boxes of more GPUs are too narrow to read.
 MAX_DRAWN = 32
-#: GPUs that are idle in at least this share of samples, and active in at least this share, are worth a sentence.
+#: Idle in at least this share of samples and active in at least this share: worth a sentence.
 IDLE_SHARE = 0.2
 
 
@@ -73,7 +73,8 @@ def _lead(boxes: list[Box]) -> str:
         return ""
     some = f"{len(idle)} of {formats.count(len(boxes), 'GPU')}"
     which = formats.every(len(boxes), "GPU") if len(idle) == len(boxes) else some
-    return f"{which} {'was' if len(idle) == 1 else 'were'} idle (below 10%) in {formats.spread(idle)} of samples."
+    verb = "was" if len(idle) == 1 else "were"
+    return f"{which} {verb} idle (below 10%) in {formats.spread(idle)} of samples."
 
 
 def _windows(report: Report) -> str:
@@ -93,7 +94,8 @@ def _counted(card: RuleCard) -> str:
     of = f"of {formats.count(card.evaluated, 'window')}"
     low, fluctuating = (card.kinds.get(kind, 0) for kind in ("low", "fluctuating"))
     if not low and not fluctuating:
-        return f"{card.violating} {of} {'is' if card.violating == 1 else 'are'} low or {'fluctuates' if card.violating == 1 else 'fluctuate'}"
+        verbs = ("is low or fluctuates", "are low or fluctuate")
+        return f"{card.violating} {of} {verbs[card.violating != 1]}"
     values = {p.name: formats.plain_number(p.value) for p in card.parameters}
     p95, p5 = values.get("threshold_p95", "–"), values.get("threshold_p5", "–")
     counts = []
@@ -119,7 +121,8 @@ def _caption(boxes: list[Box]) -> str:
         return "Every GPU sample is 0%."
     if len(boxes) == 1:
         half = formats.spread((lowest.p25, lowest.p75))
-        return f"The GPU's median utilization is {formats.percent(lowest.p50)}; the middle half of samples is {half}."
+        median = formats.percent(lowest.p50)
+        return f"The GPU's median utilization is {median}; the middle half of samples is {half}."
     of = "on average" if all(box.mean is not None for box in boxes) else "at p95"
     level = formats.percent(_level(highest))
     if unused := [box for box in boxes if box.max <= 0]:

@@ -55,7 +55,8 @@ def operators_figure(table: Operators) -> Shown:
         Rank(
             name=row.name,
             percent=row.percent,
-            detail=f"{seconds(row.self_s)} self, {seconds(row.total_s)} total, {formats.count(row.calls, 'call')}",
+            detail=f"{seconds(row.self_s)} self, {seconds(row.total_s)} total, "
+            + formats.count(row.calls, "call"),
         )
         for row in drawn
     ]

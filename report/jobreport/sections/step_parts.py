@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jobrules.analyses.steps import StepTimes
 
 
-#: Shares that differ by fewer points are described as equal; if all differ by fewer than the second, no figure is drawn.
+#: Shares that differ by fewer points are described as equal; below the second, no figure is drawn.
 ALIKE_POINTS, MIN_POINTS = 5.0, 1.0
 
 
@@ -55,7 +55,8 @@ def marked(times: StepTimes) -> str:
     """What is marked as an outlier; empty if nothing is."""
     return {
         "rule": f"longer than mean + {times.stddev:g}σ of its rank and mode",
-        "median": "longer than twice the median of its rank and mode, as no step is above StepOutlier's threshold",
+        "median": "longer than twice the median of its rank and mode, "
+        "as no step is above StepOutlier's threshold",
     }.get(times.marked, "")
 
 
@@ -139,7 +140,7 @@ def last_steps(times: StepTimes, unit: Unit, *, with_day: bool) -> Shown:
     fold.append(
         "Each moment counts once; hatched: no event."
         if last.by_event
-        else "No events were recorded for these steps, so only the step and the time to the next are distinguished."
+        else "No events were recorded for these steps: only the step and the time to the next are known."
     )
     key = [(parts.fill(part, last.parts), _part_name(part), "") for part in reversed(last.parts)]
     return Shown(
@@ -194,7 +195,7 @@ def _bars(last: LastSteps, unit: Unit) -> list[str]:
 
 
 def _reason(last: LastSteps, bars: tuple[int, ...]) -> str:
-    """The part that most of the variance of the bars goes with; empty if bars differ little or in several parts."""
+    """The part that most of the variance of the bars goes with; empty if they differ little or in several."""
     mean = sum(bars) / len(bars)
     if max(bars) - min(bars) < WORTH_A_REASON * mean:
         return ""

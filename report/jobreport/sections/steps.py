@@ -149,7 +149,8 @@ def _slow_first_step(times: StepTimes, unit: Unit) -> str:
         where = f" on {equal} of {formats.count(len(of_mode), 'rank')}"
     factor = first.first_s / first.median_s
     times_median = formats.number(factor, 1 if factor < 100 else 0)
-    return f"The first {mode_name(first.mode)}step took {took}{where}, {times_median} times the median; first steps often compile."
+    step = f"The first {mode_name(first.mode)}step took {took}{where}"
+    return f"{step}, {times_median} times the median; first steps often compile."
 
 
 def _table_caption(times: StepTimes, unit: Unit) -> str:
@@ -203,7 +204,8 @@ def _outliers(times: StepTimes, unit: Unit) -> str:
         return f"The only {name}step took {unit.short(mode.median_s * 1e6)}."
     of = f"of {formats.number(mode.steps, 0)} {name}steps"
     if not mode.evaluated:
-        return f"{formats.number(mode.above_two_medians, 0) if mode.above_two_medians else 'None'} {of} took longer than twice the median."
+        long = formats.number(mode.above_two_medians, 0) if mode.above_two_medians else "None"
+        return f"{long} {of} took longer than twice the median."
     dashed = ", dashed" if figures.limit_inside(times.histogram, mode) else ""
     longer = f"longer than mean + {times.stddev:g}σ ({figures.limit_words(mode, unit)}{dashed})"
     if mode.outliers == 0:

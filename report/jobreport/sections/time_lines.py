@@ -164,7 +164,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
         )
 
     def draw(self, prefix: str) -> tuple[list[Block], dict[str, Plot]]:
-        """A block for each node and the live figures by the ids of their places, which begin with the prefix."""
+        """A block for each node, and the live plots by their ids, which begin with the prefix."""
         report = self.report
         time = SharedTime(report.columns, size_of(report.columns, self.most))
         blocks, figures = [], {}
@@ -206,7 +206,8 @@ def _title(lines: Sequence[TimeLine], unit: str) -> str:
 
 def _label(line: TimeLine, scale: formats.Scale) -> str:
     mean, low, high = _summary(line, scale)
-    return f"{line.label} over time: mean {mean}, from {low} to {high}{'' if scale.unit == '%' else ' '}{scale.unit}"
+    unit = scale.unit if scale.unit == "%" else f" {scale.unit}"
+    return f"{line.label} over time: mean {mean}, from {low} to {high}{unit}"
 
 
 def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:

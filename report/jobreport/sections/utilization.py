@@ -28,7 +28,7 @@ BUSY_PERCENT = 70.0
 #: Fewer are stated without a conclusion.
 ENOUGH_SNAPSHOTS = 30
 QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
-#: Nodes with a group of rows each; of more, the spread over nodes is shown, with a group for each that differs.
+#: Nodes with a group of rows each; of more, the spread over nodes, and a group for each that differs.
 MAX_NODES = 4
 #: Nodes in the folded table.
 MAX_FOLDED = 64
@@ -236,7 +236,7 @@ def _gpus_wait(report: Report) -> bool:
 
 
 def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box], *, waits: bool) -> str:
-    """The key of a node's sentence: ``2 of 8 GPUs`` that were never used, a key of ``_SENTENCES``, or empty."""
+    """The key of a node's sentence in ``_SENTENCES``, ``2 of 8 GPUs`` that were never used, or empty."""
     found = {row.label: row for row in rows}
     gpu, cpu, core = (found.get(label) for label in ("GPU", "CPU", "CPU, busiest core"))
     never_used = sum(box.max <= 0 for box in gpus)
@@ -264,8 +264,8 @@ _SENTENCES = {
     + _MOST_SNAPSHOTS
     + ": p95 {gpu_p95} and {cpu_p95}{core}. "
     "A smaller machine may do.",
-    "gpu waits": "GPU utilization{where} was low ({gpu_p95} at p95{busiest_gpu}) and the cores were busy ({cpu_p95} "
-    "at p95): the CPU is the likely limit.",
+    "gpu waits": "GPU utilization{where} was low ({gpu_p95} at p95{busiest_gpu}) "
+    "and the cores were busy ({cpu_p95} at p95): the CPU is the likely limit.",
     "gpu busy": "GPU utilization{where} was high in most snapshots: median {gpu_p50}.",
     "medians": "Median utilization{where}: GPU {gpu_p50}, CPU {cpu_p50}{core}.",
     "cpu busy": "CPU utilization{where} was high: p95 {cpu_p95}{core}. No GPU was recorded.",

@@ -186,9 +186,7 @@ def _cause(job: Job, rule: Rule, result: RuleResult, ends: Ends | None) -> Cause
         return Cause(key=key, label=label, claim=small, when=when, counts=counts)
     if isinstance(rule, IdleGaps):
         between = partial(_between_work, rule.min_samples, named)
-        gpus = (len(p.devices) for f in job.facts for p in f.panels if p.metric is Metric.GPU_UTILIZATION)
-        whose = "all GPUs of a node" if max(gpus, default=0) > 1 else "GPU"
-        return Cause(key=key, label=f"Lost: unexplained, {whose} idle", claim=between, when="")
+        return Cause(key=key, label="Lost: unexplained, idle gaps", claim=between, when="")
     return _waiting(job, key, rule, result, ends) if isinstance(rule, Dataloader) else None
 
 

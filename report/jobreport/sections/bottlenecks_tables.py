@@ -58,7 +58,7 @@ def longest_runs(found: Bottlenecks, report: Report, place: Heading, *, several:
 
 
 def _steps(place: str, steps: Sequence[StepSpan]) -> str:
-    """``TRAIN steps 240 to 243``, ``between TRAIN steps 242 and 243``; ``–`` where the node has no steps."""
+    """``TRAIN steps 240 to 243``, ``between TRAIN steps 242 and 243``; ``–`` if the node has no steps."""
     if not steps:
         return "–"
     if place == "in":
