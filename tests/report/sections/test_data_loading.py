@@ -232,15 +232,6 @@ def test_nodes_that_print_the_same_are_one_row() -> None:
     assert "n5: 6 loader processes for 8 cores" in other
 
 
-def test_a_table_that_is_folded_has_no_number() -> None:
-    nodes = tuple(node_loading(f"n{i}", seconds=60 + i) for i in range(20))
-
-    open_, folded = (text_of(replace(EXAMPLE, nodes=some, setups=())) for some in (nodes[:2], nodes))
-
-    assert "Table 8.2. Active loader processes" in open_
-    assert "Table 8.2." not in folded
-
-
 def test_active_loader_processes_are_drawn_with_the_cores_and_never_joined() -> None:
     (line,) = EXAMPLE.at_work
     assert EXAMPLE.columns
@@ -297,15 +288,6 @@ def test_nothing_recorded_is_said_with_the_reason() -> None:
     card = replace(examples.gpu_job().rules[0], name="Dataloader")
     report = replace(examples.gpu_job(), data_loading=None, origin=Origin.DEBUGGER_RESULTS, rules=(card,))
     assert "#r-Dataloader" in Page.of(sections.data_loading(report).html).links
-
-
-def test_every_live_figure_has_its_place() -> None:
-    page = page_of(EXAMPLE)
-
-    ids = [name for name in page.ids if name.startswith("live-data-loading")]
-    assert ids == ["live-data-loading-fetches", "live-data-loading-0"]
-    ((_, text),) = page.scripts
-    assert all(f'"{name}"' in text for name in ids)
 
 
 def test_hostile_names_stay_text() -> None:

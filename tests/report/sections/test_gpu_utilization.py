@@ -121,11 +121,3 @@ def test_a_mean_that_hides_idle_times_leads_to_the_figures_that_show_them() -> N
     page = utilization_of(replace(box, below_10=0.7))
 
     assert [a["href"] for a in page.all("a")] == ["#nodes"]
-
-
-def test_tables_in_closed_details_have_no_number() -> None:
-    """Numbers that a reader sees do not jump."""
-    few, many = (utilization_of(*boxes("n", [50.0] * n, [], None)).text for n in (2, 20))
-
-    assert "Table 6.1." in few
-    assert "Table" not in many

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -220,29 +219,6 @@ def test_nothing_recorded_is_said_with_the_reason() -> None:
     assert "For its figures of all steps, see StepOutlier." in vendor.text
     assert "#r-StepOutlier" in vendor.links
     assert "#r-StepOutlier" not in page_of(None, origin=Origin.DEBUGGER_RESULTS, rules=()).links
-
-
-def test_hostile_names_stay_text() -> None:
-    page = Page.of(sections.steps(examples.hostile_job()).html)
-
-    assert page.faults == []
-    assert [attributes.get("type") for attributes, _ in page.scripts] == ["application/json"]
-    assert all("<" not in text for _, text in page.scripts)
-
-
-def test_every_live_plot_has_its_place_and_every_key_its_series() -> None:
-    page = page_of(_several())
-
-    (script,) = page.scripts
-    roots = json.loads(script[1])["roots"]
-    places = {i for i in page.ids if i.startswith("live-steps")}
-    assert (
-        set(roots.values())
-        == places
-        == {f"live-steps-{name}" for name in ("histogram", "time", "contrast", "last")}
-    )
-    series = {str(one["data-series"]) for one in page.all("span") if "data-series" in one}
-    assert series == {"s1", "s2", "normal", "outlier"}
 
 
 # --- the drawing and the live plot
