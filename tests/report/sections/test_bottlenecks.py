@@ -103,7 +103,7 @@ def test_the_gpu_time_is_that_of_the_verdict() -> None:
 
 
 def test_few_bottlenecks_are_not_drawn_over_time_unless_they_triggered() -> None:
-    few = 34  # of 3 600, 0.9 %
+    few = 34  # of 3,600, 0.9%
 
     assert "Orange: percentage" not in with_result(Status.PASSED, few)
     assert "Orange: percentage" in with_result(Status.PASSED, few + 1)

@@ -206,7 +206,7 @@ def test_n13_shares_of_operators_are_of_all_of_them_and_add_up() -> None:
     table = rows(profiled(), "framework", "CPU operators")
     table += rows(profiled(), "framework", "More CPU operators")
 
-    # 60 ms of 75 ms nested and 40 small ones of 0.4 ms a round; no share is of those above 2 % alone.
+    # 60 ms of 75 ms nested and 40 small ones of 0.4 ms a round; no share is of those above 2% alone.
     own_ms = 75 + SMALL * 0.4
     shares = {row["CPU operator"]: number(row["Share (%)"]) for row in table}
     assert shares[NESTED[-1]] == round(100 * 60 / own_ms, 1)
@@ -340,7 +340,7 @@ def test_n19_histograms_reach_100_and_are_shares_of_each_gpus_samples() -> None:
     for one in report.balance.nodes[0].gpus:
         assert len(one.histogram) == 50
         assert one.histogram[-1] == 100.0
-    # The last bin, which all samples lie in, ends at 100 %.
+    # The last bin, which all samples lie in, ends at 100%.
     seen = 0
     for data in live(report, "balance", "ColumnDataSource"):
         columns = dict(data["data"]["entries"])
@@ -683,7 +683,7 @@ def test_seen_the_limit_of_the_start_up_is_in_minutes_as_the_page_says(start_s: 
 @pytest.mark.parametrize("wait", ["idle", "warm-up", "no GPU"])
 @pytest.mark.parametrize("start_s", [600, 1440])
 def test_seen_a_first_step_that_comes_late_is_a_finding(wait: str, start_s: int) -> None:
-    # After 25 and 60 % of the job.
+    # After 25 and 60% of the job.
     report = late(wait, start_s)
 
     titles = [plain(finding.title) for finding in report.verdict.findings]
@@ -755,7 +755,7 @@ def painted(html: str) -> list[tuple[str, list[tuple[float, float]]]]:
 
 
 def test_seen_colors_of_the_heat_map_are_of_100_percent() -> None:
-    # Nothing is used more than 35 %: no cell has a color of the upper steps.
+    # Nothing is used more than 35%: no cell has a color of the upper steps.
     use = np.tile(np.repeat([5.0, 35.0], 600), 2)
     report = reported(make_job(gpu=use, cpu=use))
 
