@@ -20,6 +20,7 @@ class Table(Struct, frozen=True, kw_only=True):
     label: str
     #: A head that begins with ``:`` is one of words.
     heads: Sequence[str]
+    #: Cells; a text alone is the title of the rows that follow.
     rows: Sequence[Sequence[str]]
     caption: str = ""
     #: Summary of the fold that closes the table; a closed table has no number.
@@ -33,10 +34,10 @@ class Table(Struct, frozen=True, kw_only=True):
         return [(head.removeprefix(":"), head.startswith(":")) for head in self.heads]
 
     @property
-    def body(self) -> list[list[tuple[str, bool]]]:
-        """Cells of each row, and whether they are words."""
+    def body(self) -> list[str | list[tuple[str, bool]]]:
+        """Cells of each row, and whether they are words; titles as they are."""
         words = [left for _, left in self.columns]
-        return [list(zip(row, words, strict=True)) for row in self.rows]
+        return [row if isinstance(row, str) else list(zip(row, words, strict=True)) for row in self.rows]
 
 
 def node_heads(*heads: str, several: bool) -> list[str]:
@@ -64,6 +65,15 @@ def bar(*parts: tuple[str, float]) -> Markup:
         for i, (style, percent) in enumerate(parts)
     )
     return Markup('<svg class="glyph" aria-hidden="true">{}</svg>').format(Markup("").join(bars))
+
+
+def range_bar(low: float, middle: float, high: float) -> Markup:
+    """A range on a rail from 0 to 100%, with a mark."""
+    return Markup(
+        '<svg class="glyph" aria-hidden="true"><line class="rail" x1="0" x2="100%" y1="50%" y2="50%"/>'
+        '<rect class="u3" x="{}%" width="{:.1f}%" y="30%" height="40%"/>'
+        '<rect class="u" x="{}%" width="3" y="10%" height="80%" transform="translate(-1.5)"/></svg>'
+    ).format(round(low, 1), max(0.0, round(high, 1) - round(low, 1)), round(middle, 1))
 
 
 def swatch(style: str, words: str) -> Markup:
