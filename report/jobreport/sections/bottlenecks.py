@@ -12,12 +12,12 @@ from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.names import rows_class
 from jobreport.figures.stacked import Part, stacked
-from jobreport.sections.bottlenecks_over_time import strips_of
-from jobreport.sections.bottlenecks_tables import cores_of, event_types, longest_runs
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import Heading, heading
-from jobreport.sections.table import Table, swatch
+from jobreport.sections.parts.bottlenecks_over_time import strips_of
+from jobreport.sections.parts.bottlenecks_tables import cores_of, event_types, longest_runs
+from jobreport.sections.parts.table import Table, swatch
 from jobrules.model import Status
 from jobrules.text import capitalized
 

@@ -15,7 +15,7 @@ from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobreport.sections.table import Table, as_code
+from jobreport.sections.parts.table import Table, as_code
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:

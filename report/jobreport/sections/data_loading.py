@@ -11,8 +11,8 @@ from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobreport.sections.panel import Panel
-from jobreport.sections.table import Table, as_code, columns_of, node_heads
+from jobreport.sections.parts.panel import Panel
+from jobreport.sections.parts.table import Table, as_code, columns_of, node_heads
 from jobrules.analyses.data_loading import ADEQUATE, TOO_FEW, TOO_MANY
 from jobrules.dataloader import Dataloader
 from jobrules.model import SECOND_US

@@ -13,7 +13,8 @@ from jobreport.figures.stacked import Part, stacked
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.operators import (
+from jobreport.sections.outline import Heading, heading
+from jobreport.sections.parts.operators import (
     MAX_OPEN,
     Shown,
     most_self_time,
@@ -23,8 +24,7 @@ from jobreport.sections.operators import (
     operators_tables,
     ranked_figure,
 )
-from jobreport.sections.outline import Heading, heading
-from jobreport.sections.table import Table, node_cells, node_heads
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
 from jobrules.model import Status

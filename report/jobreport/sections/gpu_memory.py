@@ -14,8 +14,8 @@ from jobreport.figures.over_time import SharedTime
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, has_time_lines, heading
-from jobreport.sections.panel import Panel
-from jobreport.sections.table import Table, node_cells, node_heads
+from jobreport.sections.parts.panel import Panel
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobreport.sections.time_lines import AID, Block, TimeLines
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.model import Metric

@@ -13,7 +13,7 @@ from jobreport.formats import NBSP
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobreport.sections.step_parts import (
+from jobreport.sections.parts.step_parts import (
     Shown,
     contrast,
     contrast_table,
@@ -24,7 +24,7 @@ from jobreport.sections.step_parts import (
     rank_name,
     why_no_contrast,
 )
-from jobreport.sections.table import Table, node_cells, node_heads
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.analyses.steps import NATURAL_ROWS
 from jobrules.step_outlier import PATIENCE, StepOutlier
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.figures.over_time import SharedTime
 from jobreport.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of, unmeasured
-from jobreport.sections.panel import Panel
-from jobreport.sections.table import Table
+from jobreport.sections.parts.panel import Panel
+from jobreport.sections.parts.table import Table
 from jobrules.model import Metric
 
 if TYPE_CHECKING:

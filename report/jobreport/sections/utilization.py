@@ -14,7 +14,7 @@ from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
-from jobreport.sections.table import PERCENT_SCALE, Table, range_bar
+from jobreport.sections.parts.table import PERCENT_SCALE, Table, range_bar
 from jobrules.model import Metric, Status
 
 if TYPE_CHECKING:

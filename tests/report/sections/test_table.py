@@ -10,7 +10,7 @@ import pytest
 from jobreport import sections
 from jobreport.document import Report
 from jobreport.sections.fragment import Fragment
-from jobreport.sections.table import Table, as_code, bar, swatch
+from jobreport.sections.parts.table import Table, as_code, bar, swatch
 from tests.report.sections import examples
 from tests.report.sections.html import Page
 from tests.report.sections.test_sections import example

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.figures.bottlenecks import shares_over_time
-from jobreport.sections.bottlenecks_tables import time_of
 from jobreport.sections.outline import heading
-from jobreport.sections.panel import Panel
-from jobreport.sections.table import Table
+from jobreport.sections.parts.bottlenecks_tables import time_of
+from jobreport.sections.parts.panel import Panel
+from jobreport.sections.parts.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

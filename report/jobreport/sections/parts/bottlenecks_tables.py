@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.sections.table import PERCENT_SCALE, Table, bar, node_heads, swatch
+from jobreport.sections.parts.table import PERCENT_SCALE, Table, bar, node_heads, swatch
 from jobrules.overall_framework_metrics import STEP
 
 if TYPE_CHECKING:

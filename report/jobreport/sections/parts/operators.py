@@ -11,7 +11,7 @@ from jobreport import formats
 from jobreport.figures.framework import MAX_RANKED, Rank, other, ranked
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
-from jobreport.sections.table import Table, as_code
+from jobreport.sections.parts.table import Table, as_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

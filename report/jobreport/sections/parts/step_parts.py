@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.figures import step_parts as parts
-from jobreport.sections.table import Table, columns_of
+from jobreport.sections.parts.table import Table, columns_of
 from jobrules.analyses.step_parts import BETWEEN, IN_STEP, LOADING, MIN_OUTLIERS, UNACCOUNTED
 
 if TYPE_CHECKING:
