@@ -110,7 +110,8 @@ def fetch_times(fetches: FetchTimes) -> Figure:
 def _sides(p25: float, p50: float, p95: float) -> tuple[tuple[bool, int], ...]:
     """Whether the names of marks stand left, and in which row, so that no line crosses one.
 
-    Places are in percent. A line begins at the height of its own name, so a name may pass above the lines of the rows below.
+    Places are in percent. A line begins at the height of its own name, so a name may pass above the lines of the
+    rows below.
     """
     if p95 <= 100 - _NAME:
         return (False, 0), (False, 1), (False, 2)
