@@ -187,7 +187,7 @@ class StepOutlier(Rule):
         part = excess_us / max(1, loop_us)
         checks, violations = sum(one.checks for one in violating), sum(one.violations for one in violating)
         title = "Outliers exceeded the threshold for a time, not at the end"
-        evidence: list[Fact] = [Where(tuple(one.label for one in violating))]
+        evidence: list[Fact] = [Where(tuple(one.name for one in violating))]
         when: dict[str, int] = {}
         if out:
             low, high = (_took(limit(one.threshold_us for one in out)) for limit in (min, max))
@@ -260,10 +260,6 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def name(self) -> str:
-        return f"{self.node}/{self.rank} {self.mode}"
-
-    @property
-    def label(self) -> str:
         return f"{self.node} rank {self.rank} {self.mode}"
 
     @property

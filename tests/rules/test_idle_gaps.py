@@ -176,7 +176,7 @@ def test_alone_it_has_its_own_part_of_the_bar_and_is_no_cause() -> None:
     assert (finding.key, finding.severity) == ("idle-gaps", Severity.WARNING)
     assert verdict.use is not None
     (part,) = (part for part in verdict.use.parts if part.finding == "idle-gaps")
-    assert part.label == "Lost: unexplained, all GPUs of a node idle"
+    assert part.label == "Lost: unexplained, idle gaps"
     assert finding.share == pytest.approx(90 / 999 * 0.99, abs=0.0006)
     assert finding.share == pytest.approx(part.percent / 100)
     assert not verdict.has_cause

@@ -106,7 +106,7 @@ def test_a_hundred_steps_are_not_judged() -> None:
         "101 steps per rank and mode needed, 100 recorded",
     )
     assert [(one.name, one.status, str(one.reason)) for one in result.devices] == [
-        ("algo-1/33 TRAIN", Status.NOT_EVALUATED, "101 steps needed, 100 recorded")
+        ("algo-1 rank 33 TRAIN", Status.NOT_EVALUATED, "101 steps needed, 100 recorded")
     ]
     assert result.datapoints == 100
     assert result.details["step_details"] == {}
@@ -206,7 +206,7 @@ def test_a_mode_restricts_the_steps(mode: str) -> None:
     result = StepOutlier(mode=mode).check(make_job(steps=steps))
 
     assert result.datapoints == 150
-    assert [one.name for one in result.devices] == ["algo-1/33 EVAL"]
+    assert [one.name for one in result.devices] == ["algo-1 rank 33 EVAL"]
 
 
 def test_a_mode_without_steps_is_not_evaluated() -> None:

@@ -45,7 +45,7 @@ def frame(plots: Iterable[Histograms]) -> tuple[Axis, Axis]:
         (v for plot in plots for one in (*(c.values for c in plot.curves), plot.usual) for v in one),
         default=0.0,
     )
-    return upward(100, 4), upward(min(100.0, ceiling(top)) if top > 0 else 1.0)
+    return upward(100, 4, unit="%"), upward(min(100.0, ceiling(top)) if top > 0 else 1.0, unit="%")
 
 
 def series(place: int) -> str:

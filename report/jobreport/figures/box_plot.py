@@ -7,41 +7,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from bokeh.models import (
-    ColumnDataSource,
-    FixedTicker,
-    Grid,
-    HoverTool,
-    LinearAxis,
-    NoOverlap,
-    PlainText,
-    Plot,
-    Quad,
-    Range1d,
-    Segment,
-)
-from bokeh.models.annotations.geometry import Span
 from msgspec import Struct
 
-from jobreport.figures import theme
+from jobreport.figures.canvas import Canvas, Figure
+from jobreport.figures.chart import Axis, quantity, upward
+from jobreport.figures.scales import Tick
 from jobreport.formats import escape_name, known
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from bokeh.models.renderers.glyph_renderer import GlyphRenderer
-    from bokeh.models.renderers.renderer import DataRenderer
+    from collections.abc import Mapping, Sequence
 
     from jobrules.analyses.gpu_utilization import Box
 
 WHOLE, LOOP = "whole job", "training loop"
-#: Fill and outline of a box by what it covers.
-_COLORS = {WHOLE: ("line", "ink2"), LOOP: ("used2", "used")}
+#: Class of a box by what it covers.
+_STYLES = {WHOLE: "box-whole", LOOP: "box-loop"}
 #: Labels that fit next to each other.
 _MAX_LABELS = 24
-#: Length of names that always fit next to each other.
-_SHORT = 3
 
 
 class Slot(Struct, frozen=True, kw_only=True):
@@ -74,7 +57,7 @@ def slots(boxes: Sequence[Box], grouping: Grouping = by_node) -> tuple[Slot, ...
 
 
 def extent(slot: int, place: int, of: int, slots: int) -> tuple[float, float]:
-    """Left and right edge of one of the ``of`` boxes of a slot; slots are 1 wide, and less filled if they are few."""
+    """Left and right edge of one of the ``of`` boxes of a slot; slots are 1 wide, less filled if few."""
     width = min(0.64 if of > 1 else 0.5, 0.12 * slots) / of
     left = slot + 0.5 - width * of / 2 + width * place
     margin = width / 10 if of > 1 else 0
@@ -98,7 +81,7 @@ def limit_lines(places: Sequence[Slot], limits: Mapping[str, float]) -> tuple[tu
 
 def box_plot(
     boxes: Sequence[Box], grouping: Grouping = by_node, limits: Mapping[str, float] | None = None
-) -> Plot | None:
+) -> Figure | None:
     """Boxes from p25 to p75 with the median, whiskers, and p95; None without a box.
 
     ``limits`` are drawn as lines over their group, by its name.
@@ -106,78 +89,42 @@ def box_plot(
     places = slots(boxes, grouping)
     if not places:
         return None
-    colors = theme.light()
-    plot = Plot(
-        x_range=Range1d(start=0, end=len(places)),
-        y_range=Range1d(start=0, end=100),
-        **theme.plot_look(),
-        min_border_bottom=theme.BOTTOM_PX + (18 if borders(places) else 0),
-    )
-    ticks = FixedTicker(ticks=[0, 25, 50, 75, 100])
-    plot.add_layout(Grid(dimension=1, ticker=ticks, grid_line_color=colors["grid"], level="underlay"))
-    drawn = [_draw(plot, places, basis) for basis in _COLORS]
-    for border in borders(places):
-        plot.add_layout(Span(location=border, dimension="height", line_color=colors["line"]))
+    n = len(places)
+    ticks = tuple(Tick(at=(i + 0.5) / n, label=text) for i, text in labels(places).items())
+    canvas = Canvas(Axis(start=0, end=n, ticks=ticks, names=True), upward(100, 4, unit="%"))
+    canvas.upright("rail", borders(places))
+    quantities = ["lower", "p25", "p50", "p75", "p95", "upper"]
+    quantities += ["mean"] if all(box.mean is not None for box in boxes) else []
+    drawn = []
+    for basis, style in _STYLES.items():
+        chosen = [
+            (box, extent(i, j, len(slot.boxes), n))
+            for i, slot in enumerate(places)
+            for j, box in enumerate(slot.boxes)
+            if box.basis == basis
+        ]
+        if not chosen:
+            continue
+        left, right = np.array([edges for _, edges in chosen]).T
+        middle, quarter = (left + right) / 2, (right - left) / 4
+        found = {q: np.array([getattr(box, q) for box, _ in chosen], np.float32) for q in quantities}
+        names = {"name": [_name(box) for box, _ in chosen], "samples": [known(box.n, 0) for box, _ in chosen]}
+        columns = {name: values for name, values in found.items() if name not in ("p25", "p75")}
+        sides = (left, right, found["p25"], found["p75"])
+        drawn.append(canvas.bars(style, sides, columns | names))
+        whiskers = (np.r_[found["lower"], found["p75"]], np.r_[found["p25"], found["upper"]])
+        canvas.segments(style, (np.r_[middle, middle], np.r_[middle, middle], *whiskers))
+        canvas.segments("median", (left, right, found["p50"], found["p50"]))
+        canvas.segments("tick95", (left + quarter, right - quarter, found["p95"], found["p95"]))
     if lines := limit_lines(places, limits or {}):
-        start, end, value = (np.array(column, np.float32) for column in zip(*lines, strict=True))
-        look = Segment(
-            x0="start",
-            x1="end",
-            y0="limit",
-            y1="limit",
-            line_color=colors["ink"],
-            line_dash=[5, 3],
-            line_width=1.5,
-        )
-        plot.add_glyph(ColumnDataSource({"start": start, "end": end, "limit": value}), look)
-    plot.add_layout(LinearAxis(**theme.axis_look(ticker=ticks)), "left")
-    plot.add_layout(_device_axis(places), "below")
-    plot.add_tools(_hover([renderer for renderer in drawn if renderer], _known_mean(boxes)))
-    return plot
-
-
-def _known_mean(boxes: Iterable[Box]) -> tuple[str, ...]:
-    return ("mean",) if all(box.mean is not None for box in boxes) else ()
-
-
-def _draw(plot: Plot, places: Sequence[Slot], basis: str) -> GlyphRenderer[Quad] | None:
-    """Draw the boxes of one basis; returns the renderer that responds to the pointer."""
-    chosen = [
-        (box, extent(i, j, len(slot.boxes), len(places)))
-        for i, slot in enumerate(places)
-        for j, box in enumerate(slot.boxes)
-        if box.basis == basis
-    ]
-    if not chosen:
-        return None
-    left, right = np.array([edges for _, edges in chosen], dtype=np.float32).T
-    quantities = ["lower", "p25", "p50", "p75", "p95", "upper", *_known_mean(box for box, _ in chosen)]
-    columns = {q: np.array([getattr(box, q) for box, _ in chosen], dtype=np.float32) for q in quantities}
-    source = ColumnDataSource(
-        columns
-        | {
-            "left": left,
-            "right": right,
-            "middle": (left + right) / 2,
-            "mark_left": left + (right - left) / 4,
-            "mark_right": right - (right - left) / 4,
-            "name": [_name(box) for box, _ in chosen],
-            "samples": [known(box.n, 0) for box, _ in chosen],
-        }
-    )
-    colors = theme.light()
-    fill, outline = (colors[token] for token in _COLORS[basis])
-    whisker = Segment(x0="middle", x1="middle", y0="lower", y1="upper", line_color=outline)
-    body = Quad(left="left", right="right", bottom="p25", top="p75", fill_color=fill, line_color=outline)
-    median = Segment(x0="left", x1="right", y0="p50", y1="p50", line_color=colors["ink"], line_width=2.5)
-    mark = Segment(
-        x0="mark_left", x1="mark_right", y0="p95", y1="p95", line_color=colors["ink"], line_width=1.5
-    )
-    plot.add_glyph(source, whisker)
-    drawn = plot.add_glyph(source, body)
-    plot.add_glyph(source, median)
-    plot.add_glyph(source, mark)
-    return drawn
+        start, end, limit = np.array(lines).T
+        canvas.segments("limit", (start, end, limit, limit))
+    rows = [("p95", "p95"), ("p75", "top"), ("Median", "p50"), ("p25", "bottom")]
+    rows += [("Mean", "mean")] if "mean" in quantities else []
+    known_rows = [(words, quantity(name, "%")) for words, name in rows]
+    whiskers_row = ("Whiskers", f"{quantity('lower', '%')} to {quantity('upper', '%')}")
+    canvas.tooltip([("Of", "@name"), *known_rows, whiskers_row, ("Samples", "@samples")], drawn)
+    return canvas.figure
 
 
 def _name(box: Box) -> str:
@@ -194,7 +141,7 @@ def labels(places: Sequence[Slot]) -> dict[int, str]:
     middle = {}
     edges = [0, *borders(places), len(places)]
     for start, end in itertools.pairwise(edges):
-        name = escape_name(places[start].group, 16)
+        name = escape_name(places[start].group, 20)
         # A device with the name of its group, such as the CPU, needs no second label.
         if end - start > 1 or places[start].device != places[start].group or len(places) > _MAX_LABELS:
             middle[(start + end - 1) // 2] = name
@@ -207,36 +154,3 @@ def labels(places: Sequence[Slot]) -> dict[int, str]:
         return {i: "\n" + name for i, name in middle.items()}
     step = -(-len(places) // _MAX_LABELS)
     return {i: escape_name(places[i].device, 12) for i in range(0, len(places), step)}
-
-
-def _device_axis(places: Sequence[Slot]) -> LinearAxis:
-    named = labels(places)
-    axis = LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=[i + 0.5 for i in named])))
-    # A short name below the long name of its group does not overlap for a reader.
-    if any(len(place.device) > _SHORT for place in places):
-        axis.major_label_policy = NoOverlap(min_distance=2)
-    # Plain text is never rendered as a formula, unlike a string between $$.
-    axis.major_label_overrides = {i + 0.5: PlainText(text=text) for i, text in named.items()}
-    axis.major_tick_line_color = None
-    return axis
-
-
-def _hover(renderers: list[DataRenderer], mean: tuple[str, ...]) -> HoverTool:
-    def value(name: str) -> str:
-        return f"@{name}{{0.0}}%"
-
-    return HoverTool(
-        renderers=renderers,
-        tooltips=theme.tooltip(
-            [
-                ("Of", "@name"),
-                ("p95", value("p95")),
-                ("p75", value("p75")),
-                ("Median", value("p50")),
-                ("p25", value("p25")),
-                ("Whiskers", f"{value('lower')} to {value('upper')}"),
-                *(("Mean", value(name)) for name in mean),
-                ("Samples", "@samples"),
-            ]
-        ),
-    )

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 US_PER_MS = 1000
 _DAY_US = 86_400_000_000
 _BOX_WIDTH = 1000
+#: Length of names that always fit next to each other.
+SHORT = 3
 
 
 class Axis(Struct, frozen=True, kw_only=True):
@@ -57,6 +59,11 @@ class Axis(Struct, frozen=True, kw_only=True):
     time: bool = False
     #: Names in slots that are 1 wide, and not values.
     names: bool = False
+
+    @property
+    def two_rows(self) -> bool:
+        """Whether a label has a second row."""
+        return any("\n" in tick.label for tick in self.ticks)
 
     def place(self, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Where values lie, in percent from the start; those outside at its ends, NaN stays."""
@@ -76,18 +83,26 @@ class Axis(Struct, frozen=True, kw_only=True):
         return array / US_PER_MS if self.time else array
 
 
-def upward(top: float, parts: int = 2) -> Axis:
-    """From 0 to a round number: ``upward(100)`` for percent, ``upward(ceiling(most))`` for others."""
-    ticks = tuple(Tick(at=i / parts, label=_label(top * i / parts)) for i in range(parts + 1))
-    return Axis(start=0, end=top, ticks=ticks)
+def upward(top: float, parts: int = 2, *, unit: str = "") -> Axis:
+    """From 0 to a round number: ``upward(100, unit="%")``, ``upward(ceiling(most))``; the last tick has the unit."""
+    ticks = [Tick(at=i / parts, label=_label(top * i / parts)) for i in range(parts + 1)]
+    ticks[-1] = Tick(at=1, label=ticks[-1].label + unit)
+    return Axis(start=0, end=top, ticks=tuple(ticks))
 
 
-def along(start: float, end: float, most: int = 6) -> Axis:
-    """Plain numbers, ticks at round values inside the stretch; the end must lie above the start."""
+def along(start: float, end: float, most: int = 6, *, unit: str = "") -> Axis:
+    """Plain numbers, ticks at round values inside the stretch; the end must lie above the start.
+
+    The last tick has the unit.
+    """
     step = ceiling((end - start) / most)
     places = [step * i for i in range(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1)]
-    ticks = tuple(Tick(at=(value - start) / (end - start), label=_label(value)) for value in places)
-    return Axis(start=start, end=end, ticks=ticks)
+    labels = [_label(value) + (unit if value == places[-1] else "") for value in places]
+    ticks = (
+        Tick(at=(value - start) / (end - start), label=label)
+        for value, label in zip(places, labels, strict=True)
+    )
+    return Axis(start=start, end=end, ticks=tuple(ticks))
 
 
 def over_time(start_us: int, end_us: int, most: int = 6) -> Axis:
@@ -254,10 +269,11 @@ def live_plot(
     ends = float(x.live(x.start)), float(x.live(x.end))
     own = Range1d(start=ends[0], end=ends[1], bounds=ends if zoom else None)
     look = theme.plot_look() | ({"min_border_left": left} if left else {})
+    below = theme.BOTTOM_PX + (18 if x.two_rows else 0)
     plot = Plot(
         x_range=x_range or own,
         y_range=Range1d(start=y.start, end=y.end),
-        min_border_bottom=theme.BOTTOM_PX if labels else theme.TOP_PX,
+        min_border_bottom=below if labels else theme.TOP_PX,
         **look,
     )
     if not y.names:
@@ -304,6 +320,8 @@ def _x_axis(x: Axis, *, labels: bool, zoom: bool) -> LinearAxis:
         return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **look)
     if zoom and not x.names:
         return LinearAxis(major_label_policy=NoOverlap(min_distance=12), **theme.axis_look())
+    if x.two_rows and all(len(tick.label.partition("\n")[0]) <= SHORT for tick in x.ticks):
+        return _axis(x)  # short names over the long name of their group do not overlap for a reader
     return _axis(x, major_label_policy=NoOverlap(min_distance=4))
 
 

@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from bokeh.models import ColumnDataSource, Quad
 
-from jobreport.figures import theme
-from jobreport.figures.chart import Area, Shape
+from jobreport.figures.chart import Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bokeh.models import Plot
+    from collections.abc import Iterable
 
     from jobreport.figures.chart import Axis
     from jobrules.analyses.time_lines import Columns
@@ -53,18 +49,6 @@ def points(columns: Columns, values: Floats) -> tuple[Floats, Floats]:
         times.append(np.concatenate(([left[first]], (left[run] + right[run]) / 2, [right[stop - 1], np.nan])))
         heights.append(np.concatenate(([values[first]], values[run], [values[stop - 1], np.nan])))
     return np.concatenate(times)[:-1], np.concatenate(heights)[:-1]
-
-
-def blocks(columns: Columns, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Left, right, bottom and top of the band from low to high; equal neighbors are one."""
-    left, right = edges(columns)
-    there = ~np.isnan(low)
-    left, right, low, high = left[there], right[there], low[there], high[there]
-    fresh = np.ones(len(left), np.bool_)
-    fresh[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1]) | (left[1:] > right[:-1])
-    at = np.flatnonzero(fresh)
-    last = np.append(at[1:], len(left)) - 1 if len(at) else at
-    return left[at], right[last], low[at], high[at]
 
 
 def holes(columns: Columns, values: Floats) -> list[tuple[int, int]]:
@@ -139,31 +123,3 @@ def runs(chosen: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """First and end of each run of True."""
     at = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
     return list(zip(at[::2].tolist(), at[1::2].tolist(), strict=True))
-
-
-def hatch(x: Axis, stretches: Iterable[tuple[int, int]]) -> tuple[Area, ...]:
-    """What was not measured, in a drawing."""
-    areas = []
-    for start_us, stop_us in stretches:
-        left, right = x.place([start_us, stop_us]).tolist()
-        if right > left:
-            areas.append(Area(style="x", x=left, y=0, width=right - left, height=100))
-    return tuple(areas)
-
-
-def live_hatch(plot: Plot, x: Axis, top: float, stretches: Sequence[tuple[int, int]]) -> None:
-    """The same in a live plot."""
-    kept = [(a, b) for a, b in stretches if b > x.start and a < x.end]
-    if not kept:
-        return
-    left, right = (x.live(np.clip(side, x.start, x.end)) for side in zip(*kept, strict=True))
-    glyph = Quad(
-        left="left",
-        right="right",
-        bottom=0,
-        top=top,
-        fill_color=None,
-        line_color=None,
-        **theme.hatch_look(),
-    )
-    plot.add_glyph(ColumnDataSource({"left": left, "right": right}), glyph, level="underlay")

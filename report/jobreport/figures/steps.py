@@ -1,49 +1,39 @@
-"""Durations of steps: as a histogram, and over time.
-
-Every figure has a static drawing and a live plot, from the same axes and numbers.
-"""
+"""Durations of steps: as a histogram, and over time."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from bokeh.models import ColumnDataSource, Line, PlainText, Plot, Quad, Segment
-from bokeh.models.annotations.geometry import Span
-from bokeh.models.annotations.labels import Label
 from msgspec import Struct
 
-from jobreport.figures import chart, theme
-from jobreport.figures.chart import Axis, Drawing, Mark, Rule
+from jobreport.figures import chart
+from jobreport.figures.canvas import Canvas, Figure
+from jobreport.figures.chart import Axis
+from jobreport.figures.over_time import boundaries
 from jobreport.figures.scales import Tick, ceiling
-from jobreport.figures.time_line import boundaries
 from jobreport.formats import NBSP, escape_name, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bokeh.models.renderers.renderer import DataRenderer
-
     from jobrules.analyses.steps import (
-        StepBins,
         StepHistogram,
         StepMode,
-        StepsOverTime,
-        StepTimeline,
         StepTimes,
     )
-    from jobrules.model import FloatArray, IntArray
+    from jobrules.model import FloatArray
     from jobrules.verdict.phases import JobPhases
 
-#: Fills of modes over time, as class of the drawing and token; the second mode is gray.
-_MODES = (("u", "used"), ("n2", "ink2"), ("u2", "used2"), ("f2", "rest2"))
+#: Classes of modes over time; the second mode is gray.
+MODES = ("u", "n2", "u2", "f2")
 #: Steps over this many medians flatten a linear axis.
 _FLAT = 20
 #: The gap before the bars beyond the bins, and the room for each of them, as shares of the bins.
 _GAP, _ROOM = 0.03, 0.09
-#: Half the height of a time column with one duration, and half the width of the mark of an outlier, in percent.
+#: Half the height of a column with one duration, and half the width of the mark of an outlier, in percent.
 _THIN, _MARK = 0.6, 0.35
 _TIGHT = 0.12
 
@@ -59,7 +49,7 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, times: StepTimes) -> Unit:
-        """The unit of the main mode's median: seconds from 0.1 s on, otherwise milliseconds or microseconds."""
+        """The unit of the main mode's median: seconds from 0.1 s, otherwise milliseconds or microseconds."""
         median_us = times.modes[0].median_s * 1e6
         if median_us >= 100_000 or median_us == 0:
             return cls(name="s", us=1_000_000, digits=3 if median_us < 100_000_000 else 1)
@@ -90,78 +80,9 @@ class Unit(Struct, frozen=True, kw_only=True):
 SECONDS = Unit(name="s", us=1_000_000, digits=3)
 
 
-def mode_fill(place: int) -> str:
-    """The class of a mode over time, by its place."""
-    return _MODES[place][0]
-
-
-def upward(most: float) -> Axis:
+def upward(most: float, unit: Unit | None = None) -> Axis:
     """From 0 to the next number whose half divides well, so that the highest bar takes most of the height."""
-    return chart.upward(2 * ceiling(most / 2) if most else 1.0)
-
-
-# --- histogram
-
-
-class _Limit(Struct, frozen=True, kw_only=True):
-    """The place and the label of a limit in the histogram."""
-
-    at: float
-    text: str
-    #: Whether the label is left of it, and its distance from the top in em.
-    left: bool
-    down: float
-
-
-def _edges(histogram: StepHistogram, unit: Unit) -> FloatArray:
-    return (histogram.start_us + histogram.width_us * np.arange(histogram.bins + 1)) / unit.us
-
-
-def _beyond(histogram: StepHistogram, unit: Unit) -> dict[int, tuple[float, float]]:
-    """Place of a series → left and right edge of its bar of steps beyond the bins, if there are any."""
-    found = [i for i, one in enumerate(histogram.series) if one.beyond]
-    edges = _edges(histogram, unit)
-    span = float(edges[-1] - edges[0])
-    first, room = float(edges[-1]) + _GAP * span, _ROOM * span
-    return {i: (first + (n + 0.1) * room, first + (n + 0.9) * room) for n, i in enumerate(found)}
-
-
-def _histogram_axes(histogram: StepHistogram, unit: Unit) -> tuple[Axis, Axis]:
-    edges, slots = _edges(histogram, unit), _beyond(histogram, unit)
-    start, last = float(edges[0]), float(edges[-1])
-    sides = [side for slot in slots.values() for side in slot]
-    end = max(sides) + 0.1 * _ROOM * (last - start) if sides else last
-    ticks = [
-        Tick(at=tick.at * (last - start) / (end - start), label=tick.label)
-        for tick in chart.along(start, last).ticks
-    ]
-    if slots:
-        middle = ((min(sides) + max(sides)) / 2 - start) / (end - start)
-        ticks = [tick for tick in ticks if tick.at < middle - _TIGHT]
-        # Every second label is hidden on a narrow screen; the last one must stay.
-        ticks = ticks[: len(ticks) // 2 * 2]
-        ticks.append(Tick(at=middle, label=f"to {unit.short(histogram.longest_us)}"))
-    most = max(max(*one.counts, one.beyond) for one in histogram.series)
-    return Axis(start=start, end=end, ticks=tuple(ticks)), upward(max(2, most))
-
-
-def _limits(histogram: StepHistogram, modes: Sequence[StepMode], stddev: float, unit: Unit) -> list[_Limit]:
-    """The limits of at most two modes that are within the bins; if ranks differ, the range."""
-    edges = _edges(histogram, unit)
-    evaluated = [mode for mode in modes if mode.high_limit_s is not None and mode.low_limit_s is not None]
-    found: list[_Limit] = []
-    for mode in evaluated[:2]:
-        low, high = (mode.low_limit_s or 0) * 1e6, (mode.high_limit_s or 0) * 1e6
-        inside = [us for us in (low, high) if us / unit.us <= edges[-1]]
-        if not inside:
-            continue
-        whose = f"{escape_name(mode.mode, 16)}: " if len(evaluated) > 1 else ""
-        text = f"{whose}mean + {stddev:g}σ = {limit_words(mode, unit)}"
-        left = (inside[-1] / unit.us - edges[0]) / (edges[-1] - edges[0]) > 0.45
-        found.append(_Limit(at=inside[-1] / unit.us, text=text, left=left, down=1.0 + 1.3 * len(found)))
-        if inside[-1] - inside[0] > histogram.width_us:
-            found.append(_Limit(at=inside[0] / unit.us, text="", left=left, down=0))
-    return found
+    return chart.upward(2 * ceiling(most / 2) if most else 1.0, unit=f"{NBSP}{unit.name}" if unit else "")
 
 
 def limit_words(mode: StepMode, unit: Unit) -> str:
@@ -177,158 +98,91 @@ def limit_inside(histogram: StepHistogram, mode: StepMode) -> bool:
     return mode.high_limit_s is not None and mode.high_limit_s * 1e6 <= last_us
 
 
-def _over(histogram: StepHistogram, modes: Sequence[StepMode]) -> tuple[str, str]:
-    """Fill of the bar beyond the bins: orange if all of its steps are outliers."""
-    return ("l", "lost") if limit_inside(histogram, modes[0]) else ("f2", "rest2")
+def histogram(times: StepTimes, unit: Unit, names: Sequence[str]) -> Figure:
+    """Filled bars of one series, outlines of several; ``names`` of the series, switched as s1, s2, ….
 
-
-def histogram_drawing(times: StepTimes, unit: Unit) -> Drawing:
-    """The histogram without scripts: filled bars for one series, outlines for several."""
-    histogram = times.histogram
-    x, y = _histogram_axes(histogram, unit)
-    edges, slots = _edges(histogram, unit), _beyond(histogram, unit)
-    marks: list[Mark] = []
-    for i, one in enumerate(histogram.series):
-        if len(histogram.series) == 1:
-            marks.append(chart.bars("u", x, y, (edges[:-1], edges[1:], 0, one.counts)))
-        else:
-            marks.append(chart.outline(f"s{i + 1}", x, y, edges, one.counts))
-        if i in slots:
-            left, right = slots[i]
-            if len(histogram.series) == 1:
-                marks.append(
-                    chart.bars(_over(histogram, times.modes)[0], x, y, ([left], [right], 0, [one.beyond]))
-                )
-            else:
-                marks.append(chart.outline(f"s{i + 1}", x, y, [left, right], [one.beyond]))
-            top = 100 - float(y.place(one.beyond))
-            middle = float(x.place((left + right) / 2))
-            # Long numbers next to each other are hidden on a narrow screen.
-            style = "strong w" if len(slots) > 1 and one.beyond > 999 else "strong"
-            marks.append(chart.Label(text=number(one.beyond, 0), x=middle, y=top, dy=-0.35, style=style))
-    marks += [_slash(x, at) for at in _slashes(histogram, unit)]
-    for limit in _limits(histogram, times.modes, times.stddev, unit):
-        at = float(x.place(limit.at))
-        marks.append(Rule(style="limit", x1=at, x2=at, y1=0, y2=100))
-        if limit.text:
-            anchor, dx = ("end", -0.4) if limit.left else ("start", 0.4)
-            marks.append(
-                chart.Label(text=limit.text, x=at, y=0, anchor=anchor, dx=dx, dy=limit.down, style="strong")
-            )
-    return Drawing(x=x, y=y, marks=tuple(marks))
-
-
-def _slashes(histogram: StepHistogram, unit: Unit) -> list[float]:
-    """Two places in the gap before the bar beyond the bins, where the axis is broken."""
-    if not _beyond(histogram, unit):
-        return []
-    edges = _edges(histogram, unit)
-    span = float(edges[-1] - edges[0])
-    return [float(edges[-1]) + part * _GAP * span for part in (0.4, 0.75)]
-
-
-def _slash(x: Axis, at: float) -> Rule:
-    place = float(x.place(at))
-    return Rule(style="axis", x1=place - 0.4, x2=place + 0.4, y1=100, y2=94)
-
-
-def histogram_plot(times: StepTimes, unit: Unit, names: Sequence[str]) -> Plot:
-    """The histogram with values; ``names`` are those of the series, which the key switches as s1, s2, …."""
-    histogram = times.histogram
-    colors = theme.light()
-    x, y = _histogram_axes(histogram, unit)
-    edges, slots = _edges(histogram, unit), _beyond(histogram, unit)
-    plot = chart.live_plot(x, y)
-    hit: list[DataRenderer] = []
-    for i, one in enumerate(histogram.series):
+    The steps beyond the bins are one bar per series, right of a break of the axis.
+    """
+    found = times.histogram
+    edges = (found.start_us + found.width_us * np.arange(found.bins + 1)) / unit.us
+    beyond = _beyond(found, edges)
+    most = max(max(*one.counts, one.beyond) for one in found.series)
+    canvas = Canvas(_histogram_axis(found, edges, beyond, unit), upward(max(2, most)))
+    words = [unit.short(found.start_us + i * found.width_us) for i in range(found.bins + 1)]
+    ranges = [*(f"{low} to {high}" for low, high in itertools.pairwise(words)), f"over {words[-1]}"]
+    one_series = len(found.series) == 1
+    drawn = []
+    for i, one in enumerate(found.series):
         series = f"s{i + 1}"
-        full = len(histogram.series) == 1
-        source = ColumnDataSource(_bin_columns(histogram, one, unit, slots.get(i), names[i]))
-        token, dash = theme.SERIES[i]
-        look: dict[str, Any] = {"fill_color": None, "line_color": None}
-        if full:
-            over = _over(histogram, times.modes)[1]
-            source.data["color"] = [colors["used"]] * histogram.bins + [colors[over]] * bool(one.beyond)
-            look = {"fill_color": "color", "line_color": None}
-        quad = Quad(left="left", right="right", bottom=0, top="count", **look)
-        hit.append(plot.add_glyph(source, quad, name=series))
-        if not full:
-            outlines = [(edges, one.counts)]
-            if i in slots:
-                outlines.append((np.array(slots[i]), (one.beyond,)))
-            for sides, values in outlines:
-                heights = np.concatenate(([0], np.repeat(np.asarray(values, np.float64), 2), [0]))
-                drawn = ColumnDataSource({"x": np.repeat(sides, 2), "y": heights})
-                line = Line(x="x", y="y", line_color=colors[token], line_dash=dash, line_width=1.5)
-                plot.add_glyph(drawn, line, name=series)
-        if i in slots:
-            middle = (slots[i][0] + slots[i][1]) / 2
-            plot.add_layout(_words(number(one.beyond, 0), middle, one.beyond, up=8))
-    width, height = 0.4 * (x.end - x.start) / 100, 0.06 * (y.end - y.start)
-    for at in _slashes(histogram, unit):
-        source = ColumnDataSource({"x0": [at - width], "x1": [at + width], "y0": [0.0], "y1": [height]})
-        plot.add_glyph(source, Segment(x0="x0", x1="x1", y0="y0", y1="y1", line_color=colors["ink2"]))
-    for limit in _limits(histogram, times.modes, times.stddev, unit):
-        plot.add_layout(
-            Span(
-                location=limit.at,
-                dimension="height",
-                line_color=colors["ink"],
-                line_dash=[5, 3],
-                line_width=1.5,
-            )
-        )
-        if limit.text:
-            plot.add_layout(
-                _words(
-                    limit.text,
-                    limit.at,
-                    y.end,
-                    align="right" if limit.left else "left",
-                    along=-5 if limit.left else 5,
-                    up=4 - round(12 * limit.down),
-                )
-            )
-    rows = [("Steps of", "@name"), ("Duration", "@range"), ("Steps", "@count{0,0}")]
-    plot.add_tools(chart.hover(rows, hit))
-    return plot
+        parts = [(edges, one.counts, ranges, "u")]
+        if i in beyond:
+            # Orange if all of its steps are outliers.
+            style = "l" if limit_inside(found, times.modes[0]) else "f2"
+            parts.append((np.array(beyond[i]), (one.beyond,), ranges[-1:], style))
+            # Long numbers next to each other are hidden on a narrow screen.
+            crowded = len(beyond) > 1 and one.beyond > 999
+            place = (sum(beyond[i]) / 2, one.beyond, number(one.beyond, 0))
+            canvas.text([place], dy=-0.35, style="strong w" if crowded else "strong", series=series)
+        for sides, counts, spans, style in parts:
+            if not one_series:
+                canvas.outline(series, sides, counts, series=series)
+            columns = {"range": spans[: len(counts)], "name": [names[i]] * len(counts)}
+            # Behind outlines, bars without a fill answer to the pointer.
+            fill = style if one_series else ""
+            drawn.append(canvas.bars(fill, (sides[:-1], sides[1:], 0, counts), columns, series=series))
+    if beyond:
+        # Two slashes in the gap, where the axis is broken.
+        slash = edges[-1] + np.array((0.4, 0.75)) * _GAP * (edges[-1] - edges[0])
+        half = 0.004 * (canvas.x.end - canvas.x.start)
+        canvas.segments("axis", (slash - half, slash + half, 0, 0.06 * canvas.y.end))
+    _draw_limits(canvas, times, edges, unit)
+    rows = [("Steps of", "@name"), ("Duration", "@range"), ("Steps", "@top{0,0}")]
+    canvas.tooltip(rows, drawn)
+    return canvas.figure
 
 
-def _bin_columns(
-    histogram: StepHistogram, one: StepBins, unit: Unit, beyond: tuple[float, float] | None, name: str
-) -> dict[str, Any]:
-    edges = _edges(histogram, unit).tolist()
-    words = [unit.short(histogram.start_us + i * histogram.width_us) for i in range(histogram.bins + 1)]
-    left, right, counts = edges[:-1], edges[1:], list(one.counts)
-    ranges = [f"{low} to {high}" for low, high in itertools.pairwise(words)]
-    if beyond and one.beyond:
-        left, right, counts = [*left, beyond[0]], [*right, beyond[1]], [*counts, one.beyond]
-        ranges.append(f"over {words[-1]}")
-    return {"left": left, "right": right, "count": counts, "range": ranges, "name": [name] * len(left)}
+def _beyond(found: StepHistogram, edges: FloatArray) -> dict[int, tuple[float, float]]:
+    """Place of a series → left and right edge of its bar of steps beyond the bins, if there are any."""
+    span = float(edges[-1] - edges[0])
+    first, room = float(edges[-1]) + _GAP * span, _ROOM * span
+    series = [i for i, one in enumerate(found.series) if one.beyond]
+    return {i: (first + (n + 0.1) * room, first + (n + 0.9) * room) for n, i in enumerate(series)}
 
 
-def _words(
-    text: str,
-    x: float,
-    y: float,
-    *,
-    align: Literal["left", "right", "center"] = "center",
-    along: int = 0,
-    up: int = 0,
-) -> Label:
-    """A label in a live plot; plain text is never rendered as a formula."""
-    return Label(
-        x=x,
-        y=y,
-        text=PlainText(text=text),
-        text_align=align,
-        text_baseline="middle",
-        x_offset=along,
-        y_offset=up,
-        text_color=theme.light()["ink"],
-        text_font=theme.font(),
-        text_font_size=theme.FONT_SIZE,
-    )
+def _histogram_axis(
+    found: StepHistogram, edges: FloatArray, beyond: dict[int, tuple[float, float]], unit: Unit
+) -> Axis:
+    start, last = float(edges[0]), float(edges[-1])
+    if not beyond:
+        return chart.along(start, last, unit=f"{NBSP}{unit.name}")
+    sides = [side for slot in beyond.values() for side in slot]
+    end = max(sides) + 0.1 * _ROOM * (last - start)
+    middle = ((min(sides) + max(sides)) / 2 - start) / (end - start)
+    places = [
+        (tick.at * (last - start) / (end - start), tick.label) for tick in chart.along(start, last).ticks
+    ]
+    ticks = [Tick(at=at, label=label) for at, label in places if at < middle - _TIGHT]
+    # Every second label is hidden on a narrow screen; the last one must stay.
+    ticks = ticks[: len(ticks) // 2 * 2]
+    ticks.append(Tick(at=middle, label=f"to {unit.short(found.longest_us)}"))
+    return Axis(start=start, end=end, ticks=tuple(ticks))
+
+
+def _draw_limits(canvas: Canvas, times: StepTimes, edges: FloatArray, unit: Unit) -> None:
+    """The limits of at most two modes within the bins; if ranks differ, the lowest and the highest."""
+    evaluated = [mode for mode in times.modes if limit_words(mode, unit)]
+    for row, mode in enumerate(evaluated[:2]):
+        limits = ((mode.low_limit_s or 0) * 1e6 / unit.us, (mode.high_limit_s or 0) * 1e6 / unit.us)
+        inside = [limit for limit in limits if limit <= edges[-1]]
+        if not inside:
+            continue
+        near = inside[-1] - inside[0] <= times.histogram.width_us / unit.us
+        canvas.upright("limit", inside[-1:] if near else inside)
+        whose = f"{escape_name(mode.mode, 16)}: " if len(evaluated) > 1 else ""
+        text = f"{whose}mean + {times.stddev:g}σ = {limit_words(mode, unit)}"
+        left = (inside[-1] - edges[0]) / (edges[-1] - edges[0]) > 0.45
+        anchor, gap = ("end", -0.4) if left else ("start", 0.4)
+        canvas.text([(inside[-1], canvas.y.end, text)], anchor=anchor, dx=gap, dy=1.0 + 1.3 * row)
 
 
 # --- over time
@@ -343,35 +197,22 @@ class _Durations(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, times: StepTimes, unit: Unit) -> _Durations:
-        values = [one for course in times.timeline.series for one in course.high_us if one is not None]
-        most, median = max(values) / unit.us, times.modes[0].median_s * 1e6 / unit.us
+        most = times.histogram.longest_us / unit.us
         if not is_log(times):
-            return cls(axis=upward(most), unit=unit, log=False)
+            return cls(axis=upward(most, unit), unit=unit, log=False)
         lows = [one for course in times.timeline.series for one in course.low_us if one]
-        least = max(min(lows) / unit.us, median / 1000)
+        least = max(min(lows) / unit.us, times.modes[0].median_s * 1e3 / unit.us)
         low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
         factors = (1, 2, 5) if high - low <= 2 else (1,)
-        marks = [
-            factor * 10.0**power
-            for power in range(low, high + 1)
-            for factor in factors
-            if factor * 10.0**power <= 10.0**high
-        ]
-        ticks = tuple(
-            Tick(at=(math.log10(mark) - low) / (high - low), label=f"{mark:,.10g}") for mark in marks
-        )
-        return cls(axis=Axis(start=low, end=high, ticks=ticks), unit=unit, log=True)
+        marks = [factor * 10.0**power for power in range(low, high) for factor in factors] + [10.0**high]
+        ticks = [Tick(at=(math.log10(mark) - low) / (high - low), label=f"{mark:,.10g}") for mark in marks]
+        ticks[-1] = Tick(at=1, label=f"{ticks[-1].label}{NBSP}{unit.name}")
+        return cls(axis=Axis(start=low, end=high, ticks=tuple(ticks)), unit=unit, log=True)
 
-    def of_us(self, values: Sequence[float | None]) -> FloatArray:
-        """Places of durations in microseconds on the axis; NaN for None."""
-        array = np.array([np.nan if v is None else v for v in values], np.float64) / self.unit.us
-        return np.log10(np.maximum(array, 10.0**self.axis.start)) if self.log else array
-
-    def thin(
-        self, low: Sequence[float | None], high: Sequence[float | None]
-    ) -> tuple[FloatArray, FloatArray]:
+    def bars(self, low_us: Sequence[int], high_us: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Bottom and top of columns, high enough to be seen if both are equal."""
-        bottom, top = self.of_us(low), self.of_us(high)
+        places = np.array([low_us, high_us], np.float64) / self.unit.us
+        bottom, top = np.log10(np.maximum(places, 10.0**self.axis.start)) if self.log else places
         least = _THIN / 100 * (self.axis.end - self.axis.start)
         more = np.maximum(0, 2 * least - (top - bottom)) / 2
         return np.maximum(bottom - more, self.axis.start), np.minimum(top + more, self.axis.end)
@@ -383,114 +224,53 @@ def is_log(times: StepTimes) -> bool:
     return 0 < _FLAT * median_us < times.histogram.longest_us
 
 
-def _time_axis(timeline: StepTimeline) -> Axis:
+def _time_axis(times: StepTimes) -> Axis:
     """The steps with a little room on both sides, so that the ends of the training loop can be seen."""
+    timeline = times.timeline
     span = timeline.count * timeline.width_us
     margin = max(1, span // 50)
     return chart.over_time(timeline.start_us - margin, timeline.start_us + span + margin)
 
 
-def _phase_lines(timeline: StepTimeline, phases: JobPhases) -> list[int]:
-    x = _time_axis(timeline)
+def phase_lines(times: StepTimes, phases: JobPhases) -> list[int]:
+    """The boundaries of the job's phases within the time line."""
+    x = _time_axis(times)
     return [us for us in boundaries(phases) if x.start < us < x.end]
 
 
-def has_phase_lines(times: StepTimes, phases: JobPhases) -> bool:
-    """Whether a boundary of the job's phases lies within the time line."""
-    return bool(_phase_lines(times.timeline, phases))
+def over_time(times: StepTimes, phases: JobPhases, unit: Unit, names: Sequence[str]) -> Figure:
+    """One bar per column from its shortest to its longest step, with a mark at the longest outlier.
 
-
-def _columns(one: StepsOverTime) -> tuple[IntArray, list[int], list[int]]:
-    """Numbers of the columns with steps, their shortest and their longest step."""
-    pairs = zip(one.low_us, one.high_us, strict=True)
-    found = [(i, low, high) for i, (low, high) in enumerate(pairs) if low is not None and high is not None]
-    return np.array([i for i, _, _ in found], np.int64), [a for _, a, _ in found], [b for _, _, b in found]
-
-
-def _marks_of(timeline: StepTimeline, one: StepsOverTime, x: Axis) -> tuple[FloatArray, FloatArray]:
-    """Left and right edge of the marks of outliers."""
-    middle = timeline.start_us + timeline.width_us * (np.array(one.outlier_columns, np.float64) + 0.5)
-    half = max(timeline.width_us / 2, _MARK / 100 * (x.end - x.start))
-    return middle - half, middle + half
-
-
-def timeline_drawing(times: StepTimes, phases: JobPhases, unit: Unit) -> Drawing:
-    """One bar per column from its shortest to its longest step, with a mark at the longest outlier."""
+    ``names`` are those of the modes, switched as s1, s2, ….
+    """
     timeline = times.timeline
     scale = _Durations.of(times, unit)
-    x, y = _time_axis(timeline), scale.axis
-    marks: list[Mark] = []
+    canvas = Canvas(_time_axis(times), scale.axis, zoom=True)
+    drawn = []
     for i, one in enumerate(timeline.series):
-        column, low, high = _columns(one)
-        left = timeline.start_us + timeline.width_us * column
-        marks.append(chart.bars(mode_fill(i), x, y, (left, left + timeline.width_us, *scale.thin(low, high))))
-    for one in timeline.series:
-        if one.outlier_columns:
-            sides = (*_marks_of(timeline, one, x), *scale.thin(one.outlier_us, one.outlier_us))
-            marks.append(chart.bars("l", x, y, sides))
-    for us in _phase_lines(timeline, phases):
-        at = float(x.place(us))
-        marks.append(Rule(style="dots", x1=at, x2=at, y1=0, y2=100))
-    return Drawing(x=x, y=y, marks=tuple(marks))
-
-
-def timeline_plot(times: StepTimes, phases: JobPhases, unit: Unit, names: Sequence[str]) -> Plot:
-    """The same with values, with zoom along time; ``names`` are those of the modes, switched as s1, s2, …."""
-    timeline = times.timeline
-    colors = theme.light()
-    scale = _Durations.of(times, unit)
-    x = _time_axis(timeline)
-    plot = chart.live_plot(x, scale.axis, zoom=True)
-    hit: list[DataRenderer] = []
-    for i, one in enumerate(timeline.series):
-        column, low, high = _columns(one)
-        left = timeline.start_us + timeline.width_us * column
-        bottom, top = scale.thin(low, high)
-        source = ColumnDataSource(
-            {
-                "left": x.live(left),
-                "right": x.live(left + timeline.width_us),
-                "bottom": bottom.astype(np.float32),
-                "top": top.astype(np.float32),
-                "low": (np.array(low) / unit.us).astype(np.float32),
-                "high": (np.array(high) / unit.us).astype(np.float32),
-                "name": [names[i]] * len(low),
-            }
-        )
-        color = colors[_MODES[i][1]]
-        quad = Quad(left="left", right="right", bottom="bottom", top="top", fill_color=color, line_color=None)
-        hit.append(plot.add_glyph(source, quad, name=f"s{i + 1}"))
+        pairs = enumerate(zip(one.low_us, one.high_us, strict=True))
+        found = [(at, low, high) for at, (low, high) in pairs if low is not None and high is not None]
+        column, low, high = zip(*found, strict=True)
+        left = timeline.start_us + timeline.width_us * np.array(column, np.float64)
+        values = {
+            "low": (np.array(low) / unit.us).astype(np.float32),
+            "high": (np.array(high) / unit.us).astype(np.float32),
+            "name": [names[i]] * len(low),
+        }
+        sides = (left, left + timeline.width_us, *scale.bars(low, high))
+        drawn.append(canvas.bars(MODES[i], sides, values, series=f"s{i + 1}"))
+    half = max(timeline.width_us / 2, _MARK / 100 * (canvas.x.end - canvas.x.start))
     for i, one in enumerate(timeline.series):
         if one.outlier_columns:
-            sides = _marks_of(timeline, one, x)
-            bottom, top = scale.thin(one.outlier_us, one.outlier_us)
-            source = ColumnDataSource(
-                {"left": x.live(sides[0]), "right": x.live(sides[1]), "bottom": bottom, "top": top}
-            )
-            quad = Quad(
-                left="left",
-                right="right",
-                bottom="bottom",
-                top="top",
-                fill_color=colors["lost"],
-                line_color=None,
-            )
-            plot.add_glyph(source, quad, name=f"s{i + 1}")
-    for us in _phase_lines(timeline, phases):
-        plot.add_layout(
-            Span(
-                location=us / chart.US_PER_MS,
-                dimension="height",
-                line_color=colors["ink2"],
-                line_dash=[2, 3],
-                line_width=1,
-            )
-        )
+            middle = timeline.start_us + timeline.width_us * (np.array(one.outlier_columns, np.float64) + 0.5)
+            sides = (middle - half, middle + half, *scale.bars(one.outlier_us, one.outlier_us))
+            canvas.bars("l", sides, series=f"s{i + 1}")
+    canvas.upright("dots", phase_lines(times, phases))
     rows = [
         ("Steps of", "@name"),
-        ("From", "@left{%H:%M:%S} UTC"),
+        ("From", canvas.x.told("@left", "%H:%M:%S")),
         ("Shortest", chart.quantity("low", unit.name, unit.digits)),
         ("Longest", chart.quantity("high", unit.name, unit.digits)),
     ]
-    plot.add_tools(chart.hover(rows, hit, formatters={"@left": "datetime"}))
-    return plot
+    canvas.tooltip(rows, drawn, formatters={"@left": "datetime"})
+    return canvas.figure

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.batch_size import METRICS, batch_drawing, batch_plot
+from jobreport.figures.batch_size import METRICS, thresholds
 from jobreport.figures.box_plot import LOOP, WHOLE
 from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.parts.panel import Panel
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric, Status
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.figures.static_svg import StaticBoxes
     from jobrules.analyses.gpu_utilization import Box
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that is not folded away.
@@ -35,27 +34,6 @@ _PARAMETERS = {
 }
 
 
-class Panel(Struct, frozen=True, kw_only=True, weakref=True):
-    """The figure of one node."""
-
-    id: str
-    node: str
-    drawing: StaticBoxes
-    label: str
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A box as printed."""
-
-    node: str
-    metric: str
-    device: str
-    basis: str
-    samples: str
-    values: tuple[str, ...]
-    threshold: str
-
-
 @error_boundary
 def batch_size(report: Report) -> Fragment:
     """Box plots per node, and the table of all boxes."""
@@ -66,17 +44,19 @@ def batch_size(report: Report) -> Fragment:
     caption = _caption([b for b in boxes if b.basis == WHOLE], limits)
     panels, figures = [], {}
     for i, (node, found) in enumerate(nodes.items()):
+        figure = thresholds(found, limits)
         levels = _levels([b for b in found if b.basis == WHOLE], limits)
-        title = formats.escape_name(node, 40)
-        panel = Panel(
-            id=f"live-batch-{i}",
-            node=node,
-            drawing=batch_drawing(found, limits),
-            label=f"{title}. {caption if len(nodes) == 1 else f'p95: {levels}.'}",
-        )
-        panels.append(panel)
-        figures[panel.id] = batch_plot(found, limits)
-    listed = boxes if len(boxes) <= MAX_ROWS else [box for found in nodes.values() for box in found]
+        label = caption if len(nodes) == 1 else f"p95: {levels}."
+        if figure:
+            panels.append(
+                Panel(
+                    id=f"live-batch-{i}",
+                    title=formats.escape_name(node, 40),
+                    drawing=figure.drawing,
+                    label=f"{formats.escape_name(node, 40)}. {label}",
+                )
+            )
+            figures[f"live-batch-{i}"] = figure.live
     html = render(
         "batch_size",
         heading=heading("batch-size", report),
@@ -87,11 +67,8 @@ def batch_size(report: Report) -> Fragment:
         panels=panels,
         several=len({box.node for box in boxes}) > 1,
         has_loop=any(box.basis == LOOP for box in boxes),
-        has_limits=bool(limits),
-        rows=[_row(box, limits) for box in listed],
-        left=len(boxes) - len(listed),
-        folded=len(listed) > MAX_OPEN_ROWS,
-        figures=document_json("batch-size", {k: v for k, v in figures.items() if v}) if figures else "",
+        table=_table(boxes, [box for found in nodes.values() for box in found], limits),
+        figures=document_json("batch-size", figures) if figures else "",
         why_none=_why_none(report),
     )
     return Fragment(name="batch-size", html=html)
@@ -219,17 +196,40 @@ def _missing(boxes: list[Box]) -> str:
     return " ".join(sentences)
 
 
-def _row(box: Box, limits: dict[Metric, float]) -> Row:
-    metric = Metric(box.metric)
-    return Row(
-        node=box.node,
-        metric=metric.label,
-        device="mean of all cores" if metric is Metric.CPU_UTILIZATION else box.device,
-        basis=box.basis,
-        samples=formats.known(box.n, 0),
-        values=tuple(formats.number(v) for v in (box.p25, box.p50, box.p75, box.p95)),
-        threshold=formats.plain_number(limits[metric]) if metric in limits else "–",
+def _table(boxes: list[Box], drawn: list[Box], limits: dict[Metric, float]) -> Table:
+    """All boxes; of very many, those that are drawn."""
+    several = len({box.node for box in boxes}) > 1
+    has_loop = any(box.basis == LOOP for box in boxes)
+    listed = boxes if len(boxes) <= MAX_ROWS else drawn
+    left = len(boxes) - len(listed)
+    caption = "Utilization of CPU and GPUs, and GPU memory activity (%)"
+    caption += ", with the threshold of p95." if limits else "."
+    return Table(
+        label="Percentiles of CPU, GPU, and GPU memory activity",
+        caption=f"{caption} {formats.count(left, 'more row')} in report.json." if left else caption,
+        fold="percentiles of CPU, GPU, and GPU memory activity" if len(listed) > MAX_OPEN_ROWS else "",
+        heads=[
+            *node_heads(":Device", ":Metric", several=several),
+            *([":Over"] if has_loop else []),
+            *("Samples", "p25", "p50", "p75", "p95"),
+            *(["Threshold"] if limits else []),
+        ],
+        rows=[
+            [
+                *node_cells(box.node, _device(box), several=several),
+                Metric(box.metric).label,
+                *([box.basis] if has_loop else []),
+                formats.known(box.n, 0),
+                *map(formats.number, (box.p25, box.p50, box.p75, box.p95)),
+                *([formats.plain_number(limits.get(Metric(box.metric), "–"))] if limits else []),
+            ]
+            for box in listed
+        ],
     )
+
+
+def _device(box: Box) -> str:
+    return "mean of all cores" if box.metric == Metric.CPU_UTILIZATION else box.device
 
 
 def _why_none(report: Report) -> str:

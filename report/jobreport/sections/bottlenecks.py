@@ -2,60 +2,43 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.bottlenecks import (
-    Band,
-    Frame,
-    course_drawing,
-    course_plots,
-    parted_drawing,
-    parted_plot,
-)
 from jobreport.figures.embed import document_json
-from jobreport.figures.time_line import boundaries
+from jobreport.figures.names import rows_class
+from jobreport.figures.stacked import Part, stacked
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading
+from jobreport.sections.outline import Heading, heading
+from jobreport.sections.parts.bottlenecks_over_time import strips_of
+from jobreport.sections.parts.bottlenecks_tables import cores_of, event_types, longest_runs
+from jobreport.sections.parts.table import Table, swatch
 from jobrules.model import Status
-from jobrules.overall_framework_metrics import STEP
+from jobrules.text import capitalized
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bokeh.models import Plot
 
     from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
     from jobrules.analyses.bottlenecks import (
-        BottleneckRun,
         Bottlenecks,
-        BottlenecksOverTime,
-        NodeCores,
-        Ran,
-        StepSpan,
+        SnapshotPart,
     )
 
 #: Rows of tables that are not folded away.
 MAX_OPEN_NODES = 4
-MAX_OPEN_CORES = 32
 #: Nodes that are listed with the reason why the rule did not evaluate them.
 MAX_REASONS = 4
-#: Characters of the reason why a rule was not evaluated.
-MAX_REASON = 300
-#: Two shares of time that differ by less are similar, in points.
-SIMILAR_POINTS = 5.0
 #: Percent of the snapshots below which bottlenecks are not drawn over time, unless they triggered the rule.
 MIN_DRAWN = 1.0
 #: Percent below which a GPU is idle in the words of the page.
 IDLE = 10.0
-#: Rows of bars that each height in ``drawing.css`` is made for.
-_HEIGHTS = (1, 2, 4, 8, 16)
 
 
 class Words(Struct, frozen=True, kw_only=True):
@@ -95,78 +78,14 @@ _WORDS = {
 }
 
 
-class Part(Struct, frozen=True, kw_only=True):
-    """One part of all snapshots, as printed; its place in the bar in percent."""
-
-    style: str
-    label: str
-    count: int
-    percent: float
-    at: float
-
-
-class SampleRow(Struct, frozen=True, kw_only=True):
-    """The GPU samples of a node, as printed: all, then count and percent of each part."""
-
-    node: str
-    basis: str
-    samples: int
-    parts: tuple[tuple[int, float], ...]
-
-
 class Samples(Struct, frozen=True, kw_only=True):
-    """The figure of GPU samples by node."""
+    """The figure of GPU samples by node; with one node, only its table is shown."""
 
     caption: str
-    bands: tuple[Band, ...]
-    rows: tuple[SampleRow, ...]
-    #: Whether some nodes are of the whole job and some of the training loop.
-    mixed: bool
+    parts: tuple[Part, ...]
     drawing: Drawing
-    #: Class that makes room for the rows.
-    height: str
-    folded: bool
-    #: What they are samples of: ``in the training loop``.
-    basis: str
-
-
-class Strip(Struct, frozen=True, kw_only=True):
-    """A course, as drawn."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
-
-
-class Strips(Struct, frozen=True, kw_only=True):
-    """The figure of courses and the table of its data: one row per stretch, one column per course."""
-
-    caption: str
-    aid: str
-    reading: str
-    strips: tuple[Strip, ...]
-    stretch: str
-    rows: tuple[tuple[int, tuple[str, ...]], ...]
-
-
-class RunRow(Struct, frozen=True, kw_only=True):
-    """A run, as printed."""
-
-    node: str
-    start_us: int
-    seconds: float
-    snapshots: int
-    most_cores: int
-    steps: str
-
-
-class CoreTable(Struct, frozen=True, kw_only=True):
-    """The cores of a node: those with the same share in one row, and how many are left out."""
-
-    node: str
-    rows: tuple[tuple[str, float], ...]
-    note: str
+    style: str
+    table: Table
 
 
 @error_boundary
@@ -191,38 +110,31 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         )
         return Fragment(name=name, html=html)
     figures: dict[str, Plot] = {}
-    cores = [_core_table(one) for one in found.cores]
+    place = heading(name, report)
     card = next((one for one in report.rules if one.name == words.rule), None)
     answered = card is not None and card.status in (Status.TRIGGERED, Status.PASSED)
     several = len(found.nodes) > 1
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
     drawn = found.bottlenecks > 0 and (
         found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)
     )
+    limit = found.limit if answered else None
     html = render(
         "bottlenecks",
-        heading=heading(name, report),
+        heading=place,
         key=name,
         found=found,
         lead=_lead(found, words, card, report),
         notes=_notes(found, words, card),
         split_caption=_split_caption(found),
         split=_split(found, words) if found.bottlenecks else [],
-        samples=_samples(found, words, name, figures, drawn=several) if found.bottlenecks else None,
-        strips=_strips(found, report, name, figures, limit=found.limit if answered else None)
-        if drawn
-        else None,
-        runs=[_run(run) for run in found.runs],
-        run_caption=_run_caption(found.runs, several=several, with_day=with_day),
+        split_table=_split_table(found, words, place),
+        samples=_samples(found, words, name, figures) if found.bottlenecks else None,
+        strips=strips_of(found, report, name, figures, limit=limit) if drawn else None,
+        runs=longest_runs(found, report, place, several=several) if found.runs else None,
         several=several,
-        with_day=with_day,
-        cores=cores,
-        core_caption=_core_caption(found.cores, words.did, more=found.more_cores),
-        folded=sum(len(table.rows) for table in cores) > MAX_OPEN_CORES,
-        ran=[(_event_type(one.name), one) for one in found.ran],
-        ran_caption=_ran_caption(found.ran),
+        cores=cores_of(found, words.did, place) if found.cores else None,
+        ran=event_types(found, place) if found.ran else None,
         figures=document_json(name, figures) if figures else "",
-        why_none="",
     )
     return Fragment(name=name, html=html)
 
@@ -251,7 +163,7 @@ def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Repor
     if card is None:
         sentences.append(f"{words.rule} was not selected; its default thresholds are used.")
     elif card.status in (Status.NOT_EVALUATED, Status.ERROR):
-        sentences.append(f"{words.rule} was not evaluated: {str(card.reason)[:MAX_REASON]}.")
+        sentences.append(f"{words.rule} was not evaluated: {card.reason}.")
     sentences += _counted(found, words, card) if found.bottlenecks else _none_found(found, words)
     finding = next((one for one in report.verdict.findings if one.key == f"{found.key}-bottleneck"), None)
     hours, part = formats.amount(finding, report.verdict.use) if finding else ("", "")
@@ -273,14 +185,13 @@ def _counted(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[st
 
 
 def _none_found(found: Bottlenecks, words: Words) -> list[str]:
-    first = f"0 of {formats.count(found.snapshots, 'snapshot')} are {words.title}."
-    if not found.low:
-        return [first, f"No GPU was below {_percent(found.gpu_below)}."]
-    core = words.core_is.removeprefix("a core of its node is ").format(_percent(found.core_above))
-    times = formats.number(found.low, 0)
-    without = formats.number(found.no_core_sample, 0)
-    unknown = f"; {words.metric} was not recorded in {without}" if found.no_core_sample else ""
-    return [first, f"A GPU was {_idle(found)} in {times}, never while a core was {core}{unknown}."]
+    """All snapshots in their parts, of which none is a bottleneck."""
+    parts = [
+        f"{label}: {formats.number(part.count, 0)} ({formats.percent(part.percent)})"
+        for _, label, part, _ in _split(found, words)
+        if part.count
+    ]
+    return [f"0 of {formats.count(found.snapshots, 'snapshot')} are {words.title}.", f"{'; '.join(parts)}."]
 
 
 def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:
@@ -289,7 +200,7 @@ def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]
     reasons = [f"{formats.escape_name(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
     if reasons and len(found.nodes) > 1:
         more = len(reasons) - MAX_REASONS
-        nodes = f"{', '.join(reasons[:MAX_REASONS])}{f', and {more} more' if more > 0 else ''}"
+        nodes = ", ".join([*reasons[:MAX_REASONS], *([f"and {more} more"] if more > 0 else [])])
         notes.append(f"Counted here, but not evaluated by {words.rule}: {nodes}.")
     if found.without_cores:
         names = formats.join_names([formats.escape_name(name, 40) for name in found.without_cores])
@@ -320,8 +231,8 @@ def _split_caption(found: Bottlenecks) -> str:
     return f"{counts} with {gpu} ({share}) {are}."
 
 
-def _split(found: Bottlenecks, words: Words) -> list[Part]:
-    """All snapshots in parts that add up."""
+def _split(found: Bottlenecks, words: Words) -> list[tuple[str, str, SnapshotPart, float]]:
+    """All snapshots in parts that add up: class, words, part, and its place in the bar in percent."""
     idle = f"GPU {_idle(found)}"
     kinds = {
         "fine": ("u", f"No {idle}"),
@@ -331,59 +242,68 @@ def _split(found: Bottlenecks, words: Words) -> list[Part]:
     }
     parts = [part for part in found.split.parts if part.count or part.key != "unknown"]
     places = accumulate((part.percent for part in parts), initial=0.0)
-    return [
-        Part(style=style, label=label, count=part.count, percent=part.percent, at=at)
-        for part, at in zip(parts, places, strict=False)
-        for style, label in [kinds[part.key]]
-    ]
+    return [(*kinds[part.key], part, at) for part, at in zip(parts, places, strict=False)]
 
 
-def _samples(
-    found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot], *, drawn: bool
-) -> Samples:
-    bands = _bands(found, words)
+def _split_table(found: Bottlenecks, words: Words, place: Heading) -> Table:
+    return Table(
+        label=f"{place.title}: parts of the snapshots",
+        heads=(":Part", "Snapshots", "Share (%)"),
+        rows=[
+            (swatch(style, label), formats.number(part.count, 0), formats.number(part.percent))
+            for style, label, part, _ in _split(found, words)
+        ],
+        style="named",
+    )
+
+
+def _samples(found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot]) -> Samples:
+    bars = _sample_parts(found, words)
     names = [one.node for one in found.nodes]
-    if drawn:
-        figures[f"live-{name}-samples"] = parted_plot(names, bands, "Samples")
-    height = next((h for h in _HEIGHTS if len(names) <= h), _HEIGHTS[-1])
-    basis = _basis(found)
+    figure = stacked(names, bars, bar="Node", amount="Samples")
+    several, basis = len(names) > 1, _basis(found)
+    if several:
+        figures[f"live-{name}-samples"] = figure.live
+    mixed = len({one.in_loop for one in found.nodes}) > 1
+    heads = [capitalized(part.label.partition(":")[0]) for part in bars]
     return Samples(
         caption=_samples_caption(found, basis),
-        bands=bands,
-        rows=tuple(
-            SampleRow(
-                node=formats.escape_name(one.node, 40),
-                basis="training loop" if one.in_loop else "whole job",
-                samples=one.samples,
-                parts=tuple((band.counts[i], band.percents[i]) for band in bands),
-            )
-            for i, one in enumerate(found.nodes)
+        parts=bars,
+        drawing=figure.drawing,
+        style=f"names {rows_class(len(names))}",
+        table=Table(
+            label=f"{words.title}: GPU samples {'by node' if several else basis}",
+            caption="" if not several else f"GPU samples {basis}.",
+            fold=f"GPU samples {'by node' if several else basis}"
+            if not several or len(names) > MAX_OPEN_NODES
+            else "",
+            heads=[":Node", *([":Basis"] if mixed else []), "Samples", *(f"{head} (%)" for head in heads)],
+            rows=[
+                [
+                    formats.escape_name(one.node, 40),
+                    *(["training loop" if one.in_loop else "whole job"] if mixed else []),
+                    formats.number(one.samples, 0),
+                    *(formats.number(part.percents[i]) for part in bars),
+                ]
+                for i, one in enumerate(found.nodes)
+            ],
         ),
-        mixed=len({one.in_loop for one in found.nodes}) > 1,
-        drawing=parted_drawing(names, bands),
-        height=f"names rows-{height}",
-        folded=len(names) > MAX_OPEN_NODES,
-        basis=basis,
     )
 
 
-def _bands(found: Bottlenecks, words: Words) -> tuple[Band, ...]:
+def _sample_parts(found: Bottlenecks, words: Words) -> tuple[Part, ...]:
     """Parts of each node's GPU samples; what was not recorded only if there is any."""
-    idle = _idle(found)
+    idle, nodes = _idle(found), found.nodes
     kinds = (
-        ("u", "busy: above 90%", [one.busy for one in found.nodes]),
-        (
-            "u3",
-            f"partly busy: {formats.plain_number(found.gpu_below)} to 90%",
-            [one.partly for one in found.nodes],
-        ),
-        ("l3", f"{idle}, {words.no_core}", [one.idle_unsaturated for one in found.nodes]),
-        ("x", f"{idle}, {words.metric} not recorded", [one.idle_no_core_sample for one in found.nodes]),
-        ("l", f"{idle}, {words.core}", [one.bottleneck for one in found.nodes]),
+        ("u", "busy: above 90%", [one.busy for one in nodes]),
+        ("u3", f"partly busy: {found.gpu_below:g} to 90%", [one.partly for one in nodes]),
+        ("l3", f"{idle}, {words.no_core}", [one.idle_unsaturated for one in nodes]),
+        ("x", f"{idle}, {words.metric} not recorded", [one.idle_no_core_sample for one in nodes]),
+        ("l", f"{idle}, {words.core}", [one.bottleneck for one in nodes]),
     )
-    percents = zip(*(one.percents for one in found.nodes), strict=True)
+    percents = zip(*(one.percents for one in nodes), strict=True)
     return tuple(
-        Band(style=style, label=label, counts=tuple(counts), percents=tuple(column))
+        Part(style=style, label=label, percents=column, amounts=tuple(formats.number(n, 0) for n in counts))
         for (style, label, counts), column in zip(kinds, percents, strict=True)
         if any(counts) or style != "x"
     )
@@ -404,196 +324,3 @@ def _samples_caption(found: Bottlenecks, basis: str) -> str:
     else:
         where, rest = formats.join_names(names), ", more than on other nodes"
     return f"{formats.percent(most)} of GPU samples {basis} were in bottlenecks on {where}{rest}."
-
-
-def _strips(
-    found: Bottlenecks, report: Report, name: str, figures: dict[str, Plot], *, limit: float | None
-) -> Strips | None:
-    """The share of bottlenecks over time; without ``limit``, nothing is compared with it."""
-    courses, columns, phases = found.courses, report.columns, report.phases
-    if not courses or not columns.count:
-        return None
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
-    titles = [formats.escape_name(one.node, 60) if one.node else "All nodes" for one in courses]
-    frame = Frame(columns=columns, boundaries=boundaries(phases), limit=limit)
-    strips = []
-    plots = course_plots([one.percent for one in courses], frame)
-    for i, (one, plot) in enumerate(zip(courses, plots, strict=True)):
-        element = f"live-{name}-course{i}"
-        figures[element] = plot
-        finding = _over_time([one], titles[i : i + 1], limit, with_day=with_day)
-        strips.append(
-            Strip(
-                id=element,
-                title=titles[i],
-                label=f"Share of bottlenecks over time, {titles[i]}. {finding}",
-                drawing=course_drawing(one.percent, frame, labels=i == len(courses) - 1),
-            )
-        )
-    return Strips(
-        caption=_over_time(courses, titles, limit, with_day=with_day),
-        aid=f"Columns of {formats.duration(columns.width_us)}.",
-        reading=_strips_reading(found, report),
-        strips=tuple(strips),
-        stretch=formats.duration(found.stretch * columns.width_us),
-        rows=tuple(
-            (
-                columns.start_us + i * found.stretch * columns.width_us,
-                tuple("not measured" if value is None else formats.number(value) for value in values),
-            )
-            for i, values in enumerate(zip(*(one.means for one in courses), strict=True))
-        ),
-    )
-
-
-def _strips_reading(found: Bottlenecks, report: Report) -> str:
-    sentences = ["Orange: percentage of a column's snapshots that are bottlenecks."]
-    if len(report.phases.phases) > 1:
-        what = "step" if report.phases.basis == "steps" else "GPU work"
-        ends = {"loop": "first", "after": "last"}
-        sentences.append(
-            f"Dotted: {' and '.join(ends[phase.key] for phase in report.phases.phases[1:])} {what}."
-        )
-    if any(value is None for one in found.courses for value in one.percent):
-        sentences.append("Hatched: not measured.")
-    return " ".join(sentences)
-
-
-def _over_time(
-    courses: Sequence[BottlenecksOverTime], titles: Sequence[str], limit: float | None, *, with_day: bool
-) -> str:
-    """How long the share of bottlenecks was above the threshold; without one, when bottlenecks were."""
-    if limit is None:
-        spans = [(one.start_us, one.end_us) for one in courses if one.start_us and one.end_us]
-        if not spans:
-            return "No bottleneck is in these columns."
-        first, last = (_time(us, with_day) for us in (min(a for a, _ in spans), max(b for _, b in spans)))
-        return f"First bottleneck {first}, last {last}."
-    above = f"The share of bottlenecks was above {_percent(limit)} (dashed)"
-    by_length: dict[str, list[str]] = {}
-    for one, title in zip(courses, titles, strict=True):
-        by_length.setdefault(_above(one), []).append(title)
-    if len(by_length) == 1:
-        return f"{above} {next(iter(by_length))}."
-    return (
-        f"{above}: "
-        + "; ".join(f"{formats.join_names(names)} {part}" for part, names in by_length.items())
-        + "."
-    )
-
-
-def _above(one: BottlenecksOverTime) -> str:
-    if not one.known_us:
-        return "not measured"
-    if not one.above_us:
-        return "at no time"
-    return f"for {formats.duration(one.above_us)} of {formats.duration(one.known_us)}"
-
-
-def _time(us: int, with_day: bool) -> str:
-    return formats.column_time(us, with_day=with_day).replace(" ", formats.NBSP)
-
-
-def _run(run: BottleneckRun) -> RunRow:
-    return RunRow(
-        node=formats.escape_name(run.node, 40),
-        start_us=run.start_us,
-        seconds=(run.end_us - run.start_us) / 1e6,
-        snapshots=run.snapshots,
-        most_cores=run.most_cores,
-        steps=_steps(run.place, run.steps),
-    )
-
-
-def _steps(place: str, steps: Sequence[StepSpan]) -> str:
-    """``TRAIN steps 240 to 243``, ``between TRAIN steps 242 and 243``; ``–`` where the node has no steps."""
-    if not steps:
-        return "–"
-    if place == "in":
-        return " and ".join(_span(one) for one in steps)
-    if place == "between":
-        before, after = steps
-        if before.mode == after.mode and before.last is not None and after.first is not None:
-            return f"between {formats.escape_name(before.mode, 20)} steps {before.last} and {after.first}"
-        return f"between {_span(before)} and {_span(after)}"
-    return f"{place} {_span(steps[0])}"
-
-
-def _span(one: StepSpan) -> str:
-    phase = formats.escape_name(one.mode, 20)
-    if one.first is None:
-        return f"{phase} step"
-    return (
-        f"{phase} step {one.first}" if one.first == one.last else f"{phase} steps {one.first} to {one.last}"
-    )
-
-
-def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool) -> str:
-    if not runs:
-        return ""
-    lasted = [formats.duration(run.end_us - run.start_us) for run in runs]
-    equal = lasted.count(lasted[0])
-    if equal > 1:
-        return f"The {formats.count(equal, 'longest bottleneck')} lasted {lasted[0]} each."
-    where = f" on {formats.escape_name(runs[0].node, 40)}" if several else ""
-    return f"The longest bottleneck lasted {lasted[0]}, from {_time(runs[0].start_us, with_day)}{where}."
-
-
-def _core_table(one: NodeCores) -> CoreTable:
-    rows = tuple(
-        (", ".join(formats.escape_name(core.core, 24) for core in equal), percent)
-        for percent, equal in groupby(one.cores, key=lambda core: core.percent)
-    )
-    more = one.ever - len(one.cores)
-    never = one.count - one.ever
-    others = [
-        f"{formats.count(more, 'other core')} less often" if more else "",
-        f"{formats.number(never, 0)} of {formats.count(one.count, 'core')} never" if never else "",
-    ]
-    return CoreTable(node=formats.escape_name(one.node, 40), rows=rows, note="; ".join(filter(None, others)))
-
-
-def _core_caption(cores: Sequence[NodeCores], did: tuple[str, str], *, more: int) -> str:
-    """The cores of the node with most bottlenecks, and the other nodes of which the same is true."""
-    if not cores:
-        return ""
-    facts = [_most_often(one, did) for one in cores]
-    names = [
-        formats.escape_name(one.node, 40) for one, fact in zip(cores, facts, strict=True) if fact == facts[0]
-    ]
-    if len(cores) == 1:
-        where = ""
-    elif len(names) == len(cores) and not more:
-        where = f" on each of {formats.count(len(names), 'node')}"
-    else:
-        where = f" on {formats.join_names(names)}"
-    return f"{facts[0]}{where}."
-
-
-def _most_often(one: NodeCores, did: tuple[str, str]) -> str:
-    percent = one.cores[0].percent
-    equal = [core for core in one.cores if core.percent == percent]
-    if len(equal) == one.count > 1:
-        who = f"All {formats.count(one.count, 'core')}"
-    else:
-        who = formats.join_names([formats.escape_name(core.core, 24) for core in equal])
-    share = "every bottleneck" if percent == 100 else f"{formats.percent(percent)} of bottlenecks"
-    return f"{who} {did[len(equal) > 1]} in {share}"
-
-
-def _event_type(name: str) -> str:
-    return f"{name.removeprefix(STEP)} steps" if name.startswith(STEP) else name
-
-
-def _ran_caption(ran: Sequence[Ran]) -> str:
-    if not ran:
-        return ""
-    first = ran[0]
-    if first.points < SIMILAR_POINTS:
-        return "No event type ran notably more during bottlenecks."
-    equal = [one for one in ran if (one.during, one.otherwise) == (first.during, first.otherwise)]
-    names = formats.join_names([formats.escape_name(_event_type(one.name), 60) for one in equal])
-    return (
-        f"{names} ran during {formats.percent(first.during)} of bottleneck time and "
-        f"{formats.percent(first.otherwise)} of other time."
-    )

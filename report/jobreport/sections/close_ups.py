@@ -8,39 +8,28 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.close_ups import FILLS, SERIES, Panels, panels, readable
+from jobreport.figures.close_ups import KINDS, SERIES, Panels, panels, readable
 from jobreport.figures.embed import document_json
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.parts.table import Table, as_code
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobrules.analyses.close_ups import CloseUp, CloseUpLane, WorstMinute
+    from jobrules.analyses.close_ups import CloseUp, WorstMinute
 
 _TITLES = {
     "first-steps": "First steps",
     "last-steps": "Last steps",
     "first-events": "First minute of events",
 }
-_KINDS = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A lane as printed."""
-
-    rank: str
-    event_type: str
-    #: What the files call it; empty for steps.
-    recorded: str
-    events: str
-    total: str
-    share: str
+_KIND_NAMES = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -58,17 +47,15 @@ class View(Struct, frozen=True, kw_only=True):
     #: Entries of the two keys.
     curves: list[tuple[str, str, str]]
     kinds: list[tuple[str, str, str]]
-    scale: formats.TimeScale
-    rows: list[Row]
+    table: Table
 
     @property
     def plots(self) -> dict[str, Plot]:
         """The live plots by the element that each is drawn in."""
-        found = {
-            f"live-close-ups-{self.key}-samples": self.drawn.live_samples,
-            f"live-close-ups-{self.key}-lanes": self.drawn.live_lanes,
+        figures = {"samples": self.drawn.samples, "lanes": self.drawn.lanes}
+        return {
+            f"live-close-ups-{self.key}-{name}": figure.live for name, figure in figures.items() if figure
         }
-        return {name: plot for name, plot in found.items() if plot is not None}
 
 
 @error_boundary
@@ -94,7 +81,6 @@ def _node(report: Report) -> str:
 
 
 def _view(close_up: CloseUp) -> View:
-    scale = time_scale(lane.total_us / SECOND_US for lane in close_up.lanes)
     caption, title = _caption(close_up), _title(close_up)
     return View(
         key=close_up.key,
@@ -111,12 +97,11 @@ def _view(close_up: CloseUp) -> View:
             if one.samples
         ],
         kinds=[
-            (fill, _KINDS[kind], kind)
-            for kind, (fill, _) in FILLS.items()
+            (style, _KIND_NAMES[kind], kind)
+            for kind, style in KINDS.items()
             if any(lane.kind == kind for lane in close_up.lanes)
         ],
-        scale=scale,
-        rows=[_row(lane, scale) for lane in close_up.lanes],
+        table=_table(close_up, title),
     )
 
 
@@ -124,14 +109,23 @@ def _curve_name(label: str, devices: int) -> str:
     return label if devices == 1 else f"{label}, mean of {devices}"
 
 
-def _row(lane: CloseUpLane, scale: formats.TimeScale) -> Row:
-    return Row(
-        rank=formats.escape_name(lane.rank, 24) or "–",
-        event_type=formats.escape_name(readable(lane.event_type), 60),
-        recorded="" if lane.kind == "steps" else formats.escape_name(lane.event_type, 60),
-        events=formats.number(lane.events, 0),
-        total=scale(lane.total_us / SECOND_US),
-        share=formats.number(lane.percent),
+def _table(close_up: CloseUp, title: str) -> Table:
+    scale = time_scale(lane.total_us / SECOND_US for lane in close_up.lanes)
+    return Table(
+        label=f"{title}: time per row",
+        fold="time per row",
+        heads=(":Row", ":Recorded as", ":Rank", "Events", f"Time ({scale.unit})", "Covers (%)"),
+        rows=[
+            (
+                formats.escape_name(readable(lane.event_type), 60),
+                "–" if lane.kind == "steps" else as_code(lane.event_type),
+                formats.escape_name(lane.rank, 24) or "–",
+                formats.number(lane.events, 0),
+                scale(lane.total_us / SECOND_US),
+                formats.number(lane.percent),
+            )
+            for lane in close_up.lanes
+        ],
     )
 
 
@@ -203,7 +197,7 @@ def _utilization(worst: WorstMinute | None, gpu: float | None) -> list[str]:
     if worst is None:
         return [f"Mean GPU utilization: {formats.percent(gpu)}."]
     whole = "training loop" if worst.in_loop else "GPU work"
-    return [f"GPU utilization: {formats.percent(gpu)} ({whole} {formats.percent(worst.usual)})."]
+    return [f"Mean GPU utilization: {formats.percent(gpu)} ({whole} {formats.percent(worst.usual)})."]
 
 
 def _reading(close_up: CloseUp) -> str:
@@ -233,15 +227,15 @@ def _lines(close_up: CloseUp) -> list[str]:
     snapshots = formats.count(max(one.samples for one in sampled), "snapshot")
     reduced = any(len(one.ticks) // 4 < one.samples for one in sampled)
     peaks = ", reduced to the lowest and highest per column" if reduced else ""
-    return [f"Lines: mean of the devices in each of {snapshots}{peaks}."]
+    return [f"{snapshots}{peaks}."]
 
 
 def _bars(close_up: CloseUp) -> list[str]:
     if not close_up.lanes:
         return ["Not recorded in this time: steps and events."]
-    sentences = [f"Bars: events{', steps in the first row of a rank' if close_up.steps else ''}."]
+    sentences = []
     if all(lane.kind == "steps" for lane in close_up.lanes):
-        sentences = ["Bars: steps; no other events were recorded."]
+        sentences.append("No events other than steps were recorded.")
     if close_up.cell_us:
         sentences.append(f"Short events within {seconds(close_up.cell_us / SECOND_US)} are one bar.")
     left_out = [

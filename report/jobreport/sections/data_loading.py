@@ -4,43 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.data_loading import (
-    Histogram,
-    Unit,
-    fetch_drawing,
-    fetch_plot,
-    histogram,
-    unit_for,
-    work_axes,
-    work_drawing,
-    work_plot,
-)
+from jobreport.figures.data_loading import Unit, at_work, bin_names, fetch_times, unit_for
 from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.parts.panel import Panel
+from jobreport.sections.parts.table import Table, as_code, columns_of, node_heads
 from jobrules.analyses.data_loading import ADEQUATE, TOO_FEW, TOO_MANY
 from jobrules.dataloader import Dataloader
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobreport.figures.chart import Drawing
     from jobrules.analyses.data_loading import (
         DataLoading,
         FetchTimes,
         LoadersAtWork,
         LoaderSetup,
         NodeLoading,
-        Spread,
     )
+    from jobrules.analyses.time_lines import Columns
 
 #: Sentences about nodes.
 MAX_SENTENCES = 4
@@ -56,24 +46,6 @@ _KINDS = {
 }
 
 
-class Block(Struct, frozen=True, kw_only=True):
-    """The drawing of a node's active loader processes."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A line of a table as printed."""
-
-    name: str
-    values: tuple[str, ...]
-    #: A word at the end.
-    word: str = ""
-
-
 @error_boundary
 def data_loading(report: Report) -> Fragment:
     """Loader processes against cores, fetch times, and active loader processes over time."""
@@ -83,40 +55,34 @@ def data_loading(report: Report) -> Fragment:
         html = render(
             "data_loading",
             heading=place,
-            nodes=(),
+            found=None,
             debugger_results=report.origin is Origin.DEBUGGER_RESULTS,
             has_card=report.origin is Origin.DEBUGGER_RESULTS
             and any(card.name == Dataloader.__name__ for card in report.rules),
         )
         return Fragment(name="data-loading", html=html)
-    bins = histogram(found.fetches) if found.fetches else None
+    fetches = fetch_times(found.fetches) if found.fetches else None
     flat = _flat(found)
     blocks, figures = ([], {}) if flat else _at_work(found)
-    if bins:
-        figures = {"live-data-loading-fetches": fetch_plot(bins), **figures}
-    nodes = _joined([_node_row(node) for node in found.nodes])
+    if fetches:
+        figures = {"live-data-loading-fetches": fetches.live, **figures}
     html = render(
         "data_loading",
         heading=place,
+        found=found,
         sentences=[*_wait(found), *_against_range(found), *_settings_advice(found)],
-        fetch_caption=_fetch_caption(found),
-        fetch_drawing=fetch_drawing(bins) if bins else None,
-        fetch_reading=_fetch_reading(found.fetches),
-        bins=_bins(bins),
-        work_caption=_work_caption(found),
-        work_reading=_work_reading(found),
+        fetch_caption=_fetch_caption(found.times[0].count, found.fetches) if found.fetches else "",
+        fetch_drawing=fetches.drawing if fetches else None,
+        fetch_reading=_fetch_reading(found.fetches) if found.fetches else "",
+        bins=_bins(found.fetches) if found.fetches else None,
+        work_caption=_work_caption(found) if blocks else "",
+        work_reading=_work_reading(found, found.columns) if found.columns else "",
         blocks=blocks,
         figures=document_json("data-loading", figures) if figures else "",
-        flat=flat,
-        times_unit=_times_unit(found).name,
-        times=_times_rows(found),
-        lives=_lives(found),
-        nodes=nodes,
-        nodes_folded=len(nodes) > MAX_OPEN_ROWS,
-        nodes_left_out=found.nodes_left_out,
-        loaders=_noun(found),
-        setups=_joined([_setup_row(one) for one in found.setups]),
-        setups_left_out=found.setups_left_out,
+        lasting=" ".join(filter(None, [_lives(found), flat])),
+        times=_times(found),
+        nodes=_nodes(found),
+        setups=_setups(found) if found.setups else None,
         several=len(found.nodes) > 1,
     )
     return Fragment(name="data-loading", html=html)
@@ -181,27 +147,22 @@ def _node_sentence(node: NodeLoading, found: DataLoading) -> str:
     loaders = formats.count(node.loaders, kind, kind + ("s" if node.pipeline else "es"))
     if not node.cores:
         return f"{loaders} (median). Dataloader was not evaluated: CPU was not recorded.{experimental}"
-    fact = (
-        f"{loaders} for {formats.count(node.cores, 'core')} ({formats.plain_number(node.of_cores_percent)}%)"
-    )
+    share = f"{formats.plain_number(node.of_cores_percent)}%"
+    fact = f"{loaders} for {formats.count(node.cores, 'core')} ({share})"
     if not node.answer:
         return f"{fact}. Dataloader was not evaluated: {node.reason}.{experimental}"
     side = {TOO_FEW: "below", ADEQUATE: "within", TOO_MANY: "above"}[node.answer]
-    low, high = f"{found.min_percent:g}", f"{found.max_percent:g}%"
+    limits = f"{found.min_percent:g} to {found.max_percent:g}%"
     is_ = "is" if node.loaders == 1 else "are"
-    return (
-        f"{fact} {is_} {side} Dataloader's range of {low} to {high}{_consequence(node, found)}.{experimental}"
-    )
+    consequence = _consequence(node, found)
+    return f"{fact} {is_} {side} Dataloader's range of {limits}{consequence}.{experimental}"
 
 
 def _consequence(node: NodeLoading, found: DataLoading) -> str:
     """What follows from the side of the range that a node is on."""
     if node.answer == ADEQUATE:
-        return (
-            f", but not in {node.violating} of {formats.count(node.evaluated, 'check')}"
-            if node.violating
-            else ""
-        )
+        checks = formats.count(node.evaluated, "check")
+        return f", but not in {node.violating} of {checks}" if node.violating else ""
     part = _fetch_per_step(found)
     if node.answer == TOO_FEW and part is not None and part <= NO_WAIT:
         return ", but training does not wait for data"
@@ -230,41 +191,34 @@ def _settings_advice(found: DataLoading) -> list[str]:
     return advice
 
 
-def _fetch_caption(found: DataLoading) -> str:
-    if found.fetches is None:
-        return ""
-    count, p50_s, p95_s = found.times[0].count, found.fetches.p50_s, found.fetches.p95_s
+def _fetch_caption(count: int, fetches: FetchTimes) -> str:
     what = "the time a training process waited for its batch"
     if count == 1:
-        return f"The only batch fetch took {_time(p50_s)}: {what}."
-    fetches = formats.count(count, "fetch", "fetches")
-    return f"Batch fetches took {_time(p50_s)} (median) and {_time(p95_s)} (p95): {what}. {fetches}."
+        return f"The only batch fetch took {_time(fetches.p50_s)}: {what}."
+    took = f"{_time(fetches.p50_s)} (median) and {_time(fetches.p95_s)} (p95)"
+    return f"Batch fetches took {took}: {what}. {formats.count(count, 'fetch', 'fetches')}."
 
 
-def _fetch_reading(times: FetchTimes | None) -> str:
+def _fetch_reading(times: FetchTimes) -> str:
     """What a bar counts, and what lies beyond the bars."""
-    if times is None:
-        return ""
-    if times.log:
-        reading = (
-            f"Logarithmic time axis: each bin ends at {times.step:.3g} times its start. Height: fetches."
-        )
-    else:
-        width = unit_for(times.step)
-        size = f"{round(times.step / width.factor, 6):g}{formats.NBSP}{width.name}"
-        reading = f"Time in {unit_for(times.p50_s).name}, bins of {size}. Height: fetches."
+    width = unit_for(times.step)
+    size = f"{round(times.step / width.factor, 6):g}{formats.NBSP}{width.name}"
+    log = f"Logarithmic time axis: each bin ends at {times.step:.3g} times its start."
+    reading = f"{log if times.log else f'Bins of {size}.'} Height: fetches."
     if times.beyond:
         longer = formats.count(times.beyond, "longer fetch", "longer fetches")
         reading += f" Last bar, after a gap: {longer}, up to {_time(times.max_s)}."
     return reading
 
 
-def _bins(bins: Histogram | None) -> list[Row]:
-    """Bars that count something."""
-    if bins is None:
-        return []
-    pairs = zip(bins.ranges, bins.heights.tolist(), strict=True)
-    return [Row(name=name, values=(formats.number(n, 0),)) for name, n in pairs if n]
+def _bins(fetches: FetchTimes) -> Table:
+    counts = (*fetches.counts, fetches.beyond) if fetches.beyond else fetches.counts
+    return Table(
+        label="Fetches per bin; empty bins are omitted",
+        fold="fetches per bin",
+        heads=(":Fetch time", "Fetches"),
+        rows=[(name, formats.number(n, 0)) for name, n in zip(bin_names(fetches), counts, strict=True) if n],
+    )
 
 
 def _fewest_and_most(line: LoadersAtWork) -> tuple[int, int]:
@@ -276,8 +230,6 @@ def _fewest_and_most(line: LoadersAtWork) -> tuple[int, int]:
 
 def _work_caption(found: DataLoading) -> str:
     """Of the node with most active loader processes."""
-    if not found.at_work:
-        return ""
     line = max(found.at_work, key=lambda one: _fewest_and_most(one)[1])
     low, high = _fewest_and_most(line)
     numbers = f"{high}" if low == high else f"{low} to {high}"
@@ -288,18 +240,16 @@ def _work_caption(found: DataLoading) -> str:
     return f"{numbers} {_noun(found, high)} {'was' if high == 1 else 'were'} active{on}{owned}."
 
 
-def _work_reading(found: DataLoading) -> str:
-    if not found.columns:
-        return ""
+def _work_reading(found: DataLoading, columns: Columns) -> str:
     hatched = any(value is None for line in found.at_work for value in line.mean)
     return (
-        f"Active {_noun(found)} per second, in columns of {formats.duration(found.columns.width_us)}."
+        f"Active {_noun(found)} per second, in columns of {formats.duration(columns.width_us)}."
         f"{' Hatched: no data loading.' if hatched else ''}"
     )
 
 
 def _where(line: LoadersAtWork, found: DataLoading) -> str:
-    """The node of a line; empty where it is the only one."""
+    """The node of a line; empty if it is the only one."""
     if not line.node and len(found.nodes) > 1:
         return f"{len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
     return formats.escape_name(line.node, 40) if len(found.at_work) > 1 else ""
@@ -322,59 +272,45 @@ def _flat(found: DataLoading) -> str:
     return f"{who} {'was' if n == 1 else 'were'} {always}"
 
 
-def _at_work(found: DataLoading) -> tuple[list[Block], dict[str, Plot]]:
-    blocks: list[Block] = []
+def _at_work(found: DataLoading) -> tuple[list[Panel], dict[str, Plot]]:
+    blocks: list[Panel] = []
     figures: dict[str, Plot] = {}
     if not found.columns or not found.at_work:
         return blocks, figures
-    axes = work_axes(found.columns, found.at_work)
-    for i, line in enumerate(found.at_work):
-        element = f"live-data-loading-{i}"
-        figures[element] = work_plot(line, found.columns, axes)
-        blocks.append(
-            Block(
-                id=element,
-                title=_title(line, found),
-                label=_label(line, found),
-                drawing=work_drawing(line, found.columns, axes),
-            )
-        )
+    for i, (line, figure) in enumerate(
+        zip(found.at_work, at_work(found.at_work, found.columns), strict=True)
+    ):
+        element, title = f"live-data-loading-{i}", _where(line, found) or formats.escape_name(line.node, 60)
+        label = f"Active {_noun(found)} over time, {title}. {_work_caption(found)}"
+        figures[element] = figure.live
+        blocks.append(Panel(id=element, title=title, label=label, drawing=figure.drawing))
     return blocks, figures
 
 
-def _title(line: LoadersAtWork, found: DataLoading) -> str:
-    if line.node:
-        return formats.escape_name(line.node, 60)
-    return f"All {len(found.nodes) + found.nodes_left_out}{formats.NBSP}nodes together"
-
-
-def _label(line: LoadersAtWork, found: DataLoading) -> str:
-    low, high = _fewest_and_most(line)
-    cores = f" on {formats.count(line.cores, 'core')}" if line.cores else ""
-    return f"Active {_noun(found)} over time: {low} to {high}{cores}."
-
-
-def _in_table(found: DataLoading) -> list[Spread]:
-    return [one for one in found.times if one.key in _KINDS]
-
-
-def _times_unit(found: DataLoading) -> Unit:
-    """The unit of the table of times: the one that suits the first of its rows."""
-    return unit_for(next((one.p50_s for one in _in_table(found)), 1.0))
-
-
-def _times_rows(found: DataLoading) -> list[Row]:
-    kept, factor = _in_table(found), _times_unit(found).factor
-    columns = [
-        [formats.number(one.count, 0) for one in kept],
-        *(_even([getattr(one, name) / factor for one in kept]) for name in ("p50_s", "p95_s", "max_s")),
-        _even([one.total_s for one in kept]),
-        [formats.number(one.outliers, 0) for one in kept],
-    ]
-    return [
-        Row(name=_KINDS[one.key], values=values)
-        for one, values in zip(kept, zip(*columns, strict=True), strict=True)
-    ]
+def _times(found: DataLoading) -> Table | None:
+    """Times in the unit that suits the first row; None if none were recorded."""
+    kept = [one for one in found.times if one.key in _KINDS]
+    if not kept:
+        return None
+    unit = unit_for(kept[0].p50_s)
+    return Table(
+        label="Data-loading times",
+        caption=f"Data-loading times{', all nodes' if len(found.nodes) > 1 else ''}.",
+        heads=(
+            *(":Time", "Count", f"Median ({unit.name})", f"p95 ({unit.name})", f"Longest ({unit.name})"),
+            *("Total (s)", "Over 2 × median"),
+        ),
+        rows=columns_of(
+            [_KINDS[one.key] for one in kept],
+            [formats.number(one.count, 0) for one in kept],
+            *(
+                _even([getattr(one, name) / unit.factor for one in kept])
+                for name in ("p50_s", "p95_s", "max_s")
+            ),
+            _even([one.total_s for one in kept]),
+            [formats.number(one.outliers, 0) for one in kept],
+        ),
+    )
 
 
 def _even(values: list[float]) -> list[str]:
@@ -400,13 +336,13 @@ def _lives(found: DataLoading) -> str:
     return f"{processes} ran for {median} (median), at most {longest}."
 
 
-def _joined(rows: list[Row]) -> list[Row]:
-    """Rows of nodes that print the same as one: ``6 nodes (equal)``, or by name where others differ."""
-    names_of: dict[Row, list[str]] = {}
-    for row in rows:
-        names_of.setdefault(replace(row, name=""), []).append(row.name)
-    total = len({row.name for row in rows})
-    return [replace(row, name=_equal_nodes(names, total)) for row, names in names_of.items()]
+def _joined(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Rows that differ only in the node, which comes first, as one: ``6 nodes (equal)``, or by name."""
+    names_of: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in rows:
+        names_of.setdefault(tuple(cells), []).append(name)
+    total = len({name for names in names_of.values() for name in names})
+    return [(_equal_nodes(names, total), *cells) for cells, names in names_of.items()]
 
 
 def _equal_nodes(names: list[str], total: int) -> str:
@@ -416,10 +352,10 @@ def _equal_nodes(names: list[str], total: int) -> str:
     return f"{formats.count(total, 'node') if len(names) == total else listed} (equal)"
 
 
-def _node_row(node: NodeLoading) -> Row:
-    return Row(
-        name=node.name,
-        values=(
+def _nodes(found: DataLoading) -> Table:
+    rows = _joined(
+        (
+            node.name,
             "threads" if node.pipeline else "processes",
             formats.known(node.loaders, 0),
             formats.known(node.mean),
@@ -428,14 +364,39 @@ def _node_row(node: NodeLoading) -> Row:
             formats.number(node.cores, 0) if node.cores else "not recorded",
             formats.known(node.of_cores_percent),
             formats.number(node.seconds, 0),
+            node.answer or f"not evaluated: {node.reason}",
+        )
+        for node in found.nodes
+    )
+    more = found.nodes_left_out
+    return Table(
+        label=f"Active {_noun(found)} per node",
+        caption=f"Active {_noun(found)} per second of data loading."
+        + (f" Not shown: {formats.count(more, 'more node')}." if more else ""),
+        fold=f"{_noun(found)} per node" if len(rows) > MAX_OPEN_ROWS else "",
+        heads=(
+            *(":Node", ":Loaders", "Median", "Mean", "Fewest", "Most", "Cores"),
+            *("Median (% of cores)", "Seconds", ":Dataloader"),
         ),
-        word=node.answer or f"not evaluated: {node.reason}",
+        rows=rows,
     )
 
 
-def _setup_row(one: LoaderSetup) -> Row:
-    pinned = {True: "yes", False: "no", None: "not recorded"}[one.pin_memory]
+def _setups(found: DataLoading) -> Table:
+    several = len(found.nodes) > 1
+    rows = _joined((one.node, as_code(one.iterator), *_settings(one)) for one in found.setups)
+    more = found.setups_left_out
+    return Table(
+        label="DataLoader settings",
+        caption="DataLoader settings." + (f" Not shown: {formats.count(more, 'more row')}." if more else ""),
+        heads=node_heads(":Iterator", "num_workers", "Pinned memory", "Fetches", several=several),
+        rows=rows if several else [cells for _, *cells in rows],
+    )
+
+
+def _settings(one: LoaderSetup) -> tuple[str, str, str]:
     workers = "not recorded" if one.num_workers is None else formats.number(one.num_workers, 0)
     if one.num_workers == 0:
         workers = "0, in the training process"
-    return Row(name=one.node, values=(workers, pinned, formats.number(one.fetches, 0)), word=one.iterator)
+    pinned = {True: "yes", False: "no", None: "not recorded"}[one.pin_memory]
+    return workers, pinned, formats.number(one.fetches, 0)

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.figures.framework import MAX_RANKED, Pair, Rank, Stack, of_slices, other, ranked, stacked
+from jobreport.figures.framework import MAX_RANKED, Rank, of_slices
 from jobreport.figures.names import rows_class
+from jobreport.figures.stacked import Part, stacked
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading
+from jobreport.sections.outline import Heading, heading
+from jobreport.sections.parts.operators import (
+    MAX_OPEN,
+    Shown,
+    most_self_time,
+    operators_basis,
+    operators_figure,
+    operators_fold,
+    operators_tables,
+    ranked_figure,
+)
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
 from jobrules.model import Status
@@ -22,10 +32,8 @@ from jobrules.model import Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bokeh.models import Plot
-
     from jobreport.document import Report
-    from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Operators, Slice
+    from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Slice
 
 #: Percent of the ranks' time outside steps that is worth a look.
 MUCH_OUTSIDE = 25.0
@@ -38,30 +46,8 @@ MUCH_BETWEEN = 10.0
 _RULE = "OverallFrameworkMetrics"
 #: Event types that the section on data loading describes.
 _LOADING = frozenset({FETCH, SET_UP, PIPELINE})
-#: Rows of a table that are not folded away.
-MAX_OPEN = 10
 _MODE_FILLS = ("u", "u2", "u3", "f3", "n1")
 _PASS_FILLS = ("u", "u2")
-
-
-class Figure(Struct, frozen=True, kw_only=True):
-    """A static drawing and its live plot."""
-
-    name: str
-    title: str
-    pair: Pair
-    style: str
-    caption: str
-
-    @property
-    def label(self) -> str:
-        """The text alternative."""
-        return f"{self.title}. {self.caption}"
-
-    @property
-    def live_id(self) -> str:
-        """The element that the live plot is drawn in."""
-        return f"live-framework-{self.name}"
 
 
 @error_boundary
@@ -78,41 +64,41 @@ def framework(report: Report) -> Fragment:
             why_none=_why_none(report),
         )
         return Fragment(name="framework", html=html)
+    place = heading("framework", report)
     between = _between(time)
-    figures = {
+    shown = {
         "ranks": _ranks_figure(time),
         "passes": _passes_figure(time),
         "event_types": _event_types_figure(time),
         "horovod": _horovod_figure(time),
     }
-    operators = [(table, _operators_figure(table)) for table in time.operators if table.rows]
-    plots: dict[str, Plot] = {
-        one.live_id: one.pair.live
-        for one in (*figures.values(), *(figure for _, figure in operators))
-        if one is not None
-    }
+    operators = [(table, operators_figure(table)) for table in time.operators if table.rows]
+    drawn = [one for one in (*shown.values(), *(one for _, one in operators)) if one]
     html = render(
         "framework",
-        heading=heading("framework", report),
+        heading=place,
         time=time,
         lead=_lead(time),
         between=between,
         between_link=_link(report, between) if between else None,
-        figures=figures,
-        operators=operators,
-        operators_fold=_operators_fold(time),
+        shown=shown,
+        steps=_slices(
+            "time inside and outside steps", "Time inside and outside steps, all ranks.", time.steps
+        ),
+        ranks=_ranks_table(time) if len(time.ranks) > 1 else None,
+        event_types=_event_types_table(time, place) if time.event_types else None,
+        horovod=_slices("Horovod", "Time of each activity, all ranks.", time.horovod),
+        operators=[(table.device, one) for table, one in operators],
+        operators_finding=most_self_time(time),
+        operators_tables=[one for table, _ in operators for one in operators_tables(table)],
+        operators_fold=operators_fold(time),
         key=_key(_fills(time), time.kinds),
         passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
-        operators_basis=_operators_basis(time),
+        operators_basis=operators_basis(time),
         general=seconds(time.general_s) if time.general_s is not None else "",
-        enough=ENOUGH_EVENTS,
-        events_scale=time_scale(one.seconds for one in time.event_types),
-        with_day=_spans_days(time),
-        nodes=len({one.node for one in time.ranks}),
-        time_scale=time_scale,
-        seconds=seconds,
-        max_open=MAX_OPEN,
-        json=document_json("framework", plots) if plots else "",
+        json=document_json("framework", {f"live-framework-{one.name}": one.figure.live for one in drawn})
+        if drawn
+        else "",
     )
     return Fragment(name="framework", html=html)
 
@@ -123,14 +109,10 @@ def _lead(time: FrameworkTime) -> str:
     if outside is None:
         reason = "only the steps' own time is known" if time.steps else "no steps were recorded"
         return f"Time outside steps is unknown: {reason}."
+    share = formats.percent(outside)
+    found = f"{share} of the ranks' time between their first and last step was outside steps."
     if time.forward_only:
-        return (
-            f"{formats.percent(outside)} of the ranks' time between their first and last step was outside steps. "
-            "No backward pass was recorded, so backward pass and optimizer count as outside steps."
-        )
-    found = (
-        f"{formats.percent(outside)} of the ranks' time between their first and last step was outside steps."
-    )
+        return f"{found} No backward pass was recorded, so it and the optimizer count as outside steps."
     if outside <= MUCH_OUTSIDE or _between(time):
         return found
     suspects = ["data loading", *([] if _evaluates(time) else ["evaluation"]), "checkpoints"]
@@ -148,7 +130,7 @@ def _evaluates(time: FrameworkTime) -> bool:
 
 
 def _between(time: FrameworkTime) -> EventTypeTime | None:
-    """The event type that ran for most of the time between steps, if that time is long and events explain it."""
+    """The event type that ran for most of the time between steps, if that time is long."""
     if time.forward_only or (_outside(time) or 0.0) <= MUCH_OUTSIDE:
         return None
     known = [one for one in time.event_types if one.outside_percent is not None]
@@ -162,26 +144,6 @@ def _link(report: Report, event_type: EventTypeTime) -> tuple[str, str] | None:
     anchor = "data-loading" if loads else "cpu-bottlenecks"
     shown = report.data_loading if loads else report.bottlenecks
     return (anchor, heading(anchor).title) if shown else None
-
-
-def _operators_basis(time: FrameworkTime) -> str:
-    """Which steps the shares of operators describe, and for how long operators ran."""
-    ran = [f"{seconds(one.ran_s)} on the {one.device}" for one in time.operators if one.ran_s is not None]
-    lasted = f": {', '.join(ran)}" if ran else ""
-    if time.first_step is None or time.last_step is None:
-        return f"Operators were recorded without step numbers{lasted}. Shares may describe a few steps only."
-    one = time.first_step == time.last_step
-    steps = f"step {time.first_step}" if one else f"steps {time.first_step} to {time.last_step}"
-    these = "that step" if one else "those steps"
-    return f"Operators were recorded in {steps} only{lasted}. Shares describe {these}, not the job."
-
-
-def _spans_days(time: FrameworkTime) -> bool:
-    """Whether event types were recorded on several days."""
-    if not time.event_types:
-        return False
-    first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
-    return formats.spans_days(first, last)
 
 
 def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -204,21 +166,23 @@ def _fills(time: FrameworkTime) -> list[str]:
     return [first, *_MODE_FILLS][: len(time.kinds)]
 
 
-def _ranks_figure(time: FrameworkTime) -> Figure | None:
+def _ranks_figure(time: FrameworkTime) -> Shown | None:
     if not time.ranks:
         return None
-    stacks = [
-        Stack(name=_rank_name(time, i), percents=one.percents, whole=seconds(one.seconds))
-        for i, one in enumerate(time.ranks)
-    ]
+    names = [_rank_name(time, i) for i in range(len(time.ranks))]
+    percents = [one.percents for one in time.ranks]
+    whole = [seconds(one.seconds) for one in time.ranks]
     if time.other_ranks:
-        name = formats.count(time.other_ranks, "other")
-        stacks.append(Stack(name=name, percents=time.other_percents, whole="their time"))
-    return Figure(
+        names.append(formats.count(time.other_ranks, "other"))
+        percents.append(time.other_percents)
+        whole.append("their time")
+    kinds = zip(_fills(time), time.kinds, zip(*percents, strict=True), strict=True)
+    bars = [Part(style=style, label=kind, percents=of, amounts=tuple(whole)) for style, kind, of in kinds]
+    return Shown(
         name="ranks",
         title="Time inside and outside steps",
-        pair=stacked(stacks, time.kinds, _fills(time)),
-        style=rows_class(len(stacks)) + (" names" if len(stacks) > 1 else ""),
+        figure=stacked(names, bars, bar="Rank", amount="Of"),
+        style=rows_class(len(names)) + (" names" if len(names) > 1 else ""),
         caption=_ranks_caption(time),
     )
 
@@ -242,7 +206,7 @@ def _ranks_caption(time: FrameworkTime) -> str:
     )
 
 
-def _passes_figure(time: FrameworkTime) -> Figure | None:
+def _passes_figure(time: FrameworkTime) -> Shown | None:
     if not time.passes:
         return None
     first = time.passes[0]
@@ -253,14 +217,17 @@ def _passes_figure(time: FrameworkTime) -> Figure | None:
     if first.percent > UNEVEN:
         usual = "about twice as long as the forward pass" if first.name == BACKWARD else "longer"
         caption += f" The backward pass usually takes {usual}."
-    stack = Stack(
-        name="",
-        percents=tuple(one.percent for one in time.passes),
-        whole=f"{seconds(sum(one.seconds for one in time.passes))} in both",
-    )
-    pair = stacked([stack], [one.name for one in time.passes], _PASS_FILLS)
-    return Figure(
-        name="passes", title="Forward and backward pass", pair=pair, style=rows_class(1), caption=caption
+    both = f"{seconds(sum(one.seconds for one in time.passes))} in both"
+    bars = [
+        Part(style=style, label=one.name, percents=(one.percent,), amounts=(both,))
+        for style, one in zip(_PASS_FILLS, time.passes, strict=False)
+    ]
+    return Shown(
+        name="passes",
+        title="Forward and backward pass",
+        figure=stacked([""], bars, bar="Rank", amount="Of"),
+        style=rows_class(1),
+        caption=caption,
     )
 
 
@@ -269,64 +236,101 @@ def _direction(part: Slice) -> str:
     return part.name.partition(" ")[0].lower()
 
 
-def _event_types_figure(time: FrameworkTime) -> Figure | None:
+def _event_types_figure(time: FrameworkTime) -> Shown | None:
     """The ten event types that ran for most of the time in which they were recorded."""
     drawn = [one for one in time.event_types if one.percent is not None][:MAX_RANKED]
     if not drawn:
         return None
     first, longest = drawn[0], max(time.event_types, key=lambda one: one.seconds if one.name else 0.0)
-    ran = f"{formats.escape_name(first.name, 60)} ran for {formats.percent(first.percent or 0.0)} of the time it was recorded"
+    share = formats.percent(first.percent or 0.0)
+    ran = f"{formats.escape_name(first.name, 60)} ran for {share} of the time it was recorded"
     if longest is first:
         caption = f"{ran}, and longest: {seconds(first.seconds)}."
     else:
         caption = f"{ran}; {formats.escape_name(longest.name, 60)} ran longest, {seconds(longest.seconds)}."
     ranks = [Rank(name=one.name, percent=one.percent or 0.0, detail=seconds(one.seconds)) for one in drawn]
-    return _ranked_figure("general", "Event types", caption, ranks)
+    return ranked_figure("general", "Event types", caption, ranks)
 
 
-def _horovod_figure(time: FrameworkTime) -> Figure | None:
+def _slices(name: str, caption: str, parts: Sequence[Slice]) -> Table:
+    scale = time_scale(part.seconds for part in parts)
+    return Table(
+        label=name,
+        caption=caption,
+        fold=name if len(parts) > MAX_OPEN else "",
+        heads=(":Part", f"Time ({scale.unit})", "Share (%)"),
+        rows=[
+            (
+                formats.count(part.count, "other") if part.count > 1 else formats.escape_name(part.name, 60),
+                scale(part.seconds),
+                formats.number(part.percent),
+            )
+            for part in parts
+        ],
+    )
+
+
+def _ranks_table(time: FrameworkTime) -> Table:
+    several = len({one.node for one in time.ranks}) > 1
+    rows = [
+        [
+            *node_cells(one.node, one.rank if several else one.rank or one.node, several=several),
+            *map(formats.number, (one.seconds, *one.percents)),
+        ]
+        for one in time.ranks
+    ]
+    if time.other_ranks:
+        mean = f"Mean of {formats.count(time.other_ranks, 'other')}"
+        rows.append([mean, *(["–"] if several else []), "–", *map(formats.number, time.other_percents)])
+    return Table(
+        label="Share of each rank's time",
+        caption="Time of each rank from its first to its last step, and its shares in percent.",
+        fold="share of each rank",
+        heads=[
+            *node_heads(":Rank", several=several),
+            "Time (s)",
+            *(formats.escape_name(kind, 40) for kind in time.kinds),
+        ],
+        rows=rows,
+    )
+
+
+def _event_types_table(time: FrameworkTime, place: Heading) -> Table:
+    first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
+    with_day = formats.spans_days(first, last)
+    scale = time_scale(one.seconds for one in time.event_types)
+    return Table(
+        label="Event types",
+        caption="Event types: when each was recorded, and for how much of that time it ran, all ranks. "
+        f"–: fewer than {ENOUGH_EVENTS}{formats.NBSP}events per rank.",
+        fold="event types" if len(time.event_types) > MAX_OPEN else "",
+        heads=(
+            *(":Event type", "Events", f"First ({place.zone})", f"Last ({place.zone})", "Steps"),
+            *(f"Time ({scale.unit})", "Share of recorded time (%)"),
+        ),
+        rows=[
+            (
+                formats.escape_name(one.name, 60) if one.name else formats.count(one.count, "other"),
+                formats.number(one.events, 0),
+                formats.column_time(one.first_us, with_day=with_day),
+                formats.column_time(one.last_us, with_day=with_day),
+                formats.number(one.steps, 0),
+                scale(one.seconds),
+                formats.known(one.percent),
+            )
+            for one in time.event_types
+        ],
+    )
+
+
+def _horovod_figure(time: FrameworkTime) -> Shown | None:
     if not time.horovod:
         return None
     first = time.horovod[0]
     name, share = formats.escape_name(first.name, 60), formats.percent(first.percent)
     caption = f"{name} took {share} of Horovod's time, {seconds(first.seconds)}."
     ranks = of_slices(time.horovod, [seconds(one.seconds) for one in time.horovod])
-    return _ranked_figure("horovod", "Horovod", caption, ranks)
-
-
-def _operators_figure(table: Operators) -> Figure:
-    """The ten operators with most self time."""
-    drawn, rest = table.rows[:MAX_RANKED], table.rows[MAX_RANKED:]
-    ranks = [
-        Rank(
-            name=row.name,
-            percent=row.percent,
-            detail=f"{seconds(row.self_s)} self, {seconds(row.total_s)} total, {formats.count(row.calls, 'call')}",
-        )
-        for row in drawn
-    ]
-    if left := len(rest) + table.others:
-        ranks.append(other(left, table.others_percent + sum(row.percent for row in rest)))
-    first = drawn[0]
-    name = formats.escape_name(first.name, 60)
-    caption = f"Most self time: {name} ({formats.percent(first.percent)})."
-    return _ranked_figure(table.device.lower(), f"{table.device} operators", caption, ranks)
-
-
-def _operators_fold(time: FrameworkTime) -> str:
-    """Both times of an operator, and the device with most self time."""
-    text = (
-        "Self time excludes called operators, total time includes them. Totals can exceed the elapsed time."
-    )
-    most = max(time.operators, key=lambda table: table.self_s, default=None)
-    if most and most.self_s and len(time.operators) > 1:
-        text += f" {formats.percent(most.self_percent)} of all self time was on the {most.device}."
-    return text
-
-
-def _ranked_figure(name: str, title: str, caption: str, ranks: Sequence[Rank]) -> Figure:
-    style = f"{rows_class(len(ranks))} ranked"
-    return Figure(name=name, title=title, pair=ranked(ranks), style=style, caption=caption)
+    return ranked_figure("horovod", "Horovod", caption, ranks)
 
 
 def _shown_in_rules(report: Report) -> bool:

@@ -9,11 +9,15 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.embed import document_json
-from jobreport.figures.gpu_memory import NodeMemory, memory_drawing, memory_plot, shared_range
+from jobreport.figures.gpu_memory import NodeMemory, memory
+from jobreport.figures.over_time import SharedTime
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, has_time_lines, heading
+from jobreport.sections.parts.panel import Panel
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobreport.sections.time_lines import AID, Block, TimeLines
+from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobreport.figures.chart import Drawing
     from jobrules.analyses.gpu_memory import GPUMemory, MemoryRise, MemoryUse, Trend
     from jobrules.analyses.power import GPUState
 
@@ -37,63 +40,29 @@ BUSY, IDLE = 50.0, 5.0
 SWING = 50.0
 
 
-class NodeBlock(Struct, frozen=True, kw_only=True):
-    """A node's drawing."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
-    #: Entries of the key: class of the swatch, words, series.
-    key: tuple[tuple[str, str, str], ...]
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A GPU as printed."""
-
-    node: str
-    device: str
-    values: tuple[str, ...]
-    reading: str
-
-
-class JumpRow(Struct, frozen=True, kw_only=True):
-    """A jump as printed."""
-
-    node: str
-    device: str
-    values: tuple[str, ...]
-
-
 @error_boundary
 def gpu_memory(report: Report) -> Fragment:
-    """Memory in use, then GPU memory activity: lines of the GPUs that jump most or are highest, and a table of all."""
+    """Memory in use, then activity: lines of the GPUs that jump most or are highest, and a table of all."""
     found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
     if found is None:
-        html = render("gpu_memory", heading=place, in_use=in_use, rows=(), why_none=_why_none(report))
+        html = render("gpu_memory", heading=place, in_use=in_use, tables=(), why_none=_why_none(report))
         return Fragment(name="gpu-memory", html=html)
-    blocks, figures = _draw(report, found) if covers_time(report) else ([], {})
-    days = formats.spans_days(report.job.start_us, report.job.end_us)
     several = len({gpu.node for gpu in found.gpus}) > 1
+    caption = _caption(found, _first(report), several=several)
+    blocks, figures = _draw(report, found, caption) if covers_time(report) else ([], {})
+    days = formats.spans_days(report.job.start_us, report.job.end_us)
     html = render(
         "gpu_memory",
         heading=place,
         in_use=in_use,
-        caption=_caption(found, several=several),
+        caption=caption,
         sentences=_sentences(found, several=several),
         blocks=blocks,
         key=blocks[0].key if len(blocks) > 1 and len({block.key for block in blocks}) == 1 else (),
         figures=document_json("gpu-memory", figures) if figures else "",
         reading=_how_to_read(report, found),
         note=_note(found),
-        rows=[_row(gpu, days=days) for gpu in found.gpus],
-        folded=len(found.gpus) > MAX_OPEN_ROWS,
-        left_out=found.gpus_left_out,
-        several=several,
-        loop=found.loop,
-        jumps=[_jump_row(jump, days=days) for jump in found.rises],
-        jumps_folded=len(found.rises) > MAX_OPEN_JUMPS,
-        jumps_left_out=found.rises_left_out,
+        tables=_tables(found, days=days, several=several),
         why_none="",
     )
     return Fragment(name="gpu-memory", html=html)
@@ -107,9 +76,7 @@ class InUse(Struct, frozen=True, kw_only=True):
     blocks: list[Block]
     lines: TimeLines
     figures: str
-    heads: tuple[str, ...]
-    rows: list[tuple[str, str, tuple[str, ...]]]
-    folded: bool
+    table: Table
     several: bool
 
 
@@ -121,15 +88,27 @@ def _in_use(report: Report) -> InUse | None:
     blocks, figures = lines.draw("live-memory-in-use") if has_time_lines(report) else ([], {})
     several = len({state.node for state in states}) > 1
     scale = formats.rate_scale((state.memory_total or state.memory_max or 0.0 for state in states), "B")
+    caption = _most_in_use(states, scale, several=several)
     return InUse(
-        caption=_most_in_use(states, scale, several=several),
+        caption=caption,
         aid=AID,
         blocks=blocks,
         lines=lines,
         figures=document_json("memory-in-use", figures) if figures else "",
-        heads=(*(f"{head} ({scale.unit})" for head in ("Mean", "Peak", "Size")), "Peak (%)"),
-        rows=[(state.node, state.device, _bytes(state, scale)) for state in states],
-        folded=len(states) > MAX_OPEN_ROWS,
+        table=Table(
+            label="GPU memory in use per GPU",
+            caption=f"{'' if blocks else f'{caption} '}GPU memory in use per GPU.",
+            fold="memory in use per GPU" if len(states) > MAX_OPEN_ROWS else "",
+            heads=[
+                *node_heads(":GPU", several=several),
+                *(f"{head} ({scale.unit})" for head in ("Mean", "Peak", "Size")),
+                "Peak (%)",
+            ],
+            rows=[
+                [*node_cells(state.node, state.device, several=several), *_bytes(state, scale)]
+                for state in states
+            ],
+        ),
         several=several,
     )
 
@@ -164,7 +143,14 @@ def _names(gpus: Sequence[GPUMemory], *, several: bool) -> str:
     return formats.join_names([_name(gpu, several=several) for gpu in gpus], MAX_NAMES)
 
 
-def _caption(found: MemoryUse, *, several: bool) -> str:
+def _first(report: Report) -> str:
+    """`` after the first 1,000 samples``, of which GPUMemoryIncrease checks none; empty if it did not run."""
+    cards = (card for card in report.rules if card.name == GPUMemoryIncrease.__name__)
+    patience = next((p.value for card in cards for p in card.parameters if p.name == "patience"), None)
+    return f" after the first {_samples(str(patience))}" if patience else ""
+
+
+def _caption(found: MemoryUse, first: str, *, several: bool) -> str:
     """Jumps before growth, and growth before the highest p95."""
     if found.rises:
         return _jumped(found, several=several)
@@ -182,7 +168,7 @@ def _caption(found: MemoryUse, *, several: bool) -> str:
     if not compared:
         return f"GPU memory activity has too few samples to detect jumps; highest p95: {high}."
     of = "" if compared == len(found.gpus) else f" on {compared} of {formats.count(len(found.gpus), 'GPU')}"
-    return f"GPU memory activity has no jump above {found.limit:g} points{of}; highest p95: {high}."
+    return f"GPU memory activity has no jump above {found.limit:g} points{of}{first}; highest p95: {high}."
 
 
 def _jumped(found: MemoryUse, *, several: bool) -> str:
@@ -192,13 +178,19 @@ def _jumped(found: MemoryUse, *, several: bool) -> str:
     return (
         f"GPU memory activity jumped{often} by {largest.points:.1f} points, from "
         f"{formats.percent(largest.from_percent)} to {formats.percent(largest.to_percent)} on "
-        f"{_name(largest, several=several)} at {formats.clock(largest.start_us).removesuffix(f'{formats.NBSP}UTC')}."
+        f"{_name(largest, several=several)} at {formats.column_time(largest.start_us, with_day=False)}."
     )
 
 
+def _samples(amount: str) -> str:
+    """``10 samples``, ``30s of samples``."""
+    return f"{int(amount):,} samples" if amount.isdigit() else f"{amount} of samples"
+
+
 def _jump_defined(found: MemoryUse) -> str:
-    window = f"{found.window} samples" if found.window.isdigit() else f"{found.window} of samples"
-    return f"Jump: the mean of {window} is more than {found.limit:g} points above the mean of the {window} before."
+    window = _samples(found.window)
+    points = f"{found.limit:g} points"
+    return f"Jump: the mean of {window} is more than {points} above the mean of the {window} before."
 
 
 def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
@@ -226,15 +218,15 @@ def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
     return sentences
 
 
-def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, Plot]]:
+def _draw(report: Report, found: MemoryUse, caption: str) -> tuple[list[Panel], dict[str, Plot]]:
     blocks, figures = [], {}
-    x_range = shared_range(found.columns)
+    time = SharedTime(found.columns)
     # Lines of the same GPUs on every node have one key, which switches them all.
-    same = (
-        len({tuple(line.device for line in found.lines if line.node == band.node) for band in found.bands})
-        == 1
-    )
-    same = same and len(found.bands) > 1 and len({band.devices for band in found.bands}) == 1
+    drawn = {
+        (band.devices, *(line.device for line in found.lines if line.node == band.node))
+        for band in found.bands
+    }
+    same = len(drawn) == 1 < len(found.bands)
     for i, band in enumerate(found.bands):
         node = NodeMemory(
             key="n" if same else f"n{i}",
@@ -243,18 +235,14 @@ def _draw(report: Report, found: MemoryUse) -> tuple[list[NodeBlock], dict[str, 
             rises=tuple(rise for rise in found.rises if rise.node == band.node),
         )
         element = f"live-gpu-memory-{i}"
-        figures[element] = memory_plot(node, found.columns, report.phases, x_range)
-        means = [gpu.mean for gpu in found.gpus if gpu.node == band.node]
-        label = (
-            f"GPU memory activity over time, {formats.escape_name(band.node, 40)}. "
-            f"Mean {formats.spread(means)}, {formats.count(len(node.rises), 'jump')}."
-        )
+        figure = memory(node, time, report.phases)
+        figures[element] = figure.live
         blocks.append(
-            NodeBlock(
+            Panel(
                 id=element,
                 title=f"{formats.escape_name(band.node, 60)}, GPU memory activity, %",
-                label=label,
-                drawing=memory_drawing(node, found.columns, report.phases),
+                label=f"GPU memory activity over time, {formats.escape_name(band.node, 40)}. {caption}",
+                drawing=figure.drawing,
                 key=_key(node),
             )
         )
@@ -304,20 +292,58 @@ def _note(found: MemoryUse) -> str:
     return ""
 
 
-def _row(gpu: GPUMemory, *, days: bool) -> Row:
-    trend = gpu.trend
-    return Row(
-        node=gpu.node,
-        device=gpu.device,
-        values=(
-            formats.number(gpu.samples, 0),
-            *(formats.number(value) for value in (gpu.mean, gpu.p50, gpu.p95, gpu.max)),
-            formats.known(gpu.rise),
-            "–" if gpu.rise_us is None else formats.column_time(gpu.rise_us, with_day=days),
-            formats.number(gpu.events, 0) if gpu.rise is not None else "–",
-            "–" if trend is None else _signed(trend.points_per_hour),
-        ),
-        reading=_reading(trend),
+def _tables(found: MemoryUse, *, days: bool, several: bool) -> list[Table]:
+    """All GPUs, and the jumps."""
+    zone = "UTC" if formats.dated(found.columns.start_us) else "from the start"
+    more = found.gpus_left_out
+    every = Table(
+        label="GPU memory activity per GPU",
+        caption=f"GPU memory activity per GPU (%), largest jump (points), and trend in the {found.loop}."
+        + (f" Not shown: {formats.count(more, 'more GPU')}." if more else ""),
+        fold="GPU memory activity per GPU" if len(found.gpus) > MAX_OPEN_ROWS else "",
+        heads=[
+            *node_heads(":GPU", several=several),
+            *("Samples", "Mean", "p50", "p95", "Max", "Largest jump", f"At ({zone})", "Jumps"),
+            *("Trend (points/h)", ":Growth"),
+        ],
+        rows=[
+            [
+                *node_cells(gpu.node, gpu.device, several=several),
+                formats.number(gpu.samples, 0),
+                *map(formats.number, (gpu.mean, gpu.p50, gpu.p95, gpu.max)),
+                formats.known(gpu.rise),
+                "–" if gpu.rise_us is None else formats.column_time(gpu.rise_us, with_day=days),
+                formats.number(gpu.events, 0) if gpu.rise is not None else "–",
+                "–" if gpu.trend is None else _signed(gpu.trend.points_per_hour),
+                _growth(gpu.trend),
+            ]
+            for gpu in found.gpus
+        ],
+    )
+    return [every, _jumps(found, zone, days=days, several=several)] if found.rises else [every]
+
+
+def _jumps(found: MemoryUse, zone: str, *, days: bool, several: bool) -> Table:
+    count, more = len(found.rises), found.rises_left_out
+    which = f"The {count} largest jumps" if more else "Jumps"
+    return Table(
+        label="Jumps of GPU memory activity",
+        caption=f"{which}: times at which GPUMemoryIncrease triggers, and means of the two windows."
+        + (f" Not shown: {formats.count(more, 'smaller jump')}." if more else ""),
+        fold=f"{count} jumps" if count > MAX_OPEN_JUMPS else "",
+        heads=[
+            *node_heads(":GPU", several=several),
+            *(f"Start ({zone})", f"End ({zone})", "Before (%)", "After (%)", "Jump (points)"),
+        ],
+        rows=[
+            [
+                *node_cells(jump.node, jump.device, several=several),
+                formats.column_time(jump.start_us, with_day=days),
+                formats.column_time(jump.end_us, with_day=days),
+                *map(formats.number, (jump.from_percent, jump.to_percent, jump.points)),
+            ]
+            for jump in found.rises
+        ],
     )
 
 
@@ -327,21 +353,7 @@ def _signed(value: float) -> str:
     return size if size == "0.0" else f"{'+' if value > 0 else '−'}{size}"
 
 
-def _reading(trend: Trend | None) -> str:
+def _growth(trend: Trend | None) -> str:
     if trend is None:
         return "–"
     return "grows steadily" if trend.steady else "no steady growth"
-
-
-def _jump_row(jump: MemoryRise, *, days: bool) -> JumpRow:
-    return JumpRow(
-        node=jump.node,
-        device=jump.device,
-        values=(
-            formats.column_time(jump.start_us, with_day=days),
-            formats.column_time(jump.end_us, with_day=days),
-            formats.number(jump.from_percent),
-            formats.number(jump.to_percent),
-            formats.number(jump.points),
-        ),
-    )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
 from jobreport.figures.embed import document_json
-from jobreport.figures.static_svg import static_boxes
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric, Status
 
@@ -27,22 +25,8 @@ MAX_OPEN_ROWS = 16
 MAX_ROWS = 128
 #: Boxes of more GPUs are too narrow to read.
 MAX_DRAWN = 32
-#: GPUs that are idle in at least this share of samples, and active in at least this share, are worth a sentence.
+#: Idle in at least this share of samples and active in at least this share: worth a sentence.
 IDLE_SHARE = 0.2
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A GPU as printed."""
-
-    node: str
-    device: str
-    basis: str
-    samples: str
-    #: Mean and p5.
-    first: tuple[str, ...]
-    values: tuple[str, ...]
-    #: Idle, partly busy, busy; percent of its samples.
-    shares: tuple[str, ...]
 
 
 @error_boundary
@@ -53,23 +37,17 @@ def gpu_utilization(report: Report) -> Fragment:
     chosen = _least_used(whole)
     drawn = [box for box in boxes if (box.node, box.device) in chosen]
     figure = box_plot(drawn)
-    loop = [box for box in boxes if box.basis == LOOP]
-    one_basis = len(boxes) > MAX_ROWS and len(loop) == len(whole)
     html = render(
         "gpu_utilization",
         heading=heading("gpu-utilization", report),
         caption=_caption(whole),
         lead=_lead(whole),
         windows=_windows(report),
-        drawn=_drawn(len(whole), len(chosen)),
-        has_loop=bool(loop),
-        drawing=static_boxes(drawn) if figure else None,
-        rows=[_row(box) for box in (loop if one_basis else boxes)],
-        one_basis=one_basis,
-        nodes=len({box.node for box in boxes}),
-        folded=len(boxes) > MAX_OPEN_ROWS,
-        figures=document_json("gpu-utilization", {"live-gpu-utilization": figure}) if figure else "",
-        vendor=report.origin is Origin.DEBUGGER_RESULTS,
+        aid=_aid(len(whole), len(chosen), report.origin),
+        has_loop=any(box.basis == LOOP for box in boxes),
+        drawing=figure.drawing if figure else None,
+        table=_table(boxes, debugger=report.origin is Origin.DEBUGGER_RESULTS),
+        figures=document_json("gpu-utilization", {"live-gpu-utilization": figure.live}) if figure else "",
         why_none=_why_none(report),
     )
     return Fragment(name="gpu-utilization", html=html)
@@ -80,8 +58,10 @@ def _least_used(whole: list[Box]) -> set[tuple[str, str]]:
     return {(box.node, box.device) for box in sorted(whole, key=_level)[:MAX_DRAWN]}
 
 
-def _drawn(gpus: int, drawn: int) -> str:
+def _aid(gpus: int, drawn: int, origin: Origin) -> str:
     """Which GPUs are drawn, if not all are."""
+    if origin is Origin.DEBUGGER_RESULTS:
+        return "From SageMaker Debugger: GPUs on which LowGPUUtilization triggered, up to the last trigger."
     return "" if drawn == gpus else f"Drawn: {drawn} of {gpus} GPUs, those with the lowest utilization."
 
 
@@ -93,7 +73,8 @@ def _lead(boxes: list[Box]) -> str:
         return ""
     some = f"{len(idle)} of {formats.count(len(boxes), 'GPU')}"
     which = formats.every(len(boxes), "GPU") if len(idle) == len(boxes) else some
-    return f"{which} {'was' if len(idle) == 1 else 'were'} idle (below 10%) in {formats.spread(idle)} of samples."
+    verb = "was" if len(idle) == 1 else "were"
+    return f"{which} {verb} idle (below 10%) in {formats.spread(idle)} of samples."
 
 
 def _windows(report: Report) -> str:
@@ -113,7 +94,8 @@ def _counted(card: RuleCard) -> str:
     of = f"of {formats.count(card.evaluated, 'window')}"
     low, fluctuating = (card.kinds.get(kind, 0) for kind in ("low", "fluctuating"))
     if not low and not fluctuating:
-        return f"{card.violating} {of} {'is' if card.violating == 1 else 'are'} low or {'fluctuates' if card.violating == 1 else 'fluctuate'}"
+        verbs = ("is low or fluctuates", "are low or fluctuate")
+        return f"{card.violating} {of} {verbs[card.violating != 1]}"
     values = {p.name: formats.plain_number(p.value) for p in card.parameters}
     p95, p5 = values.get("threshold_p95", "–"), values.get("threshold_p5", "–")
     counts = []
@@ -139,7 +121,8 @@ def _caption(boxes: list[Box]) -> str:
         return "Every GPU sample is 0%."
     if len(boxes) == 1:
         half = formats.spread((lowest.p25, lowest.p75))
-        return f"The GPU's median utilization is {formats.percent(lowest.p50)}; the middle half of samples is {half}."
+        median = formats.percent(lowest.p50)
+        return f"The GPU's median utilization is {median}; the middle half of samples is {half}."
     of = "on average" if all(box.mean is not None for box in boxes) else "at p95"
     level = formats.percent(_level(highest))
     if unused := [box for box in boxes if box.max <= 0]:
@@ -170,17 +153,44 @@ def _why_none(report: Report) -> str:
     return "SageMaker Debugger's results hold numbers of single GPUs only if LowGPUUtilization triggered."
 
 
-def _row(box: Box) -> Row:
-    values = (box.p25, box.p50, box.p75, box.p95, box.max)
-    return Row(
-        node=box.node,
-        device=box.device,
-        basis=box.basis,
-        samples=formats.known(box.n, 0),
-        first=tuple(formats.known(v) for v in (box.mean, box.p5)),
-        values=tuple(formats.number(v) for v in values),
-        shares=tuple(
-            formats.known(None if part is None else 100 * part)
-            for part in (box.below_10, box.from_10_to_90, box.above_90)
-        ),
+def _table(boxes: list[Box], *, debugger: bool) -> Table:
+    """All boxes; of very many GPUs, those of the training loop only. SageMaker Debugger's have no shares."""
+    whole, loop = ([box for box in boxes if box.basis == basis] for basis in (WHOLE, LOOP))
+    one_basis = len(boxes) > MAX_ROWS and len(loop) == len(whole)
+    both = bool(loop) and not one_basis
+    several = len({box.node for box in boxes}) > 1
+    sampled = [] if debugger else ["Samples", "Mean", "p5"]
+    shares = [] if debugger else ["Idle (%)", "Partly busy (%)", "Busy (%)"]
+    caption = f"Utilization per GPU{' in the training loop' if one_basis else ''} (%)"
+    if not debugger:
+        caption += ", and its share of idle (< 10%), partly busy, and busy (> 90%) samples"
+    return Table(
+        label="Utilization of each GPU",
+        caption=f"{caption}.{' The whole job is in report.json.' if one_basis else ''}",
+        fold="distribution and share of time per GPU" if len(boxes) > MAX_OPEN_ROWS else "",
+        heads=[
+            *node_heads(":GPU", several=several),
+            *([":Over"] if both else []),
+            *sampled,
+            *("p25", "p50", "p75", "p95", "Max"),
+            *shares,
+        ],
+        rows=[
+            [
+                *node_cells(box.node, box.device, several=several),
+                *([box.basis] if both else []),
+                *(
+                    [formats.known(box.n, 0), formats.known(box.mean), formats.known(box.p5)]
+                    if sampled
+                    else []
+                ),
+                *map(formats.number, (box.p25, box.p50, box.p75, box.p95, box.max)),
+                *(map(_share, (box.below_10, box.from_10_to_90, box.above_90)) if shares else []),
+            ]
+            for box in (loop if one_basis else boxes)
+        ],
     )
+
+
+def _share(part: float | None) -> str:
+    return formats.known(None if part is None else 100 * part)

@@ -12,7 +12,7 @@ from jobreport.document import Origin
 from jobreport.figures import over_columns
 from jobreport.figures.chart import upward
 from jobreport.figures.embed import document_json
-from jobreport.figures.time_line import axis_of, stroke_shape
+from jobreport.figures.over_time import axis_of, curve
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
@@ -78,7 +78,7 @@ def nodes(report: Report) -> Fragment:
         aid=AID,
         reading=lines.reading,
         key=lines.key,
-        rows=lines.rows(),
+        table=lines.table(),
         figures=document_json("nodes", figures),
         several=len(names) > 1,
         reason=_reason(report),
@@ -259,7 +259,7 @@ def _small_line(rank: NodeDifference, columns: Columns | None) -> tuple[str, tup
     missing = np.concatenate(([False], np.isnan(values), [False]))
     edges = 100 * np.flatnonzero(np.diff(missing.astype(np.int8))) / len(values)
     holes = tuple((float(a), float(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True))
-    return stroke_shape("line", x, upward(100), columns, 1, values).path, holes
+    return curve("line", x, upward(100), columns, values).path, holes
 
 
 def _band(found: NodeComparison) -> str:

@@ -1,4 +1,4 @@
-"""Time lines as the sections show them: one plot per metric, nodes side by side on the same scales, and a table."""
+"""Time lines as the sections show them: one plot per metric, nodes side by side on one scale, and a table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.figures.time_line import (
-    MAX_COLUMNS,
-    shared_time,
-    size_of,
-    time_drawing,
-    time_line,
-    top_of,
-    unmeasured,
-)
+from jobreport.figures.over_time import SharedTime
+from jobreport.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of, unmeasured
+from jobreport.sections.parts.panel import Panel
+from jobreport.sections.parts.table import Table
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -24,7 +19,6 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobreport.figures.chart import Drawing
     from jobrules.analyses.time_lines import TimeLine
 
 #: Why a clock is low: percent of the time.
@@ -57,32 +51,11 @@ _BOUNDARIES = {"loop": "first", "after": "last"}
 AID = "Line: mean; band: lowest to highest sample."
 
 
-class Panel(Struct, frozen=True, kw_only=True, weakref=True):
-    """A metric of a node over time, or two that share a plot."""
-
-    id: str
-    title: str
-    label: str
-    drawing: Drawing
-
-
 class Block(Struct, frozen=True, kw_only=True):
     """A node with its panels."""
 
     name: str
     panels: tuple[Panel, ...]
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A row of the table of what is drawn."""
-
-    node: str
-    label: str
-    unit: str
-    mean: str
-    low: str
-    high: str
-    missing: str
 
 
 class TimeLines(Struct, frozen=True, kw_only=True):
@@ -166,14 +139,34 @@ class TimeLines(Struct, frozen=True, kw_only=True):
             sentences.append("All nodes share one scale per metric.")
         return " ".join(sentences)
 
-    def rows(self) -> list[Row]:
-        """The table of all lines."""
-        return [_row(line) for name in self.names for line in self.of_node(name)]
+    def table(self, what: str = "the time lines") -> Table:
+        """Mean, lowest, and highest value of each line, and how much of it was not measured."""
+        several = len(self.names) > 1
+        rows = []
+        for line in (line for name in self.names for line in self.of_node(name)):
+            scale = formats.rate_scale((v for v in line.high if v is not None), line.unit)
+            node = [formats.escape_name(line.node, 40)] if several else []
+            missing = formats.percent(line.missing_percent)
+            rows.append([*node, line.label, scale.unit, *_summary(line, scale), missing])
+        return Table(
+            label=f"Values of {what}",
+            fold="mean, lowest, and highest value per line",
+            heads=[
+                *([":Node"] if several else []),
+                ":Metric",
+                ":Unit",
+                "Mean",
+                "Lowest",
+                "Highest",
+                "Not measured",
+            ],
+            rows=rows,
+        )
 
     def draw(self, prefix: str) -> tuple[list[Block], dict[str, Plot]]:
-        """A block for each node and the live figures by the ids of their places, which begin with the prefix."""
-        report, most = self.report, self.most
-        time = shared_time(report.columns, report.phases, most)
+        """A block for each node, and the live plots by their ids, which begin with the prefix."""
+        report = self.report
+        time = SharedTime(report.columns, size_of(report.columns, self.most))
         blocks, figures = [], {}
         for i, name in enumerate(self.names):
             plots = self.plots(name)
@@ -184,15 +177,14 @@ class TimeLines(Struct, frozen=True, kw_only=True):
                 scale = formats.rate_scale((v for o in same for v in o.high if v is not None), lines[0].unit)
                 top, last = top_of(same, scale), lines is plots[-1]
                 element = f"{prefix}{i}-{lines[0].key.replace('_', '-')}"
-                figures[element] = time_line(lines, time, scale, top, labels=last)
+                drawn = time_line(lines, time, report.phases, scale, top, labels=last)
+                figures[element] = drawn.live
                 panels.append(
                     Panel(
                         id=element,
                         title=_title(lines, scale.unit),
                         label="; ".join(_label(line, scale) for line in lines),
-                        drawing=time_drawing(
-                            lines, report.columns, report.phases, scale, top, labels=last, most=most
-                        ),
+                        drawing=drawn.drawing,
                     )
                 )
             blocks.append(Block(name=formats.escape_name(name, 60), panels=tuple(panels)))
@@ -214,24 +206,11 @@ def _title(lines: Sequence[TimeLine], unit: str) -> str:
 
 def _label(line: TimeLine, scale: formats.Scale) -> str:
     mean, low, high = _summary(line, scale)
-    return f"{line.label} over time: mean {mean}, from {low} to {high}{'' if scale.unit == '%' else ' '}{scale.unit}"
+    unit = scale.unit if scale.unit == "%" else f" {scale.unit}"
+    return f"{line.label} over time: mean {mean}, from {low} to {high}{unit}"
 
 
 def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
     values = (line.average, line.lowest, line.highest)
     mean, low, high = (formats.known(None if v is None else v / scale.factor) for v in values)
     return mean, low, high
-
-
-def _row(line: TimeLine) -> Row:
-    scale = formats.rate_scale((v for v in line.high if v is not None), line.unit)
-    mean, low, high = _summary(line, scale)
-    return Row(
-        node=formats.escape_name(line.node, 40),
-        label=line.label,
-        unit=scale.unit,
-        mean=mean,
-        low=low,
-        high=high,
-        missing=formats.percent(line.missing_percent),
-    )

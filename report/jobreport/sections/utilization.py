@@ -6,7 +6,7 @@ import itertools
 from statistics import median
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.document import Origin
@@ -14,6 +14,7 @@ from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
+from jobreport.sections.parts.table import PERCENT_SCALE, Table, range_bar
 from jobrules.model import Metric, Status
 
 if TYPE_CHECKING:
@@ -28,38 +29,12 @@ BUSY_PERCENT = 70.0
 #: Fewer are stated without a conclusion.
 ENOUGH_SNAPSHOTS = 30
 QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
-#: Nodes with a group of rows each; of more, the spread over nodes is shown, with a group for each that differs.
+#: Nodes with a group of rows each; of more, the spread over nodes, and a group for each that differs.
 MAX_NODES = 4
 #: Nodes in the folded table.
 MAX_FOLDED = 64
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A row as printed; the bar only where the scale is percent."""
-
-    label: str
-    unit: str
-    values: tuple[str, ...]
-    #: Minimum, median and p95 of percent metrics.
-    bar: tuple[float, float, float] | None
-
-
-class Group(Struct, frozen=True, kw_only=True):
-    """The rows of a node under its name."""
-
-    title: str
-    rows: tuple[Row, ...]
-
-
-class Spread(Struct, frozen=True, kw_only=True):
-    """A metric over all nodes: lowest, median and highest node."""
-
-    label: str
-    unit: str
-    p50: tuple[str, ...]
-    p95: tuple[str, ...]
-    #: Lowest, median and highest p50 of percent metrics.
-    bar: tuple[float, float, float] | None
+#: In place of a bar.
+NO_SCALE = Markup('<span class="m">no fixed scale</span>')
 
 
 @error_boundary
@@ -75,34 +50,59 @@ def utilization(report: Report) -> Fragment:
     folded = [name for name in by_node if name not in opened]
     measured = _measured(report)
     sentences = _sentences(by_node, report) + _share_of_time(report)
+    debugger = report.origin is Origin.DEBUGGER_RESULTS
+    titles = {name: _title(name, facts.get(name), measured.get(name)) for name in by_node}
+    left = len(folded[MAX_FOLDED:])
+    tables = [
+        _spreads(by_node, _snapshots(report)) if many else None,
+        _per_node([(titles[name], by_node[name]) for name in opened], _caption(report, many=many)),
+        _others(
+            [(titles[name], by_node[name]) for name in folded[:MAX_FOLDED]], left, the_other=bool(opened)
+        ),
+    ]
     html = render(
         "utilization",
         heading=heading("utilization", report),
         sentences=sentences + _covered(measured, by_node) if many else sentences,
-        spreads=_spreads(by_node) if many else (),
-        groups=_groups(opened, by_node, facts, measured),
-        folded=_groups(folded[:MAX_FOLDED], by_node, facts, measured),
-        left_out=len(folded[MAX_FOLDED:]),
-        nodes=len(by_node),
-        snapshots=_snapshots(report),
-        vendor=report.origin is Origin.DEBUGGER_RESULTS,
+        tables=[table for table in tables if table and table.rows],
+        why_none="SageMaker Debugger's results hold no OverallSystemUsage."
+        if debugger
+        else "No metric was recorded.",
     )
     return Fragment(name="utilization", html=html)
 
 
-def _groups(
-    names: list[str],
-    by_node: dict[str, list[UsageRow]],
-    facts: dict[str, NodeFacts],
-    measured: dict[str, float],
-) -> list[Group]:
-    return [
-        Group(
-            title=_title(name, facts.get(name), measured.get(name)),
-            rows=tuple(_row(row) for row in by_node[name]),
-        )
-        for name in names
-    ]
+def _caption(report: Report, *, many: bool) -> str:
+    caption = "Utilization per node that differs from the others" if many else "Utilization per node"
+    if report.origin is Origin.DEBUGGER_RESULTS:
+        caption += ", from SageMaker Debugger, without p90 and mean (–)"
+    elif not many:
+        caption += f" over {_snapshots(report)}, averaged over its GPUs or cores"
+    return f"{caption}. Bar: minimum to p95; mark: median."
+
+
+_HEADS = (":Metric", ":Unit", "Min", "p50", "p90", "p95", "p99", "Max", "Mean")
+
+
+def _per_node(groups: list[tuple[str, list[UsageRow]]], caption: str) -> Table:
+    return Table(
+        label="Utilization of each node",
+        caption=caption,
+        heads=(*_HEADS, PERCENT_SCALE),
+        rows=[one for title, rows in groups for one in (title, *([*_cells(row), _bar(row)] for row in rows))],
+        style="wide",
+    )
+
+
+def _others(groups: list[tuple[str, list[UsageRow]]], left: int, *, the_other: bool) -> Table:
+    nodes = f"{'the other ' if the_other else ''}{formats.count(len(groups), 'node')}"
+    more = f"; {formats.count(left, 'more node')} in report.json" if left else ""
+    return Table(
+        label="Utilization of the other nodes",
+        fold=f"utilization of {nodes}{more}",
+        heads=_HEADS,
+        rows=[one for title, rows in groups for one in (title, *map(_cells, rows))],
+    )
 
 
 def _title(name: str, node: NodeFacts | None, measured: float | None) -> str:
@@ -157,39 +157,47 @@ def _share_of_time(report: Report) -> list[str]:
 _LABELS = {"Network": "Network, received and sent"}
 
 
-def _spreads(by_node: dict[str, list[UsageRow]]) -> list[Spread]:
-    """Every metric in the order of the first node that has it."""
+def _spreads(by_node: dict[str, list[UsageRow]], snapshots: str) -> Table:
+    """Lowest, median, and highest node of every metric, in the order of the first node that has it."""
     labels = dict.fromkeys(row.label for rows in by_node.values() for row in rows)
-    return [_spread([r for rows in by_node.values() for r in rows if r.label == label]) for label in labels]
+    over = f", over {snapshots} each" if snapshots else ""
+    return Table(
+        label="Utilization over all nodes",
+        caption=f"Lowest, median, and highest node of all {formats.count(len(by_node), 'node')}{over}. "
+        "Bar: lowest to highest p50; mark: median node.",
+        heads=(
+            *(":Metric", ":Unit", "p50 lowest", "p50 median", "p50 highest"),
+            *("p95 lowest", "p95 median", "p95 highest", PERCENT_SCALE),
+        ),
+        rows=[
+            _spread([row for rows in by_node.values() for row in rows if row.label == label])
+            for label in labels
+        ],
+        style="wide",
+    )
 
 
-def _spread(rows: list[UsageRow]) -> Spread:
+def _spread(rows: list[UsageRow]) -> list[str]:
     p50, p95 = (_ends([getattr(row, q) for row in rows]) for q in ("p50", "p95"))
     scale = formats.rate_scale((p95[2],), rows[0].unit)
-    first, second = (tuple(formats.number(v / scale.factor) for v in ends) for ends in (p50, p95))
-    low, middle, high = (round(v, 1) for v in p50)
-    return Spread(
-        label=_LABELS.get(rows[0].label, rows[0].label),
-        unit=scale.unit,
-        p50=first,
-        p95=second,
-        bar=(low, middle, high) if rows[0].unit == "%" else None,
-    )
+    values = [formats.number(value / scale.factor) for value in (*p50, *p95)]
+    drawn = range_bar(*p50) if rows[0].unit == "%" else NO_SCALE
+    return [_LABELS.get(rows[0].label, rows[0].label), scale.unit, *values, drawn]
 
 
 def _ends(values: list[float]) -> tuple[float, float, float]:
     return min(values), median(values), max(values)
 
 
-def _row(row: UsageRow) -> Row:
+def _cells(row: UsageRow) -> list[str]:
     scale = formats.rate_scale((row.max,), row.unit)
     found = [getattr(row, q) for q in QUANTITIES]
-    return Row(
-        label=_LABELS.get(row.label, row.label),
-        unit=scale.unit,
-        values=tuple(formats.known(None if v is None else v / scale.factor) for v in found),
-        bar=(round(row.min, 1), round(row.p50, 1), round(row.p95, 1)) if row.unit == "%" else None,
-    )
+    values = [formats.known(None if v is None else v / scale.factor) for v in found]
+    return [_LABELS.get(row.label, row.label), scale.unit, *values]
+
+
+def _bar(row: UsageRow) -> Markup:
+    return range_bar(row.min, row.p50, row.p95) if row.unit == "%" else NO_SCALE
 
 
 def _snapshots(report: Report) -> str:
@@ -236,7 +244,7 @@ def _gpus_wait(report: Report) -> bool:
 
 
 def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box], *, waits: bool) -> str:
-    """The key of a node's sentence: ``2 of 8 GPUs`` that were never used, a key of ``_SENTENCES``, or empty."""
+    """The key of a node's sentence in ``_SENTENCES``, ``2 of 8 GPUs`` that were never used, or empty."""
     found = {row.label: row for row in rows}
     gpu, cpu, core = (found.get(label) for label in ("GPU", "CPU", "CPU, busiest core"))
     never_used = sum(box.max <= 0 for box in gpus)
@@ -264,8 +272,8 @@ _SENTENCES = {
     + _MOST_SNAPSHOTS
     + ": p95 {gpu_p95} and {cpu_p95}{core}. "
     "A smaller machine may do.",
-    "gpu waits": "GPU utilization{where} was low ({gpu_p95} at p95{busiest_gpu}) and the cores were busy ({cpu_p95} "
-    "at p95): the CPU is the likely limit.",
+    "gpu waits": "GPU utilization{where} was low ({gpu_p95} at p95{busiest_gpu}) "
+    "and the cores were busy ({cpu_p95} at p95): the CPU is the likely limit.",
     "gpu busy": "GPU utilization{where} was high in most snapshots: median {gpu_p50}.",
     "medians": "Median utilization{where}: GPU {gpu_p50}, CPU {cpu_p50}{core}.",
     "cpu busy": "CPU utilization{where} was high: p95 {cpu_p95}{core}. No GPU was recorded.",

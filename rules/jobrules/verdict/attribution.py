@@ -186,7 +186,7 @@ def _cause(job: Job, rule: Rule, result: RuleResult, ends: Ends | None) -> Cause
         return Cause(key=key, label=label, claim=small, when=when, counts=counts)
     if isinstance(rule, IdleGaps):
         between = partial(_between_work, rule.min_samples, named)
-        return Cause(key=key, label="Lost: unexplained, all GPUs of a node idle", claim=between, when="")
+        return Cause(key=key, label="Lost: unexplained, idle gaps", claim=between, when="")
     return _waiting(job, key, rule, result, ends) if isinstance(rule, Dataloader) else None
 
 

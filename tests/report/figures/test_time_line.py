@@ -1,20 +1,21 @@
-"""Time lines: the drawing and the live plot say the same, and what is left out is only the width."""
+"""Time lines: peaks, gaps, and phases survive; what is left out is only the width."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from bokeh.models import Grid, HoverTool, VBar
-from bokeh.models.annotations.geometry import BoxAnnotation
+from bokeh.models import BoxZoomTool, Grid, HoverTool, PanTool, WheelZoomTool
 from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.figures.chart import Area, Rule, Shape
-from jobreport.figures.time_line import bundled, middles, shared_time, time_drawing, time_line
+from jobreport.figures.canvas import Figure
+from jobreport.figures.chart import Drawing
+from jobreport.figures.over_time import SharedTime
+from jobreport.figures.time_line import bundled, size_of, time_line, top_of
 from jobreport.formats import Scale
 from jobrules.analyses import time_lines as timelines
 from jobrules.analyses.time_lines import Columns, TimeLine
@@ -39,8 +40,21 @@ def line_of(values: list[float | None], *, low: float = 0.0, high: float = 0.0) 
     )
 
 
-def course() -> JobPhases:
-    return examples.cpu_job().phases
+def columns_of(line: TimeLine) -> Columns:
+    return Columns(start_us=0, width_us=1_000_000, count=len(line.mean))
+
+
+def drawn(
+    *lines: TimeLine,
+    columns: Columns | None = None,
+    phases: JobPhases | None = None,
+    scale: Scale = PERCENT,
+    top: float = 100,
+    most: int = 200,
+) -> Figure:
+    columns = columns or columns_of(lines[0])
+    time = SharedTime(columns, size_of(columns, most))
+    return time_line(lines, time, phases or examples.cpu_job().phases, scale, top, labels=True)
 
 
 def points(path: str) -> list[list[tuple[float, float]]]:
@@ -60,9 +74,9 @@ def points(path: str) -> list[list[tuple[float, float]]]:
     return found
 
 
-def strokes(drawing: Any, style: str = "line") -> Shape:
-    (shape,) = [mark for mark in drawing.marks if isinstance(mark, Shape) and mark.style == style]
-    return shape
+def path(drawing: Drawing, style: str = "line") -> list[list[tuple[float, float]]]:
+    (shape,) = [shape for shape in drawing.shapes if shape.style == style]
+    return points(shape.path)
 
 
 @given(
@@ -82,113 +96,88 @@ def test_bundles_keep_the_mean_and_every_peak(values: list[float | None], size: 
             assert (low[at], high[at]) == (min(known) - 1, max(known) + 2)
 
 
-def test_the_last_bundle_is_as_wide_as_its_columns() -> None:
-    assert middles(Columns(start_us=100, width_us=10, count=5), 2).tolist() == [110, 130, 145]
-
-
-def test_drawing_and_live_plot_have_the_same_points() -> None:
+def test_lines_go_from_edge_to_edge_of_their_stretches_over_their_bands() -> None:
     values: list[float | None] = [10.0, 30.0, 20.0, None, None, 80.0, 90.0, 50.0]
-    line, columns = line_of(values, low=5, high=8), Columns(start_us=0, width_us=1_000_000, count=8)
-    time = shared_time(columns, course())
 
-    drawing = time_drawing([line], columns, course(), PERCENT, 100, labels=True, most=200)
-    plot: Any = time_line([line], time, PERCENT, 100, labels=True)
+    drawing = drawn(line_of(values, low=5, high=8)).drawing
 
-    first, second = points(strokes(drawing).path)
-    # The stretches reach from edge to edge of their columns; in between they go through the middles.
+    first, second = path(drawing)
     assert first == [(0, 90), (62.5, 90), (187.5, 70), (312.5, 80), (375, 80)]
     assert second == [(625, 20), (687.5, 20), (812.5, 10), (937.5, 50), (1000, 50)]
-    data: Any = time.source.data
-    assert data["time"].tolist() == [500 + 1000 * i for i in range(8)]
-    assert [None if np.isnan(v) else v for v in data["v1"].tolist()] == values
-    ends = [[None if np.isnan(v) else v for v in data[name].tolist()] for name in ("v2", "v3")]
-    assert ends == [[5, 25, 15, None, None, 75, 85, 45], [18, 38, 28, None, None, 88, 98, 58]]
-    # Steps, as the bars of the live plot.
-    first, second = points(strokes(drawing, "band").path)
+    first, second = path(drawing, "band")
     assert first[:6] == [(0, 82), (125, 82), (125, 62), (250, 62), (250, 72), (375, 72)]
     assert first[6:] == [(375, 85), (250, 85), (250, 75), (125, 75), (125, 95), (0, 95)]
     assert {y for _, y in second} == {100 - v for v in (75, 85, 45, 88, 98, 58)}
-    # What was not measured is hatched in both, though it is no gap of the job.
-    (area,) = [mark for mark in drawing.marks if isinstance(mark, Area)]
-    (box,) = [a for a in plot.center if isinstance(a, BoxAnnotation)]
-    assert (area.x, area.width) == (37.5, 25.0)
-    assert (box.left, box.right) == (3000, 5000)
-
-
-def test_bands_of_percent_are_rounded_outwards() -> None:
-    line = line_of([10.4], low=0.3, high=0.3)
-    time = shared_time(Columns(start_us=0, width_us=1, count=1), course())
-
-    time_line([line], time, PERCENT, 100, labels=True)
-
-    data: Any = time.source.data
-    assert (data["v2"].tolist(), data["v3"].tolist()) == ([10], [11])
+    # What was not measured is hatched, though it is no gap of the job.
+    assert [(area.x, area.width) for area in drawing.areas] == [(37.5, 25.0)]
 
 
 def test_a_peak_of_one_column_survives_the_drawing() -> None:
     values: list[float | None] = [20.0] * 600
     line = replace(line_of(values), high=tuple(99.0 if i == 123 else 20.0 for i in range(600)))
-    columns = Columns(start_us=0, width_us=1_000_000, count=600)
 
-    drawing = time_drawing([line], columns, course(), PERCENT, 100, labels=True, most=100)
+    drawing = drawn(line, most=100).drawing
 
-    assert min(y for run in points(strokes(drawing, "band").path) for _, y in run) == 1.0
+    assert min(y for run in path(drawing, "band") for _, y in run) == 1.0
 
 
 def test_level_stretches_cost_few_points() -> None:
-    columns = Columns(start_us=0, width_us=1_000_000, count=200)
-
-    drawing = time_drawing([line_of([40.0] * 200)], columns, course(), PERCENT, 100, labels=True, most=200)
-
-    assert points(strokes(drawing).path) == [[(0, 60), (1000, 60)]]
+    assert path(drawn(line_of([40.0] * 200)).drawing) == [[(0, 60), (1000, 60)]]
 
 
 def test_gaps_of_the_node_and_phases_are_drawn_where_they_are() -> None:
     report = examples.hostile_job()
     first, _, holed = report.time_lines
 
-    drawings = [
-        time_drawing([line], report.columns, report.phases, PERCENT, 100, labels=False, most=200)
-        for line in (first, holed)
-    ]
+    drawings = [drawn(line, columns=report.columns, phases=report.phases).drawing for line in (first, holed)]
 
-    areas = [[(a.x, a.width) for a in d.marks if isinstance(a, Area)] for d in drawings]
-    assert areas == [[], [(25.0, 12.5)]]
-    assert [r.x1 for r in drawings[0].marks if isinstance(r, Rule)] == [5.0]
+    assert [[(a.x, a.width) for a in one.areas] for one in drawings] == [[], [(25.0, 12.5)]]
+    assert [rule.x1 for rule in drawings[0].rules] == [5.0]
 
 
 def test_a_value_above_the_scale_stays_inside() -> None:
-    drawing = time_drawing(
-        [line_of([50.0])],
-        Columns(start_us=0, width_us=1, count=1),
-        course(),
-        PERCENT,
-        10,
-        labels=True,
-        most=200,
-    )
+    assert path(drawn(line_of([50.0]), top=10).drawing) == [[(0, 0), (1000, 0)]]
 
-    assert points(strokes(drawing).path) == [[(0, 0), (1000, 0)]]
+
+def test_percent_runs_from_0_to_100_and_rates_to_a_round_number() -> None:
+    rate = examples.gpu_job().time_lines[-1]
+
+    assert top_of([line_of([3.0])], PERCENT) == 100
+    assert top_of([rate], MEGABYTES) == 80
+    assert top_of([replace(rate, high=(None,))], MEGABYTES) == 1
 
 
 def test_two_lines_share_a_plot_and_can_be_switched() -> None:
     received = replace(line_of([40e6, 60e6]), key="network_receive", label="Network receive", unit="B/s")
     sent = replace(line_of([4e6, 6e6]), key="network_transmit", label="Network transmit", unit="B/s")
-    columns = Columns(start_us=0, width_us=1_000_000, count=2)
 
-    plot: Any = time_line([received, sent], shared_time(columns, course()), MEGABYTES, 60, labels=True)
-    drawing = time_drawing([received, sent], columns, course(), MEGABYTES, 60, labels=True, most=200)
+    figure = drawn(received, sent, scale=MEGABYTES, top=60)
 
+    plot: Any = figure.live
     renderers = [r for r in plot.renderers if isinstance(r, GlyphRenderer)]
     assert [r.name for r in renderers] == ["network_receive", "network_transmit"] * 2 + [None]
-    assert [r.glyph.line_dash for r in renderers[2:4]] == [[], [6]]
-    assert all(isinstance(r.glyph, VBar) for r in renderers[:2])
     (hover,) = [tool for tool in plot.tools if isinstance(tool, HoverTool)]
+    # The tooltip stays if a line is switched off.
     assert hover.renderers == [renderers[4]]
     assert "Network receive" in str(hover.tooltips)
     assert "Network transmit" in str(hover.tooltips)
-    assert points(strokes(drawing, "s1").path)[0][-1] == (1000, 0)
-    assert points(strokes(drawing, "s2").path)[0][-1] == (1000, 90)
+    assert path(figure.drawing, "s1")[0][-1] == (1000, 0)
+    assert path(figure.drawing, "s2")[0][-1] == (1000, 90)
+
+
+def test_the_live_plot_has_no_tool_on_the_wheel_and_says_zone_and_unit() -> None:
+    plot: Any = drawn(
+        line_of([1.0, 2.0], high=1), columns=Columns(start_us=examples.START_US, width_us=1_000_000, count=2)
+    ).live
+
+    assert not plot.select({"type": WheelZoomTool})
+    assert {tool.dimensions for tool in plot.tools if isinstance(tool, BoxZoomTool | PanTool)} == {"width"}
+    assert (plot.toolbar.logo, plot.toolbar_location) == (None, None)
+    (hover,) = [tool for tool in plot.tools if isinstance(tool, HoverTool)]
+    assert "UTC" in str(hover.tooltips)
+    assert "{0,0.0}%" in str(hover.tooltips)
+    assert "safe" not in str(hover.tooltips)
+    assert plot.x_range.end > plot.x_range.start
 
 
 @pytest.mark.parametrize(
@@ -197,8 +186,8 @@ def test_two_lines_share_a_plot_and_can_be_switched() -> None:
 def test_the_live_axis_chooses_the_ticks_of_the_drawing(seconds: int) -> None:
     """By Bokeh's rule: the distance whose number of ticks comes nearest to the wanted one."""
     columns = Columns(start_us=examples.START_US + 17_000_000, width_us=seconds * 10_000, count=100)
-    drawing = time_drawing([line_of([1.0] * 100)], columns, course(), PERCENT, 100, labels=True, most=300)
-    plot: Any = time_line([line_of([1.0] * 100)], shared_time(columns, course()), PERCENT, 100, labels=True)
+    figure = drawn(line_of([1.0] * 100), columns=columns)
+    drawing, plot = figure.drawing, cast("Any", figure.live)
 
     (axis,) = plot.below
     distances = []
@@ -217,8 +206,7 @@ def test_the_live_axis_chooses_the_ticks_of_the_drawing(seconds: int) -> None:
 
 
 def test_the_live_plot_has_the_line_at_the_top_that_the_drawing_has() -> None:
-    columns = Columns(start_us=0, width_us=1_000_000, count=2)
-    plot: Any = time_line([line_of([1.0, 2.0])], shared_time(columns, course()), PERCENT, 100, labels=True)
+    plot: Any = drawn(line_of([1.0, 2.0])).live
 
     grid: Any
     (grid,) = [one for one in plot.center if isinstance(one, Grid)]

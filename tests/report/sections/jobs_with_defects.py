@@ -169,7 +169,7 @@ def usual() -> Report:
 #: Operators, each called by the one before it; the last has 60 ms of a call of 75 ms for itself, the others 5 ms.
 NESTED = ("aten::conv2d", "aten::convolution", "aten::_convolution", "cudnn_convolution")
 CALLS = 40
-#: So many operators of less than 2 %.
+#: So many operators of less than 2%.
 SMALL = 40
 
 

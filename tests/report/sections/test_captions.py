@@ -11,29 +11,31 @@ from tests.report.sections.html import Cells
 from tests.report.sections.test_numbers import EVERY, made
 
 MAX_WORDS = 35
-SECTIONS = ("summary", "utilization", "framework", "steps", "gpu-utilization", "balance", "batch-size")
 
 
-@pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("sample", EVERY, ids=lambda path: path.name)
-def test_captions_are_short(sample: Path, section: str) -> None:
+def test_captions_are_short(sample: Path) -> None:
     html, _ = made(sample)
 
-    captions = [
-        re.sub(r"^(Figure|Table)\s[\d.]+", "", one)
-        for one in Cells.of(html[section], "figcaption", "caption")
+    long = [
+        (section, caption)
+        for section, found in html.items()
+        for caption in Cells.of(found, "figcaption", "caption")
+        if len(re.sub(r"^(Figure|Table)\s[\d.]+", "", caption).split()) > MAX_WORDS
     ]
 
-    assert [one for one in captions if len(one.split()) > MAX_WORDS] == []
+    assert long == []
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_the_text_alternative_of_a_drawing_ends_with_the_finding(section: str) -> None:
+def test_the_text_alternative_of_a_drawing_ends_with_the_finding() -> None:
     html, _ = made(EVERY[0])
 
-    for figure in re.findall(r"<figure.*?</figure>", html[section], re.DOTALL):
+    checked = 0
+    for figure in re.findall(r"<figure.*?</figure>", "".join(html.values()), re.DOTALL):
         labels = re.findall(r'role="img" aria-label="([^"]*)"', figure)
         finding = re.search(r"<figcaption><b>.*?</b> (.*?)(?: <span class=\"read\">|</figcaption>)", figure)
         assert finding
         if len(labels) == 1:
+            checked += 1
             assert labels[0].endswith(finding[1])
+    assert checked > 5

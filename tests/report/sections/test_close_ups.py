@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import HBar, Line, Plot, Text
-from bokeh.models.annotations.geometry import BoxAnnotation
+from bokeh.models import Plot, Quad
 from bokeh.models.glyph import Glyph
 from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport import sections
 from jobreport.document import Origin, Report
-from jobreport.figures.chart import Label, Shape, over_time
-from jobreport.figures.close_ups import FILLS, SERIES, lane_names, panels
+from jobreport.figures.close_ups import KINDS, SERIES, lane_names, panels
 from jobreport.figures.names import width_px
 from jobrules.analyses.close_ups import BottleneckCount, CloseUp, CloseUpLane, WorstMinute
 from jobrules.analyses.close_ups import close_ups as all_close_ups
@@ -78,68 +76,52 @@ def test_the_table_holds_events_time_and_share_of_every_row() -> None:
 
 
 @pytest.mark.parametrize("close_up", CHOSEN, ids=[one.key for one in CHOSEN])
-def test_drawing_and_live_plot_show_the_same_bars_and_lines(close_up: CloseUp) -> None:
+def test_every_event_is_a_bar_and_every_metric_a_line(close_up: CloseUp) -> None:
     drawn = panels(close_up)
 
     assert drawn.lanes
     assert drawn.samples
     table = close_up.table
     kinds = np.array([lane.kind for lane in close_up.lanes])[table[:, 0]]
-    shapes = {mark.series: mark for mark in drawn.lanes.marks if isinstance(mark, Shape)}
-    live = {str(one.name): one for one in glyphs(drawn.live_lanes, HBar)}
+    shapes = {shape.series: shape for shape in drawn.lanes.drawing.shapes}
+    live = {str(one.name): one for one in glyphs(drawn.lanes.live, Quad)}
     assert set(shapes) == set(live) == set(kinds)
     for kind, one in live.items():
         data = one.data_source.data
         rows = table[kinds == kind]
         assert shapes[kind].path.count("M") == len(rows)
-        assert shapes[kind].style.split()[0] == FILLS[kind][0]
+        assert shapes[kind].style.split()[0] == KINDS[kind]
         assert np.asarray(data["left"]) == pytest.approx(rows[:, 1] / 1000)
-        assert np.asarray(data["y"]) == pytest.approx(-rows[:, 0] - 0.5)
         assert np.asarray(data["events"]).tolist() == rows[:, 4].tolist()
         # The bar ends where the event does, or a thousandth of the stretch after its start.
         least = (close_up.end_us - close_up.start_us) // 1000
         assert np.asarray(data["right"]) == pytest.approx((rows[:, 1] + np.maximum(rows[:, 2], least)) / 1000)
-    (texts,) = glyphs(drawn.live_lanes, Text)
-    labels = [mark for mark in drawn.lanes.marks if isinstance(mark, Label)]
-    assert [mark.text for mark in labels] == texts.data_source.data["text"]
-    x = over_time(close_up.start_us, close_up.end_us)
-    assert [mark.x for mark in labels] == pytest.approx(
-        x.place(np.asarray(texts.data_source.data["x"]) * 1000).tolist()
-    )
-    lines = {str(one.name): one for one in glyphs(drawn.live_samples, Line)}
-    assert {mark.series: mark.style for mark in drawn.samples.shapes} == {key: SERIES[key] for key in lines}
-    for curve in close_up.curves:
-        assert np.asarray(lines[curve.key].data_source.data["value"]) == pytest.approx(
-            curve.points(close_up)[1]
-        )
+    assert drawn.lanes.drawing.words
+    lines = {shape.series: shape.style for shape in drawn.samples.drawing.shapes}
+    assert lines == {curve.key: SERIES[curve.key] for curve in close_up.curves}
 
 
 def test_both_plots_share_one_time_and_one_frame() -> None:
     drawn = panels(CHOSEN[0])
 
-    assert drawn.live_samples
-    assert drawn.live_lanes
-    assert drawn.live_samples.x_range is drawn.live_lanes.x_range
-    assert drawn.live_samples.min_border_left == drawn.live_lanes.min_border_left == 168
+    assert drawn.samples
+    assert drawn.lanes
+    assert drawn.samples.live.x_range is drawn.lanes.live.x_range
+    assert drawn.samples.live.min_border_left == drawn.lanes.live.min_border_left == 168
     page = page_of(CHOSEN[0])
     frames = [a["class"] for _, a in page.elements if "chart" in (a.get("class") or "").split()]
     assert all("ranked" in str(style).split() for style in frames)
     assert len(frames) == 2
 
 
-def test_what_was_not_measured_is_hatched_in_both_twins() -> None:
+def test_what_was_not_measured_is_hatched() -> None:
     close_up = replace(CHOSEN[0], unmeasured_us=((CHOSEN[0].start_us, CHOSEN[0].start_us + 3_900_000),))
 
     drawn = panels(close_up)
 
     assert drawn.samples
-    assert drawn.live_samples
-    ((area,), boxes) = drawn.samples.areas, drawn.live_samples.center
-    assert (area.style, area.x) == ("x", 0)
-    assert area.width == pytest.approx(10.0)
-    assert [box.right for box in boxes if isinstance(box, BoxAnnotation)] == [
-        (close_up.start_us + 3_900_000) / 1000
-    ]
+    (area,) = drawn.samples.drawing.areas
+    assert (area.x, area.width) == pytest.approx((0, 10.0))
     assert "Hatched: not measured." in page_of(close_up).text
 
 
@@ -151,7 +133,7 @@ def test_steps_alone_and_samples_alone_are_drawn_with_what_there_is() -> None:
 
     assert "The first step took 125.0 ms." in first.text
     assert "Not recorded: GPU, CPU, and I/O wait." in first.text
-    assert "Bars: steps; no other events were recorded." in first.text
+    assert "No events other than steps were recorded." in first.text
     assert "Minute of GPU work with the lowest GPU utilization" in second.text
     assert "GPU utilization: 20.0% (GPU work 30.0%)." in second.text
     assert "Not recorded in this time: steps and events." in second.text

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from statistics import median
-from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import HBar, Text
-from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport import sections
 from jobreport.document import Origin, Report
-from jobreport.figures.framework import Rank, Stack, of_slices, other, ranked, stacked
+from jobreport.figures.framework import Rank, of_slices, other, ranked
+from jobreport.figures.stacked import Part, stacked
 from jobrules.analyses.framework import FrameworkTime, Slice
 from jobrules.model import Status
 from tests.copies import replace
@@ -47,9 +45,9 @@ def test_much_time_outside_steps_names_what_to_check() -> None:
 @pytest.mark.parametrize(
     ("first", "last", "steps"),
     [
-        (5, 5, "in step 5 only: 4.20 ms on the GPU. Shares describe that step"),
-        (5, 6, "in steps 5 to 6 only: 4.20 ms on the GPU. Shares describe those steps"),
-        (None, None, "without step numbers: 4.20 ms on the GPU"),
+        (5, 5, "in step 5 only: 4.200 ms on the GPU. Shares describe that step"),
+        (5, 6, "in steps 5 to 6 only: 4.200 ms on the GPU. Shares describe those steps"),
+        (None, None, "without step numbers: 4.200 ms on the GPU"),
     ],
 )
 def test_the_steps_that_operators_describe_are_named(first: int | None, last: int | None, steps: str) -> None:
@@ -168,40 +166,37 @@ def test_small_parts_are_one_bar_and_a_single_one_keeps_its_name() -> None:
     assert [(rank.name, rank.rest) for rank in one] == [("a", False), ("b", False)]
 
 
-def test_stacked_bars_are_the_same_in_drawing_and_live_plot() -> None:
-    stacks = [Stack(name=f"w{i}", percents=(30.0 + i, 50.0, 20.0 - i), whole="1 s") for i in range(3)]
+def test_stacked_bars_add_up() -> None:
+    percents = np.array([[30.0, 31.0], [50.0, 50.0], [20.0, 19.0]])
+    parts = [
+        Part(style=style, label=style, percents=tuple(of), amounts=("1 s", "2 s"))
+        for style, of in zip(("l", "u", "x"), percents, strict=True)
+    ]
 
-    pair = stacked(stacks, ("a", "b", "c"), ("l", "u", "u2"))
+    drawn = stacked(["w0", "w1"], parts, bar="Rank", amount="Of")
 
-    live: list[Any] = [r for r in pair.live.renderers if isinstance(r, GlyphRenderer)]
-    for i, (shape, renderer) in enumerate(zip(pair.drawing.shapes, live, strict=True)):
-        data = renderer.data_source.data
-        assert shape.series == renderer.name == f"kind-{i}"
-        lefts = re.findall(r"M([\d.]+) ", shape.path)
-        rights = re.findall(r"H([\d.]+)V", shape.path)
-        assert [float(x) / 10 for x in lefts] == pytest.approx(np.asarray(data["left"]).tolist())
-        assert [float(x) / 10 for x in rights] == pytest.approx(np.asarray(data["right"]).tolist())
-    assert np.asarray(live[-1].data_source.data["right"]) == pytest.approx([100.0] * 3)
+    lost, used = drawn.drawing.shapes
+    assert (lost.series, used.series) == ("kind-0", "kind-1")
+    assert [float(x) / 10 for x in re.findall(r"M([\d.]+) ", used.path)] == [30, 31]
+    assert [area.x + area.width for area in drawn.drawing.areas] == pytest.approx([100, 100])
+    assert [tick.label for tick in drawn.drawing.y.ticks] == ["w0", "w1"]
+    assert not stacked(
+        ["w0"], [replace(parts[0], percents=(1.0,), amounts=("",))], bar="", amount=""
+    ).drawing.y.ticks
 
 
-def test_ranked_bars_and_their_values_are_the_same_in_drawing_and_live_plot() -> None:
+def test_ranked_bars_have_their_value_next_to_them_or_inside() -> None:
     ranks = [Rank(name="a", percent=60.0, detail=""), Rank(name="b", percent=9.0, detail=""), other(3, 31.0)]
 
-    pair = ranked(ranks)
+    drawing = ranked(ranks).drawing
 
-    live: list[Any] = [r for r in pair.live.renderers if isinstance(r, GlyphRenderer)]
-    bars = [r for r in live if isinstance(r.glyph, HBar)]
-    texts = [r for r in live if isinstance(r.glyph, Text)]
-    assert [shape.path.count("M") for shape in pair.drawing.shapes] == [
-        len(r.data_source.data["y"]) for r in bars
-    ]
-    shown = {
-        (text, round(float(x) / 60 * 100, 3), round(-float(y) / 3 * 100, 3))
-        for r in texts
-        for text, x, y in zip(*(r.data_source.data[c] for c in ("text", "x", "y")), strict=True)
+    assert [shape.style for shape in drawing.shapes] == ["u", "n1"]
+    words = {word.text: (round(word.x), round(word.y), word.style) for word in drawing.words}
+    assert words == {
+        "60.0%": (100, 17, "inside"),
+        "9.0%": (15, 50, "strong"),
+        "31.0%": (52, 83, "strong"),
     }
-    assert shown == {(word.text, round(word.x, 3), round(word.y, 3)) for word in pair.drawing.words}
-    assert {word.style for word in pair.drawing.words if word.text.startswith("60")} == {"inside"}
 
 
 def test_steps_that_last_no_time_are_not_said_to_be_missing() -> None:
@@ -254,21 +249,3 @@ def test_what_ran_between_steps_is_named_with_a_link_to_more(name: str, link: st
 
     assert f"While {name} was recorded, it ran for 83.0% of that time: see" in page.text
     assert [a["href"] for tag, a in page.elements if tag == "a"] == [link]
-
-
-def test_tables_that_are_folded_have_no_number() -> None:
-    html = sections.framework(examples.gpu_job()).html
-
-    for part in re.findall(r"<details>(.*?)</details>", html, re.DOTALL):
-        assert "Table" not in part
-    numbers = re.findall(r"Table\s3\.(\d+)", html)
-    assert numbers == [str(i + 1) for i in range(len(numbers))]
-    assert numbers
-
-
-def test_hostile_names_stay_text() -> None:
-    page = page_of(examples.hostile_job())
-
-    assert all(attributes.get("type") == "application/json" for attributes, _ in page.scripts)
-    assert all("<" not in text for _, text in page.scripts)
-    assert page.text.count("alert(1)") >= 4

@@ -205,7 +205,7 @@ def test_n13_shares_of_operators_are_of_all_of_them_and_add_up() -> None:
     table = rows(profiled(), "framework", "CPU operators")
     table += rows(profiled(), "framework", "More CPU operators")
 
-    # 60 ms of 75 ms nested and 40 small ones of 0.4 ms a round; no share is of those above 2 % alone.
+    # 60 ms of 75 ms nested and 40 small ones of 0.4 ms a round; no share is of those above 2% alone.
     own_ms = 75 + SMALL * 0.4
     shares = {row["CPU operator"]: number(row["Share (%)"]) for row in table}
     assert shares[NESTED[-1]] == round(100 * 60 / own_ms, 1)
@@ -293,7 +293,6 @@ def test_n16_workers_share_the_edges_of_their_histogram_and_words_name_what_is_t
     assert "beyond the break" in broken
     assert "break" not in unbroken
     assert "One line per" not in unbroken
-    assert "Right of the break: 12 steps" in told(report, "steps")
     figures = re.findall(r'<figure id="fig-([\w-]+)"', html_of(usual(), "steps"))
     assert figures == ["steps-histogram", "steps-last", "steps-time"]
 
@@ -317,22 +316,14 @@ def test_n18_every_gpu_has_its_box_on_a_scale_of_100(count: int, shown: int) -> 
     report = many_gpus(count)
     html = html_of(report, "gpu-utilization")
 
-    boxes = re.findall(r'<g class="box-whole">.*?<rect x="([\d.]+)%" width="([\d.]+)%"', html)
-    assert len(boxes) == shown
-    assert all(float(left) >= 0 and float(left) + float(width) <= 100 for left, width in boxes)
+    sides = re.findall(r'<line class="median" x1="([\d.]+)%" x2="([\d.]+)%"', html)
+    assert len(sides) == shown
+    assert all(0 <= float(left) < float(right) <= 100 for left, right in sides)
     assert len(rows(report, "gpu-utilization", "Utilization of each GPU")) == count
     assert ("Drawn: 32 of 40 GPUs" in told(report, "gpu-utilization")) == (shown < count)
     along, up = live(report, "gpu-utilization", "Range1d")
     assert (along.get("start", 0), along["end"]) == (0, shown)
     assert (up.get("start", 0), up["end"]) == (0, 100)
-
-
-def test_n18_whiskers_have_no_height_of_their_own() -> None:
-    for name in ("gpu-utilization", "batch-size"):
-        quads = live(many_gpus(20), name, "Quad")
-        assert {(quad["bottom"]["field"], quad["top"]["field"]) for quad in quads} == {("p25", "p75")}
-        ends = [(up.get("start", 0), up["end"]) for up in live(many_gpus(20), name, "Range1d")]
-        assert (0, 100) in ends
 
 
 def test_n19_histograms_reach_100_and_are_shares_of_each_gpus_samples() -> None:
@@ -348,7 +339,7 @@ def test_n19_histograms_reach_100_and_are_shares_of_each_gpus_samples() -> None:
     for one in report.balance.nodes[0].gpus:
         assert len(one.histogram) == 50
         assert one.histogram[-1] == 100.0
-    # The last bin, which all samples lie in, ends at 100 %.
+    # The last bin, which all samples lie in, ends at 100%.
     seen = 0
     for data in live(report, "balance", "ColumnDataSource"):
         columns = dict(data["data"]["entries"])
@@ -677,7 +668,7 @@ def test_seen_the_limit_of_the_start_up_is_in_minutes_as_the_page_says(start_s: 
 @pytest.mark.parametrize("wait", ["idle", "warm-up", "no GPU"])
 @pytest.mark.parametrize("start_s", [600, 1440])
 def test_seen_a_first_step_that_comes_late_is_a_finding(wait: str, start_s: int) -> None:
-    # After 25 and 60 % of the job.
+    # After 25 and 60% of the job.
     report = late(wait, start_s)
 
     titles = [plain(finding.title) for finding in report.verdict.findings]
@@ -712,7 +703,7 @@ def test_seen_own_time_of_nested_operators_adds_up_to_the_time_on_the_clock() ->
     nested = [row for row in table if row["CPU operator"] in NESTED]
     assert sum(number(row["Self time (ms)"]) for row in nested) == CALLS * 75
     assert sum(number(row["Total time (ms)"]) for row in nested) == CALLS * (75 + 70 + 65 + 60)
-    assert "3.64 s self time." in told(profiled(), "framework")
+    assert "3,640.0 ms self time." in told(profiled(), "framework")
     assert table[0]["CPU operator"] == NESTED[-1]
 
 
@@ -749,7 +740,7 @@ def painted(html: str) -> list[tuple[str, list[tuple[float, float]]]]:
 
 
 def test_seen_colors_of_the_heat_map_are_of_100_percent() -> None:
-    # Nothing is used more than 35 %: no cell has a color of the upper steps.
+    # Nothing is used more than 35%: no cell has a color of the upper steps.
     use = np.tile(np.repeat([5.0, 35.0], 600), 2)
     report = reported(make_job(gpu=use, cpu=use))
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import HBar, Line, Quad
+from bokeh.models import Line
 
 from jobreport import sections
 from jobreport.document import Origin, Report
 from jobreport.figures import step_parts as parts_figures
 from jobreport.figures import steps as figures
-from jobreport.figures import theme
 from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
 from jobrules.analyses.steps import StepBins, StepTimes
 from tests.copies import replace
@@ -44,7 +41,6 @@ def test_lead_and_caption_state_the_spread_and_the_outliers() -> None:
 
     assert "The middle half of the 1,200 TRAIN steps took 0.440 to 0.500 s." in text
     assert "21 of 1,200 TRAIN steps are outliers, longer than mean + 3σ (0.630 s, dashed). 50 ms bins" in text
-    assert "Right of the break: 21 steps of 0.650 s or more, one bar." in text
     assert "The first TRAIN step took 3.25 s, 6.9 times the median" in text
 
 
@@ -79,10 +75,9 @@ def test_a_limit_beyond_the_bars_is_said_and_not_drawn() -> None:
 
     assert "The threshold is beyond the bars." in text_of(far)
     unit = figures.Unit.of(far)
-    assert [rule for rule in figures.histogram_drawing(far, unit).rules if rule.style == "limit"] == []
-    (quad,) = _quads(figures.histogram_plot(far, unit, [NAME]))
-    colors = set(quad.data["color"])
-    assert theme.light()["lost"] not in colors
+    drawing = figures.histogram(far, unit, [NAME]).drawing
+    assert "limit" not in {rule.style for rule in drawing.rules}
+    assert [shape.style for shape in drawing.shapes] == ["u", "f2"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +166,7 @@ def test_the_time_to_the_next_step_has_the_color_of_lost_time() -> None:
         StepPart(name="To the next step", role="wait", time_us=(1000,) * 4, percent=0.4),
     )
 
-    assert [parts_figures.fill(part, parts) for part in parts] == [("u", "used"), ("l", "lost")]
+    assert [parts_figures.fill(part, parts) for part in parts] == ["u", "l"]
 
 
 def test_the_mode_with_most_time_comes_first() -> None:
@@ -226,29 +221,6 @@ def test_nothing_recorded_is_said_with_the_reason() -> None:
     assert "#r-StepOutlier" not in page_of(None, origin=Origin.DEBUGGER_RESULTS, rules=()).links
 
 
-def test_hostile_names_stay_text() -> None:
-    page = Page.of(sections.steps(examples.hostile_job()).html)
-
-    assert page.faults == []
-    assert [attributes.get("type") for attributes, _ in page.scripts] == ["application/json"]
-    assert all("<" not in text for _, text in page.scripts)
-
-
-def test_every_live_plot_has_its_place_and_every_key_its_series() -> None:
-    page = page_of(_several())
-
-    (script,) = page.scripts
-    roots = json.loads(script[1])["roots"]
-    places = {i for i in page.ids if i.startswith("live-steps")}
-    assert (
-        set(roots.values())
-        == places
-        == {f"live-steps-{name}" for name in ("histogram", "time", "contrast", "last")}
-    )
-    series = {str(one["data-series"]) for one in page.all("span") if "data-series" in one}
-    assert series == {"s1", "s2", "normal", "outlier"}
-
-
 # --- the drawing and the live plot
 
 
@@ -259,77 +231,42 @@ def _several() -> StepTimes:
     return replace(base, histogram=histogram)
 
 
-def _quads(plot: Any) -> list[Any]:
-    found = [r for r in plot.renderers if isinstance(r.glyph, Quad)]
-    return [one.data_source for one in found]
-
-
 def _rectangles(path: str) -> list[tuple[float, float, float, float]]:
     """Left, right, bottom and top in percent of the frame, upwards."""
     found = re.findall(r"M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)", path)
     return [(float(a) / 10, float(c) / 10, 100 - float(d), 100 - float(b)) for a, b, c, d in found]
 
 
-def _places(plot: Any, source: Any, bottom: str | float = 0.0, top: str = "top") -> list[list[float]]:
-    x, y = plot.x_range, plot.y_range
-    data = source.data
-    n = len(data["left"])
-    low = np.full(n, bottom) if isinstance(bottom, float) else np.asarray(data[bottom], float)
-    columns = (
-        (np.asarray(data["left"], float) - x.start) / (x.end - x.start),
-        (np.asarray(data["right"], float) - x.start) / (x.end - x.start),
-        (low - y.start) / (y.end - y.start),
-        (np.asarray(data[top], float) - y.start) / (y.end - y.start),
-    )
-    return [[100 * v for v in one] for one in zip(*columns, strict=True) if one[3] > one[2]]
-
-
-def _same(drawn: Sequence[Sequence[float]], live: Sequence[Sequence[float]]) -> None:
-    assert len(drawn) == len(live) > 0
-    assert np.array(drawn) == pytest.approx(np.array(live), abs=0.11)
-
-
-def test_histogram_drawing_and_plot_are_the_same() -> None:
-    unit = figures.Unit.of(times())
-    drawing = figures.histogram_drawing(times(), unit)
-    plot: Any = figures.histogram_plot(times(), unit, [NAME])
+def test_the_histogram_is_whole_and_what_lies_beyond_is_one_bar() -> None:
+    drawing = figures.histogram(times(), figures.Unit.of(times()), [NAME]).drawing
 
     drawn = [one for shape in drawing.shapes for one in _rectangles(shape.path)]
-    (source,) = _quads(plot)
-    _same(drawn, _places(plot, source, top="count"))
-    # The tallest bar is whole, and what lies beyond is one bar with its count.
-    assert max(example_steps.COUNTS) <= plot.y_range.end
+    assert max(example_steps.COUNTS) <= drawing.y.end
     assert "21" in [word.text for word in drawing.words]
     assert [tick.label for tick in drawing.x.ticks][-1] == "to 3.25\u00a0s"
     assert drawn[-1][0] > drawn[-2][1]
     (limit,) = [rule for rule in drawing.rules if rule.style == "limit"]
-    assert limit.x1 == pytest.approx(
-        100 * (0.63 - plot.x_range.start) / (plot.x_range.end - plot.x_range.start)
-    )
+    assert limit.x1 == pytest.approx(float(drawing.x.place(0.63)))
 
 
 def test_several_series_are_outlines_that_the_key_switches() -> None:
-    unit = figures.Unit.of(_several())
-    plot: Any = figures.histogram_plot(_several(), unit, ["a", "b"])
+    figure = figures.histogram(_several(), figures.Unit.of(_several()), ["a", "b"])
 
-    names = {r.name for r in plot.renderers if isinstance(r.glyph, Line)}
-    assert names == {"s1", "s2"}
-    assert [shape.style for shape in figures.histogram_drawing(_several(), unit).shapes] == ["s1", "s1", "s2"]
+    live: Any = figure.live
+    assert {r.name for r in live.renderers if isinstance(r.glyph, Line)} == {"s1", "s2"}
+    assert [shape.style for shape in figure.drawing.shapes] == ["s1", "s1", "s2"]
 
 
-def test_time_line_drawing_and_plot_are_the_same_and_keep_the_peak() -> None:
-    unit, course = figures.Unit.of(times()), examples.gpu_job().phases
-    drawing = figures.timeline_drawing(times(), course, unit)
-    plot: Any = figures.timeline_plot(times(), course, unit, [NAME])
+def test_the_time_line_keeps_the_peak() -> None:
+    unit, phases = figures.Unit.of(times()), examples.gpu_job().phases
+    drawing = figures.over_time(times(), phases, unit, [NAME]).drawing
 
-    for shape, source in zip(drawing.shapes, _quads(plot), strict=True):
-        _same(_rectangles(shape.path), _places(plot, source, "bottom"))
     columns, marks = drawing.shapes
     assert (columns.style, marks.style) == ("u", "l")
     # The column without a step is left free.
     assert len(_rectangles(columns.path)) == 19
     peak = max(top for *_, top in _rectangles(columns.path))
-    assert peak == pytest.approx(100 * 3.25 / plot.y_range.end, abs=1.5)
+    assert peak == pytest.approx(100 * 3.25 / drawing.y.end, abs=1.5)
 
 
 def test_few_steps_that_last_much_longer_make_the_axis_one_of_powers_of_ten() -> None:
@@ -342,45 +279,33 @@ def test_few_steps_that_last_much_longer_make_the_axis_one_of_powers_of_ten() ->
         histogram=replace(base.histogram, longest_us=60_000_000),
     )
 
-    drawing = figures.timeline_drawing(far, examples.gpu_job().phases, figures.Unit.of(far))
+    drawing = figures.over_time(far, examples.gpu_job().phases, figures.Unit.of(far), [NAME]).drawing
 
     assert "logarithmic scale" in text_of(far)
     labels = [tick.label for tick in drawing.y.ticks]
-    assert labels == ["0.1", "1", "10", "100"]
+    assert labels == ["0.1", "1", "10", "100\u00a0s"]
     tops = [top for *_, top in _rectangles(drawing.shapes[0].path)]
     assert tops[0] == pytest.approx(100 * (np.log10(60) + 1) / 3, abs=1)
     assert tops[1] == pytest.approx(100 * (np.log10(0.56) + 1) / 3, abs=1)
 
 
-def test_contrast_drawing_and_plot_are_the_same() -> None:
+def test_normal_steps_stand_above_outliers() -> None:
     contrast = times().contrast
     assert contrast
-    drawing = parts_figures.contrast_drawing(contrast)
-    plot: Any = parts_figures.contrast_plot(contrast)
 
-    for shape, renderer in zip(drawing.shapes, plot.renderers, strict=True):
-        glyph = renderer.glyph
-        assert isinstance(glyph, HBar)
-        data = renderer.data_source.data
-        middle, width = data[glyph.y], data[glyph.right]
-        expected = [
-            [0, 100 * w / plot.x_range.end, 100 * (y - 0.16 + 2) / 2, 100 * (y + 0.16 + 2) / 2]
-            for y, w in zip(middle, width, strict=True)
-        ]
-        _same(_rectangles(shape.path), expected)
+    normal, outliers = parts_figures.contrast(contrast).drawing.shapes
+
+    assert (normal.style, outliers.style) == ("u", "l")
+    for above, below in zip(_rectangles(normal.path), _rectangles(outliers.path), strict=True):
+        assert above[2] > below[3]
 
 
-def test_last_steps_drawing_and_plot_are_the_same_with_work_at_the_bottom() -> None:
-    unit, last = figures.Unit.of(times()), times().last
-    drawing, plot = parts_figures.last_drawing(last, unit), parts_figures.last_plot(last, unit)
+def test_the_last_steps_have_work_at_the_bottom_and_no_events_at_the_top() -> None:
+    drawing = parts_figures.last_steps(times().last, figures.Unit.of(times())).drawing
 
-    sources = _quads(plot)
-    for shape, source in zip(drawing.shapes, sources, strict=False):
-        _same(_rectangles(shape.path), _places(plot, source, "bottom"))
-    hatched = [(a.x, a.x + a.width, 100 - a.y - a.height, 100 - a.y) for a in drawing.areas]
-    _same(hatched, _places(plot, sources[-1], "bottom"))
     assert [shape.style for shape in drawing.shapes] == ["u", "n2", "l"]
     assert {bottom for *_, bottom, _ in _rectangles(drawing.shapes[0].path)} == {0.0}
+    assert len(drawing.areas) == len(times().last.numbers)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""Bars of 100%, one below the other, each in parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from jobreport.figures import theme
+from jobreport.figures.canvas import Canvas, Figure
+from jobreport.figures.chart import downward, quantity, upward
+from jobreport.figures.names import fitted
+from jobreport.formats import escape_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Half the height of a bar, in rows.
+HALF = 0.36
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """One part of every bar."""
+
+    #: Class of its fill.
+    style: str
+    label: str
+    #: Of each bar: percent, and a quantity in words.
+    percents: tuple[float, ...]
+    amounts: tuple[str, ...]
+
+
+def stacked(names: Sequence[str], parts: Sequence[Part], *, bar: str, amount: str) -> Figure:
+    """The first bar on top; ``bar`` and ``amount`` name both in a tooltip. One bar alone has no name."""
+    several = len(names) > 1
+    x, y = upward(100, 4, unit="%"), downward([fitted(name) if several else "" for name in names])
+    canvas = Canvas(x, y, left=theme.NAMES_PX if several else 0)
+    ends = np.cumsum([np.zeros(len(names)), *(part.percents for part in parts)], axis=0)
+    middle = -0.5 - np.arange(len(names))
+    escaped = [escape_name(name, 60) for name in names]
+    drawn = [
+        canvas.bars(
+            part.style,
+            (left, right, middle - HALF, middle + HALF),
+            {
+                "percent": np.array(part.percents),
+                "name": escaped,
+                "part": [escape_name(part.label, 60)] * len(names),
+                "amount": list(part.amounts),
+            },
+            series=f"kind-{i}",
+            apart=True,
+        )
+        for i, (part, left, right) in enumerate(zip(parts, ends[:-1], ends[1:], strict=True))
+    ]
+    rows = [("Part", "@part"), ("Share", quantity("percent", "%")), (amount, "@amount")]
+    canvas.tooltip([*([(bar, "@name")] if several else []), *rows], drawn)
+    return canvas.figure
