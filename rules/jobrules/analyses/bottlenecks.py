@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +10,10 @@ from msgspec.structs import replace
 
 from jobrules.analyses.time_lines import reduce
 from jobrules.measures.bottleneck_snapshots import MAX_RUNS
-from jobrules.measures.framework_time import LIFETIMES
-from jobrules.measures.intervals import union
-from jobrules.measures.rows import by_code, series_of
-from jobrules.model import EventSource, Metric, span_of
+from jobrules.measures.framework_time import Kind, event_type_of, kind_of
+from jobrules.measures.intervals import time_of, union
+from jobrules.measures.rows import rows_by_lane, rows_by_mode
+from jobrules.model import Metric, span_of
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from jobrules.io_bottleneck import IOBottleneck
     from jobrules.measures.bottleneck_snapshots import BottleneckCriteria, NodeSnapshots, Snapshots
     from jobrules.measures.intervals import Intervals
-    from jobrules.model import Events, FloatArray, IntArray, Job, Lane, Panel, Steps
+    from jobrules.model import Events, FloatArray, Job, Lane, Panel, Steps
 
 #: A GPU is busy above this, in percent.
 BUSY = 90.0
@@ -33,8 +32,9 @@ BUSY = 90.0
 MAX_NODES, MAX_COURSES, MAX_CLASSES = 16, 4, 8
 #: Rows of the table of a course.
 MAX_STRETCHES = 24
-#: What all events of Horovod are called; its lanes have the names of tensors.
-HOROVOD = "Horovod"
+#: The GPU samples of a node in parts, and the snapshots of a job, as in ``NodeBottlenecks``.
+_SAMPLES = ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
+_SNAPSHOTS = ("snapshots", "low", "no_core_sample", "bottlenecks")
 
 
 class NodeBottlenecks(Struct, frozen=True, kw_only=True):
@@ -63,28 +63,10 @@ class NodeBottlenecks(Struct, frozen=True, kw_only=True):
     percents: tuple[float, ...]
 
     @classmethod
-    def of(
-        cls,
-        *,
-        busy: int,
-        partly: int,
-        idle_unsaturated: int,
-        idle_no_core_sample: int,
-        bottleneck: int,
-        **facts: Any,
-    ) -> NodeBottlenecks:
+    def of(cls, **facts: Any) -> NodeBottlenecks:
         """With the GPU samples added up."""
-        counts = (busy, partly, idle_unsaturated, idle_no_core_sample, bottleneck)
-        return cls(
-            busy=busy,
-            partly=partly,
-            idle_unsaturated=idle_unsaturated,
-            idle_no_core_sample=idle_no_core_sample,
-            bottleneck=bottleneck,
-            samples=sum(counts),
-            percents=apportion(counts, 100.0, 1),
-            **facts,
-        )
+        counts = [facts[name] for name in _SAMPLES]
+        return cls(samples=sum(counts), percents=apportion(counts, 100.0, 1), **facts)
 
 
 class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
@@ -189,7 +171,7 @@ class Split(Struct, frozen=True, kw_only=True):
 
 
 class StepSpan(Struct, frozen=True, kw_only=True):
-    """Steps of one phase."""
+    """Steps of one mode."""
 
     mode: str
     #: Their lowest and highest number; none where the source numbers none.
@@ -297,10 +279,7 @@ def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> 
     runs = _longest([run for one in found for run in one.runs])
     timed = job.gathered(_timed, asked, grid, runs) if hit else []
     ran = _ran(timed)
-    counts = {
-        name: sum(getattr(one, name) for one in nodes)
-        for name in ("snapshots", "low", "no_core_sample", "bottlenecks")
-    }
+    counts = {name: sum(getattr(one, name) for one in nodes) for name in _SNAPSHOTS}
     return Bottlenecks(
         key=asked.key,
         gpu_below=asked.gpu_threshold,
@@ -473,17 +452,15 @@ def _steps_at(steps: Steps, start_us: int, end_us: int) -> tuple[str, tuple[Step
 
 
 def _spans(steps: Steps) -> tuple[StepSpan, ...]:
-    """The steps by phase, in the order of their first start."""
-    rows: dict[str, list[IntArray]] = {}
-    for (_, _, phase), mine in series_of(steps).items():
-        rows.setdefault(phase, []).append(mine)
+    """The steps by mode, in the order of their first start."""
     spans = []
-    for phase, parts in sorted(rows.items()):
-        mine = np.concatenate(parts)
-        numbers = steps.number[mine][steps.number[mine] >= 0]
-        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (None, None)
-        spans.append((int(steps.start_us[mine].min()), StepSpan(mode=phase, first=low, last=high)))
-    return tuple(span for _, span in sorted(spans, key=itemgetter(0)))
+    by_mode = rows_by_mode(steps)
+    for mode in sorted(by_mode, key=lambda mode: (steps.start_us[by_mode[mode][0]], mode)):
+        numbers = steps.number[by_mode[mode]]
+        numbers = numbers[numbers >= 0]
+        first, last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (None, None)
+        spans.append(StepSpan(mode=mode, first=first, last=last))
+    return tuple(spans)
 
 
 def _cores(node: NodeSnapshots) -> NodeCores:
@@ -525,22 +502,19 @@ def _ran_on_node(events: Events, found: Snapshots) -> dict[str, FloatArray]:
     on a node to its last counts, as a profiler may have recorded a few steps only.
     """
     times = _times(found)
-    return {
-        name: np.array(
-            [
-                (_shared_us(one, some), some.overlap_us(one.start_us[:1], one.end_us[-1:])[0])
-                for some in times
-            ],
-            np.float64,
-        )
-        for name, one in _classes(events)
-    }
+    ran = {}
+    for name, rows in rows_by_lane(events, _class_of).items():
+        one = time_of(events, rows)
+        if len(one.start_us):
+            recorded = one.start_us[:1], one.end_us[-1:]
+            both = [(one.shared_us(some), some.overlap_us(*recorded)[0]) for some in times]
+            ran[name] = np.array(both, np.float64)
+    return ran
 
 
-def _shared_us(one: Intervals, other: Intervals) -> int:
-    """How long both hold; the fewer intervals are looked up in the more."""
-    few, many = sorted((one, other), key=lambda some: len(some.start_us))
-    return int(many.overlap_us(few.start_us, few.end_us).sum())
+def _class_of(lane: Lane) -> str | None:
+    """The event type; lives of processes have no class."""
+    return None if kind_of(lane) is Kind.LIFETIME else event_type_of(lane)
 
 
 def _times(found: Snapshots) -> tuple[Intervals, Intervals]:
@@ -549,25 +523,3 @@ def _times(found: Snapshots) -> tuple[Intervals, Intervals]:
     end_us = time_us + found.node.interval_us
     end_us[:-1] = np.minimum(end_us[:-1], time_us[1:])
     return union(time_us[hit], end_us[hit]), union(time_us[~hit], end_us[~hit])
-
-
-def _classes(events: Events) -> Iterator[tuple[str, Intervals]]:
-    """(class, when any event of it ran), without classes that never ran."""
-    names: dict[str, int] = {}
-    of_lane = np.array([_number(lane, names) for lane in events.lanes], np.int32)
-    if not names:
-        return
-    order, edges = by_code(of_lane[events.lane], len(names))
-    for name, first, stop in zip(names, edges, edges[1:], strict=False):
-        rows = order[first:stop]
-        one = union(events.start_us[rows], events.end_us[rows])
-        if len(one.start_us):
-            yield name, one
-
-
-def _number(lane: Lane, names: dict[str, int]) -> int:
-    """A number for the class of a lane; lives of processes belong to none."""
-    if lane.event_type in LIFETIMES:
-        return -1
-    name = HOROVOD if lane.source is EventSource.HOROVOD else lane.event_type
-    return names.setdefault(name, len(names))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns, Places
-from jobrules.measures.quartiles import ordered, quantiles, shares
+from jobrules.measures.quartiles import quantiles, shares
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ def _of_panel(panel: Panel, columns: Columns, limit: float) -> tuple[DeviceRows,
 
 
 def _core(node: str, device: str, values: FloatArray, limit: float) -> CoreUse:
-    ascending = ordered(values)
-    p50, p95, p99 = quantiles(ascending, (0.5, 0.95, 0.99))
+    p50, p95, p99 = quantiles(values, (0.5, 0.95, 0.99))
     return CoreUse(
         node=node,
         device=device,
@@ -146,7 +145,7 @@ def _core(node: str, device: str, values: FloatArray, limit: float) -> CoreUse:
         p50=round(p50, 1),
         p95=round(p95, 1),
         p99=round(p99, 1),
-        max=round(float(ascending[-1]), 1),
+        max=round(float(values.max()), 1),
         at_limit=round(float((values >= limit).mean()), 3),
-        **shares(ascending),
+        **shares(values),
     )

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns, Places, reduce
 from jobrules.gpu_memory_increase import compare
-from jobrules.measures.quartiles import ALIKE_POINTS, ordered, quantiles
+from jobrules.measures.quartiles import ALIKE_POINTS, quantiles
 from jobrules.measures.work_span import work_span_us
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.rule import written
@@ -212,11 +212,9 @@ def _gpu(
     loop_us: tuple[int, int],
     trend: Trend | None,
 ) -> GPUMemory:
-    whole = ordered(values)
-    p50, p95 = quantiles(whole, (0.5, 0.95))
+    p50, p95 = quantiles(values, (0.5, 0.95))
     first, last = np.searchsorted(time_us, loop_us)
-    loop = ordered(values[first:last]) if last > first else whole
-    loop_p5, loop_p95 = quantiles(loop, (0.05, 0.95))
+    loop_p5, loop_p95 = quantiles(values[first:last] if last > first else values, (0.05, 0.95))
     most = int(found.rise.argmax()) if found else 0
     rise = float(found.rise[most]) / found.unit if found else None
     return GPUMemory(
@@ -226,7 +224,7 @@ def _gpu(
         mean=round(float(values.mean()), 2),
         p50=round(p50, 2),
         p95=round(p95, 2),
-        max=round(float(whole[-1]), 2),
+        max=round(float(values.max()), 2),
         loop_p5=round(loop_p5, 2),
         loop_p95=round(loop_p95, 2),
         rise=None if rise is None else round(max(0.0, rise), 2),

@@ -9,9 +9,10 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
-from jobrules.measures.framework_time import breakdown_of, summed, weights_within
-from jobrules.measures.intervals import union
+from jobrules.measures.framework_time import breakdown_of, summed, weights_by_lane
+from jobrules.measures.intervals import time_of, union
 from jobrules.measures.minutes import Seen, Windows
+from jobrules.measures.rows import rows_by_lane
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import (
     SECOND_US,
@@ -148,16 +149,16 @@ class BottleneckCriteria(Struct, frozen=True, kw_only=True):
     def _activity(self, part: Job, named: frozenset[str]) -> _Activity:
         """Events during the bottlenecks of a node, and if it is one of ``named`` its data loading."""
         found, (name,) = self.snapshots(part), part.nodes
-        moments = {name: found.node.moments} if found else {}
-        events = summed(part.events, weights_within(part.events, moments))
-        if found is None or name not in named:
+        moments = found.node.moments if found else None
+        events = summed(part.events, weights_by_lane(part.events, lambda _: moments))
+        if moments is None or name not in named:
             return _Activity(events=events)
         loading = Loading.of(part.events, name)
         return _Activity(
             events=events,
             loaders=_loaders(loading) if loading else None,
-            lasted_us=moments[name].total_us,
-            fetched_us=tuple(_fetching(loading, moments[name])) if loading else (),
+            lasted_us=moments.total_us,
+            fetched_us=tuple(_fetching(loading, moments)) if loading else (),
         )
 
     def _finding(
@@ -241,11 +242,9 @@ def _loaders(loading: Loading) -> int | None:
 def _fetching(loading: Loading, moments: Intervals) -> Iterator[float]:
     """Per training process: the time of its fetches, divided by the number of processes."""
     events = loading.fetches
-    processes = np.unique([lane.rank for lane in events.lanes], return_inverse=True)[1][events.lane]
-    present = np.unique(processes).tolist()
-    for one in present:
-        own = union(events.start_us[processes == one], events.end_us[processes == one])
-        yield float(own.overlap_us(moments.start_us, moments.end_us).sum()) / len(present)
+    by_rank = rows_by_lane(events, lambda lane: lane.rank)
+    for rows in by_rank.values():
+        yield time_of(events, rows).shared_us(moments) / len(by_rank)
 
 
 class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import WORKER
-from jobrules.measures.rows import by_code
+from jobrules.measures.rows import rows_by_lane
 from jobrules.model import EventSource
 
 if TYPE_CHECKING:
@@ -28,12 +28,8 @@ _T = TypeVar("_T")
 MOST_OPERATORS = 25
 #: Operators with no more than this share are left out, in percent.
 CUT = 2.0
-#: Lanes whose events are lives of processes; they would drown what happens in them.
-LIFETIMES = frozenset({WORKER})
-
-
-#: Limit of the sums of times that are computed with.
-_MOST = 1 << 62
+#: The one event type of all tensors that Horovod exchanged.
+HOROVOD = "Horovod"
 
 
 class Kind(Enum):
@@ -45,6 +41,7 @@ class Kind(Enum):
     FORWARD = auto()
     BACKWARD = auto()
     GENERAL = auto()
+    #: Lives of loader processes, which would drown what happens in them.
     LIFETIME = auto()
     HOROVOD = auto()
 
@@ -58,7 +55,7 @@ _TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
     (Kind.STEP, lambda lane: "Step" in lane.event_type),
     (Kind.FORWARD, lambda lane: lane.event_type == "Forward-SubModuleInternal"),
     (Kind.BACKWARD, lambda lane: lane.event_type == "Backward-SubModuleInternal"),
-    (Kind.LIFETIME, lambda lane: lane.event_type in LIFETIMES),
+    (Kind.LIFETIME, lambda lane: lane.event_type == WORKER),
     (Kind.GENERAL, lambda _: True),
 )
 
@@ -66,6 +63,11 @@ _TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
 def kind_of(lane: Lane) -> Kind:
     """What the events of a lane are."""
     return next(kind for kind, holds in _TESTS if holds(lane))
+
+
+def event_type_of(lane: Lane) -> str:
+    """The event type of a lane; Horovod's lanes have the names of tensors and share one."""
+    return HOROVOD if lane.source is EventSource.HOROVOD else lane.event_type
 
 
 #: Kinds with a time per name.
@@ -110,7 +112,7 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
             part, weighed = events.where(rows), weight[rows]
             total[kind] = _by_name(part, weighed)
             if kind is not Kind.HOROVOD:
-                own[kind] = _by_name(part, _self(part, weighed))
+                own[kind] = _by_name(part, self_us(part, weighed))
                 if weight_us is None:
                     calls[kind] = _by_name(part, np.ones(len(part), np.int64))
     node = events.lanes[0].node if events.lanes else ""
@@ -217,40 +219,20 @@ def _sums(code: CodeArray, weight: IntArray, codes: int) -> IntArray:
     return np.bincount(code, weights=weight, minlength=codes).astype(np.int64)
 
 
-def weights_within(events: Events, moments: Mapping[str, Intervals]) -> IntArray:
-    """(n,) how long each event overlaps the moments of its node."""
-    return weights_by_lane(events, lambda lane: moments.get(lane.node))
-
-
 def weights_by_lane(events: Events, moments: Callable[[Lane], Intervals | None]) -> IntArray:
     """(n,) how long each event overlaps the moments of its lane, 0 where there are none."""
-    found = [moments(lane) for lane in events.lanes]
-    distinct = list({id(one): one for one in found if one is not None}.values())
-    number = {id(one): i for i, one in enumerate(distinct)}
-    of_lane = np.array([number.get(id(one), -1) for one in found], np.int32)
     weight = np.zeros(len(events), np.int64)
-    if len(events):
-        order, edges = by_code(of_lane[events.lane], len(distinct))
-        for one, first, stop in zip(distinct, edges, edges[1:], strict=False):
-            rows = order[first:stop]
-            weight[rows] = one.overlap_us(events.start_us[rows], events.end_us[rows])
+    for one, rows in rows_by_lane(events, moments).items():
+        weight[rows] = one.overlap_us(events.start_us[rows], events.end_us[rows])
     return weight
 
 
-def self_us(events: Events) -> IntArray:
-    """(n,) how long each event itself was at work, without the events inside it.
+def self_us(events: Events, weight: IntArray) -> IntArray:
+    """(n,) what remains of each event's weight, its duration or a part of it, without the events inside it.
 
     At each moment the time of a thread, in one lane, belongs to the event that started last of
     those still open; of several that start together to the one that ends first, then to the later row.
-    """
-    return _self(events, events.duration_us)
-
-
-def _self(events: Events, weight: IntArray) -> IntArray:
-    """(n,) what remains of each event's weight without the events inside it.
-
-    Where the events of a thread are not nested but overlap in part, the weight is taken to be
-    spread evenly over the event.
+    Where the events of a thread are not nested but overlap in part, the weight counts as spread evenly over the event.
     """
     own = weight.copy()
     rows = np.flatnonzero(events.duration_us > 0)
@@ -284,10 +266,6 @@ def _nesting(start: IntArray, end: IntArray, first: IntArray, thread: IntArray) 
     threads in which no event outlasts the one it starts within; in others some pair shows it.
     """
     # Each thread gets a time of its own, after all of the one before, so that one search serves all.
-    # Where the numbers would become too large, the order of the times will do.
-    if len(first) * float(end.max() - start.min() + 1) > _MOST:
-        _, ranks = np.unique(np.concatenate((start, end)), return_inverse=True)
-        start, end = ranks[: len(start)], ranks[len(start) :]
     span = np.maximum.reduceat(end, first) - start[first] + 1
     shift = (np.cumsum(span) - span - start[first])[thread]
     position = np.arange(len(start))

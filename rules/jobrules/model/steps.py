@@ -33,6 +33,11 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return len(self.start_us)
 
     @cached_property
+    def duration_us(self) -> IntArray:
+        """(n,) duration of each step."""
+        return self.end_us - self.start_us
+
+    @cached_property
     def node(self) -> StrArray:
         """(n,) names of nodes."""
         return self._named(0)
