@@ -131,11 +131,7 @@ class BatchSize(Rule):
                 if held and memory_seen.before(last):
                     boxes[f"{device}_memory"] = quartiles(held[1][: memory_seen.before(last)])
         # That of the CPU ends with the last GPU's.
-        details = (
-            {"cpu": quartiles(cpu.mean[: seen.before(last)]), **boxes}
-            if cpu and seen and boxes
-            else {}
-        )
+        details = {"cpu": quartiles(cpu.mean[: seen.before(last)]), **boxes} if cpu and seen and boxes else {}
         return _Node(
             name=name,
             cpu_samples=len(cpu.time_us) if cpu else 0,

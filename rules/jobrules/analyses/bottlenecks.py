@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.analyses.time_lines import reduce
+from jobrules.analyses.time_lines import known, reduce
 from jobrules.measures.bottleneck_snapshots import MAX_RUNS
 from jobrules.measures.framework_time import Kind, event_type_of, kind_of
 from jobrules.measures.intervals import time_of, union
@@ -404,7 +404,7 @@ def _courses(
     return tuple(
         BottlenecksOverTime.of(
             name,
-            tuple(None if np.isnan(v) else v for v in np.round(values, 1).tolist()),
+            known(values, 1),
             limit=limit,
             grid=grid,
             span_us=spans.get(name),

@@ -45,8 +45,6 @@ _REACH = 1.0
 _PER_DECADE, MAX_LOG_BINS = 10, 60
 #: Plain bins are at most these, but for the two that rounding may add at the ends.
 _PLAIN_BINS = 50
-#: Widths that a reader can name, in seconds.
-_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
 TOO_FEW, ADEQUATE, TOO_MANY = "too few", "adequate", "too many"
 
@@ -361,11 +359,8 @@ def _at_work(found: Mapping[str, tuple[Busy, int]]) -> tuple[Columns | None, tup
         return None, ()
     start_s = min(int(busy.start_s[0]) for busy, _ in found.values())
     stop_s = max(int(busy.stop_s[-1]) for busy, _ in found.values())
-    least = (stop_s - start_s) / MAX_COLUMNS
-    width_s = next((w for w in _WIDTHS_S if w >= least), math.ceil(least / 3600) * 3600)
-    grid = Columns(
-        start_us=start_s * SECOND_US, width_us=width_s * SECOND_US, count=-(-(stop_s - start_s) // width_s)
-    )
+    start_us, stop_us = start_s * SECOND_US, stop_s * SECOND_US
+    grid = Columns.of(start_us, stop_us - 1, (stop_us - start_us) / MAX_COLUMNS, finest_s=1)
     if len(found) > MAX_LINES:
         cores = [cores for _, cores in found.values()]
         found = {"": (_summed([busy for busy, _ in found.values()]), sum(cores) if all(cores) else 0)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns, Places
@@ -13,7 +12,7 @@ from jobrules.measures.quartiles import quantiles, shares
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from jobrules.model import FloatArray, Job, Panel
 
@@ -45,19 +44,6 @@ class DeviceRows(Struct, frozen=True, kw_only=True):
     #: the column's samples are at ``DeviceGrid.limit`` or above. 255 where it was not measured. A byte a
     #: column, device after device. A fraction of exactly one half goes to the even neighbor.
     values: bytes
-
-    @classmethod
-    def of(
-        cls, node: str, metric: str, devices: Sequence[str], left_out: int, table: npt.NDArray[np.uint8]
-    ) -> DeviceRows:
-        """From a (devices, columns) table."""
-        return cls(
-            node=node,
-            metric=metric,
-            devices=tuple(devices),
-            left_out=left_out,
-            values=table.tobytes(),
-        )
 
 
 class CoreUse(Struct, frozen=True, kw_only=True):
@@ -99,8 +85,7 @@ def devices(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
     """
     if not (job.has(Metric.GPU_UTILIZATION) or job.has(Metric.CPU_UTILIZATION)):
         return None
-    bundle = -(-grid.count // MAX_COLUMNS)
-    columns = Columns(start_us=grid.start_us, width_us=bundle * grid.width_us, count=-(-grid.count // bundle))
+    columns = grid.bundled(MAX_COLUMNS)
     found = job.gathered(_of_node, columns, limit)
     return DeviceGrid(
         columns=columns,
@@ -132,7 +117,10 @@ def _of_panel(panel: Panel, columns: Columns, limit: float) -> tuple[DeviceRows,
             table[column, measured & (places.means(values >= limit) >= FULL_SHARE)] += FULL
             cores.append(_core(panel.node, device, values, limit))
     left_out = len(panel.devices) - len(devices)
-    return DeviceRows.of(panel.node, panel.metric, devices, left_out, table), cores
+    rows = DeviceRows(
+        node=panel.node, metric=panel.metric, devices=devices, left_out=left_out, values=table.tobytes()
+    )
+    return rows, cores
 
 
 def _core(node: str, device: str, values: FloatArray, limit: float) -> CoreUse:

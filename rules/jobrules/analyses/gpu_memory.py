@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
-from jobrules.analyses.time_lines import Columns, Places, reduce
+from jobrules.analyses.time_lines import Columns, Places, known, reduce
 from jobrules.gpu_memory_increase import compare
 from jobrules.measures.quartiles import ALIKE_POINTS, quantiles
 from jobrules.measures.work_span import work_span_us
@@ -146,7 +145,7 @@ def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | 
     for gpu in ranked:
         drawn.setdefault(gpu.node, []).append(gpu.device)
     drawn = dict(list(drawn.items())[: 1 if alike else MAX_NODES])
-    columns = _bundled(grid, MAX_COLUMNS[len(drawn) > 1])
+    columns = grid.bundled(MAX_COLUMNS[len(drawn) > 1])
     pictures = job.gathered(_pictures, drawn, columns, alike)
     return MemoryUse(
         limit=rule.increase,
@@ -281,11 +280,6 @@ def _alike(gpus: Sequence[GPUMemory]) -> bool:
     return all(max(values) - min(values) < ALIKE_POINTS for values in levels)
 
 
-def _bundled(grid: Columns, most: int) -> Columns:
-    size = -(-grid.count // most)
-    return Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
-
-
 def _oddness(gpu: GPUMemory) -> tuple[float, bool, float]:
     """Sorts what rises most first, then what grows steadily, then what is highest."""
     return -(gpu.rise or 0.0) if gpu.events else 0.0, not (gpu.trend and gpu.trend.steady), -gpu.p95
@@ -298,7 +292,7 @@ def _pictures(
     for panel in part.panels_of(Metric.GPU_MEMORY_ACTIVITY) if part.nodes[0] in drawn else ():
         low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
         bands = reduce(grid, panel.time_us, panel.mean, low, high)
-        mean, low_drawn, high_drawn = map(_drawn, bands)
+        mean, low_drawn, high_drawn = (known(values, 1) for values in bands)
         node, count = panel.node, len(panel.devices)
         chosen = drawn[node][: 1 if alike and count > MAX_LINES else MAX_LINES]
         lines = []
@@ -306,9 +300,5 @@ def _pictures(
             if device in chosen:
                 time_us, values = panel.series(column)
                 means = Places.of(grid, time_us).means(values)
-                lines.append(MemoryLine(node=node, device=device, mean=_drawn(means)))
+                lines.append(MemoryLine(node=node, device=device, mean=known(means, 1)))
         yield MemoryBand(node=node, devices=count, mean=mean, low=low_drawn, high=high_drawn), lines
-
-
-def _drawn(values: FloatArray) -> tuple[float | None, ...]:
-    return tuple(None if math.isnan(value) else value for value in np.round(values, 1).tolist())

@@ -156,8 +156,7 @@ def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparis
     """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
     metric = Metric.GPU_UTILIZATION if job.gpu_count else Metric.CPU_UTILIZATION
     ranked = len(job.nodes) > MAX_DRAWN
-    size = -(-grid.count // MAX_COLUMNS)
-    columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
+    columns = grid.bundled(MAX_COLUMNS)
     nodes = job.each(_seen, metric, in_time, columns if ranked else None, len(job.nodes) == 1)
     start_up = _start_up(nodes)
     if not ranked:

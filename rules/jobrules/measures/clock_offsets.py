@@ -144,10 +144,10 @@ def _first_starts(part: Job) -> _Starts:
     """When the first rank of a node began each step that has a number."""
     steps = part.steps
     found = {}
-    for mode, rows in rows_by_mode(steps).items():
+    for mode, of_mode in rows_by_mode(steps).items():
+        rows = of_mode[np.argsort(steps.number[of_mode], kind="stable")]
         rows = rows[steps.number[rows] >= 0]
         if len(rows):
-            rows = rows[np.argsort(steps.number[rows], kind="stable")]
             first = np.flatnonzero(np.diff(steps.number[rows], prepend=-1))
             found[mode] = steps.number[rows][first], np.minimum.reduceat(steps.start_us[rows], first)
     return found
