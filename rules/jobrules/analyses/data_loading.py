@@ -11,7 +11,7 @@ from msgspec import Struct
 from jobrules.analyses.time_lines import Columns
 from jobrules.dataloader import between_fetches
 from jobrules.measures.data_loading import Busy, Loading
-from jobrules.measures.rows import series_of
+from jobrules.measures.rows import rows_by_mode
 from jobrules.measures.value_counts import Counted
 from jobrules.model import (
     SECOND_US,
@@ -134,7 +134,7 @@ class LoadersAtWork(Struct, frozen=True, kw_only=True):
 
 
 class StepTime(Struct, frozen=True, kw_only=True):
-    """The steps that batches are fetched for: of the phase that took most time."""
+    """The steps that batches are fetched for: of the mode that took most time."""
 
     mode: str
     count: int
@@ -202,7 +202,7 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     busy: Busy
     #: By the keys of ``Spread``; of TensorFlow's pipeline only its fetches, as Dataloader counts them.
     times: dict[str, Counted]
-    #: Durations of the steps that fetches of loading processes are for, by phase in natural order; those of a
+    #: Durations of the steps that fetches of loading processes are for, by mode; those of a
     #: pipeline may run at the same time as the training.
     steps: dict[str, Counted]
 
@@ -216,15 +216,13 @@ def _of_node(
     if loading is None:
         return None
     times = {"fetch": loading.fetches.duration_us}
-    steps: dict[str, list[IntArray]] = {}
+    steps: dict[str, IntArray] = {}
     if not loading.pipeline:
         times["distance"] = between_fetches(loading.fetches)
         times["worker"] = loading.workers.duration_us
         times["set-up"] = loading.set_up.duration_us
         if len(loading.fetches):
-            for (_, _, phase), rows in series_of(part.steps).items():
-                lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
-                steps.setdefault(phase, []).append(lasted)
+            steps = {mode: part.steps.duration_us[rows] for mode, rows in rows_by_mode(part.steps).items()}
     return _Node(
         loading=_node_loading(
             part, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0)
@@ -235,7 +233,7 @@ def _of_node(
         ],
         busy=loading.busy,
         times={key: Counted.of(times_us) for key, times_us in times.items()},
-        steps={phase: Counted.of(np.concatenate(several)) for phase, several in steps.items()},
+        steps={mode: Counted.of(lasted_us) for mode, lasted_us in steps.items()},
     )
 
 
@@ -245,9 +243,8 @@ def _node_loading(
     cpu, gpus = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.GPU_UTILIZATION)
     cores = len(cpu.devices) if cpu else 0
     busy = loading.busy
-    lasted = busy.stop_s - busy.start_s
-    seconds = int(lasted.sum())
-    loaders = _median(busy.loaders, lasted) if seconds else None
+    seconds = busy.seconds
+    loaders = busy.median if seconds else None
     answer = ""
     if judged.evaluated and loaders is not None:
         low, high = (cores * limit / 100 for limit in (rule.min_threshold, rule.max_threshold))
@@ -260,7 +257,7 @@ def _node_loading(
         gpus=len(gpus.devices) if gpus else 0,
         seconds=seconds,
         loaders=loaders,
-        mean=round(float((busy.loaders * lasted).sum() / seconds), 2) if seconds else None,
+        mean=round(busy.mean, 2) if seconds else None,
         lowest=int(busy.loaders.min()) if seconds else None,
         highest=int(busy.loaders.max()) if seconds else None,
         answer=answer,
@@ -271,24 +268,16 @@ def _node_loading(
     )
 
 
-def _median(values: IntArray, weight: IntArray) -> int:
-    """The median of values that stand for so many each, rounded down as Dataloader does."""
-    order = np.argsort(values)
-    ranks = np.cumsum(weight[order])
-    middle = np.searchsorted(ranks, [(ranks[-1] - 1) // 2, ranks[-1] // 2], side="right")
-    return int(values[order[middle]].sum() // 2)
-
-
 def _main_step(nodes: Sequence[Mapping[str, Counted]]) -> StepTime | None:
-    """The phase that took most time."""
-    phases = {
-        phase: Counted.joined([one[phase] for one in nodes if phase in one])
-        for phase in natural_sorted({phase for one in nodes for phase in one})
+    """The mode that took most time."""
+    modes = {
+        mode: Counted.joined([one[mode] for one in nodes if mode in one])
+        for mode in natural_sorted({mode for one in nodes for mode in one})
     }
-    if not phases:
+    if not modes:
         return None
-    phase, most = max(phases.items(), key=lambda item: item[1].total)
-    return StepTime(mode=phase, count=len(most), p50_s=most.quantiles(0.5)[0] / SECOND_US)
+    mode, most = max(modes.items(), key=lambda item: item[1].total)
+    return StepTime(mode=mode, count=len(most), p50_s=most.quantiles(0.5)[0] / SECOND_US)
 
 
 def _times(nodes: Sequence[Mapping[str, Counted]], fetched: Counted) -> tuple[Spread, ...]:
@@ -363,33 +352,13 @@ def _at_work(found: Mapping[str, tuple[Busy, int]]) -> tuple[Columns | None, tup
     grid = Columns.of(start_us, stop_us - 1, (stop_us - start_us) / MAX_COLUMNS, finest_s=1)
     if len(found) > MAX_LINES:
         cores = [cores for _, cores in found.values()]
-        found = {"": (_summed([busy for busy, _ in found.values()]), sum(cores) if all(cores) else 0)}
+        found = {"": (Busy.joined([busy for busy, _ in found.values()]), sum(cores) if all(cores) else 0)}
     return grid, tuple(_reduced(node, busy, cores, grid) for node, (busy, cores) in found.items())
-
-
-def _summed(several: Sequence[Busy]) -> Busy:
-    """The active loader processes of all nodes together."""
-    edges = np.unique(np.concatenate([side for one in several for side in (one.start_s, one.stop_s)]))
-    change = np.zeros(len(edges), np.int64)
-    for one in several:
-        np.add.at(change, np.searchsorted(edges, one.start_s), one.loaders)
-        np.subtract.at(change, np.searchsorted(edges, one.stop_s), one.loaders)
-    loaders = np.cumsum(change)[:-1]
-    some = loaders > 0
-    return Busy(start_s=edges[:-1][some], stop_s=edges[1:][some], loaders=loaders[some])
 
 
 def _reduced(node: str, busy: Busy, cores: int, grid: Columns) -> LoadersAtWork:
     """Lowest, highest and mean over the seconds of each column in which loaders were at work."""
-    start_s, width_s = grid.start_us // SECOND_US, grid.width_us // SECOND_US
-    # Stretches are cut where a column ends.
-    first, last = (busy.start_s - start_s) // width_s, (busy.stop_s - 1 - start_s) // width_s
-    parts = last - first + 1
-    stretch = np.repeat(np.arange(len(parts)), parts)
-    column = first[stretch] + np.arange(len(stretch)) - np.repeat(np.cumsum(parts) - parts, parts)
-    begin = np.maximum(busy.start_s[stretch], start_s + column * width_s)
-    lasted = np.minimum(busy.stop_s[stretch], start_s + (column + 1) * width_s) - begin
-    loaders = busy.loaders[stretch]
+    column, lasted, loaders = busy.in_columns(grid.start_us // SECOND_US, grid.width_us // SECOND_US)
     at = np.flatnonzero(np.diff(column, prepend=-1))
     mean = np.add.reduceat(loaders * lasted, at) / np.add.reduceat(lasted, at)
     filled = column[at].tolist()

@@ -156,7 +156,7 @@ class BottleneckCriteria(Struct, frozen=True, kw_only=True):
         loading = Loading.of(part.events, name)
         return _Activity(
             events=events,
-            loaders=_loaders(loading) if loading else None,
+            loaders=loading.busy.median if loading and loading.busy.seconds else None,
             lasted_us=moments.total_us,
             fetched_us=tuple(_fetching(loading, moments)) if loading else (),
         )
@@ -228,15 +228,6 @@ class _Activity(Struct, frozen=True, kw_only=True):
     #: Duration of the bottlenecks, and per training process the time of its fetches in them, divided by their number.
     lasted_us: int = 0
     fetched_us: tuple[float, ...] = ()
-
-
-def _loaders(loading: Loading) -> int | None:
-    busy = loading.busy
-    if not len(busy.loaders):
-        return None
-    order = np.argsort(busy.loaders, kind="stable")
-    lasted = np.cumsum((busy.stop_s - busy.start_s)[order])
-    return int(busy.loaders[order][np.searchsorted(lasted, lasted[-1] / 2)])
 
 
 def _fetching(loading: Loading, moments: Intervals) -> Iterator[float]:

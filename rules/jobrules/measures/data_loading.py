@@ -25,7 +25,7 @@ ENOUGH_PERCENT = 70.0
 _MOST = 1 << 20
 
 
-class Busy(Struct, frozen=True, kw_only=True, eq=False):
+class Busy(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Stretches of whole seconds with as many loaders throughout, ascending; seconds without any are left out."""
 
     #: (n,) seconds since the epoch: from, and the first one after.
@@ -33,6 +33,41 @@ class Busy(Struct, frozen=True, kw_only=True, eq=False):
     stop_s: IntArray
     #: (n,) loaders at work, at least 1.
     loaders: IntArray
+
+    @classmethod
+    def joined(cls, several: Sequence[Busy]) -> Busy:
+        """The active loader processes of several nodes together."""
+        columns = ("start_s", "stop_s", "loaders")
+        first, stop, loaders = (np.concatenate([getattr(one, name) for one in several]) for name in columns)
+        return _busy((first, stop, loaders))
+
+    @cached_property
+    def seconds(self) -> int:
+        """Seconds with a known number of loaders."""
+        return int((self.stop_s - self.start_s).sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean number of loaders in these seconds."""
+        return float((self.loaders * (self.stop_s - self.start_s)).sum() / self.seconds)
+
+    @property
+    def median(self) -> int:
+        """Median number of loaders in these seconds, rounded down."""
+        order = np.argsort(self.loaders)
+        ranks = np.cumsum((self.stop_s - self.start_s)[order])
+        middle = np.searchsorted(ranks, [(ranks[-1] - 1) // 2, ranks[-1] // 2], side="right")
+        return int(self.loaders[order][middle].sum() // 2)
+
+    def in_columns(self, start_s: int, width_s: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Stretches cut where a column of time ends: (m,) column, ascending, duration in seconds, and loaders."""
+        first, last = (self.start_s - start_s) // width_s, (self.stop_s - 1 - start_s) // width_s
+        parts = last - first + 1
+        stretch = np.repeat(np.arange(len(parts)), parts)
+        column = first[stretch] + np.arange(len(stretch)) - np.repeat(np.cumsum(parts) - parts, parts)
+        begin = np.maximum(self.start_s[stretch], start_s + column * width_s)
+        end = np.minimum(self.stop_s[stretch], start_s + (column + 1) * width_s)
+        return column, end - begin, self.loaders[stretch]
 
 
 class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):

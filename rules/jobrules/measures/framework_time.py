@@ -110,11 +110,11 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
         if phases[kind]:
             rows = rows_of(events, kind) & (weight > 0)
             part, weighed = events.where(rows), weight[rows]
-            total[kind] = _by_name(part, weighed)
+            total[kind] = times_by_name(part, weighed)
             if kind is not Kind.HOROVOD:
-                own[kind] = _by_name(part, self_us(part, weighed))
+                own[kind] = times_by_name(part, self_us(part, weighed))
                 if weight_us is None:
-                    calls[kind] = _by_name(part, np.ones(len(part), np.int64))
+                    calls[kind] = times_by_name(part, np.ones(len(part), np.int64))
     node = events.lanes[0].node if events.lanes else ""
     return Sums(node=node, phases=phases, total=total, own=own, calls=calls)
 
@@ -210,8 +210,9 @@ def _above_cut(times: Mapping[str, int]) -> dict[str, int]:
     return largest_first({name: us for name, us in times.items() if us > limit})
 
 
-def _by_name(events: Events, weight: IntArray) -> dict[str, int]:
-    totals = _sums(events.name, weight, len(events.names))
+def times_by_name(events: Events, weight: IntArray | None = None) -> dict[str, int]:
+    """Microseconds, or the sum of ``weight``, of the events of each name; without names of which it is 0."""
+    totals = _sums(events.name, events.duration_us if weight is None else weight, len(events.names))
     return {events.names[i]: int(totals[i]) for i in np.flatnonzero(totals).tolist()}
 
 
