@@ -16,7 +16,7 @@ GPU, CPU, MEMORY = "gpu_utilization", "cpu_utilization", "gpu_memory_activity"
 def rows(node: str, metric: str, devices: Sequence[str], values: Sequence[Sequence[int]]) -> DeviceRows:
     """A row of columns for each device; 255 is not measured, a full core is 101 more."""
     table = np.array(values, np.uint8).tobytes()
-    return DeviceRows(node=node, metric=metric, devices=devices, left_out=0, values=table)
+    return DeviceRows(node=node, metric=metric, devices=tuple(devices), left_out=0, values=table)
 
 
 def core(node: str, device: str, mean: float, at_limit: float = 0.0) -> CoreUse:

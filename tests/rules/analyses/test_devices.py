@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -189,15 +187,3 @@ def test_values_outside_of_percent_are_cut() -> None:
     )
 
     assert found.tolist() == [[0, 100]]
-
-
-def test_a_day_of_many_devices_is_quick() -> None:
-    random = np.random.default_rng(1)
-    n = 86_400
-    job = make_job(gpu=random.uniform(0, 100, (n, 8)), cpu=random.uniform(0, 100, (n, 32)), interval_s=1)
-    grid = columns(job)
-
-    start = time.perf_counter()
-    devices(job, grid, 90)
-
-    assert time.perf_counter() - start < 3

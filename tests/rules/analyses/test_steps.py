@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import tracemalloc
 from unittest.mock import patch
 
 import msgspec
@@ -440,28 +439,3 @@ def test_the_time_to_the_next_step_counts_as_lost() -> None:
         ("In the step", "work"),
         ("To the next step", "wait"),
     ]
-
-
-def test_the_size_does_not_grow_with_the_length_of_the_job() -> None:
-    rng = np.random.default_rng(0)
-    sizes = [
-        len(msgspec.json.encode(told(make_job(steps=steps_of(rng.integers(400_000, 900_000, n).tolist())))))
-        for n in (20_000, 200_000)
-    ]
-
-    # At most 600 columns of a time line, as many numbers for the lowest and the highest each.
-    assert max(sizes) < 14_000
-
-
-def test_memory_grows_with_the_steps_and_not_with_the_columns_of_each_node() -> None:
-    many = steps_of([1000] * 400, node="many")
-    few = [steps_of([1000], node=f"n{i}", phase=phase) for i in range(100) for phase in "ABCD"]
-    job = make_job(steps=joined_steps(many, *few))
-
-    tracemalloc.start()
-    times = told(job)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert times.timeline.count >= 400
-    assert most < 4_000_000

@@ -23,19 +23,6 @@ def pairs_of(found: Intervals) -> list[tuple[int, int]]:
     return list(zip((found.start_us - BASE).tolist(), (found.end_us - BASE).tolist(), strict=True))
 
 
-def test_touching_and_overlapping_intervals_become_one_and_empty_ones_vanish() -> None:
-    found = union(*columns([(5, 5), (10, 20), (0, 3), (3, 4), (15, 30), (16, 18), (40, 40)]))
-
-    assert pairs_of(found) == [(0, 4), (10, 30)]
-    assert found.total_us == 24
-
-
-def test_an_interval_holds_its_start_and_not_its_end() -> None:
-    found = union(*columns([(10, 20)]))
-
-    assert found.holds(np.array([9, 10, 19, 20]) + BASE).tolist() == [False, True, True, False]
-
-
 def test_nothing_overlaps_nothing() -> None:
     found = union(*columns([]))
 
