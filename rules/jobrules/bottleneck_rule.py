@@ -75,10 +75,10 @@ class BottleneckRule(Rule):
             what = f"node recorded both GPU and {criteria.metric.label}"
             return self.not_evaluated(Reason(kind=ReasonKind.NO_DEVICE, what=what), devices=devices)
         facts = _facts(job, nodes, checks, devices)
-        judged = [node for node in nodes if node.judged]
-        if not judged:
+        evaluated = [node for node in nodes if node.evaluated]
+        if not evaluated:
             return self.not_evaluated(max(nodes, key=lambda node: node.seen).missing, **facts)
-        part = sum(len(node.hit_us) for node in judged) / sum(node.seen for node in judged)
+        part = sum(len(node.hit_us) for node in evaluated) / sum(node.seen for node in evaluated)
         facts["measure"] = Measure(
             value=round(100 * part, 1),
             limits=(criteria.threshold,),
@@ -87,7 +87,7 @@ class BottleneckRule(Rule):
             limit_text=f"threshold {criteria.threshold:g}%",
         )
         headline = f"A GPU was idle while a CPU core {self.core_did} in {share(part)} of snapshots"
-        limits = [*_without_cores(judged, criteria.metric), *_left_out(devices)]
+        limits = [*_without_cores(evaluated, criteria.metric), *_left_out(devices)]
         if not checks.triggered:
             passed = f"{headline} (threshold {criteria.threshold:g}%)"
             return self.passed("; ".join([passed, *limits]), **facts)
@@ -225,7 +225,7 @@ def _facts(
     job: Job, nodes: Sequence[NodeSnapshots], checks: Checks, devices: Sequence[DeviceStatus]
 ) -> dict[str, Any]:
     """Counters and details of all nodes, whether they are evaluated or not."""
-    hits = [node.hit_us for node in nodes if node.judged and len(node.hit_us)]
+    hits = [node.hit_us for node in nodes if node.evaluated and len(node.hit_us)]
     return {
         "violations": sum(len(node.hit_us) for node in nodes),
         "datapoints": sum(node.seen for node in nodes),

@@ -68,7 +68,7 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
     #: ``training loop`` or ``whole job``.
     basis: str
     gpus: tuple[Load, ...]
-    #: The mean of the histograms of its GPUs; empty if none of them is drawn.
+    #: The mean of the histograms of its GPUs; empty if None of them is drawn.
     histogram: tuple[float, ...]
     #: The GPUs in the table of distances; empty if the node has one GPU or no table.
     listed: tuple[str, ...]

@@ -41,7 +41,7 @@ class NodeBottlenecks(Struct, frozen=True, kw_only=True):
     """The snapshots and the GPU samples of one node."""
 
     node: str
-    #: Why the rule does not judge it; empty if it does.
+    #: Why the rule does not evaluate it; empty if it does.
     reason: str
     #: Snapshots with a GPU sample; those with a low GPU; of these the ones without any core sample,
     #: and those with a core over its limit, the bottlenecks.
@@ -74,18 +74,18 @@ class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
 
     #: Empty for all nodes together.
     node: str
-    #: Percent of the snapshots of each column of the job's time columns; none where nothing is known.
+    #: Percent of the snapshots of each column of the job's time columns; None where nothing is known.
     percent: tuple[float | None, ...]
     #: Time of the columns of which something is known, and of those above the limit.
     known_us: int
     above_us: int
     #: From the first bottleneck to the end of the last, and of these the part from the first column above the
-    #: limit to the last; none without one.
+    #: limit to the last; None without one.
     start_us: int | None
     end_us: int | None
     above_start_us: int | None
     above_end_us: int | None
-    #: Mean of each stretch of ``Bottlenecks.stretch`` columns, one digit; none where nothing is known.
+    #: Mean of each stretch of ``Bottlenecks.stretch`` columns, one digit; None where nothing is known.
     means: tuple[float | None, ...]
 
     @classmethod
@@ -174,7 +174,7 @@ class StepSpan(Struct, frozen=True, kw_only=True):
     """Steps of one mode."""
 
     mode: str
-    #: Their lowest and highest number; none where the source numbers none.
+    #: Their lowest and highest number; None where the source numbers none.
     first: int | None
     last: int | None
 
@@ -268,7 +268,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
 
 
 def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Bottlenecks | None:
-    """The bottlenecks that a rule looks for; none where no node has samples of GPU and cores."""
+    """The bottlenecks that a rule looks for; None where no node has samples of GPU and cores."""
     asked = rule.criteria
     found = job.gathered(_node, asked)
     if not found:
@@ -310,7 +310,7 @@ class _Node(Struct, frozen=True, kw_only=True):
 
     counts: NodeBottlenecks
     cores: NodeCores
-    #: From the first bottleneck to the end of the last; none without one.
+    #: From the first bottleneck to the end of the last; None without one.
     span_us: tuple[int, int] | None
     #: Its longest, longest first, without their place among the steps.
     runs: list[BottleneckRun]

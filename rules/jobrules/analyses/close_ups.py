@@ -57,7 +57,7 @@ class Curve(Struct, frozen=True, kw_only=True):
     key: str
     label: str
     devices: int
-    #: Snapshots in the stretch, and their mean in percent; none without any.
+    #: Snapshots in the stretch, and their mean in percent; None without any.
     samples: int
     mean: float | None
     #: (n,) int32 ticks from the start of the stretch and (n,) float32 percent, little endian;
@@ -180,7 +180,7 @@ class _Stretch(Struct, frozen=True, kw_only=True):
 
 
 def close_ups(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[CloseUp, ...]:
-    """The chosen stretches, at most three; none where neither steps, events nor GPU samples cover a time.
+    """The chosen stretches, at most three; None where neither steps, events nor GPU samples cover a time.
 
     The first ten and the last thirty steps of the first rank; the minute of the training loop with most
     bottlenecks by the thresholds of the two rules, else the one with the lowest GPU utilization, if that is 5 points
@@ -233,7 +233,7 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def of(cls, part: Job, gpu: Panel) -> _Span | None:
-        """The training loop, else first to last GPU work; none without a snapshot in it."""
+        """The training loop, else first to last GPU work; None without a snapshot in it."""
         loop = part.loop_us(gpu.node)
         start_us, end_us = loop or _worked(gpu)
         rows = slice(*np.searchsorted(gpu.time_us, (start_us, end_us)).tolist())
@@ -249,7 +249,7 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def busiest(self, part: Job, asked: Sequence[BottleneckCriteria]) -> _Stretch | None:
-        """The minute with most bottlenecks of any kind; none where there is none."""
+        """The minute with most bottlenecks of any kind; None where there is none."""
         known = [(one, found) for one in asked if (found := one.snapshots(part))]
         if not known:
             return None
@@ -275,7 +275,7 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
         return self._minute(minute, (0, -hits), snapshots, hits, tuple(most_first))
 
     def calmest(self) -> _Stretch | None:
-        """The minute with the lowest mean; none where it is not much below all others.
+        """The minute with the lowest mean; None where it is not much below all others.
 
         Of the minutes with at least half as many samples as the fullest.
         """

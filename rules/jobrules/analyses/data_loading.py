@@ -55,7 +55,7 @@ class NodeLoading(Struct, frozen=True, kw_only=True):
     name: str
     #: Whether these are threads of TensorFlow's data pipeline, and not loading processes.
     pipeline: bool
-    #: Whether that pipeline fetched ahead; none for loading processes.
+    #: Whether that pipeline fetched ahead; None for loading processes.
     prefetch: bool | None
     #: Cores sampled; 0 without CPU samples.
     cores: int
@@ -66,13 +66,13 @@ class NodeLoading(Struct, frozen=True, kw_only=True):
     mean: float | None
     lowest: int | None
     highest: int | None
-    #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty where the rule did not judge.
+    #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty where the rule did not evaluate the node.
     answer: str
     #: Why not.
     reason: str
-    #: ``loaders`` in percent of the cores, one digit; none where one of them is not known.
+    #: ``loaders`` in percent of the cores, one digit; None where one of them is not known.
     of_cores_percent: float | None
-    #: One-minute windows judged, and those in violation.
+    #: Checks, one per minute, and those that violate.
     evaluated: int
     violating: int
 
@@ -83,7 +83,7 @@ class LoaderSetup(Struct, frozen=True, kw_only=True):
     node: str
     #: Class of the iterator.
     iterator: str
-    #: Loading processes of each; 0 loads in the training process; none where not recorded.
+    #: Loading processes of each; 0 loads in the training process; None where not recorded.
     num_workers: int | None
     pin_memory: bool | None
     fetches: int
@@ -157,16 +157,16 @@ class DataLoading(Struct, frozen=True, kw_only=True):
     times: tuple[Spread, ...]
     #: None without a fetch.
     fetches: FetchTimes | None
-    #: From the first to the last second with loaders at work; none without.
+    #: From the first to the last second with loaders at work; None without.
     columns: Columns | None
     #: Of every node for up to four, else of all together.
     at_work: tuple[LoadersAtWork, ...]
-    #: None without steps, and where none of the fetches are of loading processes.
+    #: None without steps, and where None of the fetches are of loading processes.
     step: StepTime | None = None
 
 
 def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -> DataLoading | None:
-    """The job's data loading; none where nothing of it was recorded.
+    """The job's data loading; None where nothing of it was recorded.
 
     ``result`` is what ``rule`` said of the job; without one, or where the rule failed, no node is judged.
     """

@@ -79,7 +79,7 @@ class DeviceGrid(Struct, frozen=True, kw_only=True):
 
 
 def devices(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
-    """The use of all devices; none where no use was sampled.
+    """The use of all devices; None where no use was sampled.
 
     ``grid`` are the columns of the time lines; from ``limit`` on a core is full, in percent.
     """

@@ -65,7 +65,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
     loop_p5: float
     loop_p95: float
     #: Largest rise from one window to the next and when it was over, among the samples that
-    #: GPUMemoryIncrease judges; none where it judges none.
+    #: GPUMemoryIncrease checks; None where it checks none.
     rise: float | None
     rise_us: int | None
     #: Events of GPUMemoryIncrease.
@@ -75,7 +75,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True):
-    """The mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
+    """The mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; None where it was not sampled."""
 
     node: str
     device: str
@@ -83,7 +83,7 @@ class MemoryLine(Struct, frozen=True, kw_only=True):
 
 
 class MemoryBand(Struct, frozen=True, kw_only=True):
-    """All GPUs of a node in each of ``MemoryUse.columns``; none where none was sampled."""
+    """All GPUs of a node in each of ``MemoryUse.columns``; None where none was sampled."""
 
     node: str
     #: GPUs sampled.
@@ -132,7 +132,7 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
 
 
 def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
-    """GPU memory activity of all GPUs; none where it was not sampled."""
+    """GPU memory activity of all GPUs; None where it was not sampled."""
     if not job.has(Metric.GPU_MEMORY_ACTIVITY):
         return None
     work = work_span_us(job)
@@ -234,7 +234,7 @@ def _gpu(
 
 
 def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend | None:
-    """Theil-Sen slope and Kendall's tau of the columns that lie in the loop; none for a short loop.
+    """Theil-Sen slope and Kendall's tau of the columns that lie in the loop; None for a short loop.
 
     P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, J. Am. Stat. Assoc. 63,
     1968. Unlike least squares it is not tilted by one jump, nor by an end that differs.
@@ -266,11 +266,8 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
 
 def _bundles(values: FloatArray | IntArray) -> FloatArray:
     """Means of 200 neighboring parts of nearly equal length, the longer ones first; or the few values."""
-    parts = min(len(values), MAX_TREND_COLUMNS)
-    size, longer = divmod(len(values), parts)
-    cut = longer * (size + 1)
-    first, rest = values[:cut].reshape(longer, size + 1), values[cut:].reshape(parts - longer, size)
-    return np.concatenate((first.mean(axis=1), rest.mean(axis=1)))
+    parts = np.array_split(values, min(len(values), MAX_TREND_COLUMNS))
+    return np.array([part.mean() for part in parts])
 
 
 def _alike(gpus: Sequence[GPUMemory]) -> bool:

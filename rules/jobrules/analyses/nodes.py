@@ -60,17 +60,17 @@ class NodeDifference(Struct, frozen=True, kw_only=True):
     severity: Severity | None
     #: What differs, in words; empty for a node like the others.
     reasons: tuple[str, ...]
-    #: Mean use over its snapshots in percent, and points above the median node; none without samples of it.
+    #: Mean use over its snapshots in percent, and points above the median node; None without samples of it.
     mean: float | None
     against: float | None
-    #: Mean use per column in whole percent, none where not measured; empty past the first 32 nodes.
+    #: Mean use per column in whole percent, None where not measured; empty past the first 32 nodes.
     line: tuple[int | None, ...] = ()
 
 
 class StartUp(Struct, frozen=True, kw_only=True):
     """What the machines did before the first step: means over the nodes that were sampled then."""
 
-    #: Percent of a core and of a snapshot; none where not sampled.
+    #: Percent of a core and of a snapshot; None where not sampled.
     cpu: float | None
     io_wait: float | None
     #: Bytes per second and node.

@@ -50,12 +50,12 @@ class GPUState(Struct, frozen=True, kw_only=True):
     #: Degrees Celsius.
     temperature_mean: float | None = None
     temperature_max: float | None = None
-    #: MHz: the median while the GPU was busy, none where it never was; and the highest.
+    #: MHz: the median while the GPU was busy, None where it never was; and the highest.
     clock_busy: float | None = None
     clock_max: float | None = None
     #: Percent of the measured time in which heat, the power limit, the hardware held the clock; the hardware also
-    #: where it did so for heat. None also with fewer than ten samples, and where the hardware did and nothing tells
-    #: whether for heat.
+    #: where it did so for heat. None also with fewer than ten samples, and where the hardware did and it is
+    #: not recorded whether for heat.
     thermal_percent: float | None = None
     cap_percent: float | None = None
     hardware_percent: float | None = None

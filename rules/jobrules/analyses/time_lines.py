@@ -32,7 +32,7 @@ class TimeLine(Struct, frozen=True, kw_only=True):
     #: and highest mean of a device.
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
-    #: Mean of the samples, where they are known, else of the columns; lowest and highest sample; none without any.
+    #: Mean of the samples, where they are known, else of the columns; lowest and highest sample; None without any.
     average: float | None
     lowest: float | None
     highest: float | None

@@ -89,14 +89,14 @@ class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
         return float(np.median(self.cores))
 
     @property
-    def judged(self) -> bool:
+    def evaluated(self) -> bool:
         """True if it is past its patience, and most snapshots hold samples of GPU and cores."""
         return self.seen > self.patience and 2 * self.unsampled <= self.seen
 
     @property
     def reason(self) -> Reason | None:
         """Why it is not evaluated; None if it is."""
-        return None if self.judged else self.missing
+        return None if self.evaluated else self.missing
 
     @property
     def missing(self) -> Reason:
@@ -199,14 +199,14 @@ class Checks(Struct, frozen=True, kw_only=True, eq=False):
         if not nodes:
             return cls(percent=np.empty(0), triggered=0, checks=(), violations=())
         windows = [
-            seen.judged(node.patience) for node, seen in zip(nodes, by_window, strict=True) if node.judged
+            seen.judged(node.patience) for node, seen in zip(nodes, by_window, strict=True) if node.evaluated
         ]
         at = np.unique(np.concatenate(windows)) if windows else np.empty(0, np.int64)
         seen = np.stack([one.by(at) for one in by_window])
         hits = np.stack([grid.seen(node.hit_us).by(at) for node in nodes])
         patience = np.array([[node.patience] for node in nodes])
-        judged = np.array([[node.judged] for node in nodes])
-        past = judged & (seen > patience)
+        evaluated = np.array([[node.evaluated] for node in nodes])
+        past = evaluated & (seen > patience)
         percent = 100 * (hits * past).sum(axis=0) / (seen * past).sum(axis=0)
         above = percent > threshold
         own = 100 * hits / np.maximum(1, seen) > threshold

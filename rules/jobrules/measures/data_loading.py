@@ -87,7 +87,7 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @classmethod
     def of(cls, events: Events, node: str) -> Loading | None:
-        """What a node recorded; none if it recorded no fetch and no worker."""
+        """What a node recorded; None if it recorded no fetch and no loader process."""
 
         def rows(phase: str) -> BoolArray:
             return events.in_lanes(lambda lane: lane.node == node and lane.event_type == phase)

@@ -1,4 +1,4 @@
-"""Where the time of the framework went: by operator, by phase, by step.
+"""Where the time of the framework went: by operator, event type, and step.
 
 The total time of an operator includes that of the operators it calls, as in SageMaker Debugger's files; its self time
 does not.
@@ -84,8 +84,8 @@ class Sums(Struct, frozen=True, kw_only=True):
 
     #: Empty without events.
     node: str
-    #: By phase of the lanes of each kind; without what lasted no time.
-    phases: dict[Kind, dict[str, int]]
+    #: By event type of the lanes of each kind; without what lasted no time.
+    event_types: dict[Kind, dict[str, int]]
     #: Operators on CPU and GPU, and Horovod's activities, by name: with what they call, without it, and
     #: how often; the latter two only of operators, and how often only of whole events.
     total: dict[Kind, dict[str, int]]
@@ -100,14 +100,14 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
     lies in chosen moments; one of weight 0 takes no part.
     """
     weight = events.duration_us if weight_us is None else weight_us
-    phases: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
+    event_types: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
     for lane, us in zip(events.lanes, _sums(events.lane, weight, len(events.lanes)).tolist(), strict=True):
         if us:
-            times = phases[kind_of(lane)]
+            times = event_types[kind_of(lane)]
             times[lane.event_type] = times.get(lane.event_type, 0) + us
     total, own, calls = ({kind: dict[str, int]() for kind in _NAMED} for _ in range(3))
     for kind in _NAMED:
-        if phases[kind]:
+        if event_types[kind]:
             rows = rows_of(events, kind) & (weight > 0)
             part, weighed = events.where(rows), weight[rows]
             total[kind] = times_by_name(part, weighed)
@@ -116,7 +116,7 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
                 if weight_us is None:
                     calls[kind] = times_by_name(part, np.ones(len(part), np.int64))
     node = events.lanes[0].node if events.lanes else ""
-    return Sums(node=node, phases=phases, total=total, own=own, calls=calls)
+    return Sums(node=node, event_types=event_types, total=total, own=own, calls=calls)
 
 
 def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
     ``ratio``
         Percent of the time of all CPU and GPU lanes, by lane; GPU lanes first.
     ``phase``, ``phase_time``
-        Percent of the time of all steps, and microseconds, by step phase.
+        Percent of the time of all steps, and microseconds, by mode.
     ``CPU``, ``GPU``, ``CPU_total``, ``GPU_total``
         Percent and microseconds by operator, with what it calls; without operators of 2% and
         less, the percentages of the others add up to 100.
@@ -134,7 +134,7 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
     ``CPU_operators``, ``GPU_operators``
         The 25 operators with most time of their own (``rows``), and sums over all; whole events only.
     ``general``, ``general_time``
-        Percent and microseconds by phase of what is none of these.
+        Percent and microseconds by phase of what is None of these.
     ``lifetimes``
         Microseconds by lane of processes' lives, which are no part of ``general``.
     ``forward_backward``
@@ -143,18 +143,18 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
         Percent by activity, cut as the operators are, and microseconds of these.
     """
     sums = sorted(sums, key=lambda one: one.node)
-    by_phase = {kind: largest_first(added(one.phases[kind] for one in sums)) for kind in Kind}
+    by_type = {kind: largest_first(added(one.event_types[kind] for one in sums)) for kind in Kind}
     total, own, calls = (
         {kind: dict(sorted(added(getattr(one, field)[kind] for one in sums).items())) for kind in _NAMED}
         for field in ("total", "own", "calls")
     )
     details: dict[str, Any] = {
-        "ratio": shares(by_phase[Kind.GPU] | by_phase[Kind.CPU]),
-        "phase": shares(by_phase[Kind.STEP]),
-        "phase_time": by_phase[Kind.STEP],
+        "ratio": shares(by_type[Kind.GPU] | by_type[Kind.CPU]),
+        "phase": shares(by_type[Kind.STEP]),
+        "phase_time": by_type[Kind.STEP],
     }
     for kind in (Kind.CPU, Kind.GPU):
-        if by_phase[kind]:
+        if by_type[kind]:
             kept = _above_cut(total[kind])
             details |= {
                 kind.name: shares(kept),
@@ -163,14 +163,14 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
             }
             if calls[kind]:
                 details[f"{kind.name}_operators"] = _operators(total[kind], own[kind], calls[kind])
-    if by_phase[Kind.GENERAL]:
-        details |= {"general": shares(by_phase[Kind.GENERAL]), "general_time": by_phase[Kind.GENERAL]}
-    if by_phase[Kind.LIFETIME]:
-        details["lifetimes"] = by_phase[Kind.LIFETIME]
-    passes = {"Forward pass": by_phase[Kind.FORWARD], "Backward pass": by_phase[Kind.BACKWARD]}
+    if by_type[Kind.GENERAL]:
+        details |= {"general": shares(by_type[Kind.GENERAL]), "general_time": by_type[Kind.GENERAL]}
+    if by_type[Kind.LIFETIME]:
+        details["lifetimes"] = by_type[Kind.LIFETIME]
+    passes = {"Forward pass": by_type[Kind.FORWARD], "Backward pass": by_type[Kind.BACKWARD]}
     if all(passes.values()):
         details["forward_backward"] = shares({name: sum(times.values()) for name, times in passes.items()})
-    if by_phase[Kind.HOROVOD]:
+    if by_type[Kind.HOROVOD]:
         kept = _above_cut(total[Kind.HOROVOD])
         details |= {"horovod": shares(kept), "horovod_time": kept}
     return details

@@ -154,12 +154,6 @@ def at_most(percent: float) -> str:
     return f"at most {percent:.2f}%" if percent >= 0.005 else "less than 0.01%"
 
 
-def join_first(clauses: Sequence[str]) -> str:
-    """The first four clauses, and how many more there are."""
-    more = [f"{len(clauses) - _MAX_NAMED} more"] if len(clauses) > _MAX_NAMED else []
-    return "; ".join([*clauses[:_MAX_NAMED], *more])
-
-
 def finding_of(
     rule: Rule,
     title: str,

@@ -18,7 +18,7 @@ IDLE_PERCENT = 10.0
 def work_span_us(
     job: Job, metric: Metric = Metric.GPU_UTILIZATION, clocks: Clocks | None = None
 ) -> tuple[int, int] | None:
-    """Times of the first and the last sample above 0% of any device; none if there is none.
+    """Times of the first and the last sample above 0% of any device; None if there is none.
 
     As written, or with the clocks that differ set right.
     """

@@ -46,7 +46,7 @@ class Loader(Struct, frozen=True, kw_only=True):
     #: Class of its iterator, as ``_MultiProcessingDataLoaderIter``.
     iterator: str
     start_us: int
-    #: Loading processes; 0 loads in the training process; none where the source does not say.
+    #: Loading processes; 0 loads in the training process; None where the source does not say.
     num_workers: int | None
     pin_memory: bool | None
 

@@ -247,7 +247,7 @@ class Job(Protocol):
 
     @property
     def gpus_unknown(self) -> int:
-        """Number of GPUs with samples, but none of their utilization."""
+        """Number of GPUs with samples, but None of their utilization."""
         return sum(len(part.gpus) for part in self.facts) - self.gpu_count
 
     # Tables
