@@ -14,14 +14,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jobreport.readers.registry import read_job
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.measures.sample_weights import pauses
 from jobrules.measures.snapshots import Series, node_panels
-from jobrules.model import SECOND_US, Events, Job, Metric, Panel, RuleResult, Severity, Status, in_words
+from jobrules.model import SECOND_US, Events, Job, Metric, Panel, Severity, Status, in_words
 from jobrules.rule import run_rules
-from tests import scenario_d1
 from tests.copies import replace
 from tests.jobs import START_US, make_events, make_job, make_panel, make_steps
 
@@ -259,43 +257,6 @@ def test_the_longest_runs_are_those_of_the_definition(rows: list[tuple[bool, int
         }
         for run in runs[:10]
     ]
-
-
-# The reference scenario.
-
-
-@pytest.fixture(scope="module")
-def d1(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    root = tmp_path_factory.mktemp("d1")
-    scenario_d1.write_samples(root)
-    read, _ = read_job(root)
-    return replace(read, steps=scenario_d1.steps())
-
-
-def test_the_reference_scenario(d1: Job) -> None:
-    """Rows CPUBottleneck and IOBottleneck: triggered, violations, datapoints, low."""
-
-    def row(result: RuleResult) -> tuple[int, ...]:
-        low = result.details["low_gpu_utilization"]
-        return result.triggered, result.violations, result.datapoints, low
-
-    cpu, io = run_rules([CPUBottleneck(), IOBottleneck()], d1, strict=True)
-
-    assert row(cpu) == (0, 786, 2446, 1506)
-    assert row(io) == (0, 300, 2446, 1506)
-    assert cpu.status is io.status is Status.PASSED
-    assert cpu.headline == (
-        "A GPU was idle while a CPU core was saturated in 32.1% of snapshots (threshold 50%)"
-    )
-    assert cpu.details["bottlenecks"]["1700000047.252"] == {"GPUs": 2, "CPUs": 1, "node": "algo-1"}
-    # cpu0 waits from +180 s to +360 s, the GPUs idle until +300 s and in every second ten seconds after.
-    first = io.details["longest"][0]
-    base = scenario_d1.BASE_S * SECOND_US
-    assert (first["start_us"], first["end_us"]) == (base + 180_252_000, base + 300_252_000)
-    # Of the 60 s past the first step, gpu0 idles in 30.
-    assert io.details["bottlenecks_in_training_loop"] == 60
-    # 21 minutes, less the eight in which patience lasts; none is over the limit.
-    assert [(one.evaluated, one.violating, one.severity) for one in (cpu, io)] == [(13, 0, 0.0)] * 2
 
 
 # The answer in words.
@@ -552,25 +513,3 @@ def test_what_ran_during_the_bottlenecks_is_told_once_triggered() -> None:
     assert triggered.status is no_events.status is Status.TRIGGERED
     assert passed.status is Status.PASSED
     assert not {"ratio", "phase", "CPU_total"} & (passed.details.keys() | no_events.details.keys())
-
-
-def test_what_ran_on_a_node_within_its_patience_is_told_too() -> None:
-    """All bottlenecks count, here one on each node."""
-    long, short = job_of(FINE, STUCK, STUCK, events=EVENTS), job_of(STUCK, FINE, node="algo-2")
-    elsewhere = make_events([("cpu_functions", "load", 10, 30)], node="algo-2")
-    job = replace(joined(long, short), events=Events.joined([EVENTS, elsewhere]))
-
-    result = CPUBottleneck(patience=2).check(job)
-
-    assert result.details["CPU_total"] == {"load": (45 + 20) * SECOND_US}
-
-
-def test_events_of_another_node_are_not_told() -> None:
-    """Neither of one without samples nor of one without bottlenecks."""
-    events = [make_events([("cpu_functions", "load", 0, 100)], node=f"algo-{i}") for i in (2, 3)]
-    job = joined(job_of(*[STUCK] * 4, events=Events.joined(events)), job_of(FINE, FINE, node="algo-2"))
-
-    result = CPUBottleneck(patience=2).check(job)
-
-    assert result.status is Status.TRIGGERED
-    assert "CPU_total" not in result.details
