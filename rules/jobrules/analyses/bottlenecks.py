@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from jobrules.analyses.time_lines import known, reduce
 from jobrules.measures.bottleneck_snapshots import MAX_RUNS
@@ -44,7 +43,7 @@ class NodeBottlenecks(Struct, frozen=True, kw_only=True):
     #: Why the rule does not evaluate it; empty if it does.
     reason: str
     #: Snapshots with a GPU sample; those with a low GPU; of these the ones without any core sample,
-    #: and those with a core over its limit, the bottlenecks.
+    #: and those with a core above its threshold, the bottlenecks.
     snapshots: int
     low: int
     no_core_sample: int
@@ -134,7 +133,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 class SnapshotPart(Struct, frozen=True, kw_only=True):
     """One part of all snapshots."""
 
-    #: ``fine`` (no GPU was low), ``free`` (no core was over its limit), ``unknown`` (no core was sampled)
+    #: ``fine`` (no GPU was low), ``free`` (no core was above its threshold), ``unknown`` (no core was sampled)
     #: or ``bottleneck``.
     key: str
     count: int
@@ -186,7 +185,7 @@ class BottleneckRun(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
     snapshots: int
-    #: Most cores that were over the limit at once.
+    #: Most cores that were above the threshold at once.
     most_cores: int
     #: ``in`` steps, ``between`` two, ``before`` the first, ``after`` the last; empty where the node has none.
     place: str
@@ -195,7 +194,7 @@ class BottleneckRun(Struct, frozen=True, kw_only=True):
 
 
 class CoreShare(Struct, frozen=True, kw_only=True):
-    """How often one core was over its limit."""
+    """How often one core was above its threshold."""
 
     core: str
     #: Percent of its node's bottlenecks, one digit.
@@ -203,7 +202,7 @@ class CoreShare(Struct, frozen=True, kw_only=True):
 
 
 class NodeCores(Struct, frozen=True, kw_only=True):
-    """The cores of one node that were over their limit in bottlenecks."""
+    """The cores of one node that were above their threshold in bottlenecks."""
 
     node: str
     bottlenecks: int
@@ -236,7 +235,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
 
     #: ``cpu`` or ``io``.
     key: str
-    #: A GPU is low below this, a core is over its limit above that; percent.
+    #: A GPU is low below this; thresholds of GPU and core in percent.
     gpu_below: float
     core_above: float
     #: Percent of the snapshots above which the rule triggers.
@@ -276,8 +275,7 @@ def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> 
     nodes = [one.counts for one in found]
     worst = sorted(nodes, key=lambda one: -one.bottleneck / max(1, one.samples))
     hit = sorted((one for one in found if one.span_us), key=lambda one: -one.counts.bottlenecks)
-    runs = _longest([run for one in found for run in one.runs])
-    timed = job.gathered(_timed, asked, grid, runs) if hit else []
+    timed = job.gathered(_timed, asked, grid) if hit else []
     ran = _ran(timed)
     counts = {name: sum(getattr(one, name) for one in nodes) for name in _SNAPSHOTS}
     return Bottlenecks(
@@ -297,7 +295,7 @@ def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> 
         ),
         courses=_courses(timed, hit, grid, asked.threshold) if hit else (),
         stretch=stretch_of(grid.count),
-        runs=tuple(_longest([run for one in timed for run in one.runs])),
+        runs=_longest([run for one in found for run in one.runs]),
         cores=tuple(one.cores for one in hit[:MAX_COURSES]),
         more_cores=len(hit[MAX_COURSES:]),
         ran=_most_different(ran),
@@ -312,7 +310,7 @@ class _Node(Struct, frozen=True, kw_only=True):
     cores: NodeCores
     #: From the first bottleneck to the end of the last; None without one.
     span_us: tuple[int, int] | None
-    #: Its longest, longest first, without their place among the steps.
+    #: Its longest, longest first.
     runs: list[BottleneckRun]
 
 
@@ -323,16 +321,14 @@ class _Timed(Struct, frozen=True, kw_only=True, eq=False):
     #: (columns,) percent of bottlenecks, NaN where nothing is known, and the snapshots that are known.
     percent: FloatArray
     known: FloatArray
-    #: Of the longest of all, with their place among its steps.
-    runs: list[BottleneckRun]
     #: By class of events, (2, 2) during bottlenecks and otherwise: time in which it ran, and in which it
     #: could have.
     ran: dict[str, FloatArray]
 
 
-def _longest(runs: Sequence[BottleneckRun]) -> list[BottleneckRun]:
+def _longest(runs: Sequence[BottleneckRun]) -> tuple[BottleneckRun, ...]:
     """The longest of all, longest first; of equal ones the first node's."""
-    return sorted(runs, key=lambda run: run.start_us - run.end_us)[:MAX_RUNS]
+    return tuple(sorted(runs, key=lambda run: run.start_us - run.end_us)[:MAX_RUNS])
 
 
 def _node(part: Job, asked: BottleneckCriteria) -> Iterator[_Node]:
@@ -345,25 +341,15 @@ def _node(part: Job, asked: BottleneckCriteria) -> Iterator[_Node]:
         counts=_counts(found, gpu, asked.gpu_threshold, part.loop_us(node.name)),
         cores=_cores(node),
         span_us=(int(node.hit_us[0]), int(node.hit_us[-1]) + node.interval_us) if len(node.hit_us) else None,
-        runs=[BottleneckRun(**run, place="", steps=()) for run in node.runs],
+        runs=[_placed(run, part.steps) for run in node.runs],
     )
 
 
-def _timed(
-    part: Job, asked: BottleneckCriteria, grid: Columns, runs: Sequence[BottleneckRun]
-) -> Iterator[_Timed]:
-    found = asked.snapshots(part)
-    if found is None:
-        return
-    percent, known = _course(found, grid)
-    placed = [
-        replace(run, place=place, steps=steps)
-        for run in runs
-        if run.node == found.node.name
-        for place, steps in [_steps_at(part.steps, run.start_us, run.end_us)]
-    ]
-    ran = _ran_on_node(part.events, found)
-    yield _Timed(node=found.node.name, percent=percent, known=known, runs=placed, ran=ran)
+def _timed(part: Job, asked: BottleneckCriteria, grid: Columns) -> Iterator[_Timed]:
+    if found := asked.snapshots(part):
+        percent, known = _course(found, grid)
+        ran = _ran_on_node(part.events, found)
+        yield _Timed(node=found.node.name, percent=percent, known=known, ran=ran)
 
 
 def _counts(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeBottlenecks:
@@ -434,21 +420,21 @@ def _together(timed: Sequence[_Timed]) -> FloatArray:
     return np.asarray(np.divide(summed, whole, out=np.full(len(whole), np.nan), where=whole > 0))
 
 
-def _steps_at(steps: Steps, start_us: int, end_us: int) -> tuple[str, tuple[StepSpan, ...]]:
-    """Where a time lies among the steps of its node, and which these are."""
-    if not len(steps):
-        return "", ()
-    running = (steps.start_us < end_us) & (steps.end_us > start_us)
-    if running.any():
-        return "in", _spans(steps.where(running))
-    before, after = steps.end_us <= start_us, steps.start_us >= end_us
-    around = []
-    if before.any():
-        around.append(int(np.argmax(np.where(before, steps.end_us, np.iinfo(np.int64).min))))
-    if after.any():
-        around.append(int(np.argmin(np.where(after, steps.start_us, np.iinfo(np.int64).max))))
-    place = "between" if len(around) == 2 else "after" if before.any() else "before"
-    return place, tuple(_spans(steps.where(np.arange(len(steps)) == i))[0] for i in around)
+def _placed(run: dict[str, Any], steps: Steps) -> BottleneckRun:
+    """A run with its place among the steps of its node, and which these are."""
+    start_us, end_us = run["start_us"], run["end_us"]
+    during = (steps.start_us < end_us) & (steps.end_us > start_us)
+    if during.any():
+        return BottleneckRun(**run, place="in", steps=_spans(steps.where(during)))
+    before, after = np.flatnonzero(steps.end_us <= start_us), np.flatnonzero(steps.start_us >= end_us)
+    # The last to end before, and the first to start after; of equal ones the first row.
+    last = before[steps.end_us[before].argmax()] if len(before) else None
+    first = after[steps.start_us[after].argmin()] if len(after) else None
+    place = {(True, True): "between", (True, False): "after", (False, True): "before"}
+    around = tuple(
+        _spans(steps.where(np.arange(len(steps)) == row))[0] for row in (last, first) if row is not None
+    )
+    return BottleneckRun(**run, place=place.get((last is not None, first is not None), ""), steps=around)
 
 
 def _spans(steps: Steps) -> tuple[StepSpan, ...]:
