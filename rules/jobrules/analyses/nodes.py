@@ -22,7 +22,7 @@ from jobrules.text import NBSP, clock, count, duration
 from jobrules.verdict.phases import JobPhases
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 #: Nodes that are drawn side by side; more are ranked first.
 MAX_DRAWN = 4
@@ -262,12 +262,12 @@ def _limit(values: Sequence[float], least: float) -> float:
     return max(least, DEVIATIONS * MAD_SIGMA * mad)
 
 
+#: A node, how much it matters, and what differs in words.
 _Difference = tuple[str, tuple[Severity, str]]
 
 
-def _uses(means: Mapping[Metric, Mapping[str, float]]) -> list[_Difference]:
+def _uses(means: Mapping[Metric, Mapping[str, float]]) -> Iterator[_Difference]:
     """Nodes whose mean of a metric is odd."""
-    found: list[_Difference] = []
     for metric, least in MIN_POINTS.items():
         values = list(means[metric].values())
         if len(values) <= MAX_DRAWN:
@@ -279,34 +279,31 @@ def _uses(means: Mapping[Metric, Mapping[str, float]]) -> list[_Difference]:
                 harmless = metric is Metric.GPU_UTILIZATION and off > 0
                 side = "above" if off > 0 else "below"
                 words = f"mean {metric.label} {abs(off):.1f}{NBSP}points {side} the median node"
-                found.append((node, (Severity.INFO if harmless else Severity.WARNING, words)))
-    return found
+                yield node, (Severity.INFO if harmless else Severity.WARNING, words)
 
 
-def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> list[_Difference]:
+def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> Iterator[_Difference]:
     """Nodes with more GPUs than most that never worked, and GPUs that stopped long before most others."""
     nodes = [node for node in nodes if len(node.last_work_us)]
     last = [node.last_work_us for node in nodes]
     worked = np.concatenate([times[times >= 0] for times in last]) if last else ()
     if not len(worked):
-        return []
+        return
     usual = float(np.median([(times < 0).sum() for times in last]))
     end_us = float(np.median(worked))
     start_us, stop_us = job.span_us
     least_us = max(STOPPED_US, STOPPED_SHARE * (stop_us - start_us))
-    found: list[_Difference] = []
     for node, times in zip(nodes, last, strict=True):
         gpus = count(len(times), "GPU")
         never = int((times < 0).sum())
         if never > usual:
-            found.append((node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0%")))
+            yield node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0%")
         # Where the samples end soon after the work, the node was lost and not the GPU.
         stopped = (times >= 0) & (end_us - times > least_us) & (node.last_us - times > least_us)
         if stopped.any():
             since = clock(int(times[stopped].min()))
             words = f"{int(stopped.sum())} of {gpus} at 0% after {since}"
-            found.append((node.node, (Severity.CRITICAL, words)))
-    return found
+            yield node.node, (Severity.CRITICAL, words)
 
 
 def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
@@ -316,27 +313,26 @@ def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
     return np.where(work.any(axis=0), time_us[last], -1)
 
 
-def _unmeasured(job: Job, in_time: JobPhases) -> list[_Difference]:
+def _unmeasured(job: Job, in_time: JobPhases) -> Iterator[_Difference]:
     """Nodes that were not sampled for a minute longer than the median node."""
     lost = dict.fromkeys(_sampled(job), 0)
     for gap in in_time.gaps:
         lost[gap.node] += gap.end_us - gap.start_us
     usual = float(np.median(list(lost.values()))) if lost else 0.0
-    found: list[_Difference] = [
-        (node, (Severity.INFO, f"no samples for {duration(us)}"))
-        for node, us in lost.items()
-        if us - usual > PAUSE_US
-    ]
-    return found + [(n, (Severity.INFO, "no samples")) for n in job.nodes if n not in lost]
+    for node, us in lost.items():
+        if us - usual > PAUSE_US:
+            yield node, (Severity.INFO, f"no samples for {duration(us)}")
+    for node in job.nodes:
+        if node not in lost:
+            yield node, (Severity.INFO, "no samples")
 
 
 def _sampled(job: Job) -> list[str]:
     return [part.node for part in job.facts if part.panels]
 
 
-def _others(job: Job) -> list[_Difference]:
+def _others(job: Job) -> Iterator[_Difference]:
     """Nodes with another number of GPUs than most, or another clock."""
-    found: list[_Difference] = []
     gpus = {
         part.node: sum(len(panel.devices) for panel in part.panels if panel.metric == Metric.GPU_UTILIZATION)
         for part in job.facts
@@ -348,12 +344,11 @@ def _others(job: Job) -> list[_Difference]:
         for node, number in gpus.items():
             if number != usual:
                 words = f"{count(number, 'GPU') if number else 'no GPU'} sampled, on most nodes {usual}"
-                found.append((node, (Severity.INFO, words)))
+                yield node, (Severity.INFO, words)
     for one in offsets(job):
         side = "ahead" if one.offset_us > 0 else "behind"
         words = f"clock {duration(abs(one.offset_us))} {side}, inferred from its steps"
-        found.append((one.node, (Severity.INFO, words)))
-    return found
+        yield one.node, (Severity.INFO, words)
 
 
 def _whole(values: FloatArray) -> tuple[int | None, ...]:

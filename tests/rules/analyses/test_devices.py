@@ -79,24 +79,6 @@ def test_each_column_is_the_mean_of_its_samples_or_what_is_held(given_job: tuple
         assert (found[device] == NOT_MEASURED).tolist() == [v == NOT_MEASURED for v in expected]
 
 
-def test_a_pause_is_not_measured_and_a_slow_sampler_is() -> None:
-    often = START_US + np.concatenate((np.arange(60), 600 + np.arange(60))) * SECOND_US
-    seldom = START_US + np.arange(13) * 60 * SECOND_US
-    job = JobInMemory(
-        name="job",
-        panels=(
-            make_panel(Metric.CPU_UTILIZATION, np.full(13, 30.0), time_us=seldom, prefix="cpu"),
-            make_panel(Metric.GPU_UTILIZATION, np.full(120, 80.0), time_us=often),
-        ),
-    )
-    grid = Columns(start_us=START_US, width_us=30 * SECOND_US, count=25)
-
-    assert table(job, grid, Metric.CPU_UTILIZATION)[0].tolist() == [30] * 25
-    assert (
-        table(job, grid, Metric.GPU_UTILIZATION)[0].tolist() == [80] * 2 + [255] * 18 + [80] * 2 + [255] * 3
-    )
-
-
 def test_a_device_that_stops_is_not_measured_while_the_others_are() -> None:
     values = np.full((600, 2), 50.0)
     values[100:, 1] = NAN
