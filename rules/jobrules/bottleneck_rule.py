@@ -1,4 +1,4 @@
-"""What CPUBottleneck and IOBottleneck share: a GPU is idle while a core of its node counts as its bottleneck."""
+"""What CPUBottleneck and IOBottleneck share: a GPU is idle while a core of its node counts."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class BottleneckRule(Rule):
         return notes
 
     def _cores(self, node: NodeSnapshots) -> str:
-        """Which cores counted in how many of the bottlenecks: those of nearly all, otherwise the first one."""
+        """Which cores counted in how many bottlenecks: those of nearly all, otherwise the first one."""
         (name, often), *_ = node.busiest.items()
         n, part = (node.crowd, node.crowd_share) if node.crowd > 1 else (1, often)
         cores = some_of(n, node.core_count, "core")
@@ -191,7 +191,7 @@ class _Activity(Struct, frozen=True, kw_only=True):
     events: Sums
     #: Median number of active loader processes, over the seconds with any; None if none was recorded.
     loaders: int | None = None
-    #: Duration of the bottlenecks, and the time of batch fetches in them, averaged over the training processes.
+    #: Duration of the bottlenecks, and of batch fetches in them, averaged over training processes.
     lasted_us: int = 0
     fetched_us: float = 0.0
 

@@ -105,7 +105,7 @@ def _rank(node: NodeLoad) -> tuple[bool, float]:
 
 
 def _drawn(nodes: list[NodeLoad]) -> set[tuple[str, str]]:
-    """The GPUs whose histogram is kept: all of few, otherwise those that differ most from the others of their node."""
+    """GPUs whose histogram is kept: all of few, otherwise those farthest from the others of their node."""
     gpus = [(node.node, gpu) for node in nodes for gpu in node.gpus]
     if len(gpus) > MAX_GPUS:
         usual = float(np.median([gpu.mean or 0.0 for _, gpu in gpus]))

@@ -133,8 +133,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 class SnapshotPart(Struct, frozen=True, kw_only=True):
     """One part of all snapshots."""
 
-    #: ``fine`` (no GPU was low), ``free`` (no core was above its threshold), ``unknown`` (no core was sampled)
-    #: or ``bottleneck``.
+    #: ``fine`` (no GPU was low), ``free`` (no core was above its threshold), ``unknown`` (no core was
+    #: sampled), or ``bottleneck``.
     key: str
     count: int
     #: The parts add up to 100.0.
@@ -252,7 +252,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
     more_nodes: int
     #: Nodes with GPUs of which no core was sampled.
     without_cores: tuple[str, ...]
-    #: All nodes up to four; of more, all together and then the three with most bottlenecks. Empty without any.
+    #: All of up to four nodes; of more, all together, then the three with most bottlenecks. May be empty.
     courses: tuple[BottlenecksOverTime, ...]
     #: Columns that each of their means is of.
     stretch: int
@@ -504,7 +504,7 @@ def _class_of(lane: Lane) -> str | None:
 
 
 def _times(found: Snapshots) -> tuple[Intervals, Intervals]:
-    """The time of bottlenecks and the rest of the sampled time: each snapshot holds for one interval at most."""
+    """Time of bottlenecks, and the rest of the sampled time: a snapshot holds for at most one interval."""
     time_us, hit = found.time_us, found.hit
     end_us = time_us + found.node.interval_us
     end_us[:-1] = np.minimum(end_us[:-1], time_us[1:])

@@ -162,7 +162,7 @@ class _Stretch(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
     worst: WorstMinute | None = None
-    #: Of several nodes' stretches of one key the one with the lowest is chosen, of equal ones the first node's.
+    #: Of the stretches of one key, the lowest is chosen; of equal ones, the first node's.
     order: tuple[float, ...] = ()
 
     def repeats(self, other: _Stretch) -> bool:
@@ -180,11 +180,12 @@ class _Stretch(Struct, frozen=True, kw_only=True):
 
 
 def close_ups(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[CloseUp, ...]:
-    """The chosen stretches, at most three; None where neither steps, events nor GPU samples cover a time.
+    """The chosen stretches, at most three; empty if neither steps, events, nor GPU samples cover a time.
 
     The first ten and the last thirty steps of the first rank; the minute of the training loop with most
-    bottlenecks by the thresholds of the two rules, else the one with the lowest GPU utilization, if that is 5 points
-    below the mean; without steps the first minute of events. One that nearly repeats another is left out.
+    bottlenecks by the thresholds of the two rules, else the one with the lowest GPU utilization, if that is
+    5 points below the mean; without steps the first minute of events. One that nearly repeats another is
+    left out.
     """
     with_steps = next((part.node for part in job.facts if part.steps), None)
     found = job.gathered(_stretches, with_steps, (cpu.criteria, io.criteria))
@@ -474,7 +475,7 @@ def _rank_and_event_type(lane: Lane) -> tuple[str, str] | None:
 
 
 def _drawn(of_steps: Sequence[_Lane], of_events: Sequence[_Lane], own: str) -> list[_Lane]:
-    """The steps of the rank ``own``, and the first lanes of events that there is room for with the steps of their rank.
+    """The steps of the rank ``own``, and the lanes of events that fit, each with the steps of its rank.
 
     Rank by rank, ``own`` first: its steps, then events by their time.
     """

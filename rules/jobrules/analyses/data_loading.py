@@ -60,13 +60,13 @@ class NodeLoading(Struct, frozen=True, kw_only=True):
     #: Cores sampled; 0 without CPU samples.
     cores: int
     gpus: int
-    #: Seconds with a known number of loaders at work, and of that number the median (rounded down), mean, lowest, highest.
+    #: Seconds with a known number of loaders; median (rounded down), mean, lowest, highest of it.
     seconds: int
     loaders: int | None
     mean: float | None
     lowest: int | None
     highest: int | None
-    #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty where the rule did not evaluate the node.
+    #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty if not evaluated.
     answer: str
     #: Why not.
     reason: str

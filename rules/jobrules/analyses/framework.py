@@ -82,8 +82,8 @@ class RankTime(Struct, frozen=True, kw_only=True):
 class EventTypeTime(Struct, frozen=True, kw_only=True):
     """An event type other than steps and operators, over the time in which it was recorded.
 
-    The recorded time of a rank is between its first and its last event of the type. Shares are of the recorded
-    time of all ranks with at least three such events; None if there is no such rank.
+    The recorded time of a rank is between its first and its last event of the type. Shares are of the
+    recorded time of all ranks with at least three such events; None if there is no such rank.
     """
 
     #: Empty for the rest, which ``count`` event types share.
@@ -194,7 +194,7 @@ def framework(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
 
 
 def _slices(times_us: Mapping[str, int]) -> tuple[Slice, ...]:
-    """Parts with their shares, the largest first; the smallest of many are joined. Empty if they take no time."""
+    """Parts with their shares, the largest first; the smallest of many are one. Empty without time."""
     rows = [(name, us, 1) for name, us in times_us.items()]
     if rest := rows[MOST_OPERATORS:]:
         rows[MOST_OPERATORS:] = [("", sum(us for _, us, _ in rest), len(rest))]

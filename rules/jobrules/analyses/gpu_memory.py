@@ -1,4 +1,4 @@
-"""GPU memory activity over time: a line per GPU, the jumps that GPUMemoryIncrease saw, and the trend over the loop."""
+"""GPU memory activity over time: a line per GPU, the jumps of GPUMemoryIncrease, and the trend."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True):
-    """The mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; None where it was not sampled."""
+    """Mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; None if not sampled."""
 
     node: str
     device: str

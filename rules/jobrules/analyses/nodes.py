@@ -43,7 +43,7 @@ STOPPED_SHARE = 0.05
 #: Columns of a small line, and nodes that have one.
 MAX_COLUMNS = 120
 MAX_LINES = 32
-#: Use fell where it stood under ``FALL`` percent for so long and so many samples, and else at ``HIGH`` or more.
+#: A fall: below ``FALL`` percent for so long and so many samples, while the median is at least ``HIGH``.
 FALL, HIGH = 10.0, 30.0
 FALL_US, FALL_SAMPLES = 5_000_000, 3
 #: More falls, or falls over a larger share of the time, are how the job runs.
@@ -192,7 +192,7 @@ def _ranked(
     means: Mapping[str, float],
     middle: float | None,
 ) -> list[NodeDifference]:
-    """All nodes: those that differ first, the worst of them first, the farthest from the median before others."""
+    """All nodes: those that differ first, the worst and the farthest from the median before others."""
     found: dict[str, list[tuple[Severity, str]]] = {node: [] for node in nodes}
     for node, difference in differences:
         found[node].append(difference)

@@ -36,7 +36,7 @@ STATES = (
 
 
 class GPUState(Struct, frozen=True, kw_only=True):
-    """A GPU over the job; None for what was not sampled. Means are weighted with the time that a sample stands for."""
+    """A GPU over the job; None for what was not sampled. Means are weighted with time."""
 
     node: str
     device: str
@@ -53,9 +53,8 @@ class GPUState(Struct, frozen=True, kw_only=True):
     #: MHz: the median while the GPU was busy, None where it never was; and the highest.
     clock_busy: float | None = None
     clock_max: float | None = None
-    #: Percent of the measured time in which heat, the power limit, the hardware held the clock; the hardware also
-    #: where it did so for heat. None also with fewer than ten samples, and where the hardware did and it is
-    #: not recorded whether for heat.
+    #: Percent of the measured time in which heat, the power limit, or the hardware (for heat or another reason)
+    #: held the clock. None also with fewer than ten samples; for heat also if only the hardware's is recorded.
     thermal_percent: float | None = None
     cap_percent: float | None = None
     hardware_percent: float | None = None
@@ -67,7 +66,7 @@ class GPUState(Struct, frozen=True, kw_only=True):
 
 
 def power(job: Job) -> tuple[GPUState, ...]:
-    """Every GPU of which more than its use was sampled; of more than 256 those held back most, warmest, fullest."""
+    """Every GPU with samples of ``STATES``; of more than 256 those slowed most, warmest, fullest."""
     if not any(job.has(metric) for metric in STATES):
         return ()
     found = job.gathered(_of_node, Clocks.of(job))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Node, rank, and mode.
 Names: TypeAlias = tuple[str, str, str]
-#: A class of events: an event type and an empty text, or the name of an operator and its device, ``CPU`` or ``GPU``.
+#: A class of events: event type and empty text, or name of an operator and its device, ``CPU`` or ``GPU``.
 Class: TypeAlias = tuple[str, str]
 
 #: Classes that are compared, and those of them that are listed.
@@ -92,8 +92,8 @@ class LastSteps(Struct, frozen=True, kw_only=True):
     total_us: tuple[int, ...]
     #: Whether events cover the steps; otherwise the parts are the step and the time to the next.
     by_event: bool
-    #: A class whose recording ended before the last of these steps, and when: data loading if it is one of them,
-    #: otherwise the last one to end. Empty and None if there is none.
+    #: A class whose recording ended before the last of these steps, and when: data loading if it is one of
+    #: them, otherwise the last one to end. Empty and None if there is none.
     ended: str = ""
     ended_us: int | None = None
 
@@ -336,7 +336,7 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
 
 
 def _ends_of_bars(start: IntArray, end: IntArray, starts: IntArray) -> IntArray:
-    """The first of the ascending ``starts`` of all steps at or after the end of each; the end if there is none."""
+    """The first of the ascending ``starts`` at or after the end of each step; its end if there is none."""
     never = np.iinfo(np.int64).max
     starts = np.append(starts, never)
     # A step without a duration is not followed by itself.

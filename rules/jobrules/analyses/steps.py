@@ -373,7 +373,8 @@ def _compared(nodes: Sequence[_Node], limits_us: Collection[Names]) -> tuple[Cla
 def _bins(modes: Sequence[_Mode]) -> range:
     """Starts of common bins, no wider than needed for 60.
 
-    Up to the limit, or to p99 if the limit would flatten the rest. From 0, or from the shortest step if all are long.
+    Up to the limit, or to p99 if the limit would flatten the rest. From 0, or from the shortest step if all
+    are long.
     """
     least = min(int(mode.lasted.values[0]) for mode in modes)
     reach = []
@@ -453,7 +454,7 @@ def _counts(one: Series, bins: range) -> IntArray:
 
 
 def _extremes(several: Sequence[Series], frame: _Frame) -> IntArray:
-    """(3, columns) the shortest step, the longest, and the longest that is marked; ``_NEVER`` and -1 without one."""
+    """(3, columns) the shortest, the longest, and the longest marked step; ``_NEVER`` and -1 without one."""
     columns = frame.columns
     extremes = np.array([[_NEVER], [-1], [-1]]).repeat(columns.count, axis=1)
     shortest, longest, outlier = extremes

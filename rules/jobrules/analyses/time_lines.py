@@ -28,11 +28,11 @@ class TimeLine(Struct, frozen=True, kw_only=True):
     unit: str
     devices: int
     mean: tuple[float | None, ...]
-    #: Lowest and highest sample of any device in the column; of what either holds or not, as a slowdown, the lowest
-    #: and highest mean of a device.
+    #: Lowest and highest sample of any device in the column; of throttle reasons, which hold or not, the
+    #: lowest and highest mean of a device.
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
-    #: Mean of the samples, where they are known, else of the columns; lowest and highest sample; None without any.
+    #: Mean of the samples if known, otherwise of the columns; lowest and highest sample; None without any.
     average: float | None
     lowest: float | None
     highest: float | None
@@ -70,7 +70,7 @@ _WIDTHS_S = (
     *(60, 120, 300, 600, 900, 1800, 3600),
 )
 
-#: 100 while the reason holds and 0 otherwise: of these a column shows the share of time, and no single sample.
+#: 100 while the reason holds and 0 otherwise: a column shows the share of time, and no single sample.
 _REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
 
 #: Whole numbers of these are what a figure can show; of the others, tenths.
@@ -143,7 +143,7 @@ def time_line(
     average: float | None = None,
     **facts: Any,
 ) -> TimeLine:
-    """A time line with the numbers that it comes to; without the ``average`` of its samples, that of its columns."""
+    """A time line with its summary; ``average`` is of its samples, or if not given of its columns."""
     means = [v for v in mean if v is not None]
     if average is None and means:
         average = sum(means) / len(means)

@@ -183,7 +183,7 @@ def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:
 class Checks(Struct, frozen=True, kw_only=True, eq=False):
     """The share of bottlenecks so far, once per minute."""
 
-    #: (checks,) percent of the snapshots of nodes past their patience, in minutes with a new snapshot of them.
+    #: (checks,) percent of the snapshots of nodes past their patience, in minutes with a new one.
     percent: FloatArray
     #: How many of them are above the threshold.
     triggered: int

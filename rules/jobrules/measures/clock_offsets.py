@@ -86,7 +86,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
     def of(cls, job: Job) -> Clocks:
         """An offset counts if it explains most of the distance of the ends of the samples.
 
-        Otherwise the processes may have started at different times. Raises ``ValueError`` for a part of a job.
+        Otherwise the processes may have started at different times. ``ValueError`` for a part of a job.
         """
         return job.once(_clocks)
 

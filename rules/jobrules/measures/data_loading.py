@@ -26,7 +26,7 @@ _MOST = 1 << 20
 
 
 class Busy(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """Stretches of whole seconds with as many loaders throughout, ascending; seconds without any are left out."""
+    """Stretches of whole seconds with the same number of loaders, ascending; none of them is 0."""
 
     #: (n,) seconds since the epoch: from, and the first one after.
     start_s: IntArray
@@ -60,7 +60,7 @@ class Busy(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return int(self.loaders[order][middle].sum() // 2)
 
     def in_columns(self, start_s: int, width_s: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Stretches cut where a column of time ends: (m,) column, ascending, duration in seconds, and loaders."""
+        """Stretches cut where a column of time ends: (m,) column, ascending; seconds; and loaders."""
         first, last = (self.start_s - start_s) // width_s, (self.stop_s - 1 - start_s) // width_s
         parts = last - first + 1
         stretch = np.repeat(np.arange(len(parts)), parts)
@@ -115,7 +115,7 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def loader_of_fetch(self) -> IntArray:
-        """(fetches,) position in ``loaders`` of the last one of its process and class set up by then, else -1.
+        """(fetches,) position in ``loaders`` of the last one of its process and class by then, or -1.
 
         The name of a fetch begins with the class of its iterator, before ``::``.
         """
@@ -144,7 +144,7 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def settings(self) -> list[tuple[str, int | None, bool | None, int]]:
-        """Class, number of processes and pinning of the loaders, and the fetches of all that are so; most first."""
+        """Class, number of processes, and pinning of loaders, with the fetches of each; most first."""
         of_fetch = self.loader_of_fetch
         fetches = np.bincount(of_fetch[of_fetch >= 0], minlength=len(self.loaders)).tolist()
         found: dict[tuple[str, int | None, bool | None], int] = {}
@@ -157,9 +157,9 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def busy(self) -> Busy:
         """How many loaders were active in which seconds.
 
-        In a second within the life of loader processes: their number. In any other second with a batch fetch: the number
-        that its loader was set up with, where 0 is 1, the training process itself; without that number, the second is
-        left out. For TensorFlow: the active threads, if the events name threads.
+        In a second within the life of loader processes: their number. In any other second with a batch fetch:
+        the number that its loader was set up with, where 0 is 1, the training process itself; without that
+        number, the second is left out. For TensorFlow: the active threads, if the events name threads.
         """
         workers, fetches = self.workers, self.fetches
         if self.pipeline:
@@ -193,7 +193,7 @@ def _processes(num_workers: int | None) -> int:
 
 
 def _stretches(events: Events, keys: Sequence[IntArray | CodeArray]) -> tuple[IntArray, IntArray, IntArray]:
-    """Seconds that the events of one key touch, each once: from, the first one after, and a row of the key."""
+    """Seconds that the events of one key touch: the first, the first one after, and a row of the key."""
     if not len(events):
         return (np.empty(0, np.int64),) * 3
     first = events.start_us // SECOND_US

@@ -1,7 +1,7 @@
 """Where the time of the framework went: by operator, event type, and step.
 
-The total time of an operator includes that of the operators it calls, as in SageMaker Debugger's files; its self time
-does not.
+The total time of an operator includes that of the operators it calls, as in SageMaker Debugger's files; its
+self time does not.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
 
 
 def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
-    """SageMaker Debugger's framework block of several nodes, with extra keys. Every table has its largest entry first.
+    """SageMaker Debugger's framework block of several nodes, with extra keys; tables by size.
 
     ``ratio``
         Percent of the time of all CPU and GPU lanes, by lane; GPU lanes first.
@@ -233,7 +233,7 @@ def self_us(events: Events, weight: IntArray) -> IntArray:
 
     At each moment the time of a thread, in one lane, belongs to the event that started last of
     those still open; of several that start together to the one that ends first, then to the later row.
-    Where the events of a thread are not nested but overlap in part, the weight counts as spread evenly over the event.
+    Where events of a thread overlap in part, the weight counts as spread evenly over the event.
     """
     own = weight.copy()
     rows = np.flatnonzero(events.duration_us > 0)

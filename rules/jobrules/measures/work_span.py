@@ -11,7 +11,7 @@ from jobrules.model import SECOND_US, Job, Metric, span_of
 
 HOUR_US = 3600 * SECOND_US
 
-#: Below this a device counts as idle, as in SageMaker Debugger's split of GPU samples (under 10, 10 to 90, over 90).
+#: A device is idle below this, as in SageMaker Debugger's split of GPU samples (under 10, 10 to 90, over 90).
 IDLE_PERCENT = 10.0
 
 

@@ -52,10 +52,9 @@ class Loader(Struct, frozen=True, kw_only=True):
 
 
 class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """Recorded activity of processes: one row per event, sorted by start, then end, in arrays of the same length.
+    """Recorded activity of processes: one row per event, sorted by start, then end.
 
-    Steps are events too, and are also in
-    ``Job.steps``.
+    Steps are events too, and are also in ``Job.steps``.
     """
 
     lanes: tuple[Lane, ...] = ()
