@@ -73,14 +73,8 @@ def make_steps(
 
 
 def joined_steps(*tables: Steps) -> Steps:
-    """The steps of several workers or phases in one table."""
-    first = np.cumsum([0, *(len(table.series) for table in tables)])
-    columns = ("number", "start_us", "end_us")
-    return Steps.of(
-        [one for table in tables for one in table.series],
-        np.concatenate([table.code + at for table, at in zip(tables, first[:-1], strict=True)]),
-        **{name: np.concatenate([getattr(table, name) for table in tables]) for name in columns},
-    )
+    """The steps of several ranks or modes in one table, sorted by start."""
+    return Steps.joined(tables)
 
 
 def make_events(

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
-from jobrules.measures.quartiles import ordered, quartiles
+from jobrules.measures.quartiles import quartiles
 from jobrules.model import Metric, Reason, ReasonKind
 from jobrules.rule import Amount, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
 from jobrules.text import count, number, some_of
@@ -127,15 +127,11 @@ class BatchSize(Rule):
             gpus.append(gpu)
             if len(gpu.violations):
                 last = int(gpu.violations[-1]) + 1
-                boxes[device] = quartiles(ordered(values[: gpu_seen.before(last)])) | {"unused": unused}
+                boxes[device] = quartiles(values[: gpu_seen.before(last)]) | {"unused": unused}
                 if held and memory_seen.before(last):
-                    boxes[f"{device}_memory"] = quartiles(ordered(held[1][: memory_seen.before(last)]))
+                    boxes[f"{device}_memory"] = quartiles(held[1][: memory_seen.before(last)])
         # That of the CPU ends with the last GPU's.
-        details = (
-            {"cpu": quartiles(ordered(cpu.mean[: seen.before(last)])), **boxes}
-            if cpu and seen and boxes
-            else {}
-        )
+        details = {"cpu": quartiles(cpu.mean[: seen.before(last)]), **boxes} if cpu and seen and boxes else {}
         return _Node(
             name=name,
             cpu_samples=len(cpu.time_us) if cpu else 0,

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.model import Metric
-from jobrules.rule import Amount, Rule, percent, samples
-
-if TYPE_CHECKING:
-    from jobrules.model import Job, RuleResult
+from jobrules.rule import Amount, percent, samples
 
 
 @dataclass(frozen=True, kw_only=True)
-class CPUBottleneck(Rule):
+class CPUBottleneck(BottleneckRule):
     """A GPU is idle while a CPU core is saturated.
 
     What it checks
@@ -37,15 +35,22 @@ class CPUBottleneck(Rule):
     title: ClassVar[str] = "GPU is idle while a CPU core is saturated"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION)
     section: ClassVar[str] = "cpu-bottlenecks"
+    core_did: ClassVar[str] = "was saturated"
+    cores_did: ClassVar[str] = "were saturated"
+    many_advice: ClassVar[tuple[str, ...]] = (
+        "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
+        "Or use a machine with more cores per GPU.",
+        "More loader processes will not help: {cores} are saturated.",
+    )
+    few_advice: ClassVar[tuple[str, ...]] = (
+        "Move loading out of the training process: set ``num_workers`` above 0.",
+        "If it is already above 0, look for what a single thread does: collating, logging, evaluation.",
+    )
 
     threshold: float = percent(50.0, "share of bottleneck snapshots")
     cpu_threshold: float = percent(90.0, "a core above this is saturated")
     gpu_threshold: float = percent(10.0, "a GPU below this is idle")
     patience: Amount = samples(1000, "samples before the first check")
-
-    def check(self, job: Job) -> RuleResult:
-        """``triggered`` counts minutes, ``violations`` and ``datapoints`` count snapshots of all nodes."""
-        return self.criteria.result(self, job)
 
     @property
     def criteria(self) -> BottleneckCriteria:
@@ -57,15 +62,4 @@ class CPUBottleneck(Rule):
             gpu_threshold=self.gpu_threshold,
             threshold=self.threshold,
             patience=self.patience,
-            core_did="was saturated",
-            cores_did="were saturated",
-            many_advice=(
-                "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
-                "Or use a machine with more cores per GPU.",
-                "More loader processes will not help: {cores} are saturated.",
-            ),
-            few_advice=(
-                "Move loading out of the training process: set ``num_workers`` above 0.",
-                "If it is already above 0, look for what a single thread does: collating, logging, evaluation.",
-            ),
         )

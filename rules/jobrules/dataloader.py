@@ -124,9 +124,7 @@ class Dataloader(Rule):
         cpu = part.panel(name, Metric.CPU_UTILIZATION)
         cores = len(cpu.devices) if cpu else 0
         busy = loading.busy
-        lasted = busy.stop_s - busy.start_s
-        seconds = int(lasted.sum())
-        mean = float((busy.loaders * lasted).sum() / seconds) if seconds else 0.0
+        seconds = busy.seconds
         windows, so_far, medians = medians_so_far(loading, grid)
         ready = (so_far > PATIENCE_S) if cores else np.zeros(len(windows), np.bool_)
         low, high = cores * self.min_threshold / 100, cores * self.max_threshold / 100
@@ -153,7 +151,7 @@ class Dataloader(Rule):
             cores=cores,
             seconds=seconds,
             median=int(medians[-1]) if seconds else 0,
-            mean=mean,
+            mean=busy.mean if seconds else 0.0,
             judged=int(ready.sum()),
             hits=hits,
             missing=missing,
@@ -220,20 +218,12 @@ def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray,
 
     A median between two whole numbers is rounded down.
     """
-    busy = loading.busy
-    start_s, width_s = grid.start_us // SECOND_US, grid.width_us // SECOND_US
-    # Stretches are cut where a window ends.
-    first, last = (busy.start_s - start_s) // width_s, (busy.stop_s - 1 - start_s) // width_s
-    parts = last - first + 1
-    stretch = np.repeat(np.arange(len(parts)), parts)
-    window = first[stretch] + np.arange(len(stretch)) - np.repeat(np.cumsum(parts) - parts, parts)
-    begin = np.maximum(busy.start_s[stretch], start_s + window * width_s)
-    end = np.minimum(busy.stop_s[stretch], start_s + (window + 1) * width_s)
-    values, code = np.unique(busy.loaders[stretch], return_inverse=True)
+    window, lasted, loaders = loading.busy.in_columns(grid.start_us // SECOND_US, grid.width_us // SECOND_US)
+    values, code = np.unique(loaders, return_inverse=True)
     windows, at = np.unique(window, return_index=True)
     ends = np.append(at[1:], len(window)) if len(windows) else at
     seconds, medians = np.empty(len(windows), np.int64), np.empty(len(windows), np.int64)
-    for part, histograms in growing(code, len(values), ends, weight=end - begin):
+    for part, histograms in growing(code, len(values), ends, weight=lasted):
         ranks = np.cumsum(histograms, axis=1)
         total = ranks[:, -1]
         lower = np.argmax(ranks > (total[:, None] - 1) // 2, axis=1)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from jobrules.measures.minutes import Windows
-from jobrules.measures.quartiles import ordered, quantiles, quartiles
+from jobrules.measures.quartiles import quantiles, quartiles
 from jobrules.model import DeviceStatus, Finding, Measure, Metric, Note, RuleResult, Severity, When, Where
 from jobrules.rule import Amount, Rule, in_samples, number, reason_few_samples, samples
 from jobrules.text import clock, count, duration, escape_name
@@ -130,7 +130,7 @@ class GPUMemoryIncrease(Rule):
         if not found.events:
             return result
         over = np.flatnonzero(found.over) + found.first
-        ascending = ordered(values[: over[-1]])
+        history = values[: over[-1]]
         return replace(
             result,
             violating_windows=len(np.unique(np.searchsorted(seen.ends, over))),
@@ -142,9 +142,9 @@ class GPUMemoryIncrease(Rule):
             largest_rise=max(found.events, key=lambda event: event.points),
             details={
                 "increase": float(found.rise[over[-1] - found.first]) / found.unit,
-                "gpu_max": float(ascending[-1]),
-                "p05": quantiles(ascending, (0.05,))[0],
-                **quartiles(ascending),
+                "gpu_max": float(history.max()),
+                "p05": quantiles(history, (0.05,))[0],
+                **quartiles(history),
                 "events": [one.details for one in found.events[:MAX_EVENTS]],
             },
         )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.model import Metric
-from jobrules.rule import Amount, Rule, percent, samples
-
-if TYPE_CHECKING:
-    from jobrules.model import Job, RuleResult
+from jobrules.rule import Amount, percent, samples
 
 
 @dataclass(frozen=True, kw_only=True)
-class IOBottleneck(Rule):
+class IOBottleneck(BottleneckRule):
     """A GPU is idle while a CPU core waits for I/O.
 
     What it checks
@@ -36,15 +34,22 @@ class IOBottleneck(Rule):
     title: ClassVar[str] = "GPU is idle while a CPU core waits for I/O"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.IO_WAIT)
     section: ClassVar[str] = "io-bottlenecks"
+    core_did: ClassVar[str] = "waited for I/O"
+    cores_did: ClassVar[str] = "waited for I/O"
+    many_advice: ClassVar[tuple[str, ...]] = (
+        "Pack small files into large ones, and cache data in memory or on a local disk.",
+        "Or use a faster disk.",
+        "More loader processes will not help: {cores} wait.",
+    )
+    few_advice: ClassVar[tuple[str, ...]] = (
+        "Read ahead in loader processes: set ``num_workers`` above 0 and a ``prefetch_factor``.",
+        "If they are already set, pack small files, and check that checkpoints and logs do not block the loop.",
+    )
 
     threshold: float = percent(50.0, "share of bottleneck snapshots")
     io_threshold: float = percent(50.0, "a core that waits more than this waits for I/O")
     gpu_threshold: float = percent(10.0, "a GPU below this is idle")
     patience: Amount = samples(1000, "samples before the first check")
-
-    def check(self, job: Job) -> RuleResult:
-        """``triggered`` counts minutes, ``violations`` and ``datapoints`` count snapshots of all nodes."""
-        return self.criteria.result(self, job)
 
     @property
     def criteria(self) -> BottleneckCriteria:
@@ -56,15 +61,4 @@ class IOBottleneck(Rule):
             gpu_threshold=self.gpu_threshold,
             threshold=self.threshold,
             patience=self.patience,
-            core_did="waited for I/O",
-            cores_did="waited for I/O",
-            many_advice=(
-                "Pack small files into large ones, and cache data in memory or on a local disk.",
-                "Or use a faster disk.",
-                "More loader processes will not help: {cores} wait.",
-            ),
-            few_advice=(
-                "Read ahead in loader processes: set ``num_workers`` above 0 and a ``prefetch_factor``.",
-                "If they are already set, pack small files, and check that checkpoints and logs do not block the loop.",
-            ),
         )

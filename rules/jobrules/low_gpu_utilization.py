@@ -9,7 +9,7 @@ import numpy as np
 
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Windows, trailing_below, trailing_quantiles
-from jobrules.measures.quartiles import ordered, quartiles
+from jobrules.measures.quartiles import quartiles
 from jobrules.model import Metric
 from jobrules.rule import Amount, Rule, in_samples, percent, reason_few_samples, samples
 from jobrules.text import count, number
@@ -95,10 +95,9 @@ class LowGPUUtilization(Rule):
                 if len(hit):
                     last = hit[-1]
                     q5, q95 = trailing_quantiles(values, ends[[last]], window, (0.05, 0.95))[0].tolist()
-                    whole = ordered(values)
-                    history = whole if ends[last] == len(values) else ordered(values[: ends[last]])
+                    history = values[: ends[last]]
                     details = {
-                        "gpu_max": float(history[-1]),
+                        "gpu_max": float(history.max()),
                         "gpu_95": q95,
                         "gpu_5": q5,
                         **quartiles(history),
@@ -106,7 +105,7 @@ class LowGPUUtilization(Rule):
                         "unused": unused,
                         "window_end": grid.begin_us(at[last] + 1),
                         "window_used": int(min(window, ends[last])),
-                        "job": {"gpu_max": float(whole[-1]), "n": len(values), **quartiles(whole)},
+                        "job": {"gpu_max": float(values.max()), "n": len(values), **quartiles(values)},
                     }
                 yield _GPU(
                     node=panel.node,

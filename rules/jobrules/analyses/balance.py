@@ -68,7 +68,7 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
     #: ``training loop`` or ``whole job``.
     basis: str
     gpus: tuple[Load, ...]
-    #: The mean of the histograms of its GPUs; empty if none of them is drawn.
+    #: The mean of the histograms of its GPUs; empty if None of them is drawn.
     histogram: tuple[float, ...]
     #: The GPUs in the table of distances; empty if the node has one GPU or no table.
     listed: tuple[str, ...]
@@ -105,7 +105,7 @@ def _rank(node: NodeLoad) -> tuple[bool, float]:
 
 
 def _drawn(nodes: list[NodeLoad]) -> set[tuple[str, str]]:
-    """The GPUs whose histogram is kept: all of few, otherwise those that differ most from the others of their node."""
+    """GPUs whose histogram is kept: all of few, otherwise those farthest from the others of their node."""
     gpus = [(node.node, gpu) for node in nodes for gpu in node.gpus]
     if len(gpus) > MAX_GPUS:
         usual = float(np.median([gpu.mean or 0.0 for _, gpu in gpus]))
@@ -136,14 +136,12 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
     least = max(1, min(patience, MIN_IN_LOOP))
     enough = ((~np.isnan(panel.values)).sum(axis=0) > patience) & (samples >= least)
     shares = normalized(counts)
-    far = np.stack([distance(shares[gpu], shares) for gpu in range(gpus)])
-    far[(samples == 0) | (samples == 0)[:, None] | np.eye(gpus, dtype=np.bool_)] = np.nan
+    percent = 100 * shares
+    far = _distances(shares, samples == 0)
     others = np.isfinite(far).sum(axis=1)
     mean_distance = np.nansum(far, axis=1) / np.maximum(1, others)
-    listed = (
-        np.sort(np.argsort(-mean_distance, kind="stable")[:MAX_GPUS]) if gpus > 1 else np.empty(0, np.int64)
-    )
-    percent = 100 * shares
+    farthest_first = np.argsort(-mean_distance, kind="stable")
+    listed = np.sort(farthest_first[:MAX_GPUS]).tolist() if gpus > 1 else []
     return NodeLoad(
         node=panel.node,
         basis="training loop" if loop else "whole job",
@@ -160,13 +158,20 @@ def _node(panel: Panel, loop: tuple[int, int] | None, rule: LoadBalancing) -> No
             for i, device in enumerate(panel.devices)
         ),
         histogram=_rounded(percent[samples > 0].mean(axis=0)) if samples.any() else (),
-        listed=tuple(panel.devices[i] for i in listed.tolist()),
+        listed=tuple(panel.devices[i] for i in listed),
         distances=tuple(
             tuple(None if np.isnan(d) else round(d, 6) for d in far[one, listed[i + 1 :]].tolist())
-            for i, one in enumerate(listed.tolist())
+            for i, one in enumerate(listed)
         ),
         farthest=_farthest(panel.devices, far, enough, means),
     )
+
+
+def _distances(shares: FloatArray, unknown: BoolArray) -> FloatArray:
+    """(gpus, gpus) distances; NaN for a GPU without samples, and for one from itself."""
+    far = np.stack([distance(own, shares) for own in shares])
+    far[unknown | unknown[:, None] | np.eye(len(shares), dtype=np.bool_)] = np.nan
+    return far
 
 
 def _farthest(

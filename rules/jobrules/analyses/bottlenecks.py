@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
-from jobrules.analyses.time_lines import reduce
+from jobrules.analyses.time_lines import known, reduce
 from jobrules.measures.bottleneck_snapshots import MAX_RUNS
-from jobrules.measures.framework_time import LIFETIMES
-from jobrules.measures.intervals import union
-from jobrules.measures.rows import by_code, series_of
-from jobrules.model import EventSource, Metric, span_of
+from jobrules.measures.framework_time import Kind, event_type_of, kind_of
+from jobrules.measures.intervals import time_of, union
+from jobrules.measures.rows import rows_by_lane, rows_by_mode
+from jobrules.model import Metric, span_of
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from jobrules.io_bottleneck import IOBottleneck
     from jobrules.measures.bottleneck_snapshots import BottleneckCriteria, NodeSnapshots, Snapshots
     from jobrules.measures.intervals import Intervals
-    from jobrules.model import Events, FloatArray, IntArray, Job, Lane, Panel, Steps
+    from jobrules.model import Events, FloatArray, Job, Lane, Panel, Steps
 
 #: A GPU is busy above this, in percent.
 BUSY = 90.0
@@ -33,18 +31,19 @@ BUSY = 90.0
 MAX_NODES, MAX_COURSES, MAX_CLASSES = 16, 4, 8
 #: Rows of the table of a course.
 MAX_STRETCHES = 24
-#: What all events of Horovod are called; its lanes have the names of tensors.
-HOROVOD = "Horovod"
+#: The GPU samples of a node in parts, and the snapshots of a job, as in ``NodeBottlenecks``.
+_SAMPLES = ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
+_SNAPSHOTS = ("snapshots", "low", "no_core_sample", "bottlenecks")
 
 
 class NodeBottlenecks(Struct, frozen=True, kw_only=True):
     """The snapshots and the GPU samples of one node."""
 
     node: str
-    #: Why the rule does not judge it; empty if it does.
+    #: Why the rule does not evaluate it; empty if it does.
     reason: str
     #: Snapshots with a GPU sample; those with a low GPU; of these the ones without any core sample,
-    #: and those with a core over its limit, the bottlenecks.
+    #: and those with a core above its threshold, the bottlenecks.
     snapshots: int
     low: int
     no_core_sample: int
@@ -63,28 +62,10 @@ class NodeBottlenecks(Struct, frozen=True, kw_only=True):
     percents: tuple[float, ...]
 
     @classmethod
-    def of(
-        cls,
-        *,
-        busy: int,
-        partly: int,
-        idle_unsaturated: int,
-        idle_no_core_sample: int,
-        bottleneck: int,
-        **facts: Any,
-    ) -> NodeBottlenecks:
+    def of(cls, **facts: Any) -> NodeBottlenecks:
         """With the GPU samples added up."""
-        counts = (busy, partly, idle_unsaturated, idle_no_core_sample, bottleneck)
-        return cls(
-            busy=busy,
-            partly=partly,
-            idle_unsaturated=idle_unsaturated,
-            idle_no_core_sample=idle_no_core_sample,
-            bottleneck=bottleneck,
-            samples=sum(counts),
-            percents=apportion(counts, 100.0, 1),
-            **facts,
-        )
+        counts = [facts[name] for name in _SAMPLES]
+        return cls(samples=sum(counts), percents=apportion(counts, 100.0, 1), **facts)
 
 
 class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
@@ -92,18 +73,18 @@ class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
 
     #: Empty for all nodes together.
     node: str
-    #: Percent of the snapshots of each column of the job's time columns; none where nothing is known.
+    #: Percent of the snapshots of each column of the job's time columns; None where nothing is known.
     percent: tuple[float | None, ...]
     #: Time of the columns of which something is known, and of those above the limit.
     known_us: int
     above_us: int
     #: From the first bottleneck to the end of the last, and of these the part from the first column above the
-    #: limit to the last; none without one.
+    #: limit to the last; None without one.
     start_us: int | None
     end_us: int | None
     above_start_us: int | None
     above_end_us: int | None
-    #: Mean of each stretch of ``Bottlenecks.stretch`` columns, one digit; none where nothing is known.
+    #: Mean of each stretch of ``Bottlenecks.stretch`` columns, one digit; None where nothing is known.
     means: tuple[float | None, ...]
 
     @classmethod
@@ -152,8 +133,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 class SnapshotPart(Struct, frozen=True, kw_only=True):
     """One part of all snapshots."""
 
-    #: ``fine`` (no GPU was low), ``free`` (no core was over its limit), ``unknown`` (no core was sampled)
-    #: or ``bottleneck``.
+    #: ``fine`` (no GPU was low), ``free`` (no core was above its threshold), ``unknown`` (no core was
+    #: sampled), or ``bottleneck``.
     key: str
     count: int
     #: The parts add up to 100.0.
@@ -189,10 +170,10 @@ class Split(Struct, frozen=True, kw_only=True):
 
 
 class StepSpan(Struct, frozen=True, kw_only=True):
-    """Steps of one phase."""
+    """Steps of one mode."""
 
     mode: str
-    #: Their lowest and highest number; none where the source numbers none.
+    #: Their lowest and highest number; None where the source numbers none.
     first: int | None
     last: int | None
 
@@ -204,7 +185,7 @@ class BottleneckRun(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
     snapshots: int
-    #: Most cores that were over the limit at once.
+    #: Most cores that were above the threshold at once.
     most_cores: int
     #: ``in`` steps, ``between`` two, ``before`` the first, ``after`` the last; empty where the node has none.
     place: str
@@ -213,7 +194,7 @@ class BottleneckRun(Struct, frozen=True, kw_only=True):
 
 
 class CoreShare(Struct, frozen=True, kw_only=True):
-    """How often one core was over its limit."""
+    """How often one core was above its threshold."""
 
     core: str
     #: Percent of its node's bottlenecks, one digit.
@@ -221,7 +202,7 @@ class CoreShare(Struct, frozen=True, kw_only=True):
 
 
 class NodeCores(Struct, frozen=True, kw_only=True):
-    """The cores of one node that were over their limit in bottlenecks."""
+    """The cores of one node that were above their threshold in bottlenecks."""
 
     node: str
     bottlenecks: int
@@ -254,7 +235,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
 
     #: ``cpu`` or ``io``.
     key: str
-    #: A GPU is low below this, a core is over its limit above that; percent.
+    #: A GPU is low below this; thresholds of GPU and core in percent.
     gpu_below: float
     core_above: float
     #: Percent of the snapshots above which the rule triggers.
@@ -271,7 +252,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
     more_nodes: int
     #: Nodes with GPUs of which no core was sampled.
     without_cores: tuple[str, ...]
-    #: All nodes up to four; of more, all together and then the three with most bottlenecks. Empty without any.
+    #: All of up to four nodes; of more, all together, then the three with most bottlenecks. May be empty.
     courses: tuple[BottlenecksOverTime, ...]
     #: Columns that each of their means is of.
     stretch: int
@@ -286,7 +267,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
 
 
 def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> Bottlenecks | None:
-    """The bottlenecks that a rule looks for; none where no node has samples of GPU and cores."""
+    """The bottlenecks that a rule looks for; None where no node has samples of GPU and cores."""
     asked = rule.criteria
     found = job.gathered(_node, asked)
     if not found:
@@ -294,13 +275,9 @@ def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> 
     nodes = [one.counts for one in found]
     worst = sorted(nodes, key=lambda one: -one.bottleneck / max(1, one.samples))
     hit = sorted((one for one in found if one.span_us), key=lambda one: -one.counts.bottlenecks)
-    runs = _longest([run for one in found for run in one.runs])
-    timed = job.gathered(_timed, asked, grid, runs) if hit else []
+    timed = job.gathered(_timed, asked, grid) if hit else []
     ran = _ran(timed)
-    counts = {
-        name: sum(getattr(one, name) for one in nodes)
-        for name in ("snapshots", "low", "no_core_sample", "bottlenecks")
-    }
+    counts = {name: sum(getattr(one, name) for one in nodes) for name in _SNAPSHOTS}
     return Bottlenecks(
         key=asked.key,
         gpu_below=asked.gpu_threshold,
@@ -318,7 +295,7 @@ def bottlenecks(job: Job, rule: CPUBottleneck | IOBottleneck, grid: Columns) -> 
         ),
         courses=_courses(timed, hit, grid, asked.threshold) if hit else (),
         stretch=stretch_of(grid.count),
-        runs=tuple(_longest([run for one in timed for run in one.runs])),
+        runs=_longest([run for one in found for run in one.runs]),
         cores=tuple(one.cores for one in hit[:MAX_COURSES]),
         more_cores=len(hit[MAX_COURSES:]),
         ran=_most_different(ran),
@@ -331,9 +308,9 @@ class _Node(Struct, frozen=True, kw_only=True):
 
     counts: NodeBottlenecks
     cores: NodeCores
-    #: From the first bottleneck to the end of the last; none without one.
+    #: From the first bottleneck to the end of the last; None without one.
     span_us: tuple[int, int] | None
-    #: Its longest, longest first, without their place among the steps.
+    #: Its longest, longest first.
     runs: list[BottleneckRun]
 
 
@@ -344,16 +321,14 @@ class _Timed(Struct, frozen=True, kw_only=True, eq=False):
     #: (columns,) percent of bottlenecks, NaN where nothing is known, and the snapshots that are known.
     percent: FloatArray
     known: FloatArray
-    #: Of the longest of all, with their place among its steps.
-    runs: list[BottleneckRun]
     #: By class of events, (2, 2) during bottlenecks and otherwise: time in which it ran, and in which it
     #: could have.
     ran: dict[str, FloatArray]
 
 
-def _longest(runs: Sequence[BottleneckRun]) -> list[BottleneckRun]:
+def _longest(runs: Sequence[BottleneckRun]) -> tuple[BottleneckRun, ...]:
     """The longest of all, longest first; of equal ones the first node's."""
-    return sorted(runs, key=lambda run: run.start_us - run.end_us)[:MAX_RUNS]
+    return tuple(sorted(runs, key=lambda run: run.start_us - run.end_us)[:MAX_RUNS])
 
 
 def _node(part: Job, asked: BottleneckCriteria) -> Iterator[_Node]:
@@ -366,25 +341,15 @@ def _node(part: Job, asked: BottleneckCriteria) -> Iterator[_Node]:
         counts=_counts(found, gpu, asked.gpu_threshold, part.loop_us(node.name)),
         cores=_cores(node),
         span_us=(int(node.hit_us[0]), int(node.hit_us[-1]) + node.interval_us) if len(node.hit_us) else None,
-        runs=[BottleneckRun(**run, place="", steps=()) for run in node.runs],
+        runs=[_placed(run, part.steps) for run in node.runs],
     )
 
 
-def _timed(
-    part: Job, asked: BottleneckCriteria, grid: Columns, runs: Sequence[BottleneckRun]
-) -> Iterator[_Timed]:
-    found = asked.snapshots(part)
-    if found is None:
-        return
-    percent, known = _course(found, grid)
-    placed = [
-        replace(run, place=place, steps=steps)
-        for run in runs
-        if run.node == found.node.name
-        for place, steps in [_steps_at(part.steps, run.start_us, run.end_us)]
-    ]
-    ran = _ran_on_node(part.events, found)
-    yield _Timed(node=found.node.name, percent=percent, known=known, runs=placed, ran=ran)
+def _timed(part: Job, asked: BottleneckCriteria, grid: Columns) -> Iterator[_Timed]:
+    if found := asked.snapshots(part):
+        percent, known = _course(found, grid)
+        ran = _ran_on_node(part.events, found)
+        yield _Timed(node=found.node.name, percent=percent, known=known, ran=ran)
 
 
 def _counts(found: Snapshots, gpu: Panel, low_below: float, loop: tuple[int, int] | None) -> NodeBottlenecks:
@@ -425,7 +390,7 @@ def _courses(
     return tuple(
         BottlenecksOverTime.of(
             name,
-            tuple(None if np.isnan(v) else v for v in np.round(values, 1).tolist()),
+            known(values, 1),
             limit=limit,
             grid=grid,
             span_us=spans.get(name),
@@ -455,35 +420,33 @@ def _together(timed: Sequence[_Timed]) -> FloatArray:
     return np.asarray(np.divide(summed, whole, out=np.full(len(whole), np.nan), where=whole > 0))
 
 
-def _steps_at(steps: Steps, start_us: int, end_us: int) -> tuple[str, tuple[StepSpan, ...]]:
-    """Where a time lies among the steps of its node, and which these are."""
-    if not len(steps):
-        return "", ()
-    running = (steps.start_us < end_us) & (steps.end_us > start_us)
-    if running.any():
-        return "in", _spans(steps.where(running))
-    before, after = steps.end_us <= start_us, steps.start_us >= end_us
-    around = []
-    if before.any():
-        around.append(int(np.argmax(np.where(before, steps.end_us, np.iinfo(np.int64).min))))
-    if after.any():
-        around.append(int(np.argmin(np.where(after, steps.start_us, np.iinfo(np.int64).max))))
-    place = "between" if len(around) == 2 else "after" if before.any() else "before"
-    return place, tuple(_spans(steps.where(np.arange(len(steps)) == i))[0] for i in around)
+def _placed(run: dict[str, Any], steps: Steps) -> BottleneckRun:
+    """A run with its place among the steps of its node, and which these are."""
+    start_us, end_us = run["start_us"], run["end_us"]
+    during = (steps.start_us < end_us) & (steps.end_us > start_us)
+    if during.any():
+        return BottleneckRun(**run, place="in", steps=_spans(steps.where(during)))
+    before, after = np.flatnonzero(steps.end_us <= start_us), np.flatnonzero(steps.start_us >= end_us)
+    # The last to end before, and the first to start after; of equal ones the first row.
+    last = before[steps.end_us[before].argmax()] if len(before) else None
+    first = after[steps.start_us[after].argmin()] if len(after) else None
+    place = {(True, True): "between", (True, False): "after", (False, True): "before"}
+    around = tuple(
+        _spans(steps.where(np.arange(len(steps)) == row))[0] for row in (last, first) if row is not None
+    )
+    return BottleneckRun(**run, place=place.get((last is not None, first is not None), ""), steps=around)
 
 
 def _spans(steps: Steps) -> tuple[StepSpan, ...]:
-    """The steps by phase, in the order of their first start."""
-    rows: dict[str, list[IntArray]] = {}
-    for (_, _, phase), mine in series_of(steps).items():
-        rows.setdefault(phase, []).append(mine)
+    """The steps by mode, in the order of their first start."""
     spans = []
-    for phase, parts in sorted(rows.items()):
-        mine = np.concatenate(parts)
-        numbers = steps.number[mine][steps.number[mine] >= 0]
-        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (None, None)
-        spans.append((int(steps.start_us[mine].min()), StepSpan(mode=phase, first=low, last=high)))
-    return tuple(span for _, span in sorted(spans, key=itemgetter(0)))
+    by_mode = rows_by_mode(steps)
+    for mode in sorted(by_mode, key=lambda mode: (steps.start_us[by_mode[mode][0]], mode)):
+        numbers = steps.number[by_mode[mode]]
+        numbers = numbers[numbers >= 0]
+        first, last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (None, None)
+        spans.append(StepSpan(mode=mode, first=first, last=last))
+    return tuple(spans)
 
 
 def _cores(node: NodeSnapshots) -> NodeCores:
@@ -525,49 +488,24 @@ def _ran_on_node(events: Events, found: Snapshots) -> dict[str, FloatArray]:
     on a node to its last counts, as a profiler may have recorded a few steps only.
     """
     times = _times(found)
-    return {
-        name: np.array(
-            [
-                (_shared_us(one, some), some.overlap_us(one.start_us[:1], one.end_us[-1:])[0])
-                for some in times
-            ],
-            np.float64,
-        )
-        for name, one in _classes(events)
-    }
+    ran = {}
+    for name, rows in rows_by_lane(events, _class_of).items():
+        one = time_of(events, rows)
+        if len(one.start_us):
+            recorded = one.start_us[:1], one.end_us[-1:]
+            both = [(one.shared_us(some), some.overlap_us(*recorded)[0]) for some in times]
+            ran[name] = np.array(both, np.float64)
+    return ran
 
 
-def _shared_us(one: Intervals, other: Intervals) -> int:
-    """How long both hold; the fewer intervals are looked up in the more."""
-    few, many = sorted((one, other), key=lambda some: len(some.start_us))
-    return int(many.overlap_us(few.start_us, few.end_us).sum())
+def _class_of(lane: Lane) -> str | None:
+    """The event type; lives of processes have no class."""
+    return None if kind_of(lane) is Kind.LIFETIME else event_type_of(lane)
 
 
 def _times(found: Snapshots) -> tuple[Intervals, Intervals]:
-    """The time of bottlenecks and the rest of the sampled time: each snapshot holds for one interval at most."""
+    """Time of bottlenecks, and the rest of the sampled time: a snapshot holds for at most one interval."""
     time_us, hit = found.time_us, found.hit
     end_us = time_us + found.node.interval_us
     end_us[:-1] = np.minimum(end_us[:-1], time_us[1:])
     return union(time_us[hit], end_us[hit]), union(time_us[~hit], end_us[~hit])
-
-
-def _classes(events: Events) -> Iterator[tuple[str, Intervals]]:
-    """(class, when any event of it ran), without classes that never ran."""
-    names: dict[str, int] = {}
-    of_lane = np.array([_number(lane, names) for lane in events.lanes], np.int32)
-    if not names:
-        return
-    order, edges = by_code(of_lane[events.lane], len(names))
-    for name, first, stop in zip(names, edges, edges[1:], strict=False):
-        rows = order[first:stop]
-        one = union(events.start_us[rows], events.end_us[rows])
-        if len(one.start_us):
-            yield name, one
-
-
-def _number(lane: Lane, names: dict[str, int]) -> int:
-    """A number for the class of a lane; lives of processes belong to none."""
-    if lane.event_type in LIFETIMES:
-        return -1
-    name = HOROVOD if lane.source is EventSource.HOROVOD else lane.event_type
-    return names.setdefault(name, len(names))

@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
-from jobrules.measures.framework_time import Kind, rows_of
+from jobrules.measures.framework_time import Kind, event_type_of, kind_of, rows_of
 from jobrules.measures.intervals import union
-from jobrules.measures.rows import series_of
+from jobrules.measures.rows import rows_by_lane, rows_by_rank
 from jobrules.measures.sample_weights import gaps
-from jobrules.model import SECOND_US, Events, EventSource, Metric, natural_key
+from jobrules.model import SECOND_US, Metric, natural_key
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jobrules.cpu_bottleneck import CPUBottleneck
     from jobrules.io_bottleneck import IOBottleneck
-    from jobrules.measures.bottleneck_snapshots import BottleneckCriteria, Snapshots
+    from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
     from jobrules.measures.sample_weights import Gap
-    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Lane, Panel, Steps
+    from jobrules.model import BoolArray, Events, FloatArray, IntArray, Job, Lane, Panel, Steps
 
 #: Steps in the first and in the last stretch.
 FIRST_STEPS, LAST_STEPS = 10, 30
@@ -40,8 +41,6 @@ MAX_SAMPLES, MAX_LANES, MAX_ROWS, MAX_BARS = 400, 12, 16, 600
 CELLS = 500
 #: Two stretches that share this much of what they cover are one.
 REPEATED = 0.9
-#: Name of the one lane of all tensors that a process exchanged.
-HOROVOD = "Horovod"
 MAX_NAME = 60
 #: In the order in which they are chosen.
 _KEYS = ("first-steps", "first-events", "worst-minute", "last-steps")
@@ -58,7 +57,7 @@ class Curve(Struct, frozen=True, kw_only=True):
     key: str
     label: str
     devices: int
-    #: Snapshots in the stretch, and their mean in percent; none without any.
+    #: Snapshots in the stretch, and their mean in percent; None without any.
     samples: int
     mean: float | None
     #: (n,) int32 ticks from the start of the stretch and (n,) float32 percent, little endian;
@@ -160,12 +159,10 @@ class CloseUp(Struct, frozen=True, kw_only=True):
 class _Stretch(Struct, frozen=True, kw_only=True):
     key: str
     node: str
-    #: Whose steps are shown; None for the first of the node.
-    rank: str | None
     start_us: int
     end_us: int
     worst: WorstMinute | None = None
-    #: Of several nodes' stretches of one key the one with the lowest is chosen, of equal ones the first node's.
+    #: Of the stretches of one key, the lowest is chosen; of equal ones, the first node's.
     order: tuple[float, ...] = ()
 
     def repeats(self, other: _Stretch) -> bool:
@@ -173,13 +170,22 @@ class _Stretch(Struct, frozen=True, kw_only=True):
         whole = max(self.end_us, other.end_us) - min(self.start_us, other.start_us)
         return self.node == other.node and shared >= REPEATED * whole
 
+    def holds(self, start_us: IntArray, end_us: IntArray) -> BoolArray:
+        """(n,) which intervals reach into it; an empty one does where it stands."""
+        return np.asarray((start_us < self.end_us) & ((end_us > self.start_us) | (start_us >= self.start_us)))
+
+    def clipped(self, start_us: IntArray, end_us: IntArray) -> tuple[IntArray, IntArray]:
+        """The sides of intervals that reach into it, as far as they do."""
+        return np.maximum(start_us, self.start_us), np.minimum(end_us, self.end_us)
+
 
 def close_ups(job: Job, cpu: CPUBottleneck, io: IOBottleneck) -> tuple[CloseUp, ...]:
-    """The chosen stretches, at most three; none where neither steps, events nor GPU samples cover a time.
+    """The chosen stretches, at most three; empty if neither steps, events, nor GPU samples cover a time.
 
     The first ten and the last thirty steps of the first rank; the minute of the training loop with most
-    bottlenecks by the limits of the two rules, else the one with the lowest GPU utilization, if that is 5 points
-    below the mean; without steps the first minute of events. One that nearly repeats another is left out.
+    bottlenecks by the thresholds of the two rules, else the one with the lowest GPU utilization, if that is
+    5 points below the mean; without steps the first minute of events. One that nearly repeats another is
+    left out.
     """
     with_steps = next((part.node for part in job.facts if part.steps), None)
     found = job.gathered(_stretches, with_steps, (cpu.criteria, io.criteria))
@@ -198,34 +204,20 @@ def _stretches(part: Job, with_steps: str | None, asked: Sequence[BottleneckCrit
     (node,) = part.nodes
     events = part.events
     if node == with_steps:
-        rank = _first_rank(part.steps)
-        mine = [rows for (_, one, _), rows in series_of(part.steps).items() if one == rank]
-        rows = np.sort(np.concatenate(mine))
-        rows = rows[np.lexsort((part.steps.end_us[rows], part.steps.start_us[rows]))]
-        yield _around(part.steps, rows[:FIRST_STEPS], "first-steps", node, rank)
-        yield _around(part.steps, rows[-LAST_STEPS:], "last-steps", node, rank)
+        rows = next(iter(rows_by_rank(part.steps).values()))
+        for key, some in (("first-steps", rows[:FIRST_STEPS]), ("last-steps", rows[-LAST_STEPS:])):
+            start_us, end_us = int(part.steps.start_us[some].min()), int(part.steps.end_us[some].max())
+            yield _Stretch(key=key, node=node, start_us=start_us, end_us=end_us)
     elif with_steps is None and len(events):
         start_us = int(events.start_us[0])
         end_us = min(int(events.end_us.max()), start_us + MINUTE_US)
         order = start_us, int(events.end_us[0])
-        yield _Stretch(
-            key="first-events", node=node, rank=None, start_us=start_us, end_us=end_us, order=order
-        )
+        yield _Stretch(key="first-events", node=node, start_us=start_us, end_us=end_us, order=order)
     gpu = part.panel(node, Metric.GPU_UTILIZATION)
     span = _Span.of(part, gpu) if gpu else None
-    worst = span and (span.busiest([(one, one.snapshots(part)) for one in asked]) or span.calmest())
+    worst = span and (span.busiest(part, asked) or span.calmest())
     if worst:
         yield worst
-
-
-def _around(steps: Steps, rows: IntArray, key: str, node: str, rank: str) -> _Stretch:
-    start_us, end_us = int(steps.start_us[rows].min()), int(steps.end_us[rows].max())
-    return _Stretch(key=key, node=node, rank=rank, start_us=start_us, end_us=end_us)
-
-
-def _first_rank(steps: Steps) -> str:
-    """The first rank in natural order; empty without steps."""
-    return min({rank for _, rank, _ in series_of(steps)}, key=natural_key, default="")
 
 
 class _Span(Struct, frozen=True, kw_only=True, eq=False):
@@ -236,62 +228,55 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
     end_us: int
     #: Whether that is the training loop.
     in_loop: bool
-    #: Mean GPU utilization of its snapshots.
+    #: Its snapshots, and their mean GPU utilization.
+    rows: slice
     usual: float
 
     @classmethod
     def of(cls, part: Job, gpu: Panel) -> _Span | None:
-        """The training loop, else first to last GPU work; none without a snapshot in it."""
+        """The training loop, else first to last GPU work; None without a snapshot in it."""
         loop = part.loop_us(gpu.node)
         start_us, end_us = loop or _worked(gpu)
-        a, b = np.searchsorted(gpu.time_us, (start_us, end_us))
-        if a == b:
+        rows = slice(*np.searchsorted(gpu.time_us, (start_us, end_us)).tolist())
+        if rows.start == rows.stop:
             return None
-        usual = round(float(gpu.mean[a:b].mean()), 3)
-        return cls(gpu=gpu, start_us=start_us, end_us=end_us, in_loop=loop is not None, usual=usual)
+        return cls(
+            gpu=gpu,
+            start_us=start_us,
+            end_us=end_us,
+            in_loop=loop is not None,
+            rows=rows,
+            usual=round(float(gpu.mean[rows].mean()), 3),
+        )
 
-    @property
-    def rows(self) -> slice:
-        """The snapshots in it."""
-        a, b = np.searchsorted(self.gpu.time_us, (self.start_us, self.end_us))
-        return slice(int(a), int(b))
-
-    def busiest(self, asked: Sequence[tuple[BottleneckCriteria, Snapshots | None]]) -> _Stretch | None:
-        """The minute with most bottlenecks of any kind; none where there is none."""
+    def busiest(self, part: Job, asked: Sequence[BottleneckCriteria]) -> _Stretch | None:
+        """The minute with most bottlenecks of any kind; None where there is none."""
+        known = [(one, found) for one in asked if (found := one.snapshots(part))]
+        if not known:
+            return None
+        bottleneck = np.any([found.hit[self.rows] for _, found in known], axis=0)
+        sampled = np.any([found.sampled[self.rows] for _, found in known], axis=0)
+        if not bottleneck.any():
+            return None
         minutes = self.gpu.time_us[self.rows] // MINUTE_US
-        hits = np.zeros(len(minutes), np.bool_)
-        both = hits.copy()
-        known = [(one, snapshots) for one, snapshots in asked if snapshots]
-        for _, snapshots in known:
-            hits |= snapshots.hit[self.rows]
-            both |= snapshots.sampled[self.rows]
-        if not hits.any():
-            return None
-        held, counts = np.unique(minutes[hits], return_counts=True)
-        minute = int(held[counts.argmax()])
+        held, counts = np.unique(minutes[bottleneck], return_counts=True)
+        minute, hits = int(held[counts.argmax()]), int(counts.max())
         here = minutes == minute
-        found = [
+        by_kind = [
             BottleneckCount(
                 kind=one.key,
-                snapshots=int(np.count_nonzero(snapshots.hit[self.rows] & here)),
+                snapshots=int(np.count_nonzero(found.hit[self.rows] & here)),
                 gpu_threshold=float(one.gpu_threshold),
                 core_threshold=float(one.core_threshold),
             )
-            for one, snapshots in known
+            for one, found in known
         ]
-        worst = WorstMinute(
-            in_loop=self.in_loop,
-            usual=self.usual,
-            snapshots=int(np.count_nonzero(both & here)),
-            hits=int(counts.max()),
-            bottlenecks=tuple(
-                sorted((one for one in found if one.snapshots), key=lambda one: -one.snapshots)
-            ),
-        )
-        return self._minute(minute, worst, (0, -worst.hits))
+        most_first = sorted((one for one in by_kind if one.snapshots), key=lambda one: -one.snapshots)
+        snapshots = int(np.count_nonzero(sampled & here))
+        return self._minute(minute, (0, -hits), snapshots, hits, tuple(most_first))
 
     def calmest(self) -> _Stretch | None:
-        """The minute with the lowest mean; none where it is not much below all others.
+        """The minute with the lowest mean; None where it is not much below all others.
 
         Of the minutes with at least half as many samples as the fullest.
         """
@@ -305,15 +290,23 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
         best = int(means.argmin())
         if means[best] > self.usual - BELOW_MEAN:
             return None
-        worst = WorstMinute(in_loop=self.in_loop, usual=self.usual, snapshots=0, hits=0, bottlenecks=())
-        return self._minute(int(minutes[best]), worst, (1, float(means[best])))
+        return self._minute(int(minutes[best]), (1, float(means[best])))
 
-    def _minute(self, minute: int, worst: WorstMinute, order: tuple[float, ...]) -> _Stretch:
+    def _minute(
+        self,
+        minute: int,
+        order: tuple[float, ...],
+        snapshots: int = 0,
+        hits: int = 0,
+        bottlenecks: tuple[BottleneckCount, ...] = (),
+    ) -> _Stretch:
         """A minute of the clock, as far as the loop reaches."""
+        worst = WorstMinute(
+            in_loop=self.in_loop, usual=self.usual, snapshots=snapshots, hits=hits, bottlenecks=bottlenecks
+        )
         return _Stretch(
             key="worst-minute",
             node=self.gpu.node,
-            rank=None,
             start_us=max(minute * MINUTE_US, self.start_us),
             end_us=min((minute + 1) * MINUTE_US, self.end_us),
             worst=worst,
@@ -327,35 +320,56 @@ def _worked(gpu: Panel) -> tuple[int, int]:
     return (int(work[0]), int(work[-1])) if len(work) else (int(gpu.time_us[0]), gpu.last_us)
 
 
-class _Bars(Struct, frozen=True, kw_only=True, eq=False):
-    """Bars of one lane, starts ascend; names are numbers, -1 for different ones."""
+class _Lane(Struct, frozen=True, kw_only=True, eq=False):
+    """One lane and its bars, whose starts ascend."""
 
+    rank: str
+    event_type: str
+    kind: str
     start_us: IntArray
     end_us: IntArray
+    #: Position among the names of events, or after them among those of steps; -1 for different ones.
     name: IntArray
+    #: Events in each bar.
     events: IntArray
 
-    def joined(self, origin_us: int, cell_us: int) -> _Bars:
+    @property
+    def total_us(self) -> int:
+        return int((self.end_us - self.start_us).sum())
+
+    def summary(self, whole_us: int) -> CloseUpLane:
+        """What is said of a lane whose bars are an event each."""
+        covered_us = union(self.start_us, self.end_us).total_us
+        return CloseUpLane(
+            rank=self.rank,
+            event_type=self.event_type,
+            kind=self.kind,
+            events=len(self.start_us),
+            total_us=self.total_us,
+            covered_us=covered_us,
+            percent=round(100 * covered_us / whole_us, 1),
+        )
+
+    def joined(self, origin_us: int, cell_us: int) -> _Lane:
         """The same, with one bar for all that lie in the same cell of the stretch."""
         cell = (self.start_us - origin_us) // cell_us
         long = (np.maximum(self.end_us - 1, self.start_us) - origin_us) // cell_us > cell
         short = ~long
         if np.count_nonzero(short) < 2:
             return self
-        cell = cell[short]
-        first = np.flatnonzero(np.diff(cell, prepend=-1))
+        first = np.flatnonzero(np.diff(cell[short], prepend=-1))
         name = self.name[short]
         low, high = np.minimum.reduceat(name, first), np.maximum.reduceat(name, first)
-        joined = (
-            self.start_us[short][first],
-            np.maximum.reduceat(self.end_us[short], first),
-            np.where(low == high, low, -1),
-            np.add.reduceat(self.events[short], first),
+        start_us = np.append(self.start_us[long], self.start_us[short][first])
+        end_us = np.append(self.end_us[long], np.maximum.reduceat(self.end_us[short], first))
+        order = np.lexsort((-end_us, start_us))
+        return replace(
+            self,
+            start_us=start_us[order],
+            end_us=end_us[order],
+            name=np.append(self.name[long], np.where(low == high, low, -1))[order],
+            events=np.append(self.events[long], np.add.reduceat(self.events[short], first))[order],
         )
-        kept = self.start_us[long], self.end_us[long], self.name[long], self.events[long]
-        start, end, name, events = (np.concatenate(both) for both in zip(kept, joined, strict=True))
-        order = np.lexsort((-end, start))
-        return _Bars(start_us=start[order], end_us=end[order], name=name[order], events=events[order])
 
 
 def _of_node(part: Job, chosen: Sequence[_Stretch], missing: tuple[Gap, ...]) -> Iterator[CloseUp]:
@@ -363,229 +377,146 @@ def _of_node(part: Job, chosen: Sequence[_Stretch], missing: tuple[Gap, ...]) ->
 
 
 def _close_up(part: Job, chosen: _Stretch, missing: tuple[Gap, ...]) -> CloseUp:
-    start_us, end_us = chosen.start_us, chosen.end_us
-    tick_us = 1 + (end_us - start_us) // MAX_TICKS
-    own = _first_rank(part.steps) if chosen.rank is None else chosen.rank
-    steps = _steps_within(part.steps, chosen)
-    lanes = _lanes(part, chosen, own, steps)
-    tables, cell_us = _few(lanes.bars, start_us, end_us)
-    numbered = np.concatenate(list(steps.values())) if steps else np.empty(0, np.int64)
-    step_names = [_name_of(part.steps, row) for row in numbered.tolist()]
-    names, bars = _packed(tables, part.events.names, step_names, start_us, tick_us)
-    rows = steps.get(own, np.empty(0, np.int64))
-    lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
-    longest = rows[lasted.argmax()] if len(rows) else -1
+    whole_us = chosen.end_us - chosen.start_us
+    tick_us = 1 + whole_us // MAX_TICKS
+    steps = part.steps
+    by_rank = {
+        rank: rows[chosen.holds(steps.start_us[rows], steps.end_us[rows])]
+        for rank, rows in rows_by_rank(steps).items()
+    }
+    own = next(iter(by_rank), "")
+    own_rows = by_rank.get(own, np.empty(0, np.int64))
+    longest = own_rows[steps.duration_us[own_rows].argmax()] if len(own_rows) else None
+    names = (*part.events.names, *(_name_of(steps, row) for rows in by_rank.values() for row in rows))
+    of_steps = _step_lanes(steps, by_rank, chosen, len(part.events.names))
+    of_events, lifetimes = _event_lanes(part.events, chosen, own)
+    lanes = _drawn(of_steps, of_events, own)
+    few, cell_us = _few(lanes, chosen)
+    kept_names, bars = _packed(few, names, chosen.start_us, tick_us)
     return CloseUp(
         key=chosen.key,
         node=chosen.node,
-        start_us=start_us,
-        end_us=end_us,
+        start_us=chosen.start_us,
+        end_us=chosen.end_us,
         tick_us=tick_us,
         curves=tuple(
             _curve(panel, chosen, tick_us, missing)
             for metric in _CURVES
             if (panel := part.panel(chosen.node, metric))
         ),
-        lanes=lanes.lanes,
-        lanes_left=lanes.left_out,
-        lifetimes=lanes.lifetimes,
-        names=names,
+        lanes=tuple(lane.summary(whole_us) for lane in lanes),
+        lanes_left=sum(lane not in lanes for lane in of_events),
+        lifetimes=lifetimes,
+        names=kept_names,
         bars=bars,
         cell_us=cell_us,
-        steps=len(rows),
-        longest_step=_name_of(part.steps, int(longest)) if len(rows) else "",
-        longest_us=int(lasted.max()) if len(rows) else 0,
+        steps=len(own_rows),
+        longest_step="" if longest is None else _name_of(steps, longest),
+        longest_us=0 if longest is None else int(steps.duration_us[longest]),
         worst=chosen.worst,
         unmeasured_us=_clipped(chosen, missing),
     )
 
 
-def _steps_within(steps: Steps, chosen: _Stretch) -> dict[str, IntArray]:
-    """Rank → rows of its steps that reach into the stretch, in the order of their starts."""
-    inside = _within(steps.start_us, steps.end_us, chosen.start_us, chosen.end_us)
-    here = np.flatnonzero(inside)
-    here = here[np.lexsort((steps.end_us[here], steps.start_us[here]))]
-    ranks = np.array([rank for _, rank, _ in steps.series], np.str_)[steps.code[here]]
-    return {rank: here[ranks == rank] for rank in sorted(set(ranks.tolist()), key=natural_key)}
-
-
 def _name_of(steps: Steps, row: int) -> str:
-    return _step_name(steps.series[steps.code[row]][2], int(steps.number[row]))
-
-
-def _step_name(mode: str, number: int) -> str:
+    """The name of a step, as ``TRAIN 12``."""
+    mode, number = steps.series[steps.code[row]][2], int(steps.number[row])
     return escape_name(mode, MAX_NAME) if number < 0 else f"{escape_name(mode, MAX_NAME // 2)} {number}"
 
 
-def _within(begin: IntArray, end: IntArray, start_us: int, end_us: int) -> BoolArray:
-    """(n,) which intervals reach into the stretch; an empty one does where it stands."""
-    return np.asarray((begin < end_us) & ((end > start_us) | (begin >= start_us)))
+def _step_lanes(
+    steps: Steps, by_rank: Mapping[str, IntArray], chosen: _Stretch, first_name: int
+) -> list[_Lane]:
+    """The steps of each rank; their names have numbers from ``first_name`` on."""
+    lanes = []
+    for rank, rows in by_rank.items():
+        start_us, end_us = chosen.clipped(steps.start_us[rows], steps.end_us[rows])
+        name = first_name + np.arange(len(rows))
+        first_name += len(rows)
+        if len(rows):
+            lane = _Lane(
+                rank=rank,
+                event_type="Steps",
+                kind="steps",
+                start_us=start_us,
+                end_us=end_us,
+                name=name,
+                events=np.ones(len(rows), np.int64),
+            )
+            lanes.append(lane)
+    return lanes
 
 
-class _EventRows(Struct, frozen=True, kw_only=True, eq=False):
-    """The events that reach into a stretch, in lanes: one per rank and event type."""
+def _event_lanes(events: Events, chosen: _Stretch, own: str) -> tuple[list[_Lane], int]:
+    """A lane for each rank and event type, those of the rank ``own`` first, then by the time that they take.
 
-    #: Rank, event type, and kind of each lane.
-    keys: tuple[tuple[str, str, str], ...]
-    #: (n,) lane of each event, its sides inside the stretch, and its name.
-    lane: IntArray
-    start_us: IntArray
-    end_us: IntArray
-    name: IntArray
-    #: Lifetimes of loader processes, which have no lane.
-    lifetimes: int
-
-    @classmethod
-    def of(cls, events: Events, chosen: _Stretch) -> _EventRows:
-        one_each = Events(lanes=events.lanes, lane=np.arange(len(events.lanes), dtype=np.int32))
-        lifetime, step = rows_of(one_each, Kind.LIFETIME), rows_of(one_each, Kind.STEP)
-        numbers: dict[tuple[str, str, str], int] = {}
-        number_of = np.full(len(events.lanes), -1)
-        for i in np.flatnonzero(~lifetime & ~step).tolist():
-            lane = events.lanes[i]
-            number_of[i] = numbers.setdefault((lane.rank, *_event_type(lane)), len(numbers))
-        reach = int(np.searchsorted(events.start_us, chosen.end_us))
-        inside = _within(events.start_us[:reach], events.end_us[:reach], chosen.start_us, chosen.end_us)
-        rows = np.flatnonzero(inside)
-        lifetimes = int(np.count_nonzero(lifetime[events.lane[rows]]))
-        rows = rows[number_of[events.lane[rows]] >= 0]
-        return cls(
-            keys=tuple(numbers),
-            lane=number_of[events.lane[rows]],
-            start_us=np.maximum(events.start_us[rows], chosen.start_us),
-            end_us=np.minimum(events.end_us[rows], chosen.end_us),
-            name=events.name[rows].astype(np.int64),
-            lifetimes=lifetimes,
-        )
-
-    def by_time(self, own: str) -> list[int]:
-        """The lanes with events, those of the rank ``own`` first, then by the time that they take."""
-        time_us = np.bincount(self.lane, weights=self.end_us - self.start_us, minlength=len(self.keys))
-
-        def place(lane: int) -> tuple[bool, float, tuple[tuple[int, str], ...], str]:
-            rank, event_type, _ = self.keys[lane]
-            return rank != own, -time_us[lane], natural_key(rank), event_type
-
-        return sorted(np.unique(self.lane).tolist(), key=place)
-
-    def bars(self, lane: int) -> _Bars:
-        rows = np.flatnonzero(self.lane == lane)
-        return _Bars(
-            start_us=self.start_us[rows],
-            end_us=self.end_us[rows],
-            name=self.name[rows],
+    And the number of lifetimes of loader processes, which have no lane.
+    """
+    near = events.where(chosen.holds(events.start_us, events.end_us))
+    start_us, end_us = chosen.clipped(near.start_us, near.end_us)
+    lanes = [
+        _Lane(
+            rank=rank,
+            event_type=event_type,
+            kind="waiting" if event_type in _WAITING else "work",
+            start_us=start_us[rows],
+            end_us=end_us[rows],
+            name=near.name[rows].astype(np.int64),
             events=np.ones(len(rows), np.int64),
         )
+        for (rank, event_type), rows in rows_by_lane(near, _rank_and_event_type).items()
+    ]
+    lanes.sort(key=lambda one: (one.rank != own, -one.total_us, natural_key(one.rank), one.event_type))
+    return lanes, int(np.count_nonzero(rows_of(near, Kind.LIFETIME)))
 
 
-class _Lanes(Struct, frozen=True, kw_only=True):
-    """The lanes of a close-up with their bars, rank by rank; and how many are left out."""
-
-    lanes: tuple[CloseUpLane, ...]
-    bars: list[_Bars]
-    left_out: int
-    lifetimes: int
+def _rank_and_event_type(lane: Lane) -> tuple[str, str] | None:
+    return None if kind_of(lane) in {Kind.STEP, Kind.LIFETIME} else (lane.rank, event_type_of(lane))
 
 
-def _lanes(part: Job, chosen: _Stretch, own: str, steps: Mapping[str, IntArray]) -> _Lanes:
-    """Of each rank, ``own`` first: its steps, whose names follow those of events, then events by their time."""
-    whole_us = chosen.end_us - chosen.start_us
-    rows = _EventRows.of(part.events, chosen)
-    by_time = rows.by_time(own)
-    kept, ranks = _kept([rows.keys[lane][0] for lane in by_time], own, steps.keys())
-    drawn: list[tuple[CloseUpLane, _Bars]] = []
-    name = len(part.events.names)
-    for rank, mine in steps.items():
-        if rank in ranks:
-            bars = _step_bars(part.steps, mine, chosen, name)
-            drawn.append((_lane(rank, "Steps", "steps", bars, whole_us), bars))
-        name += len(mine)
-    for i in kept:
-        bars = rows.bars(by_time[i])
-        drawn.append((_lane(*rows.keys[by_time[i]], bars, whole_us), bars))
+def _drawn(of_steps: Sequence[_Lane], of_events: Sequence[_Lane], own: str) -> list[_Lane]:
+    """The steps of the rank ``own``, and the lanes of events that fit, each with the steps of its rank.
+
+    Rank by rank, ``own`` first: its steps, then events by their time.
+    """
+    drawn = [one for one in of_steps if one.rank == own]
+    for lane in of_events[:MAX_LANES]:
+        steps = [one for one in of_steps if one.rank == lane.rank and one not in drawn]
+        if len(drawn) + len(steps) < MAX_ROWS:
+            drawn += [*steps, lane]
     # The sort is stable: events of one rank stay in the order of their time.
-    drawn.sort(key=lambda one: (one[0].rank != own, natural_key(one[0].rank), one[0].kind != "steps"))
-    return _Lanes(
-        lanes=tuple(lane for lane, _ in drawn),
-        bars=[bars for _, bars in drawn],
-        left_out=len(by_time) - len(kept),
-        lifetimes=rows.lifetimes,
-    )
+    return sorted(drawn, key=lambda one: (one.rank != own, natural_key(one.rank), one.kind != "steps"))
 
 
-def _kept(lane_ranks: Sequence[str], own: str, with_steps: Collection[str]) -> tuple[list[int], set[str]]:
-    """The lanes of events that there is room for, and the ranks whose steps are drawn with them."""
-    ranks = {own}.intersection(with_steps)
-    kept: list[int] = []
-    for i, rank in enumerate(lane_ranks[:MAX_LANES]):
-        more = {rank}.intersection(with_steps) - ranks
-        if len(kept) + 1 + len(ranks) + len(more) <= MAX_ROWS:
-            kept.append(i)
-            ranks |= more
-    return kept, ranks
-
-
-def _step_bars(steps: Steps, rows: IntArray, chosen: _Stretch, first_name: int) -> _Bars:
-    return _Bars(
-        start_us=np.maximum(steps.start_us[rows], chosen.start_us),
-        end_us=np.minimum(steps.end_us[rows], chosen.end_us),
-        name=first_name + np.arange(len(rows)),
-        events=np.ones(len(rows), np.int64),
-    )
-
-
-def _event_type(lane: Lane) -> tuple[str, str]:
-    """Event type and kind of a lane; the tensors of Horovod share one."""
-    if lane.source is EventSource.HOROVOD:
-        return HOROVOD, "work"
-    return lane.event_type, "waiting" if lane.event_type in _WAITING else "work"
-
-
-def _lane(rank: str, event_type: str, kind: str, bars: _Bars, whole_us: int) -> CloseUpLane:
-    covered_us = union(bars.start_us, bars.end_us).total_us
-    return CloseUpLane(
-        rank=rank,
-        event_type=event_type,
-        kind=kind,
-        events=len(bars.start_us),
-        total_us=int((bars.end_us - bars.start_us).sum()),
-        covered_us=covered_us,
-        percent=round(100 * covered_us / whole_us, 1),
-    )
-
-
-def _few(tables: list[_Bars], start_us: int, end_us: int) -> tuple[list[_Bars], int]:
-    """The bars of all lanes, joined until they are few enough; and the width within which they were."""
-    before = sum(len(one.start_us) for one in tables)
+def _few(lanes: list[_Lane], chosen: _Stretch) -> tuple[list[_Lane], int]:
+    """The lanes with their bars joined until they are few enough; and the width within which they were."""
+    before = sum(len(one.start_us) for one in lanes)
     cells = CELLS
     while True:
-        cell_us = -(-(end_us - start_us) // cells)
-        tables = [one.joined(start_us, cell_us) for one in tables]
-        count = sum(len(one.start_us) for one in tables)
+        cell_us = -(-(chosen.end_us - chosen.start_us) // cells)
+        lanes = [one.joined(chosen.start_us, cell_us) for one in lanes]
+        count = sum(len(one.start_us) for one in lanes)
         if count <= MAX_BARS or cells == 1:
-            return tables, cell_us if count < before else 0
+            return lanes, cell_us if count < before else 0
         cells //= 2
 
 
 def _packed(
-    tables: list[_Bars], of_events: tuple[str, ...], of_steps: list[str], start_us: int, tick_us: int
+    lanes: list[_Lane], names: Sequence[str], start_us: int, tick_us: int
 ) -> tuple[tuple[str, ...], bytes]:
     """Names that occur, and the bars of all lanes as bytes."""
-    if not tables:
+    if not lanes:
         return (), b""
-    lane = np.repeat(np.arange(len(tables)), [len(one.start_us) for one in tables])
+    lane = np.repeat(np.arange(len(lanes)), [len(one.start_us) for one in lanes])
     begin, end, name, events = (
-        np.concatenate([getattr(one, column) for one in tables])
+        np.concatenate([getattr(one, column) for one in lanes])
         for column in ("start_us", "end_us", "name", "events")
     )
     used = np.unique(name[name >= 0])
-    known = [
-        escape_name(of_events[i], MAX_NAME) if i < len(of_events) else of_steps[i - len(of_events)]
-        for i in used.tolist()
-    ]
     place = np.where(name >= 0, np.searchsorted(used, name), -1)
     first, last = (begin - start_us) // tick_us, (end - start_us) // tick_us
-    return tuple(known), np.stack((lane, first, last - first, place, events), axis=1).astype("<i4").tobytes()
+    bars = np.stack((lane, first, last - first, place, events), axis=1)
+    return tuple(escape_name(names[i], MAX_NAME) for i in used.tolist()), bars.astype("<i4").tobytes()
 
 
 def _curve(panel: Panel, chosen: _Stretch, tick_us: int, missing: tuple[Gap, ...]) -> Curve:

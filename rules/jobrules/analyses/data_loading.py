@@ -11,7 +11,7 @@ from msgspec import Struct
 from jobrules.analyses.time_lines import Columns
 from jobrules.dataloader import between_fetches
 from jobrules.measures.data_loading import Busy, Loading
-from jobrules.measures.rows import series_of
+from jobrules.measures.rows import rows_by_mode
 from jobrules.measures.value_counts import Counted
 from jobrules.model import (
     SECOND_US,
@@ -45,8 +45,6 @@ _REACH = 1.0
 _PER_DECADE, MAX_LOG_BINS = 10, 60
 #: Plain bins are at most these, but for the two that rounding may add at the ends.
 _PLAIN_BINS = 50
-#: Widths that a reader can name, in seconds.
-_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
 TOO_FEW, ADEQUATE, TOO_MANY = "too few", "adequate", "too many"
 
@@ -57,24 +55,24 @@ class NodeLoading(Struct, frozen=True, kw_only=True):
     name: str
     #: Whether these are threads of TensorFlow's data pipeline, and not loading processes.
     pipeline: bool
-    #: Whether that pipeline fetched ahead; none for loading processes.
+    #: Whether that pipeline fetched ahead; None for loading processes.
     prefetch: bool | None
     #: Cores sampled; 0 without CPU samples.
     cores: int
     gpus: int
-    #: Seconds with a known number of loaders at work, and of that number the median (rounded down), mean, lowest, highest.
+    #: Seconds with a known number of loaders; median (rounded down), mean, lowest, highest of it.
     seconds: int
     loaders: int | None
     mean: float | None
     lowest: int | None
     highest: int | None
-    #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty where the rule did not judge.
+    #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty if not evaluated.
     answer: str
     #: Why not.
     reason: str
-    #: ``loaders`` in percent of the cores, one digit; none where one of them is not known.
+    #: ``loaders`` in percent of the cores, one digit; None where one of them is not known.
     of_cores_percent: float | None
-    #: One-minute windows judged, and those in violation.
+    #: Checks, one per minute, and those that violate.
     evaluated: int
     violating: int
 
@@ -85,7 +83,7 @@ class LoaderSetup(Struct, frozen=True, kw_only=True):
     node: str
     #: Class of the iterator.
     iterator: str
-    #: Loading processes of each; 0 loads in the training process; none where not recorded.
+    #: Loading processes of each; 0 loads in the training process; None where not recorded.
     num_workers: int | None
     pin_memory: bool | None
     fetches: int
@@ -136,7 +134,7 @@ class LoadersAtWork(Struct, frozen=True, kw_only=True):
 
 
 class StepTime(Struct, frozen=True, kw_only=True):
-    """The steps that batches are fetched for: of the phase that took most time."""
+    """The steps that batches are fetched for: of the mode that took most time."""
 
     mode: str
     count: int
@@ -159,16 +157,16 @@ class DataLoading(Struct, frozen=True, kw_only=True):
     times: tuple[Spread, ...]
     #: None without a fetch.
     fetches: FetchTimes | None
-    #: From the first to the last second with loaders at work; none without.
+    #: From the first to the last second with loaders at work; None without.
     columns: Columns | None
     #: Of every node for up to four, else of all together.
     at_work: tuple[LoadersAtWork, ...]
-    #: None without steps, and where none of the fetches are of loading processes.
+    #: None without steps, and where None of the fetches are of loading processes.
     step: StepTime | None = None
 
 
 def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -> DataLoading | None:
-    """The job's data loading; none where nothing of it was recorded.
+    """The job's data loading; None where nothing of it was recorded.
 
     ``result`` is what ``rule`` said of the job; without one, or where the rule failed, no node is judged.
     """
@@ -204,7 +202,7 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     busy: Busy
     #: By the keys of ``Spread``; of TensorFlow's pipeline only its fetches, as Dataloader counts them.
     times: dict[str, Counted]
-    #: Durations of the steps that fetches of loading processes are for, by phase in natural order; those of a
+    #: Durations of the steps that fetches of loading processes are for, by mode; those of a
     #: pipeline may run at the same time as the training.
     steps: dict[str, Counted]
 
@@ -218,15 +216,13 @@ def _of_node(
     if loading is None:
         return None
     times = {"fetch": loading.fetches.duration_us}
-    steps: dict[str, list[IntArray]] = {}
+    steps: dict[str, IntArray] = {}
     if not loading.pipeline:
         times["distance"] = between_fetches(loading.fetches)
         times["worker"] = loading.workers.duration_us
         times["set-up"] = loading.set_up.duration_us
         if len(loading.fetches):
-            for (_, _, phase), rows in series_of(part.steps).items():
-                lasted = part.steps.end_us[rows] - part.steps.start_us[rows]
-                steps.setdefault(phase, []).append(lasted)
+            steps = {mode: part.steps.duration_us[rows] for mode, rows in rows_by_mode(part.steps).items()}
     return _Node(
         loading=_node_loading(
             part, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0)
@@ -237,7 +233,7 @@ def _of_node(
         ],
         busy=loading.busy,
         times={key: Counted.of(times_us) for key, times_us in times.items()},
-        steps={phase: Counted.of(np.concatenate(several)) for phase, several in steps.items()},
+        steps={mode: Counted.of(lasted_us) for mode, lasted_us in steps.items()},
     )
 
 
@@ -247,9 +243,8 @@ def _node_loading(
     cpu, gpus = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.GPU_UTILIZATION)
     cores = len(cpu.devices) if cpu else 0
     busy = loading.busy
-    lasted = busy.stop_s - busy.start_s
-    seconds = int(lasted.sum())
-    loaders = _median(busy.loaders, lasted) if seconds else None
+    seconds = busy.seconds
+    loaders = busy.median if seconds else None
     answer = ""
     if judged.evaluated and loaders is not None:
         low, high = (cores * limit / 100 for limit in (rule.min_threshold, rule.max_threshold))
@@ -262,7 +257,7 @@ def _node_loading(
         gpus=len(gpus.devices) if gpus else 0,
         seconds=seconds,
         loaders=loaders,
-        mean=round(float((busy.loaders * lasted).sum() / seconds), 2) if seconds else None,
+        mean=round(busy.mean, 2) if seconds else None,
         lowest=int(busy.loaders.min()) if seconds else None,
         highest=int(busy.loaders.max()) if seconds else None,
         answer=answer,
@@ -273,24 +268,16 @@ def _node_loading(
     )
 
 
-def _median(values: IntArray, weight: IntArray) -> int:
-    """The median of values that stand for so many each, rounded down as Dataloader does."""
-    order = np.argsort(values)
-    ranks = np.cumsum(weight[order])
-    middle = np.searchsorted(ranks, [(ranks[-1] - 1) // 2, ranks[-1] // 2], side="right")
-    return int(values[order[middle]].sum() // 2)
-
-
 def _main_step(nodes: Sequence[Mapping[str, Counted]]) -> StepTime | None:
-    """The phase that took most time."""
-    phases = {
-        phase: Counted.joined([one[phase] for one in nodes if phase in one])
-        for phase in natural_sorted({phase for one in nodes for phase in one})
+    """The mode that took most time."""
+    modes = {
+        mode: Counted.joined([one[mode] for one in nodes if mode in one])
+        for mode in natural_sorted({mode for one in nodes for mode in one})
     }
-    if not phases:
+    if not modes:
         return None
-    phase, most = max(phases.items(), key=lambda item: item[1].total)
-    return StepTime(mode=phase, count=len(most), p50_s=most.quantiles(0.5)[0] / SECOND_US)
+    mode, most = max(modes.items(), key=lambda item: item[1].total)
+    return StepTime(mode=mode, count=len(most), p50_s=most.quantiles(0.5)[0] / SECOND_US)
 
 
 def _times(nodes: Sequence[Mapping[str, Counted]], fetched: Counted) -> tuple[Spread, ...]:
@@ -361,40 +348,17 @@ def _at_work(found: Mapping[str, tuple[Busy, int]]) -> tuple[Columns | None, tup
         return None, ()
     start_s = min(int(busy.start_s[0]) for busy, _ in found.values())
     stop_s = max(int(busy.stop_s[-1]) for busy, _ in found.values())
-    least = (stop_s - start_s) / MAX_COLUMNS
-    width_s = next((w for w in _WIDTHS_S if w >= least), math.ceil(least / 3600) * 3600)
-    grid = Columns(
-        start_us=start_s * SECOND_US, width_us=width_s * SECOND_US, count=-(-(stop_s - start_s) // width_s)
-    )
+    start_us, stop_us = start_s * SECOND_US, stop_s * SECOND_US
+    grid = Columns.of(start_us, stop_us - 1, (stop_us - start_us) / MAX_COLUMNS, finest_s=1)
     if len(found) > MAX_LINES:
         cores = [cores for _, cores in found.values()]
-        found = {"": (_summed([busy for busy, _ in found.values()]), sum(cores) if all(cores) else 0)}
+        found = {"": (Busy.joined([busy for busy, _ in found.values()]), sum(cores) if all(cores) else 0)}
     return grid, tuple(_reduced(node, busy, cores, grid) for node, (busy, cores) in found.items())
-
-
-def _summed(several: Sequence[Busy]) -> Busy:
-    """The active loader processes of all nodes together."""
-    edges = np.unique(np.concatenate([side for one in several for side in (one.start_s, one.stop_s)]))
-    change = np.zeros(len(edges), np.int64)
-    for one in several:
-        np.add.at(change, np.searchsorted(edges, one.start_s), one.loaders)
-        np.subtract.at(change, np.searchsorted(edges, one.stop_s), one.loaders)
-    loaders = np.cumsum(change)[:-1]
-    some = loaders > 0
-    return Busy(start_s=edges[:-1][some], stop_s=edges[1:][some], loaders=loaders[some])
 
 
 def _reduced(node: str, busy: Busy, cores: int, grid: Columns) -> LoadersAtWork:
     """Lowest, highest and mean over the seconds of each column in which loaders were at work."""
-    start_s, width_s = grid.start_us // SECOND_US, grid.width_us // SECOND_US
-    # Stretches are cut where a column ends.
-    first, last = (busy.start_s - start_s) // width_s, (busy.stop_s - 1 - start_s) // width_s
-    parts = last - first + 1
-    stretch = np.repeat(np.arange(len(parts)), parts)
-    column = first[stretch] + np.arange(len(stretch)) - np.repeat(np.cumsum(parts) - parts, parts)
-    begin = np.maximum(busy.start_s[stretch], start_s + column * width_s)
-    lasted = np.minimum(busy.stop_s[stretch], start_s + (column + 1) * width_s) - begin
-    loaders = busy.loaders[stretch]
+    column, lasted, loaders = busy.in_columns(grid.start_us // SECOND_US, grid.width_us // SECOND_US)
     at = np.flatnonzero(np.diff(column, prepend=-1))
     mean = np.add.reduceat(loaders * lasted, at) / np.add.reduceat(lasted, at)
     filled = column[at].tolist()

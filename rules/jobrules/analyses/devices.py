@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns, Places
-from jobrules.measures.quartiles import ordered, quantiles, shares
+from jobrules.measures.quartiles import quantiles, shares
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from jobrules.model import FloatArray, Job, Panel
 
@@ -45,19 +44,6 @@ class DeviceRows(Struct, frozen=True, kw_only=True):
     #: the column's samples are at ``DeviceGrid.limit`` or above. 255 where it was not measured. A byte a
     #: column, device after device. A fraction of exactly one half goes to the even neighbor.
     values: bytes
-
-    @classmethod
-    def of(
-        cls, node: str, metric: str, devices: Sequence[str], left_out: int, table: npt.NDArray[np.uint8]
-    ) -> DeviceRows:
-        """From a (devices, columns) table."""
-        return cls(
-            node=node,
-            metric=metric,
-            devices=tuple(devices),
-            left_out=left_out,
-            values=table.tobytes(),
-        )
 
 
 class CoreUse(Struct, frozen=True, kw_only=True):
@@ -93,14 +79,13 @@ class DeviceGrid(Struct, frozen=True, kw_only=True):
 
 
 def devices(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
-    """The use of all devices; none where no use was sampled.
+    """The use of all devices; None where no use was sampled.
 
     ``grid`` are the columns of the time lines; from ``limit`` on a core is full, in percent.
     """
     if not (job.has(Metric.GPU_UTILIZATION) or job.has(Metric.CPU_UTILIZATION)):
         return None
-    bundle = -(-grid.count // MAX_COLUMNS)
-    columns = Columns(start_us=grid.start_us, width_us=bundle * grid.width_us, count=-(-grid.count // bundle))
+    columns = grid.bundled(MAX_COLUMNS)
     found = job.gathered(_of_node, columns, limit)
     return DeviceGrid(
         columns=columns,
@@ -132,12 +117,14 @@ def _of_panel(panel: Panel, columns: Columns, limit: float) -> tuple[DeviceRows,
             table[column, measured & (places.means(values >= limit) >= FULL_SHARE)] += FULL
             cores.append(_core(panel.node, device, values, limit))
     left_out = len(panel.devices) - len(devices)
-    return DeviceRows.of(panel.node, panel.metric, devices, left_out, table), cores
+    rows = DeviceRows(
+        node=panel.node, metric=panel.metric, devices=devices, left_out=left_out, values=table.tobytes()
+    )
+    return rows, cores
 
 
 def _core(node: str, device: str, values: FloatArray, limit: float) -> CoreUse:
-    ascending = ordered(values)
-    p50, p95, p99 = quantiles(ascending, (0.5, 0.95, 0.99))
+    p50, p95, p99 = quantiles(values, (0.5, 0.95, 0.99))
     return CoreUse(
         node=node,
         device=device,
@@ -146,7 +133,7 @@ def _core(node: str, device: str, values: FloatArray, limit: float) -> CoreUse:
         p50=round(p50, 1),
         p95=round(p95, 1),
         p99=round(p99, 1),
-        max=round(float(ascending[-1]), 1),
+        max=round(float(values.max()), 1),
         at_limit=round(float((values >= limit).mean()), 3),
-        **shares(ascending),
+        **shares(values),
     )

@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.framework_time import MOST_OPERATORS, Kind, added, kind_of, largest_first, rows_of
-from jobrules.measures.intervals import Intervals, union
-from jobrules.measures.rows import by_code, series_of
-from jobrules.model import SECOND_US, IntArray, Job, Steps
+from jobrules.measures.framework_time import (
+    MOST_OPERATORS,
+    Kind,
+    added,
+    kind_of,
+    largest_first,
+    rows_of,
+    times_by_name,
+)
+from jobrules.measures.intervals import Intervals, time_of, union
+from jobrules.measures.rows import rows_by_lane, rows_by_rank
+from jobrules.model import SECOND_US, IntArray, Job, Lane, Steps
 from jobrules.overall_framework_metrics import OTHERS, STEP, RankSteps, rank_steps
 from jobrules.text import apportion
 
@@ -74,8 +82,8 @@ class RankTime(Struct, frozen=True, kw_only=True):
 class EventTypeTime(Struct, frozen=True, kw_only=True):
     """An event type other than steps and operators, over the time in which it was recorded.
 
-    The recorded time of a rank is between its first and its last event of the type. Shares are of the recorded
-    time of all ranks with at least three such events; None if there is no such rank.
+    The recorded time of a rank is between its first and its last event of the type. Shares are of the
+    recorded time of all ranks with at least three such events; None if there is no such rank.
     """
 
     #: Empty for the rest, which ``count`` event types share.
@@ -186,17 +194,12 @@ def framework(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
 
 
 def _slices(times_us: Mapping[str, int]) -> tuple[Slice, ...]:
-    """Parts with their shares, the largest first; the smallest of many are joined. Empty if they take no time."""
-    if not sum(times_us.values()):
+    """Parts with their shares, the largest first; the smallest of many are one. Empty without time."""
+    rows = [(name, us, 1) for name, us in times_us.items()]
+    if rest := rows[MOST_OPERATORS:]:
+        rows[MOST_OPERATORS:] = [("", sum(us for _, us, _ in rest), len(rest))]
+    if not any(us for _, us, _ in rows):
         return ()
-    named = list(times_us.items())
-    if len(named) > MOST_OPERATORS:
-        named = named[:MOST_OPERATORS]
-    left = len(times_us) - len(named)
-    rows = [(name, us, 1) for name, us in named]
-    if left:
-        rest_us = sum(times_us.values()) - sum(us for _, us in named)
-        rows.append(("", rest_us, left))
     percents = apportion([us for _, us, _ in rows], 100.0, 1)
     return tuple(
         Slice(name=name, seconds=us / SECOND_US, percent=percent, count=count)
@@ -236,7 +239,7 @@ class _Node(Struct, frozen=True, kw_only=True):
     """The times of a node, in microseconds."""
 
     #: Of the modules of the forward and of the backward pass.
-    passes_us: tuple[int, int]
+    passes_us: list[int]
     #: By activity; all of them, so that the shares are of the whole.
     horovod: dict[str, int]
     #: By position in the kept event types, with the rest after the last one: one entry per rank.
@@ -246,19 +249,11 @@ class _Node(Struct, frozen=True, kw_only=True):
 
 def _of_node(part: Job, kept: Sequence[str]) -> _Node:
     events = part.events
-    lasted_us = np.bincount(events.lane, weights=events.duration_us, minlength=len(events.lanes)).tolist()
-    passes_us = {Kind.FORWARD: 0, Kind.BACKWARD: 0}
-    for lane, us in zip(events.lanes, lasted_us, strict=True):
-        if (kind := kind_of(lane)) in passes_us:
-            passes_us[kind] += int(us)
-    horovod = {}
-    rows = rows_of(events, Kind.HOROVOD)
-    if rows.any():
-        sums = np.bincount(events.name[rows], weights=events.duration_us[rows]).tolist()
-        horovod = {name: int(us) for name, us in zip(events.names, sums, strict=False) if us}
     return _Node(
-        passes_us=(passes_us[Kind.FORWARD], passes_us[Kind.BACKWARD]),
-        horovod=horovod,
+        passes_us=[
+            int(events.duration_us[rows_of(events, kind)].sum()) for kind in (Kind.FORWARD, Kind.BACKWARD)
+        ],
+        horovod=times_by_name(events.where(rows_of(events, Kind.HOROVOD))),
         recorded=_recorded(part, kept),
         ranks=rank_steps(part),
     )
@@ -266,23 +261,17 @@ def _of_node(part: Job, kept: Sequence[str]) -> _Node:
 
 def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
     """The events of each type and rank, as in ``_Node``."""
-    events = part.events
     number = {name: i for i, name in enumerate(kept)}
-    pairs: dict[tuple[int, str], int] = {}
-    group = np.full(len(events.lanes), -1, np.int32)
-    some = np.bincount(events.lane, minlength=len(events.lanes)) > 0
-    for i in np.flatnonzero(some).tolist():
-        lane = events.lanes[i]
-        if kind_of(lane) is Kind.GENERAL:
-            pair = number.get(lane.event_type, len(kept)), lane.rank
-            group[i] = pairs.setdefault(pair, len(pairs))
-    # Starts stay ascending within a pair.
-    order, edges = by_code(group[events.lane], len(pairs))
-    between = _between(part.steps)
+
+    def type_and_rank(lane: Lane) -> tuple[int, str] | None:
+        return (number.get(lane.event_type, len(kept)), lane.rank) if kind_of(lane) is Kind.GENERAL else None
+
+    between = {rank: _Between.of(part.steps, rows) for rank, rows in rows_by_rank(part.steps).items()}
     found: dict[int, list[_Recorded]] = {}
-    for (event_type, rank), i in pairs.items():
-        mine = order[edges[i] : edges[i + 1]]
-        recorded = _Recorded.of(events.start_us[mine], events.end_us[mine], between.get(rank, _NEVER))
+    for (event_type, rank), rows in rows_by_lane(part.events, type_and_rank).items():
+        recorded = _Recorded.of(
+            part.events.start_us[rows], part.events.end_us[rows], between.get(rank, _NEVER)
+        )
         found.setdefault(event_type, []).append(recorded)
     return found
 
@@ -312,6 +301,16 @@ class _Between(Struct, frozen=True, kw_only=True, eq=False):
     start_us: int
     end_us: int
 
+    @classmethod
+    def of(cls, steps: Steps, rows: IntArray) -> _Between:
+        """From the steps of a rank, by start."""
+        return cls(
+            begun_us=steps.start_us[rows],
+            steps=time_of(steps, rows),
+            start_us=int(steps.start_us[rows[0]]),
+            end_us=int(steps.end_us[rows].max()),
+        )
+
     def outside_us(self, start_us: IntArray, end_us: IntArray) -> int:
         """Time of disjoint intervals after the first start, before the last end, and in no step."""
         start_us, end_us = np.clip(start_us, self.start_us, None), np.clip(end_us, None, self.end_us)
@@ -327,23 +326,6 @@ _NEVER = _Between(
     start_us=0,
     end_us=0,
 )
-
-
-def _between(steps: Steps) -> dict[str, _Between]:
-    """The time between the steps of each rank of a node."""
-    by_rank: dict[str, list[IntArray]] = {}
-    for (_, rank, _), rows in series_of(steps).items():
-        by_rank.setdefault(rank, []).append(rows)
-    found = {}
-    for rank, several in by_rank.items():
-        every = np.concatenate(several)
-        begun_us, end_us = steps.start_us[every], steps.end_us[every]
-        inside = union(begun_us, end_us)
-        begun_us.sort()
-        found[rank] = _Between(
-            begun_us=begun_us, steps=inside, start_us=int(begun_us[0]), end_us=int(end_us.max())
-        )
-    return found
 
 
 class _Recorded(Struct, frozen=True, kw_only=True):
@@ -392,7 +374,7 @@ def _event_type_time(name: str, count: int, ranks: Sequence[_Recorded], us: int)
     )
 
 
-def _passes(modules_us: Sequence[tuple[int, int]], general: Mapping[str, int]) -> dict[str, int]:
+def _passes(modules_us: Sequence[Sequence[int]], general: Mapping[str, int]) -> dict[str, int]:
     """Microseconds of forward and backward pass, of their modules if recorded; empty without both."""
     times = {name: sum(us[i] for us in modules_us) for i, name in enumerate((FORWARD, BACKWARD))}
     if not all(times.values()):

@@ -1,16 +1,15 @@
-"""GPU memory activity over time: a line per GPU, the jumps that GPUMemoryIncrease saw, and the trend over the loop."""
+"""GPU memory activity over time: a line per GPU, the jumps of GPUMemoryIncrease, and the trend."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
-from jobrules.analyses.time_lines import Columns, Places, reduce
+from jobrules.analyses.time_lines import Columns, Places, known, reduce
 from jobrules.gpu_memory_increase import compare
-from jobrules.measures.quartiles import ALIKE_POINTS, ordered, quantiles
+from jobrules.measures.quartiles import ALIKE_POINTS, quantiles
 from jobrules.measures.work_span import work_span_us
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.rule import written
@@ -66,7 +65,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
     loop_p5: float
     loop_p95: float
     #: Largest rise from one window to the next and when it was over, among the samples that
-    #: GPUMemoryIncrease judges; none where it judges none.
+    #: GPUMemoryIncrease checks; None where it checks none.
     rise: float | None
     rise_us: int | None
     #: Events of GPUMemoryIncrease.
@@ -76,7 +75,7 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True):
-    """The mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; none where it was not sampled."""
+    """Mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; None if not sampled."""
 
     node: str
     device: str
@@ -84,7 +83,7 @@ class MemoryLine(Struct, frozen=True, kw_only=True):
 
 
 class MemoryBand(Struct, frozen=True, kw_only=True):
-    """All GPUs of a node in each of ``MemoryUse.columns``; none where none was sampled."""
+    """All GPUs of a node in each of ``MemoryUse.columns``; None where none was sampled."""
 
     node: str
     #: GPUs sampled.
@@ -133,7 +132,7 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
 
 
 def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | None:
-    """GPU memory activity of all GPUs; none where it was not sampled."""
+    """GPU memory activity of all GPUs; None where it was not sampled."""
     if not job.has(Metric.GPU_MEMORY_ACTIVITY):
         return None
     work = work_span_us(job)
@@ -146,7 +145,7 @@ def gpu_memory(job: Job, rule: GPUMemoryIncrease, grid: Columns) -> MemoryUse | 
     for gpu in ranked:
         drawn.setdefault(gpu.node, []).append(gpu.device)
     drawn = dict(list(drawn.items())[: 1 if alike else MAX_NODES])
-    columns = _bundled(grid, MAX_COLUMNS[len(drawn) > 1])
+    columns = grid.bundled(MAX_COLUMNS[len(drawn) > 1])
     pictures = job.gathered(_pictures, drawn, columns, alike)
     return MemoryUse(
         limit=rule.increase,
@@ -212,11 +211,9 @@ def _gpu(
     loop_us: tuple[int, int],
     trend: Trend | None,
 ) -> GPUMemory:
-    whole = ordered(values)
-    p50, p95 = quantiles(whole, (0.5, 0.95))
+    p50, p95 = quantiles(values, (0.5, 0.95))
     first, last = np.searchsorted(time_us, loop_us)
-    loop = ordered(values[first:last]) if last > first else whole
-    loop_p5, loop_p95 = quantiles(loop, (0.05, 0.95))
+    loop_p5, loop_p95 = quantiles(values[first:last] if last > first else values, (0.05, 0.95))
     most = int(found.rise.argmax()) if found else 0
     rise = float(found.rise[most]) / found.unit if found else None
     return GPUMemory(
@@ -226,7 +223,7 @@ def _gpu(
         mean=round(float(values.mean()), 2),
         p50=round(p50, 2),
         p95=round(p95, 2),
-        max=round(float(whole[-1]), 2),
+        max=round(float(values.max()), 2),
         loop_p5=round(loop_p5, 2),
         loop_p95=round(loop_p95, 2),
         rise=None if rise is None else round(max(0.0, rise), 2),
@@ -237,7 +234,7 @@ def _gpu(
 
 
 def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend | None:
-    """Theil-Sen slope and Kendall's tau of the columns that lie in the loop; none for a short loop.
+    """Theil-Sen slope and Kendall's tau of the columns that lie in the loop; None for a short loop.
 
     P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, J. Am. Stat. Assoc. 63,
     1968. Unlike least squares it is not tilted by one jump, nor by an end that differs.
@@ -269,11 +266,8 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
 
 def _bundles(values: FloatArray | IntArray) -> FloatArray:
     """Means of 200 neighboring parts of nearly equal length, the longer ones first; or the few values."""
-    parts = min(len(values), MAX_TREND_COLUMNS)
-    size, longer = divmod(len(values), parts)
-    cut = longer * (size + 1)
-    first, rest = values[:cut].reshape(longer, size + 1), values[cut:].reshape(parts - longer, size)
-    return np.concatenate((first.mean(axis=1), rest.mean(axis=1)))
+    parts = np.array_split(values, min(len(values), MAX_TREND_COLUMNS))
+    return np.array([part.mean() for part in parts])
 
 
 def _alike(gpus: Sequence[GPUMemory]) -> bool:
@@ -281,11 +275,6 @@ def _alike(gpus: Sequence[GPUMemory]) -> bool:
         return False
     levels = [gpu.mean for gpu in gpus], [gpu.p95 for gpu in gpus]
     return all(max(values) - min(values) < ALIKE_POINTS for values in levels)
-
-
-def _bundled(grid: Columns, most: int) -> Columns:
-    size = -(-grid.count // most)
-    return Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
 
 
 def _oddness(gpu: GPUMemory) -> tuple[float, bool, float]:
@@ -300,7 +289,7 @@ def _pictures(
     for panel in part.panels_of(Metric.GPU_MEMORY_ACTIVITY) if part.nodes[0] in drawn else ():
         low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
         bands = reduce(grid, panel.time_us, panel.mean, low, high)
-        mean, low_drawn, high_drawn = map(_drawn, bands)
+        mean, low_drawn, high_drawn = (known(values, 1) for values in bands)
         node, count = panel.node, len(panel.devices)
         chosen = drawn[node][: 1 if alike and count > MAX_LINES else MAX_LINES]
         lines = []
@@ -308,9 +297,5 @@ def _pictures(
             if device in chosen:
                 time_us, values = panel.series(column)
                 means = Places.of(grid, time_us).means(values)
-                lines.append(MemoryLine(node=node, device=device, mean=_drawn(means)))
+                lines.append(MemoryLine(node=node, device=device, mean=known(means, 1)))
         yield MemoryBand(node=node, devices=count, mean=mean, low=low_drawn, high=high_drawn), lines
-
-
-def _drawn(values: FloatArray) -> tuple[float | None, ...]:
-    return tuple(None if math.isnan(value) else value for value in np.round(values, 1).tolist())

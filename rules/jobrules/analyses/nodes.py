@@ -22,7 +22,7 @@ from jobrules.text import NBSP, clock, count, duration
 from jobrules.verdict.phases import JobPhases
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 #: Nodes that are drawn side by side; more are ranked first.
 MAX_DRAWN = 4
@@ -43,7 +43,7 @@ STOPPED_SHARE = 0.05
 #: Columns of a small line, and nodes that have one.
 MAX_COLUMNS = 120
 MAX_LINES = 32
-#: Use fell where it stood under ``FALL`` percent for so long and so many samples, and else at ``HIGH`` or more.
+#: A fall: below ``FALL`` percent for so long and so many samples, while the median is at least ``HIGH``.
 FALL, HIGH = 10.0, 30.0
 FALL_US, FALL_SAMPLES = 5_000_000, 3
 #: More falls, or falls over a larger share of the time, are how the job runs.
@@ -60,17 +60,17 @@ class NodeDifference(Struct, frozen=True, kw_only=True):
     severity: Severity | None
     #: What differs, in words; empty for a node like the others.
     reasons: tuple[str, ...]
-    #: Mean use over its snapshots in percent, and points above the median node; none without samples of it.
+    #: Mean use over its snapshots in percent, and points above the median node; None without samples of it.
     mean: float | None
     against: float | None
-    #: Mean use per column in whole percent, none where not measured; empty past the first 32 nodes.
+    #: Mean use per column in whole percent, None where not measured; empty past the first 32 nodes.
     line: tuple[int | None, ...] = ()
 
 
 class StartUp(Struct, frozen=True, kw_only=True):
     """What the machines did before the first step: means over the nodes that were sampled then."""
 
-    #: Percent of a core and of a snapshot; none where not sampled.
+    #: Percent of a core and of a snapshot; None where not sampled.
     cpu: float | None
     io_wait: float | None
     #: Bytes per second and node.
@@ -156,8 +156,7 @@ def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparis
     """Rank the nodes of a job; ``grid`` are the columns of its time lines, which the small lines bundle."""
     metric = Metric.GPU_UTILIZATION if job.gpu_count else Metric.CPU_UTILIZATION
     ranked = len(job.nodes) > MAX_DRAWN
-    size = -(-grid.count // MAX_COLUMNS)
-    columns = Columns(start_us=grid.start_us, width_us=size * grid.width_us, count=-(-grid.count // size))
+    columns = grid.bundled(MAX_COLUMNS)
     nodes = job.each(_seen, metric, in_time, columns if ranked else None, len(job.nodes) == 1)
     start_up = _start_up(nodes)
     if not ranked:
@@ -193,7 +192,7 @@ def _ranked(
     means: Mapping[str, float],
     middle: float | None,
 ) -> list[NodeDifference]:
-    """All nodes: those that differ first, the worst of them first, the farthest from the median before others."""
+    """All nodes: those that differ first, the worst and the farthest from the median before others."""
     found: dict[str, list[tuple[Severity, str]]] = {node: [] for node in nodes}
     for node, difference in differences:
         found[node].append(difference)
@@ -263,12 +262,12 @@ def _limit(values: Sequence[float], least: float) -> float:
     return max(least, DEVIATIONS * MAD_SIGMA * mad)
 
 
+#: A node, how much it matters, and what differs in words.
 _Difference = tuple[str, tuple[Severity, str]]
 
 
-def _uses(means: Mapping[Metric, Mapping[str, float]]) -> list[_Difference]:
+def _uses(means: Mapping[Metric, Mapping[str, float]]) -> Iterator[_Difference]:
     """Nodes whose mean of a metric is odd."""
-    found: list[_Difference] = []
     for metric, least in MIN_POINTS.items():
         values = list(means[metric].values())
         if len(values) <= MAX_DRAWN:
@@ -280,34 +279,31 @@ def _uses(means: Mapping[Metric, Mapping[str, float]]) -> list[_Difference]:
                 harmless = metric is Metric.GPU_UTILIZATION and off > 0
                 side = "above" if off > 0 else "below"
                 words = f"mean {metric.label} {abs(off):.1f}{NBSP}points {side} the median node"
-                found.append((node, (Severity.INFO if harmless else Severity.WARNING, words)))
-    return found
+                yield node, (Severity.INFO if harmless else Severity.WARNING, words)
 
 
-def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> list[_Difference]:
+def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> Iterator[_Difference]:
     """Nodes with more GPUs than most that never worked, and GPUs that stopped long before most others."""
     nodes = [node for node in nodes if len(node.last_work_us)]
     last = [node.last_work_us for node in nodes]
     worked = np.concatenate([times[times >= 0] for times in last]) if last else ()
     if not len(worked):
-        return []
+        return
     usual = float(np.median([(times < 0).sum() for times in last]))
     end_us = float(np.median(worked))
     start_us, stop_us = job.span_us
     least_us = max(STOPPED_US, STOPPED_SHARE * (stop_us - start_us))
-    found: list[_Difference] = []
     for node, times in zip(nodes, last, strict=True):
         gpus = count(len(times), "GPU")
         never = int((times < 0).sum())
         if never > usual:
-            found.append((node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0%")))
+            yield node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0%")
         # Where the samples end soon after the work, the node was lost and not the GPU.
         stopped = (times >= 0) & (end_us - times > least_us) & (node.last_us - times > least_us)
         if stopped.any():
             since = clock(int(times[stopped].min()))
             words = f"{int(stopped.sum())} of {gpus} at 0% after {since}"
-            found.append((node.node, (Severity.CRITICAL, words)))
-    return found
+            yield node.node, (Severity.CRITICAL, words)
 
 
 def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
@@ -317,27 +313,26 @@ def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
     return np.where(work.any(axis=0), time_us[last], -1)
 
 
-def _unmeasured(job: Job, in_time: JobPhases) -> list[_Difference]:
+def _unmeasured(job: Job, in_time: JobPhases) -> Iterator[_Difference]:
     """Nodes that were not sampled for a minute longer than the median node."""
     lost = dict.fromkeys(_sampled(job), 0)
     for gap in in_time.gaps:
         lost[gap.node] += gap.end_us - gap.start_us
     usual = float(np.median(list(lost.values()))) if lost else 0.0
-    found: list[_Difference] = [
-        (node, (Severity.INFO, f"no samples for {duration(us)}"))
-        for node, us in lost.items()
-        if us - usual > PAUSE_US
-    ]
-    return found + [(n, (Severity.INFO, "no samples")) for n in job.nodes if n not in lost]
+    for node, us in lost.items():
+        if us - usual > PAUSE_US:
+            yield node, (Severity.INFO, f"no samples for {duration(us)}")
+    for node in job.nodes:
+        if node not in lost:
+            yield node, (Severity.INFO, "no samples")
 
 
 def _sampled(job: Job) -> list[str]:
     return [part.node for part in job.facts if part.panels]
 
 
-def _others(job: Job) -> list[_Difference]:
+def _others(job: Job) -> Iterator[_Difference]:
     """Nodes with another number of GPUs than most, or another clock."""
-    found: list[_Difference] = []
     gpus = {
         part.node: sum(len(panel.devices) for panel in part.panels if panel.metric == Metric.GPU_UTILIZATION)
         for part in job.facts
@@ -349,12 +344,11 @@ def _others(job: Job) -> list[_Difference]:
         for node, number in gpus.items():
             if number != usual:
                 words = f"{count(number, 'GPU') if number else 'no GPU'} sampled, on most nodes {usual}"
-                found.append((node, (Severity.INFO, words)))
+                yield node, (Severity.INFO, words)
     for one in offsets(job):
         side = "ahead" if one.offset_us > 0 else "behind"
         words = f"clock {duration(abs(one.offset_us))} {side}, inferred from its steps"
-        found.append((one.node, (Severity.INFO, words)))
-    return found
+        yield one.node, (Severity.INFO, words)
 
 
 def _whole(values: FloatArray) -> tuple[int | None, ...]:

@@ -11,7 +11,8 @@ from jobrules.gpu_memory_full import totals
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, gpus
 from jobrules.measures.sample_weights import sample_weights
-from jobrules.model import SECOND_US, Job, Metric
+from jobrules.measures.work_span import HOUR_US
+from jobrules.model import Job, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ STATES = (
 
 
 class GPUState(Struct, frozen=True, kw_only=True):
-    """A GPU over the job; none for what was not sampled. Means are weighted with the time that a sample stands for."""
+    """A GPU over the job; None for what was not sampled. Means are weighted with time."""
 
     node: str
     device: str
@@ -49,12 +50,11 @@ class GPUState(Struct, frozen=True, kw_only=True):
     #: Degrees Celsius.
     temperature_mean: float | None = None
     temperature_max: float | None = None
-    #: MHz: the median while the GPU was busy, none where it never was; and the highest.
+    #: MHz: the median while the GPU was busy, None where it never was; and the highest.
     clock_busy: float | None = None
     clock_max: float | None = None
-    #: Percent of the measured time in which heat, the power limit, the hardware held the clock; the hardware also
-    #: where it did so for heat. None also with fewer than ten samples, and where the hardware did and nothing tells
-    #: whether for heat.
+    #: Percent of the measured time in which heat, the power limit, or the hardware (for heat or another reason)
+    #: held the clock. None also with fewer than ten samples; for heat also if only the hardware's is recorded.
     thermal_percent: float | None = None
     cap_percent: float | None = None
     hardware_percent: float | None = None
@@ -66,7 +66,7 @@ class GPUState(Struct, frozen=True, kw_only=True):
 
 
 def power(job: Job) -> tuple[GPUState, ...]:
-    """Every GPU of which more than its use was sampled; of more than 256 those held back most, warmest, fullest."""
+    """Every GPU with samples of ``STATES``; of more than 256 those slowed most, warmest, fullest."""
     if not any(job.has(metric) for metric in STATES):
         return ()
     found = job.gathered(_of_node, Clocks.of(job))
@@ -86,7 +86,15 @@ def _of_node(part: Job, clocks: Clocks) -> Iterator[GPUState]:
     (node,) = part.nodes
     memory = totals(part.panel(node, Metric.GPU_MEMORY_TOTAL))
     for gpu in gpus(part, clocks, *STATES):
-        yield _state(gpu, memory.get(gpu.device))
+        yield GPUState(
+            node=node,
+            device=gpu.device,
+            **_power(gpu),
+            **_temperature(gpu),
+            **_clock(gpu),
+            **_slowdowns(gpu),
+            **_memory(gpu, memory.get(gpu.device)),
+        )
 
 
 class _Series(Struct, frozen=True, kw_only=True, eq=False):
@@ -96,60 +104,82 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False):
     values: FloatArray
     weight_us: FloatArray
 
+    @classmethod
+    def of(cls, gpu: GPU, metric: Metric) -> _Series | None:
+        """None if the metric was not sampled."""
+        time_us, values = gpu.series(metric)
+        if not len(values):
+            return None
+        weight_us = sample_weights(time_us, *gpu.span_us).weight_us
+        return cls(time_us=time_us, values=values, weight_us=weight_us)
+
     @property
     def mean(self) -> float:
         """Weighted with time; plain where the samples stand for none."""
         total = self.weight_us.sum()
         return float(self.values @ self.weight_us / total) if total else float(self.values.mean())
 
+    @property
+    def max(self) -> float:
+        return float(self.values.max())
 
-def _state(gpu: GPU, total: float | None) -> GPUState:
-    def series(metric: Metric) -> _Series | None:
-        found = gpu.series(metric)
-        if found is None or not len(found[0]):
-            return None
-        return _Series(
-            time_us=found[0], values=found[1], weight_us=sample_weights(found[0], *gpu.span_us).weight_us
-        )
+
+def _power(gpu: GPU) -> dict[str, float | None]:
+    _, limits = gpu.series(Metric.GPU_POWER_LIMIT)
+    limit = {"power_limit": float(limits[-1]) if len(limits) else None}
+    power = _Series.of(gpu, Metric.GPU_POWER)
+    if power is None:
+        return limit
+    start_us, end_us = gpu.span_us
+    measured_us = float(power.weight_us.sum())
+    return limit | {
+        "power_mean": round(power.mean, 2),
+        "power_max": power.max,
+        "energy_wh": round(float(power.values @ power.weight_us) / HOUR_US, 3),
+        "energy_percent": round(100 * measured_us / (end_us - start_us), 1) if end_us > start_us else None,
+    }
+
+
+def _temperature(gpu: GPU) -> dict[str, float]:
+    warm = _Series.of(gpu, Metric.GPU_TEMPERATURE)
+    return {"temperature_mean": round(warm.mean, 2), "temperature_max": warm.max} if warm else {}
+
+
+def _clock(gpu: GPU) -> dict[str, float | None]:
+    time_us, clock = gpu.series(Metric.GPU_CLOCK)
+    if not len(clock):
+        return {}
+    busy = clock[gpu.at(Metric.GPU_UTILIZATION, time_us) >= BUSY_PERCENT]
+    return {"clock_busy": float(np.median(busy)) if len(busy) else None, "clock_max": float(clock.max())}
+
+
+def _slowdowns(gpu: GPU) -> dict[str, float | None]:
+    """Percent of the measured time of each reason, as in ``GPUState``."""
 
     def percent(metric: Metric) -> float | None:
-        found = series(metric)
+        found = _Series.of(gpu, metric)
         if found is None or len(found.values) < MIN_SAMPLES:
             return None
         # Rounded to 0 it would say that it never happened.
         return round(found.mean, 2) or found.mean
 
-    def heat() -> float | None:
-        held_us, hardware = gpu.series(Metric.GPU_HARDWARE_SLOWDOWN)
-        known = gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, held_us)[hardware > 0].all()
-        part = percent(Metric.GPU_THERMAL_SLOWDOWN)
-        return part if part or known else None
+    time_us, hardware = gpu.series(Metric.GPU_HARDWARE_SLOWDOWN)
+    heat_known = gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, time_us)[hardware > 0].all()
+    heat = percent(Metric.GPU_THERMAL_SLOWDOWN)
+    return {
+        "thermal_percent": heat if heat or heat_known else None,
+        "cap_percent": percent(Metric.GPU_POWER_CAP),
+        "hardware_percent": percent(Metric.GPU_HARDWARE_SLOWDOWN),
+    }
 
-    power, limit = series(Metric.GPU_POWER), series(Metric.GPU_POWER_LIMIT)
-    warm, clock, used = (
-        series(metric) for metric in (Metric.GPU_TEMPERATURE, Metric.GPU_CLOCK, Metric.GPU_MEMORY_USED)
-    )
-    busy = clock.values[gpu.at(Metric.GPU_UTILIZATION, clock.time_us) >= BUSY_PERCENT] if clock else ()
-    whole_us = gpu.span_us[1] - gpu.span_us[0]
-    return GPUState(
-        node=gpu.node,
-        device=gpu.device,
-        power_mean=round(power.mean, 2) if power else None,
-        power_max=float(power.values.max()) if power else None,
-        power_limit=float(limit.values[-1]) if limit else None,
-        energy_wh=round(float(power.values @ power.weight_us) / (3600 * SECOND_US), 3) if power else None,
-        energy_percent=round(100 * float(power.weight_us.sum()) / whole_us, 1)
-        if power and whole_us
-        else None,
-        temperature_mean=round(warm.mean, 2) if warm else None,
-        temperature_max=float(warm.values.max()) if warm else None,
-        clock_busy=float(np.median(busy)) if len(busy) else None,
-        clock_max=float(clock.values.max()) if clock else None,
-        thermal_percent=heat(),
-        cap_percent=percent(Metric.GPU_POWER_CAP),
-        hardware_percent=percent(Metric.GPU_HARDWARE_SLOWDOWN),
-        memory_mean=round(used.mean) if used else None,
-        memory_max=float(used.values.max()) if used else None,
-        memory_total=total,
-        memory_percent=round(100 * float(used.values.max()) / total, 1) if used and total else None,
-    )
+
+def _memory(gpu: GPU, total: float | None) -> dict[str, float | None]:
+    used = _Series.of(gpu, Metric.GPU_MEMORY_USED)
+    if used is None:
+        return {"memory_total": total}
+    return {
+        "memory_mean": round(used.mean),
+        "memory_max": used.max,
+        "memory_total": total,
+        "memory_percent": round(100 * used.max / total, 1) if total else None,
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import cached_property
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,9 +10,9 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
-from jobrules.measures.framework_time import Kind, added, kind_of
-from jobrules.measures.intervals import joined, union
-from jobrules.measures.rows import by_code, series_of
+from jobrules.measures.framework_time import Kind, added, event_type_of, kind_of, rows_of
+from jobrules.measures.intervals import joined, time_of, union
+from jobrules.measures.rows import by_code, rows_by_lane, series_of
 from jobrules.model import SECOND_US
 from jobrules.text import apportion
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Node, rank, and mode.
 Names: TypeAlias = tuple[str, str, str]
-#: A class of events: an event type and an empty text, or the name of an operator and its device, ``CPU`` or ``GPU``.
+#: A class of events: event type and empty text, or name of an operator and its device, ``CPU`` or ``GPU``.
 Class: TypeAlias = tuple[str, str]
 
 #: Classes that are compared, and those of them that are listed.
@@ -93,8 +92,8 @@ class LastSteps(Struct, frozen=True, kw_only=True):
     total_us: tuple[int, ...]
     #: Whether events cover the steps; otherwise the parts are the step and the time to the next.
     by_event: bool
-    #: A class whose recording ended before the last of these steps, and when: data loading if it is one of them,
-    #: otherwise the last one to end. Empty and None if there is none.
+    #: A class whose recording ended before the last of these steps, and when: data loading if it is one of
+    #: them, otherwise the last one to end. Empty and None if there is none.
     ended: str = ""
     ended_us: int | None = None
 
@@ -104,60 +103,44 @@ def seconds(us: float) -> float:
     return round(float(us) / SECOND_US, 6)
 
 
-class Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """The steps of one rank and mode, ordered by their end as in StepOutlier."""
+class Series(Struct, frozen=True, kw_only=True, eq=False):
+    """The steps of one rank and mode, ordered by their end as in StepOutlier; (n,) arrays."""
 
-    node: str
-    rank: str
-    mode: str
-    steps: Steps
-    #: (n,) rows of ``steps``.
-    rows: IntArray
+    names: Names
+    number: IntArray
+    start_us: IntArray
+    end_us: IntArray
+    lasted_us: IntArray
 
     @classmethod
     def all_of(cls, steps: Steps) -> list[Series]:
         """The series of a node, in natural order."""
-        return [
-            cls(
-                node=node,
-                rank=rank,
-                mode=mode,
-                steps=steps,
-                rows=rows[np.argsort(steps.end_us[rows], kind="stable")],
+        found = []
+        for names, unordered in series_of(steps).items():
+            rows = unordered[np.argsort(steps.end_us[unordered], kind="stable")]
+            one = cls(
+                names=names,
+                number=steps.number[rows],
+                start_us=steps.start_us[rows],
+                end_us=steps.end_us[rows],
+                lasted_us=steps.duration_us[rows],
             )
-            for (node, rank, mode), rows in series_of(steps).items()
-        ]
-
-    def __len__(self) -> int:
-        """Steps."""
-        return len(self.rows)
-
-    @cached_property
-    def start_us(self) -> IntArray:
-        """(n,) starts."""
-        return self.steps.start_us[self.rows]
-
-    @cached_property
-    def end_us(self) -> IntArray:
-        """(n,) ends, ascending."""
-        return self.steps.end_us[self.rows]
-
-    @cached_property
-    def lasted_us(self) -> IntArray:
-        """(n,) durations."""
-        return self.end_us - self.start_us
+            found.append(one)
+        return found
 
     @property
-    def names(self) -> Names:
-        """Node, rank, and mode."""
-        return self.node, self.rank, self.mode
+    def rank(self) -> str:
+        """Name of the rank."""
+        return self.names[1]
+
+    @property
+    def mode(self) -> str:
+        """Name of the mode."""
+        return self.names[2]
 
     def slow(self, limits_us: Mapping[Names, float]) -> BoolArray:
         """(n,) True for steps longer than the limit of their series, if it has one."""
-        limit_us = limits_us.get(self.names)
-        if limit_us is None:
-            return np.zeros(len(self), np.bool_)
-        return np.asarray(self.lasted_us > limit_us)
+        return np.asarray(self.lasted_us > limits_us.get(self.names, np.inf))
 
 
 #: Steps and lifetimes of processes, which contain all other events.
@@ -177,7 +160,7 @@ def class_times(events: Events) -> dict[tuple[str, str], dict[Class, int]]:
     kinds = [kind_of(lane) for lane in events.lanes]
     in_lane = np.bincount(events.lane, weights=events.duration_us, minlength=len(kinds)).tolist()
     found = [
-        (lane, (_event_type(lane, kind), ""), int(us))
+        (lane, (event_type_of(lane), ""), int(us))
         for lane, kind, us in zip(events.lanes, kinds, in_lane, strict=True)
         if us and kind not in _CONTAINERS and kind not in _DEVICES
     ]
@@ -237,8 +220,8 @@ def amounts(
                 int(np.count_nonzero(seen & slow)),
             )
             for name, busy in own.items():
-                at_outliers = _shared_us(outliers, busy)
-                found = (_shared_us(every, busy) - at_outliers, at_outliers, *steps)
+                at_outliers = outliers.shared_us(busy)
+                found = (every.shared_us(busy) - at_outliers, at_outliers, *steps)
                 sums[name] = tuple(map(add, sums.get(name, _NONE), found))
     return sums
 
@@ -280,53 +263,31 @@ _NONE = (0,) * 6
 _ENDS = ("start_us", "end_us")
 
 
-def _shared_us(one: Intervals, other: Intervals) -> int:
-    """Overlap of two unions, in microseconds."""
-    few, many = sorted((one, other), key=lambda intervals: len(intervals.start_us))
-    return int(many.overlap_us(few.start_us, few.end_us).sum())
-
-
 def _running(
     events: Events, ranks: Collection[str], classes: Sequence[Class]
 ) -> Iterator[tuple[str, list[dict[Class, Intervals]]]]:
     """Each rank that has events: its event types, and its operators, with the times in which each ran."""
     places = {rank: i for i, rank in enumerate(sorted(ranks))}
-    code = {one: i for i, one in enumerate(classes)}
-    kinds = [kind_of(lane) for lane in events.lanes]
-    place = np.array([places.get(lane.rank, -1) for lane in events.lanes], np.int32)
-    number = np.array(
-        [
-            -1 if kind in _DEVICES else code.get((_event_type(lane, kind), ""), -1)
-            for lane, kind in zip(events.lanes, kinds, strict=True)
-        ],
-        np.int32,
-    )
-    by_name = np.array([kind in _DEVICES for kind in kinds], np.bool_)
-    container = np.array([kind in _CONTAINERS for kind in kinds], np.bool_)
-    rows = np.flatnonzero(((place >= 0) & ~container & (by_name | (number >= 0)))[events.lane])
-    at = events.lane[rows]
-    found = number[at]
+    numbers = {one: i for i, one in enumerate(classes)}
+    place = np.array([places.get(lane.rank, -1) for lane in events.lanes], np.int32)[events.lane]
+    event_types = [numbers.get((event_type_of(lane), ""), -1) for lane in events.lanes]
+    number = np.array(event_types, np.int32)[events.lane]
+    for kind in _CONTAINERS:
+        number[rows_of(events, kind)] = -1
     for kind, device in _DEVICES.items():
-        mine = np.flatnonzero(np.array([one is kind for one in kinds], np.bool_)[at])
-        if len(mine):
-            of_name = np.array([code.get((name, device), -1) for name in events.names], np.int32)
-            found[mine] = of_name[events.name[rows[mine]]]
-    key = np.where(found >= 0, place[at] * np.int32(len(classes)) + found, -1)
+        rows = rows_of(events, kind)
+        by_name = np.array([numbers.get((name, device), -1) for name in events.names], np.int32)
+        number[rows] = by_name[events.name[rows]]
+    key = np.where((place >= 0) & (number >= 0), place * np.int32(len(classes)) + number, -1)
     order, edges = by_code(key, len(places) * len(classes))
-    rows = rows[order]
     sides = itertools.pairwise(edges)
     for rank in places:
         groups: tuple[dict[Class, Intervals], dict[Class, Intervals]] = ({}, {})
         for one, (first, stop) in zip(classes, sides, strict=False):
             if stop > first:
-                some = rows[first:stop]
-                groups[bool(one[1])][one] = union(events.start_us[some], events.end_us[some])
+                groups[bool(one[1])][one] = time_of(events, order[first:stop])
         if any(groups):
             yield rank, [group for group in groups if group]
-
-
-def _event_type(lane: Lane, kind: Kind) -> str:
-    return "Horovod" if kind is Kind.HOROVOD else lane.event_type
 
 
 def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
@@ -343,30 +304,26 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
     main = max(series, key=lambda one: int(one.lasted_us.sum()))
     rows = np.argsort(main.start_us, kind="stable")[-LAST_STEPS:]
     start, end = main.start_us[rows], main.end_us[rows]
-    starts = np.sort(np.concatenate([one.start_us for one in series]))
-    following = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, end, side="left")]
-    # A step without a duration is not followed by itself.
-    after = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, start, side="right")]
-    following = np.maximum(following, after)
-    stop = np.where(following == np.iinfo(np.int64).max, end, np.maximum(following, end))
-    classes = _classes_of(events, main.rank)
-    parts = _parts_by_event(events, classes, start, stop)
-    ended, ended_us = _ended(events, classes, int(start[-2:][0]))
-    by_event = any(part.time_us.any() for part in parts)
-    if not by_event:
+    stop = _ends_of_bars(start, end, np.sort(np.concatenate([one.start_us for one in series])))
+    by_class = rows_by_lane(events, lambda lane: _class_of(lane, main.rank))
+    parts = _parts_by_event(events, by_class, start, stop)
+    by_event = bool(parts)
+    if by_event:
+        rest = stop - start - np.sum([part.time_us for part in parts], axis=0)
+        parts.append(_Part(name=UNACCOUNTED, role="unknown", time_us=rest))
+    else:
         parts = [
             _Part(name=IN_STEP, role="work", time_us=end - start),
             _Part(name=BETWEEN, role="wait", time_us=stop - end),
         ]
-    else:
-        rest = stop - start - np.sum([part.time_us for part in parts], axis=0)
-        parts.append(_Part(name=UNACCOUNTED, role="unknown", time_us=rest))
     percents = apportion([int(part.time_us[:-1].sum()) for part in parts], 100.0, 1)
+    ended, ended_us = _ended(events, by_class, int(start[-2:][0]))
+    node, rank, mode = main.names
     return LastSteps(
-        node=main.node,
-        rank=main.rank,
-        mode=main.mode,
-        numbers=tuple(main.steps.number[main.rows[rows]].tolist()),
+        node=node,
+        rank=rank,
+        mode=mode,
+        numbers=tuple(main.number[rows].tolist()),
         parts=tuple(
             StepPart(name=part.name, role=part.role, time_us=tuple(part.time_us.tolist()), percent=percent)
             for part, percent in zip(parts, percents, strict=True)
@@ -376,6 +333,15 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
         ended=ended,
         ended_us=ended_us,
     )
+
+
+def _ends_of_bars(start: IntArray, end: IntArray, starts: IntArray) -> IntArray:
+    """The first of the ascending ``starts`` at or after the end of each step; its end if there is none."""
+    never = np.iinfo(np.int64).max
+    starts = np.append(starts, never)
+    # A step without a duration is not followed by itself.
+    following = np.maximum(np.searchsorted(starts, end), np.searchsorted(starts, start, side="right"))
+    return np.where(starts[following] == never, end, starts[following])
 
 
 class _Part(Struct, frozen=True, kw_only=True, eq=False):
@@ -397,70 +363,60 @@ _FIRST: tuple[tuple[Callable[[Lane, Kind], bool], str, str], ...] = (
     (lambda _, kind: kind is Kind.HOROVOD, "Horovod", "other"),
     (lambda lane, _: lane.event_type in {FETCH, SET_UP, PIPELINE}, LOADING, "wait"),
 )
+_ROLES = {name: role for _, name, role in _FIRST}
 
 
-def _classes_of(events: Events, rank: str) -> list[str]:
-    """The class of each lane; empty for containers and for lanes of other ranks."""
-    return [
-        next((name for holds, name, _ in _FIRST if holds(lane, kind)), lane.event_type)
-        if kind not in _CONTAINERS and lane.rank in {"", rank}
-        else ""
-        for lane, kind in ((lane, kind_of(lane)) for lane in events.lanes)
-    ]
+def _class_of(lane: Lane, rank: str) -> str | None:
+    """The class of a lane; None for containers and for lanes of other ranks."""
+    kind = kind_of(lane)
+    if kind in _CONTAINERS or lane.rank not in {"", rank}:
+        return None
+    return next((name for holds, name, _ in _FIRST if holds(lane, kind)), lane.event_type)
 
 
-def _ended(events: Events, classes: Sequence[str], before_us: int) -> tuple[str, int | None]:
+def _ended(events: Events, by_class: Mapping[str, IntArray], before_us: int) -> tuple[str, int | None]:
     """A class whose last event ended before a time, and when, as in ``LastSteps``."""
-    found = []
-    for _, name, role in _FIRST:
-        own = np.array([one == name for one in classes], np.bool_)
-        if role in {"work", "wait"} and own.any():
-            ends = events.end_us[own[events.lane]]
-            if len(ends) and ends.max() < before_us:
-                found.append((role == "wait", int(ends.max()), name))
+    last_us = {name: int(events.end_us[rows].max()) for name, rows in by_class.items()}
+    found = [
+        (role == "wait", last_us[name], name)
+        for name, role in _ROLES.items()
+        if role != "other" and name in last_us and last_us[name] < before_us
+    ]
     return (max(found)[2], max(found)[1]) if found else ("", None)
 
 
-def _parts_by_event(events: Events, classes: Sequence[str], start: IntArray, stop: IntArray) -> list[_Part]:
+def _parts_by_event(
+    events: Events, by_class: Mapping[str, IntArray], start: IntArray, stop: IntArray
+) -> list[_Part]:
     """The classes of time with an event in the bars, work first and waiting last."""
-    known: dict[str, tuple[int, str]] = {name: (i, role) for i, (_, name, role) in enumerate(_FIRST)}
-    codes = {name: i for i, name in enumerate(dict.fromkeys(filter(None, classes)))}
-    if not codes:
-        return []
-    # Events are in order of their starts.
-    begun = int(np.searchsorted(events.start_us, stop.max()))
-    rows = np.flatnonzero(events.end_us[:begun] > int(start.min()))
-    code = np.array([codes.get(name, -1) for name in classes])[events.lane[rows]]
-    by_class, sides = by_code(code, len(codes))
-    rows = rows[by_class]
-    own = {
-        name: union(events.start_us[rows[i:j]], events.end_us[rows[i:j]])
-        for name, i, j in zip(codes, sides, sides[1:], strict=False)
-        if j > i
-    }
-    others = sorted((name for name in own if name not in known), key=lambda name: own[name].total_us)
+    ran = {}
+    for name, rows in by_class.items():
+        near = rows[(events.end_us[rows] > start.min()) & (events.start_us[rows] < stop.max())]
+        if len(near):
+            ran[name] = time_of(events, near)
+    others = sorted((name for name in ran if name not in _ROLES), key=lambda name: ran[name].total_us)
     # Only the largest event types can get a class of their own; the others come first, as one.
-    if small := others[:-MAX_OTHERS]:
-        own[OTHER] = joined([own.pop(name) for name in small])
-    order = [
-        *(name for _, name, _ in _FIRST if name in own),
-        *([OTHER] if small else []),
-        *others[len(small) :],
-    ]
+    small, large = others[:-MAX_OTHERS], others[-MAX_OTHERS:]
+    if small:
+        ran[OTHER] = joined([ran.pop(name) for name in small])
+        large = [OTHER, *large]
     covered, before = union(start[:0], start[:0]), np.zeros(len(start), np.int64)
     parts = []
-    for name in order:
-        covered = joined([covered, own[name]])
-        held = covered.overlap_us(start, stop)
-        parts.append(_Part(name=name, role=known.get(name, (0, "other"))[1], time_us=held - before))
-        before = held
-    parts = [part for part in parts if part.time_us.any()]
-    if len(parts) > MAX_CLASSES:
-        ranked = sorted(
-            parts, key=lambda one: (one.role != "other", one.name != OTHER, int(one.time_us.sum()))
-        )
-        merged = ranked[: len(parts) - MAX_CLASSES + 1]
-        total = np.sum([part.time_us for part in merged], axis=0)
-        parts = [part for part in parts if part not in merged]
-        parts.append(_Part(name=OTHER, role="other", time_us=total))
-    return sorted(parts, key=lambda part: ("work", "other", "wait").index(part.role))
+    for name in [*(name for name in _ROLES if name in ran), *large]:
+        covered = joined([covered, ran[name]])
+        by_now = covered.overlap_us(start, stop)
+        parts.append(_Part(name=name, role=_ROLES.get(name, "other"), time_us=by_now - before))
+        before = by_now
+    few = _few([part for part in parts if part.time_us.any()])
+    return sorted(few, key=lambda part: ("work", "other", "wait").index(part.role))
+
+
+def _few(parts: list[_Part]) -> list[_Part]:
+    """At most ``MAX_CLASSES`` classes: of more, the smallest others are one."""
+    if len(parts) <= MAX_CLASSES:
+        return parts
+    ranked = sorted(parts, key=lambda one: (one.role != "other", one.name != OTHER, int(one.time_us.sum())))
+    merged = ranked[: len(parts) - MAX_CLASSES + 1]
+    total = np.sum([part.time_us for part in merged], axis=0)
+    kept = [part for part in parts if part not in merged]
+    return [*kept, _Part(name=OTHER, role="other", time_us=total)]

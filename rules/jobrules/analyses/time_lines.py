@@ -28,11 +28,11 @@ class TimeLine(Struct, frozen=True, kw_only=True):
     unit: str
     devices: int
     mean: tuple[float | None, ...]
-    #: Lowest and highest sample of any device in the column; of what either holds or not, as a slowdown, the lowest
-    #: and highest mean of a device.
+    #: Lowest and highest sample of any device in the column; of throttle reasons, which hold or not, the
+    #: lowest and highest mean of a device.
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
-    #: Mean of the samples, where they are known, else of the columns; lowest and highest sample; none without any.
+    #: Mean of the samples if known, otherwise of the columns; lowest and highest sample; None without any.
     average: float | None
     lowest: float | None
     highest: float | None
@@ -47,14 +47,30 @@ class Columns(Struct, frozen=True, kw_only=True):
     width_us: int
     count: int
 
+    @classmethod
+    def of(cls, start_us: int, end_us: int, least_us: float, finest_s: float = 0.1) -> Columns:
+        """The narrowest columns of a nameable width of at least ``least_us`` that hold both times."""
+        hours_us = math.ceil(least_us / (3600 * SECOND_US)) * 3600 * SECOND_US
+        widths_us = [round(width_s * SECOND_US) for width_s in _WIDTHS_S if width_s >= finest_s]
+        width_us = next((width_us for width_us in widths_us if width_us >= least_us), hours_us)
+        return cls(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)
+
+    def bundled(self, most: int) -> Columns:
+        """At most so many columns, each of equally many of these."""
+        size = -(-self.count // most)
+        return Columns(start_us=self.start_us, width_us=size * self.width_us, count=-(-self.count // size))
+
 
 #: More columns than a figure has pixels show nothing more.
 MAX_COLUMNS = 600
 
-#: Column widths that a reader can name, in seconds.
-_WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+#: Column widths that a reader can name, in seconds; over an hour, whole hours.
+_WIDTHS_S = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
+    *(60, 120, 300, 600, 900, 1800, 3600),
+)
 
-#: 100 while the reason holds and 0 otherwise: of these a column shows the share of time, and no single sample.
+#: 100 while the reason holds and 0 otherwise: a column shows the share of time, and no single sample.
 _REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
 
 #: Whole numbers of these are what a figure can show; of the others, tenths.
@@ -84,10 +100,7 @@ def columns(job: Job) -> Columns:
     Where it divides the job evenly, the last moment opens one column more.
     """
     start_us, end_us = job.span_us
-    least_us = max((end_us - start_us) / MAX_COLUMNS, 2 * job.interval_us)
-    whole_hours = math.ceil(least_us / (3600 * SECOND_US)) * 3600 * SECOND_US
-    width_us = next((round(w * SECOND_US) for w in _WIDTHS if w * SECOND_US >= least_us), whole_hours)
-    return Columns(start_us=start_us, width_us=width_us, count=(end_us - start_us) // width_us + 1)
+    return Columns.of(start_us, end_us, max((end_us - start_us) / MAX_COLUMNS, 2 * job.interval_us))
 
 
 def time_lines(job: Job, grid: Columns, nodes: Sequence[str] | None = None) -> tuple[TimeLine, ...]:
@@ -115,35 +128,26 @@ def _lines(part: Job, grid: Columns, wanted: Collection[str]) -> Iterator[TimeLi
             label=metric.label,
             unit=metric.unit,
             devices=len(panel.devices),
-            mean=_printed(mean, digits),
-            low=_printed(low, digits),
-            high=_printed(high, digits),
+            mean=known(mean, digits),
+            low=known(low, digits),
+            high=known(high, digits),
             average=float(panel.mean.mean()),
         )
 
 
 def time_line(
     *,
-    node: str,
-    key: str,
-    label: str,
-    unit: str,
-    devices: int,
     mean: tuple[float | None, ...],
     low: tuple[float | None, ...],
     high: tuple[float | None, ...],
     average: float | None = None,
+    **facts: Any,
 ) -> TimeLine:
-    """A time line with the numbers that it comes to; without the ``average`` of its samples, that of its columns."""
+    """A time line with its summary; ``average`` is of its samples, or if not given of its columns."""
     means = [v for v in mean if v is not None]
     if average is None and means:
         average = sum(means) / len(means)
     return TimeLine(
-        node=node,
-        key=key,
-        label=label,
-        unit=unit,
-        devices=devices,
         mean=mean,
         low=low,
         high=high,
@@ -151,6 +155,7 @@ def time_line(
         lowest=min((v for v in low if v is not None), default=None),
         highest=max((v for v in high if v is not None), default=None),
         missing_percent=round(100 * mean.count(None) / len(mean), 1) if mean else 0.0,
+        **facts,
     )
 
 
@@ -210,5 +215,6 @@ class Places(Struct, frozen=True, kw_only=True, eq=False):
         return np.where(self.source >= 0, filled[self.source], np.nan)
 
 
-def _printed(values: FloatArray, digits: int) -> tuple[float | None, ...]:
+def known(values: FloatArray, digits: int) -> tuple[float | None, ...]:
+    """The values with so many digits after the point; None for NaN."""
     return tuple(None if math.isnan(v) else v for v in np.round(values, digits).tolist())

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from msgspec import Struct, field
 
-from jobrules.measures.rows import series_of
+from jobrules.measures.rows import rows_by_mode
 from jobrules.model import SECOND_US, IntArray, span_of
 
 if TYPE_CHECKING:
     from jobrules.model import Job
 
-#: Phase → numbers of steps, ascending, and the earliest start of each.
+#: Mode → numbers of steps, ascending, and the earliest start of each.
 _Starts: TypeAlias = dict[str, tuple[IntArray, IntArray]]
 
 #: Smaller differences are no clock offset: nodes wait for each other that long.
 LEAST_US = SECOND_US
-#: So many steps of the same phase and number are wanted.
+#: Common steps that an offset needs.
 LEAST_STEPS = 10
 
 
@@ -86,7 +86,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
     def of(cls, job: Job) -> Clocks:
         """An offset counts if it explains most of the distance of the ends of the samples.
 
-        Otherwise the processes may have started at different times. Raises ``ValueError`` for a part of a job.
+        Otherwise the processes may have started at different times. ``ValueError`` for a part of a job.
         """
         return job.once(_clocks)
 
@@ -128,9 +128,9 @@ _NONE = (0, 0, 0)
 def _late(one: _Starts, other: _Starts) -> tuple[int, int, int] | None:
     """Median of how much later one begins the same steps, half the spread of it, and how many steps."""
     lags = []
-    for phase, (numbers, starts) in one.items():
-        if phase in other:
-            theirs, their_starts = other[phase]
+    for mode, (numbers, starts) in one.items():
+        if mode in other:
+            theirs, their_starts = other[mode]
             _, here, there = np.intersect1d(numbers, theirs, assume_unique=True, return_indices=True)
             lags.append(starts[here] - their_starts[there])
     late_us = np.concatenate(lags) if lags else np.empty(0, np.int64)
@@ -141,16 +141,13 @@ def _late(one: _Starts, other: _Starts) -> tuple[int, int, int] | None:
 
 
 def _first_starts(part: Job) -> _Starts:
-    """When a node's first worker began each step that has a number."""
+    """When the first rank of a node began each step that has a number."""
     steps = part.steps
-    by_phase: dict[str, list[IntArray]] = {}
-    for (_, _, phase), rows in series_of(steps).items():
-        by_phase.setdefault(phase, []).append(rows[steps.number[rows] >= 0])
     found = {}
-    for phase, several in by_phase.items():
-        rows = np.concatenate(several)
+    for mode, of_mode in rows_by_mode(steps).items():
+        rows = of_mode[np.argsort(steps.number[of_mode], kind="stable")]
+        rows = rows[steps.number[rows] >= 0]
         if len(rows):
-            rows = rows[np.argsort(steps.number[rows], kind="stable")]
-            fresh = np.flatnonzero(np.diff(steps.number[rows], prepend=-1))
-            found[phase] = steps.number[rows][fresh], np.minimum.reduceat(steps.start_us[rows], fresh)
+            first = np.flatnonzero(np.diff(steps.number[rows], prepend=-1))
+            found[mode] = steps.number[rows][first], np.minimum.reduceat(steps.start_us[rows], first)
     return found

@@ -25,14 +25,49 @@ ENOUGH_PERCENT = 70.0
 _MOST = 1 << 20
 
 
-class Busy(Struct, frozen=True, kw_only=True, eq=False):
-    """Stretches of whole seconds with as many loaders throughout, ascending; seconds without any are left out."""
+class Busy(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """Stretches of whole seconds with the same number of loaders, ascending; none of them is 0."""
 
     #: (n,) seconds since the epoch: from, and the first one after.
     start_s: IntArray
     stop_s: IntArray
     #: (n,) loaders at work, at least 1.
     loaders: IntArray
+
+    @classmethod
+    def joined(cls, several: Sequence[Busy]) -> Busy:
+        """The active loader processes of several nodes together."""
+        columns = ("start_s", "stop_s", "loaders")
+        first, stop, loaders = (np.concatenate([getattr(one, name) for one in several]) for name in columns)
+        return _busy((first, stop, loaders))
+
+    @cached_property
+    def seconds(self) -> int:
+        """Seconds with a known number of loaders."""
+        return int((self.stop_s - self.start_s).sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean number of loaders in these seconds."""
+        return float((self.loaders * (self.stop_s - self.start_s)).sum() / self.seconds)
+
+    @property
+    def median(self) -> int:
+        """Median number of loaders in these seconds, rounded down."""
+        order = np.argsort(self.loaders)
+        ranks = np.cumsum((self.stop_s - self.start_s)[order])
+        middle = np.searchsorted(ranks, [(ranks[-1] - 1) // 2, ranks[-1] // 2], side="right")
+        return int(self.loaders[order][middle].sum() // 2)
+
+    def in_columns(self, start_s: int, width_s: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Stretches cut where a column of time ends: (m,) column, ascending; seconds; and loaders."""
+        first, last = (self.start_s - start_s) // width_s, (self.stop_s - 1 - start_s) // width_s
+        parts = last - first + 1
+        stretch = np.repeat(np.arange(len(parts)), parts)
+        column = first[stretch] + np.arange(len(stretch)) - np.repeat(np.cumsum(parts) - parts, parts)
+        begin = np.maximum(self.start_s[stretch], start_s + column * width_s)
+        end = np.minimum(self.stop_s[stretch], start_s + (column + 1) * width_s)
+        return column, end - begin, self.loaders[stretch]
 
 
 class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -52,7 +87,7 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @classmethod
     def of(cls, events: Events, node: str) -> Loading | None:
-        """What a node recorded; none if it recorded no fetch and no worker."""
+        """What a node recorded; None if it recorded no fetch and no loader process."""
 
         def rows(phase: str) -> BoolArray:
             return events.in_lanes(lambda lane: lane.node == node and lane.event_type == phase)
@@ -80,7 +115,7 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def loader_of_fetch(self) -> IntArray:
-        """(fetches,) position in ``loaders`` of the last one of its process and class set up by then, else -1.
+        """(fetches,) position in ``loaders`` of the last one of its process and class by then, or -1.
 
         The name of a fetch begins with the class of its iterator, before ``::``.
         """
@@ -109,7 +144,7 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def settings(self) -> list[tuple[str, int | None, bool | None, int]]:
-        """Class, number of processes and pinning of the loaders, and the fetches of all that are so; most first."""
+        """Class, number of processes, and pinning of loaders, with the fetches of each; most first."""
         of_fetch = self.loader_of_fetch
         fetches = np.bincount(of_fetch[of_fetch >= 0], minlength=len(self.loaders)).tolist()
         found: dict[tuple[str, int | None, bool | None], int] = {}
@@ -122,9 +157,9 @@ class Loading(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def busy(self) -> Busy:
         """How many loaders were active in which seconds.
 
-        In a second within the life of loader processes: their number. In any other second with a batch fetch: the number
-        that its loader was set up with, where 0 is 1, the training process itself; without that number, the second is
-        left out. For TensorFlow: the active threads, if the events name threads.
+        In a second within the life of loader processes: their number. In any other second with a batch fetch:
+        the number that its loader was set up with, where 0 is 1, the training process itself; without that
+        number, the second is left out. For TensorFlow: the active threads, if the events name threads.
         """
         workers, fetches = self.workers, self.fetches
         if self.pipeline:
@@ -158,7 +193,7 @@ def _processes(num_workers: int | None) -> int:
 
 
 def _stretches(events: Events, keys: Sequence[IntArray | CodeArray]) -> tuple[IntArray, IntArray, IntArray]:
-    """Seconds that the events of one key touch, each once: from, the first one after, and a row of the key."""
+    """Seconds that the events of one key touch: the first, the first one after, and a row of the key."""
     if not len(events):
         return (np.empty(0, np.int64),) * 3
     first = events.start_us // SECOND_US

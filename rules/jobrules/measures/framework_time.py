@@ -1,7 +1,7 @@
-"""Where the time of the framework went: by operator, by phase, by step.
+"""Where the time of the framework went: by operator, event type, and step.
 
-The total time of an operator includes that of the operators it calls, as in SageMaker Debugger's files; its self time
-does not.
+The total time of an operator includes that of the operators it calls, as in SageMaker Debugger's files; its
+self time does not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import WORKER
-from jobrules.measures.rows import by_code
+from jobrules.measures.rows import rows_by_lane
 from jobrules.model import EventSource
 
 if TYPE_CHECKING:
@@ -28,12 +28,8 @@ _T = TypeVar("_T")
 MOST_OPERATORS = 25
 #: Operators with no more than this share are left out, in percent.
 CUT = 2.0
-#: Lanes whose events are lives of processes; they would drown what happens in them.
-LIFETIMES = frozenset({WORKER})
-
-
-#: Limit of the sums of times that are computed with.
-_MOST = 1 << 62
+#: The one event type of all tensors that Horovod exchanged.
+HOROVOD = "Horovod"
 
 
 class Kind(Enum):
@@ -45,6 +41,7 @@ class Kind(Enum):
     FORWARD = auto()
     BACKWARD = auto()
     GENERAL = auto()
+    #: Lives of loader processes, which would drown what happens in them.
     LIFETIME = auto()
     HOROVOD = auto()
 
@@ -58,7 +55,7 @@ _TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
     (Kind.STEP, lambda lane: "Step" in lane.event_type),
     (Kind.FORWARD, lambda lane: lane.event_type == "Forward-SubModuleInternal"),
     (Kind.BACKWARD, lambda lane: lane.event_type == "Backward-SubModuleInternal"),
-    (Kind.LIFETIME, lambda lane: lane.event_type in LIFETIMES),
+    (Kind.LIFETIME, lambda lane: lane.event_type == WORKER),
     (Kind.GENERAL, lambda _: True),
 )
 
@@ -66,6 +63,11 @@ _TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
 def kind_of(lane: Lane) -> Kind:
     """What the events of a lane are."""
     return next(kind for kind, holds in _TESTS if holds(lane))
+
+
+def event_type_of(lane: Lane) -> str:
+    """The event type of a lane; Horovod's lanes have the names of tensors and share one."""
+    return HOROVOD if lane.source is EventSource.HOROVOD else lane.event_type
 
 
 #: Kinds with a time per name.
@@ -82,8 +84,8 @@ class Sums(Struct, frozen=True, kw_only=True):
 
     #: Empty without events.
     node: str
-    #: By phase of the lanes of each kind; without what lasted no time.
-    phases: dict[Kind, dict[str, int]]
+    #: By event type of the lanes of each kind; without what lasted no time.
+    event_types: dict[Kind, dict[str, int]]
     #: Operators on CPU and GPU, and Horovod's activities, by name: with what they call, without it, and
     #: how often; the latter two only of operators, and how often only of whole events.
     total: dict[Kind, dict[str, int]]
@@ -98,32 +100,32 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
     lies in chosen moments; one of weight 0 takes no part.
     """
     weight = events.duration_us if weight_us is None else weight_us
-    phases: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
+    event_types: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
     for lane, us in zip(events.lanes, _sums(events.lane, weight, len(events.lanes)).tolist(), strict=True):
         if us:
-            times = phases[kind_of(lane)]
+            times = event_types[kind_of(lane)]
             times[lane.event_type] = times.get(lane.event_type, 0) + us
     total, own, calls = ({kind: dict[str, int]() for kind in _NAMED} for _ in range(3))
     for kind in _NAMED:
-        if phases[kind]:
+        if event_types[kind]:
             rows = rows_of(events, kind) & (weight > 0)
             part, weighed = events.where(rows), weight[rows]
-            total[kind] = _by_name(part, weighed)
+            total[kind] = times_by_name(part, weighed)
             if kind is not Kind.HOROVOD:
-                own[kind] = _by_name(part, _self(part, weighed))
+                own[kind] = times_by_name(part, self_us(part, weighed))
                 if weight_us is None:
-                    calls[kind] = _by_name(part, np.ones(len(part), np.int64))
+                    calls[kind] = times_by_name(part, np.ones(len(part), np.int64))
     node = events.lanes[0].node if events.lanes else ""
-    return Sums(node=node, phases=phases, total=total, own=own, calls=calls)
+    return Sums(node=node, event_types=event_types, total=total, own=own, calls=calls)
 
 
 def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
-    """SageMaker Debugger's framework block of several nodes, with extra keys. Every table has its largest entry first.
+    """SageMaker Debugger's framework block of several nodes, with extra keys; tables by size.
 
     ``ratio``
         Percent of the time of all CPU and GPU lanes, by lane; GPU lanes first.
     ``phase``, ``phase_time``
-        Percent of the time of all steps, and microseconds, by step phase.
+        Percent of the time of all steps, and microseconds, by mode.
     ``CPU``, ``GPU``, ``CPU_total``, ``GPU_total``
         Percent and microseconds by operator, with what it calls; without operators of 2% and
         less, the percentages of the others add up to 100.
@@ -132,7 +134,7 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
     ``CPU_operators``, ``GPU_operators``
         The 25 operators with most time of their own (``rows``), and sums over all; whole events only.
     ``general``, ``general_time``
-        Percent and microseconds by phase of what is none of these.
+        Percent and microseconds by phase of what is None of these.
     ``lifetimes``
         Microseconds by lane of processes' lives, which are no part of ``general``.
     ``forward_backward``
@@ -141,18 +143,18 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
         Percent by activity, cut as the operators are, and microseconds of these.
     """
     sums = sorted(sums, key=lambda one: one.node)
-    by_phase = {kind: largest_first(added(one.phases[kind] for one in sums)) for kind in Kind}
+    by_type = {kind: largest_first(added(one.event_types[kind] for one in sums)) for kind in Kind}
     total, own, calls = (
         {kind: dict(sorted(added(getattr(one, field)[kind] for one in sums).items())) for kind in _NAMED}
         for field in ("total", "own", "calls")
     )
     details: dict[str, Any] = {
-        "ratio": shares(by_phase[Kind.GPU] | by_phase[Kind.CPU]),
-        "phase": shares(by_phase[Kind.STEP]),
-        "phase_time": by_phase[Kind.STEP],
+        "ratio": shares(by_type[Kind.GPU] | by_type[Kind.CPU]),
+        "phase": shares(by_type[Kind.STEP]),
+        "phase_time": by_type[Kind.STEP],
     }
     for kind in (Kind.CPU, Kind.GPU):
-        if by_phase[kind]:
+        if by_type[kind]:
             kept = _above_cut(total[kind])
             details |= {
                 kind.name: shares(kept),
@@ -161,14 +163,14 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
             }
             if calls[kind]:
                 details[f"{kind.name}_operators"] = _operators(total[kind], own[kind], calls[kind])
-    if by_phase[Kind.GENERAL]:
-        details |= {"general": shares(by_phase[Kind.GENERAL]), "general_time": by_phase[Kind.GENERAL]}
-    if by_phase[Kind.LIFETIME]:
-        details["lifetimes"] = by_phase[Kind.LIFETIME]
-    passes = {"Forward pass": by_phase[Kind.FORWARD], "Backward pass": by_phase[Kind.BACKWARD]}
+    if by_type[Kind.GENERAL]:
+        details |= {"general": shares(by_type[Kind.GENERAL]), "general_time": by_type[Kind.GENERAL]}
+    if by_type[Kind.LIFETIME]:
+        details["lifetimes"] = by_type[Kind.LIFETIME]
+    passes = {"Forward pass": by_type[Kind.FORWARD], "Backward pass": by_type[Kind.BACKWARD]}
     if all(passes.values()):
         details["forward_backward"] = shares({name: sum(times.values()) for name, times in passes.items()})
-    if by_phase[Kind.HOROVOD]:
+    if by_type[Kind.HOROVOD]:
         kept = _above_cut(total[Kind.HOROVOD])
         details |= {"horovod": shares(kept), "horovod_time": kept}
     return details
@@ -208,8 +210,9 @@ def _above_cut(times: Mapping[str, int]) -> dict[str, int]:
     return largest_first({name: us for name, us in times.items() if us > limit})
 
 
-def _by_name(events: Events, weight: IntArray) -> dict[str, int]:
-    totals = _sums(events.name, weight, len(events.names))
+def times_by_name(events: Events, weight: IntArray | None = None) -> dict[str, int]:
+    """Microseconds, or the sum of ``weight``, of the events of each name; without names of which it is 0."""
+    totals = _sums(events.name, events.duration_us if weight is None else weight, len(events.names))
     return {events.names[i]: int(totals[i]) for i in np.flatnonzero(totals).tolist()}
 
 
@@ -217,40 +220,20 @@ def _sums(code: CodeArray, weight: IntArray, codes: int) -> IntArray:
     return np.bincount(code, weights=weight, minlength=codes).astype(np.int64)
 
 
-def weights_within(events: Events, moments: Mapping[str, Intervals]) -> IntArray:
-    """(n,) how long each event overlaps the moments of its node."""
-    return weights_by_lane(events, lambda lane: moments.get(lane.node))
-
-
 def weights_by_lane(events: Events, moments: Callable[[Lane], Intervals | None]) -> IntArray:
     """(n,) how long each event overlaps the moments of its lane, 0 where there are none."""
-    found = [moments(lane) for lane in events.lanes]
-    distinct = list({id(one): one for one in found if one is not None}.values())
-    number = {id(one): i for i, one in enumerate(distinct)}
-    of_lane = np.array([number.get(id(one), -1) for one in found], np.int32)
     weight = np.zeros(len(events), np.int64)
-    if len(events):
-        order, edges = by_code(of_lane[events.lane], len(distinct))
-        for one, first, stop in zip(distinct, edges, edges[1:], strict=False):
-            rows = order[first:stop]
-            weight[rows] = one.overlap_us(events.start_us[rows], events.end_us[rows])
+    for one, rows in rows_by_lane(events, moments).items():
+        weight[rows] = one.overlap_us(events.start_us[rows], events.end_us[rows])
     return weight
 
 
-def self_us(events: Events) -> IntArray:
-    """(n,) how long each event itself was at work, without the events inside it.
+def self_us(events: Events, weight: IntArray) -> IntArray:
+    """(n,) what remains of each event's weight, its duration or a part of it, without the events inside it.
 
     At each moment the time of a thread, in one lane, belongs to the event that started last of
     those still open; of several that start together to the one that ends first, then to the later row.
-    """
-    return _self(events, events.duration_us)
-
-
-def _self(events: Events, weight: IntArray) -> IntArray:
-    """(n,) what remains of each event's weight without the events inside it.
-
-    Where the events of a thread are not nested but overlap in part, the weight is taken to be
-    spread evenly over the event.
+    Where events of a thread overlap in part, the weight counts as spread evenly over the event.
     """
     own = weight.copy()
     rows = np.flatnonzero(events.duration_us > 0)
@@ -284,10 +267,6 @@ def _nesting(start: IntArray, end: IntArray, first: IntArray, thread: IntArray) 
     threads in which no event outlasts the one it starts within; in others some pair shows it.
     """
     # Each thread gets a time of its own, after all of the one before, so that one search serves all.
-    # Where the numbers would become too large, the order of the times will do.
-    if len(first) * float(end.max() - start.min() + 1) > _MOST:
-        _, ranks = np.unique(np.concatenate((start, end)), return_inverse=True)
-        start, end = ranks[: len(start)], ranks[len(start) :]
     span = np.maximum.reduceat(end, first) - start[first] + 1
     shift = (np.cumsum(span) - span - start[first])[thread]
     position = np.arange(len(start))

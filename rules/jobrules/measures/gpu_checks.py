@@ -95,13 +95,13 @@ class GPUChecks(Struct, frozen=True, kw_only=True):
 
     @property
     def named_gpus(self) -> list[CheckedGPU]:
-        """GPUs named in the finding: violating GPUs that were ever used; if there are none, the never-used ones."""
+        """GPUs named in the finding: violating ones that were ever used; without any, the never-used ones."""
         violating = [gpu for gpu in self.gpus if len(gpu.violations)]
         return [gpu for gpu in violating if not gpu.unused] or violating
 
     @property
     def windows(self) -> tuple[int, int]:
-        """(violating, all) windows of the GPUs that ``named_gpus`` is chosen from: the used or the never-used ones."""
+        """(violating, all) windows of the used GPUs, or of the never-used ones if the finding names these."""
         pool = [gpu for gpu in self.gpus if gpu.unused == self.named_gpus[0].unused]
         return sum(len(gpu.violations) for gpu in pool), sum(gpu.checks for gpu in pool)
 

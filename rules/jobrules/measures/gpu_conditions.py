@@ -1,4 +1,4 @@
-"""Metrics of one GPU, and the time for which a condition held on it; metrics may be sampled at different times."""
+"""Metrics of one GPU, which may be sampled at different times, and how long a condition held on it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class GPU(Struct, frozen=True, kw_only=True, eq=False):
     def clocks(self, time_us: IntArray, held_back: BoolArray) -> tuple[float, float] | None:
         """Median clock while something held the GPU back, and otherwise, in MHz.
 
-        Times at which the GPU is known not to be busy are left out. None with fewer than ten clocks on either side.
+        Times at which the GPU was not busy are left out. None with fewer than ten clocks on either side.
         """
         clock, idle = (
             self.at(Metric.GPU_CLOCK, time_us),
@@ -98,7 +98,7 @@ class ConditionTime(Struct, frozen=True, kw_only=True):
     samples: int
     covered_us: float
     us: float
-    #: Start and end of all of it, and of the longest run of samples in which it held at all; None if it never did.
+    #: Start and end of all of it, and of the longest run of samples with it; None if it never held.
     span_us: tuple[int, int] | None
     longest_us: tuple[int, int] | None
 
@@ -152,12 +152,6 @@ def as_far_as_recorded(known: int, gpus: int) -> str:
 def at_most(percent: float) -> str:
     """A small share that is not 0, in percent: ``at most 0.12%``, ``less than 0.01%``."""
     return f"at most {percent:.2f}%" if percent >= 0.005 else "less than 0.01%"
-
-
-def join_first(clauses: Sequence[str]) -> str:
-    """The first four clauses, and how many more there are."""
-    more = [f"{len(clauses) - _MAX_NAMED} more"] if len(clauses) > _MAX_NAMED else []
-    return "; ".join([*clauses[:_MAX_NAMED], *more])
 
 
 def finding_of(

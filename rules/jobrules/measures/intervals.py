@@ -11,7 +11,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import BoolArray, IntArray
+    from jobrules.model import Events, IntArray, Steps
 
 _LONG_AGO = np.iinfo(np.int64).min
 
@@ -31,9 +31,10 @@ class Intervals(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """(n,) how much of each given interval lies inside; the given ones may come in any order."""
         return self._before(end_us) - self._before(start_us)
 
-    def holds(self, time_us: IntArray) -> BoolArray:
-        """(n,) which moments lie inside; a start does, an end does not."""
-        return np.asarray(time_us < self._ends[self._begun(time_us)])
+    def shared_us(self, other: Intervals) -> int:
+        """How long both hold."""
+        few, many = sorted((self, other), key=lambda one: len(one.start_us))
+        return int(many.overlap_us(few.start_us, few.end_us).sum())
 
     def _begun(self, time_us: IntArray) -> IntArray:
         """(n,) how many intervals have begun by each moment."""
@@ -66,6 +67,11 @@ def union(start_us: IntArray, end_us: IntArray) -> Intervals:
     first, last = np.ones(len(start_us), np.bool_), np.ones(len(start_us), np.bool_)
     first[1:], last[:-1] = separate, separate
     return Intervals(start_us=start_us[first], end_us=reach[last])
+
+
+def time_of(table: Events | Steps, rows: IntArray) -> Intervals:
+    """The time in which any of some events or steps ran."""
+    return union(table.start_us[rows], table.end_us[rows])
 
 
 def joined(several: Sequence[Intervals]) -> Intervals:

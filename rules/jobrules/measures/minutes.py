@@ -30,7 +30,7 @@ class Windows(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, job: Job) -> Windows:
-        """The windows of a job; none for a job without any record."""
+        """The windows of a job; None for a job without any record."""
         first, last = job.span_us
         if not (job.samples_us or job.steps_us):
             return cls(start_us=0, count=0)

@@ -17,7 +17,7 @@ PLATFORM = (Metric.PLATFORM_RECEIVE, Metric.PLATFORM_TRANSMIT)
 def summed(job: Job, node: str, metrics: Sequence[Metric]) -> tuple[IntArray, FloatArray] | None:
     """Times and device means of a metric, or the sum of several over the snapshots that have all of them.
 
-    A metric that was not sampled at all is left out; none where nothing remains.
+    A metric that was not sampled at all is left out; None where nothing remains.
     """
     panels = [panel for metric in metrics if (panel := job.panel(node, metric))]
     if not panels:

@@ -1,22 +1,49 @@
-"""Rows of large tables, grouped by a code."""
+"""Rows of large tables, grouped."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import itertools
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from jobrules.model import CodeArray, IntArray, Steps, StepSeries
+    from collections.abc import Callable, Sequence
+
+    from jobrules.model import CodeArray, Events, IntArray, Lane, Steps, StepSeries
+
+_K = TypeVar("_K")
 
 
 def series_of(steps: Steps) -> dict[StepSeries, IntArray]:
     """Rows of each series of steps, ascending; in natural order of the series."""
-    order, edges = by_code(steps.code, len(steps.series))
+    return _rows_by(steps.series, steps.code)
+
+
+def rows_by_rank(steps: Steps) -> dict[str, IntArray]:
+    """Rows of the steps of each rank of one node, ascending; in natural order of the ranks."""
+    return _rows_by([rank for _, rank, _ in steps.series], steps.code)
+
+
+def rows_by_mode(steps: Steps) -> dict[str, IntArray]:
+    """Rows of the steps of each mode of one node, ascending."""
+    return _rows_by([mode for _, _, mode in steps.series], steps.code)
+
+
+def rows_by_lane(events: Events, group: Callable[[Lane], _K | None]) -> dict[_K, IntArray]:
+    """Rows of the events of each group of lanes, ascending; a lane whose group is None is left out."""
+    return _rows_by([group(lane) for lane in events.lanes], events.lane)
+
+
+def _rows_by(groups: Sequence[_K | None], code: CodeArray) -> dict[_K, IntArray]:
+    """Rows of each group that has some; ``code`` is the position of a row in ``groups``."""
+    number = {group: i for i, group in enumerate(dict.fromkeys(one for one in groups if one is not None))}
+    of_code = np.array([-1 if one is None else number[one] for one in groups], np.int32)
+    order, edges = by_code(of_code[code], len(number))
     return {
-        one: order[first:stop]
-        for one, first, stop in zip(steps.series, edges[:-1], edges[1:], strict=True)
+        group: order[first:stop]
+        for group, (first, stop) in zip(number, itertools.pairwise(edges), strict=True)
         if stop > first
     }
 

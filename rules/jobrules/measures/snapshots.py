@@ -110,10 +110,10 @@ def _samples(columns: list[_Column]) -> int:
 
 
 def _fitting(columns: list[_Column]) -> list[_Column]:
-    """All columns; of a panel that would be nearly empty the ``MOST_CELLS`` with most samples, the first of equals.
+    """All columns; of a panel that would be nearly empty, the ``MOST_CELLS`` with most samples.
 
-    A panel grows with devices times moments: a small file of thousands of names, each at moments of its own, would
-    take all memory there is. No sampler leaves one.
+    A panel grows with devices times moments: a small file of thousands of names, each at moments of its own,
+    would take all memory there is. No sampler leaves one.
     """
     if len(columns) <= MOST_CELLS:
         return columns

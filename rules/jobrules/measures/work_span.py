@@ -11,14 +11,14 @@ from jobrules.model import SECOND_US, Job, Metric, span_of
 
 HOUR_US = 3600 * SECOND_US
 
-#: Below this a device counts as idle, as in SageMaker Debugger's split of GPU samples (under 10, 10 to 90, over 90).
+#: A device is idle below this, as in SageMaker Debugger's split of GPU samples (under 10, 10 to 90, over 90).
 IDLE_PERCENT = 10.0
 
 
 def work_span_us(
     job: Job, metric: Metric = Metric.GPU_UTILIZATION, clocks: Clocks | None = None
 ) -> tuple[int, int] | None:
-    """Times of the first and the last sample above 0% of any device; none if there is none.
+    """Times of the first and the last sample above 0% of any device; None if there is none.
 
     As written, or with the clocks that differ set right.
     """

@@ -46,16 +46,15 @@ class Loader(Struct, frozen=True, kw_only=True):
     #: Class of its iterator, as ``_MultiProcessingDataLoaderIter``.
     iterator: str
     start_us: int
-    #: Loading processes; 0 loads in the training process; none where the source does not say.
+    #: Loading processes; 0 loads in the training process; None where the source does not say.
     num_workers: int | None
     pin_memory: bool | None
 
 
 class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """Recorded activity of processes: one row per event, sorted by start, then end, in arrays of the same length.
+    """Recorded activity of processes: one row per event, sorted by start, then end.
 
-    Steps are events too, and are also in
-    ``Job.steps``.
+    Steps are events too, and are also in ``Job.steps``.
     """
 
     lanes: tuple[Lane, ...] = ()

@@ -1,7 +1,7 @@
 """A training job as rules see it: samples, steps and events, with their times.
 
-The tables are the same for every source; a job may have no CPU samples, no GPU, or nothing but steps. All times are
-whole microseconds since the Unix epoch (UTC).
+The tables are the same for every source; a job may have no CPU samples, no GPU, or nothing but steps. All
+times are whole microseconds since the Unix epoch (UTC).
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class Job(Protocol):
 
     @property
     def gpus_unknown(self) -> int:
-        """Number of GPUs with samples, but none of their utilization."""
+        """Number of GPUs with samples, but None of their utilization."""
         return sum(len(part.gpus) for part in self.facts) - self.gpu_count
 
     # Tables
@@ -271,8 +271,8 @@ class Job(Protocol):
     def loop_us(self, node: str) -> tuple[int, int] | None:
         """First start and last end of the steps of a node, on that node's clock.
 
-        For a node without steps, those of the whole job if its samples cover them; otherwise None, because its clock
-        may differ.
+        For a node without steps, those of the whole job if its samples cover them; otherwise None, because its
+        clock may differ.
         """
         part = self._facts_by_node.get(node)
         if part is None or part.steps_us:

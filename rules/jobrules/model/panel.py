@@ -46,7 +46,7 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return np.concatenate([mean(np.ascontiguousarray(rows), axis=1) for rows in portions])
 
     def where(self, rows: BoolArray) -> Panel | None:
-        """Snapshots selected by a mask, with the devices that have samples in them; None if there are none."""
+        """Snapshots selected by a mask, with the devices that have samples in them; None without any."""
         if not rows.any():
             return None
         values = self.values[rows]

@@ -41,8 +41,8 @@ class Reason(Struct, frozen=True, kw_only=True):
     what: str
     #: Of ``what``.
     verb: str = "was"
-    #: How much of ``what`` the rule needs and how much there is, in seconds if the kind is too short. If the kind is
-    #: not recorded: the number of GPUs, and how many of them have it; 0 if none has.
+    #: How much of ``what`` the rule needs and how much there is, in seconds if the kind is too short. If the
+    #: kind is not recorded: the number of GPUs, and how many of them have it; 0 if none has.
     needed: float = 0.0
     have: float = 0.0
     #: Who has ``have``.

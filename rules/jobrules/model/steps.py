@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from jobrules.model.types import BoolArray, CodeArray, IntArray, StrArray, _no_codes, _no_ints, natural_key
 
-#: Node, training process (its rank, or its process id on the node) and mode of steps: ``TRAIN``, ``EVAL``, ``PREDICT``
-#: or ``GLOBAL``.
+#: Node, training process (its rank, or its process id on the node), and mode of steps: ``TRAIN``, ``EVAL``,
+#: ``PREDICT``, or ``GLOBAL``.
 StepSeries: TypeAlias = tuple[str, str, str]
 
 
@@ -31,6 +31,11 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def __len__(self) -> int:
         return len(self.start_us)
+
+    @cached_property
+    def duration_us(self) -> IntArray:
+        """(n,) duration of each step."""
+        return self.end_us - self.start_us
 
     @cached_property
     def node(self) -> StrArray:
@@ -82,7 +87,7 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @classmethod
     def of(cls, names: Sequence[StepSeries], code: CodeArray | IntArray, **columns: IntArray) -> Steps:
-        """Steps from series in any order, repeated or without a step; ``code`` is the position in ``names``."""
+        """Steps of series in any order, repeated or empty; ``code`` is the position in ``names``."""
         used = set(np.flatnonzero(np.bincount(code, minlength=len(names))).tolist())
         series = sorted({names[i] for i in used}, key=_series_key)
         place = {one: i for i, one in enumerate(series)}

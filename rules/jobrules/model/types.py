@@ -31,7 +31,7 @@ def _no_codes() -> CodeArray:
 
 
 def span_of(spans: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
-    """From the earliest start to the latest end; none without any span."""
+    """From the earliest start to the latest end; None without any span."""
     known = [span for span in spans if span]
     return (min(start for start, _ in known), max(end for _, end in known)) if known else None
 

@@ -15,7 +15,8 @@ GPU, CPU, MEMORY = "gpu_utilization", "cpu_utilization", "gpu_memory_activity"
 
 def rows(node: str, metric: str, devices: Sequence[str], values: Sequence[Sequence[int]]) -> DeviceRows:
     """A row of columns for each device; 255 is not measured, a full core is 101 more."""
-    return DeviceRows.of(node, metric, devices, 0, np.array(values, np.uint8))
+    table = np.array(values, np.uint8).tobytes()
+    return DeviceRows(node=node, metric=metric, devices=tuple(devices), left_out=0, values=table)
 
 
 def core(node: str, device: str, mean: float, at_limit: float = 0.0) -> CoreUse:

@@ -6,7 +6,6 @@ import math
 import statistics
 from itertools import combinations
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,15 +140,6 @@ def test_figure_and_rule_agree(
         assert {f"{node.node}/{gpu.device}": gpu.enough for gpu in node.gpus} == answers
 
 
-def test_a_use_of_100_is_in_the_last_bin_and_of_98_too() -> None:
-    found = balance(make_job(gpu=[100.0, 98.0, 97.9, 0.0]), LoadBalancing())
-
-    assert found
-    (gpu,) = found.nodes[0].gpus
-    assert (gpu.histogram[-1], gpu.histogram[-2], gpu.histogram[0]) == (50, 25, 25)
-    assert len(gpu.histogram) == 50
-
-
 def test_without_gpus_there_is_nothing() -> None:
     assert balance(make_job(cpu=[50.0]), LoadBalancing()) is None
 
@@ -180,13 +170,6 @@ def test_a_gpu_that_was_not_sampled_in_the_loop_has_no_load() -> None:
     assert node.distances == ((None,), ())
 
 
-def test_a_sample_at_the_end_of_the_loop_is_not_of_it() -> None:
-    found = balance(make_job(gpu=[50.0] * 10, interval_s=1, steps=make_steps([(2, 6)])), LoadBalancing())
-
-    assert found
-    assert found.nodes[0].gpus[0].samples == 4
-
-
 def test_of_many_gpus_the_odd_ones_are_drawn_and_listed() -> None:
     levels = [90.0] * 20
     levels[7], levels[13] = 20.0, 50.0
@@ -212,21 +195,6 @@ def test_of_many_nodes_those_that_differ_most_are_listed_first() -> None:
     far = [node.farthest.distance for node in nodes if node.farthest]
     assert far == sorted(far, reverse=True)
     assert {node.node for node in nodes[:3]} == {"n2", "n5", "n6"}
-
-
-def test_its_size_does_not_grow_with_the_job() -> None:
-    few, many = (
-        of_panels(*(panel(f"n{i}", [90.0 - (i + j) % 7 for j in range(8)]) for i in range(nodes)))
-        for nodes in (5, 16)
-    )
-    sizes = [len(msgspec.json.encode(found)) for found in (few, many)]
-
-    assert (
-        sum(len(g.histogram) > 0 for found in (few, many) for n in found.nodes for g in n.gpus)
-        == 2 * MAX_DRAWN
-    )
-    # 88 GPUs more, each with a row of its own and no histogram of 50 numbers.
-    assert (sizes[1] - sizes[0]) / 88 < 260
 
 
 def test_a_limit_that_was_set_is_told() -> None:

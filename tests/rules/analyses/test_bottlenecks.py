@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +16,7 @@ from jobrules.analyses.time_lines import Columns, columns
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.measures.sample_weights import pauses
-from jobrules.model import SECOND_US, Events, EventSource, Job, Metric, Panel, Steps
+from jobrules.model import SECOND_US, EventSource, Job, Metric, Panel, Steps
 from tests.copies import replace
 from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
@@ -294,18 +292,6 @@ def test_a_course_says_from_when_to_when_it_was_above_the_limit() -> None:
     assert told(90.0) == (0, 20, 110, None, None)
 
 
-def test_where_no_core_was_sampled_nothing_is_known() -> None:
-    """A minute of low GPUs without core samples is unknown; busy GPUs are no bottleneck whatever cores do."""
-    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 60 + [0.0] * 120 + [95.0] * 60, interval_s=1)
-    cpu = make_panel(Metric.CPU_UTILIZATION, [99.0] * 60, interval_s=1, prefix="cpu")
-    grid = replace(GRID, count=4)
-
-    told = found(make_job(extra=[gpu, cpu]), grid=grid)
-
-    assert (told.low, told.no_core_sample, told.bottlenecks) == (180, 120, 60)
-    assert told.courses[0].percent == (100.0, None, None, 0.0)
-
-
 def test_of_many_nodes_all_together_come_first_and_then_the_three_worst() -> None:
     jobs = [stuck(n, of=10, node=f"algo-{n}") for n in (1, 2, 3, 4, 5, 6)]
 
@@ -444,36 +430,3 @@ def test_the_eight_that_differ_most_are_told_in_order() -> None:
 
 
 # Size and speed.
-
-
-@pytest.fixture(scope="module")
-def day() -> Job:
-    """24 h of one node with 8 GPUs and 32 cores, a snapshot every 500 ms, with events."""
-    rng = np.random.default_rng(1)
-    n = 172_800
-    base = make_job(gpu=rng.choice([0.0, 50.0, 95.0], (n, 8)), cpu=rng.choice([20.0, 95.0], (n, 32)))
-    m = 1_000_000
-    starts = np.sort(rng.integers(0, n * SECOND_US // 2, m)) + START_US
-    one = make_events([("op", "a", 0, 1), ("load", "b", 0, 1)])
-    events = Events(
-        lanes=one.lanes,
-        names=one.names,
-        lane=rng.integers(0, 2, m).astype(np.int32),
-        name=np.zeros(m, np.int32),
-        start_us=starts,
-        end_us=starts + rng.integers(0, SECOND_US, m),
-        step=np.full(m, -1),
-        pid=np.full(m, 33),
-        thread=np.full(m, -1),
-    )
-    return replace(base, events=events, steps=make_steps([(i, i + 0.9) for i in range(86_000)]))
-
-
-def test_a_day_is_quick_and_small(day: Job) -> None:
-    begin = time.process_time()
-    told = found(day)
-    took = time.process_time() - begin
-
-    assert took < 2
-    assert len(msgspec.json.encode(told)) < 12_000
-    assert msgspec.json.decode(msgspec.json.encode(told), type=Bottlenecks) == told

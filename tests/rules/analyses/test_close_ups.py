@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrules.analyses.close_ups import MAX_BARS, MAX_SAMPLES, BottleneckCount, CloseUp
+from jobrules.analyses.close_ups import MAX_BARS, MAX_SAMPLES, CloseUp
 from jobrules.analyses.close_ups import close_ups as all_moments
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
@@ -154,32 +154,6 @@ def test_the_worst_minute_is_that_of_a_plain_count(data: st.DataObject) -> None:
     if hits:
         inside = [i for i in range(first, last) if minute_of(i) == best]
         assert found.worst.snapshots == sum(bool(there["cpu"][i] or there["io"][i]) for i in inside)
-
-
-def test_a_minute_that_is_hardly_below_the_others_is_not_told() -> None:
-    def job(low: float) -> Job:
-        return make_job(gpu=[60.0] * 240 + [low] * 60, interval_s=1)
-
-    assert [one.key for one in moments(job(50.0))] == ["worst-minute"]
-    assert moments(job(55.0)) == ()
-
-
-def test_hits_of_both_rules_count_by_the_limits_in_force() -> None:
-    seconds = np.arange(180)
-    gpu = np.where(seconds % 2, 8.0, 80.0)
-    wait = np.where((seconds >= 60) & (seconds < 120), 60.0, 0.0)
-    job = make_job(gpu=gpu, cpu=[99.0] * 30 + [20.0] * 150, io_wait=wait, interval_s=1)
-
-    (worst,) = moments(job)
-    found = all_moments(job, CPUBottleneck(), IOBottleneck(io_threshold=70.0))
-
-    assert worst.worst
-    assert worst.worst.bottlenecks == (
-        BottleneckCount(kind="io", snapshots=30, gpu_threshold=10.0, core_threshold=50.0),
-    )
-    assert span_s(worst) == (60.0, 120.0)
-    assert [(one.worst.bottlenecks[0].kind, span_s(one)[1]) for one in found if one.worst] == [("cpu", 60.0)]
-    assert all_moments(job, CPUBottleneck(gpu_threshold=5.0), IOBottleneck(gpu_threshold=5.0)) == ()
 
 
 def test_the_worst_minute_lies_in_the_training_loop_and_on_the_worst_node() -> None:

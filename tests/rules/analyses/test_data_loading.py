@@ -100,20 +100,6 @@ def test_times_that_spread_widely_get_bins_that_grow() -> None:
     assert found.beyond == 0
 
 
-def test_lives_of_processes_and_setting_up_are_no_fetches() -> None:
-    rows = [*(fetch(i, i + 0.05) for i in range(20)), worker(0, 100, 50), worker(0, 60, 51)]
-    rows.append(("DataLoaderIterInitialize", "init", 0.0, 0.2, 33))
-
-    found = told(job_of(events_of(rows)))
-
-    assert found.fetches
-    assert found.fetches.max_s == 0.05
-    by_key = {one.key: one for one in found.times}
-    assert by_key["worker"].count == 2
-    assert (by_key["worker"].p50_s, by_key["worker"].max_s, by_key["worker"].total_s) == (80, 100, 160)
-    assert by_key["set-up"].total_s == 0.2
-
-
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 80), st.integers(1, 3)), min_size=1, max_size=40)
@@ -176,17 +162,6 @@ def test_loaders_at_work_agree_second_by_second(lives: list[tuple[int, int, int]
             assert line.high[column] == (max(held) if held else None)
             assert line.mean[column] == (pytest.approx(sum(held) / len(held), abs=0.051) if held else None)
         assert line.cores == (8 * nodes if nodes > MAX_LINES else 8)
-
-
-@pytest.mark.parametrize(
-    ("processes", "answer"), [(5, "too few"), (6, "adequate"), (16, "adequate"), (17, "too many")]
-)
-def test_loaders_are_judged_by_the_limits_of_the_rule(processes: int, answer: str) -> None:
-    found = told(job_of(events_of([worker(0, 100, pid) for pid in range(processes)])))
-
-    (node,) = found.nodes
-    assert (node.answer, node.loaders, node.cores) == (answer, processes, 8)
-    assert (found.min_percent, found.max_percent) == (70.0, 200.0)
 
 
 def test_without_the_rule_the_loaders_are_told_and_not_judged() -> None:

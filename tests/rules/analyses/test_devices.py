@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -79,24 +77,6 @@ def test_each_column_is_the_mean_of_its_samples_or_what_is_held(given_job: tuple
         expected = slow(samples, grid.start_us, grid.width_us, grid.count)
         assert np.abs(found[device].astype(int) - expected).max() <= 1  # A half may go either way.
         assert (found[device] == NOT_MEASURED).tolist() == [v == NOT_MEASURED for v in expected]
-
-
-def test_a_pause_is_not_measured_and_a_slow_sampler_is() -> None:
-    often = START_US + np.concatenate((np.arange(60), 600 + np.arange(60))) * SECOND_US
-    seldom = START_US + np.arange(13) * 60 * SECOND_US
-    job = JobInMemory(
-        name="job",
-        panels=(
-            make_panel(Metric.CPU_UTILIZATION, np.full(13, 30.0), time_us=seldom, prefix="cpu"),
-            make_panel(Metric.GPU_UTILIZATION, np.full(120, 80.0), time_us=often),
-        ),
-    )
-    grid = Columns(start_us=START_US, width_us=30 * SECOND_US, count=25)
-
-    assert table(job, grid, Metric.CPU_UTILIZATION)[0].tolist() == [30] * 25
-    assert (
-        table(job, grid, Metric.GPU_UTILIZATION)[0].tolist() == [80] * 2 + [255] * 18 + [80] * 2 + [255] * 3
-    )
 
 
 def test_a_device_that_stops_is_not_measured_while_the_others_are() -> None:
@@ -189,15 +169,3 @@ def test_values_outside_of_percent_are_cut() -> None:
     )
 
     assert found.tolist() == [[0, 100]]
-
-
-def test_a_day_of_many_devices_is_quick() -> None:
-    random = np.random.default_rng(1)
-    n = 86_400
-    job = make_job(gpu=random.uniform(0, 100, (n, 8)), cpu=random.uniform(0, 100, (n, 32)), interval_s=1)
-    grid = columns(job)
-
-    start = time.perf_counter()
-    devices(job, grid, 90)
-
-    assert time.perf_counter() - start < 3

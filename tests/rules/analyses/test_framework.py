@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from jobrules import OverallFrameworkMetrics
 from jobrules.analyses.framework import FrameworkTime, Slice, framework
 from jobrules.model import Events, EventSource, Job
-from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
+from tests.jobs import joined_steps, make_events, make_job, make_steps
 
 
 def told(job: Job) -> FrameworkTime | None:
@@ -127,34 +127,6 @@ def test_what_was_profiled_is_told_in_seconds_and_steps() -> None:
 
     assert time
     assert (time.operators[0].ran_s, time.general_s) == (3.0, 4.0)
-
-
-def test_a_phase_has_its_own_stretch_and_its_share_of_that() -> None:
-    steps = joined_steps(*(make_steps([(2.0 * i, 2.0 * i + 1) for i in range(50)], worker=w) for w in "ab"))
-    few = [("DataLoaderIter", "next", 2.0 * i + 1, 2.0 * i + 1.8) for i in range(10)]
-    all_along = [("Forward", "f", 2.0 * i, 2.0 * i + 0.5) for i in range(50)]
-    once = [("DataLoaderIterInitialize", "set up", 0.0, 90.0)]
-    one = make_events([*few, *all_along, *once], worker="a")
-    other = make_events(all_along[:20], worker="b")
-
-    time = told(make_job(steps=steps, events=Events.joined([one, other])))
-
-    assert time
-    # Summed up, data loading is the smallest part: 8 s of 133 s.
-    assert [part.name for part in time.general] == ["DataLoaderIterInitialize", "Forward", "DataLoaderIter"]
-    loading, forward, set_up = time.event_types
-    assert (loading.name, loading.percent, loading.steps, loading.events) == (
-        "DataLoaderIter",
-        round(100 * 8.0 / 18.8, 1),
-        9,
-        10,
-    )
-    assert ((loading.first_us - START_US) / 1e6, (loading.last_us - START_US) / 1e6) == (1.0, 19.8)
-    # It lasts 0.8 s of each second between two steps; the last of ten such seconds as far as it is recorded.
-    assert loading.outside_percent == round(100 * 8.0 / 9.8, 1)
-    whole = (49 * 2 + 0.5) + (19 * 2 + 0.5)
-    assert (forward.percent, forward.outside_percent) == (round(100 * 35.0 / whole, 1), 0.0)
-    assert (set_up.percent, set_up.outside_percent, set_up.seconds) == (None, None, 90.0)
 
 
 @settings(max_examples=60, deadline=None)

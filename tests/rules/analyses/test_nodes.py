@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.analyses.nodes import (
     DEVIATIONS,
     MAD_SIGMA,
@@ -19,7 +18,7 @@ from jobrules.analyses.nodes import (
     NodeComparison,
     node_comparison,
 )
-from jobrules.analyses.time_lines import columns, time_lines
+from jobrules.analyses.time_lines import columns
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric, Panel, Severity
 from jobrules.verdict.phases import job_phases
@@ -96,23 +95,11 @@ def test_the_odd_come_first_the_farthest_before_the_nearer_and_the_alike_in_natu
     assert found.drawn == ("n7", "n3", "n10")
 
 
-def test_at_most_four_odd_nodes_are_drawn() -> None:
-    means = alike(16) | {f"n{i}": [float(i), float(i)] for i in range(1, 7)}
-
-    assert ranked(job_of(means)).drawn == ("n1", "n2", "n3", "n4")
-
-
 def test_of_alike_nodes_the_middle_and_the_lowest_are_drawn() -> None:
     found = ranked(job_of({f"n{i}": [70.0 + 0.1 * i] for i in range(7)}))
 
     assert found.odd == ()
     assert found.drawn == ("n3", "n0")
-
-
-def test_half_of_the_nodes_may_differ_without_any_being_odd() -> None:
-    found = ranked(job_of(alike(4) | {f"m{i}": [20.0, 20.0] for i in range(4)}))
-
-    assert found.odd == ()
 
 
 def test_a_gpu_that_never_worked_is_critical_unless_most_nodes_have_one() -> None:
@@ -277,17 +264,3 @@ def test_a_use_that_falls_all_the_time_has_no_falls() -> None:
         use = node_comparison(job, columns(job), job_phases(job)).use
         assert use
         assert (use.falls, use.fall_us) == (0, 0)
-
-
-def test_the_means_are_those_of_the_samples_and_of_the_boxes() -> None:
-    random = np.random.default_rng(3)
-    job = make_job(gpu=random.uniform(0, 100, (5000, 1)))
-    grid = columns(job)
-
-    use = node_comparison(job, grid, job_phases(job)).use
-    (whole,) = gpu_utilization(job)
-    line = next(one for one in time_lines(job, grid) if one.key == Metric.GPU_UTILIZATION)
-
-    assert use
-    assert use.means == {"algo-1": round(whole.mean or 0, 3)}
-    assert line.average == round(whole.mean or 0, 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import tracemalloc
 from unittest.mock import patch
 
 import msgspec
@@ -275,20 +274,6 @@ def test_shares_of_classes_against_counting_units_of_time(
     assert differences == sorted(differences, reverse=True)
 
 
-def test_operators_that_were_not_recorded_in_an_outlier_are_not_compared() -> None:
-    spans_s = [(float(i), i + 0.5) for i in range(20)] + [(20.0 + 6 * i, 25.0 + 6 * i) for i in range(5)]
-    operators = make_events([("gpu_functions-dev:0", "conv2d", 3.0, 3.4)])
-    passes = make_events([("Forward", "net", a, a + 0.25) for a, _ in spans_s])
-    job = make_job(steps=make_steps(spans_s), events=Events.joined([operators, passes]))
-
-    contrast = told(job).contrast
-
-    assert contrast
-    assert [(one.name, one.normal_percent, one.outlier_percent) for one in contrast.classes] == [
-        ("Forward", 50.0, 5.0)
-    ]
-
-
 @pytest.mark.parametrize(("outliers", "compared"), [(4, False), (5, True)])
 def test_a_class_in_few_outliers_is_not_compared(outliers: int, compared: bool) -> None:
     spans_s = [(float(i), i + 0.5) for i in range(20)]
@@ -431,37 +416,3 @@ def test_what_was_no_longer_recorded_is_told(
     name, seconds = told_as
     assert last.ended == name
     assert last.ended_us == (None if seconds is None else START_US + seconds * SECOND_US)
-
-
-def test_the_time_to_the_next_step_counts_as_lost() -> None:
-    last = told(make_job(steps=make_steps([(0, 1), (2, 3), (4, 5)]))).last
-
-    assert [(part.name, part.role) for part in last.parts] == [
-        ("In the step", "work"),
-        ("To the next step", "wait"),
-    ]
-
-
-def test_the_size_does_not_grow_with_the_length_of_the_job() -> None:
-    rng = np.random.default_rng(0)
-    sizes = [
-        len(msgspec.json.encode(told(make_job(steps=steps_of(rng.integers(400_000, 900_000, n).tolist())))))
-        for n in (20_000, 200_000)
-    ]
-
-    # At most 600 columns of a time line, as many numbers for the lowest and the highest each.
-    assert max(sizes) < 14_000
-
-
-def test_memory_grows_with_the_steps_and_not_with_the_columns_of_each_node() -> None:
-    many = steps_of([1000] * 400, node="many")
-    few = [steps_of([1000], node=f"n{i}", phase=phase) for i in range(100) for phase in "ABCD"]
-    job = make_job(steps=joined_steps(many, *few))
-
-    tracemalloc.start()
-    times = told(job)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert times.timeline.count >= 400
-    assert most < 4_000_000

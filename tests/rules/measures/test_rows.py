@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.measures.rows import by_code, narrow, series_of
-from tests.jobs import joined_steps, make_steps
+from jobrules.measures.rows import by_code, narrow, rows_by_lane, rows_by_mode, rows_by_rank, series_of
+from jobrules.model import Events
+from tests.jobs import joined_steps, make_events, make_steps
 
 WIDE = np.iinfo(np.int64).max
 NUMBERS = st.lists(st.integers(-3, 3) | st.sampled_from([-WIDE, WIDE, 65_532, 65_533]), max_size=20)
@@ -32,10 +33,31 @@ def test_rows_stand_by_their_code(codes: list[int], many: int) -> None:
         ]
 
 
-def test_each_series_has_its_rows() -> None:
-    steps = joined_steps(make_steps([(0, 1), (2, 3)], worker="10"), make_steps([(0, 1)], worker="9"))
+def test_each_series_rank_and_mode_has_its_rows() -> None:
+    steps = joined_steps(
+        make_steps([(0, 1), (2, 3)], worker="10"),
+        make_steps([(0, 2)], worker="9"),
+        make_steps([(4, 5)], worker="9", phase="EVAL"),
+    )
 
-    assert {names: rows.tolist() for names, rows in series_of(steps).items()} == {
-        ("algo-1", "9", "TRAIN"): [2],
-        ("algo-1", "10", "TRAIN"): [0, 1],
+    assert {names[1:]: rows.tolist() for names, rows in series_of(steps).items()} == {
+        ("9", "EVAL"): [3],
+        ("9", "TRAIN"): [1],
+        ("10", "TRAIN"): [0, 2],
     }
+    assert {rank: rows.tolist() for rank, rows in rows_by_rank(steps).items()} == {"9": [1, 3], "10": [0, 2]}
+    assert {mode: rows.tolist() for mode, rows in rows_by_mode(steps).items()} == {
+        "EVAL": [3],
+        "TRAIN": [0, 1, 2],
+    }
+
+
+def test_events_are_grouped_by_their_lanes() -> None:
+    events = Events.joined(
+        [make_events([("a", "x", 0, 9)]), make_events([("b", "x", 1, 2)]), make_events([("a", "x", 3, 4)])]
+    )
+
+    groups = rows_by_lane(events, lambda lane: lane.event_type if lane.event_type == "a" else None)
+
+    assert {name: rows.tolist() for name, rows in groups.items()} == {"a": [0, 2]}
+    assert rows_by_lane(Events(), lambda lane: lane) == {}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,64 +36,6 @@ def test_a_snapshot_begins_where_the_anchor_is_too_far_away(times: list[int], to
     times.sort()
 
     assert anchors(np.array(times, np.int64), tolerance).tolist() == walked(times, tolerance)
-
-
-def test_a_sample_exactly_at_the_tolerance_belongs_to_the_snapshot() -> None:
-    assert anchors(np.array([0, 20_000, 20_001, 40_001, 40_002])).tolist() == [0, 20_001, 40_002]
-
-
-def test_a_stream_without_gaps_takes_linear_time() -> None:
-    dense = np.arange(0, 15_000 * 400_000, 15_000)
-
-    start = time.process_time()
-    found = anchors(dense)
-
-    assert len(found) == 200_000
-    assert time.process_time() - start < 2
-
-
-def test_series_with_the_same_times_become_columns_in_natural_order() -> None:
-    made = node_panels("n", [series([0, 500_000], [i, i + 1], device=f"gpu{i}") for i in (10, 2)])
-
-    (panel,) = made.panels
-    assert panel.devices == ("gpu2", "gpu10")
-    assert panel.values.tolist() == [[2, 10], [3, 11]]
-    assert panel.time_us.tolist() == [0, 500_000]
-    assert panel.last_us == 500_000
-    assert made.surplus == 0
-
-
-def test_devices_read_in_turn_share_a_row_that_has_the_first_time() -> None:
-    made = node_panels(
-        "n", [series([0, 500_000], [1, 2]), series([4_000, 504_000, 900_000], [3, 4, 5], device="gpu1")]
-    )
-
-    (panel,) = made.panels
-    np.testing.assert_array_equal(panel.values, [[1, 3], [2, 4], [np.nan, 5]])
-    assert panel.time_us.tolist() == [0, 500_000, 900_000]
-    assert panel.last_us == 900_000
-
-
-def test_snapshots_are_numbered_over_all_metrics_of_the_node() -> None:
-    made = node_panels(
-        "n",
-        [
-            series([0, 1_000_000], [1, 2]),
-            series([5_000, 500_000, 1_005_000], [1, 2, 3], metric=Metric.CPU_UTILIZATION, device="cpu0"),
-        ],
-    )
-
-    assert [(p.metric, p.snapshot.tolist()) for p in made.panels] == [
-        (Metric.GPU_UTILIZATION, [0, 2]),
-        (Metric.CPU_UTILIZATION, [0, 1, 2]),
-    ]
-
-
-def test_a_second_sample_in_a_snapshot_is_left_out_and_counted() -> None:
-    made = node_panels("n", [series([0, 0, 15_000, 30_000], [1, 2, 3, 4])])
-
-    assert made.panels[0].values.tolist() == [[1], [4]]
-    assert made.surplus == 2
 
 
 def test_other_sources_have_other_tolerances() -> None:
@@ -155,16 +96,6 @@ def test_many_devices_at_moments_of_their_own_do_not_fill_memory() -> None:
     assert panel.devices == tuple(f"cpu{i}" for i in (*range(MOST_CELLS - 3), 1500, 1501, 1502))
     assert panel.values.size <= MOST_CELLS * kept
     assert kept + made.sparse == sum(map(len, times))
-
-
-def test_devices_whose_times_begin_and_end_alike_take_linear_time() -> None:
-    given_series = [series([0, 100 + i, 2000], [1, 2, 3], device=f"cpu{i}") for i in range(1800)]
-
-    start = time.process_time()
-    made = node_panels("n", given_series)
-
-    assert len(made.panels[0].devices) == 1800
-    assert time.process_time() - start < 1
 
 
 CLOCK = st.integers(0, 40).map(lambda i: i * 7_000)

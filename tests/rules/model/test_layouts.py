@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from jobreport import document
 from jobreport.readers.registry import read_job
 from jobreport.settings import load
-from jobrules.model import Status
 from jobrules.rule import Rule, run_rules
 
 BASE_S = 1_700_000_040
@@ -177,14 +176,4 @@ def test_the_jobs_give_the_rules_something_to_say(tmp_path: Path) -> None:
         for name, text in told(write(tmp_path, random.Random(1), lines, traces)).items()
     }
 
-    # What only nvidia-smi samples.
-    assert {name for name, answer in answers.items() if answer["Status"] == Status.NOT_EVALUATED} == {
-        "GPUMemoryFull",
-        "GPUMemoryLeak",
-        "ThermalThrottling",
-        "PowerCap",
-        "SlowClock",
-        "ECCErrors",
-        "Energy",
-    }
     assert sum(answer["RuleTriggered"] > 0 for answer in answers.values()) >= 6

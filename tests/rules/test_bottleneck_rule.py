@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jobreport.readers.registry import read_job
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.measures.sample_weights import pauses
 from jobrules.measures.snapshots import Series, node_panels
-from jobrules.model import SECOND_US, Events, Job, Metric, Panel, RuleResult, Severity, Status, in_words
+from jobrules.model import SECOND_US, Events, Job, Metric, Panel, Severity, Status, in_words
 from jobrules.rule import run_rules
-from tests import scenario_d1
 from tests.copies import replace
 from tests.jobs import START_US, make_events, make_job, make_panel, make_steps
 
@@ -262,43 +259,6 @@ def test_the_longest_runs_are_those_of_the_definition(rows: list[tuple[bool, int
     ]
 
 
-# The reference scenario.
-
-
-@pytest.fixture(scope="module")
-def d1(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    root = tmp_path_factory.mktemp("d1")
-    scenario_d1.write_samples(root)
-    read, _ = read_job(root)
-    return replace(read, steps=scenario_d1.steps())
-
-
-def test_the_reference_scenario(d1: Job) -> None:
-    """Rows CPUBottleneck and IOBottleneck: triggered, violations, datapoints, low."""
-
-    def row(result: RuleResult) -> tuple[int, ...]:
-        low = result.details["low_gpu_utilization"]
-        return result.triggered, result.violations, result.datapoints, low
-
-    cpu, io = run_rules([CPUBottleneck(), IOBottleneck()], d1, strict=True)
-
-    assert row(cpu) == (0, 786, 2446, 1506)
-    assert row(io) == (0, 300, 2446, 1506)
-    assert cpu.status is io.status is Status.PASSED
-    assert cpu.headline == (
-        "A GPU was idle while a CPU core was saturated in 32.1% of snapshots (threshold 50%)"
-    )
-    assert cpu.details["bottlenecks"]["1700000047.252"] == {"GPUs": 2, "CPUs": 1, "node": "algo-1"}
-    # cpu0 waits from +180 s to +360 s, the GPUs idle until +300 s and in every second ten seconds after.
-    first = io.details["longest"][0]
-    base = scenario_d1.BASE_S * SECOND_US
-    assert (first["start_us"], first["end_us"]) == (base + 180_252_000, base + 300_252_000)
-    # Of the 60 s past the first step, gpu0 idles in 30.
-    assert io.details["bottlenecks_in_training_loop"] == 60
-    # 21 minutes, less the eight in which patience lasts; none is over the limit.
-    assert [(one.evaluated, one.violating, one.severity) for one in (cpu, io)] == [(13, 0, 0.0)] * 2
-
-
 # The answer in words.
 
 
@@ -411,48 +371,7 @@ def test_waiting_for_batches_is_told_where_it_was_most_of_the_bottlenecks(lasts_
     assert ("waited" in in_words(finding.evidence)) == said
 
 
-def test_a_share_at_the_threshold_passes() -> None:
-    result = CPUBottleneck(patience=1).check(job_of(FINE, STUCK, FINE, STUCK))
-
-    assert (result.status, result.evaluated, result.violating) == (Status.PASSED, 2, 0)
-
-
-def test_a_gpu_at_its_threshold_and_a_core_at_its_are_neither_idle_nor_full() -> None:
-    result = CPUBottleneck(patience=1).check(job_of((10.0, 95.0), (0.0, 90.0), (9.99, 90.01)))
-
-    assert (result.violations, result.details["low_gpu_utilization"]) == (1, 2)
-
-
 # Several nodes.
-
-
-def test_nodes_are_pooled() -> None:
-    """60% of one and 30% of another are 45% of both, and 60% of one and 45% are over."""
-    half = [STUCK] * 6 + [FINE] * 4
-    other = [FINE] * 7 + [STUCK] * 3
-    worse = [FINE] * 5 + [STUCK] * 5
-    rule = CPUBottleneck(patience=9)
-
-    passes = rule.check(joined(job_of(*half), job_of(*other, node="algo-2")))
-    triggers = rule.check(joined(job_of(*half), job_of(*worse, node="algo-2")))
-
-    assert (passes.status, passes.violating, passes.evaluated) == (Status.PASSED, 0, 1)
-    assert (triggers.status, triggers.violating, triggers.evaluated) == (Status.TRIGGERED, 1, 1)
-    assert [(one.name, one.status) for one in triggers.devices] == [
-        ("algo-1", Status.TRIGGERED),
-        ("algo-2", Status.PASSED),
-    ]
-    assert in_words(triggers.findings[0].evidence).startswith("algo-1, ")
-
-
-def test_patience_is_each_nodes_own() -> None:
-    """Twelve snapshots of two nodes are not twelve of one."""
-    jobs = [job_of(*[STUCK] * 6, node=f"algo-{i}") for i in (1, 2)]
-
-    result = CPUBottleneck(patience=6).check(joined(*jobs))
-
-    assert (result.status, str(result.reason)) == (Status.NOT_EVALUATED, "7 samples needed, 6 recorded")
-    assert (result.violations, result.datapoints, result.evaluated) == (12, 12, 0)
 
 
 def test_a_node_within_its_patience_is_counted_but_not_judged() -> None:
@@ -467,28 +386,6 @@ def test_a_node_within_its_patience_is_counted_but_not_judged() -> None:
         ("algo-2", Status.NOT_EVALUATED, "7 samples needed, 4 recorded"),
     ]
     assert result.headline.endswith("; 1\u00a0node not evaluated: algo-2")
-
-
-def test_a_node_within_its_patience_neither_adds_to_the_share_nor_is_told() -> None:
-    """6 of 10 are over the limit; with the other node's they would be 6 of 16, or 12 of 16."""
-    rule = CPUBottleneck(patience=8)
-    long = job_of(*[STUCK] * 6, *[FINE] * 4)
-
-    for other, violations in (FINE, 6), (STUCK, 12):
-        result = rule.check(joined(long, job_of(*[other] * 6, node="algo-2")))
-
-        assert (result.triggered, result.violating, result.violations) == (1, 1, violations)
-        assert in_words(result.findings[0].evidence).startswith("algo-1, ")
-        assert "in 60.0%" in result.findings[0].title
-
-
-def test_snapshots_of_one_moment_have_a_key_each() -> None:
-    jobs = [job_of(STUCK, FINE, node=node) for node in ("algo-1", "algo-2")]
-
-    found = CPUBottleneck().check(joined(*jobs)).details["bottlenecks"]
-
-    assert list(found) == ["1700000040.0", "1700000040.0#algo-2"]
-    assert [row["node"] for row in found.values()] == ["algo-1", "algo-2"]
 
 
 # What was not measured.
@@ -533,16 +430,6 @@ def test_samples_on_different_nodes_say_nothing_of_each_other() -> None:
     assert result.datapoints == 0
 
 
-def test_a_node_without_core_samples_does_not_dilute_the_others() -> None:
-    blind = make_panel(Metric.GPU_UTILIZATION, [0.0] * 20, node="algo-2", interval_s=30)
-
-    result = CPUBottleneck(patience=4).check(job_of(*[STUCK] * 6, *[FINE] * 4, extra=[blind]))
-
-    assert (result.status, result.violations, result.datapoints) == (Status.TRIGGERED, 6, 10)
-    assert result.details["low_gpu_utilization"] == 6
-    assert [str(one.reason or "") for one in result.devices] == ["", "CPU utilization not recorded"]
-
-
 def test_snapshots_without_a_core_sample_are_counted_and_told() -> None:
     gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 10, interval_s=30)
     cpu = make_panel(Metric.CPU_UTILIZATION, [95.0] * 5, interval_s=60, prefix="cpu")
@@ -580,19 +467,6 @@ def test_a_node_whose_sensors_are_read_apart_is_not_judged() -> None:
     assert [str(one.reason or "") for one in result.devices] == [reason]
 
 
-def test_time_without_samples_is_not_judged_again() -> None:
-    """Ten minutes without a sample of the GPU, with the CPU sampled on."""
-    times = [START_US + 30 * SECOND_US * i for i in [*range(6), *range(26, 30)]]
-    gpu = make_panel(Metric.GPU_UTILIZATION, [0.0] * 10, time_us=times)
-    gpu = replace(gpu, snapshot=np.array([*range(6), *range(26, 30)]))
-    cpu = make_panel(Metric.CPU_UTILIZATION, [95.0] * 30, interval_s=30, prefix="cpu")
-
-    result = CPUBottleneck(patience=3).check(make_job(extra=[gpu, cpu]))
-
-    # Minutes 1, 2, 13 and 14.
-    assert (result.triggered, result.datapoints, result.violations) == (4, 10, 10)
-
-
 def test_a_time_of_patience_is_in_snapshots_of_each_node() -> None:
     """Two minutes are 4 snapshots of one node and 12 of the other."""
     slow = job_of(*[STUCK] * 5)
@@ -624,17 +498,6 @@ def test_bottlenecks_in_the_training_loop_are_those_between_its_steps() -> None:
     assert loop.details["bottlenecks_in_training_loop"] == 3
 
 
-def test_the_cores_are_sixteen_at_most_the_fullest_first() -> None:
-    table = np.full((20, 20), 20.0)
-    for core in range(19):
-        table[: core + 1, core] = 95.0
-
-    cores = CPUBottleneck().check(make_job(gpu=[0.0] * 20, cpu=table)).details["cores"]["algo-1"]
-
-    # In 19 of 20 snapshots some core was full.
-    assert list(cores.items()) == [(f"cpu{i}", (i + 1) / 19) for i in range(18, 2, -1)]
-
-
 EVENTS = make_events([("cpu_functions", "load", 20, 75), ("cpu_functions", "wait", 1000, 1001)])
 
 
@@ -650,53 +513,3 @@ def test_what_ran_during_the_bottlenecks_is_told_once_triggered() -> None:
     assert triggered.status is no_events.status is Status.TRIGGERED
     assert passed.status is Status.PASSED
     assert not {"ratio", "phase", "CPU_total"} & (passed.details.keys() | no_events.details.keys())
-
-
-def test_what_ran_on_a_node_within_its_patience_is_told_too() -> None:
-    """All bottlenecks count, here one on each node."""
-    long, short = job_of(FINE, STUCK, STUCK, events=EVENTS), job_of(STUCK, FINE, node="algo-2")
-    elsewhere = make_events([("cpu_functions", "load", 10, 30)], node="algo-2")
-    job = replace(joined(long, short), events=Events.joined([EVENTS, elsewhere]))
-
-    result = CPUBottleneck(patience=2).check(job)
-
-    assert result.details["CPU_total"] == {"load": (45 + 20) * SECOND_US}
-
-
-def test_events_of_another_node_are_not_told() -> None:
-    """Neither of one without samples nor of one without bottlenecks."""
-    events = [make_events([("cpu_functions", "load", 0, 100)], node=f"algo-{i}") for i in (2, 3)]
-    job = joined(job_of(*[STUCK] * 4, events=Events.joined(events)), job_of(FINE, FINE, node="algo-2"))
-
-    result = CPUBottleneck(patience=2).check(job)
-
-    assert result.status is Status.TRIGGERED
-    assert "CPU_total" not in result.details
-
-
-def test_written_files_with_late_sensors(tmp_path: Path) -> None:
-    """Cores are read 15 ms after the GPU, once 25 ms after it: then they are another moment."""
-    lines = []
-    for i in range(6):
-        for kind, name, metric, value, late in (
-            ("gpu", "gpu0", "GPUUtilization", 0.0, 0.0),
-            ("cpu", "cpu0", "CPUUtilization", 95.0, 0.025 if i == 3 else 0.015),
-        ):
-            lines.append(
-                {
-                    "Type": kind,
-                    "Name": name,
-                    "Dimension": metric,
-                    "Value": value,
-                    "NodeId": "algo-1",
-                    "Timestamp": round(START_US / SECOND_US + 0.5 * i + late, 6),
-                }
-            )
-    folder = tmp_path / "system" / "incremental" / "2023111422"
-    folder.mkdir(parents=True)
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (folder / f"{START_US // SECOND_US}.algo-1.json").write_text(text)
-
-    result = CPUBottleneck(patience=1).check(read_job(tmp_path)[0])
-
-    assert (result.datapoints, result.violations, result.details["without_core_samples"]) == (6, 5, 1)
