@@ -150,7 +150,7 @@ def test_every_event_of_any_files_is_found_once_and_every_row_accounted_for(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_rows, "_BLOCK", block)
-        patch.setattr(columns, "_MANY_ROWS", many)
+        patch.setattr(columns, "_MANY_EVENTS", many)
 
         found = read(tmp_path_factory.mktemp("job"), files)
 
