@@ -171,18 +171,17 @@ class Expected:
             elif kind == "E" and begun[pid, row.get("tid")]:
                 self.rows -= 1
                 first, event_type, its_base = begun[pid, row.get("tid")].pop()
-                both = zip(_numbers(first), _numbers(row), strict=True)
                 start, end = _start(first), _start(row)
                 later = (0 if end > 10**14 else base_us) - (0 if start > 10**14 else its_base)
+                both = _given(row) | _given(first)
+                both["args"] = _given(args) | _given(first.get("args") or {})
                 yield from _event(
-                    origin,
-                    event_type,
-                    name if first.get("name") is None else first["name"],
-                    [one if one >= 0 else other for one, other in both],
-                    its_base,
-                    start,
-                    end - start + later,
+                    origin, event_type, both.get("name"), _numbers(both), its_base, start, end - start + later
                 )
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _start(row: Mapping[str, Any]) -> float:
@@ -193,11 +192,11 @@ def _numbers(row: Mapping[str, Any]) -> list[int]:
     """Step, process and thread; -1 for none."""
     args = row.get("args") or {}
     step = math.nan if args.get("step_num") is None else float(args["step_num"])
-    threads = [_whole(value) for value in (args.get("thread_id"), row.get("tid"), args.get("tid"))]
+    threads = (args.get("thread_id"), row.get("tid"), args.get("tid"))
     return [
         int(step) if 0 <= step < 2**53 and step == int(step) else -1,
         _whole(args.get("pid")),
-        next((number for number in threads if number >= 0), -1),
+        _whole(next((one for one in threads if one is not None), None)),
     ]
 
 

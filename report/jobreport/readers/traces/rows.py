@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from io import BytesIO
+from itertools import islice
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from jobreport.readers import text_files
 from jobreport.readers.traces.row import Row, row_of, rows_of, sound_rows
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from jobreport.readers.tally import Tally
 
 #: Bytes that are decoded at once: their rows fit in a processor's cache.
-_BLOCK = 1 << 17
+_BLOCK = 1 << 16
 #: Bytes, and lines of them, by which the layout of a file is known.
 _HEAD, _HEAD_LINES = 1 << 16, 8
 #: Longer text without the end of a row or of a line is no trace.
@@ -28,10 +32,10 @@ _MAX_ROW_BYTES = 64 << 20
 
 _BLANKS = b" \t\r\n"
 _AROUND_ROWS = _BLANKS + b",[]"
-_LIST_BEGINS = re.compile(rb'\s*+(?:\[|\{.*?"traceEvents"\s*+:\s*+\[)', re.DOTALL)
+_LIST_BEGINS = re.compile(rb'\s*+(?:\[|\{.*?"traceEvents"\s*+:\s*+\[)\s*+', re.DOTALL)
 _LIST_ENDS = re.compile(r'\]\s*+(?:,\s*+"|\}|\Z)')
 _FILE_ENDS = re.compile(rb"\]\s*+\}?\s*+\Z")
-_ARRAY_ENDS, _OBJECT_ENDS = re.compile(rb"\]\s*+\Z"), re.compile(rb"\]\s*+\}\s*+\Z")
+_ARRAY_ENDS, _OBJECT_ENDS = re.compile(rb"\s*+\]\s*+\Z"), re.compile(rb"\s*+\]\s*+\}\s*+\Z")
 #: Bytes at the end of a file in which its list ends.
 _FILE_END = 64
 #: How a line behind the rows of an object begins.
@@ -51,9 +55,9 @@ def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[l
     layout: _ByLine | _InOrder | None = None
     has_rows = False
     parts: list[bytes] = []
-    wanted = 0
-    for portion, is_last in _portions(file, tally):
-        parts.append(portion)
+    wanted = _HEAD
+    for part, is_last in _parts(file, tally):
+        parts.append(part)
         if sum(map(len, parts)) < wanted and not is_last:
             continue
         text = b"".join(parts)
@@ -66,7 +70,7 @@ def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[l
             yield rows
         parts = [text[used:]]
         # Each attempt costs as much as there is text, so that the next one waits for twice as much.
-        wanted = 0 if used else 2 * len(text)
+        wanted = _BLOCK if used else 2 * len(text)
     if layout is None or tally.mentions(file.name):
         return
     if growing:
@@ -77,30 +81,30 @@ def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[l
         tally.note("traces.no_end", file=file.name)
 
 
-def _portions(file: SourceFile, tally: Tally) -> Iterator[tuple[bytes, bool]]:
-    """The text of a file in portions, the first as large as a head, and whether each is the last."""
-    parts: list[bytes] = []
-    wanted = max(_HEAD, _BLOCK)
+def _parts(file: SourceFile, tally: Tally) -> Iterator[tuple[bytes, bool]]:
+    """The text of a file in parts of at most a block, and whether it is the last; that one may be empty."""
+    last = b""
     try:
-        for chunk in text_files.chunks(file.path):
-            parts.append(chunk)
-            if sum(map(len, parts)) >= wanted:
-                yield b"".join(parts), False
-                parts, wanted = [], _BLOCK
+        for text in text_files.chunks(file.path):
+            for at in range(0, len(text), _BLOCK):
+                if last:
+                    yield last, False
+                last = text[at : at + _BLOCK]
     except text_files.DamagedError:
         tally.note("traces.damaged_gzip", file=file.name)
     except OSError as error:
         tally.note("traces.unreadable", file=file.name, error=error.strerror or "")
         return
-    yield b"".join(parts), True
+    yield last, True
 
 
 def _layout(text: bytes, file: SourceFile, tally: Tally) -> tuple[_ByLine | _InOrder, int]:
     """How the rows of a file are read, by its beginning, and where they begin."""
     head = _LIST_BEGINS.match(text)
     begin = head.end() if head else 0
-    lines = text[begin : begin + _HEAD].split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
-    first = list(filter(None, (line.strip(_AROUND_ROWS) for line in lines)))
+    lines = BytesIO(text)
+    lines.seek(begin)
+    first = list(filter(None, (line.strip(_AROUND_ROWS) for line in islice(lines, _HEAD_LINES))))
     known = [rows_of(line) for line in first]
     if 2 * sum(found is not None and (len(found[0]), found[1]) == (1, 0) for found in known) > len(first):
         is_object = text[:begin].lstrip().startswith(b"{")
@@ -138,18 +142,22 @@ class _ByLine(_Layout):
         """The rows on the complete lines of a text, and the bytes of these."""
         if self._has_ended or not text.strip(_BLANKS):
             return [], len(text)
-        end = len(text) if is_last else text.rfind(b"\n") + 1
-        if not end and len(text) > _MAX_ROW_BYTES:
+        end = len(text) if is_last else text.rfind(b"\n")
+        if end < 0:
+            if len(text) <= _MAX_ROW_BYTES:
+                return [], 0
             end = len(text)
         ends = _OBJECT_ENDS if self._is_object else _ARRAY_ENDS
         closing = ends.search(text, max(0, end - _FILE_END), end)
         self.is_complete = closing is not None
         lines = text[: closing.start() if closing else end]
-        rows = _one_a_line(lines.strip(_AROUND_ROWS))
-        if rows is None:
+        breaks = int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
+        rows = sound_rows(lines.strip(_AROUND_ROWS))
+        # Sound lines hold one row each, so that nothing depends on where blocks end.
+        if rows is None or len(rows) != breaks + 1:
             rows = self._line_by_line(lines.split(b"\n"), is_last=is_last)
-        self._line += text.count(b"\n", 0, end)
-        return rows, end
+        self._line += breaks + 1
+        return rows, end + 1
 
     def _line_by_line(self, lines: list[bytes], *, is_last: bool) -> list[Row]:
         found: list[Row] = []
@@ -165,12 +173,6 @@ class _ByLine(_Layout):
                 self._lose("traces.not_json", line=self._line + number)
             # Else the file is cut in this line.
         return found
-
-
-def _one_a_line(text: bytes) -> list[Row] | None:
-    """The rows of lines that are sound and hold one row each, so that nothing depends on where blocks end."""
-    rows = sound_rows(text)
-    return rows if rows is not None and len(rows) == text.count(b"\n") + 1 else None
 
 
 class _InOrder(_Layout):

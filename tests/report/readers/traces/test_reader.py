@@ -150,7 +150,7 @@ def test_every_event_of_any_files_is_found_once_and_every_row_accounted_for(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_rows, "_BLOCK", block)
-        patch.setattr(columns, "_MANY_ROWS", many)
+        patch.setattr(columns, "_MANY_EVENTS", many)
 
         found = read(tmp_path_factory.mktemp("job"), files)
 
@@ -300,14 +300,6 @@ def test_arguments_name_step_process_and_thread(tmp_path: Path) -> None:
 # Lanes, pairs, bases
 
 
-def test_the_last_announcement_of_a_lane_holds(tmp_path: Path) -> None:
-    found = read_rows(
-        tmp_path, base(), x("a", 1, pid=0), lane(0, "One"), x("b", 2, pid=0), lane(0, "Two"), x("c", 3, pid=0)
-    )
-
-    assert [event[2] for event in rows_of(found.events)] == ["Unknown", "One", "Two"]
-
-
 def test_a_begin_pairs_with_an_end_of_the_same_thread_and_lane_of_its_file(tmp_path: Path) -> None:
     def row(ph: str, ts: int, pid: int, tid: int | None = None, **more: Any) -> Row:
         return {"ph": ph, "ts": ts, "pid": pid, "tid": tid, **more}
@@ -334,15 +326,6 @@ def test_a_begin_pairs_with_an_end_of_the_same_thread_and_lane_of_its_file(tmp_p
         ("One", "thread", 25, 50, -1, -1),
     ]
     assert remarks(found) == [("end_only", 1)]
-
-
-def test_a_pair_that_ends_before_it_begins_costs_itself(tmp_path: Path) -> None:
-    begin, end = {"name": "p", "ph": "B", "pid": 1, "ts": 9}, {"ph": "E", "pid": 1, "ts": 8}
-
-    found = read_rows(tmp_path, base(), x(), begin, end)
-
-    assert len(found.events) == 1
-    assert [remark[1] for remark in remarks(found)] == [1]
 
 
 def test_a_pair_begins_on_the_base_of_its_begin_and_ends_on_that_of_its_end(tmp_path: Path) -> None:
@@ -373,12 +356,6 @@ def test_a_rank_that_became_ready_takes_no_time_whatever_horovod_wrote(tmp_path:
     assert [e[6] - e[5] for e in rows_of(of_horovod.events)] == [0, 0, 3, 86, 0]
     assert remarks(of_horovod) == []
     assert [e[6] - e[5] for e in rows_of(of_python.events)] == [1, 8]
-
-
-def test_a_second_base_holds_for_the_rows_behind_it(tmp_path: Path) -> None:
-    found = read_rows(tmp_path, base(), x(ts=5), base(BASE_US + 100), x(ts=5))
-
-    assert found.events.start_us.tolist() == [BASE_US + 5, BASE_US + 105]
 
 
 def test_a_time_that_is_a_date_is_one_whatever_the_base(tmp_path: Path) -> None:
@@ -418,13 +395,6 @@ def test_an_event_that_ends_past_2100_has_no_date(tmp_path: Path) -> None:
     assert remarks(found) == [("undated", 1)]
 
 
-def test_times_that_are_dates_need_no_base(tmp_path: Path) -> None:
-    found = read_rows(tmp_path, x(ts=BASE_US + 5), x(ts=BASE_US + 6.5))
-
-    assert found.events.start_us.tolist() == [BASE_US + 5, BASE_US + 6]
-    assert remarks(found) == []
-
-
 def test_events_without_a_date_are_used_only_where_no_event_has_one(tmp_path: Path) -> None:
     other = FILE.replace("33", "34")
     undated: dict[str, str | bytes] = {"horovod_timeline_raw.json": text([x(ts=77_000_000_000)])}
@@ -441,7 +411,7 @@ def test_events_without_a_date_are_used_only_where_no_event_has_one(tmp_path: Pa
     assert remarks(beside) == [("undated", 1)]
 
 
-def test_a_base_that_is_no_date_is_told(tmp_path: Path) -> None:
+def test_a_base_that_is_no_date_has_a_remark(tmp_path: Path) -> None:
     bases: tuple[object, ...] = (5, -1, 10**30, float("nan"), "x", [], True)
     for odd in bases:
         found = read_rows(tmp_path, base(), x(), base(odd), x("undated"))
@@ -595,7 +565,7 @@ def test_a_step_is_what_the_script_or_the_framework_calls_so(tmp_path: Path, suf
     assert found.steps.mode.tolist() == ["TRAIN", "GLOBAL"][:steps]
 
 
-def test_the_set_up_of_loaders_is_told(tmp_path: Path) -> None:
+def test_loaders_that_are_set_up_are_found(tmp_path: Path) -> None:
     multi, single = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"
     found = read_rows(
         tmp_path,
@@ -798,7 +768,7 @@ def test_metadata_above_the_folder_of_the_step_is_of_another(tmp_path: Path) -> 
     assert ("unused_metadata", 1) in remarks(found)
 
 
-def test_without_metadata_the_folder_tells_about_when(tmp_path: Path) -> None:
+def test_without_metadata_the_folder_gives_the_time(tmp_path: Path) -> None:
     found = read(tmp_path, {TRACE: _trace(x("op", 5, 1, pid=49))})
 
     assert found.events.lanes[0].node == "ip-10-0-1-2"
@@ -1073,7 +1043,7 @@ def test_half_a_character_becomes_an_escape(tmp_path: Path) -> None:
     assert [event[4] for event in rows_of(found.events)] == ["\\ud800", "op"]
 
 
-def test_a_node_that_cannot_be_printed_is_told_with_escapes(tmp_path: Path) -> None:
+def test_a_node_that_cannot_be_printed_has_escapes(tmp_path: Path) -> None:
     odd = [FILE.replace("algo-1", name) for name in ("al\ngo", "al\rgo", "n" * 200)]
     found = read(tmp_path, {name: text(SOUND) for name in (*odd, FILE)})
 
