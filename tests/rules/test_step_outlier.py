@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import step_outlier
@@ -398,7 +398,6 @@ def outliers_among(values: list[int], stddev: float) -> int:
     return sum(values.count(one) for one in set(values) if is_outlier(one, values, stddev))
 
 
-@settings(max_examples=30, deadline=None)
 @given(RUNS, st.sampled_from([3.0, 1.0, 0.5, 0.0]), st.integers(0, 12))
 def test_counts_agree_with_the_definition(
     runs: list[tuple[str, str, float, int, float]], stddev: float, n_outliers: int

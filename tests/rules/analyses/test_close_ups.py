@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.analyses.close_ups import MAX_BARS, MAX_SAMPLES, BottleneckCount, CloseUp
@@ -71,7 +71,6 @@ def test_the_longest_step_is_named_with_its_whole_duration() -> None:
     assert (moment.longest_step, moment.longest_us) == ("TRAIN 1", 3 * SECOND_US)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_the_worst_minute_is_that_of_a_plain_count(data: st.DataObject) -> None:
     n = data.draw(st.integers(20, 60))
@@ -243,7 +242,6 @@ def test_a_pause_of_the_sampler_breaks_the_curve() -> None:
     assert at[10] == START_US + 9 * SECOND_US
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 300)), min_size=1, max_size=60))
 def test_bars_are_the_events_with_those_in_one_cell_joined(spans: list[tuple[int, int]]) -> None:
     # A stretch of 4 000 ms, so that a cell is 8 ms.

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import OverallFrameworkMetrics
@@ -157,7 +157,6 @@ def test_a_phase_has_its_own_stretch_and_its_share_of_that() -> None:
     assert (set_up.percent, set_up.outside_percent, set_up.seconds) == (None, None, 90.0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("pq"), st.sampled_from("01"), st.integers(0, 60), st.integers(0, 20)),
@@ -205,7 +204,6 @@ def test_many_phases_end_with_the_rest() -> None:
     assert sum(one.seconds for one in time.event_types) == pytest.approx(sum(b - a for *_, a, b in rows))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(

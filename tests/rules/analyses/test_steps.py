@@ -10,7 +10,7 @@ from unittest.mock import patch
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import StepOutlier
@@ -52,7 +52,6 @@ durations = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(durations, min_size=1, max_size=6), st.sampled_from([0.0, 1.0, 3.0]))
 def test_the_table_and_the_histogram_count_what_a_slow_reference_counts(
     found: list[list[int]], stddev: float
@@ -98,7 +97,6 @@ def test_the_table_and_the_histogram_count_what_a_slow_reference_counts(
     assert sum(sum(one.counts) + one.beyond for one in histogram.series) == times.count
 
 
-@settings(deadline=None)
 @given(st.lists(durations, min_size=1, max_size=4))
 def test_every_peak_and_every_outlier_survives_in_the_time_line(found: list[list[int]]) -> None:
     steps = joined_steps(
@@ -233,7 +231,6 @@ def sampled(pairs: list[tuple[int, int]], moments: list[tuple[int, int]]) -> int
 spans = st.tuples(st.integers(0, 300), st.integers(0, 25)).map(lambda p: (p[0], p[0] + p[1]))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["Forward", "DataLoaderIter", "cpu_functions"]), spans), max_size=25),
     st.lists(st.integers(1, 12), min_size=4, max_size=20),
@@ -327,7 +324,6 @@ _CLASSES = {
 }
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(_CLASSES)), spans), max_size=30),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4)), min_size=1, max_size=40),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.base import Found, SourceFile
@@ -231,7 +231,6 @@ def test_hostile_text_costs_no_time(tmp_path: Path, part: str) -> None:
     assert time.process_time() - started < 10
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(),
