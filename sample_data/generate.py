@@ -111,7 +111,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="generate.py",
         description="Write the job directory of an imaginary training job.",
-        epilog=f"scenarios, with the machine and duration they take unless told otherwise:\n{scenarios}\n\n"
+        epilog=f"scenarios, with the machine and duration they take unless options say otherwise:\n{scenarios}\n\n"
         f"dialects of nvidia-smi logs:\n{dialects}\n\n"
         "example:\n  python sample_data/generate.py --scenario healthy --duration 2h --out /tmp/job",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -213,7 +213,7 @@ def spec_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> J
 
 
 def form_from(options: argparse.Namespace) -> str:
-    """What to write, unless told the scenario's."""
+    """What to write, by default the scenario's."""
     return options.form or ("nvidia-smi" if SCENARIOS[options.scenario].logged else "samples")
 
 

@@ -30,7 +30,7 @@ def test_vulnerable_packages_are_named_and_those_that_nobody_knows_are_counted()
         "dependencies": [package("a"), package("b", "CVE-1"), {"name": "c", "skip_reason": "not found"}]
     }
 
-    lines, status = audit()["told"](answer)
+    lines, status = audit()["reported"](answer)
 
     assert status == 1
     assert lines == [
@@ -40,7 +40,7 @@ def test_vulnerable_packages_are_named_and_those_that_nobody_knows_are_counted()
 
 
 def test_no_vulnerability_ends_well() -> None:
-    lines, status = audit()["told"]({"dependencies": [package("a")]})
+    lines, status = audit()["reported"]({"dependencies": [package("a")]})
 
     assert (lines, status) == (
         ["audit: 1 of 1 packages were looked up; of these 0 have known vulnerabilities."],
@@ -49,7 +49,7 @@ def test_no_vulnerability_ends_well() -> None:
 
 
 def test_an_index_that_knows_no_package_is_no_good_news() -> None:
-    lines, status = audit()["told"]({"dependencies": [{"name": "a", "skip_reason": "not found"}]})
+    lines, status = audit()["reported"]({"dependencies": [{"name": "a", "skip_reason": "not found"}]})
 
     assert (lines, status) == (["audit: none of 1 packages could be looked up; nothing is known of them."], 0)
 

@@ -117,17 +117,17 @@ def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch, so
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "what"),
     [
         ("jobreport.readers.system_samples.reader.node_panels", "the reader of system samples stopped"),
         ("jobreport.pipeline.balance", "balance"),
         ("jobreport.pipeline.utilization", "ZeroDivisionError at test_mutated_jobs.py"),
     ],
 )
-def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch, place: str, told: str, small: Job) -> None:
+def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch, place: str, what: str, small: Job) -> None:
     monkeypatch.setattr(place, lambda *_: 1 // 0)
 
-    assert told in jobs.outcome(small).what
+    assert what in jobs.outcome(small).what
 
 
 def test_faults_are_written_with_a_small_job_and_end_the_run(

@@ -104,10 +104,10 @@ def odd_job(seed: int) -> JobInMemory:
                 panels.append(make_panel(metric, values, node=node, start_us=start_us, prefix=prefix))
         if i in (0, 3, 4):
             spans = [(0.5 * k, 0.5 * k + float(rng.random())) for k in range(int(rng.integers(1, 150)))]
-            steps.append(make_steps(spans, node=node, worker=f"{i}", start_us=start_us))
+            steps.append(make_steps(spans, node=node, rank=f"{i}", start_us=start_us))
         if i in (2, 3):
             rows = [("cpu_functions", f"op{k % 7}", 0.3 * k, 0.3 * k + 0.2) for k in range(200)]
-            events.append(make_events(rows, node=node, worker=f"{i}", start_us=start_us))
+            events.append(make_events(rows, node=node, rank=f"{i}", start_us=start_us))
     return JobInMemory(
         name="odd",
         panels=tuple(

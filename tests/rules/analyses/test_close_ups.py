@@ -33,8 +33,8 @@ STEPS = make_steps([(2.0 * i, 2.0 * i + 1.5) for i in range(100)])
 
 
 def test_the_first_ten_and_the_last_thirty_steps_of_the_first_worker_are_chosen() -> None:
-    other = make_steps([(500.0 + i, 501.0 + i) for i in range(50)], worker="4", phase="EVAL")
-    chosen = by_key(make_job(steps=joined_steps(make_steps([(3.0, 400.0)], worker="10"), other, STEPS)))
+    other = make_steps([(500.0 + i, 501.0 + i) for i in range(50)], rank="4", phase="EVAL")
+    chosen = by_key(make_job(steps=joined_steps(make_steps([(3.0, 400.0)], rank="10"), other, STEPS)))
 
     assert list(chosen) == ["first-steps", "last-steps"]
     # Worker 4 comes before 10 and 33 in natural order.
@@ -302,10 +302,10 @@ def test_bars_stay_few_and_stand_for_every_event() -> None:
 
 def test_lanes_are_those_of_the_worker_whose_steps_are_shown_then_those_with_most_time() -> None:
     def of(worker: str, count: int, lasted: float) -> Events:
-        return make_events([(f"p{i}", "x", 0.0, lasted - 0.01 * i) for i in range(count)], worker=worker)
+        return make_events([(f"p{i}", "x", 0.0, lasted - 0.01 * i) for i in range(count)], rank=worker)
 
     job = make_job(events=Events.joined([of("1", 4, 1.0), of("2", 9, 3.0), of("7", 2, 2.0)]))
-    job = replace(job, steps=make_steps([(0.0, 5.0)], worker="1"))
+    job = replace(job, steps=make_steps([(0.0, 5.0)], rank="1"))
 
     (moment,) = moments(job)
 
@@ -316,13 +316,13 @@ def test_lanes_are_those_of_the_worker_whose_steps_are_shown_then_those_with_mos
 
 def test_every_worker_whose_rows_are_shown_has_its_steps_above_them() -> None:
     def of(worker: str, count: int) -> Events:
-        return make_events([(f"p{i}", "x", 0.0, 2.0 - 0.1 * i) for i in range(count)], worker=worker)
+        return make_events([(f"p{i}", "x", 0.0, 2.0 - 0.1 * i) for i in range(count)], rank=worker)
 
-    tables = [make_steps([(0.0, 2.0), (2.0, 3.0)], worker=worker) for worker in ("1", "2", "10")]
+    tables = [make_steps([(0.0, 2.0), (2.0, 3.0)], rank=worker) for worker in ("1", "2", "10")]
     job = make_job(events=Events.joined([of("1", 2), of("10", 1)]), steps=joined_steps(*tables))
     crowd = make_job(
         events=Events.joined([of(str(i), 1) for i in range(30)]),
-        steps=joined_steps(*(make_steps([(0.0, 3.0)], worker=str(i)) for i in range(30))),
+        steps=joined_steps(*(make_steps([(0.0, 3.0)], rank=str(i)) for i in range(30))),
     )
 
     (moment,) = moments(job)

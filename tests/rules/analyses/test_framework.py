@@ -130,12 +130,12 @@ def test_what_was_profiled_is_told_in_seconds_and_steps() -> None:
 
 
 def test_a_phase_has_its_own_stretch_and_its_share_of_that() -> None:
-    steps = joined_steps(*(make_steps([(2.0 * i, 2.0 * i + 1) for i in range(50)], worker=w) for w in "ab"))
+    steps = joined_steps(*(make_steps([(2.0 * i, 2.0 * i + 1) for i in range(50)], rank=w) for w in "ab"))
     few = [("DataLoaderIter", "next", 2.0 * i + 1, 2.0 * i + 1.8) for i in range(10)]
     all_along = [("Forward", "f", 2.0 * i, 2.0 * i + 0.5) for i in range(50)]
     once = [("DataLoaderIterInitialize", "set up", 0.0, 90.0)]
-    one = make_events([*few, *all_along, *once], worker="a")
-    other = make_events(all_along[:20], worker="b")
+    one = make_events([*few, *all_along, *once], rank="a")
+    other = make_events(all_along[:20], rank="b")
 
     time = told(make_job(steps=steps, events=Events.joined([one, other])))
 
@@ -168,8 +168,8 @@ def test_a_phase_has_its_own_stretch_and_its_share_of_that() -> None:
 def test_shares_of_phases_are_those_of_a_plain_count(
     rows: list[tuple[str, str, int, int]], of_steps: list[tuple[str, int, int]]
 ) -> None:
-    events = [make_events([(phase, "x", a, a + n)], worker=worker) for phase, worker, a, n in rows]
-    steps = [make_steps([(a, a + n)], worker=worker) for worker, a, n in of_steps]
+    events = [make_events([(phase, "x", a, a + n)], rank=worker) for phase, worker, a, n in rows]
+    steps = [make_steps([(a, a + n)], rank=worker) for worker, a, n in of_steps]
 
     time = told(make_job(events=Events.joined(events), steps=joined_steps(*steps) if steps else None))
 
@@ -219,7 +219,7 @@ def test_many_phases_end_with_the_rest() -> None:
 )
 def test_each_workers_time_is_that_of_a_plain_count(rows: list[tuple[str, str, str, int, int]]) -> None:
     tables = [
-        make_steps([(a, a + n)], node=node, worker=worker, phase=phase) for node, worker, phase, a, n in rows
+        make_steps([(a, a + n)], node=node, rank=worker, phase=phase) for node, worker, phase, a, n in rows
     ]
 
     time = told(make_job(steps=joined_steps(*tables)))
@@ -250,8 +250,8 @@ def test_each_workers_time_is_that_of_a_plain_count(rows: list[tuple[str, str, s
 
 
 def test_of_many_workers_the_odd_ones_come_first_and_the_others_have_a_mean() -> None:
-    usual = [make_steps([(0, 8), (9, 10)], worker=str(i)) for i in range(30)]
-    odd = [make_steps([(0, 1), (9, 10)], worker="odd"), make_steps([(0, 5), (9, 10)], worker="even")]
+    usual = [make_steps([(0, 8), (9, 10)], rank=str(i)) for i in range(30)]
+    odd = [make_steps([(0, 1), (9, 10)], rank="odd"), make_steps([(0, 5), (9, 10)], rank="even")]
 
     time = told(make_job(steps=joined_steps(*usual, *odd)))
 

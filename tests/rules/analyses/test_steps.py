@@ -301,7 +301,7 @@ def test_a_class_in_few_outliers_is_not_compared(outliers: int, compared: bool) 
 def test_lanes_without_a_worker_are_compared_over_the_steps_of_the_node() -> None:
     spans_s = [(float(i), i + 0.5) for i in range(20)] + [(20.0 + 6 * i, 25.0 + 6 * i) for i in range(5)]
     events = make_events(
-        [("allreduce.x", "0", a, b) for a, b in spans_s], worker="", source=EventSource.HOROVOD
+        [("allreduce.x", "0", a, b) for a, b in spans_s], rank="", source=EventSource.HOROVOD
     )
 
     contrast = told(make_job(steps=make_steps(spans_s), events=events)).contrast

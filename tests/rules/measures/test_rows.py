@@ -33,7 +33,7 @@ def test_rows_stand_by_their_code(codes: list[int], many: int) -> None:
 
 
 def test_each_series_has_its_rows() -> None:
-    steps = joined_steps(make_steps([(0, 1), (2, 3)], worker="10"), make_steps([(0, 1)], worker="9"))
+    steps = joined_steps(make_steps([(0, 1), (2, 3)], rank="10"), make_steps([(0, 1)], rank="9"))
 
     assert {names: rows.tolist() for names, rows in series_of(steps).items()} == {
         ("algo-1", "9", "TRAIN"): [2],

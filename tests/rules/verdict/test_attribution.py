@@ -119,7 +119,7 @@ def random_job(seed: int) -> Job:
             starts = rng.uniform(0, 200) + np.cumsum(lasts + rng.uniform(0, 5)) - lasts
             spans = list(zip(starts.tolist(), (starts + lasts).tolist(), strict=True))
             # Without numbers: nothing is said of the clocks.
-            table = make_steps(spans, node=node, worker=worker)
+            table = make_steps(spans, node=node, rank=worker)
             steps.append(replace(table, number=np.full(len(table), -1)))
             events.append(fetches(node, worker, starts, rng))
     return JobInMemory(
