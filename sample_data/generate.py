@@ -207,7 +207,7 @@ def spec_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> J
         interval_us=1000 * (options.interval or scenario.interval_ms),
         start_us=options.start,
         seed=options.seed,
-        # The tool tells milliseconds.
+        # The tool writes milliseconds.
         resolution_us=1 if form_from(options) == "samples" else 1000,
     )
 
@@ -225,7 +225,7 @@ def log_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Lo
                 parser.error(f"--{name.replace('_', '-')} is for logs: add --form nvidia-smi or --form both")
         return None
     if not SCENARIOS[options.scenario].gpus:
-        parser.error(f"scenario {options.scenario} has no GPU, so nvidia-smi has nothing to tell")
+        parser.error(f"scenario {options.scenario} has no GPU, so nvidia-smi has nothing to log")
     try:
         ZoneInfo(options.log_zone)
     except (LookupError, OSError, ValueError):

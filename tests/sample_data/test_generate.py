@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,31 +48,21 @@ def make(job_dir: Path, *options: str) -> Path:
     return job_dir
 
 
-@dataclass
-class ReadJob:
+#: (minute of the file, row), in the order of files and lines.
+Rows = list[tuple[int, dict[str, Any]]]
+
+
+def read(job_dir: Path) -> Rows:
     """A job read with the json module, line by line."""
-
-    #: (minute of the file, row), in the order of files and lines.
-    rows: list[tuple[int, dict[str, Any]]]
-
-    def series(self, dimension: str) -> dict[str, list[tuple[float, float]]]:
-        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for _, row in self.rows:
-            if row["Dimension"] == dimension:
-                found[row["Name"]].append((row["Timestamp"], row["Value"]))
-        return dict(found)
-
-
-def read(job_dir: Path) -> ReadJob:
-    rows: list[tuple[int, dict[str, Any]]] = []
-    for name, text in content_of(job_dir / "system" / "incremental").items():
-        minute = int(Path(name).name.split(".")[0])
-        rows.extend((minute, json.loads(line)) for line in text.decode("ascii").splitlines())
-    return ReadJob(rows)
+    return [
+        (int(Path(name).name.split(".")[0]), json.loads(line))
+        for name, text in content_of(job_dir / "system" / "incremental").items()
+        for line in text.decode("ascii").splitlines()
+    ]
 
 
 @pytest.fixture(scope="module")
-def committed() -> dict[str, ReadJob]:
+def committed() -> dict[str, Rows]:
     return {name: read(SAMPLE_DATA / name) for name in SAMPLED}
 
 
@@ -223,11 +212,6 @@ def test_files_are_named_by_hour_and_minute_and_the_end_is_marked(name: str) -> 
         assert path.parent.name == str(hour).replace("-", "").replace("T", "")
 
 
-def test_samples_lie_in_the_file_of_their_minute(committed: dict[str, ReadJob]) -> None:
-    for name, job in committed.items():
-        assert all(minute <= row["Timestamp"] < minute + 60 for minute, row in job.rows), name
-
-
 @pytest.mark.parametrize("start", ["2025-06-01T10:59:59.994Z", "2025-06-01T11:00:00Z"])
 @pytest.mark.parametrize("interval", [100, 1000, 60000])
 def test_samples_at_the_edge_of_a_minute_are_neither_lost_nor_misplaced(
@@ -238,7 +222,7 @@ def test_samples_at_the_edge_of_a_minute_are_neither_lost_nor_misplaced(
     job = read(make(tmp_path / "job", *options, "--duration", "2m"))
 
     counts: dict[tuple[str, str, str, str], int] = defaultdict(int)
-    for minute, row in job.rows:
+    for minute, row in job:
         counts[row["NodeId"], row["Type"], row["Name"], row["Dimension"]] += 1
         assert minute <= row["Timestamp"] < minute + 60
     ticks = 120_000 // interval
@@ -248,25 +232,27 @@ def test_samples_at_the_edge_of_a_minute_are_neither_lost_nor_misplaced(
         assert count == (ticks if kind in {"gpu", "memory"} else ticks - 1)
 
 
-def test_percentages_stay_in_range_and_rates_are_not_negative(committed: dict[str, ReadJob]) -> None:
+def test_percentages_stay_in_range_and_rates_are_not_negative(committed: dict[str, Rows]) -> None:
     for name, job in committed.items():
-        for _, row in job.rows:
+        for _, row in job:
             limit = 100.0 if row["Type"] in PERCENTAGES else 1e11
             assert 0.0 <= row["Value"] <= limit, (name, row)
 
 
-def test_waiting_for_io_is_part_of_the_time_a_core_is_not_idle(committed: dict[str, ReadJob]) -> None:
-    for job in committed.values():
-        busy, wait = job.series("CPUUtilization"), job.series("I/OWaitPercentage")
-        for core, samples in wait.items():
-            assert all(w <= b for (_, w), (_, b) in zip(samples, busy[core], strict=True))
+def test_waiting_for_io_is_part_of_the_time_a_core_is_not_idle(committed: dict[str, Rows]) -> None:
+    for rows in committed.values():
+        found: dict[str, dict[tuple[str, float], float]] = defaultdict(dict)
+        for _, row in rows:
+            found[row["Dimension"]][row["Name"], row["Timestamp"]] = row["Value"]
+        busy = found["CPUUtilization"]
+        assert all(value <= busy[place] for place, value in found["I/OWaitPercentage"].items())
 
 
-def test_families_share_a_timestamp_and_lie_less_than_20_ms_apart(committed: dict[str, ReadJob]) -> None:
+def test_families_share_a_timestamp_and_lie_less_than_20_ms_apart(committed: dict[str, Rows]) -> None:
     for name, job in committed.items():
         ticks: dict[int, dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
-        first = min(row["Timestamp"] for _, row in job.rows)
-        for _, row in job.rows:
+        first = min(row["Timestamp"] for _, row in job)
+        for _, row in job:
             ticks[round((row["Timestamp"] - first) / 0.5)][row["Type"]].add(row["Timestamp"])
 
         for families in ticks.values():
@@ -276,7 +262,7 @@ def test_families_share_a_timestamp_and_lie_less_than_20_ms_apart(committed: dic
         assert any(len({s for one in tick.values() for s in one}) >= 4 for tick in ticks.values()), name
 
 
-def test_every_sensor_of_the_catalog_is_there(committed: dict[str, ReadJob]) -> None:
+def test_every_sensor_of_the_catalog_is_there(committed: dict[str, Rows]) -> None:
     shape = {
         "healthy-8gpu": (8, 32),
         "fluctuating-1gpu": (1, 8),
@@ -298,7 +284,7 @@ def test_every_sensor_of_the_catalog_is_there(committed: dict[str, ReadJob]) -> 
                 for owner in ("Algorithm", "Platform")
             ),
         }
-        seen = {(row["Type"], row["Name"], row["Dimension"]) for _, row in committed[name].rows}
+        seen = {(row["Type"], row["Name"], row["Dimension"]) for _, row in committed[name]}
         assert seen == expected
 
 
