@@ -388,7 +388,7 @@ def is_outlier(value: int, values: list[int], stddev: float) -> bool:
     """Whether a value is above mean plus deviations, in fractions and without a root."""
     n = len(values)
     mean = Fraction(sum(values), n)
-    variance = sum((one - mean) ** 2 for one in set(values) for _ in range(values.count(one))) / n
+    variance = sum(values.count(one) * (one - mean) ** 2 for one in set(values)) / n
     return value > mean and (value - mean) ** 2 > Fraction(stddev) ** 2 * variance
 
 
