@@ -10,11 +10,14 @@ JOB ?= sample_data/healthy-8gpu
 demo: $(VENV)/installed
 	@$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB)) --force
 
+# The many processes of the tests would compile the code anew, each of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The files in their order, browsers first: a long one that comes last has all cores but one wait.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 test: check $(AXE)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --hypothesis-profile few
 
 test-all: check $(AXE)
 	$(PYTEST)

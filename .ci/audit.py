@@ -1,4 +1,4 @@
-"""Ask pip-audit which of the pinned packages have known vulnerabilities, and tell the answer.
+"""Ask pip-audit which of the pinned packages have known vulnerabilities, and print the answer.
 
 pip-audit ends with the same status where a package is vulnerable and where nobody can be asked, and well where the
 index knows none of the packages. So its JSON is read: status 1 is for vulnerabilities alone, and packages of
@@ -28,7 +28,7 @@ def asked(requirements: str, seconds: float) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and isinstance(found.get("dependencies"), list) else None
 
 
-def told(answer: dict[str, Any] | None) -> tuple[list[str], int]:
+def reported(answer: dict[str, Any] | None) -> tuple[list[str], int]:
     """The answer in lines, and an exit status: 1 where a package is vulnerable."""
     if answer is None:
         return ["audit: the source could not be asked; nothing is known of any package."], 0
@@ -49,12 +49,12 @@ def told(answer: dict[str, Any] | None) -> tuple[list[str], int]:
 
 
 def main() -> int:
-    """Ask and tell."""
+    """Ask and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("requirements")
     parser.add_argument("--seconds", type=float, default=100.0, help="how long the answer may take")
     given = parser.parse_args()
-    lines, status = told(asked(given.requirements, given.seconds))
+    lines, status = reported(asked(given.requirements, given.seconds))
     sys.stdout.write("\n".join(lines) + "\n")
     return status
 

@@ -22,7 +22,7 @@ LARGEST = "nodes-16"
 HOW_TO_READ = """\
 Medians of the runs. The ratios are to the row in *italics*, which has 1.00. CPU time is that of the process and of
 all that it started. *Peak* is the largest sum of their resident memory, seen every 50 ms; pages that they share count
-in each, and less than the measuring program itself takes cannot be told. *Read* and *written* are what went through
+in each, and less than the measuring program itself takes cannot be measured. *Read* and *written* are what went through
 the system's read and write calls, from the disk or from the cache, pipes too; files that are mapped into memory do
 not show in it."""
 #: What was tried and what would be needed, by the text of a goal; shown where it is missed.

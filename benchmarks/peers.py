@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 SAMPLES, TRACES = "system/incremental/*/*.json", "framework/pevents/*/*.json"
-#: What a kernel of a notebook with Bokeh figures usually imports; the goal is told against it.
+#: What a kernel of a notebook with Bokeh figures usually imports; the goal is set against it.
 SOURCE = "import bokeh.plotting, pandas"
 
 

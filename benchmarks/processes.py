@@ -37,8 +37,8 @@ class Cost:
 class FailedError(Exception):
     """A process that did not succeed; its message is fit for a document."""
 
-    def __init__(self, told: str, last_line: str = "") -> None:
-        super().__init__(told)
+    def __init__(self, sentence: str, last_line: str = "") -> None:
+        super().__init__(sentence)
         self.last_line = last_line
 
 

@@ -111,7 +111,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="generate.py",
         description="Write the job directory of an imaginary training job.",
-        epilog=f"scenarios, with the machine and duration they take unless told otherwise:\n{scenarios}\n\n"
+        epilog=f"scenarios, with the machine and duration they take unless options say otherwise:\n{scenarios}\n\n"
         f"dialects of nvidia-smi logs:\n{dialects}\n\n"
         "example:\n  python sample_data/generate.py --scenario healthy --duration 2h --out /tmp/job",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -207,13 +207,13 @@ def spec_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> J
         interval_us=1000 * (options.interval or scenario.interval_ms),
         start_us=options.start,
         seed=options.seed,
-        # The tool tells milliseconds.
+        # The tool writes milliseconds.
         resolution_us=1 if form_from(options) == "samples" else 1000,
     )
 
 
 def form_from(options: argparse.Namespace) -> str:
-    """What to write, unless told the scenario's."""
+    """What to write, by default the scenario's."""
     return options.form or ("nvidia-smi" if SCENARIOS[options.scenario].logged else "samples")
 
 
@@ -225,7 +225,7 @@ def log_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Lo
                 parser.error(f"--{name.replace('_', '-')} is for logs: add --form nvidia-smi or --form both")
         return None
     if not SCENARIOS[options.scenario].gpus:
-        parser.error(f"scenario {options.scenario} has no GPU, so nvidia-smi has nothing to tell")
+        parser.error(f"scenario {options.scenario} has no GPU, so nvidia-smi has nothing to log")
     try:
         ZoneInfo(options.log_zone)
     except (LookupError, OSError, ValueError):

@@ -4,11 +4,16 @@ import os
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# A test that takes long on a busy machine is not wrong.
-settings.register_profile("any machine", deadline=None)
-settings.load_profile("any machine")
+# A test that takes long on a busy machine is not wrong, and what a fixture holds here may serve all examples.
+settings.register_profile(
+    "all",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("few", settings.get_profile("all"), max_examples=20)
+settings.load_profile("all")
 
 # Where these run in the background of a shell, Ctrl-C is ignored, and by all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -57,14 +57,14 @@ def make_steps(
     *,
     phase: str = "TRAIN",
     node: str = "algo-1",
-    worker: str = "33",
+    rank: str = "33",
     start_us: int = START_US,
 ) -> Steps:
-    """Steps of one worker from (start, end) in seconds after ``start_us``."""
+    """Steps of one rank from (start, end) in seconds after ``start_us``."""
     starts, ends = zip(*spans_s, strict=True)
     n = len(spans_s)
     return Steps.of(
-        [(node, worker, phase)],
+        [(node, rank, phase)],
         np.zeros(n, np.int32),
         number=np.arange(n, dtype=np.int64),
         start_us=start_us + np.round(np.array(starts) * SECOND_US).astype(np.int64),
@@ -81,7 +81,7 @@ def make_events(
     rows: Sequence[tuple[str, str, float, float]],
     *,
     node: str = "algo-1",
-    worker: str = "33",
+    rank: str = "33",
     source: EventSource = EventSource.PYTHON,
     pid: int = 33,
     thread: int = -1,
@@ -89,7 +89,7 @@ def make_events(
     start_us: int = START_US,
     loaders: Sequence[Loader] = (),
 ) -> Events:
-    """Events of one worker from (phase, name, start, end), seconds after ``start_us``, in any order."""
+    """Events of one rank from (phase, name, start, end), seconds after ``start_us``, in any order."""
     lanes = list(dict.fromkeys(phase for phase, *_ in rows))
     names = list(dict.fromkeys(name for _, name, *_ in rows))
     n = len(rows)
@@ -97,7 +97,7 @@ def make_events(
     ends = start_us + np.round(np.array([row[3] for row in rows]) * SECOND_US).astype(np.int64)
     order = np.lexsort((ends, starts))
     return Events(
-        lanes=tuple(Lane(node=node, rank=worker, event_type=phase, source=source) for phase in lanes),
+        lanes=tuple(Lane(node=node, rank=rank, event_type=phase, source=source) for phase in lanes),
         names=tuple(names),
         lane=np.array([lanes.index(row[0]) for row in rows], np.int32)[order],
         name=np.array([names.index(row[1]) for row in rows], np.int32)[order],

@@ -89,7 +89,7 @@ def write_events(root: Path) -> None:
 
 
 def steps() -> Steps:
-    """1,500 training and 150 evaluation steps of one worker."""
+    """1,500 training and 150 evaluation steps of one rank."""
     train = [(300.1 + 0.5 * i, 0.45 if i % 100 == 50 else 0.3) for i in range(1500)]
     evaluation = [(1060.1 + 0.4 * i, 0.2) for i in range(150)]
     starts = np.array([start for start, _ in train + evaluation])

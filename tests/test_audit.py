@@ -17,41 +17,37 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def audit() -> dict[str, Any]:
-    return runpy.run_path(str(SCRIPT))
-
-
 def package(name: str, *flaws: str) -> dict[str, Any]:
     return {"name": name, "version": "1.0", "vulns": [{"id": one, "fix_versions": ["1.1"]} for one in flaws]}
 
 
-def test_vulnerable_packages_are_named_and_those_that_nobody_knows_are_counted() -> None:
-    answer = {
-        "dependencies": [package("a"), package("b", "CVE-1"), {"name": "c", "skip_reason": "not found"}]
-    }
-
-    lines, status = audit()["told"](answer)
-
-    assert status == 1
-    assert lines == [
-        "audit: 2 of 3 packages were looked up; of these 1 have known vulnerabilities.",
-        "audit: b 1.0: CVE-1, mended in 1.1",
-    ]
+UNKNOWN = {"name": "c", "skip_reason": "not found"}
 
 
-def test_no_vulnerability_ends_well() -> None:
-    lines, status = audit()["told"]({"dependencies": [package("a")]})
-
-    assert (lines, status) == (
-        ["audit: 1 of 1 packages were looked up; of these 0 have known vulnerabilities."],
-        0,
-    )
-
-
-def test_an_index_that_knows_no_package_is_no_good_news() -> None:
-    lines, status = audit()["told"]({"dependencies": [{"name": "a", "skip_reason": "not found"}]})
-
-    assert (lines, status) == (["audit: none of 1 packages could be looked up; nothing is known of them."], 0)
+@pytest.mark.parametrize(
+    ("packages", "lines", "status"),
+    [
+        (
+            [package("a"), package("b", "CVE-1"), UNKNOWN],
+            [
+                "audit: 2 of 3 packages were looked up; of these 1 have known vulnerabilities.",
+                "audit: b 1.0: CVE-1, mended in 1.1",
+            ],
+            1,
+        ),
+        (
+            [package("a")],
+            ["audit: 1 of 1 packages were looked up; of these 0 have known vulnerabilities."],
+            0,
+        ),
+        # An index that knows no package is no good news.
+        ([UNKNOWN], ["audit: none of 1 packages could be looked up; nothing is known of them."], 0),
+    ],
+)
+def test_vulnerable_packages_are_named_and_unknown_ones_counted(
+    packages: list[dict[str, Any]], lines: list[str], status: int
+) -> None:
+    assert runpy.run_path(str(SCRIPT))["reported"]({"dependencies": packages}) == (lines, status)
 
 
 def test_where_nobody_can_be_asked_it_says_so_and_ends_well(

@@ -150,6 +150,6 @@ def test_a_child_that_nobody_waits_for_is_counted_too() -> None:
 
 
 def test_a_process_that_fails_says_so() -> None:
-    told = json.loads(cost("import sys; print('first', file=sys.stderr); sys.exit('no such job')").stdout)
+    said = json.loads(cost("import sys; print('first', file=sys.stderr); sys.exit('no such job')").stdout)
 
-    assert told == ["failed with exit status 1", "no such job"]
+    assert said == ["failed with exit status 1", "no such job"]

@@ -16,9 +16,6 @@ from jobreport.readers.traces import rows as trace_rows
 from jobreport.readers.traces.row import rows_of
 from tests.paths import ROOT
 
-#: Inputs that are damaged for each target; the dearest ones get fewer.
-MANY = {"samples": 40}
-
 #: Modules that make what they read run, or crash the interpreter; what makes code of a text; and who may call it.
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "code", "runpy"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "unsafe_load"}
@@ -30,7 +27,7 @@ ALLOWED = {
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_files_of_each_reader_are_survived_and_accounted_for(name: str) -> None:
-    for data in checks.damaged(name, range(MANY.get(name, 100))):
+    for data in checks.damaged(name, range(40)):
         checks.check(name, data)
 
 

@@ -15,8 +15,16 @@ from jobreport import pipeline
 from jobreport.readers.system_samples import lines
 from jobreport.readers.tally import UnusableError
 
-SMALL = bases()["sample"]["cpu-bottleneck-2gpu"]
-SAMPLES = {name: content for name, content in SMALL.items() if "/incremental/" in name}
+
+@pytest.fixture(scope="module")
+def small() -> Job:
+    return bases()["sample"]["cpu-bottleneck-2gpu"]
+
+
+@pytest.fixture(scope="module")
+def samples(small: Job) -> Job:
+    """The files of its system samples."""
+    return {name: content for name, content in small.items() if "/incremental/" in name}
 
 
 @pytest.mark.parametrize("first", range(1, 31, 10))
@@ -26,30 +34,30 @@ def test_a_damaged_job_gives_a_report_or_is_refused(first: int) -> None:
         assert jobs.outcome(jobs.damaged(job, damage)).what in jobs.ALLOWED, seed
 
 
-def test_a_number_always_does_the_same_damage_and_changes_nothing_given() -> None:
-    before = dict(SMALL)
+def test_a_number_always_does_the_same_damage_and_changes_nothing_given(small: Job) -> None:
+    before = dict(small)
 
-    results = [mutated(SMALL, seed) for seed in range(40)]
+    results = [mutated(small, seed) for seed in range(40)]
 
-    assert results == [mutated(SMALL, seed) for seed in range(40)]
-    assert before == SMALL
-    assert sum(result != SMALL for result in results) > 35
+    assert results == [mutated(small, seed) for seed in range(40)]
+    assert before == small
+    assert sum(result != small for result in results) > 35
 
 
 @pytest.mark.parametrize("damage", [*mutations._OF_BYTES, *mutations._OF_LINES])
-def test_every_kind_of_damage_changes_something(damage: Any) -> None:
-    text = mutations._plain(next(iter(SAMPLES.values())))
+def test_every_kind_of_damage_changes_something(damage: Any, samples: Job) -> None:
+    text = mutations._plain(next(iter(samples.values())))
 
     assert any(damage(Random(seed), text) != text for seed in range(20))
 
 
 @pytest.mark.parametrize("damage", mutations._OF_FILES)
-def test_every_kind_of_damage_to_files_changes_something(damage: Any) -> None:
-    found = [dict(SMALL) for _ in range(20)]
+def test_every_kind_of_damage_to_files_changes_something(damage: Any, small: Job) -> None:
+    found = [dict(small) for _ in range(20)]
     for seed, job in enumerate(found):
         damage(Random(seed), job)
 
-    assert any(job != SMALL for job in found)
+    assert any(job != small for job in found)
 
 
 def test_nothing_is_left_to_damage_in_a_job_without_files() -> None:
@@ -60,8 +68,8 @@ def test_nothing_is_left_to_damage_in_a_job_without_files() -> None:
 # What is found
 
 
-def test_rows_that_are_not_counted_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = broken(SAMPLES)
+def test_rows_that_are_not_counted_are_found(monkeypatch: pytest.MonkeyPatch, samples: Job) -> None:
+    job = broken(samples)
     assert jobs.outcome(job).what == "report"
 
     read = lines.rows
@@ -69,7 +77,7 @@ def test_rows_that_are_not_counted_are_found(monkeypatch: pytest.MonkeyPatch) ->
     assert jobs.outcome(job).what == "rows of system samples that are not accounted for"
 
 
-def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch, samples: Job) -> None:
     unusual = lines._unusual
 
     def strict(line: bytes | None) -> Any:
@@ -77,7 +85,7 @@ def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             raise UnusableError("samples.long")
         return unusual(line)
 
-    job = broken(SAMPLES)
+    job = broken(samples)
     monkeypatch.setattr(lines, "_unusual", strict)
     monkeypatch.setattr(lines, "_usual", lambda line: None)
     found = jobs.outcome(job)
@@ -86,10 +94,10 @@ def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "samples.long" in found.fault
 
 
-def test_a_refused_job_with_a_sample_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_job_with_a_sample_is_found(monkeypatch: pytest.MonkeyPatch, samples: Job) -> None:
     monkeypatch.setattr("jobreport.readers.system_samples.reader.sensor", lambda *_: None)
 
-    assert jobs.outcome(SAMPLES).what == "other system samples in use than a careful reader keeps"
+    assert jobs.outcome(samples).what == "other system samples in use than a careful reader keeps"
 
 
 @pytest.mark.parametrize(
@@ -115,10 +123,10 @@ def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch, so
         ("jobreport.pipeline.utilization", "ZeroDivisionError at test_mutated_jobs.py"),
     ],
 )
-def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch, place: str, what: str) -> None:
+def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch, place: str, what: str, small: Job) -> None:
     monkeypatch.setattr(place, lambda *_: 1 // 0)
 
-    assert what in jobs.outcome(SMALL).what
+    assert what in jobs.outcome(small).what
 
 
 def test_faults_are_written_with_their_job_and_end_the_run(

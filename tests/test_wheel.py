@@ -17,9 +17,6 @@ from tests.paths import ROOT, SAMPLES
 pytestmark = pytest.mark.slow
 
 
-pytestmark = pytest.mark.slow
-
-
 def run(*arguments: str | Path, cwd: Path) -> str:
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(

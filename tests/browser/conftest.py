@@ -1,4 +1,4 @@
-"""The pages that are opened are made once, by the fixtures of the page's own tests."""
+"""One browser for all tests of a session."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from tests.browser.visit import ARGUMENTS, CHROMIUM
-from tests.report.conftest import gpu_folder, gpu_notebook, gpu_page, hostile_notebook, hostile_page
-
-__all__ = ["gpu_folder", "gpu_notebook", "gpu_page", "hostile_notebook", "hostile_page"]
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from fuzz.hostile import MARK, NAMES, in_path, job, write
 from jobreport import pipeline
 from jobreport.output import export
 from jobrules.text import escape_name
-from tests.browser.visit import Visit, html_faults, needs_browser, needs_checker
+from tests.browser.visit import Visit, drag, html_faults, needs_browser, needs_checker, place_of
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
@@ -61,7 +61,7 @@ STRANGE = """() => {
 }"""
 
 #: The texts of all boxes beside the pointer.
-TOLD = """async () => {
+BOXES = """async () => {
   await new Promise(requestAnimationFrame);
   const found = [];
   const walk = (root) => {
@@ -79,12 +79,6 @@ TOLD = """async () => {
 
 #: Figures that are hovered over: all but those over time, whose boxes hold numbers only.
 USED = ".live:not([id^='live-node'], [id*='-course'], [id$='-samples'], [id$='-time'])"
-#: Where a figure is, once it can be seen.
-PLACE = """(live) => {
-  live.scrollIntoView({ block: "center", behavior: "instant" });
-  const { left, top, width, height } = live.getBoundingClientRect();
-  return [left, top, width, height];
-}"""
 
 
 class Watched(Visit):
@@ -104,23 +98,19 @@ class Watched(Visit):
         page = self.page
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         page.wait_for_timeout(300)
-        told: set[str] = set()
-        for live in page.locator(USED).element_handles():
-            left, top, width, height = live.evaluate(PLACE)
+        boxes: set[str] = set()
+        for name in page.locator(USED).evaluate_all("els => els.map((e) => e.id)"):
+            left, top, width, height = place_of(self, f"#{name}")
             for x, y in ((0.03, 0.45), (0.3, 0.3)):
                 page.mouse.move(left + 112 + x * (width - 124), top + y * height)
-                told.update(page.evaluate(TOLD))
+                boxes.update(page.evaluate(BOXES))
         for zoomed in ("live-node0-cpu-utilization", "live-devices-map"):
-            left, top, width, height = page.locator(f"#{zoomed}").evaluate(PLACE)
-            page.mouse.move(left + width / 2, top + height / 2)
-            page.mouse.down()
-            page.mouse.move(left + width - 30, top + height / 2)
-            page.mouse.up()
+            drag(self, f"#{zoomed}")
         page.mouse.move(0, 0)
         page.evaluate("document.querySelectorAll('.key button, .hint button').forEach((b) => b.click())")
         for chosen in page.locator("select").all():
             chosen.select_option(index=1)
-        return sorted(told)
+        return sorted(boxes)
 
     def faults(self) -> list[str]:
         """Whatever happened that should not have."""
@@ -147,22 +137,26 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_no_name_is_more_than_text(browser: Any, page: Path) -> None:
     opened = Watched(browser, page)
     opened.live()
-    told = opened.used()
+    boxes = opened.used()
     text = opened.page.locator("body").inner_text()
     opened.page.emulate_media(media="print")
     paper = opened.page.pdf(prefer_css_page_size=True)
+    opened.page.emulate_media(media="screen")
+    opened.page.set_viewport_size({"width": 400, "height": 900})
+    width = opened.page.evaluate("document.documentElement.scrollWidth")
     found = opened.faults()
     opened.context.close()
 
     assert found == []
+    assert width == 400
     assert paper.startswith(b"%PDF")
     plain = " ".join(text.split())
     assert [
         kind for kind, name in NAMES.items() if " ".join(escape_name(name[:14]).split()) not in plain
     ] == []
-    assert len(told) > 10
-    assert any("<script>" in box for box in told)
-    assert any("onerror" in box for box in told)
+    assert len(boxes) > 10
+    assert any("<script>" in box for box in boxes)
+    assert any("onerror" in box for box in boxes)
 
 
 def test_the_watch_sees_what_it_is_for(browser: Any, page: Path, tmp_path: Path) -> None:

@@ -89,6 +89,36 @@ class Visit:
         return self
 
 
+#: Where an element is, once it can be seen.
+_PLACE = """(element) => {
+  element.scrollIntoView({ block: "center", behavior: "instant" });
+  const { left, top, width, height } = element.getBoundingClientRect();
+  return [left, top, width, height];
+}"""
+
+
+def place_of(visit: Visit, selector: str) -> tuple[float, float, float, float]:
+    """Left, top, width, and height of the first such element on the screen."""
+    left, top, width, height = visit.page.locator(selector).first.evaluate(_PLACE)
+    return left, top, width, height
+
+
+def drag(visit: Visit, selector: str) -> None:
+    """A box of the pointer over a fifth of a figure's width, which zooms its time axis."""
+    left, top, width, _ = place_of(visit, selector)
+    mouse = visit.page.mouse
+    mouse.move(left + 0.4 * width, top + 40)
+    mouse.down()
+    mouse.move(left + 0.6 * width, top + 42, steps=4)
+    mouse.up()
+
+
+def token(visit: Visit, name: str) -> int:
+    """The color of a design token, as PIXELS has it."""
+    script = f"() => getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"
+    return int(visit.page.evaluate(script).removeprefix("#"), 16)
+
+
 #: What the Nu Html Checker says that is not so, and of what: SVG 2 has the property, the policy does not govern data, which
 #: no browser runs, and names that are not in one form of Unicode are shown as they are.
 _NOT_SO = (
@@ -103,10 +133,10 @@ def html_faults(*pages: Path) -> list[str]:
     # It lives for a few seconds, in which a better compiler does not pay.
     java = (str(JAVA), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss8m", "-jar", str(CHECKER))
     command = [*java, "--format", "json", "--stdout", "--exit-zero-always"]
-    told = subprocess.run([*command, *map(str, pages)], capture_output=True, check=True).stdout
+    faults = subprocess.run([*command, *map(str, pages)], capture_output=True, check=True).stdout
     return [
         f"{message['url']}: {message['message']} {message.get('extract', '')}"
-        for message in json.loads(told)["messages"]
+        for message in json.loads(faults)["messages"]
         if not any(
             message["message"].startswith(words) and about in message.get("extract", "")
             for words, about in _NOT_SO

@@ -82,7 +82,7 @@ def test_a_tree_gives_the_events_of_all_its_files(tree: Path) -> None:
     assert found.quality.files == sum(bool(_names(_rows(path))[0]) for path in files)
 
 
-def test_files_next_to_a_profile_are_counted() -> None:
+def test_files_next_to_a_profile_are_reported() -> None:
     found = read(FIXTURES / "tfprofiler_timeline_traces")
 
     skipped = [(r.count, r.reason) for r in found.quality.remarks if r.unit == "files"]
@@ -94,7 +94,7 @@ def test_there_are_fixtures_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "node", "worker", "source", "first_us"),
+    ("tree", "node", "rank", "source", "first_us"),
     [
         (
             "horovod_timeline_traces",
@@ -116,11 +116,11 @@ def test_there_are_fixtures_of_every_kind() -> None:
     ],
 )
 def test_events_have_their_process_and_time(
-    tree: str, node: str, worker: str, source: EventSource, first_us: int
+    tree: str, node: str, rank: str, source: EventSource, first_us: int
 ) -> None:
     events = read(FIXTURES / tree).events
 
-    assert {(lane.node, lane.rank, lane.source) for lane in events.lanes} == {(node, worker, source)}
+    assert {(lane.node, lane.rank, lane.source) for lane in events.lanes} == {(node, rank, source)}
     assert 0 <= events.start_us[0] - first_us <= (100_000 if source == EventSource.PROFILER else 0)
 
 

@@ -62,7 +62,7 @@ def events_of(
     rows: list[Row], loaders: list[Loader] | None = None, *, node: str = "algo-1", process: str = "33"
 ) -> Events:
     ordered = sorted(rows, key=lambda row: (row[2], row[3]))
-    table = make_events([row[:4] for row in ordered], node=node, worker=process, loaders=loaders or [])
+    table = make_events([row[:4] for row in ordered], node=node, rank=process, loaders=loaders or [])
     return replace(table, pid=np.array([row[4] for row in ordered], np.int64))
 
 
@@ -322,7 +322,7 @@ def test_loaders_are_listed_by_class_and_setting_with_their_fetches() -> None:
     assert (details["num_workers"], details["pin_memory"]) == (2, True)
 
 
-def test_the_worst_node_is_told_and_every_node_listed() -> None:
+def test_the_worst_node_is_reported_and_every_node_listed() -> None:
     rows = [fetch(i, i + 0.1) for i in range(20)]
     events = Events.joined(
         [

@@ -40,8 +40,8 @@ def test_errors_and_resets_are_those_of_a_plain_loop(seed: int) -> None:
         for before, after in pairwise(values):
             resets += after < before
             errors += after if after < before else after - before
-        told = found.details["algo-1"][f"gpu{g}"]["corrected"]
-        assert told == {"errors": errors, "before": values[0], "resets": resets}
+        block = found.details["algo-1"][f"gpu{g}"]["corrected"]
+        assert block == {"errors": errors, "before": values[0], "resets": resets}
 
 
 def test_an_uncorrected_error_is_critical_and_told_before_corrected_ones() -> None:
@@ -56,7 +56,7 @@ def test_an_uncorrected_error_is_critical_and_told_before_corrected_ones() -> No
     assert (found.violations, found.evaluated) == (1, 1)
 
 
-def test_what_was_counted_before_the_job_is_told_and_no_violation() -> None:
+def test_what_was_counted_before_the_job_is_reported_and_no_violation() -> None:
     found = checked(logged([[7, 5]] * 10, [[0, 0]] * 10))
 
     assert found.status is Status.PASSED
@@ -66,11 +66,11 @@ def test_what_was_counted_before_the_job_is_told_and_no_violation() -> None:
     )
 
 
-def test_what_was_counted_before_is_told_beside_new_errors_too() -> None:
-    (told,) = checked(logged([[5, 4]] * 5 + [[7, 4]] * 5, [[3, 0]] * 10)).findings
+def test_what_was_counted_before_is_reported_with_new_errors_too() -> None:
+    (finding,) = checked(logged([[5, 4]] * 5 + [[7, 4]] * 5, [[3, 0]] * 10)).findings
 
-    assert told.title == "2\u00a0corrected memory errors on 1\u00a0GPU"
-    assert in_words(told.evidence).endswith(
+    assert finding.title == "2\u00a0corrected memory errors on 1\u00a0GPU"
+    assert in_words(finding.evidence).endswith(
         "3\u00a0uncorrected errors before the job. 9\u00a0corrected errors before the job."
     )
 

@@ -44,11 +44,11 @@ def test_energy_is_that_of_a_plain_loop(seed: int) -> None:
         covered += lasted
         joules += power[i] * lasted
         idle += power[i] * lasted if use[seconds[i] // 2] < 10 else 0
-    told = found.details["GPUs"]["algo-1"]["gpu0"]
-    assert told["Wh"] == pytest.approx(joules / 3600, abs=1e-3)
-    assert told["idle_Wh"] == pytest.approx(idle / 3600, abs=1e-3)
-    assert told["mean_W"] == pytest.approx(joules / covered, abs=1e-2)
-    assert (told["covered_s"], told["max_W"]) == (covered, round(power.max(), 2))
+    block = found.details["GPUs"]["algo-1"]["gpu0"]
+    assert block["Wh"] == pytest.approx(joules / 3600, abs=1e-3)
+    assert block["idle_Wh"] == pytest.approx(idle / 3600, abs=1e-3)
+    assert block["mean_W"] == pytest.approx(joules / covered, abs=1e-2)
+    assert (block["covered_s"], block["max_W"]) == (covered, round(power.max(), 2))
     assert found.details["covered_percent"] == round(100 * 199 / 319, 2)
     assert "took at least" in found.headline
     assert "62.4% of the GPUs' time was measured" in found.headline
@@ -71,10 +71,10 @@ def test_the_energy_of_a_real_log_is_that_which_pandas_finds(name: str, tmp_path
     (of_node,) = found.details["GPUs"].values()
     assert len(of_node) == 8
     for gpu, rows in table.groupby("gpu_index"):
-        told = of_node[f"gpu{gpu}"]
-        assert told["Wh"] == pytest.approx(rows["Wh"].sum(), abs=5e-4)
-        assert told["mean_W"] == pytest.approx(rows["Wh"].sum() * 3600 / rows["s"].sum(), abs=5e-3)
-        assert told["max_W"] == rows["power_W"].max()
+        block = of_node[f"gpu{gpu}"]
+        assert block["Wh"] == pytest.approx(rows["Wh"].sum(), abs=5e-4)
+        assert block["mean_W"] == pytest.approx(rows["Wh"].sum() * 3600 / rows["s"].sum(), abs=5e-3)
+        assert block["max_W"] == rows["power_W"].max()
     assert found.details["Wh"] == pytest.approx(table["Wh"].sum(), abs=5e-4)
     assert found.details["idle_Wh"] == pytest.approx(idle["Wh"].sum(), abs=5e-4)
     assert found.details["covered_percent"] == 100.0

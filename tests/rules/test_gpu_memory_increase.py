@@ -78,14 +78,14 @@ def test_samples_and_events_agree_with_the_definition(
     gpu = result.details["algo-1"]["gpu0"]
 
     assert [(e["start_us"], e["end_us"]) for e in gpu["events"]] == [(at(a), at(b)) for a, b in events]
-    for told, (first, last) in zip(gpu["events"], events, strict=True):
+    for event, (first, last) in zip(gpu["events"], events, strict=True):
         means = {
             i: (mean(values[i - 2 * window : i - window]), mean(values[i - window : i]))
             for i in range(first, last + 1)
         }
         before, after = max(means.values(), key=lambda pair: pair[1] - pair[0])
-        assert told["to"] - told["from"] == pytest.approx(float(after - before))
-        assert (told["from"], told["to"]) in [
+        assert event["to"] - event["from"] == pytest.approx(float(after - before))
+        assert (event["from"], event["to"]) in [
             tuple(map(pytest.approx, map(float, pair))) for pair in means.values()
         ]
     end = events[-1][1]

@@ -118,9 +118,9 @@ def test_a_leak_under_a_sawtooth_is_found_with_its_pace(seed: int, pace: float) 
     assert finding.severity is (Severity.WARNING if left < 24 else Severity.INFO)
 
 
-@pytest.mark.parametrize(("pace", "told"), [(0.9, False), (1.1, True)])
-def test_the_limit_is_a_hundredth_of_the_memory_an_hour(pace: float, told: bool) -> None:
-    assert (judged(30.0 + pace * hours(2880)).status is Status.TRIGGERED) is told
+@pytest.mark.parametrize(("pace", "triggers"), [(0.9, False), (1.1, True)])
+def test_the_limit_is_a_hundredth_of_the_memory_an_hour(pace: float, triggers: bool) -> None:
+    assert (judged(30.0 + pace * hours(2880)).status is Status.TRIGGERED) is triggers
 
 
 def test_slope_and_agreement_are_those_of_a_plain_loop() -> None:

@@ -60,11 +60,11 @@ def test_gaps_are_those_of_a_plain_loop(rows: list[list[float]], least: int) -> 
         assert result.status is not Status.TRIGGERED
 
 
-@pytest.mark.parametrize(("long", "told"), [(1, False), (4, False), (6, True)])
-def test_it_triggers_above_a_twentieth_of_the_time(long: int, told: bool) -> None:
+@pytest.mark.parametrize(("long", "triggers"), [(1, False), (4, False), (6, True)])
+def test_it_triggers_above_a_twentieth_of_the_time(long: int, triggers: bool) -> None:
     result = IdleGaps().check(make_job(gpu=with_gaps(100, long), interval_s=1))
 
-    assert (result.status is Status.TRIGGERED) is told
+    assert (result.status is Status.TRIGGERED) is triggers
 
 
 def test_start_and_end_are_no_gaps() -> None:
@@ -124,7 +124,7 @@ def test_gpus_that_are_sampled_in_turn_are_joined_by_time() -> None:
 
 
 def test_a_gpu_whose_use_is_not_known_may_be_at_work() -> None:
-    """One GPU comes and goes; the other works for a quarter of the time, then its use is not told any more."""
+    """One GPU comes and goes; the other works for a quarter of the time, then its use is not known any more."""
     n = 2400
     values = np.column_stack([with_gaps(100, 40, n), np.where(np.arange(n) < 700, 95.0, np.nan)])
     partly = make_job(extra=[make_panel(Metric.GPU_UTILIZATION, values, interval_s=1)])
@@ -153,7 +153,7 @@ def test_time_that_was_not_measured_is_no_gap() -> None:
     assert IdleGaps().check(make_job(extra=[panel])).status is Status.PASSED
 
 
-def test_regular_gaps_are_perhaps_checkpoints_and_the_resolution_is_told() -> None:
+def test_regular_gaps_are_perhaps_checkpoints_and_the_resolution_is_reported() -> None:
     rng = np.random.default_rng(1)
     irregular = np.full(2000, 95.0)
     for at in rng.choice(np.arange(10, 1900, 30), 12, replace=False):
@@ -195,7 +195,7 @@ def test_with_low_use_it_is_one_finding() -> None:
     }
 
 
-def test_gaps_that_a_cause_claims_are_told_with_it() -> None:
+def test_gaps_that_a_cause_claims_are_reported_with_it() -> None:
     gpu = with_gaps(20, 12)
     cpu = [99.0 if value < 10 else 20.0 for value in gpu]
     verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, interval_s=1), CPUBottleneck(patience=60), IdleGaps())

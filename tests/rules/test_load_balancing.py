@@ -170,7 +170,7 @@ def test_lengths_do_not_matter() -> None:
     assert distance(short, long) == 0
 
 
-def test_one_idle_gpu_is_told_with_what_it_costs() -> None:
+def test_one_idle_gpu_is_reported_with_what_it_costs() -> None:
     result = SMALL.check(make_job(gpu=[[95.0, 10.0]] * 20, interval_s=30))
 
     assert (result.status, result.triggered, result.evaluated) == (Status.TRIGGERED, 9, 9)

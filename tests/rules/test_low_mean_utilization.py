@@ -112,7 +112,7 @@ def test_a_low_mean_joins_its_cause() -> None:
     assert verdict.has_cause
 
 
-def test_a_low_mean_is_told_with_the_start_that_makes_it() -> None:
+def test_a_low_mean_is_reported_with_the_start_that_makes_it() -> None:
     job = make_job(gpu=[0.0] * 800 + [40.0] * 200, interval_s=1)
     rules = (LowMeanUtilization(),)
     (finding,) = judge(job, rules, run_rules(rules, job, strict=True), job_phases(job)).findings

@@ -29,8 +29,8 @@ def test_a_late_first_step_counts_the_scans_after_the_limit() -> None:
 def test_scans_agree_with_a_walk_over_them(
     spans: list[tuple[int, int]], minutes: int, threshold: float, second: int
 ) -> None:
-    """Steps of two workers in any order; a scan begins each minute from the first sample on."""
-    steps = [make_steps([(a, a + d)], worker=str(i % 2)) for i, (a, d) in enumerate(spans)]
+    """Steps of two ranks in any order; a scan begins each minute from the first sample on."""
+    steps = [make_steps([(a, a + d)], rank=str(i % 2)) for i, (a, d) in enumerate(spans)]
     job = make_job(cpu=[1.0] * minutes, interval_s=60, steps=joined_steps(*steps), start_us=START_US + second)
 
     result = MaxInitializationTime(threshold=threshold).check(job)
@@ -56,7 +56,7 @@ def test_a_scan_is_late_if_it_begins_after_the_limit_and_before_the_step(
     assert MaxInitializationTime(threshold=2).check(job).triggered == triggered
 
 
-def test_first_and_last_are_over_all_workers_whatever_the_order() -> None:
+def test_first_and_last_are_over_all_ranks_whatever_the_order() -> None:
     job = make_job(cpu=[1.0] * 20, interval_s=60, steps=make_steps([(50, 70), (10, 20), (60, 61)]))
 
     step_num = MaxInitializationTime().check(job).details["step_num"]

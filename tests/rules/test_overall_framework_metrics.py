@@ -37,9 +37,9 @@ def test_time_between_steps_does_not_feed_back_into_itself() -> None:
     assert result.details["phase"]["others"] == pytest.approx(9 / 15.4 * 100)
 
 
-def test_each_worker_has_its_own_beginning_and_end() -> None:
+def test_each_rank_has_its_own_beginning_and_end() -> None:
     first = make_steps([(0, 1), (2, 3)])
-    second = make_steps([(100, 101), (105, 106)], worker="34")
+    second = make_steps([(100, 101), (105, 106)], rank="34")
     other_node = make_steps([(200, 201), (201, 202)], node="algo-2")
 
     assert checked(joined_steps(first, second, other_node)).details["phase_time"] == {
@@ -71,8 +71,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_phases_agree_with_counting_microseconds(rows: list[tuple[str, str, str, int, int]]) -> None:
     tables = [
-        make_steps([(a / SECOND_US, (a + n) / SECOND_US)], phase=phase, node=node, worker=worker)
-        for node, worker, phase, a, n in rows
+        make_steps([(a / SECOND_US, (a + n) / SECOND_US)], phase=phase, node=node, rank=rank)
+        for node, rank, phase, a, n in rows
     ]
     expected = {"others": 0}
     for _, _, phase, _, n in rows:
@@ -128,7 +128,7 @@ def test_the_basis_says_which_steps_and_how_many_seconds_were_profiled() -> None
             ("DataLoaderIter", "a", 12, 12.5),
             ("DataLoaderWorker", "w", 0, 99),
         ],
-        worker="34",
+        rank="34",
         step=[9, -1, 2],
     )
     reduce = make_events([("grad.cpu", "ALLREDUCE", 0, 50)], source=EventSource.HOROVOD, step=1)

@@ -106,7 +106,7 @@ def test_network_is_receive_plus_transmit_of_the_same_snapshot() -> None:
     assert result.details["Network receive"]["algo-1"]["max"] == 300.0
 
 
-def test_nodes_are_told_apart_and_the_longer_one_counts() -> None:
+def test_nodes_differ_and_the_longer_one_counts() -> None:
     other = make_panel(Metric.CPU_UTILIZATION, [90.0] * 5, node="algo-2")
 
     result = OverallSystemUsage().check(make_job(cpu=[10.0] * 3, extra=[other]))

@@ -59,22 +59,24 @@ def test_a_share_of_each_sample_counts_as_that_share(part: float, status: Status
     assert found.details["algo-1"]["gpu0"]["percent"] == part
 
 
-def test_clocks_are_told_apart_where_the_limit_held_for_half_a_sample() -> None:
+def test_clocks_differ_where_the_limit_held_for_half_a_sample() -> None:
     part, clocks = np.where(CAPPED, 70.0, 5.0), np.where(CAPPED, 1400.0, 1980.0)
 
-    (told,) = checked(logged(gpu_power_cap=part, gpu_clock=clocks)).findings
+    (finding,) = checked(logged(gpu_power_cap=part, gpu_clock=clocks)).findings
 
-    assert "Median clock at the limit: 1,400\u00a0MHz. Otherwise: 1,980\u00a0MHz." in in_words(told.evidence)
+    assert "Median clock at the limit: 1,400\u00a0MHz. Otherwise: 1,980\u00a0MHz." in in_words(
+        finding.evidence
+    )
 
 
 def test_clocks_are_those_of_work_only_where_use_is_known() -> None:
     clocks = np.where(CAPPED, 1200.0, 210.0)
     use = np.where(np.arange(N) < 500, 95.0, np.nan)
 
-    (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks)).findings
-    assert "Median clock at the limit: 1,200\u00a0MHz. Otherwise: 210\u00a0MHz." in in_words(told.evidence)
-    (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
-    assert "in other work" not in in_words(told.evidence)
+    (finding,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks)).findings
+    assert "Median clock at the limit: 1,200\u00a0MHz. Otherwise: 210\u00a0MHz." in in_words(finding.evidence)
+    (finding,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
+    assert "in other work" not in in_words(finding.evidence)
 
 
 def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
@@ -96,13 +98,13 @@ def test_a_second_of_eleven_hours_is_not_rounded_to_never() -> None:
     assert found.headline == "GPUs were at their power limit for less than 0.01% of their time"
 
 
-def test_a_gpu_at_its_limit_is_told_for_information() -> None:
+def test_a_gpu_at_its_limit_is_reported_for_information() -> None:
     found = checked(logged(gpu_power_cap=100.0 * CAPPED))
 
-    (told,) = found.findings
-    assert told.severity is Severity.INFO
-    assert told.title == "1\u00a0GPU was at its power limit for 30.0% of its time"
-    assert "Whether the clock dropped is not known" in in_words(told.evidence)
+    (finding,) = found.findings
+    assert finding.severity is Severity.INFO
+    assert finding.title == "1\u00a0GPU was at its power limit for 30.0% of its time"
+    assert "Whether the clock dropped is not known" in in_words(finding.evidence)
 
 
 @pytest.mark.parametrize(("clock", "severity"), [(1500.0, Severity.WARNING), (1800.0, Severity.INFO)])
@@ -110,32 +112,34 @@ def test_a_clock_that_falls_with_it_is_a_warning(clock: float, severity: Severit
     clocks = np.where(CAPPED, clock, np.where(np.arange(N) < 600, 1980.0, 210.0))
     use = np.where(np.arange(N) < 600, 98.0, 0.0)
 
-    (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
+    (finding,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
 
-    assert told.severity is severity
-    assert f"at the limit: {clock:,.0f}\u00a0MHz. In other work: 1,980\u00a0MHz." in in_words(told.evidence)
-    assert told.title.endswith("and its clock dropped") == (severity is Severity.WARNING)
+    assert finding.severity is severity
+    assert f"at the limit: {clock:,.0f}\u00a0MHz. In other work: 1,980\u00a0MHz." in in_words(
+        finding.evidence
+    )
+    assert finding.title.endswith("and its clock dropped") == (severity is Severity.WARNING)
 
 
 def test_a_gpu_that_never_worked_below_its_limit_has_no_clock_to_compare_with() -> None:
     use = 98.0 * CAPPED
     clocks = np.where(CAPPED, 1400.0, 1980.0)
 
-    (told,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
+    (finding,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
 
-    assert told.severity is Severity.INFO
+    assert finding.severity is Severity.INFO
 
 
-def test_gpus_whose_clock_is_not_known_are_told_beside_one_that_fell() -> None:
+def test_gpus_whose_clock_is_not_known_are_reported_with_one_that_fell() -> None:
     table = 100.0 * np.column_stack([CAPPED, np.ones(N)])
     clocks = np.column_stack([np.where(CAPPED, 1400.0, 1980.0), np.full(N, 1400.0)])
 
-    (told,) = checked(logged(gpu_power_cap=table, gpu_clock=clocks)).findings
+    (finding,) = checked(logged(gpu_power_cap=table, gpu_clock=clocks)).findings
 
-    assert told.severity is Severity.WARNING
-    assert told.title.startswith("2\u00a0GPUs were at their power limit, the worst for 100.0%")
-    assert told.devices == ("algo-1/gpu1", "algo-1/gpu0")
-    assert "at the limit: algo-1 gpu0 1,400\u00a0MHz" in in_words(told.evidence)
+    assert finding.severity is Severity.WARNING
+    assert finding.title.startswith("2\u00a0GPUs were at their power limit, the worst for 100.0%")
+    assert finding.devices == ("algo-1/gpu1", "algo-1/gpu0")
+    assert "at the limit: algo-1 gpu0 1,400\u00a0MHz" in in_words(finding.evidence)
 
 
 def test_without_reasons_a_draw_near_the_limit_is_called_that() -> None:

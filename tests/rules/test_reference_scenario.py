@@ -79,9 +79,9 @@ def test_outliers_of_training_are_not_those_of_evaluation(job: Job) -> None:
     result = StepOutlier().check(job)
 
     assert (result.triggered, result.violations, result.datapoints) == (8, 15, 1650)
-    worker = result.details["step_details"]["algo-1-33"]
-    train, evaluation = (worker["phases"][f"Step:ModeKeys.{phase}"] for phase in ("TRAIN", "EVAL"))
-    assert worker["phase"] == "Step:ModeKeys.TRAIN"
+    rank = result.details["step_details"]["algo-1-33"]
+    train, evaluation = (rank["phases"][f"Step:ModeKeys.{phase}"] for phase in ("TRAIN", "EVAL"))
+    assert rank["phase"] == "Step:ModeKeys.TRAIN"
     stats = train["step_stats"]
     deviation = ((15 * 0.45**2 + 1485 * 0.3**2) / 1500 - stats["mean"] ** 2) ** 0.5
     assert stats["mean"] + 3 * deviation == pytest.approx(0.34627, abs=5e-6)

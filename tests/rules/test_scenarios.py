@@ -167,12 +167,12 @@ def test_amounts_and_parts_agree_to_the_printed_digit(name: str, seed: int) -> N
 
     assert round(sum(part.percent for part in use.parts), 1) == 100.0
     assert round(sum(part.hours for part in use.parts), use.digits) == use.hours
-    told = {finding.key: finding for finding in verdict.findings}
+    findings = {finding.key: finding for finding in verdict.findings}
     for key in {part.finding for part in use.parts if part.finding}:
         parts = [part for part in use.parts if part.finding == key]
         hours, percent = sum(part.hours for part in parts), sum(part.percent for part in parts)
-        assert told[key].gpu_s == pytest.approx(3600 * hours, abs=3600 * len(parts) * 10**-use.digits)
-        assert told[key].share == pytest.approx(percent / 100)
+        assert findings[key].gpu_s == pytest.approx(3600 * hours, abs=3600 * len(parts) * 10**-use.digits)
+        assert findings[key].share == pytest.approx(percent / 100)
 
 
 def test_every_rule_has_a_scenario_and_the_healthy_job_is_judged_by_all_that_its_samples_feed() -> None:
@@ -192,26 +192,26 @@ def test_every_rule_has_a_scenario_and_the_healthy_job_is_judged_by_all_that_its
 
 
 def cell(name: str, rule: str) -> str:
-    told = [statuses(name, seed)[rule] for seed in SEEDS]
-    times = told.count(Status.TRIGGERED)
+    found = [statuses(name, seed)[rule] for seed in SEEDS]
+    times = found.count(Status.TRIGGERED)
     if times:
         return f"**{times}**" if rule in SCENARIOS[name].triggers else str(times)
-    return "–" if set(told) == {Status.NOT_EVALUATED} else ""
+    return "–" if set(found) == {Status.NOT_EVALUATED} else ""
 
 
 def main(name: str) -> str:
     """The rules of the main finding, or its key; of a main cause with the share of GPU time that it explains."""
-    told: dict[str, list[int]] = {}
+    columns: dict[str, list[int]] = {}
     for seed in SEEDS:
         verdict = judged(name, seed)[1]
         found = verdict.main_finding
         text = " with ".join(found.rules) or found.key if found else "none"
         text = f"cause: {text}" if verdict.has_cause else f"finding: {text}" if found else text
-        shares = told.setdefault(text, [])
+        shares = columns.setdefault(text, [])
         if found and verdict.has_cause:
             shares.append(round(100 * (found.share or 0)))
     cells = []
-    for text, shares in told.items():
+    for text, shares in columns.items():
         ends = " to ".join(str(n) for n in sorted({min(shares), max(shares)})) if shares else ""
         cells.append(f"{text}, {ends}%" if ends else text)
     return "; ".join(cells)
@@ -243,9 +243,9 @@ def page() -> str:
 
 @pytest.mark.slow
 def test_the_table_in_the_docs_is_what_the_rules_say(request: pytest.FixtureRequest) -> None:
-    told = page()
-    print(told)
+    rendered = page()
+    print(rendered)
     if request.config.getoption("--accept-golden"):
-        PAGE.write_text(told, "utf-8")
+        PAGE.write_text(rendered, "utf-8")
 
-    assert PAGE.read_text("utf-8") == told
+    assert PAGE.read_text("utf-8") == rendered

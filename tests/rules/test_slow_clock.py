@@ -63,28 +63,28 @@ def test_ratios_are_those_of_a_plain_loop(seed: int) -> None:
         peers = [median(theirs) for other, (kind, theirs) in known.items() if other != name and kind == small]
         ratio = 100 * median(mine) / median(peers)
         node, device = name.split("/")
-        told = found.details[node][device]
-        assert (told["samples"], told["clock"]) == (len(mine), median(mine))
-        assert told["percent_of_peers"] == round(ratio, 1)
+        block = found.details[node][device]
+        assert (block["samples"], block["clock"]) == (len(mine), median(mine))
+        assert block["percent_of_peers"] == round(ratio, 1)
         slow |= {name} if ratio < 80 else set()
     assert {one.name for one in found.devices if one.status is Status.TRIGGERED} == slow
 
 
-def test_a_slow_gpu_is_told_with_its_clock_and_what_held_it() -> None:
+def test_a_slow_gpu_is_reported_with_its_clock_and_what_held_it() -> None:
     capped = np.zeros((N, 4))
     capped[:60, 2] = 100.0
     capped[60:, 2] = 5.0
 
     found = checked(logged(clocks(1980, 1965, 1410, 1980), gpu_power_cap=capped))
 
-    (told,) = found.findings
-    assert told.title == "1 GPU ran at 71.2% of its peers' median clock"
-    assert told.devices == ("algo-1/gpu2",)
-    assert "At the power limit: 62.0%." in in_words(told.evidence)
+    (finding,) = found.findings
+    assert finding.title == "1 GPU ran at 71.2% of its peers' median clock"
+    assert finding.devices == ("algo-1/gpu2",)
+    assert "At the power limit: 62.0%." in in_words(finding.evidence)
     assert (found.evaluated, found.violating) == (4, 1)
 
 
-def test_of_two_gpus_the_slower_one_is_told() -> None:
+def test_of_two_gpus_the_slower_one_is_reported() -> None:
     assert checked(logged(clocks(1980, 1500))).findings[0].devices == ("algo-1/gpu1",)
 
 
@@ -127,17 +127,19 @@ def test_gpus_of_another_kind_are_no_peers() -> None:
     ("mib", "severity"),
     [((81920, 81920), Severity.WARNING), ((81559, 81920), Severity.INFO), (None, Severity.INFO)],
 )
-def test_what_may_be_another_model_is_told_for_information(
+def test_what_may_be_another_model_is_reported_for_information(
     mib: tuple[int, int] | None, severity: Severity
 ) -> None:
     """An H100 of 80 GB has 81,559 MiB and 1980 MHz, an A100 of 80 GB 81,920 MiB and 1410 MHz."""
     more = {"gpu_memory_total": np.tile(np.array(mib) * 2.0**20, (N, 1))} if mib else {}
 
-    (told,) = checked(logged(clocks(1980, 1410), **more)).findings
+    (finding,) = checked(logged(clocks(1980, 1410), **more)).findings
 
-    assert told.severity is severity
-    assert ("Memory sizes differ or are not known" in in_words(told.evidence)) == (severity is Severity.INFO)
-    assert "models match" in " ".join(told.advice)
+    assert finding.severity is severity
+    assert ("Memory sizes differ or are not known" in in_words(finding.evidence)) == (
+        severity is Severity.INFO
+    )
+    assert "models match" in " ".join(finding.advice)
 
 
 def test_a_clock_of_0_is_slow_and_no_measure_for_others() -> None:
@@ -164,7 +166,7 @@ def test_the_limit_lies_below_how_far_sound_gpus_differ() -> None:
     """The check of the threshold, which is ours.
 
     GPUs of one kind differ by 8% on average (arXiv 2208.11035). Of 64 GPUs whose clocks are spread so
-    far, each swinging by 30 MHz, none of five jobs has one below 90%; one that is set to 80% is always told.
+    far, each swinging by 30 MHz, none of five jobs has one below 90%; one that is set to 80% is always finding.
     """
     rng = np.random.default_rng(11)
     for _ in range(5):

@@ -56,9 +56,9 @@ def test_shares_and_answers_are_those_of_a_plain_loop(seed: int) -> None:
             in_force = times[i] - times[last] <= 5 * median(steps)
             if hardware[i, g] and not (in_force and heat[last, g]):
                 brake += int(times[i + 1]) - int(times[i])
-        told = found.details["algo-1"][f"gpu{g}"]
-        assert told["heat_percent"] == round(100 * hot / whole, 2)
-        assert told["hardware_not_heat_s"] == round(brake / 1e6, 1)
+        block = found.details["algo-1"][f"gpu{g}"]
+        assert block["heat_percent"] == round(100 * hot / whole, 2)
+        assert block["hardware_not_heat_s"] == round(brake / 1e6, 1)
         if 100 * hot / whole > limit or 100 * brake / whole > limit:
             hits.add(f"algo-1/gpu{g}")
     assert {one.name for one in found.devices if one.status is Status.TRIGGERED} == hits
@@ -66,7 +66,7 @@ def test_shares_and_answers_are_those_of_a_plain_loop(seed: int) -> None:
     assert {name for finding in found.findings for name in finding.devices} == hits
 
 
-def test_one_hot_gpu_is_told_with_its_time_temperature_and_clock() -> None:
+def test_one_hot_gpu_is_reported_with_its_time_temperature_and_clock() -> None:
     hot = (np.arange(1000) >= 600) & (np.arange(1000) < 800)
     table = np.zeros((1000, 2))
     table[hot, 1] = 100
@@ -77,14 +77,14 @@ def test_one_hot_gpu_is_told_with_its_time_temperature_and_clock() -> None:
 
     found = checked(logged(table, gpu_temperature=warm, gpu_clock=clock))
 
-    (told,) = found.findings
-    assert told.title == "Heat slowed 1\u00a0GPU for 20.0% of its time"
-    assert told.devices == ("algo-1/gpu1",)
-    assert told.severity is Severity.WARNING
-    assert (told.start_us, told.end_us) == (START_US + 600 * SECOND_US, START_US + 800 * SECOND_US)
+    (finding,) = found.findings
+    assert finding.title == "Heat slowed 1\u00a0GPU for 20.0% of its time"
+    assert finding.devices == ("algo-1/gpu1",)
+    assert finding.severity is Severity.WARNING
+    assert (finding.start_us, finding.end_us) == (START_US + 600 * SECOND_US, START_US + 800 * SECOND_US)
     for words in ("20.0%", "91\u00a0°C", "1,200\u00a0MHz", "1,980\u00a0MHz"):
-        assert words in in_words(told.evidence)
-    assert told.share == pytest.approx(0.1, abs=1e-3)
+        assert words in in_words(finding.evidence)
+    assert finding.share == pytest.approx(0.1, abs=1e-3)
     assert (found.evaluated, found.violating) == (2, 1)
 
 
@@ -140,12 +140,12 @@ def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
 def test_heat_that_was_not_sampled_while_the_hardware_slowed_is_not_known(every: int) -> None:
     """Though the value in force may be one of a second before."""
     slowed = (np.arange(1000) >= 500) & (np.arange(1000) % every == 0)
-    (told,) = checked(logged(np.where(slowed, np.nan, 0.0), 100.0 * slowed)).findings
+    (finding,) = checked(logged(np.where(slowed, np.nan, 0.0), 100.0 * slowed)).findings
 
-    assert told.key == "hardware-slowdown"
-    assert told.title.endswith("% of its time")
-    assert "Heat as a reason was not recorded all the time" in in_words(told.evidence)
-    assert "clocks_event_reasons.active" in " ".join(told.advice)
+    assert finding.key == "hardware-slowdown"
+    assert finding.title.endswith("% of its time")
+    assert "Heat as a reason was not recorded all the time" in in_words(finding.evidence)
+    assert "clocks_event_reasons.active" in " ".join(finding.advice)
 
 
 def test_what_the_hardware_does_beside_heat_is_not_taken_for_heat() -> None:
@@ -153,9 +153,9 @@ def test_what_the_hardware_does_beside_heat_is_not_taken_for_heat() -> None:
     moment = [100.0] + [0.0] * 1000
 
     assert checked(logged(moment, moment)).status is Status.PASSED
-    (told,) = checked(logged([100.0] * 50 + [0.0] * 950, [100.0] * 50 + [0.0] * 950)).findings
-    assert told.key == "thermal-throttling"
-    assert "hardware" not in in_words(told.evidence)
+    (finding,) = checked(logged([100.0] * 50 + [0.0] * 950, [100.0] * 50 + [0.0] * 950)).findings
+    assert finding.key == "thermal-throttling"
+    assert "hardware" not in in_words(finding.evidence)
 
 
 def test_reasons_that_were_sampled_at_different_times_are_each_judged() -> None:
@@ -167,7 +167,7 @@ def test_reasons_that_were_sampled_at_different_times_are_each_judged() -> None:
 
     found = checked(make_job(extra=[first, second]))
 
-    assert [told.title for told in found.findings] == [
+    assert [finding.title for finding in found.findings] == [
         "Heat slowed 1\u00a0GPU for 2.5% of its time",
         "The hardware slowed 1\u00a0GPU for 25.0% of its time",
     ]
@@ -184,12 +184,12 @@ def test_what_holds_at_the_last_sample_alone_took_no_time() -> None:
 def test_a_power_brake_is_no_heat() -> None:
     braked = [100.0] * 50 + [0.0] * 950
 
-    (told,) = checked(logged([0.0] * 1000, braked)).findings
+    (finding,) = checked(logged([0.0] * 1000, braked)).findings
 
-    assert told.key == "hardware-slowdown"
-    assert told.title == "The hardware slowed 1\u00a0GPU for 5.0% of its time without naming heat"
-    assert "power supply" in " ".join(told.advice)
-    assert "not recorded" not in in_words(told.evidence)
+    assert finding.key == "hardware-slowdown"
+    assert finding.title == "The hardware slowed 1\u00a0GPU for 5.0% of its time without naming heat"
+    assert "power supply" in " ".join(finding.advice)
+    assert "not recorded" not in in_words(finding.evidence)
 
 
 def test_heat_and_brake_are_two_findings_and_count_a_gpu_once() -> None:
@@ -197,7 +197,7 @@ def test_heat_and_brake_are_two_findings_and_count_a_gpu_once() -> None:
 
     found = checked(logged(heat, heat[::-1]))
 
-    assert [told.key for told in found.findings] == ["thermal-throttling", "hardware-slowdown"]
+    assert [finding.key for finding in found.findings] == ["thermal-throttling", "hardware-slowdown"]
     assert (found.violations, found.violating, found.evaluated) == (1, 1, 1)
 
 
@@ -216,7 +216,7 @@ def test_the_limit_lies_above_what_changing_clocks_report_and_below_what_heat_do
     """The check of the threshold, which is ours.
 
     A change of the clock reports a slowdown by the hardware for some 10 ms. With a change every ten seconds,
-    samples a second apart meet 0.1% of them on average; that a healthy hour is told is then rare. A GPU
+    samples a second apart meet 0.1% of them on average; that a healthy hour is finding is then rare. A GPU
     that is too hot is slowed for minutes: even one minute of an hour is 1.7%.
     """
     rng = np.random.default_rng(7)

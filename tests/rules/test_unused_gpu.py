@@ -67,7 +67,7 @@ def test_a_gpu_whose_use_the_tool_cannot_tell_is_not_unused() -> None:
     assert result.findings[0].devices == ("algo-1/gpu1",)
 
 
-def test_gpus_that_never_worked_are_told_once_under_the_name_of_the_rule() -> None:
+def test_gpus_that_never_worked_are_reported_once_under_the_name_of_the_rule() -> None:
     (finding,) = verdict_of(make_job(gpu=[[95.0, 0.0]] * 700, interval_s=2)).findings
 
     assert (finding.key, finding.title) == (

@@ -182,17 +182,6 @@ def test_a_file_is_named_by_its_last_event_and_process_and_holds_the_events_of_a
     assert sum("pythontimeline" in writer for writer in last) == scenario.nodes * scenario.gpus
 
 
-def test_rows_are_short_and_half_an_hour_of_two_steps_a_second_is_3600_steps_a_process() -> None:
-    files = dict(trace_files(spec_of("--gpus=1", "--cores=8", "--duration=30m")))
-
-    steps = [event for event in events_of(files) if event.lane in {TRAIN, EVAL}]
-
-    assert 3400 < len(steps) < 3600
-    size = sum(len(text) for text in files.values())
-    assert size < 1_700_000
-    assert size / sum(text.count("\n") for text in files.values()) < 150
-
-
 def test_a_file_is_the_same_in_a_longer_job_and_another_seed_moves_every_step() -> None:
     short = dict(trace_files(spec_of("--duration=8m", "--gpus=2")))
     long = dict(trace_files(spec_of("--duration=20m", "--gpus=2")))
@@ -539,80 +528,6 @@ def test_the_gpus_work_during_steps_and_idle_between_them(name: str) -> None:
         after = (times > step.end + 150_000) & (times < following.start - 30_000)
         assert (gpu[within] > 60).all()
         assert (gpu[after] < 10).all()
-
-
-def test_slow_steps_leave_the_gpus_half_busy() -> None:
-    times, values = samples_of("step-outliers")
-    slow = [
-        step
-        for step in by_process(events_of(traces("step-outliers")), TRAIN)["algo-1", 0][1:]
-        if step.end - step.start > 1e6
-    ]
-
-    assert len(slow) == 35
-    for step in slow:
-        within = (times > step.start + 30_000) & (times < step.end - 150_000)
-        assert ((values["GPUUtilization"][within] > 30) & (values["GPUUtilization"][within] < 75)).all()
-    assert np.quantile(values["GPUUtilization"][300:], 0.05) > 20
-
-
-def test_bottlenecks_are_of_one_kind() -> None:
-    shares = {}
-    for name in ("cpu-bottleneck", "io-bottleneck", "healthy"):
-        _, values = samples_of(name)
-        low = (values["GPUUtilization"][1:] < 10).any(axis=1)
-        busy = (values["CPUUtilization"] > 90).any(axis=1)
-        waiting = (values["I/OWaitPercentage"] > 50).any(axis=1)
-        shares[name] = (low & busy).mean(), (low & waiting).mean()
-
-    assert shares["cpu-bottleneck"][0] > 0.55 > 0.01 > shares["cpu-bottleneck"][1]
-    assert shares["io-bottleneck"][1] > 0.55 > 0.01 > shares["io-bottleneck"][0]
-    assert max(shares["healthy"]) < 0.01
-
-
-def test_memory_jumps_once_or_grows_slowly() -> None:
-    largest = {}
-    for name in ("memory-jump", "memory-leak", "healthy"):
-        memory = samples_of(name)[1]["GPUMemoryUtilization"][:, 0]
-        rises = [memory[i - 10 : i].mean() - memory[i - 20 : i - 10].mean() for i in range(20, len(memory))]
-        largest[name] = max(rises[1000:])
-        runs = sum(a <= 5.0 < b for a, b in itertools.pairwise(rises[1000:]))
-        assert runs == (name == "memory-jump")
-    assert largest["memory-jump"] > 10 > 2 > max(largest["memory-leak"], largest["healthy"])
-
-    leaking = samples_of("memory-leak")[1]["GPUMemoryUtilization"][:, 0]
-    assert leaking[-100:].mean() - leaking[300:400].mean() > 20
-
-
-def test_one_gpu_is_used_less_though_none_is_low() -> None:
-    gpu = samples_of("imbalance")[1]["GPUUtilization"][200:]
-
-    assert (np.quantile(gpu, 0.95, axis=0) > 72).all()
-    assert (np.quantile(gpu, 0.05, axis=0) > 50).all()
-    means = gpu.mean(axis=0)
-    assert means[:-1].min() - means[-1] > 15
-    assert means[:-1].max() - means[:-1].min() < 1
-
-
-def test_everything_is_little_used_with_small_batches() -> None:
-    values = samples_of("small-batch")[1]
-
-    assert np.quantile(values["GPUUtilization"], 0.95) < 65
-    assert np.quantile(values["GPUMemoryUtilization"], 0.95) < 40
-    assert np.quantile(values["CPUUtilization"].mean(axis=1), 0.95) < 60
-
-
-def test_the_first_step_comes_late() -> None:
-    first = min(event.start for event in events_of(traces("slow-start")) if event.lane == TRAIN)
-
-    times, values = samples_of("slow-start")
-
-    assert 21 < (first - times[0]) / 60e6 < 22
-    before = times < first
-    assert values["GPUUtilization"][before].max() == 0
-    assert np.median(values["GPUUtilization"][~before]) > 90
-    # Memory is taken at once: it does not rise when the steps begin.
-    assert values["GPUMemoryUtilization"][before][300:].min() > 60
 
 
 # --- The committed sample --------------------------------------------------------------------------

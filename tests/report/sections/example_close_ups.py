@@ -27,7 +27,7 @@ def job(name: str, *, steps: int = 60) -> Job:
     tensors = make_events(
         [(f"tensor{i}", "ALLREDUCE", 2, 3) for i in range(4)],
         node=name,
-        worker="1",
+        rank="1",
         source=EventSource.HOROVOD,
     )
     return JobInMemory(
@@ -38,9 +38,9 @@ def job(name: str, *, steps: int = 60) -> Job:
             make_panel(Metric.IO_WAIT, wait, node=name, interval_s=1),
         ),
         steps=joined_steps(
-            make_steps(spans, node=name, worker="0"), make_steps(spans, node=name, worker="1", phase=name)
+            make_steps(spans, node=name, rank="0"), make_steps(spans, node=name, rank="1", phase=name)
         ),
-        events=Events.joined([make_events(rows, node=name, worker="0"), tensors]),
+        events=Events.joined([make_events(rows, node=name, rank="0"), tensors]),
         profiles=(profile(name), profile(name, begin="before step 0, start")),
     )
 

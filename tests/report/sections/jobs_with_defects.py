@@ -237,7 +237,7 @@ def profiled_job(backward_s: float = 0.5) -> Job:
     long = set(range(50, 960, 80))
     steps = joined_steps(
         make_steps([(120 + i, 120 + i + (40.0 if i in long else 0.25)) for i in range(960)]),
-        make_steps([(120 + i, 120.2 + i + i % 3 / 100) for i in range(960)], worker="34"),
+        make_steps([(120 + i, 120.2 + i + i % 3 / 100) for i in range(960)], rank="34"),
         make_steps([(120.5 + i, 120.6 + i) for i in range(960)], phase="EVAL"),
     )
     events = Events.joined([_operators(), _phases(backward_s), _horovod(), loading(3)])

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.analyses.balance import MAX_DRAWN, MAX_GPUS, MAX_NODES, balance
@@ -66,7 +66,6 @@ def job_of(
     return job, counted
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(1, 10), LOOPS)
 def test_loads_and_distances_are_those_of_the_definition(
     rows: list[tuple[float | None, ...]], patience: int, loop_s: tuple[int, int] | None
@@ -102,7 +101,6 @@ def test_loads_and_distances_are_those_of_the_definition(
     assert node.histogram == pytest.approx(usual, abs=0.006)
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(1, 10), LOOPS)
 def test_figure_and_rule_agree(
     rows: list[tuple[float | None, ...]], patience: int, loop_s: tuple[int, int] | None
@@ -204,7 +202,6 @@ def test_a_limit_that_was_set_is_told() -> None:
     assert found.limit == 0.4
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=2, max_size=30),
     st.integers(1, 29),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.analyses.bottlenecks import Bottlenecks, BottlenecksOverTime, StepSpan, bottlenecks
@@ -140,7 +140,6 @@ def reference(job: Job, grid: Columns) -> dict[str, Any] | None:
     return told if told["nodes"] else None
 
 
-@settings(max_examples=75, deadline=None)
 @given(jobs())
 def test_everything_agrees_with_the_definition(job: Job) -> None:
     grid = columns(job)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.analyses.close_ups import MAX_BARS, MAX_SAMPLES, CloseUp
@@ -33,8 +33,8 @@ STEPS = make_steps([(2.0 * i, 2.0 * i + 1.5) for i in range(100)])
 
 
 def test_the_first_ten_and_the_last_thirty_steps_of_the_first_worker_are_chosen() -> None:
-    other = make_steps([(500.0 + i, 501.0 + i) for i in range(50)], worker="4", phase="EVAL")
-    chosen = by_key(make_job(steps=joined_steps(make_steps([(3.0, 400.0)], worker="10"), other, STEPS)))
+    other = make_steps([(500.0 + i, 501.0 + i) for i in range(50)], rank="4", phase="EVAL")
+    chosen = by_key(make_job(steps=joined_steps(make_steps([(3.0, 400.0)], rank="10"), other, STEPS)))
 
     assert list(chosen) == ["first-steps", "last-steps"]
     # Worker 4 comes before 10 and 33 in natural order.
@@ -71,7 +71,6 @@ def test_the_longest_step_is_named_with_its_whole_duration() -> None:
     assert (moment.longest_step, moment.longest_us) == ("TRAIN 1", 3 * SECOND_US)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_the_worst_minute_is_that_of_a_plain_count(data: st.DataObject) -> None:
     n = data.draw(st.integers(20, 60))
@@ -217,7 +216,6 @@ def test_a_pause_of_the_sampler_breaks_the_curve() -> None:
     assert at[10] == START_US + 9 * SECOND_US
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 300)), min_size=1, max_size=60))
 def test_bars_are_the_events_with_those_in_one_cell_joined(spans: list[tuple[int, int]]) -> None:
     # A stretch of 4 000 ms, so that a cell is 8 ms.
@@ -278,10 +276,10 @@ def test_bars_stay_few_and_stand_for_every_event() -> None:
 
 def test_lanes_are_those_of_the_worker_whose_steps_are_shown_then_those_with_most_time() -> None:
     def of(worker: str, count: int, lasted: float) -> Events:
-        return make_events([(f"p{i}", "x", 0.0, lasted - 0.01 * i) for i in range(count)], worker=worker)
+        return make_events([(f"p{i}", "x", 0.0, lasted - 0.01 * i) for i in range(count)], rank=worker)
 
     job = make_job(events=Events.joined([of("1", 4, 1.0), of("2", 9, 3.0), of("7", 2, 2.0)]))
-    job = replace(job, steps=make_steps([(0.0, 5.0)], worker="1"))
+    job = replace(job, steps=make_steps([(0.0, 5.0)], rank="1"))
 
     (moment,) = moments(job)
 
@@ -292,13 +290,13 @@ def test_lanes_are_those_of_the_worker_whose_steps_are_shown_then_those_with_mos
 
 def test_every_worker_whose_rows_are_shown_has_its_steps_above_them() -> None:
     def of(worker: str, count: int) -> Events:
-        return make_events([(f"p{i}", "x", 0.0, 2.0 - 0.1 * i) for i in range(count)], worker=worker)
+        return make_events([(f"p{i}", "x", 0.0, 2.0 - 0.1 * i) for i in range(count)], rank=worker)
 
-    tables = [make_steps([(0.0, 2.0), (2.0, 3.0)], worker=worker) for worker in ("1", "2", "10")]
+    tables = [make_steps([(0.0, 2.0), (2.0, 3.0)], rank=worker) for worker in ("1", "2", "10")]
     job = make_job(events=Events.joined([of("1", 2), of("10", 1)]), steps=joined_steps(*tables))
     crowd = make_job(
         events=Events.joined([of(str(i), 1) for i in range(30)]),
-        steps=joined_steps(*(make_steps([(0.0, 3.0)], worker=str(i)) for i in range(30))),
+        steps=joined_steps(*(make_steps([(0.0, 3.0)], rank=str(i)) for i in range(30))),
     )
 
     (moment,) = moments(job)

@@ -5,7 +5,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.analyses.data_loading import MAX_COLUMNS, MAX_LINES, DataLoading, FetchTimes, data_loading
@@ -62,7 +62,6 @@ TIMES_US = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(TIMES_US)
 def test_every_fetch_is_counted_once_in_at_most_sixty_bins(times_us: list[int]) -> None:
     found = histogram([us / SECOND_US for us in times_us])
@@ -100,7 +99,6 @@ def test_times_that_spread_widely_get_bins_that_grow() -> None:
     assert found.beyond == 0
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 80), st.integers(1, 3)), min_size=1, max_size=40)
 )
@@ -124,7 +122,6 @@ def test_times_agree_with_plain_lists(fetches: list[tuple[int, int, int]]) -> No
         assert one.outliers == sum(round(10 * t) > round(20 * median(times)) for t in times)
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2000), st.integers(1, 900), st.integers(1, 4)), min_size=1, max_size=12
@@ -179,7 +176,6 @@ def test_without_the_rule_the_loaders_are_told_and_not_judged() -> None:
     assert bare[0] == bare[1] == bare[2]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.integers(1, 90), st.integers(1, 5)), min_size=1, max_size=15)
 )

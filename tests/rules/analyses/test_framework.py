@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import OverallFrameworkMetrics
@@ -129,7 +129,6 @@ def test_what_was_profiled_is_told_in_seconds_and_steps() -> None:
     assert (time.operators[0].ran_s, time.general_s) == (3.0, 4.0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("pq"), st.sampled_from("01"), st.integers(0, 60), st.integers(0, 20)),
@@ -141,8 +140,8 @@ def test_what_was_profiled_is_told_in_seconds_and_steps() -> None:
 def test_shares_of_phases_are_those_of_a_plain_count(
     rows: list[tuple[str, str, int, int]], of_steps: list[tuple[str, int, int]]
 ) -> None:
-    events = [make_events([(phase, "x", a, a + n)], worker=worker) for phase, worker, a, n in rows]
-    steps = [make_steps([(a, a + n)], worker=worker) for worker, a, n in of_steps]
+    events = [make_events([(phase, "x", a, a + n)], rank=worker) for phase, worker, a, n in rows]
+    steps = [make_steps([(a, a + n)], rank=worker) for worker, a, n in of_steps]
 
     time = told(make_job(events=Events.joined(events), steps=joined_steps(*steps) if steps else None))
 
@@ -177,7 +176,6 @@ def test_many_phases_end_with_the_rest() -> None:
     assert sum(one.seconds for one in time.event_types) == pytest.approx(sum(b - a for *_, a, b in rows))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -193,7 +191,7 @@ def test_many_phases_end_with_the_rest() -> None:
 )
 def test_each_workers_time_is_that_of_a_plain_count(rows: list[tuple[str, str, str, int, int]]) -> None:
     tables = [
-        make_steps([(a, a + n)], node=node, worker=worker, phase=phase) for node, worker, phase, a, n in rows
+        make_steps([(a, a + n)], node=node, rank=worker, phase=phase) for node, worker, phase, a, n in rows
     ]
 
     time = told(make_job(steps=joined_steps(*tables)))
@@ -224,8 +222,8 @@ def test_each_workers_time_is_that_of_a_plain_count(rows: list[tuple[str, str, s
 
 
 def test_of_many_workers_the_odd_ones_come_first_and_the_others_have_a_mean() -> None:
-    usual = [make_steps([(0, 8), (9, 10)], worker=str(i)) for i in range(30)]
-    odd = [make_steps([(0, 1), (9, 10)], worker="odd"), make_steps([(0, 5), (9, 10)], worker="even")]
+    usual = [make_steps([(0, 8), (9, 10)], rank=str(i)) for i in range(30)]
+    odd = [make_steps([(0, 1), (9, 10)], rank="odd"), make_steps([(0, 5), (9, 10)], rank="even")]
 
     time = told(make_job(steps=joined_steps(*usual, *odd)))
 

@@ -7,7 +7,7 @@ from statistics import median
 import generate
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.registry import read_job
@@ -32,7 +32,6 @@ def trend_of(values: np.ndarray, *, interval_s: float = 1.0) -> Trend | None:
     return told(make_job(memory=values, steps=steps, interval_s=interval_s)).gpus[0].trend
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([0, 0.1, 4.9, 5, 5.1, 10, 10.1, 15.2, 60, 100]), min_size=1, max_size=60),
     st.sampled_from([1, 2, 4, timedelta(seconds=20)]),
@@ -70,7 +69,6 @@ def test_the_largest_rise_has_its_time_also_below_the_limit() -> None:
     assert gpu.rise_us == START_US + 21 * SECOND_US // 2
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 100), min_size=30, max_size=60))
 def test_the_trend_is_the_median_of_all_slopes(levels: list[int]) -> None:
     interval_s = 30.0

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import StepOutlier
@@ -51,7 +51,6 @@ durations = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(durations, min_size=1, max_size=6), st.sampled_from([0.0, 1.0, 3.0]))
 def test_the_table_and_the_histogram_count_what_a_slow_reference_counts(
     found: list[list[int]], stddev: float
@@ -97,7 +96,6 @@ def test_the_table_and_the_histogram_count_what_a_slow_reference_counts(
     assert sum(sum(one.counts) + one.beyond for one in histogram.series) == times.count
 
 
-@settings(deadline=None)
 @given(st.lists(durations, min_size=1, max_size=4))
 def test_every_peak_and_every_outlier_survives_in_the_time_line(found: list[list[int]]) -> None:
     steps = joined_steps(
@@ -232,7 +230,6 @@ def sampled(pairs: list[tuple[int, int]], moments: list[tuple[int, int]]) -> int
 spans = st.tuples(st.integers(0, 300), st.integers(0, 25)).map(lambda p: (p[0], p[0] + p[1]))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["Forward", "DataLoaderIter", "cpu_functions"]), spans), max_size=25),
     st.lists(st.integers(1, 12), min_size=4, max_size=20),
@@ -289,7 +286,7 @@ def test_a_class_in_few_outliers_is_not_compared(outliers: int, compared: bool) 
 def test_lanes_without_a_worker_are_compared_over_the_steps_of_the_node() -> None:
     spans_s = [(float(i), i + 0.5) for i in range(20)] + [(20.0 + 6 * i, 25.0 + 6 * i) for i in range(5)]
     events = make_events(
-        [("allreduce.x", "0", a, b) for a, b in spans_s], worker="", source=EventSource.HOROVOD
+        [("allreduce.x", "0", a, b) for a, b in spans_s], rank="", source=EventSource.HOROVOD
     )
 
     contrast = told(make_job(steps=make_steps(spans_s), events=events)).contrast
@@ -312,7 +309,6 @@ _CLASSES = {
 }
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(_CLASSES)), spans), max_size=30),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4)), min_size=1, max_size=40),

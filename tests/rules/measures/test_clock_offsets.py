@@ -57,7 +57,7 @@ def test_a_clock_that_is_ahead_is_told_with_its_spread() -> None:
         make_steps(shifted(3.0, 2.0), node="algo-2"),
         make_steps(shifted(90.0)[:9], node="algo-2"),
         make_steps(shifted(90.0), node="algo-2", phase="EVAL"),
-        make_steps(shifted(90.0), node="algo-1", worker="34"),
+        make_steps(shifted(90.0), node="algo-1", rank="34"),
     ],
     ids=["little", "unsteady", "few", "other phase", "same node"],
 )
@@ -66,7 +66,7 @@ def test_anything_else_is_no_clock(other: object) -> None:
 
 
 def test_workers_of_a_node_count_by_the_one_that_begins_first() -> None:
-    late_worker = make_steps(shifted(95.0), node="algo-2", worker="34")
+    late_worker = make_steps(shifted(95.0), node="algo-2", rank="34")
     steps = joined_steps(make_steps(SPANS), late_worker, make_steps(shifted(90.0), node="algo-2"))
 
     (offset,) = offsets(make_job(steps=steps))

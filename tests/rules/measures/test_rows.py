@@ -35,9 +35,9 @@ def test_rows_stand_by_their_code(codes: list[int], many: int) -> None:
 
 def test_each_series_rank_and_mode_has_its_rows() -> None:
     steps = joined_steps(
-        make_steps([(0, 1), (2, 3)], worker="10"),
-        make_steps([(0, 2)], worker="9"),
-        make_steps([(4, 5)], worker="9", phase="EVAL"),
+        make_steps([(0, 1), (2, 3)], rank="10"),
+        make_steps([(0, 2)], rank="9"),
+        make_steps([(4, 5)], rank="9", phase="EVAL"),
     )
 
     assert {names[1:]: rows.tolist() for names, rows in series_of(steps).items()} == {

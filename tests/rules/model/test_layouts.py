@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobreport import document
@@ -156,7 +156,7 @@ def told(root: Path) -> dict[str, bytes]:
     return {rule.name: document.rule_json(rule, result) for rule, result in zip(RULES, results, strict=True)}
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12)
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_layout_makes_no_number_different(
     tmp_path_factory: pytest.TempPathFactory, seed: int, layout: int

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import (
@@ -119,7 +119,7 @@ def random_job(seed: int) -> Job:
             starts = rng.uniform(0, 200) + np.cumsum(lasts + rng.uniform(0, 5)) - lasts
             spans = list(zip(starts.tolist(), (starts + lasts).tolist(), strict=True))
             # Without numbers: nothing is said of the clocks.
-            table = make_steps(spans, node=node, worker=worker)
+            table = make_steps(spans, node=node, rank=worker)
             steps.append(replace(table, number=np.full(len(table), -1)))
             events.append(fetches(node, worker, starts, rng))
     return JobInMemory(
@@ -363,7 +363,6 @@ class Account:
         return {i for i in found if panel.values[rows[i], column] >= 10}
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_lost_moment_goes_to_the_cause_that_a_plain_account_finds(seed: int) -> None:
     job = random_job(seed)
@@ -396,7 +395,6 @@ def test_the_random_jobs_hold_every_cause() -> None:
     assert min(seen[key] for key in (*KEYS.values(), *EDGES)) >= 3
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_findings_and_parts_tell_the_same_and_add_up(seed: int) -> None:
     job = random_job(seed)

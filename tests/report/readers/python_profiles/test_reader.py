@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.base import Found, SourceFile
@@ -292,7 +292,6 @@ TREE = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TREE)
 def test_trees_are_summed_as_by_hand(tmp_path: Path, shape: Any) -> None:
     took: dict[str, list[float]] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.base import SourceFile
@@ -449,7 +449,6 @@ LINES = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.one_of(LINES, st.sampled_from(["", "garbage", sample()[:50], "[]"])), max_size=60),
     st.randoms(use_true_random=False),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.base import SourceFile
@@ -87,13 +87,11 @@ def sound(draw: st.DrawFn) -> bytes:
     ).encode()
 
 
-@settings(deadline=None)
 @given(sound())
 def test_sound_files_are_read_as_single_lines_are(text: bytes) -> None:
     assert is_taken_and_equal(text)
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_damaged_file_is_left_alone_or_read_as_single_lines_are(data: st.DataObject) -> None:
     text = data.draw(sound())
@@ -215,7 +213,6 @@ def test_nearly_all_real_files_are_sound_and_read_as_single_lines_are() -> None:
     assert taken >= 0.95 * len(paths) > 0
 
 
-@settings(max_examples=500)
 @given(st.lists(NUMBER, min_size=1, max_size=20))
 def test_decimals_are_what_float_finds(numbers: list[str]) -> None:
     assert bits(parsed(numbers)) == bits(np.array(list(map(float, numbers))))

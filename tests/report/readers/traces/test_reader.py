@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.mutations import applied, steps
@@ -43,8 +43,6 @@ from tests.report.readers.events import (
     write,
     x,
 )
-
-SLOW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 # Against the slow reader
 
@@ -143,7 +141,6 @@ def _check(found: Found, expected: Expected) -> None:
     assert found.quality.rows == len(rows)
 
 
-@SLOW
 @given(files=_files(), block=st.sampled_from([1, 200, 1 << 20]), many=st.sampled_from([1, 10, 1 << 20]))
 def test_every_event_of_any_files_is_found_once_and_every_row_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], block: int, many: int
@@ -181,7 +178,6 @@ def _new_writer(events: list[tuple[str, Row]]) -> list[Row]:
     return rows
 
 
-@SLOW
 @given(data=st.data(), seed=st.integers(0, 999))
 def test_neither_writer_nor_split_nor_order_of_files_matters(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, seed: int
