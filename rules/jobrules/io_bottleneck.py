@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
+from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.model import Metric
-from jobrules.rule import Amount, Rule, percent, samples
+from jobrules.measures.core_use import CoreUse
+from jobrules.model import Inferred, Metric
+from jobrules.rule import Amount, Role, Rule, percent, samples
+from jobrules.text import share
 
 if TYPE_CHECKING:
-    from jobrules.model import Job, RuleResult
+    from collections.abc import Sequence
+
+    from jobrules.claims import Claim, Claimed, Samples
+    from jobrules.measures.work import Work
+    from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +46,7 @@ class IOBottleneck(Rule):
     title: ClassVar[str] = "GPU is idle while a CPU core waits for I/O"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.IO_WAIT)
     section: ClassVar[str] = "io-bottlenecks"
+    role: ClassVar[Role] = Role.CAUSE
 
     threshold: float = percent(50.0, "share of bottleneck snapshots")
     io_threshold: float = percent(50.0, "a core that waits more than this waits for I/O")
@@ -45,6 +56,29 @@ class IOBottleneck(Rule):
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts minutes, ``violations`` and ``datapoints`` count snapshots of all nodes."""
         return self.criteria.result(self, job)
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """Evidence is a GPU that is idle in the same snapshot in which a core of its node waits for I/O."""
+        del job, work
+        return (
+            Cause(
+                key="io-bottleneck",
+                precedence=Precedence.IO_BOUND,
+                label="Lost: CPU waiting for I/O",
+                when="while the CPU waited for I/O",
+                claim=partial(_waiting, self),
+                finding=partial(self._found, result),
+            ),
+        )
+
+    def _found(self, result: RuleResult, claimed: Claimed) -> Finding:
+        seen = share(claimed.snapshots / claimed.of_snapshots)
+        return self.finding(
+            f"A GPU was idle while a CPU core waited for I/O in {seen} of snapshots",
+            *moments(claimed, result),
+            Inferred("simultaneous samples"),
+            devices=claimed.devices,
+        )
 
     @property
     def criteria(self) -> BottleneckCriteria:
@@ -68,3 +102,19 @@ class IOBottleneck(Rule):
                 "If they are already set, pack small files, and check that checkpoints and logs do not block the loop.",
             ),
         )
+
+
+def _waiting(rule: IOBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    """Claim the moments in which a GPU is idle while a core waits for I/O."""
+    del weight_us
+    use = CoreUse.of(part, panel, Metric.IO_WAIT, rule.io_threshold)
+    if use is None:
+        return None
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        return [
+            np.where((use.above[gpu.rows] > 0) & (gpu.values < rule.gpu_threshold), gpu.left_us, 0.0)
+            for gpu in gpus
+        ]
+
+    return claim

@@ -11,17 +11,20 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
+from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Reason, ReasonKind, RuleResult, Severity, Status
 from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobrules.claims import Cause
     from jobrules.model import Fact, IntArray, Job, Metric
 
 
@@ -74,6 +77,17 @@ class Documentation(Struct, frozen=True, kw_only=True):
     details: str = ""
 
 
+class Role(StrEnum):
+    """How a rule's findings stand in the verdict."""
+
+    #: On their own, with the severity of the rule.
+    OBSERVATION = "observation"
+    #: Only with the lost time that ``Rule.causes`` claims, and with its severity.
+    CAUSE = "cause"
+    #: Inside the finding on the cause, or as what is unexplained.
+    SYMPTOM = "symptom"
+
+
 _HEADINGS = {
     "What it checks": "checks",
     "Why it matters": "why",
@@ -92,6 +106,9 @@ class Rule(ABC):
     requires: ClassVar[tuple[Metric, ...]] = ()
     #: Anchor of the page's section that holds the evidence.
     section: ClassVar[str] = "rules"
+    role: ClassVar[Role] = Role.OBSERVATION
+    #: False if the verdict and the page use the result of the whole job, not of its work.
+    of_work: ClassVar[bool] = True
     #: False for a summary, which states figures and never triggers.
     can_trigger: ClassVar[bool] = True
     #: Second names that SageMaker Debugger has for a parameter, as ``{"threshold": "stddev"}``.
@@ -105,6 +122,15 @@ class Rule(ABC):
     @abstractmethod
     def check(self, job: Job) -> RuleResult:
         """Check a job that has samples of all ``requires``."""
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """The lost GPU time that this rule explains, given its result during the work; by default none.
+
+        It is asked whether the rule triggered or not: the claims decide. A cause with less than 5% of the GPU time of the
+        job has no finding.
+        """
+        del job, work, result
+        return ()
 
     def not_evaluated(self, reason: Reason, **facts: Any) -> RuleResult:
         """Result of a rule that lacks data."""
@@ -205,6 +231,18 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
                 raise
             results.append(rule.failed(error))
     return tuple(results)
+
+
+def results_in_work(
+    rules: Sequence[Rule], results: Sequence[RuleResult], job: Job, *, strict: bool = False
+) -> tuple[RuleResult, ...]:
+    """The results in the work of the job, from those of the whole job: what the verdict and the page are about."""
+    work = Work.of(job)
+    if work is None or not job.gpu_count or work.whole:
+        return tuple(results)
+    part = job.within({node: work.span_us(node) for node in job.nodes})
+    again = iter(run_rules([rule for rule in rules if rule.of_work], part, strict=strict))
+    return tuple(next(again) if rule.of_work else result for rule, result in zip(rules, results, strict=True))
 
 
 def written(value: Any) -> float | int | str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from jobrules.model import Events, Job, JobInMemory, Metric, Panel, PartFacts, Steps, span_of
@@ -58,6 +58,13 @@ class JobInParts(Job):
         for handles, about in self._calls():
             yield _part(self.engine.fetch(handles), *about)
 
+    def within(self, spans_us: Mapping[str, tuple[int, int]]) -> Job:
+        """The job in the time from one moment to another of each node."""
+        cut = partial(_within, spans_us, self.change)
+        facts = self.each(_facts_within, spans_us)
+        kept = ((its, handles) for its, (_, handles) in zip(facts, self.kept, strict=True))
+        return replace(self, kept=tuple(one for one in kept if one[0].records), change=cut)
+
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
         """All samples."""
@@ -72,6 +79,18 @@ class JobInParts(Job):
     def events(self) -> Events:
         """All events."""
         return Events.joined([part.events for part in self.parts])
+
+
+def _within(
+    spans_us: Mapping[str, tuple[int, int]],
+    change: Callable[[JobInMemory], JobInMemory] | None,
+    part: JobInMemory,
+) -> JobInMemory:
+    return (change(part) if change else part).within(spans_us)
+
+
+def _facts_within(part: JobInMemory, spans_us: Mapping[str, tuple[int, int]]) -> PartFacts:
+    return PartFacts.of(part.within(spans_us), *part.nodes)
 
 
 def _is_ours(one: Any) -> bool:

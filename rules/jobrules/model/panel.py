@@ -61,6 +61,15 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             last_us=self.last_us if rows[-1] else int(time_us[-1]),
         )
 
+    def within(self, first_us: int, last_us: int) -> Panel | None:
+        """Snapshots from one moment to another; None if there are none."""
+        first, stop = np.searchsorted(self.time_us, (first_us, last_us + 1)).tolist()
+        if stop - first == len(self.time_us):
+            return self
+        rows = np.zeros(len(self.time_us), np.bool_)
+        rows[first:stop] = True
+        return self.where(rows)
+
     def series(self, device: int) -> tuple[IntArray, FloatArray]:
         """Times and values of one device (a column number), without snapshots in which it has no sample."""
         column = self.values[:, device]

@@ -10,17 +10,20 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Job, Metric
 from jobrules.text import NBSP, apportion, digits_for, number, percent
-from jobrules.verdict.device_time import LABELS, DeviceTime, spent_per_device
+from jobrules.verdict.accounting import DeviceTime, spent_per_node
 
-#: Parts of the lost time without a known cause: while all GPUs of a node were idle at once (IdleGaps), otherwise with
-#: the device below 10%, and above.
-UNEXPLAINED = ("idle-gaps", "idle", "partly")
+#: Names of lost time without a cause, by the key of the part.
+LABELS = {
+    "idle": "Lost: unexplained, GPU idle",
+    "low": "Lost: unexplained, GPU below 70%",
+    "busy": "Lost: unexplained, GPU above 70%",
+}
 
 
 class Part(Struct, frozen=True, kw_only=True):
     """One part of a whole, as time."""
 
-    #: ``used``, ``idle-before``, ``idle-after``, ``idle``, ``partly``, ``unmeasured``, or the key of the
+    #: ``used``, ``idle``, ``low``, ``busy``, ``unmeasured``, or the key of the
     #: finding on the cause of the loss.
     key: str
     label: str
@@ -116,8 +119,9 @@ def time_use(job: Job) -> TimeUse | None:
     None if nothing was sampled, or a single snapshot, which covers no time.
     """
     metric, device = (Metric.GPU_UTILIZATION, "GPU") if job.gpu_count else (Metric.CPU_UTILIZATION, "CPU")
-    labels = LABELS if device == "GPU" else LABELS | _CPU_LABELS
-    return in_parts(job, device, spent_per_device(job, metric), labels)
+    labels = LABELS if device == "GPU" else _CPU_LABELS
+    devices = [device for node in spent_per_node(job, metric=metric) for device in node.devices]
+    return in_parts(job, device, devices, labels)
 
 
 def in_parts(job: Job, device: str, spent: Sequence[DeviceTime], labels: Mapping[str, str]) -> TimeUse | None:
@@ -158,10 +162,9 @@ _OTHER_LABELS = {"used": "Used", "unmeasured": "Not measured"}
 
 
 _CPU_LABELS = {
-    "idle-before": "Free: start-up",
     "idle": "Free: core idle",
-    "partly": "Free: core active",
-    "idle-after": "Free: wind-down",
+    "low": "Free: core active, below 70%",
+    "busy": "Free: core above 70%",
 }
 
 

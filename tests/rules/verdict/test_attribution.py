@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobrules.verdict.attribution import Ends, causes_of
+from jobrules.verdict.device_time import spent_per_device
 
 from jobrules import (
     BatchSize,
@@ -37,8 +39,6 @@ from jobrules.model import (
     Steps,
 )
 from jobrules.rule import Rule, run_rules
-from jobrules.verdict.attribution import Ends, causes_of
-from jobrules.verdict.device_time import spent_per_device
 from jobrules.verdict.findings import judge
 from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
