@@ -77,11 +77,10 @@ def terminal(report: Report) -> list[str]:
     lines = [headline(report)]
     main = verdict.main_finding
     if main:
-        head = "Main cause" if verdict.has_cause else "Main finding"
         amount = ", ".join(filter(None, formats.amount(main, verdict.use)))
         lines += [
-            f"{head} ({main.severity}): {main.title}{f' ({amount})' if amount else ''}.",
-            f"Try: {main.advice[0]}" if main.advice else "",
+            f"{verdict.main_head} ({main.severity}): {main.title}{f' ({amount})' if amount else ''}.",
+            f"{verdict.advice_head}: {main.advice[0]}" if main.advice else "",
             _more_findings([finding for finding in verdict.findings if finding is not main]),
         ]
     else:

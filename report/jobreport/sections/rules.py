@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Reasons of devices that a card lists.
 MAX_REASONS = 4
 
+#: Share of GPU time that the card of a rule that passed names.
+WORTH_NAMING = 0.005
+
 _ORDER = [*Severity, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
 
 
@@ -44,6 +47,8 @@ class Card(Struct, frozen=True, kw_only=True):
     link: str | None
     #: Why a rule was not evaluated; empty if it was.
     reason: str
+    #: What it explains if that is too little for a finding; empty otherwise.
+    explains: str
     #: Devices that were not evaluated, and why; empty if all were, or none for the one reason of the rule.
     missing: str
     #: First and last violation, as two parts that do not break; empty if not known.
@@ -75,25 +80,39 @@ def _sign(report: Report, card: RuleCard) -> Severity | Status:
     if card.status is not Status.TRIGGERED:
         return card.status
     found = [f.severity for f in report.verdict.findings if card.name in f.rules]
-    return min(found, key=list(Severity).index, default=Severity.WARNING)
+    return min(found, key=list(Severity).index, default=Severity.INFO)
 
 
 def _card(report: Report, card: RuleCard) -> Card:
     sign = _sign(report, card)
     style, word = SIGNS[sign]
-    answered = card.status in (Status.TRIGGERED, Status.PASSED)
     section = card.section if card.section in ANCHORS - {"rules"} else None
     return Card(
         card=card,
         style=style,
         word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
-        bullet=_bullet(card.measure) if card.measure and answered else None,
-        link=section if answered else None,
+        bullet=_bullet(card.measure) if card.measure and answered(card) else None,
+        link=section if answered(card) else None,
         reason=card.reason.sentence(card.name) if card.reason else "",
+        explains=_explains(report, card),
         missing=_missing(card),
         when=_when(card, with_day=formats.spans_days(report.job.start_us, report.job.end_us)),
         parameters=tuple(f"{one.name}={with_unit(one.value, one.unit)}" for one in card.parameters),
     )
+
+
+def _explains(report: Report, card: RuleCard) -> str:
+    """``Explains 1.4% of GPU time.`` if that is too little for a finding."""
+    share = report.verdict.explains.get(card.name, 0.0)
+    named = any(card.name in finding.rules for finding in report.verdict.findings)
+    if named or not answered(card) or (card.status is Status.PASSED and share < WORTH_NAMING):
+        return ""
+    return f"Explains {formats.share(share)} of GPU time." if card.name in report.verdict.explains else ""
+
+
+def answered(card: RuleCard) -> bool:
+    """True if the rule was evaluated."""
+    return card.status in (Status.TRIGGERED, Status.PASSED)
 
 
 def _when(card: RuleCard, *, with_day: bool) -> tuple[str, ...]:

@@ -26,17 +26,16 @@ if TYPE_CHECKING:
 
 #: Classes that fill the parts of lost time by kind: shades of one color, the same in every report.
 LOST_FILLS = {
-    "before-first-step": "l2",
-    "idle-before": "l2",
-    "idle-after": "l2",
+    "start-up": "l2",
+    "wind-down": "l2",
     "idle": "l3",
-    "partly": "l4",
-    "other-gpus": "l4",
+    "low": "l4",
+    "busy": "l4",
 }
 #: The shade of a cause.
 CAUSE_FILL = "l"
 #: The same for CPU cores, whose free time is no loss: neutral shades.
-FREE_FILLS = {"idle": "n1", "partly": "f2", "idle-before": "f3", "idle-after": "f3"}
+FREE_FILLS = {"idle": "n1", "low": "f2", "busy": "f3"}
 #: Class and word of a status or severity.
 SIGNS = {
     Severity.CRITICAL: ("crit", "Critical"),
@@ -66,7 +65,7 @@ def verdict(report: Report) -> Fragment:
     """How much of the device time was used, why not more, what to try, what was not checked."""
     use = report.verdict.use
     first = report.verdict.main_finding
-    cause = report.verdict.has_cause
+    cause, second = report.verdict.has_cause, report.verdict.second_cause
     hours, part = formats.amount(first, use) if first else ("", "")
     debugger = _debugger_usage(report) if report.origin is Origin.DEBUGGER_RESULTS else None
     html = render(
@@ -80,8 +79,11 @@ def verdict(report: Report) -> Fragment:
         segments=_segments(report, use) if use else (),
         bar_label=_bar_label(use) if use else "",
         first=first,
+        verdict=report.verdict,
         cause=cause,
-        link=anchors(report.verdict.findings).get(first.key) if first else None,
+        second=second,
+        second_amount=", ".join(filter(None, formats.amount(second, use))) if second else "",
+        links=anchors(report.verdict.findings),
         amount=", ".join(filter(None, (hours, part))),
         gain=hours if cause else "",
         without_finding=report.verdict.without_finding,

@@ -47,6 +47,13 @@ class Work(Struct, frozen=True, kw_only=True):
         return np.asarray((time_us >= begin_us) & (time_us <= end_us))
 
     @property
+    def basis(self) -> str:
+        """What the ends come from: ``steps``, ``gpu``, or ``both``."""
+        spans = {"steps": self.steps_us, "gpu": self.gpu_us}
+        own = (self.begin_us, self.end_us)
+        return next((name for name, span in spans.items() if span == own), "both")
+
+    @property
     def whole(self) -> bool:
         """True if the whole job is work."""
         return self.begin_us <= self.clocks.start_us and self.end_us >= self.clocks.end_us

@@ -34,7 +34,7 @@ from jobrules.model import (
     When,
 )
 from jobrules.rule import Role, Rule
-from jobrules.text import join_names, percent
+from jobrules.text import duration, join_names, percent
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, claimed, spent_per_node
 from jobrules.verdict.edges import START_UP, WIND_DOWN, edges
 from jobrules.verdict.not_evaluated import NotEvaluated, how_many
@@ -76,6 +76,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     not_evaluated: tuple[NotEvaluated, ...]
     #: Number of rules without the summaries.
     rules: int
+    #: Share of the job's GPU time that the causes of a rule claimed, by its name; those without a finding too.
+    explains: dict[str, float] = {}
     #: Length of the GPUs' work in seconds if it is too short to judge; None if it is not.
     too_short_s: float | None = None
 
@@ -91,8 +93,30 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return main is not None and main.key != UNEXPLAINED_LOSS and _explains(main, self.use)
 
     @property
+    def second_cause(self) -> Finding | None:
+        """The next finding that explains lost time, if the main finding is a cause."""
+        if not self.has_cause:
+            return None
+        others = (f for f in self.findings[1:] if f.key != UNEXPLAINED_LOSS and _explains(f, self.use))
+        return next(others, None)
+
+    @property
+    def main_head(self) -> str:
+        """What the main finding is called."""
+        if self.main_finding and self.main_finding.key == UNEXPLAINED_LOSS:
+            return "No cause found"
+        return "Main cause" if self.has_cause else "Main finding"
+
+    @property
+    def advice_head(self) -> str:
+        """What the advice of the main finding is called."""
+        return "Record next" if self.main_head == "No cause found" else "Try first"
+
+    @property
     def without_finding(self) -> str:
         """What stands in place of findings: ``No problem found. 9 of 18 rules were not evaluated, so …``."""
+        if self.too_short_s is not None:
+            return f"Too short to judge: {duration(SECOND_US * self.too_short_s)} of GPU work."
         missing = len(self.not_evaluated)
         evaluated = how_many(missing, self.rules)
         if missing == self.rules:
@@ -111,6 +135,8 @@ class _Story(Struct, frozen=True, kw_only=True):
     checks: Checks
     work: Work | None
     causes: tuple[Cause, ...] = ()
+    #: Rule of each cause that has one, by the key of the cause.
+    owners: dict[str, str] = {}
     nodes: tuple[NodeTime, ...] = ()
     #: What each cause claimed, by its key.
     claims: dict[str, Claimed] = {}
@@ -124,7 +150,7 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
     checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
     use: TimeUse | None
     findings: Sequence[Finding]
-    too_short_s, unmeasured_us = None, 0.0
+    too_short_s, unmeasured_us, explains = None, 0.0, {}
     if job.gpu_count and job.covers_time and Clocks.of(job).length_us:
         story = _Story(job=job, checks=checks, work=Work.of(job))
         story = _account(story)
@@ -136,6 +162,7 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
             story = _add_symptoms(story)
         story = _observe(story)
         use, findings = _time_use(story), story.findings
+        explains = _explained_by_rule(story)
         unmeasured_us = sum(device.unmeasured for node in story.nodes for device in node.devices)
     else:
         use, findings = time_use(job), _without_gpus(job, checks)
@@ -155,6 +182,7 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
             if result.status in (Status.NOT_EVALUATED, Status.ERROR) and result.reason
         ),
         rules=len(checks),
+        explains=explains,
         too_short_s=too_short_s,
     )
 
@@ -171,11 +199,19 @@ def _account(story: _Story) -> _Story:
     """Give each lost moment of each GPU to one cause."""
     job, work = story.job, story.work
     first_step = next((r for rule, r in story.checks if isinstance(rule, MaxInitializationTime)), None)
-    own = [cause for rule, result in story.checks if work for cause in rule.causes(job, work, result)]
-    causes = tuple(sorted([*edges(job, work, first_step), *own], key=lambda cause: cause.precedence))
+    own = [
+        (cause, rule.name)
+        for rule, result in story.checks
+        if work
+        for cause in rule.causes(job, work, result)
+    ]
+    every = [*edges(job, work, first_step), *(cause for cause, _ in own)]
+    causes = tuple(sorted(every, key=lambda cause: cause.precedence))
     nodes = tuple(spent_per_node(job, causes, work))
     claims = {cause.key: claimed(cause, nodes) for cause in causes}
-    return replace(story, causes=causes, nodes=nodes, claims=claims)
+    return replace(
+        story, causes=causes, nodes=nodes, claims=claims, owners={cause.key: name for cause, name in own}
+    )
 
 
 def _too_short_s(story: _Story) -> float | None:
@@ -350,6 +386,15 @@ def _join_explained(findings: Sequence[Finding]) -> list[Finding]:
                 home, evidence=(*home.evidence, seen), rules=home.rules + finding.rules
             )
     return list(joined.values())
+
+
+def _explained_by_rule(story: _Story) -> dict[str, float]:
+    """Share of GPU time by rule, of those that claimed any."""
+    shares: dict[str, float] = {}
+    for key, rule in story.owners.items():
+        if share := story.claims[key].share:
+            shares[rule] = round(shares.get(rule, 0.0) + share, 4)
+    return shares
 
 
 def _time_use(story: _Story) -> TimeUse | None:
