@@ -138,7 +138,7 @@ LOW = Finding(
     end_us=START_US + 55 * MINUTE_US,
 )
 LATE = Finding(
-    key="late-first-work",
+    key="start-up",
     severity=Severity.INFO,
     title="No GPU worked in the first 5\u00a0min",
     evidence=(Note("08:00:00 to 08:05:00\u00a0UTC"),),
@@ -240,14 +240,13 @@ def gpu_job() -> Report:
                 (
                     ("used", "Used", "used", 41.0),
                     ("batch-size", "Lost: CPU, GPU and memory little used", "lost", 40.4),
-                    ("idle-before", "Lost before the first GPU work", "lost", 8.3),
-                    ("idle-after", "Lost after the last GPU work", "lost", 1.7),
+                    ("start-up", "Lost: start-up", "lost", 8.3),
+                    ("wind-down", "Lost: wind-down", "lost", 1.7),
                     ("idle", "Unexplained: idle, under 10%", "lost", 4.6),
-                    ("partly", "Unexplained: partly used", "lost", 4.0),
+                    ("low", "Unexplained: partly used", "lost", 4.0),
                 ),
-                told={"batch-size": "batch-size", "idle-before": "late-first-work"},
+                told={"batch-size": "batch-size", "start-up": "start-up"},
             ),
-            main="batch-size",
             findings=(LOW, LATE),
             not_evaluated=(
                 NotEvaluated(rule="MaxInitializationTime", status=Status.NOT_EVALUATED, reason=NO_STEPS),
@@ -406,7 +405,7 @@ def hostile_job() -> Report:
                 2.67,
                 (
                     ("used", "Used", "used", 45.0),
-                    ("idle-before", "Lost before the first GPU work", "lost", 5.0),
+                    ("start-up", "Lost: start-up", "lost", 5.0),
                     ("idle", "Lost: idle, under 10%", "lost", 43.7),
                     ("unmeasured", "Not measured", "unknown", 6.3),
                 ),
@@ -612,7 +611,6 @@ def idle_job() -> Report:
                 ),
                 told={"gpu-never-used": "gpu-never-used"},
             ),
-            main="gpu-never-used",
             findings=(
                 replace(
                     LOW,
