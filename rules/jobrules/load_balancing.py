@@ -48,7 +48,7 @@ MAX_DISTANCE = float(np.sqrt(np.log(2)))
 #: Nodes that the evidence describes.
 _MAX_NAMED = 4
 #: Reasons of a GPU that has enough samples.
-ALONE = Reason(kind=ReasonKind.NO_DEVICE, what="node has a second GPU")
+ALONE = Reason(kind=ReasonKind.NOT_APPLICABLE, what="every node has 1 GPU")
 NO_OTHER = Reason(kind=ReasonKind.NO_DEVICE, what="other GPU of the node has enough samples")
 
 

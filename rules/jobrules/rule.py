@@ -192,12 +192,21 @@ def not_recorded(metric: Metric) -> Reason:
     return Reason(kind=ReasonKind.NOT_RECORDED, what=metric.quantity.noun, verb=metric.quantity.verb)
 
 
+#: Reason of a rule on GPUs, if only other devices were sampled.
+NO_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no GPU was sampled")
+
 #: Reason of a rule that lacks steps.
 NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
 
 
 def missing_metric(job: Job, needs: Sequence[Metric]) -> Reason | None:
     """Reason why a rule cannot run: the first metric without samples; None if all have samples."""
+    if (
+        any(metric.of_gpus for metric in needs)
+        and job.samples_us
+        and not any(part.gpus for part in job.facts)
+    ):
+        return NO_GPU
     return next((not_recorded(metric) for metric in needs if not job.has(metric)), None)
 
 

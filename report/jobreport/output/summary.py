@@ -9,7 +9,7 @@ from jobreport import formats
 from jobreport.document import Origin
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, capitalized, count, duration, escape_name
-from jobrules.verdict.not_evaluated import by_reason, how_many
+from jobrules.verdict.not_evaluated import by_reason
 from jobrules.verdict.time_use import lost_sentence, used_sentence
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def terminal(report: Report) -> list[str]:
     else:
         lines.append(verdict.without_finding)
     if groups := by_reason(verdict.not_evaluated):
-        not_checked = f"Not checked: {len(verdict.not_evaluated)} of {count(verdict.rules, 'rule')}."
+        not_checked = f"Not checked: {verdict.missing} of {count(verdict.rules, 'rule')}."
         lines.append(" ".join([not_checked, *(group.brief for group in groups)]))
     return [_CODE.sub(r"\2", line) for line in lines if line]
 
@@ -153,14 +153,18 @@ def _finding(finding: Finding, verdict: Verdict) -> str:
     amount = f"Explains {hours}{f', {part}' if part else ''}." if hours else f"{part}." if part else ""
     rules = f"Rules: {', '.join(finding.rules)}." if finding.rules else ""
     evidence = " ".join(filter(None, [amount, prose(in_words(finding.evidence)), rules]))
-    advice = f"\n  *Try:* {prose(' '.join(finding.advice))}" if finding.advice else ""
+    advice = (
+        f"\n  *{verdict.advice_head if finding is verdict.main_finding else 'Try'}:* {prose(' '.join(finding.advice))}"
+        if finding.advice
+        else ""
+    )
     return f"- **{head}: {prose(finding.title)}.** {evidence}{advice}"
 
 
 def _not_checked(verdict: Verdict) -> str:
     """What was not evaluated: every rule, by the reason."""
     groups = by_reason(verdict.not_evaluated)
-    summary = f"**{how_many(len(verdict.not_evaluated), verdict.rules)}.**"
+    summary = f"**{verdict.how_many}.**"
     return " ".join([summary, *(prose(str(group)) for group in groups)])
 
 

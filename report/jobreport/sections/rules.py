@@ -12,7 +12,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS, heading
 from jobreport.sections.verdict import SIGNS
-from jobrules.model import Severity, Status
+from jobrules.model import ReasonKind, Severity, Status
 from jobrules.rule import with_unit
 
 if TYPE_CHECKING:
@@ -63,16 +63,25 @@ def rules(report: Report) -> Fragment:
     judging = [card for card in report.rules if card.can_trigger]
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
     silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
+    inapplicable: dict[str, list[RuleCard]] = {}
+    for card in silent:
+        if not _applies(card):
+            inapplicable.setdefault(str(card.reason), []).append(card)
     html = render(
         "rules",
         heading=heading("rules", report),
         lead=_lead(report, judging),
         cards=[_card(report, card) for card in ranked if card not in silent],
-        silent=[_card(report, card) for card in silent],
+        silent=[_card(report, card) for card in silent if _applies(card)],
+        inapplicable=inapplicable,
         summaries=[_card(report, card) for card in report.rules if not card.can_trigger],
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="rules", html=html)
+
+
+def _applies(card: RuleCard) -> bool:
+    return card.reason is None or card.reason.kind is not ReasonKind.NOT_APPLICABLE
 
 
 def _sign(report: Report, card: RuleCard) -> Severity | Status:
@@ -156,9 +165,10 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
     """``3 of 18 rules triggered, 8 passed, 7 were not evaluated.``, and which of them form one finding."""
     if not judging:
         return "No rule was selected."
-    n = {status: sum(card.status is status for card in judging) for status in Status}
+    apply = [card for card in judging if _applies(card)]
+    n = {status: sum(card.status is status for card in apply) for status in Status}
     missing, failed = n[Status.NOT_EVALUATED], n[Status.ERROR]
-    outcomes = [f"{n[Status.TRIGGERED]} of {formats.count(len(judging), 'rule')} triggered"]
+    outcomes = [f"{n[Status.TRIGGERED]} of {formats.count(len(apply), 'rule')} triggered"]
     if n[Status.PASSED]:
         outcomes.append(f"{n[Status.PASSED]} passed")
     if missing:
@@ -166,6 +176,8 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
     if failed:
         outcomes.append(f"{failed} failed")
     sentences = [f"{', '.join(outcomes)}."]
+    if others := len(judging) - len(apply):
+        sentences.append(f"{formats.count(others, 'more rule')} {'does' if others == 1 else 'do'} not apply.")
     if report.origin is Origin.DEBUGGER_RESULTS:
         sentences.append(
             "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "

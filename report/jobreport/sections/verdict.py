@@ -14,7 +14,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
 from jobrules.model import Severity, Status, in_words
-from jobrules.verdict.not_evaluated import by_reason, how_many
+from jobrules.verdict.not_evaluated import by_reason
 from jobrules.verdict.time_use import lost_sentence
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def verdict(report: Report) -> Fragment:
         amount=", ".join(filter(None, (hours, part))),
         gain=hours if cause else "",
         without_finding=report.verdict.without_finding,
-        how_many=how_many(len(report.verdict.not_evaluated), report.verdict.rules),
+        how_many=report.verdict.how_many,
         groups=by_reason(report.verdict.not_evaluated),
     )
     return Fragment(name="verdict", html=html)

@@ -34,7 +34,7 @@ from jobrules.model import (
     When,
 )
 from jobrules.rule import Role, Rule
-from jobrules.text import duration, join_names, percent
+from jobrules.text import capitalized, duration, join_names, percent
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, claimed, spent_per_node
 from jobrules.verdict.edges import START_UP, WIND_DOWN, edges
 from jobrules.verdict.not_evaluated import NotEvaluated, how_many
@@ -74,7 +74,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     #: All findings, worst first; findings of one cause are one.
     findings: tuple[Finding, ...]
     not_evaluated: tuple[NotEvaluated, ...]
-    #: Number of rules without the summaries.
+    #: Number of rules that apply to the job, without the summaries.
     rules: int
     #: Share of the job's GPU time that the causes of a rule claimed, by its name; those without a finding too.
     explains: dict[str, float] = {}
@@ -91,6 +91,16 @@ class Verdict(Struct, frozen=True, kw_only=True):
         """True if the main finding is a cause of lost time: it explains a part of the bar."""
         main = self.main_finding
         return main is not None and main.key != UNEXPLAINED_LOSS and _explains(main, self.use)
+
+    @property
+    def missing(self) -> int:
+        """How many rules that apply were not evaluated."""
+        return sum(one.applies for one in self.not_evaluated)
+
+    @property
+    def how_many(self) -> str:
+        """``7 of 18 rules were not evaluated``."""
+        return how_many(self.missing, self.rules)
 
     @property
     def second_cause(self) -> Finding | None:
@@ -117,8 +127,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
         """What stands in place of findings: ``No problem found. 9 of 18 rules were not evaluated, so …``."""
         if self.too_short_s is not None:
             return f"Too short to judge: {duration(SECOND_US * self.too_short_s)} of GPU work."
-        missing = len(self.not_evaluated)
-        evaluated = how_many(missing, self.rules)
+        missing, evaluated = self.missing, self.how_many
         if missing == self.rules:
             return f"{evaluated}."
         return (
@@ -171,17 +180,18 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
     if use and use.device == "GPU" and unmeasured:
         parts = (replace(p, finding=NOT_MEASURED) if p.role == "unknown" else p for p in use.parts)
         use = replace(use, parts=tuple(parts))
+    not_evaluated = tuple(
+        NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
+        for rule, result in checks
+        if result.status in (Status.NOT_EVALUATED, Status.ERROR) and result.reason
+    )
     return Verdict(
         use=use,
         findings=tuple(
             sorted([*findings, *unmeasured, *clock_offsets(job), *disjoint_times(job)], key=_rank)
         ),
-        not_evaluated=tuple(
-            NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
-            for rule, result in checks
-            if result.status in (Status.NOT_EVALUATED, Status.ERROR) and result.reason
-        ),
-        rules=len(checks),
+        not_evaluated=not_evaluated,
+        rules=len(checks) - sum(not one.applies for one in not_evaluated),
         explains=explains,
         too_short_s=too_short_s,
     )
@@ -275,7 +285,7 @@ def _name_the_rest(story: _Story) -> _Story:
     finding = Finding(
         key=UNEXPLAINED_LOSS,
         severity=Severity.WARNING,
-        title=f"{state} idle or low for {percent(100 * share)} of the time, and no recorded cause explains it",
+        title=f"{state} idle or low for {percent(100 * share)} of the GPU time, and no recorded cause explains it",
         evidence=(When(begin_us, end_us), *(Note(text) for text in (ruled_out, missing) if text)),
         advice=_record_next(story),
         rules=(),
@@ -320,8 +330,8 @@ def _ruled_out(story: _Story) -> tuple[str, str]:
 def _record_next(story: _Story) -> tuple[str, ...]:
     absent = [what for what, known in _recorded(story.job).items() if not known]
     if absent:
-        return (f"Record {join_names(absent)} next time, to see what the GPU waits for.",)
-    return ("Profile a few steps, to see what the GPU waits for.",)
+        return (f"{capitalized(join_names(absent))}: they show what the GPU waits for.",)
+    return ("A profile of a few steps: it shows what the GPU waits for.",)
 
 
 def _join_chain(story: _Story) -> _Story:
