@@ -45,6 +45,7 @@ class Energy(Rule):
     """
 
     title: ClassVar[str] = "Energy summary"
+    of_gpus: ClassVar[bool] = True
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_POWER,)
     section: ClassVar[str] = "power"
     can_trigger: ClassVar[bool] = False

@@ -57,6 +57,7 @@ class PowerCap(Rule):
     """
 
     title: ClassVar[str] = "GPU is at its power limit"
+    of_gpus: ClassVar[bool] = True
     section: ClassVar[str] = "power"
 
     # Eight GPUs of a real log were near their limit for 30% of the time; a GPU that draws 90% of it, with a standard

@@ -104,6 +104,8 @@ class Rule(ABC):
     title: ClassVar[str]
     #: Metrics that the job must have samples of.
     requires: ClassVar[tuple[Metric, ...]] = ()
+    #: True if the rule is about GPUs though it requires no metric of theirs.
+    of_gpus: ClassVar[bool] = False
     #: Anchor of the page's section that holds the evidence.
     section: ClassVar[str] = "rules"
     role: ClassVar[Role] = Role.OBSERVATION
@@ -199,15 +201,12 @@ NO_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no GPU was sampled")
 NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
 
 
-def missing_metric(job: Job, needs: Sequence[Metric]) -> Reason | None:
+def missing_metric(job: Job, rule: Rule) -> Reason | None:
     """Reason why a rule cannot run: the first metric without samples; None if all have samples."""
-    if (
-        any(metric.of_gpus for metric in needs)
-        and job.samples_us
-        and not any(part.gpus for part in job.facts)
-    ):
+    of_gpus = rule.of_gpus or any(metric.of_gpus for metric in rule.requires)
+    if of_gpus and job.samples_us and not any(part.gpus for part in job.facts):
         return NO_GPU
-    return next((not_recorded(metric) for metric in needs if not job.has(metric)), None)
+    return next((not_recorded(metric) for metric in rule.requires if not job.has(metric)), None)
 
 
 def reason_few_samples(have: int, more_than: int, what: str = "samples", whose: str = "this job") -> Reason:
@@ -232,7 +231,7 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
     results = []
     for rule in rules:
         try:
-            missing = missing_metric(job, rule.requires)
+            missing = missing_metric(job, rule)
             results.append(rule.not_evaluated(missing) if missing else rule.check(job))
         # A rule of a user's own may also end the program.
         except (Exception, SystemExit) as error:

@@ -65,6 +65,7 @@ class ThermalThrottling(Rule):
     """
 
     title: ClassVar[str] = "Heat slows a GPU"
+    of_gpus: ClassVar[bool] = True
     section: ClassVar[str] = "power"
 
     # A changing clock reports a hardware slowdown for a moment: with one change of clock every ten seconds of work,

@@ -180,10 +180,12 @@ def lost_sentence(use: TimeUse) -> str:
         return number(value, use.digits)
 
     sentence = f"{hours(use.of('lost')[0])} of {hours(use.hours)}{NBSP}{use.noun}-hours were {use.lost_word}"
-    caused = [part for part in use.parts if part.when and part.hours]
-    if caused:
-        largest = max(caused, key=lambda part: part.hours)
-        sentence += f", {hours(largest.hours)} of them {largest.when}"
+    named = {part.when: part.hours for part in use.parts if part.when and part.hours}
+    if unexplained := sum(part.hours for part in use.parts if part.key in LABELS and part.finding):
+        named["without a known cause"] = unexplained
+    if named:
+        when = max(named, key=named.__getitem__)
+        sentence += f", {hours(named[when])} of them {when}"
     if unmeasured := use.of("unknown")[0]:
-        sentence += f"{';' if caused else ','} {hours(unmeasured)} were not measured"
+        sentence += f"{';' if named else ','} {hours(unmeasured)} were not measured"
     return sentence
