@@ -174,7 +174,8 @@ def _samples(
 def _time(samples: Samples, lost: dict[str, float], unmeasured_us: float) -> DeviceTime:
     left, values = samples.left_us, samples.values
     # As if the known causes had taken nothing: what is left of a sample is explained by none of them.
-    without = 100 * (1 - left / np.maximum(samples.weight_us, 1.0))
+    # Rounded: a sample of 10% that nothing claims is not idle.
+    without = np.round(100 * (1 - left / np.maximum(samples.weight_us, 1.0)), 6)
     idle, busy = without < IDLE_PERCENT, without >= LOW_PERCENT
     rest = (left[idle], left[~idle & ~busy], left[busy])
     return DeviceTime(
