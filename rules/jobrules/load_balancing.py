@@ -396,7 +396,8 @@ def _below(highest: float, part: Job, panel: Panel, weight_us: FloatArray) -> Cl
     del part, panel, weight_us
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
-        most = max(gpus, key=lambda gpu: gpu.mean)
+        # A GPU without a sample in the work was not the most used one.
+        most = max(gpus, key=lambda gpu: (gpu.work_us > 0, gpu.mean))
         lost_part = 1 - most.mean / 100
         behind = (highest - most.mean) / 100 - (lost_part - most.left_part)
         usual = most.left_part - min(max(0.0, behind), most.left_part)

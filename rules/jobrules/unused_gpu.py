@@ -211,4 +211,5 @@ def _active_in_work(part: Job, work: Work) -> Iterator[float]:
     """Share of the samples in the work in which each GPU was active."""
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
         inside = panel.values[work.holds(panel.time_us, panel.node)]
-        yield from (np.nanmean(inside >= IDLE_PERCENT, axis=0).tolist() if len(inside) else ())
+        sampled = np.maximum(1, (~np.isnan(inside)).sum(axis=0))
+        yield from ((inside >= IDLE_PERCENT).sum(axis=0) / sampled).tolist()

@@ -63,6 +63,8 @@ class NodeTime(Struct, frozen=True, kw_only=True):
     losses: dict[str, Loss]
     #: Snapshots during the work.
     snapshots: int
+    #: What causes raised, by their key; they claimed nothing.
+    failed: dict[str, RuntimeError]
 
 
 def spent_per_node(
@@ -113,14 +115,21 @@ def _spent(
         devices = [samples for samples, _ in every]
         lost: list[dict[str, float]] = [{} for _ in devices]
         losses: dict[str, Loss] = {}
+        failed: dict[str, RuntimeError] = {}
         for key, of_work, of_node in causes:
-            claim = of_node(part, panel, weight_us)
             hit = np.zeros(len(panel.time_us), np.bool_)
             shown = [
                 replace(one, left_us=np.where(one.in_work, one.left_us, 0.0)) if of_work else one
                 for one in devices
             ]
-            most = claim(shown) if claim else [np.zeros(len(one.time_us)) for one in shown]
+            most: Sequence[FloatArray] = [np.zeros(len(one.time_us)) for one in shown]
+            # A cause of a user's own may raise anything.
+            try:
+                claim = of_node(part, panel, weight_us)
+                most = claim(shown) if claim else most
+            except Exception as error:
+                # Not any exception can be sent from one process to another.
+                failed[key] = RuntimeError(f"{type(error).__name__}: {error}")
             for i, (one, bound) in enumerate(zip(shown, most, strict=True)):
                 taken = np.clip(bound, 0.0, one.left_us)
                 lost[i][key] = float(taken.sum())
@@ -140,6 +149,7 @@ def _spent(
             ),
             losses=losses,
             snapshots=int(np.count_nonzero(in_work)),
+            failed=failed,
         )
 
 

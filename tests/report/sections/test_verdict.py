@@ -36,9 +36,7 @@ def test_findings_of_one_key_have_anchors_of_their_own() -> None:
 def test_a_main_finding_that_explains_no_time_is_no_cause() -> None:
     report = examples.gpu_job()
     alone = replace(examples.LATE, key="clocks-differ", gpu_s=None, share=None, severity=Severity.INFO)
-    text = read(
-        sections.verdict(replace(report, verdict=replace(report.verdict, findings=(alone,))))
-    ).text
+    text = read(sections.verdict(replace(report, verdict=replace(report.verdict, findings=(alone,))))).text
 
     assert "Main finding" in text
     assert "Main cause" not in text
