@@ -235,6 +235,8 @@ def _from_job(
 def _failed_parts(report: Report) -> JobReportError | None:
     """Rules and readers that failed, as one error for the exit status."""
     failed = [card.name for card in report.rules if card.status is Status.ERROR]
+    failed += [one.rule for one in report.verdict.not_evaluated if one.status is Status.ERROR]
+    failed = list(dict.fromkeys(failed))
     failed += [remark.reason for remark in report.quality.remarks if remark.action == "failed"]
     return _written_without(failed) if failed else None
 

@@ -127,7 +127,7 @@ def _spent(
             try:
                 claim = of_node(part, panel, weight_us)
                 most = claim(shown) if claim else most
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 # Not any exception can be sent from one process to another.
                 failed[key] = RuntimeError(f"{type(error).__name__}: {error}")
             for i, (one, bound) in enumerate(zip(shown, most, strict=True)):

@@ -156,7 +156,7 @@ class _Story(Struct, frozen=True, kw_only=True):
 
 def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases: JobPhases) -> Verdict:
     """The verdict on a job, from the results of its rules during its work and from its phases."""
-    checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
+    checks: Checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
     use: TimeUse | None
     findings: Sequence[Finding]
     too_short_s, unmeasured_us, explains = None, 0.0, {}
@@ -170,8 +170,9 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
             story = _join_chain(story)
             story = _add_symptoms(story)
         story = _observe(story)
-        use, findings = _time_use(story), story.findings
-        explains = _explained_by_rule(story)
+        use = _time_use(story)
+        findings = _as_printed(story, use) if use else story.findings
+        explains, checks = _explained_by_rule(story), story.checks
         unmeasured_us = sum(device.unmeasured for node in story.nodes for device in node.devices)
     else:
         use, findings = time_use(job), _without_gpus(job, checks)
@@ -209,18 +210,26 @@ def _account(story: _Story) -> _Story:
     """Give each lost moment of each GPU to one cause."""
     job, work = story.job, story.work
     first_step = next((r for rule, r in story.checks if isinstance(rule, MaxInitializationTime)), None)
-    own = [
-        (cause, rule.name)
-        for rule, result in story.checks
-        if work
-        for cause in rule.causes(job, work, result)
-    ]
+    own, failed = [], {}
+    for rule, result in story.checks:
+        # As in check, a rule of a user's own may raise anything.
+        try:
+            own += [(cause, rule.name) for cause in (rule.causes(job, work, result) if work else ())]
+        except Exception as error:  # noqa: BLE001
+            failed[rule.name] = rule.failed(error)
     every = [*edges(job, work, first_step), *(cause for cause, _ in own)]
     causes = tuple(sorted(every, key=lambda cause: cause.precedence))
     nodes = tuple(spent_per_node(job, causes, work))
-    claims = {cause.key: claimed(cause, nodes) for cause in causes}
+    owners = {cause.key: name for cause, name in own}
+    raised = {owners[key]: error for node in nodes for key, error in node.failed.items()}
+    failed |= {rule.name: rule.failed(raised[rule.name]) for rule, _ in story.checks if rule.name in raised}
     return replace(
-        story, causes=causes, nodes=nodes, claims=claims, owners={cause.key: name for cause, name in own}
+        story,
+        checks=[(rule, failed.get(rule.name, result)) for rule, result in story.checks],
+        causes=causes,
+        nodes=nodes,
+        claims={cause.key: claimed(cause, nodes) for cause in causes},
+        owners=owners,
     )
 
 
@@ -385,17 +394,16 @@ def _observe(story: _Story) -> _Story:
 
 def _join_explained(findings: Sequence[Finding]) -> list[Finding]:
     """Put a finding that names its reason into the finding on that reason, if that is about the same devices."""
-    joined = {finding.key: finding for finding in findings}
+    joined = list(findings)
     for finding in findings:
-        homes = (joined.get(key) for key in finding.because_of)
-        home = next((one for one in homes if one and {*finding.devices} <= {*one.devices}), None)
-        if home:
-            del joined[finding.key]
+        homes = [f for f in joined if f.key in finding.because_of and {*finding.devices} <= {*f.devices}]
+        if homes:
             seen = AlsoSeenAs(finding.seen_as or finding.title)
-            joined[home.key] = replace(
-                home, evidence=(*home.evidence, seen), rules=home.rules + finding.rules
+            home = replace(
+                homes[0], evidence=(*homes[0].evidence, seen), rules=homes[0].rules + finding.rules
             )
-    return list(joined.values())
+            joined = [home if f is homes[0] else f for f in joined if f is not finding]
+    return joined
 
 
 def _explained_by_rule(story: _Story) -> dict[str, float]:
@@ -425,6 +433,20 @@ def _time_use(story: _Story) -> TimeUse | None:
         for part in use.parts
     )
     return replace(use, parts=tuple(parts))
+
+
+def _as_printed(story: _Story, use: TimeUse) -> tuple[Finding, ...]:
+    """The findings with the shares of their parts of the bar, which add up as printed."""
+    shares: dict[str, float] = {}
+    for part in use.parts:
+        if key := story.explained_by.get(part.key):
+            shares[key] = shares.get(key, 0.0) + part.percent / 100
+    return tuple(
+        replace(finding, share=round(shares[finding.key], 3), share_of=f"of {use.time}")
+        if finding.key in shares and finding.gpu_s is not None
+        else finding
+        for finding in story.findings
+    )
 
 
 def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
