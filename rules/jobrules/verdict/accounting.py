@@ -18,6 +18,9 @@ from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metr
 #: Below this a GPU does not do what it could; the loss above it is usual.
 LOW_PERCENT = 70.0
 
+#: Less is the rounding of an amount.
+ROUNDING_US = 1.0
+
 #: Time without a cause, by the utilization of the device: below 10%, below 70%, and above.
 UNEXPLAINED = ("idle", "low", "busy")
 
@@ -91,7 +94,7 @@ def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
     return Claimed(
         gpu_s=lost / SECOND_US,
         share=lost / whole if whole else 0.0,
-        devices=tuple(device.name for node in own for device in node.devices if device.lost[cause.key]),
+        devices=tuple(device.name for node in own for device in node.devices if device.lost[cause.key] >= ROUNDING_US),
         nodes=natural_sorted([node.node for node in own]),
         snapshots=sum(loss.snapshots for loss in losses),
         of_snapshots=sum(node.snapshots for node in own),
@@ -134,7 +137,7 @@ def _spent(
                 taken = np.clip(bound, 0.0, one.left_us)
                 lost[i][key] = float(taken.sum())
                 devices[i] = replace(devices[i], left_us=devices[i].left_us - taken)
-                hit[one.rows] |= taken > 0
+                hit[one.rows] |= taken >= ROUNDING_US
             at = np.flatnonzero(hit)
             losses[key] = (
                 Loss(snapshots=len(at), start_us=int(panel.time_us[at[0]]), end_us=int(panel.time_us[at[-1]]))
