@@ -94,7 +94,9 @@ def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
     return Claimed(
         gpu_s=lost / SECOND_US,
         share=lost / whole if whole else 0.0,
-        devices=tuple(device.name for node in own for device in node.devices if device.lost[cause.key] >= ROUNDING_US),
+        devices=tuple(
+            device.name for node in own for device in node.devices if device.lost[cause.key] >= ROUNDING_US
+        ),
         nodes=natural_sorted([node.node for node in own]),
         snapshots=sum(loss.snapshots for loss in losses),
         of_snapshots=sum(node.snapshots for node in own),

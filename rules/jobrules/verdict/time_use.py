@@ -121,13 +121,23 @@ def time_use(job: Job) -> TimeUse | None:
     metric, device = (Metric.GPU_UTILIZATION, "GPU") if job.gpu_count else (Metric.CPU_UTILIZATION, "CPU")
     labels = LABELS if device == "GPU" else _CPU_LABELS
     devices = [device for node in spent_per_node(job, metric=metric) for device in node.devices]
-    return in_parts(job, device, devices, labels)
+    unknown = (job.gpus_unknown if device == "GPU" else 0) or UNSET
+    return in_parts(device, devices, labels, Clocks.of(job).length_us if job.covers_time else 0, unknown)
 
 
-def in_parts(job: Job, device: str, spent: Sequence[DeviceTime], labels: Mapping[str, str]) -> TimeUse | None:
-    """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``."""
-    total_hours = len(spent) * Clocks.of(job).length_us / HOUR_US
-    if not total_hours or not job.covers_time:
+def in_parts(
+    device: str,
+    spent: Sequence[DeviceTime],
+    labels: Mapping[str, str],
+    length_us: int,
+    unknown: int | UnsetType = UNSET,
+) -> TimeUse | None:
+    """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``.
+
+    None if that is no time. ``length_us`` is the length of the job, ``unknown`` the number of GPUs that are in no part.
+    """
+    total_hours = len(spent) * length_us / HOUR_US
+    if not total_hours:
         return None
     sums = {"used": sum(one.used for one in spent)}
     sums |= {key: sum(one.lost.get(key, 0.0) for one in spent) for key in labels}
@@ -152,7 +162,7 @@ def in_parts(job: Job, device: str, spent: Sequence[DeviceTime], labels: Mapping
             for key, h, p in zip(sums, hours, percents, strict=True)
             if h or p or key == "used"
         ),
-        unknown=(job.gpus_unknown if device == "GPU" else 0) or UNSET,
+        unknown=unknown,
     )
 
 
