@@ -343,8 +343,9 @@ class JobInMemory(Job):
 
     @cached_property
     def _by_node(self) -> dict[str, JobInMemory]:
-        nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
-        nodes |= {node for node, _, _ in self.steps.series}
+        nodes = {p.node for p in self.panels}
+        nodes |= {lane.node for lane in _used(self.events.lanes, self.events.lane)}
+        nodes |= {node for node, _, _ in _used(self.steps.series, self.steps.code)}
         if len(nodes) == 1:
             # Not this job itself: it would hold itself, and its tables, until garbage is collected.
             return dict.fromkeys(nodes, dataclasses.replace(self))
@@ -361,6 +362,12 @@ class JobInMemory(Job):
             )
             for node in natural_sorted(nodes)
         }
+
+
+def _used(names: Sequence[_R], code: CodeArray) -> list[_R]:
+    """The names that any row has."""
+    rows = np.bincount(code, minlength=len(names)).tolist()
+    return [name for name, count in zip(names, rows, strict=True) if count]
 
 
 def _began(start_us: IntArray, code: CodeArray, spans_us: Sequence[tuple[int, int]]) -> BoolArray:
