@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from jobrules.model import Events, Job, JobInMemory, Metric, Panel, PartFacts, Steps, span_of
+from jobrules.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,9 +95,13 @@ def _facts_within(part: JobInMemory, spans_us: Mapping[str, tuple[int, int]]) ->
 
 
 def _is_ours(one: Any) -> bool:
-    """Whether other processes can import it: a function or method of these packages, or no function at all."""
-    owner = type(one.__self__) if hasattr(one, "__self__") else one
-    return not callable(one) or (getattr(owner, "__module__", None) or "").startswith(_OURS)
+    """Whether other processes can import it, and what it holds: of these packages, or neither function nor rule."""
+    if isinstance(one, tuple):
+        return all(map(_is_ours, one))
+    if isinstance(one, partial):
+        return all(map(_is_ours, (one.func, *one.args, *one.keywords.values())))
+    owner = type(one.__self__) if hasattr(one, "__self__") else type(one) if isinstance(one, Rule) else one
+    return not callable(owner) or (getattr(owner, "__module__", None) or "").startswith(_OURS)
 
 
 def _run(
