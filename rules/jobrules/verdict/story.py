@@ -78,8 +78,8 @@ def story_of(account: Account) -> Story:
     """All findings of an account, unsorted, and the parts of the bar."""
     claims = {cause.key: claimed(cause, account.nodes) for cause in account.causes}
     story = Story(account=account, claims=claims, too_short_s=_too_short_s(account))
+    story = _name_causes(story)
     if story.too_short_s is None:
-        story = _name_causes(story)
         story = _name_the_rest(story)
         story = _join_chain(story)
         story = _add_symptoms(story)
@@ -98,9 +98,11 @@ def _too_short_s(account: Account) -> float | None:
 
 
 def _name_causes(story: Story) -> Story:
-    """Add a finding for each cause that explains enough of the GPU time."""
+    """Add a finding for each cause that explains enough of the GPU time; of a short work, for those outside of it."""
     findings = []
     for cause in story.account.causes:
+        if cause.of_work and story.too_short_s is not None:
+            continue
         amount = story.claims[cause.key]
         length_us = _edge_us(story, cause.key)
         if amount.share >= WARNING_SHARE and length_us >= WARNING_EDGE_US:

@@ -97,7 +97,7 @@ def test_lost_time_is_a_warning_from_a_twentieth_and_critical_from_a_fifth(
 def test_start_up_and_wind_down_also_need_minutes(
     idle_min: float, work_min: float, severity: Severity | None, at_end: bool
 ) -> None:
-    gpu = [0.0] * round(30 * idle_min) + [100.0] * (30 * work_min)
+    gpu = [0.0] * round(30 * idle_min) + [100.0] * round(30 * work_min)
     verdict = verdict_of(make_job(gpu=gpu[::-1] if at_end else gpu, interval_s=2))
 
     key = "wind-down" if at_end else "start-up"
