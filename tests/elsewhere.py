@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import TYPE_CHECKING, Any
 
 from jobrules.model import Job, PartFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class JobElsewhere(Job):
@@ -33,6 +34,22 @@ class JobElsewhere(Job):
             run, its_args, its_kwargs = pickle.loads(call)
             results.append(pickle.dumps(run(pickle.loads(part), *its_args, **its_kwargs)))
         return [pickle.loads(one) for one in results]
+
+    def within(self, spans_us: Mapping[str, tuple[int, int]]) -> JobElsewhere:
+        """Cut node by node, as the tables lie."""
+        cut = [pickle.loads(part).within(spans_us) for part in self._parts]
+        facts = [PartFacts.of(part, *part.nodes) for part in cut]
+        found = copy.copy(self)
+        for known in (*vars(found),):
+            if known not in ("name", "finished", "frame", "profiles", "recorded"):
+                del found.__dict__[known]
+        found._facts = tuple(one for one in facts if one.records)
+        found._parts = [
+            pickle.dumps(part.in_frame(found.framed(its)))
+            for part, its in zip(cut, facts, strict=True)
+            if its.records
+        ]
+        return found
 
     panels = steps = events = parts = property(lambda _: _fail())
 

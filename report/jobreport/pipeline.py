@@ -45,7 +45,7 @@ from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
 from jobrules.model import SECOND_US, Metric, Reason, ReasonKind, Status, span_of
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
-from jobrules.rule import parameter_fields, run_rules, written
+from jobrules.rule import parameter_fields, results_in_work, run_rules, written
 from jobrules.step_outlier import StepOutlier
 from jobrules.text import count, escape_name, join_names
 from jobrules.verdict.findings import judge
@@ -237,6 +237,8 @@ def _from_job(
 def _failed_parts(report: Report) -> JobReportError | None:
     """Rules and readers that failed, as one error for the exit status."""
     failed = [card.name for card in report.rules if card.status is Status.ERROR]
+    failed += [one.rule for one in report.verdict.not_evaluated if one.status is Status.ERROR]
+    failed = list(dict.fromkeys(failed))
     failed += [remark.reason for remark in report.quality.remarks if remark.action == "failed"]
     return _written_without(failed) if failed else None
 
@@ -258,6 +260,7 @@ def build_report(
 ) -> Report:
     """The report of a job and its rule results."""
     in_time = job_phases(job)
+    in_work = _in_work(job, rules, results, strict=strict)
     grid = columns(job)
     compared = node_comparison(job, grid, in_time)
     start_us, end_us = job.span_us
@@ -275,13 +278,13 @@ def build_report(
             finished=job.finished,
             recorded=job.recorded,
         ),
-        verdict=judge(job, rules, results, in_time),
+        verdict=judge(job, rules, in_work, in_time),
         phases=in_time,
         utilization=utilization(job),
         columns=grid,
         time_lines=time_lines(job, grid, compared.drawn),
         boxes=gpu_utilization(job),
-        rules=tuple(card(rule, result) for rule, result in zip(rules, results, strict=True)),
+        rules=tuple(map(card, rules, in_work, results)),
         quality=quality,
         profiles=_longest(job.profiles),
         profiles_left=max(0, len(job.profiles) - MAX_PROFILES),
@@ -371,9 +374,26 @@ def _node_facts(part: PartFacts) -> NodeFacts:
     )
 
 
-def card(rule: Rule, result: RuleResult) -> RuleCard:
-    """Documentation and result of a rule."""
+def _in_work(
+    job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], *, strict: bool
+) -> list[RuleResult]:
+    """The results during the work of the job; a rule that leaves what cannot be written keeps that of the whole job."""
+    found = []
+    for during, whole in zip(results_in_work(rules, results, job, strict=strict), results, strict=True):
+        try:
+            found.append(document.checked(during))
+        except Exception:
+            if strict:
+                raise
+            found.append(whole)
+    return found
+
+
+def card(rule: Rule, result: RuleResult, whole: RuleResult | None = None) -> RuleCard:
+    """Documentation and result of a rule during the work, with the counters and any other answer of the ``whole`` job."""
     text = rule.documentation()
+    whole = whole or result
+    notes = (f"Over the whole job: {whole.headline}.",) if whole.status is not result.status else ()
     return RuleCard(
         name=rule.name,
         title=rule.title,
@@ -396,9 +416,9 @@ def card(rule: Rule, result: RuleResult) -> RuleCard:
         reason=result.reason,
         headline=result.headline,
         measure=result.measure,
-        triggered=result.triggered,
-        violations=result.violations,
-        datapoints=result.datapoints,
+        triggered=whole.triggered,
+        violations=whole.violations,
+        datapoints=whole.datapoints,
         evaluated=result.evaluated,
         violating=result.violating,
         counted=result.counted,
@@ -406,6 +426,7 @@ def card(rule: Rule, result: RuleResult) -> RuleCard:
         first_us=result.first_us,
         last_us=result.last_us,
         section=rule.section,
+        notes=notes,
         devices=result.devices,
         kinds={kind: n for kind in ("low", "fluctuating") if isinstance(n := result.details.get(kind), int)},
     )

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
 
+from jobrules.claims import Cause, Precedence, moments
+from jobrules.gpu_memory_full import totals
+from jobrules.measures.core_use import CoreUse
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import quartiles
-from jobrules.model import Metric, Reason, ReasonKind
-from jobrules.rule import Amount, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
+from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.model import HowMuch, Metric, Reason, ReasonKind
+from jobrules.rule import Amount, Role, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
 from jobrules.text import count, number, some_of
 
 if TYPE_CHECKING:
-    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel, RuleResult
+    from collections.abc import Iterator, Sequence
+
+    from jobrules.claims import Claim, Claimed, Samples
+    from jobrules.measures.work import Work
+    from jobrules.model import BoolArray, Finding, FloatArray, IntArray, Job, Panel, RuleResult
 
 NO_CPU = Reason(kind=ReasonKind.NO_DEVICE, what="node recorded both GPU and CPU")
 NO_COMMON_MINUTE = Reason(kind=ReasonKind.NO_DEVICE, what="minute has samples of both GPU and CPU")
+
+
+#: Utilization is steady if less than this part of the samples is idle, and nothing else explains more of the loss.
+MAX_IDLE, MAX_CLAIMED = 0.1, 0.1
+#: Memory in use above which a batch cannot grow.
+FULL_PERCENT = 80.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +60,7 @@ class BatchSize(Rule):
     title: ClassVar[str] = "CPU, GPU, and GPU memory activity are all low"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION)
     section: ClassVar[str] = "batch-size"
+    role: ClassVar[Role] = Role.CAUSE
 
     cpu_threshold_p95: float = percent(70.0, "p95 of CPU utilization below which it is low")
     gpu_threshold_p95: float = percent(70.0, "p95 of GPU utilization below which it is low")
@@ -83,6 +99,44 @@ class BatchSize(Rule):
         notes = [f"{count(without, 'window')} checked without GPU memory activity"] if without else []
         finding = checks.finding(self, f"{title} in {number(checks.windows[0])}", notes)
         return checks.triggered(self, finding, details=details, **facts)
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """Work handed over in small pieces; only if neither the CPU nor waiting explains the loss."""
+        highest = max(job.gathered(_p95, work), default=100.0)
+        if highest >= self.gpu_threshold_p95:
+            return ()
+        return (
+            Cause(
+                key="batch-size",
+                precedence=Precedence.SMALL_BATCH,
+                label="Lost: GPU steadily below its capacity",
+                when="while neither CPU nor GPU was the limit",
+                claim=partial(_small, self),
+                finding=partial(self._found, job, result, highest),
+            ),
+        )
+
+    def _found(self, job: Job, result: RuleResult, highest: float, claimed: Claimed) -> Finding:
+        in_use = max(job.gathered(_memory_in_use), default=None)
+        evidence = [*moments(claimed, result), HowMuch("p95 of the most used GPU", highest, "%")]
+        advice: tuple[str, ...] = (
+            "Raise the batch size if memory in use allows it and training still converges: it was not recorded.",
+            "Otherwise use a smaller machine.",
+        )
+        if in_use is not None:
+            evidence.append(HowMuch("Highest memory in use", in_use, "%"))
+            advice = ("Raise the batch size if training still converges: memory is free.", *advice[1:])
+            if in_use > FULL_PERCENT:
+                advice = (
+                    "The batch cannot grow: GPU memory is in use. Use larger kernels, lower precision, or fused operators.",
+                    *advice[1:],
+                )
+        return self.finding(
+            "GPUs worked steadily below their capacity while the CPU had room",
+            *evidence,
+            advice=advice,
+            devices=claimed.devices,
+        )
 
     def _checked(self, part: Job, grid: Windows) -> _Node | None:
         (name,) = part.nodes
@@ -170,3 +224,56 @@ def _device(panel: Panel | None, name: str) -> tuple[IntArray, FloatArray] | Non
     if panel is None or name not in panel.devices:
         return None
     return panel.series(panel.devices.index(name))
+
+
+def _p95(part: Job, work: Work) -> Iterator[float]:
+    """p95 of each GPU's utilization in the work."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        inside = work.holds(panel.time_us, panel.node)
+        for column in range(len(panel.devices)):
+            values = panel.values[inside, column]
+            values = values[~np.isnan(values)]
+            if len(values):
+                yield float(np.quantile(values, 0.95))
+
+
+def _memory_in_use(part: Job) -> Iterator[float]:
+    """Highest memory in use of each GPU, in percent."""
+    for panel in part.panels_of(Metric.GPU_MEMORY_USED):
+        total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
+        for column, device in enumerate(panel.devices):
+            if device in total:
+                yield float(100 * np.nanmax(panel.values[:, column]) / total[device])
+
+
+def _small(rule: BatchSize, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    """Claim the loss while a GPU is active, if it is seldom idle, the CPU has room, and little else claims it."""
+    del weight_us
+    cpu = part.panel(panel.node, Metric.CPU_UTILIZATION)
+    if cpu is None:
+        return None
+    use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, 100.0)
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        return [_steady(gpu) for gpu in gpus]
+
+    def _steady(gpu: Samples) -> FloatArray:
+        none = np.zeros(len(gpu.values))
+        if use is None or not gpu.in_work.any():
+            return none
+        mean = (
+            np.nanmean(use.mean[gpu.rows][gpu.in_work])
+            if not np.isnan(use.mean[gpu.rows][gpu.in_work]).all()
+            else 100.0
+        )
+        idle = gpu.values < IDLE_PERCENT
+        lost_us = float(gpu.lost_us[gpu.in_work].sum())
+        if (
+            mean >= rule.cpu_threshold_p95
+            or np.count_nonzero(idle & gpu.in_work) >= MAX_IDLE * np.count_nonzero(gpu.in_work)
+            or float(gpu.left_us.sum()) < (1 - MAX_CLAIMED) * lost_us
+        ):
+            return none
+        return np.where(idle, 0.0, gpu.left_us)
+
+    return claim

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from jobrules.bottleneck_rule import BottleneckRule
+from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.model import Metric
+from jobrules.measures.core_use import SLOWED_GPU, SLOWED_MEAN, CoreUse
+from jobrules.model import Inferred, Metric, Note
 from jobrules.rule import Amount, percent, samples
+from jobrules.text import share
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.claims import Claim, Claimed, Samples
+    from jobrules.measures.work import Work
+    from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +49,66 @@ class CPUBottleneck(BottleneckRule):
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION)
     section: ClassVar[str] = "cpu-bottlenecks"
     core_did: ClassVar[str] = "was saturated"
-    cores_did: ClassVar[str] = "were saturated"
-    many_advice: ClassVar[tuple[str, ...]] = (
-        "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
-        "Or use a machine with more cores per GPU.",
-        "More loader processes will not help: {cores} are saturated.",
-    )
-    few_advice: ClassVar[tuple[str, ...]] = (
-        "Move loading out of the training process: set ``num_workers`` above 0.",
-        "If it is already above 0, look for what a single thread does: collating, logging, evaluation.",
-    )
 
     threshold: float = percent(50.0, "share of bottleneck snapshots")
     cpu_threshold: float = percent(90.0, "a core above this is saturated")
     gpu_threshold: float = percent(10.0, "a GPU below this is idle")
     patience: Amount = samples(1000, "samples before the first check")
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """A saturated CPU, and a single saturated process; evidence is a GPU that is idle in the same snapshot."""
+        del job, work
+        claim = partial(_saturated, self)
+        return (
+            Cause(
+                key="cpu-bottleneck",
+                precedence=Precedence.CPU_BOUND,
+                label="Lost: CPU saturated",
+                when="while the CPU was saturated",
+                claim=partial(claim, crowded=True),
+                finding=partial(self._saturated_cpu, result),
+            ),
+            Cause(
+                key="saturated-process",
+                precedence=Precedence.ONE_PROCESS,
+                label="Lost: one process saturated",
+                when="while one process was saturated",
+                claim=partial(claim, crowded=False),
+                finding=partial(self._saturated_process, result),
+            ),
+        )
+
+    def _saturated_cpu(self, result: RuleResult, claimed: Claimed) -> Finding:
+        seen = share(claimed.snapshots / claimed.of_snapshots)
+        return self.finding(
+            f"A GPU was idle while the CPU was saturated in {seen} of snapshots",
+            *moments(claimed, result),
+            Note("Half of the cores or more, or their mean, counts as saturated"),
+            Inferred("simultaneous samples"),
+            advice=(
+                "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
+                "Or use a machine with more cores per GPU.",
+                "More loader processes will not help: the cores are saturated.",
+            ),
+            devices=claimed.devices,
+        )
+
+    def _saturated_process(self, result: RuleResult, claimed: Claimed) -> Finding:
+        seen = share(claimed.snapshots / claimed.of_snapshots)
+        return self.finding(
+            f"A GPU was idle while one process was saturated in {seen} of snapshots",
+            *moments(claimed, result),
+            Note(
+                "Few cores are saturated while the others are free: the GPU waits for the work of single processes"
+            ),
+            Inferred("simultaneous samples"),
+            key="saturated-process",
+            advice=(
+                "Find what the main process does between steps: set ``num_workers`` above 0 if it loads data itself.",
+                "If loaders are set, look at collating, logging, checkpoints, and evaluation: record steps and loader times.",
+            ),
+            devices=claimed.devices,
+        )
 
     @property
     def criteria(self) -> BottleneckCriteria:
@@ -63,3 +121,32 @@ class CPUBottleneck(BottleneckRule):
             threshold=self.threshold,
             patience=self.patience,
         )
+
+
+def _saturated(
+    rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray, *, crowded: bool
+) -> Claim | None:
+    """Claim the moments in which a GPU is idle while the CPU, or if not ``crowded`` only some core, is saturated.
+
+    A GPU that is active but slowed down counts too if nearly all of the CPU is in use.
+    """
+    del weight_us
+    use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, rule.cpu_threshold)
+    if use is None:
+        return None
+    cores, full = (
+        (use.crowded, use.mean >= SLOWED_MEAN) if crowded else (use.few, np.zeros(len(use.mean), np.bool_))
+    )
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        return [
+            np.where(
+                (cores[gpu.rows] & (gpu.values < rule.gpu_threshold))
+                | (full[gpu.rows] & (gpu.values < SLOWED_GPU)),
+                gpu.left_us,
+                0.0,
+            )
+            for gpu in gpus
+        ]
+
+    return claim

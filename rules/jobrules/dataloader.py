@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
 
+from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
+from jobrules.measures.data_waits import LOADING_PART, loads_itself, waiting, waits
 from jobrules.measures.histograms import growing
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import narrow
@@ -17,6 +20,7 @@ from jobrules.model import (
     DeviceStatus,
     Finding,
     HowMuch,
+    Inferred,
     Measure,
     Metric,
     Note,
@@ -26,13 +30,16 @@ from jobrules.model import (
     Severity,
     Where,
 )
-from jobrules.rule import Rule, not_recorded
+from jobrules.rule import Role, Rule, not_recorded
 from jobrules.rule import number as parameter
-from jobrules.text import count
+from jobrules.text import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobrules.claims import Claimed
+    from jobrules.measures.data_waits import Waits
+    from jobrules.measures.work import Work
     from jobrules.model import Events, Fact, IntArray, Job
 
 #: Seconds with data loading before the first check of a node.
@@ -40,6 +47,14 @@ PATIENCE_S = 10
 _BINS = 100
 #: Keys of ``Loading.settings``.
 _SETTING = ("iterator", "num_workers", "pin_memory", "fetches")
+
+
+#: Loading that was recorded for less of the work than this is said to be.
+MOSTLY = 0.9
+NO_WORKERS_ADVICE = (
+    "Load data in separate processes: set ``num_workers`` above 0.",
+    "Then GPUs compute while the next batches load.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +78,7 @@ class Dataloader(Rule):
     """
 
     title: ClassVar[str] = "Too few or too many loader processes"
+    role: ClassVar[Role] = Role.CAUSE
 
     min_threshold: float = parameter(
         ENOUGH_PERCENT, "loader processes below this are too few", unit="% of cores"
@@ -113,6 +129,67 @@ class Dataloader(Rule):
             first_us=grid.begin_us(worst.hits[0]),
             last_us=min(grid.begin_us(worst.hits[-1] + 1), job.span_us[1]),
             **facts,
+        )
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """Waiting for batches; evidence is fetches of the training processes, or a profile of their Python code."""
+        found = job.gathered(waits, work)
+        profiled = loads_itself(job.profiles)
+        if not any(one.relevant for one in found) and (found or profiled <= LOADING_PART):
+            return ()
+        return (
+            Cause(
+                key="data-loading",
+                precedence=Precedence.DATA_LOADING,
+                label="Lost: waiting for data",
+                when="while training waited for data",
+                claim=partial(waiting, work),
+                finding=partial(self._waited, job, work, result, found, profiled),
+            ),
+        )
+
+    def _waited(
+        self,
+        job: Job,
+        work: Work,
+        result: RuleResult,
+        found: Sequence[Waits],
+        profiled: float,
+        claimed: Claimed,
+    ) -> Finding:
+        if not found:
+            return self.finding(
+                f"Training loads data itself: {share(profiled)} of a profile's function time",
+                *moments(claimed, result),
+                Inferred("a Python profile and simultaneous samples"),
+                key="data-loading",
+                section="data-loading",
+                advice=NO_WORKERS_ADVICE,
+                devices=claimed.devices,
+            )
+        most = max(found, key=lambda one: one.waited_us)
+        step = f", a step {duration(most.step_us)}" if most.step_us else ""
+        recorded_us = sum(one.recorded.total_us for one in found) / len(found)
+        evidence = [*moments(claimed, result)]
+        waited = sum(one.waited_us for one in found) / max(1, sum(one.recorded.total_us for one in found))
+        evidence.append(Note(f"Training waited for a batch in {share(waited)} of the recorded time"))
+        if most.num_workers == 0:
+            evidence.append(Note("``num_workers`` is 0: the training process loads every batch itself"))
+        elif most.num_workers is not None:
+            evidence.append(HowMuch("``num_workers``", most.num_workers))
+        if recorded_us < MOSTLY * work.length_us:
+            evidence.append(
+                Note(
+                    f"Loading was recorded for {duration(recorded_us)} of {duration(work.length_us)} of work"
+                )
+            )
+        return self.finding(
+            f"Training waits for data: a batch fetch takes {duration(most.fetch_us)}{step} (medians)",
+            *evidence,
+            key="data-loading",
+            section="data-loading",
+            advice=_loading_advice(job, most),
+            devices=claimed.devices,
         )
 
     def _checked(self, part: Job, grid: Windows) -> _Node | None:
@@ -343,3 +420,23 @@ def _spread(times_us: IntArray) -> dict[str, float]:
         "max": int(times_us.max()) / SECOND_US,
         "outliers": int((times_us > 2 * median).sum()),
     }
+
+
+def _loading_advice(job: Job, waits: Waits) -> tuple[str, ...]:
+    cores = max(
+        (len(p.devices) for one in job.facts for p in one.panels if p.metric is Metric.CPU_UTILIZATION),
+        default=0,
+    )
+    each = cores // max(1, waits.processes)
+    if waits.num_workers == 0:
+        start = f" ({each} to start with: cores divided by training processes)" if each > 1 else ""
+        return (f"Set ``num_workers`` above 0{start}.", *NO_WORKERS_ADVICE[1:])
+    if waits.num_workers is not None and waits.num_workers < each:
+        return (
+            f"Raise ``num_workers`` from {waits.num_workers} to about {each}: the node has {count(cores, 'core')}.",
+            "If fetches stay long, make transforms cheaper or cache the data.",
+        )
+    return (
+        "Make loading cheaper: lighter transforms, cached or packed data, decoding on the GPU.",
+        "If cores are free, raise ``num_workers``.",
+    )

@@ -49,6 +49,8 @@ class ECCErrors(Rule):
     """
 
     title: ClassVar[str] = "GPU memory has errors"
+    of_gpus: ClassVar[bool] = True
+    of_work: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""

@@ -45,9 +45,11 @@ class Energy(Rule):
     """
 
     title: ClassVar[str] = "Energy summary"
+    of_gpus: ClassVar[bool] = True
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_POWER,)
     section: ClassVar[str] = "power"
     can_trigger: ClassVar[bool] = False
+    of_work: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
         """``Datapoints`` are the samples of the GPU that has most."""

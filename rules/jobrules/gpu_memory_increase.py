@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jobrules.measures.minutes import Windows
 from jobrules.measures.quartiles import quantiles, quartiles
 from jobrules.model import DeviceStatus, Finding, Measure, Metric, Note, RuleResult, Severity, When, Where
-from jobrules.rule import Amount, Rule, in_samples, number, reason_few_samples, samples
+from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples
 from jobrules.text import clock, count, duration, escape_name
 from jobrules.text import percent as in_percent
 
@@ -52,6 +52,7 @@ class GPUMemoryIncrease(Rule):
     title: ClassVar[str] = "GPU memory activity jumps"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_ACTIVITY,)
     section: ClassVar[str] = "gpu-memory"
+    role: ClassVar[Role] = Role.SYMPTOM
 
     increase: float = number(5.0, "largest increase that is no jump", unit="points", high=100)
     patience: Amount = samples(1000, "samples before the first check")

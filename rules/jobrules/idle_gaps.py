@@ -27,7 +27,7 @@ from jobrules.model import (
     ReasonKind,
     Where,
 )
-from jobrules.rule import Rule, minutes, not_recorded, number, percent, reason_short, severity_of
+from jobrules.rule import Role, Rule, minutes, not_recorded, number, percent, reason_short, severity_of
 from jobrules.text import capitalized, clock, count, duration, escape_name, share, some_of
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class IdleGaps(Rule):
     title: ClassVar[str] = "All GPUs of a node are idle at once"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "gpu-utilization"
+    role: ClassVar[Role] = Role.SYMPTOM
 
     threshold: float = percent(5.0, "share of the time in idle gaps")
     min_samples: int = number(2, "shortest idle gap", unit="samples", low=1)

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from jobrules.bottleneck_rule import BottleneckRule
+from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.model import Metric
+from jobrules.measures.core_use import CoreUse
+from jobrules.model import Inferred, Metric
 from jobrules.rule import Amount, percent, samples
+from jobrules.text import share
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.claims import Claim, Claimed, Samples
+    from jobrules.measures.work import Work
+    from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,21 +48,34 @@ class IOBottleneck(BottleneckRule):
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION, Metric.IO_WAIT)
     section: ClassVar[str] = "io-bottlenecks"
     core_did: ClassVar[str] = "waited for I/O"
-    cores_did: ClassVar[str] = "waited for I/O"
-    many_advice: ClassVar[tuple[str, ...]] = (
-        "Pack small files into large ones, and cache data in memory or on a local disk.",
-        "Or use a faster disk.",
-        "More loader processes will not help: {cores} wait.",
-    )
-    few_advice: ClassVar[tuple[str, ...]] = (
-        "Read ahead in loader processes: set ``num_workers`` above 0 and a ``prefetch_factor``.",
-        "If they are already set, pack small files, and check that checkpoints and logs do not block the loop.",
-    )
 
     threshold: float = percent(50.0, "share of bottleneck snapshots")
     io_threshold: float = percent(50.0, "a core that waits more than this waits for I/O")
     gpu_threshold: float = percent(10.0, "a GPU below this is idle")
     patience: Amount = samples(1000, "samples before the first check")
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """Evidence is a GPU that is idle in the same snapshot in which a core of its node waits for I/O."""
+        del job, work
+        return (
+            Cause(
+                key="io-bottleneck",
+                precedence=Precedence.IO_BOUND,
+                label="Lost: CPU waiting for I/O",
+                when="while the CPU waited for I/O",
+                claim=partial(_waiting, self),
+                finding=partial(self._found, result),
+            ),
+        )
+
+    def _found(self, result: RuleResult, claimed: Claimed) -> Finding:
+        seen = share(claimed.snapshots / claimed.of_snapshots)
+        return self.finding(
+            f"A GPU was idle while a CPU core waited for I/O in {seen} of snapshots",
+            *moments(claimed, result),
+            Inferred("simultaneous samples"),
+            devices=claimed.devices,
+        )
 
     @property
     def criteria(self) -> BottleneckCriteria:
@@ -62,3 +88,19 @@ class IOBottleneck(BottleneckRule):
             threshold=self.threshold,
             patience=self.patience,
         )
+
+
+def _waiting(rule: IOBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    """Claim the moments in which a GPU is idle while a core waits for I/O."""
+    del weight_us
+    use = CoreUse.of(part, panel, Metric.IO_WAIT, rule.io_threshold)
+    if use is None:
+        return None
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        return [
+            np.where((use.above[gpu.rows] > 0) & (gpu.values < rule.gpu_threshold), gpu.left_us, 0.0)
+            for gpu in gpus
+        ]
+
+    return claim

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
 
+from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.measures.minutes import Windows
 from jobrules.model import (
@@ -23,13 +25,15 @@ from jobrules.model import (
     Severity,
     Status,
 )
-from jobrules.rule import Amount, Rule, in_samples, number, reason_few_samples, samples, severity_of
+from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples, severity_of
 from jobrules.text import count, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from jobrules.claims import Claim, Claimed, Samples
+    from jobrules.measures.work import Work
     from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel
 
 #: Bins of 2 %: 0, 2, …, 100, the last one closed.
@@ -44,7 +48,7 @@ MAX_DISTANCE = float(np.sqrt(np.log(2)))
 #: Nodes that the evidence describes.
 _MAX_NAMED = 4
 #: Reasons of a GPU that has enough samples.
-ALONE = Reason(kind=ReasonKind.NO_DEVICE, what="node has a second GPU")
+ALONE = Reason(kind=ReasonKind.NOT_APPLICABLE, what="every node has 1 GPU")
 NO_OTHER = Reason(kind=ReasonKind.NO_DEVICE, what="other GPU of the node has enough samples")
 
 
@@ -72,6 +76,7 @@ class LoadBalancing(Rule):
     title: ClassVar[str] = "GPU utilization differs within a node"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "balance"
+    role: ClassVar[Role] = Role.CAUSE
 
     threshold: float = number(0.2, "largest distance that counts as similar", high=1)
     patience: Amount = samples(1000, "samples before the first check")
@@ -117,6 +122,34 @@ class LoadBalancing(Rule):
             first_us=grid.begin_us(windows.min()),
             last_us=min(grid.begin_us(windows.max() + 1), job.span_us[1]),
             **facts,
+        )
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """The difference to the most used GPU of the job, as far as no other cause explains it."""
+        means = sorted(job.gathered(_means, work))
+        if len(means) < 2:
+            return ()
+        return (
+            Cause(
+                key="load-balancing",
+                precedence=Precedence.UNEVEN_LOAD,
+                label="Lost: GPU utilization differs",
+                when="to differences between GPUs",
+                claim=partial(_below, means[-1][0]),
+                finding=partial(self._uneven, result, means[0], means[-1]),
+            ),
+        )
+
+    def _uneven(
+        self, result: RuleResult, least: tuple[float, str], most: tuple[float, str], claimed: Claimed
+    ) -> Finding:
+        return self.finding(
+            f"GPU utilization differs: {in_percent(least[0])} to {in_percent(most[0])} on average",
+            *moments(claimed, result),
+            HowMuch("Mean utilization", most[0], "%", of=most[1]),
+            HowMuch("Mean utilization", least[0], "%", of=least[1]),
+            Note("The amount is the difference to the most used GPU, without what other causes explain"),
+            devices=claimed.devices,
         )
 
     def _compared(self, part: Job, grid: Windows) -> list[_Node]:
@@ -345,3 +378,32 @@ def _reason_without_pair(answers: Sequence[DeviceStatus]) -> Reason:
     """Reason why no pair was compared: the first that names missing samples, otherwise that no other GPU has enough."""
     reasons = [answer.reason for answer in answers if answer.reason]
     return next((reason for reason in reasons if reason.kind is not ReasonKind.NO_DEVICE), NO_OTHER)
+
+
+def _means(part: Job, work: Work) -> Iterator[tuple[float, str]]:
+    """Mean utilization in the work of each GPU that was used."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        inside = work.holds(panel.time_us, panel.node)
+        for column, device in enumerate(panel.devices):
+            values = panel.values[inside, column]
+            values = values[~np.isnan(values)]
+            if len(values) and values.max() > 0:
+                yield float(values.mean()), f"{panel.node} {device}"
+
+
+def _below(highest: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    """Claim what a GPU lost more than the most used one: of its node, or of the job as far as causes do not explain it."""
+    del part, panel, weight_us
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        # A GPU without a sample in the work was not the most used one.
+        most = max(gpus, key=lambda gpu: (gpu.work_us > 0, gpu.mean))
+        lost_part = 1 - most.mean / 100
+        behind = (highest - most.mean) / 100 - (lost_part - most.left_part)
+        usual = most.left_part - min(max(0.0, behind), most.left_part)
+        return [
+            gpu.left_us * max(0.0, 1 - usual / gpu.left_part) if gpu.left_part else gpu.left_us
+            for gpu in gpus
+        ]
+
+    return claim

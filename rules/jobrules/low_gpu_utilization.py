@@ -11,7 +11,7 @@ from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Windows, trailing_below, trailing_quantiles
 from jobrules.measures.quartiles import quartiles
 from jobrules.model import Metric
-from jobrules.rule import Amount, Rule, in_samples, percent, reason_few_samples, samples
+from jobrules.rule import Amount, Role, Rule, in_samples, percent, reason_few_samples, samples
 from jobrules.text import count, number
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class LowGPUUtilization(Rule):
     title: ClassVar[str] = "GPU utilization is low or fluctuates"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "gpu-utilization"
+    role: ClassVar[Role] = Role.SYMPTOM
 
     threshold_p95: float = percent(70.0, "p95 below which a window is low")
     threshold_p5: float = percent(10.0, "p5 below which a window fluctuates")

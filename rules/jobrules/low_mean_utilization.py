@@ -10,7 +10,7 @@ from msgspec import Struct
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.model import SECOND_US, HowMuch, Measure, Metric, Note, Severity
-from jobrules.rule import Rule, minutes, percent, reason_short
+from jobrules.rule import Role, Rule, minutes, percent, reason_short
 from jobrules.text import count
 from jobrules.text import percent as in_percent
 
@@ -44,6 +44,8 @@ class LowMeanUtilization(Rule):
     title: ClassVar[str] = "Mean GPU utilization is low"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "gpu-utilization"
+    role: ClassVar[Role] = Role.SYMPTOM
+    of_work: ClassVar[bool] = False
 
     threshold: float = percent(25.0, "mean utilization below which the rule triggers")
     critical: float = percent(15.0, "mean utilization below which it is critical")

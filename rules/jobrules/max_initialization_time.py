@@ -31,6 +31,7 @@ class MaxInitializationTime(Rule):
 
     title: ClassVar[str] = "First training step comes late"
     section: ClassVar[str] = "summary"
+    of_work: ClassVar[bool] = False
 
     threshold: float = minutes(20.0, "time to the first step")
 

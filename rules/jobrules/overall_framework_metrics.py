@@ -44,6 +44,7 @@ class OverallFrameworkMetrics(Rule):
 
     title: ClassVar[str] = "Framework time summary"
     can_trigger: ClassVar[bool] = False
+    of_work: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
         """``datapoints`` are events; steps if there are no events."""

@@ -48,6 +48,7 @@ class OverallSystemUsage(Rule):
     title: ClassVar[str] = "System utilization summary"
     section: ClassVar[str] = "utilization"
     can_trigger: ClassVar[bool] = False
+    of_work: ClassVar[bool] = False
 
     def check(self, job: Job) -> RuleResult:
         """``Datapoints`` are the CPU snapshots of the node that has most, or GPU snapshots without CPU."""

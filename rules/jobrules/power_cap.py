@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
+from jobrules.claims import Precedence
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import (
     MIN_SAMPLES,
@@ -19,6 +20,7 @@ from jobrules.measures.gpu_conditions import (
     finding_of,
     gpus,
 )
+from jobrules.measures.stragglers import held_up
 from jobrules.model import SECOND_US, HowMuch, Metric, Note, Reason, ReasonKind, Severity
 from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
 from jobrules.text import count, share
@@ -26,6 +28,8 @@ from jobrules.text import count, share
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from jobrules.claims import Cause
+    from jobrules.measures.work import Work
     from jobrules.model import Fact, Finding, Job, RuleResult
 
 #: GPUs whose clocks the evidence names.
@@ -53,6 +57,7 @@ class PowerCap(Rule):
     """
 
     title: ClassVar[str] = "GPU is at its power limit"
+    of_gpus: ClassVar[bool] = True
     section: ClassVar[str] = "power"
 
     # Eight GPUs of a real log were near their limit for 30% of the time; a GPU that draws 90% of it, with a standard
@@ -90,6 +95,18 @@ class PowerCap(Rule):
             recorded = as_far_as_recorded(len(judged), job.gpu_count + job.gpus_unknown)
             return self.passed(f"{headline}{recorded}", **facts)
         return self.triggered(self._finding(capped, found), **facts)
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """What other GPUs lost while they waited for one that its power limit slowed."""
+        return held_up(
+            job,
+            work,
+            result,
+            Precedence.POWER_LIMIT,
+            "Lost: waiting for a GPU at its power limit",
+            "while a GPU was at its power limit",
+            (Metric.GPU_POWER_CAP,),
+        )
 
     def _finding(self, capped: Sequence[_Capped], found: Sequence[_Capped]) -> Finding:
         dropped = [gpu for gpu in capped if gpu.dropped(self.clock_drop)]

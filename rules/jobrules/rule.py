@@ -11,17 +11,20 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
+from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Reason, ReasonKind, RuleResult, Severity, Status
 from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobrules.claims import Cause
     from jobrules.model import Fact, IntArray, Job, Metric
 
 
@@ -74,6 +77,17 @@ class Documentation(Struct, frozen=True, kw_only=True):
     details: str = ""
 
 
+class Role(StrEnum):
+    """How a rule's findings stand in the verdict."""
+
+    #: On their own, with the severity of the rule.
+    OBSERVATION = "observation"
+    #: Only with the lost time that ``Rule.causes`` claims, and with its severity.
+    CAUSE = "cause"
+    #: Inside the finding on the cause, or as what is unexplained.
+    SYMPTOM = "symptom"
+
+
 _HEADINGS = {
     "What it checks": "checks",
     "Why it matters": "why",
@@ -90,8 +104,13 @@ class Rule(ABC):
     title: ClassVar[str]
     #: Metrics that the job must have samples of.
     requires: ClassVar[tuple[Metric, ...]] = ()
+    #: True if the rule is about GPUs though it requires no metric of theirs.
+    of_gpus: ClassVar[bool] = False
     #: Anchor of the page's section that holds the evidence.
     section: ClassVar[str] = "rules"
+    role: ClassVar[Role] = Role.OBSERVATION
+    #: False if the verdict and the page use the result of the whole job, not of its work.
+    of_work: ClassVar[bool] = True
     #: False for a summary, which states figures and never triggers.
     can_trigger: ClassVar[bool] = True
     #: Second names that SageMaker Debugger has for a parameter, as ``{"threshold": "stddev"}``.
@@ -105,6 +124,15 @@ class Rule(ABC):
     @abstractmethod
     def check(self, job: Job) -> RuleResult:
         """Check a job that has samples of all ``requires``."""
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """The lost GPU time that this rule explains, given its result during the work; by default none.
+
+        It is asked whether the rule triggered or not: the claims decide. A cause with less than 5% of the GPU time of the
+        job has no finding.
+        """
+        del job, work, result
+        return ()
 
     def not_evaluated(self, reason: Reason, **facts: Any) -> RuleResult:
         """Result of a rule that lacks data."""
@@ -125,10 +153,12 @@ class Rule(ABC):
         """Result of a rule whose threshold is kept; the headline is a fact with its number."""
         return RuleResult(rule=self.name, status=Status.PASSED, headline=headline, **facts)
 
-    def triggered(self, finding: Finding, **facts: Any) -> RuleResult:
-        """Result of a rule with a finding; counters that are not given are 1."""
-        known: dict[str, Any] = {"triggered": 1, "violations": 1, "headline": finding.title} | facts
-        return RuleResult(rule=self.name, status=Status.TRIGGERED, findings=(finding,), **known)
+    def triggered(self, finding: Finding | str, **facts: Any) -> RuleResult:
+        """Result of a rule with a finding, or of a cause with a headline; counters that are not given are 1."""
+        found = (finding,) if isinstance(finding, Finding) else ()
+        headline = finding.title if isinstance(finding, Finding) else finding
+        known: dict[str, Any] = {"triggered": 1, "violations": 1, "headline": headline} | facts
+        return RuleResult(rule=self.name, status=Status.TRIGGERED, findings=found, **known)
 
     def finding(
         self, title: str, *evidence: Fact, severity: Severity = Severity.WARNING, **facts: Any
@@ -166,13 +196,19 @@ def not_recorded(metric: Metric) -> Reason:
     return Reason(kind=ReasonKind.NOT_RECORDED, what=metric.quantity.noun, verb=metric.quantity.verb)
 
 
+#: Reason of a rule on GPUs, if only other devices were sampled.
+NO_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no GPU was sampled")
+
 #: Reason of a rule that lacks steps.
 NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
 
 
-def missing_metric(job: Job, needs: Sequence[Metric]) -> Reason | None:
+def missing_metric(job: Job, rule: Rule) -> Reason | None:
     """Reason why a rule cannot run: the first metric without samples; None if all have samples."""
-    return next((not_recorded(metric) for metric in needs if not job.has(metric)), None)
+    of_gpus = rule.of_gpus or any(metric.of_gpus for metric in rule.requires)
+    if of_gpus and job.samples_us and not any(part.gpus for part in job.facts):
+        return NO_GPU
+    return next((not_recorded(metric) for metric in rule.requires if not job.has(metric)), None)
 
 
 def reason_few_samples(have: int, more_than: int, what: str = "samples", whose: str = "this job") -> Reason:
@@ -197,7 +233,7 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
     results = []
     for rule in rules:
         try:
-            missing = missing_metric(job, rule.requires)
+            missing = missing_metric(job, rule)
             results.append(rule.not_evaluated(missing) if missing else rule.check(job))
         # A rule of a user's own may also end the program.
         except (Exception, SystemExit) as error:
@@ -205,6 +241,18 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
                 raise
             results.append(rule.failed(error))
     return tuple(results)
+
+
+def results_in_work(
+    rules: Sequence[Rule], results: Sequence[RuleResult], job: Job, *, strict: bool = False
+) -> tuple[RuleResult, ...]:
+    """The results in the work of the job, from those of the whole job: what the verdict and the page are about."""
+    work = Work.of(job)
+    if work is None or not job.gpu_count or work.whole:
+        return tuple(results)
+    part = job.within({node: work.span_us(node) for node in job.nodes})
+    again = iter(run_rules([rule for rule in rules if rule.of_work], part, strict=strict))
+    return tuple(next(again) if rule.of_work else result for rule, result in zip(rules, results, strict=True))
 
 
 def written(value: Any) -> float | int | str | None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
+from jobrules.claims import Precedence
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, by_node, gpus
+from jobrules.measures.stragglers import held_up
 from jobrules.model import (
     DeviceStatus,
     HowMuch,
@@ -29,6 +31,8 @@ from jobrules.text import percent as in_percent
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from jobrules.claims import Cause
+    from jobrules.measures.work import Work
     from jobrules.model import Finding, FloatArray, Job, RuleResult
 
 #: GPUs are peers as long as the next larger memory is not larger by more: the driver's own part differs by less. So do
@@ -37,6 +41,10 @@ _SAME_MEMORY = 1.05
 #: GPUs that the evidence names.
 _MAX_NAMED = 4
 _NO_PEER = Reason(kind=ReasonKind.NO_DEVICE, what="peer: no other GPU with similar memory")
+
+
+#: What holds a GPU back for this share of its busy samples explains its median clock.
+MOSTLY_HELD_PERCENT = 50.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +118,17 @@ class SlowClock(Rule):
         finding = self._finding([gpu for gpu in compared if gpu.name in slow], peers, ratios)
         return self.triggered(finding, **facts | {"triggered": len(slow), "violations": len(slow)})
 
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """What other GPUs lost while they waited for one that runs at a low clock."""
+        return held_up(
+            job,
+            work,
+            result,
+            Precedence.SLOW_CLOCK,
+            "Lost: waiting for a slow GPU",
+            "while a GPU ran at a low clock",
+        )
+
     def _answer(self, gpu: _Clocked, compared: Collection[str], slow: Collection[str]) -> DeviceStatus:
         few = reason_few_samples(gpu.samples, self.patience - 1, "samples of a busy GPU")
         reason = few if gpu.samples < self.patience else _NO_PEER
@@ -139,8 +158,16 @@ class SlowClock(Rule):
             Note(f"{memory}; models are not known"),
             seen_as=f"{count(len(slow), 'GPU')} at {in_percent(ratios[slow[0].name])} of the peers' median clock",
             severity=Severity.WARNING if same else Severity.INFO,
+            because_of=_reasons(slow),
             devices=tuple(gpu.name for gpu in slow),
         )
+
+
+def _reasons(slow: Sequence[_Clocked]) -> tuple[str, ...]:
+    """Findings that explain the low clock: what holds a GPU back for most of its busy time sets its median clock."""
+    hot = all((gpu.heat or 0) >= MOSTLY_HELD_PERCENT for gpu in slow)
+    capped = all((gpu.capped or 0) >= MOSTLY_HELD_PERCENT for gpu in slow)
+    return ("thermal-throttling",) * hot + ("power-cap",) * capped
 
 
 class _Clocked(Struct, frozen=True, kw_only=True):

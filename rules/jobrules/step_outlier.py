@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrules.claims import Cause, Precedence
 from jobrules.measures.framework_time import breakdown_of, summed, weights_by_lane
 from jobrules.measures.intervals import union
 from jobrules.measures.minutes import Windows
@@ -19,15 +20,17 @@ from jobrules.measures.rows import series_of
 from jobrules.measures.value_counts import Counted
 from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Note, RuleResult, When, Where
 from jobrules.overall_framework_metrics import STEP
-from jobrules.rule import NO_STEPS, Rule, reason_few_samples, severity_of, text
+from jobrules.rule import NO_STEPS, Role, Rule, reason_few_samples, severity_of, text
 from jobrules.rule import number as parameter
 from jobrules.text import capitalized, count, duration, escape_name, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jobrules.claims import Claim, Claimed, Samples
     from jobrules.measures.framework_time import Sums
-    from jobrules.model import Fact, Finding, IntArray, Job, Steps
+    from jobrules.measures.work import Work
+    from jobrules.model import Fact, Finding, FloatArray, IntArray, Job, Panel, Steps
 
 #: Steps of a series before the first check.
 PATIENCE = 100
@@ -62,6 +65,7 @@ class StepOutlier(Rule):
 
     title: ClassVar[str] = "Some steps take much longer than others"
     aliases: ClassVar[dict[str, str]] = {"threshold": "stddev"}
+    role: ClassVar[Role] = Role.CAUSE
 
     mode: str | None = text("step mode to check, such as TRAIN; default: all")
     n_outliers: int = parameter(10, "outliers allowed", unit="steps")
@@ -119,6 +123,29 @@ class StepOutlier(Rule):
         last_us = grid.begin_us(max(one.violation_windows[1] for one in violating))
         facts |= {"first_us": first_us, "last_us": min(last_us, job.span_us[1])}
         return self.triggered(self._finding(every, violating, limits), triggered=facts["violating"], **facts)
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """The time of outlier steps that is longer than a usual step of their series."""
+        del job, work
+        if not result.findings:
+            return ()
+        limits = {
+            (who, mode): block["threshold_s"]
+            for who, one in result.details.get("step_details", {}).items()
+            for mode, block in one.get("phases", {}).items()
+            if "threshold_s" in block
+        }
+        violating = frozenset(one.name for one in result.devices if one.violating)
+        return (
+            Cause(
+                key="step-outlier",
+                precedence=Precedence.SLOW_STEPS,
+                label="Lost: outlier steps",
+                when="in outlier steps",
+                claim=partial(_in_slow_steps, limits, violating),
+                finding=partial(_slow_steps_found, result.findings[0]),
+            ),
+        )
 
     def _of_node(self, part: Job, grid: Windows) -> list[_Series]:
         return [
@@ -260,7 +287,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def name(self) -> str:
-        return f"{self.node} rank {self.rank} {self.mode}"
+        return _name(self.node, self.rank, self.mode)
 
     @property
     def answer(self) -> DeviceStatus:
@@ -373,3 +400,39 @@ def _took(us: float) -> str:
     if us >= 10 * SECOND_US:
         return duration(us)
     return f"{us / SECOND_US:.3g}\u00a0s" if us >= SECOND_US // 10 else f"{us / 1000:.3g}\u00a0ms"
+
+
+def _name(node: str, rank: str, mode: str) -> str:
+    return f"{node} rank {rank} {mode}"
+
+
+def _slow_steps_found(finding: Finding, claimed: Claimed) -> Finding:
+    counts = Note("The amount is the GPU time that a node lost during these steps")
+    return replace(finding, evidence=(*finding.evidence, counts), devices=claimed.devices)
+
+
+def _in_slow_steps(
+    limits: Mapping[tuple[str, str], float],
+    violating: frozenset[str],
+    part: Job,
+    panel: Panel,
+    weight_us: FloatArray,
+) -> Claim | None:
+    """Claim the lost time in outlier steps, of the series that violate."""
+    steps, slow = part.steps, []
+    for (node, rank, mode), rows in series_of(steps).items():
+        limit_s = limits.get((f"{node}-{rank}", STEP + mode))
+        if limit_s is not None and _name(node, rank, mode) in violating:
+            slow.append(rows[steps.end_us[rows] - steps.start_us[rows] > limit_s * SECOND_US])
+    if not slow:
+        return None
+    rows = np.concatenate(slow)
+    times = union(steps.start_us[rows], steps.end_us[rows])
+    inside = times.overlap_us(panel.time_us, panel.time_us + weight_us.astype(np.int64)) / np.maximum(
+        weight_us, 1.0
+    )
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        return [gpu.left_us * inside[gpu.rows] for gpu in gpus]
+
+    return claim

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrules.claims import Precedence
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import (
     MIN_SAMPLES,
@@ -20,6 +21,7 @@ from jobrules.measures.gpu_conditions import (
     finding_of,
     gpus,
 )
+from jobrules.measures.stragglers import held_up
 from jobrules.model import SECOND_US, HowMuch, Metric, Note, Severity
 from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
 from jobrules.text import capitalized, count, share
@@ -27,6 +29,8 @@ from jobrules.text import capitalized, count, share
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from jobrules.claims import Cause
+    from jobrules.measures.work import Work
     from jobrules.model import Finding, Job, RuleResult
 
 BRAKE_ADVICE = (
@@ -61,6 +65,7 @@ class ThermalThrottling(Rule):
     """
 
     title: ClassVar[str] = "Heat slows a GPU"
+    of_gpus: ClassVar[bool] = True
     section: ClassVar[str] = "power"
 
     # A changing clock reports a hardware slowdown for a moment: with one change of clock every ten seconds of work,
@@ -85,6 +90,18 @@ class ThermalThrottling(Rule):
             finding(slowed, found) for finding, slowed in ((self._heat, hot), (self._brake, braked)) if slowed
         ]
         return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
+
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """What other GPUs lost while they waited for one that heat slowed."""
+        return held_up(
+            job,
+            work,
+            result,
+            Precedence.HEAT,
+            "Lost: waiting for a hot GPU",
+            "while a GPU was slowed by heat",
+            (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN),
+        )
 
     def _heat(self, hot: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
         worst = max(hot, key=lambda gpu: gpu.heat.share)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Metric, Severity, Where
-from jobrules.rule import Rule, minutes, percent, reason_short
+from jobrules.rule import Role, Rule, minutes, percent, reason_short
 from jobrules.text import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.model import Fact, Finding, Job, RuleResult
+    from jobrules.claims import Claim, Claimed, Samples
+    from jobrules.measures.work import Work
+    from jobrules.model import Fact, Finding, FloatArray, Job, Panel, RuleResult
+
+
+#: A GPU is almost unused only if another is active for so many times the threshold.
+MUCH = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +53,8 @@ class UnusedGPU(Rule):
     title: ClassVar[str] = "GPU is unused"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "gpu-utilization"
+    role: ClassVar[Role] = Role.CAUSE
+    of_work: ClassVar[bool] = False
 
     threshold: float = percent(5.0, "a GPU active for less of its time is unused")
     patience: float = minutes(15.0, "measured time before the first check")
@@ -106,6 +117,26 @@ class UnusedGPU(Rule):
         )
         return replace(result, findings=tuple(findings), headline="; ".join(f.title for f in findings))
 
+    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+        """GPUs that were active for less of the work than ``threshold`` while another was active for much more."""
+        most = max(job.gathered(_active_in_work, work), default=0.0)
+        if 100 * most < MUCH * self.threshold:
+            return ()
+        return (
+            Cause(
+                key="unused-gpu",
+                precedence=Precedence.NEVER_USED,
+                label="Lost: GPUs almost unused",
+                when="on almost unused GPUs",
+                claim=partial(_almost_unused, self.threshold),
+                finding=partial(self._almost, result),
+            ),
+        )
+
+    def _almost(self, result: RuleResult, claimed: Claimed) -> Finding:
+        title = f"{count(len(claimed.devices), 'GPU')} almost unused during the work (active less than {self.threshold:g}% of it)"
+        return self.finding(title, *moments(claimed, result), devices=claimed.devices)
+
     def _finding(self, title: str, unused: Sequence[_GPU], *evidence: Fact) -> Finding:
         return self.finding(
             title,
@@ -158,3 +189,27 @@ def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
                 part=active_us / max(1.0, measured_us),
                 highest=float(values.max()),
             )
+
+
+def _almost_unused(threshold: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    """Claim all that a GPU lost in the work, if it was hardly active in it."""
+    del part, panel, weight_us
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        return [gpu.left_us if 100 * _active(gpu) < threshold else np.zeros(len(gpu.values)) for gpu in gpus]
+
+    return claim
+
+
+def _active(gpu: Samples) -> float:
+    """Share of the work in which a GPU was active."""
+    active_us = float(gpu.weight_us[gpu.in_work & (gpu.values >= IDLE_PERCENT)].sum())
+    return active_us / gpu.work_us if gpu.work_us else 1.0
+
+
+def _active_in_work(part: Job, work: Work) -> Iterator[float]:
+    """Share of the samples in the work in which each GPU was active."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        inside = panel.values[work.holds(panel.time_us, panel.node)]
+        sampled = np.maximum(1, (~np.isnan(inside)).sum(axis=0))
+        yield from ((inside >= IDLE_PERCENT).sum(axis=0) / sampled).tolist()

@@ -6,18 +6,24 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from jobreport import cli
 from jobreport.errors import UsageError
 from jobreport.plugins import known_rules
+from jobreport.readers.registry import read_directory, read_job
 from jobreport.settings import load
-from jobrules import RULES
+from jobreport.tables.engine import LocalEngine
+from jobrules import RULES, CPUBottleneck, Rule
+from jobrules.model import Metric, Severity
+from tests.jobs import make_job, make_panel
 from tests.paths import ROOT
+from tests.verdicts import verdict_of
 
 GUIDE = (ROOT / "docs" / "adding-a-rule.md").read_text()
-(SHOWN,) = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.S)
+SHOWN, CLAIMING = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.S)
 
 
 @pytest.fixture
@@ -61,6 +67,42 @@ def test_the_guides_rule_is_listed_and_explained(shown: Path) -> None:
 
     assert "FullMemory" in listed.output.splitlines()[-1]
     assert "limit = 90%: memory in use" in explained.output
+
+
+def claiming_rule(folder: Path, module: str = "checkpoint_writes") -> type[Rule]:
+    """The rule of the guide that claims lost time."""
+    path = folder / f"{module}.py"
+    path.write_text(CLAIMING)
+    return known_rules([path]).rules[-1]
+
+
+def test_the_guides_cause_claims_what_the_causes_before_it_leave(tmp_path: Path) -> None:
+    low = np.tile([True, False], 500)
+    disk = make_panel(Metric.DISK_WRITE, np.where(low, 2e8, 1e6), interval_s=2, prefix="disk")
+    cpu = np.where(np.arange(1000)[:, None] < 400, np.where(low[:, None], [99.0] * 8, 9.0), 9.0)
+    job = make_job(gpu=np.where(low, 5.0, 100.0), cpu=cpu, interval_s=2, extra=[disk])
+
+    verdict = verdict_of(job, claiming_rule(tmp_path)(), CPUBottleneck())
+
+    assert {finding.key: finding.share for finding in verdict.findings} == pytest.approx(
+        {"checkpoint-writes": 0.3 * 0.95, "cpu-bottleneck": 0.2 * 0.95}, abs=0.002
+    )
+    assert verdict.findings[0].severity is Severity.CRITICAL
+    assert verdict.has_cause
+    assert verdict.explains["CheckpointWrites"] == pytest.approx(0.3 * 0.95, abs=0.002)
+
+
+def test_a_cause_of_ones_own_runs_where_other_processes_lack_its_module(tmp_path: Path) -> None:
+    folder = ROOT / "sample_data" / "cpu-bottleneck-2gpu"
+    with LocalEngine(2) as engine:
+        # Before the rule is known to any process.
+        job = read_directory(folder, engine=engine).job
+        rules = (claiming_rule(tmp_path, "loaded_late")(limit=0.0), CPUBottleneck())
+        verdict = verdict_of(job, *rules)
+        del job
+
+    assert verdict == verdict_of(read_job(folder)[0], *rules)
+    assert verdict.explains["CheckpointWrites"] > 0
 
 
 def test_without_its_samples_it_is_not_evaluated(shown: Path, tmp_path: Path) -> None:

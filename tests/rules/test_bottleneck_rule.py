@@ -399,8 +399,8 @@ SHORT = "1,001 samples needed, 9 recorded"
     [
         (
             {"cpu": [95.0] * 9, "io_wait": [95.0] * 9},
-            "GPU utilization not recorded",
-            "GPU utilization not recorded",
+            "no GPU was sampled",
+            "no GPU was sampled",
         ),
         ({"gpu": [0.0] * 9, "io_wait": [95.0] * 9}, "CPU utilization not recorded", SHORT),
         ({"gpu": [0.0] * 9, "cpu": [95.0] * 9}, SHORT, "I/O wait not recorded"),

@@ -6,18 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import CPUBottleneck, IdleGaps, LowGPUUtilization
-from jobrules.model import SECOND_US, Job, Metric, Severity, Status, in_words
-from jobrules.rule import Rule, run_rules
-from jobrules.verdict.findings import Verdict, judge
-from jobrules.verdict.phases import job_phases
-from tests.elsewhere import JobElsewhere
+from jobrules.model import SECOND_US, Metric, Severity, Status, in_words
 from tests.jobs import START_US, make_job, make_panel, make_steps
+from tests.verdicts import verdict_of
 
 EAGER = IdleGaps(patience=0, threshold=0)
-
-
-def verdict_of(job: Job, *rules: Rule) -> Verdict:
-    return judge(job, rules, run_rules(rules, job, strict=True), job_phases(job))
 
 
 def with_gaps(every: int, long: int, n: int = 1000, busy: float = 95.0) -> list[float]:
@@ -81,8 +74,8 @@ def test_a_moment_of_work_before_the_first_step_belongs_to_the_start_up() -> Non
     with_steps = verdict_of(make_job(gpu=gpu, interval_s=1, steps=steps), IdleGaps())
     without = verdict_of(make_job(gpu=gpu, interval_s=1), IdleGaps())
 
-    assert [f.key for f in with_steps.findings] == ["late-first-work"]
-    assert "idle-gaps" in {f.key for f in without.findings}
+    for verdict in (with_steps, without):
+        assert [(f.key, f.rules) for f in verdict.findings] == [("start-up", ())]
 
 
 def test_one_busy_gpu_of_the_node_ends_a_gap_and_other_nodes_do_not() -> None:
@@ -169,16 +162,12 @@ def test_regular_gaps_are_perhaps_checkpoints_and_the_resolution_is_reported() -
     assert "Gaps shorter than 2\u00a0s are invisible." in regular
 
 
-def test_alone_it_has_its_own_part_of_the_bar_and_is_no_cause() -> None:
+def test_without_a_cause_it_is_evidence_of_what_is_unexplained() -> None:
     verdict = verdict_of(make_job(gpu=with_gaps(100, 10), interval_s=1), IdleGaps(), LowGPUUtilization())
 
     (finding,) = verdict.findings
-    assert (finding.key, finding.severity) == ("idle-gaps", Severity.WARNING)
-    assert verdict.use is not None
-    (part,) = (part for part in verdict.use.parts if part.finding == "idle-gaps")
-    assert part.label == "Lost: unexplained, idle gaps"
+    assert (finding.key, finding.rules, finding.severity) == ("unexplained", ("IdleGaps",), Severity.WARNING)
     assert finding.share == pytest.approx(90 / 999 * 0.99, abs=0.0006)
-    assert finding.share == pytest.approx(part.percent / 100)
     assert not verdict.has_cause
 
 
@@ -188,9 +177,9 @@ def test_with_low_use_it_is_one_finding() -> None:
 
     (finding,) = verdict.findings
     assert finding.rules == ("LowGPUUtilization", "IdleGaps")
-    assert "Idle gaps: 49." in in_words(finding.evidence)
+    assert "the GPU idle for 59.6% of the time" in in_words(finding.evidence)
     assert verdict.use is not None
-    assert {p.finding for p in verdict.use.parts if p.role == "lost" and p.key != "idle-after"} == {
+    assert {p.finding for p in verdict.use.parts if p.role == "lost" and p.key in ("idle", "low")} == {
         finding.key
     }
 
@@ -208,19 +197,6 @@ def test_gaps_that_a_cause_claims_are_reported_with_it() -> None:
     )
     assert verdict.use is not None
     assert "idle-gaps" not in {part.key for part in verdict.use.parts}
-
-
-def test_low_use_of_another_node_does_not_take_the_gaps() -> None:
-    low = make_job(gpu=[40.0] * 1000, interval_s=1, node="algo-2")
-    job = make_job(gpu=with_gaps(100, 10), interval_s=1, extra=low.panels)
-    rules = (LowGPUUtilization(window=50, patience=60, threshold_p5=0), IdleGaps())
-    verdict = verdict_of(job, *rules)
-
-    assert {f.rules for f in verdict.findings} == {("LowGPUUtilization",), ("IdleGaps",)}
-    assert verdict == verdict_of(JobElsewhere(job), *rules)
-    assert verdict.use is not None
-    linked = {part.key: part.finding for part in verdict.use.parts if part.finding}
-    assert (linked["idle-gaps"], linked["partly"]) == ("idle-gaps", "low-gpu-utilization")
 
 
 def test_a_node_without_much_work_is_not_judged() -> None:

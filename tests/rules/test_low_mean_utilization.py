@@ -4,17 +4,12 @@ import numpy as np
 import pytest
 
 from jobrules import CPUBottleneck, LowGPUUtilization, LowMeanUtilization
-from jobrules.model import SECOND_US, Job, Metric, Severity, Status, in_words
-from jobrules.rule import run_rules
-from jobrules.verdict.findings import Verdict, judge
-from jobrules.verdict.phases import job_phases
+from jobrules.model import SECOND_US, Metric, Severity, Status, in_words
 from jobrules.verdict.time_use import time_use
 from tests.jobs import START_US, make_job, make_panel
+from tests.verdicts import verdict_of
 
-
-def verdict_of(job: Job) -> Verdict:
-    rules = (LowGPUUtilization(window=50, patience=60), LowMeanUtilization(), CPUBottleneck(patience=60))
-    return judge(job, rules, run_rules(rules, job, strict=True), job_phases(job))
+RULES = (LowGPUUtilization(window=50, patience=60), LowMeanUtilization(), CPUBottleneck(patience=60))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -94,31 +89,28 @@ def test_a_short_job_is_not_judged() -> None:
 
 def test_low_windows_and_a_low_mean_are_one_finding_with_the_worse_severity() -> None:
     """Low for a third of the windows of a GPU that is fast asleep in the others."""
-    (finding,) = verdict_of(make_job(gpu=[12.0] * 1000, interval_s=1)).findings
+    (finding,) = verdict_of(make_job(gpu=[12.0] * 1000, interval_s=1), *RULES).findings
 
     assert finding.rules == ("LowGPUUtilization", "LowMeanUtilization")
     assert finding.severity is Severity.CRITICAL
-    assert in_words(finding.evidence).endswith("Also seen as: mean GPU utilization of 12.0%.")
+    assert in_words(finding.evidence).endswith("mean GPU utilization of 12.0%.")
 
 
 def test_a_low_mean_joins_its_cause() -> None:
     # Too few samples for LowGPUUtilization as it comes.
     job = make_job(gpu=[2.0, 2.0, 2.0, 60.0] * 100, cpu=[99.0, 99.0, 99.0, 20.0] * 100, interval_s=2)
-    rules = (LowGPUUtilization(), LowMeanUtilization(), CPUBottleneck(patience=60))
-    verdict = judge(job, rules, run_rules(rules, job, strict=True), job_phases(job))
+    verdict = verdict_of(job, LowGPUUtilization(), LowMeanUtilization(), CPUBottleneck(patience=60))
 
-    (finding,) = verdict.findings
-    assert finding.rules == ("CPUBottleneck", "LowMeanUtilization")
+    finding, rest = verdict.findings
+    assert (finding.key, finding.rules) == ("cpu-bottleneck", ("CPUBottleneck", "LowMeanUtilization"))
+    assert (rest.key, rest.rules) == ("unexplained", ())
     assert verdict.has_cause
 
 
-def test_a_low_mean_is_reported_with_the_start_that_makes_it() -> None:
-    job = make_job(gpu=[0.0] * 800 + [40.0] * 200, interval_s=1)
-    rules = (LowMeanUtilization(),)
-    (finding,) = judge(job, rules, run_rules(rules, job, strict=True), job_phases(job)).findings
+def test_a_low_mean_that_the_start_makes_is_no_finding_before_the_start() -> None:
+    job = make_job(gpu=[0.0] * 2400 + [40.0] * 700, interval_s=1)
+    start, low = verdict_of(job, LowMeanUtilization()).findings
 
-    assert (finding.key, finding.rules, finding.severity) == (
-        "late-first-work",
-        ("LowMeanUtilization",),
-        Severity.CRITICAL,
-    )
+    assert LowMeanUtilization().check(job).status is Status.TRIGGERED
+    assert (start.key, start.rules, start.severity) == ("start-up", (), Severity.CRITICAL)
+    assert (low.key, low.severity) == ("unexplained", Severity.WARNING)

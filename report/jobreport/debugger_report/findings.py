@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from jobrules.model import Finding, Note, Severity, natural_key
 from jobrules.text import count, duration, escape_name, join_names
-from jobrules.verdict.findings import NEVER_USED_ADVICE
-from jobrules.verdict.observations import START_ADVICE
+from jobrules.verdict.edges import NEVER_USED_ADVICE, START_ADVICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,7 @@ from jobreport import formats
 from jobreport.document import Origin
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name
-from jobrules.verdict.not_evaluated import by_reason, how_many
+from jobrules.verdict.not_evaluated import by_reason
 from jobrules.verdict.time_use import used_sentence
 
 if TYPE_CHECKING:
@@ -76,17 +76,16 @@ def terminal(report: Report) -> list[str]:
     lines = [headline(report)]
     main = verdict.main_finding
     if main:
-        head = "Main cause" if verdict.has_cause else "Main finding"
         amount = ", ".join(filter(None, formats.amount(main, verdict.use)))
         lines += [
-            f"{head} ({main.severity}): {main.title}{f' ({amount})' if amount else ''}.",
-            f"Try: {main.advice[0]}" if main.advice else "",
+            f"{verdict.main_head} ({main.severity}): {main.title}{f' ({amount})' if amount else ''}.",
+            f"{verdict.advice_head}: {main.advice[0]}" if main.advice else "",
             _more_findings([finding for finding in verdict.findings if finding is not main]),
         ]
     else:
         lines.append(verdict.without_finding)
     if groups := by_reason(verdict.not_evaluated):
-        not_checked = f"Not checked: {len(verdict.not_evaluated)} of {count(verdict.rules, 'rule')}."
+        not_checked = f"Not checked: {verdict.missing} of {count(verdict.rules, 'rule')}."
         lines.append(" ".join([not_checked, *(group.brief for group in groups)]))
     return [_CODE.sub(r"\2", line) for line in lines if line]
 
@@ -146,14 +145,18 @@ def _finding(finding: Finding, verdict: Verdict) -> str:
     amount = f"Explains {hours}{f', {part}' if part else ''}." if hours else f"{part}." if part else ""
     rules = f"Rules: {', '.join(finding.rules)}." if finding.rules else ""
     evidence = " ".join(filter(None, [amount, prose(in_words(finding.evidence)), rules]))
-    advice = f"\n  *Try:* {prose(' '.join(finding.advice))}" if finding.advice else ""
+    advice = (
+        f"\n  *{verdict.advice_head if finding is verdict.main_finding else 'Try'}:* {prose(' '.join(finding.advice))}"
+        if finding.advice
+        else ""
+    )
     return f"- **{head}: {prose(finding.title)}.** {evidence}{advice}"
 
 
 def _not_checked(verdict: Verdict) -> str:
     """What was not evaluated: every rule, by the reason."""
     groups = by_reason(verdict.not_evaluated)
-    summary = f"**{how_many(len(verdict.not_evaluated), verdict.rules)}.**"
+    summary = f"**{verdict.how_many}.**"
     return " ".join([summary, *(prose(str(group)) for group in groups)])
 
 

@@ -12,7 +12,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS, heading
 from jobreport.sections.verdict import SIGNS
-from jobrules.model import Severity, Status
+from jobrules.model import ReasonKind, Severity, Status
 from jobrules.rule import with_unit
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: Reasons of devices that a card lists.
 MAX_REASONS = 4
+
+#: Share of GPU time that the card of a rule that passed names.
+WORTH_NAMING = 0.005
 
 _ORDER = [*Severity, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
 
@@ -44,6 +47,8 @@ class Card(Struct, frozen=True, kw_only=True):
     link: str | None
     #: Why a rule was not evaluated; empty if it was.
     reason: str
+    #: What it explains if that is too little for a finding; empty otherwise.
+    explains: str
     #: Devices that were not evaluated, and why; empty if all were, or none for the one reason of the rule.
     missing: str
     #: First and last violation, as two parts that do not break; empty if not known.
@@ -58,16 +63,25 @@ def rules(report: Report) -> Fragment:
     judging = [card for card in report.rules if card.can_trigger]
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
     silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
+    inapplicable: dict[str, list[RuleCard]] = {}
+    for card in silent:
+        if not _applies(card):
+            inapplicable.setdefault(str(card.reason), []).append(card)
     html = render(
         "rules",
         heading=heading("rules", report),
         lead=_lead(report, judging),
         cards=[_card(report, card) for card in ranked if card not in silent],
-        silent=[_card(report, card) for card in silent],
+        silent=[_card(report, card) for card in silent if _applies(card)],
+        inapplicable=inapplicable,
         summaries=[_card(report, card) for card in report.rules if not card.can_trigger],
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="rules", html=html)
+
+
+def _applies(card: RuleCard) -> bool:
+    return card.reason is None or card.reason.kind is not ReasonKind.NOT_APPLICABLE
 
 
 def _sign(report: Report, card: RuleCard) -> Severity | Status:
@@ -75,25 +89,39 @@ def _sign(report: Report, card: RuleCard) -> Severity | Status:
     if card.status is not Status.TRIGGERED:
         return card.status
     found = [f.severity for f in report.verdict.findings if card.name in f.rules]
-    return min(found, key=list(Severity).index, default=Severity.WARNING)
+    return min(found, key=list(Severity).index, default=Severity.INFO)
 
 
 def _card(report: Report, card: RuleCard) -> Card:
     sign = _sign(report, card)
     style, word = SIGNS[sign]
-    answered = card.status in (Status.TRIGGERED, Status.PASSED)
     section = card.section if card.section in ANCHORS - {"rules"} else None
     return Card(
         card=card,
         style=style,
         word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
-        bullet=_bullet(card.measure) if card.measure and answered else None,
-        link=section if answered else None,
+        bullet=_bullet(card.measure) if card.measure and answered(card) else None,
+        link=section if answered(card) else None,
         reason=card.reason.sentence(card.name) if card.reason else "",
+        explains=_explains(report, card),
         missing=_missing(card),
         when=_when(card, with_day=formats.spans_days(report.job.start_us, report.job.end_us)),
         parameters=tuple(f"{one.name}={with_unit(one.value, one.unit)}" for one in card.parameters),
     )
+
+
+def _explains(report: Report, card: RuleCard) -> str:
+    """``Explains 1.4% of GPU time.`` if that is too little for a finding."""
+    share = report.verdict.explains.get(card.name, 0.0)
+    named = any(card.name in finding.rules for finding in report.verdict.findings)
+    if named or not answered(card) or (card.status is Status.PASSED and share < WORTH_NAMING):
+        return ""
+    return f"Explains {formats.share(share)} of GPU time." if card.name in report.verdict.explains else ""
+
+
+def answered(card: RuleCard) -> bool:
+    """True if the rule was evaluated."""
+    return card.status in (Status.TRIGGERED, Status.PASSED)
 
 
 def _when(card: RuleCard, *, with_day: bool) -> tuple[str, ...]:
@@ -137,9 +165,10 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
     """``3 of 18 rules triggered, 8 passed, 7 were not evaluated.``, and which of them form one finding."""
     if not judging:
         return "No rule was selected."
-    n = {status: sum(card.status is status for card in judging) for status in Status}
+    apply = [card for card in judging if _applies(card)]
+    n = {status: sum(card.status is status for card in apply) for status in Status}
     missing, failed = n[Status.NOT_EVALUATED], n[Status.ERROR]
-    outcomes = [f"{n[Status.TRIGGERED]} of {formats.count(len(judging), 'rule')} triggered"]
+    outcomes = [f"{n[Status.TRIGGERED]} of {formats.count(len(apply), 'rule')} triggered"]
     if n[Status.PASSED]:
         outcomes.append(f"{n[Status.PASSED]} passed")
     if missing:
@@ -147,6 +176,8 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
     if failed:
         outcomes.append(f"{failed} failed")
     sentences = [f"{', '.join(outcomes)}."]
+    if others := len(judging) - len(apply):
+        sentences.append(f"{formats.count(others, 'more rule')} {'does' if others == 1 else 'do'} not apply.")
     if report.origin is Origin.DEBUGGER_RESULTS:
         sentences.append(
             "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "

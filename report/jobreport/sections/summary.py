@@ -15,6 +15,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobrules.model import SECOND_US, Severity
+from jobrules.verdict.edges import START_UP
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
 MAX_KINDS = 8
 #: Nodes whose sampling pauses have a row of their own in the table.
 MAX_PAUSE_ROWS = 4
-#: Findings on start-up. The rule's is no warning where GPUs were training before the first step.
-_WAITED = "max-initialization-time"
-_STARTS = frozenset({_WAITED, "late-first-work", "late-first-step"})
+#: Findings on start-up.
+_STARTS = frozenset({"max-initialization-time", START_UP, "late-first-step"})
 
 
 class Kind(Struct, frozen=True, kw_only=True):
@@ -154,17 +154,12 @@ def _start_findings(report: Report) -> list[Finding]:
 
 
 def _long_start(report: Report) -> str:
-    """What the nodes did during a start-up that took longer than the work after it.
-
-    Empty if the verdict says that steps were recorded late.
-    """
-    if any(f.key == _WAITED and f.severity is Severity.INFO for f in _start_findings(report)):
-        return ""
+    """What the nodes did during a start-up that took longer than the work after it."""
     lengths = {phase.key: phase.end_us - phase.start_us for phase in report.phases.phases}
     before, loop = lengths.get("before", 0), lengths.get("loop", 0)
     if not loop or before <= loop:
         return ""
-    work = "the training loop" if report.phases.basis == "steps" else "GPU work"
+    work = "the training loop" if report.phases.basis == "steps" else "the work"
     found = f"Start-up took longer than {work}: {formats.duration(before)} against {formats.duration(loop)}."
     means = _start_up_means(report)
     if not means:

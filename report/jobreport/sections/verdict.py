@@ -14,7 +14,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
 from jobrules.model import Severity, Status, in_words
-from jobrules.verdict.not_evaluated import by_reason, how_many
+from jobrules.verdict.not_evaluated import by_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,17 +25,16 @@ if TYPE_CHECKING:
 
 #: Classes that fill the parts of lost time by kind: shades of one color, the same in every report.
 LOST_FILLS = {
-    "before-first-step": "l2",
-    "idle-before": "l2",
-    "idle-after": "l2",
+    "start-up": "l2",
+    "wind-down": "l2",
     "idle": "l3",
-    "partly": "l4",
-    "other-gpus": "l4",
+    "low": "l4",
+    "busy": "l4",
 }
 #: The shade of a cause.
 CAUSE_FILL = "l"
 #: The same for CPU cores, whose free time is no loss: neutral shades.
-FREE_FILLS = {"idle": "n1", "partly": "f2", "idle-before": "f3", "idle-after": "f3"}
+FREE_FILLS = {"idle": "n1", "low": "f2", "busy": "f3"}
 #: Class and word of a status or severity.
 SIGNS = {
     Severity.CRITICAL: ("crit", "Critical"),
@@ -65,7 +64,7 @@ def verdict(report: Report) -> Fragment:
     """How much of the device time was used, why not more, what to try, what was not checked."""
     use = report.verdict.use
     first = report.verdict.main_finding
-    cause = report.verdict.has_cause
+    cause, second = report.verdict.has_cause, report.verdict.second_cause
     hours, part = formats.amount(first, use) if first else ("", "")
     html = render(
         "verdict",
@@ -77,13 +76,16 @@ def verdict(report: Report) -> Fragment:
         segments=_segments(report, use) if use else (),
         bar_label=_bar_label(use) if use else "",
         first=first,
+        verdict=report.verdict,
         cause=cause,
-        link=anchors(report.verdict.findings).get(first.key) if first else None,
+        second=second,
+        second_amount=", ".join(filter(None, formats.amount(second, use))) if second else "",
+        links=anchors(report.verdict.findings),
         amount=", ".join(filter(None, (hours, part))),
         gain=hours if cause else "",
         without_finding=report.verdict.without_finding,
         evaluated=_is_evaluated(report),
-        how_many=how_many(len(report.verdict.not_evaluated), report.verdict.rules),
+        how_many=report.verdict.how_many,
         groups=by_reason(report.verdict.not_evaluated),
     )
     return Fragment(name="verdict", html=html)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from jobrules.model import Events, Job, JobInMemory, Metric, Panel, PartFacts, Steps, span_of
+from jobrules.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,6 +59,13 @@ class JobInParts(Job):
         for handles, about in self._calls():
             yield _part(self.engine.fetch(handles), *about)
 
+    def within(self, spans_us: Mapping[str, tuple[int, int]]) -> Job:
+        """The job in the time from one moment to another of each node."""
+        cut = partial(_within, spans_us, self.change)
+        facts = self.each(_facts_within, spans_us)
+        kept = ((its, handles) for its, (_, handles) in zip(facts, self.kept, strict=True))
+        return replace(self, kept=tuple(one for one in kept if one[0].records), change=cut)
+
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
         """All samples."""
@@ -74,10 +82,26 @@ class JobInParts(Job):
         return Events.joined([part.events for part in self.parts])
 
 
+def _within(
+    spans_us: Mapping[str, tuple[int, int]],
+    change: Callable[[JobInMemory], JobInMemory] | None,
+    part: JobInMemory,
+) -> JobInMemory:
+    return (change(part) if change else part).within(spans_us)
+
+
+def _facts_within(part: JobInMemory, spans_us: Mapping[str, tuple[int, int]]) -> PartFacts:
+    return PartFacts.of(part.within(spans_us), *part.nodes)
+
+
 def _is_ours(one: Any) -> bool:
-    """Whether other processes can import it: a function or method of these packages, or no function at all."""
-    owner = type(one.__self__) if hasattr(one, "__self__") else one
-    return not callable(one) or (getattr(owner, "__module__", None) or "").startswith(_OURS)
+    """Whether other processes can import it, and what it holds: of these packages, or neither function nor rule."""
+    if isinstance(one, tuple):
+        return all(map(_is_ours, one))
+    if isinstance(one, partial):
+        return all(map(_is_ours, (one.func, *one.args, *one.keywords.values())))
+    owner = type(one.__self__) if hasattr(one, "__self__") else type(one) if isinstance(one, Rule) else one
+    return not callable(owner) or (getattr(owner, "__module__", None) or "").startswith(_OURS)
 
 
 def _run(

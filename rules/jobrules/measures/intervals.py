@@ -11,7 +11,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import Events, IntArray, Steps
+    from jobrules.model import BoolArray, Events, IntArray, Steps
 
 _LONG_AGO = np.iinfo(np.int64).min
 
@@ -35,6 +35,10 @@ class Intervals(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """How long both hold."""
         few, many = sorted((self, other), key=lambda one: len(one.start_us))
         return int(many.overlap_us(few.start_us, few.end_us).sum())
+
+    def holds(self, time_us: IntArray) -> BoolArray:
+        """(n,) which moments lie inside; a start does, an end does not."""
+        return np.asarray(time_us < self._ends[self._begun(time_us)])
 
     def _begun(self, time_us: IntArray) -> IntArray:
         """(n,) how many intervals have begun by each moment."""

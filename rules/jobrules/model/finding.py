@@ -81,6 +81,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     advice: tuple[str, ...]
     #: The fact as a noun phrase with its number, for the evidence of a finding that it is joined with.
     seen_as: str = ""
+    #: Keys of findings that explain this one; it is told in the first of them that there is for the same devices.
+    because_of: tuple[str, ...] = ()
     #: Names of the rules that saw it; empty for what no rule reports, such as a sampling pause.
     rules: tuple[str, ...]
     #: The section of the page that holds the evidence, by its anchor.

@@ -7,7 +7,7 @@ times are whole microseconds since the Unix epoch (UTC).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -20,7 +20,7 @@ from jobrules.model.metric import Metric
 from jobrules.model.panel import Panel
 from jobrules.model.profiles import Profile
 from jobrules.model.steps import Steps
-from jobrules.model.types import natural_sorted, span_of
+from jobrules.model.types import BoolArray, CodeArray, IntArray, natural_sorted, span_of
 
 _P = ParamSpec("_P")
 
@@ -72,6 +72,11 @@ class PartFacts(Struct, frozen=True, kw_only=True):
             events=len(part.events),
             events_us=part.events.span_us,
         )
+
+    @property
+    def records(self) -> bool:
+        """True if there is any sample, step or event."""
+        return bool(self.panels or self.steps or self.events)
 
     @property
     def gpus(self) -> frozenset[str]:
@@ -161,6 +166,10 @@ class Job(Protocol):
         """Results of the function for the nodes' parts, as one list."""
         found: list[list[_R]] = self.each(_listed, function, *args, **kwargs)
         return [one for part in found for one in part]
+
+    def within(self, spans_us: Mapping[str, tuple[int, int]]) -> Job:
+        """The job in the time from one moment to another of each node: its samples, and what began then."""
+        ...
 
     def framed(self, facts: PartFacts) -> Frame:
         """What the part of one node knows."""
@@ -320,10 +329,23 @@ class JobInMemory(Job):
         """Results of the function for each node's part."""
         return [function(part, *args, **kwargs) for part in self.parts]
 
+    def within(self, spans_us: Mapping[str, tuple[int, int]]) -> JobInMemory:
+        """The job in the time from one moment to another of each node."""
+        panels = (panel.within(*spans_us[panel.node]) for panel in self.panels)
+        of_series = [spans_us[node] for node, _, _ in self.steps.series]
+        of_lane = [spans_us[lane.node] for lane in self.events.lanes]
+        return dataclasses.replace(
+            self,
+            panels=tuple(panel for panel in panels if panel),
+            steps=self.steps.where(_began(self.steps.start_us, self.steps.code, of_series)),
+            events=self.events.where(_began(self.events.start_us, self.events.lane, of_lane)),
+        )
+
     @cached_property
     def _by_node(self) -> dict[str, JobInMemory]:
-        nodes = {p.node for p in self.panels} | {lane.node for lane in self.events.lanes}
-        nodes |= {node for node, _, _ in self.steps.series}
+        nodes = {p.node for p in self.panels}
+        nodes |= {lane.node for lane in _used(self.events.lanes, self.events.lane)}
+        nodes |= {node for node, _, _ in _used(self.steps.series, self.steps.code)}
         if len(nodes) == 1:
             # Not this job itself: it would hold itself, and its tables, until garbage is collected.
             return dict.fromkeys(nodes, dataclasses.replace(self))
@@ -340,6 +362,20 @@ class JobInMemory(Job):
             )
             for node in natural_sorted(nodes)
         }
+
+
+def _used(names: Sequence[_R], code: CodeArray) -> list[_R]:
+    """The names that any row has."""
+    rows = np.bincount(code, minlength=len(names)).tolist()
+    return [name for name, count in zip(names, rows, strict=True) if count]
+
+
+def _began(start_us: IntArray, code: CodeArray, spans_us: Sequence[tuple[int, int]]) -> BoolArray:
+    """(n,) which rows start within the span of their code."""
+    if not spans_us:
+        return np.zeros(len(start_us), np.bool_)
+    first_us, last_us = np.array(spans_us, np.int64).T
+    return np.asarray((start_us >= first_us[code]) & (start_us <= last_us[code]))
 
 
 def _listed(part: Job, function: Callable[..., Iterable[Any]], /, *args: Any, **kwargs: Any) -> list[Any]:

@@ -47,18 +47,23 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def where(self, rows: BoolArray) -> Panel | None:
         """Snapshots selected by a mask, with the devices that have samples in them; None without any."""
-        if not rows.any():
-            return None
-        values = self.values[rows]
+        return self._of(rows) if rows.any() else None
+
+    def within(self, first_us: int, last_us: int) -> Panel | None:
+        """Snapshots from one moment to another, as ``where``; arrays are shared where that is possible."""
+        first, stop = np.searchsorted(self.time_us, (first_us, last_us + 1)).tolist()
+        return self._of(slice(first, stop)) if stop > first else None
+
+    def _of(self, rows: BoolArray | slice) -> Panel:
+        time_us, values = self.time_us[rows], self.values[rows]
         there: BoolArray = np.asarray(~np.isnan(values).all(axis=0))
-        time_us = self.time_us[rows]
         return replace(
             self,
             devices=tuple(device for device, kept in zip(self.devices, there.tolist(), strict=True) if kept),
             time_us=time_us,
             snapshot=self.snapshot[rows],
-            values=values[:, there],
-            last_us=self.last_us if rows[-1] else int(time_us[-1]),
+            values=values if there.all() else values[:, there],
+            last_us=self.last_us if time_us[-1] == self.time_us[-1] else int(time_us[-1]),
         )
 
     def series(self, device: int) -> tuple[IntArray, FloatArray]:

@@ -29,6 +29,7 @@ class ReasonKind(StrEnum):
     TOO_SHORT = "too short"
     TOO_FEW = "too few"
     NO_DEVICE = "no device"
+    NOT_APPLICABLE = "not applicable"
     OTHER = "other"
 
 

@@ -17,6 +17,11 @@ class NotEvaluated(Struct, frozen=True, kw_only=True):
     status: Status
     reason: Reason
 
+    @property
+    def applies(self) -> bool:
+        """True if other data would have the rule evaluated."""
+        return self.reason.kind is not ReasonKind.NOT_APPLICABLE
+
 
 class Lack(Struct, frozen=True, kw_only=True):
     """Rules that lack the same, in the order of the sentence: ``before``, the rules, ``after``."""
@@ -50,12 +55,16 @@ class ReasonGroup(Struct, frozen=True, kw_only=True):
         return f"{self.head}: {', '.join(lack.brief for lack in self.lacks)}."
 
 
+#: Recordings that explain lost time, the most telling first.
+SETTLES = ("GPU utilization", "CPU utilization", "loader events", "steps", "I/O wait")
+
 _HEADS = {
     ReasonKind.ERROR: "Failed",
     ReasonKind.NOT_RECORDED: "Not recorded",
     ReasonKind.TOO_SHORT: "Too short",
     ReasonKind.TOO_FEW: "Too short",
     ReasonKind.NO_DEVICE: "Nothing to check",
+    ReasonKind.NOT_APPLICABLE: "Not applicable",
     ReasonKind.OTHER: "Other reasons",
 }
 
@@ -68,12 +77,19 @@ def by_reason(not_evaluated: Sequence[NotEvaluated]) -> tuple[ReasonGroup, ...]:
     return tuple(
         ReasonGroup(
             head=head,
-            lacks=tuple(_lack(reason, tuple(names)) for reason, names in found.items()),
+            lacks=tuple(_lack(reason, tuple(names)) for reason, names in sorted(found.items(), key=_settles)),
             comma=", " if head == _HEADS[ReasonKind.NOT_RECORDED] else "; ",
         )
         for head, found in rules.items()
         if found
     )
+
+
+def _settles(found: tuple[Reason, list[str]]) -> tuple[int, int]:
+    """What would explain most lost time first, then what more rules lack."""
+    reason, rules = found
+    place = SETTLES.index(reason.what) if reason.what in SETTLES else len(SETTLES)
+    return place, -len(rules)
 
 
 def _lack(reason: Reason, rules: tuple[str, ...]) -> Lack:
@@ -85,6 +101,8 @@ def _lack(reason: Reason, rules: tuple[str, ...]) -> Lack:
             return Lack(rules=rules, after=need, brief=names)
         case ReasonKind.NOT_RECORDED:
             return Lack(before=f"{reason.missing} (", rules=rules, after=")", brief=reason.missing)
+        case ReasonKind.NOT_APPLICABLE:
+            return Lack(before=f"{reason} (", rules=rules, after=")", brief=str(reason))
         case ReasonKind.ERROR:
             return Lack(rules=rules, after=f" ({reason.what})", brief=names)
     return Lack(before=f"{reason} (", rules=rules, after=")", brief=names)

@@ -2,88 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from msgspec import Struct
-
 from jobrules.measures.clock_offsets import Clocks, offsets
+from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, HowMuch, Job, Note, Severity, When, Where, natural_sorted
 from jobrules.text import between, count, duration, escape_name, percent
-from jobrules.verdict.attribution import BEFORE_STEP, END, START, Ends, loop_us
-from jobrules.verdict.device_time import DeviceTime
+from jobrules.verdict.edges import START_ADVICE
 from jobrules.verdict.phases import JobPhases
 from jobrules.verdict.time_use import TimeUse
 
-#: Keys of findings that others refer to.
-NO_EARLY_WORK, NO_LATE_WORK, NOT_MEASURED = "late-first-work", "idle-end", "not-measured"
+#: Key of a finding that others refer to.
+NOT_MEASURED = "not-measured"
 
-#: A start-up that is a warning: longer than 20 minutes, as for MaxInitializationTime, or than a fifth of the job.
-LONG_START_US = 20 * 60 * SECOND_US
+#: A start-up that is a warning: this share of the job, and at least so long.
+LONG_START_SHARE, LONG_START_US = 0.2, 5 * 60 * SECOND_US
 
-LONG_START_SHARE = 0.2
-
-#: Below this share of the GPU time, an idle start or end is no finding,
+#: Less GPU time without samples is no finding, in percent.
 RELEVANT_PERCENT = 5.0
-
-#: nor is one that is shorter than this and no fifth of the job: every job begins and ends.
-USUAL_EDGE_US = 2 * 60 * SECOND_US
-
-START_ADVICE = ("Stream or stage the data, use a smaller container image, and cache compiled kernels.",)
-
-
-def start_and_end(
-    spent: Sequence[DeviceTime], ends: Ends, *, some_unknown: bool, started: bool
-) -> list[Finding]:
-    """Idle time of the GPUs that were used, in start-up and after the last work of any.
-
-    ``started`` says that a rule reports the start-up already, ``some_unknown`` that the utilization of some GPUs is
-    not known.
-    """
-    who = "No GPU with known utilization" if some_unknown else "No GPU"
-    start_us, end_us = ends.clocks.start_us, ends.clocks.end_us
-    findings = []
-    before = _Edge.of(spent, (BEFORE_STEP, START), end_us - start_us)
-    if before.relevant and not started:
-        findings.append(_start_up(before, ends, who))
-    after = _Edge.of(spent, (END,), end_us - start_us)
-    if after.relevant:
-        findings.append(
-            Finding(
-                key=NO_LATE_WORK,
-                severity=Severity.WARNING if after.share >= LONG_START_SHARE else Severity.INFO,
-                title=f"{who} was used in the last {after.length(end_us - ends.last_work_us)}",
-                evidence=(When(ends.last_work_us, end_us),),
-                advice=("Move uploads, evaluation on the CPU, and clean-up to a machine without GPUs.",),
-                rules=(),
-                section="summary",
-                start_us=ends.last_work_us,
-                end_us=end_us,
-            )
-        )
-    return findings
-
-
-def _start_up(before: _Edge, ends: Ends, who: str) -> Finding:
-    start_us, first_us, ready_us = ends.clocks.start_us, ends.first_work_us, ends.start_up_us
-    title = f"{who} was used in the first {before.length(first_us - start_us)}"
-    evidence: tuple[When | HowMuch, ...] = (When(start_us, first_us),)
-    if ready_us > first_us:
-        lasted_us = ready_us - start_us
-        idle = f"for {duration(before.each_us)} before" if before.each_us < 0.95 * lasted_us else "until"
-        title = f"GPUs were idle {idle} the first step, which started after {duration(lasted_us)}"
-        first_work = HowMuch("First GPU work after", (first_us - start_us) / SECOND_US, "s")
-        evidence = (When(start_us, ready_us), first_work)
-    return Finding(
-        key=NO_EARLY_WORK,
-        severity=Severity.WARNING if before.each_us > LONG_START_US or before.long else Severity.INFO,
-        title=title,
-        evidence=evidence,
-        advice=START_ADVICE,
-        rules=(),
-        section="summary",
-        start_us=start_us,
-        end_us=ready_us,
-    )
 
 
 def late_first_step(job: Job, *, started: bool) -> list[Finding]:
@@ -91,13 +25,12 @@ def late_first_step(job: Job, *, started: bool) -> list[Finding]:
 
     ``started`` says that a rule reports it already.
     """
-    clocks = Clocks.of(job)
-    loop = loop_us(job, clocks)
-    if started or not loop or not clocks.length_us:
+    clocks, work = Clocks.of(job), Work.of(job)
+    if started or not work or not work.steps_us or not clocks.length_us:
         return []
-    start_us, first_us = clocks.start_us, loop[0]
+    start_us, first_us = clocks.start_us, work.steps_us[0]
     part = (first_us - start_us) / clocks.length_us
-    if part < LONG_START_SHARE or first_us - start_us < USUAL_EDGE_US:
+    if part < LONG_START_SHARE or first_us - start_us < LONG_START_US:
         return []
     return [
         Finding(
@@ -114,36 +47,6 @@ def late_first_step(job: Job, *, started: bool) -> list[Finding]:
             end_us=first_us,
         )
     ]
-
-
-class _Edge(Struct, frozen=True, kw_only=True):
-    """Idle time at one end of the job."""
-
-    #: Share of the time of all GPUs.
-    share: float
-    #: Measured idle time of a GPU that was ever used, on average.
-    each_us: float
-    job_us: int
-
-    @classmethod
-    def of(cls, spent: Sequence[DeviceTime], keys: Sequence[str], job_us: int) -> _Edge:
-        lost_us = [sum(one.lost.get(key, 0.0) for key in keys) for one in spent if one.worked]
-        whole_us = sum(one.total for one in spent)
-        return cls(share=sum(lost_us) / whole_us, each_us=sum(lost_us) / len(lost_us), job_us=job_us)
-
-    @property
-    def long(self) -> bool:
-        return self.each_us > LONG_START_SHARE * self.job_us
-
-    @property
-    def relevant(self) -> bool:
-        return 100 * self.share >= RELEVANT_PERCENT and (self.each_us >= USUAL_EDGE_US or self.long)
-
-    def length(self, lasted_us: int) -> str:
-        """How long it lasted, and how much of that was measured unless nearly all was."""
-        if self.each_us >= 0.95 * lasted_us:
-            return duration(lasted_us)
-        return f"{duration(lasted_us)}, of which {duration(self.each_us)} were measured"
 
 
 def pauses(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: float) -> list[Finding]:

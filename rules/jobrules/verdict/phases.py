@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from jobrules.measures.sample_weights import Gap, gaps
 from jobrules.measures.snapshots import TOLERANCE_US
-from jobrules.measures.work_span import work_span_us
+from jobrules.measures.work import Work
 from jobrules.model import Job
 from jobrules.text import apportion
 
@@ -45,11 +45,11 @@ class Missing(Struct, frozen=True, kw_only=True):
 class JobPhases(Struct, frozen=True, kw_only=True):
     """The job in time."""
 
-    #: What separates the phases: ``steps``, ``gpu`` (first and last GPU work) or ``none``.
+    #: What separates the phases: ``steps``, ``gpu`` (first and last GPU work), ``both`` or ``none``.
     basis: str
     phases: tuple[Phase, ...]
     gaps: tuple[Gap, ...]
-    #: First and last sample of a GPU above 0 %.
+    #: First and last GPU work; None if no GPU worked.
     first_work_us: int | None
     last_work_us: int | None
     #: The gaps by node, the longest in all first; and the times in which none of several nodes was sampled.
@@ -60,18 +60,19 @@ class JobPhases(Struct, frozen=True, kw_only=True):
 _LABELS = {
     "steps": ("Start-up", "Training loop", "Wind-down"),
     "gpu": ("Start-up", "GPU work", "Wind-down"),
+    "both": ("Start-up", "GPU work and steps", "Wind-down"),
 }
 
 
 def job_phases(job: Job) -> JobPhases:
-    """Phases by the recorded steps; without steps by the first and last GPU work, said in ``basis``.
+    """Phases by the work of the job: of its GPUs, its recorded steps, or both, said in ``basis``.
 
     A phase of one sampling interval or less is the grain of the samples and belongs to the loop.
     """
     start_us, end_us = job.span_us
     interval_us = job.interval_us
-    work = work_span_us(job)
-    basis, middle = ("steps", job.steps_us) if job.steps_us else ("gpu", work)
+    work = Work.of(job)
+    basis, middle = (work.basis, (work.begin_us, work.end_us)) if work else ("gpu", None)
     if middle and job.covers_time and end_us - start_us > interval_us:
         first_us = start_us if middle[0] - start_us <= interval_us else middle[0]
         last_us = end_us if end_us - middle[1] <= interval_us else middle[1]
@@ -92,8 +93,8 @@ def job_phases(job: Job) -> JobPhases:
             for (key, label, a, b), percent in zip(stretches, percents, strict=True)
         ),
         gaps=found,
-        first_work_us=work[0] if work else None,
-        last_work_us=work[1] if work else None,
+        first_work_us=work.gpu_us[0] if work and work.gpu_us else None,
+        last_work_us=work.gpu_us[1] if work and work.gpu_us else None,
         missing=missing(found, (start_us, end_us)),
         interrupted=interrupted(found, sampled, (start_us, end_us)),
     )

@@ -10,17 +10,20 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Job, Metric
 from jobrules.text import NBSP, apportion, digits_for, number, percent
-from jobrules.verdict.device_time import LABELS, DeviceTime, spent_per_device
+from jobrules.verdict.accounting import DeviceTime, spent_per_node
 
-#: Parts of the lost time without a known cause: while all GPUs of a node were idle at once (IdleGaps), otherwise with
-#: the device below 10%, and above.
-UNEXPLAINED = ("idle-gaps", "idle", "partly")
+#: Names of lost time without a cause, by the key of the part.
+LABELS = {
+    "idle": "Lost: unexplained, GPU idle",
+    "low": "Lost: unexplained, GPU below 70%",
+    "busy": "Lost: unexplained, GPU above 70%",
+}
 
 
 class Part(Struct, frozen=True, kw_only=True):
     """One part of a whole, as time."""
 
-    #: ``used``, ``idle-before``, ``idle-after``, ``idle``, ``partly``, ``unmeasured``, or the key of the
+    #: ``used``, ``idle``, ``low``, ``busy``, ``unmeasured``, or the key of the
     #: finding on the cause of the loss.
     key: str
     label: str
@@ -116,14 +119,25 @@ def time_use(job: Job) -> TimeUse | None:
     None if nothing was sampled, or a single snapshot, which covers no time.
     """
     metric, device = (Metric.GPU_UTILIZATION, "GPU") if job.gpu_count else (Metric.CPU_UTILIZATION, "CPU")
-    labels = LABELS if device == "GPU" else LABELS | _CPU_LABELS
-    return in_parts(job, device, spent_per_device(job, metric), labels)
+    labels = LABELS if device == "GPU" else _CPU_LABELS
+    devices = [device for node in spent_per_node(job, metric=metric) for device in node.devices]
+    unknown = (job.gpus_unknown if device == "GPU" else 0) or UNSET
+    return in_parts(device, devices, labels, Clocks.of(job).length_us if job.covers_time else 0, unknown)
 
 
-def in_parts(job: Job, device: str, spent: Sequence[DeviceTime], labels: Mapping[str, str]) -> TimeUse | None:
-    """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``."""
-    total_hours = len(spent) * Clocks.of(job).length_us / HOUR_US
-    if not total_hours or not job.covers_time:
+def in_parts(
+    device: str,
+    spent: Sequence[DeviceTime],
+    labels: Mapping[str, str],
+    length_us: int,
+    unknown: int | UnsetType = UNSET,
+) -> TimeUse | None:
+    """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``.
+
+    None if that is no time. ``length_us`` is the length of the job, ``unknown`` the number of GPUs that are in no part.
+    """
+    total_hours = len(spent) * length_us / HOUR_US
+    if not total_hours:
         return None
     sums = {"used": sum(one.used for one in spent)}
     sums |= {key: sum(one.lost.get(key, 0.0) for one in spent) for key in labels}
@@ -148,7 +162,7 @@ def in_parts(job: Job, device: str, spent: Sequence[DeviceTime], labels: Mapping
             for key, h, p in zip(sums, hours, percents, strict=True)
             if h or p or key == "used"
         ),
-        unknown=(job.gpus_unknown if device == "GPU" else 0) or UNSET,
+        unknown=unknown,
     )
 
 
@@ -158,10 +172,9 @@ _OTHER_LABELS = {"used": "Used", "unmeasured": "Not measured"}
 
 
 _CPU_LABELS = {
-    "idle-before": "Free: start-up",
     "idle": "Free: core idle",
-    "partly": "Free: core active",
-    "idle-after": "Free: wind-down",
+    "low": "Free: core active, below 70%",
+    "busy": "Free: core above 70%",
 }
 
 
@@ -177,10 +190,12 @@ def lost_sentence(use: TimeUse) -> str:
         return number(value, use.digits)
 
     sentence = f"{hours(use.of('lost')[0])} of {hours(use.hours)}{NBSP}{use.noun}-hours were {use.lost_word}"
-    caused = [part for part in use.parts if part.when and part.hours]
-    if caused:
-        largest = max(caused, key=lambda part: part.hours)
-        sentence += f", {hours(largest.hours)} of them {largest.when}"
+    named = {part.when: part.hours for part in use.parts if part.when and part.hours}
+    if unexplained := sum(part.hours for part in use.parts if part.key in LABELS and part.finding):
+        named["without a known cause"] = unexplained
+    if named:
+        when = max(named, key=named.__getitem__)
+        sentence += f", {hours(named[when])} of them {when}"
     if unmeasured := use.of("unknown")[0]:
-        sentence += f"{';' if caused else ','} {hours(unmeasured)} were not measured"
+        sentence += f"{';' if named else ','} {hours(unmeasured)} were not measured"
     return sentence

@@ -137,7 +137,7 @@ LOW = Finding(
     end_us=START_US + 55 * MINUTE_US,
 )
 LATE = Finding(
-    key="late-first-work",
+    key="start-up",
     severity=Severity.INFO,
     title="No GPU worked in the first 5\u00a0min",
     evidence=(Note("08:00:00 to 08:05:00\u00a0UTC"),),
@@ -267,14 +267,13 @@ def gpu_job() -> Report:
                 (
                     ("used", "Used", "used", 41.0),
                     ("batch-size", "Lost: CPU, GPU and memory little used", "lost", 40.4),
-                    ("late-first-work", "Lost before the first GPU work", "lost", 8.3),
-                    ("idle-after", "Lost after the last GPU work", "lost", 1.7),
+                    ("start-up", "Lost: start-up", "lost", 8.3),
+                    ("wind-down", "Lost: wind-down", "lost", 1.7),
                     ("idle", "Unexplained: idle, under 10%", "lost", 4.6),
-                    ("partly", "Unexplained: partly used", "lost", 4.0),
+                    ("low", "Unexplained: partly used", "lost", 4.0),
                 ),
-                findings=("batch-size", "late-first-work"),
+                findings=("batch-size", "start-up"),
             ),
-            main="batch-size",
             findings=(LOW, LATE),
             not_evaluated=(
                 NotEvaluated(rule="MaxInitializationTime", status=Status.NOT_EVALUATED, reason=NO_STEPS),
@@ -420,7 +419,7 @@ def hostile_job() -> Report:
                 2.67,
                 (
                     ("used", "Used", "used", 45.0),
-                    ("idle-before", "Lost before the first GPU work", "lost", 5.0),
+                    ("start-up", "Lost: start-up", "lost", 5.0),
                     ("idle", "Lost: idle, under 10%", "lost", 43.7),
                     ("unmeasured", "Not measured", "unknown", 6.3),
                 ),
@@ -555,7 +554,6 @@ def idle_job() -> Report:
                 ),
                 findings=("gpu-never-used",),
             ),
-            main="gpu-never-used",
             findings=(
                 replace(
                     LOW,

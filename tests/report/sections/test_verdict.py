@@ -14,11 +14,11 @@ def test_the_legend_leads_to_the_finding_of_each_cause() -> None:
     legend, found = read(sections.verdict(report)), read(sections.findings(report))
 
     assert [link for link in legend.links if link.startswith("#f-")] == [
-        "#f-batch-size",
-        "#f-late-first-work",
-        "#f-batch-size",
+        *("#f-batch-size", "#f-start-up"),
+        # Main cause and second cause.
+        *("#f-batch-size", "#f-start-up"),
     ]
-    assert {"f-batch-size", "f-late-first-work"} <= set(found.ids)
+    assert {"f-batch-size", "f-start-up"} <= set(found.ids)
 
 
 def test_findings_of_one_key_have_anchors_of_their_own() -> None:
@@ -36,9 +36,7 @@ def test_findings_of_one_key_have_anchors_of_their_own() -> None:
 def test_a_main_finding_that_explains_no_time_is_no_cause() -> None:
     report = examples.gpu_job()
     alone = replace(examples.LATE, key="clocks-differ", gpu_s=None, share=None, severity=Severity.INFO)
-    text = read(
-        sections.verdict(replace(report, verdict=replace(report.verdict, findings=(alone,), main="")))
-    ).text
+    text = read(sections.verdict(replace(report, verdict=replace(report.verdict, findings=(alone,))))).text
 
     assert "Main finding" in text
     assert "Main cause" not in text
@@ -49,35 +47,36 @@ def test_unexplained_time_is_no_cause() -> None:
     report = examples.gpu_job()
     use = report.verdict.use
     assert use is not None
-    low = replace(examples.LOW, key="low-gpu-utilization")
+    low = replace(examples.LOW, key="unexplained")
     parts = tuple(
-        replace(part, finding="low-gpu-utilization" if part.key in ("idle", "partly") else "")
-        for part in use.parts
+        replace(part, finding="unexplained" if part.key in ("idle", "low") else "") for part in use.parts
     )
-    verdict = replace(
-        report.verdict, use=replace(use, parts=parts), findings=(low,), main="low-gpu-utilization"
-    )
+    verdict = replace(report.verdict, use=replace(use, parts=parts), findings=(low,))
     text = read(sections.verdict(replace(report, verdict=verdict))).text
 
-    assert "Main finding" in text
+    assert "No cause found" in text
+    assert "Record next" in text
+    assert "Main cause" not in text
     assert "Possible gain" not in text
 
 
-def test_the_main_cause_need_not_be_the_worst_finding() -> None:
+def test_a_second_cause_is_named_after_the_main_one_and_an_observation_is_none() -> None:
     report = examples.gpu_job()
-    worst = replace(examples.LATE, key="other", severity=Severity.CRITICAL, title="Worst of all", gpu_s=None)
-    verdict = replace(report.verdict, findings=(worst, *report.verdict.findings))
+    other = replace(examples.LATE, key="other", title="Seen by itself", gpu_s=None)
+    first, second = report.verdict.findings[0], replace(examples.LATE, title="No GPU worked")
+    verdict = replace(report.verdict, findings=(first, other, second))
     text = read(sections.verdict(replace(report, verdict=verdict))).text
 
-    assert "Main cause CPU, GPU and GPU memory are all little used" in text
-    assert "Worst of all" not in text
+    assert f"Main cause {first.title}" in text
+    assert f"Second cause: {second.title}" in text
+    assert other.title not in text
 
 
 def test_every_kind_of_part_has_a_fill_of_its_own_in_every_report() -> None:
     report = examples.gpu_job()
     use = report.verdict.use
     assert use is not None
-    kinds = ("cpu-bottleneck", "before-first-step", "idle", "partly")
+    kinds = ("cpu-bottleneck", "start-up", "idle", "low")
 
     def fills(keys: tuple[str, ...]) -> list[str]:
         lost = tuple(replace(use.parts[1], key=key, percent=5.0, finding="") for key in keys)
@@ -88,9 +87,9 @@ def test_every_kind_of_part_has_a_fill_of_its_own_in_every_report() -> None:
     told = dict(zip(kinds, fills(kinds), strict=True))
     assert len(set(told.values())) == len(kinds)
     assert fills(kinds[::-1]) == [told[kind] for kind in kinds[::-1]]
-    assert fills(("partly", "gpu-never-used", "idle-before", "idle-after")) == [
-        told["partly"],
+    assert fills(("low", "gpu-never-used", "start-up", "wind-down")) == [
+        told["low"],
         told["cpu-bottleneck"],
-        told["before-first-step"],
-        told["before-first-step"],
+        told["start-up"],
+        told["start-up"],
     ]

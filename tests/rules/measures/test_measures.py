@@ -229,10 +229,8 @@ def test_time_use_counts_each_moment_once() -> None:
     assert use is not None
     assert {p.key: p.percent for p in use.parts} == {
         "used": 31.0,
-        "idle-before": 20.0,
-        "idle": 19.0,
-        "partly": 10.0,
-        "idle-after": 20.0,
+        "idle": 59.0,
+        "low": 10.0,
     }
 
 
@@ -285,15 +283,17 @@ def test_a_gpu_that_never_worked_has_no_first_work() -> None:
 def test_phases_by_steps_and_by_gpu_work() -> None:
     gpu = [0.0] * 20 + [90.0] * 60 + [0.0] * 21
     by_gpu = job_phases(make_job(gpu=gpu, interval_s=1))
-    by_steps = job_phases(make_job(gpu=gpu, interval_s=1, steps=make_steps([(25, 30), (30, 75)])))
+    by_steps = job_phases(make_job(gpu=gpu, interval_s=1, steps=make_steps([(15, 30), (30, 85)])))
+    by_both = job_phases(make_job(gpu=gpu, interval_s=1, steps=make_steps([(25, 30), (30, 85)])))
 
     assert [(p.key, p.percent) for p in by_gpu.phases] == [("before", 20.0), ("loop", 59.0), ("after", 21.0)]
     assert [(p.key, p.percent) for p in by_steps.phases] == [
-        ("before", 25.0),
-        ("loop", 50.0),
-        ("after", 25.0),
+        ("before", 15.0),
+        ("loop", 70.0),
+        ("after", 15.0),
     ]
-    assert (by_gpu.basis, by_steps.basis) == ("gpu", "steps")
+    assert [p.percent for p in by_both.phases] == [20.0, 65.0, 15.0]
+    assert (by_gpu.basis, by_steps.basis, by_both.basis) == ("gpu", "steps", "both")
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=8), st.integers(0, 3))

@@ -1,0 +1,112 @@
+"""The work of a job: from the first to the last moment in which its GPUs worked or its steps ran.
+
+What comes before is start-up, what comes after is wind-down. A single sample above 0% is no work: the framework looks at
+the GPUs long before it uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, span_of
+
+#: Work begins with the first active sample after which a GPU is, for this long and over so many samples,
+AHEAD_US, AHEAD_SAMPLES = 60 * SECOND_US, 5
+
+#: used at least this part as much as from its first to its last active sample.
+USED_PART = 0.25
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """When the job worked, corrected for clock offsets between nodes."""
+
+    clocks: Clocks
+    begin_us: int
+    end_us: int
+    #: Of the GPUs alone, and of the recorded steps alone; None without.
+    gpu_us: tuple[int, int] | None
+    steps_us: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, job: Job) -> Work | None:
+        """None if no GPU was ever used and no step was recorded."""
+        return job.once(_work)
+
+    def span_us(self, node: str) -> tuple[int, int]:
+        """Begin and end on the clock of a node."""
+        late_us = self.clocks.clock_offset_us.get(node, 0)
+        return self.begin_us + late_us, self.end_us + late_us
+
+    def holds(self, time_us: IntArray, node: str) -> BoolArray:
+        """(n,) which samples of a node lie in the work."""
+        begin_us, end_us = self.span_us(node)
+        return np.asarray((time_us >= begin_us) & (time_us <= end_us))
+
+    @property
+    def basis(self) -> str:
+        """What the ends come from: ``steps``, ``gpu``, or ``both``."""
+        spans = {"steps": self.steps_us, "gpu": self.gpu_us}
+        own = (self.begin_us, self.end_us)
+        return next((name for name, span in spans.items() if span == own), "both")
+
+    @property
+    def whole(self) -> bool:
+        """True if the whole job is work."""
+        return self.begin_us <= self.clocks.start_us and self.end_us >= self.clocks.end_us
+
+    @property
+    def length_us(self) -> int:
+        """From begin to end."""
+        return self.end_us - self.begin_us
+
+
+def _work(job: Job) -> Work | None:
+    clocks = Clocks.of(job)
+    late_us = clocks.clock_offset_us
+
+    def common(node: str, span: tuple[int, int]) -> tuple[int, int]:
+        late = late_us.get(node, 0)
+        return span[0] - late, span[1] - late
+
+    gpu_us = span_of(common(node, span) for node, span in job.gathered(_worked_us))
+    steps_us = span_of(common(part.node, part.steps_us) for part in job.facts if part.steps_us)
+    span = span_of((gpu_us, steps_us))
+    if span is None:
+        return None
+    return Work(clocks=clocks, begin_us=span[0], end_us=span[1], gpu_us=gpu_us, steps_us=steps_us)
+
+
+def _worked_us(part: Job) -> Iterator[tuple[str, tuple[int, int]]]:
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        for column in range(len(panel.devices)):
+            if span := work_of(*panel.series(column)):
+                yield panel.node, span
+
+
+def work_of(time_us: IntArray, values: FloatArray) -> tuple[int, int] | None:
+    """First and last moment of one GPU's work; None if no sample is above 0%."""
+    active = np.flatnonzero(values > 0)
+    if not len(active):
+        return None
+    first, last = int(active[0]), int(active[-1])
+    least = USED_PART * float(values[first : last + 1].mean())
+    begin = _begin(time_us, values, active, least)
+    # The end is the begin of the series read backwards.
+    n = len(values)
+    end = n - 1 - _begin(-time_us[::-1], values[::-1], n - 1 - active[::-1], least)
+    return int(time_us[begin]), int(time_us[max(begin, end)])
+
+
+def _begin(time_us: IntArray, values: FloatArray, active: IntArray, least: float) -> int:
+    """The first sample that is used enough, from where the next minute is; the first active one if there is none."""
+    stop = np.searchsorted(time_us, time_us[active] + AHEAD_US, side="right")
+    stop = np.minimum(np.maximum(stop, active + AHEAD_SAMPLES), len(values))
+    sums = np.append(0.0, np.cumsum(values))
+    enough = np.flatnonzero((sums[stop] - sums[active]) / (stop - active) >= least)
+    if not len(enough):
+        return int(active[0])
+    return int(active[enough[0]] + np.argmax(values[active[enough[0]] :] >= least))

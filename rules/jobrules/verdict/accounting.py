@@ -1,0 +1,203 @@
+"""The time of each device: used, lost to a cause, or not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobrules.claims import Cause, Claim, Claimed, Samples
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.sample_weights import sample_weights
+from jobrules.measures.work import Work
+from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, Panel, natural_sorted
+
+#: Below this a GPU does not do what it could; the loss above it is usual.
+LOW_PERCENT = 70.0
+
+#: Less is the rounding of an amount.
+ROUNDING_US = 1.0
+
+#: Time without a cause, by the utilization of the device: below 10%, below 70%, and above.
+UNEXPLAINED = ("idle", "low", "busy")
+
+
+class Loss(Struct, frozen=True, kw_only=True):
+    """What one cause claimed on one node."""
+
+    snapshots: int = 0
+    #: First and last moment on the clock of the node.
+    start_us: int = 0
+    end_us: int = 0
+
+
+class DeviceTime(Struct, frozen=True, kw_only=True):
+    """How the time of one device was spent, in microseconds; each moment counts once."""
+
+    node: str
+    device: str
+    #: Whether any sample is above 0%.
+    worked: bool
+    used: float
+    #: Lost by the key of the cause, and without any by ``UNEXPLAINED``.
+    lost: dict[str, float]
+    unmeasured: float
+
+    @property
+    def name(self) -> str:
+        """``node/device``, as in ``Finding.devices``."""
+        return f"{self.node}/{self.device}"
+
+    @property
+    def total(self) -> float:
+        """The time from the first to the last record of the job."""
+        return self.used + sum(self.lost.values()) + self.unmeasured
+
+
+class NodeTime(Struct, frozen=True, kw_only=True):
+    """How the time of the devices of one node was spent."""
+
+    node: str
+    devices: tuple[DeviceTime, ...]
+    #: By the key of the cause.
+    losses: dict[str, Loss]
+    #: Snapshots during the work.
+    snapshots: int
+    #: What causes raised, by their key; they claimed nothing.
+    failed: dict[str, RuntimeError]
+
+
+def spent_per_node(
+    job: Job,
+    causes: Sequence[Cause] = (),
+    work: Work | None = None,
+    metric: Metric = Metric.GPU_UTILIZATION,
+) -> list[NodeTime]:
+    """The time from the first to the last record of the job, for every device of a utilization metric.
+
+    Lost time goes to the causes in their order: each takes what it claims of what the causes before it left. Start and
+    end of the job are on the clock of each node.
+    """
+    claims = tuple((cause.key, cause.of_work, cause.claim) for cause in causes)
+    return job.gathered(_spent, metric, claims, Clocks.of(job), work)
+
+
+def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
+    """What a cause claimed over all nodes."""
+    own = [node for node in nodes if node.losses[cause.key].snapshots]
+    losses = [node.losses[cause.key] for node in own]
+    whole = sum(device.total for node in nodes for device in node.devices)
+    lost = sum(device.lost[cause.key] for node in own for device in node.devices)
+    return Claimed(
+        gpu_s=lost / SECOND_US,
+        share=lost / whole if whole else 0.0,
+        devices=tuple(
+            device.name for node in own for device in node.devices if device.lost[cause.key] >= ROUNDING_US
+        ),
+        nodes=natural_sorted([node.node for node in own]),
+        snapshots=sum(loss.snapshots for loss in losses),
+        of_snapshots=sum(node.snapshots for node in own),
+        start_us=min((loss.start_us for loss in losses), default=0),
+        end_us=max((loss.end_us for loss in losses), default=0),
+    )
+
+
+def _spent(
+    part: Job,
+    metric: Metric,
+    causes: Sequence[tuple[str, bool, Callable[[Job, Panel, FloatArray], Claim | None]]],
+    clocks: Clocks,
+    work: Work | None,
+) -> Iterator[NodeTime]:
+    for panel in part.panels_of(metric):
+        span_us = clocks.span_us(panel.node)
+        weight_us = sample_weights(panel.time_us, *span_us).weight_us
+        in_work = work.holds(panel.time_us, panel.node) if work else np.zeros(len(panel.time_us), np.bool_)
+        every = [_samples(panel, column, span_us, weight_us, in_work) for column in range(len(panel.devices))]
+        devices = [samples for samples, _ in every]
+        lost: list[dict[str, float]] = [{} for _ in devices]
+        losses: dict[str, Loss] = {}
+        failed: dict[str, RuntimeError] = {}
+        for key, of_work, of_node in causes:
+            hit = np.zeros(len(panel.time_us), np.bool_)
+            shown = [
+                replace(one, left_us=np.where(one.in_work, one.left_us, 0.0)) if of_work else one
+                for one in devices
+            ]
+            most: Sequence[FloatArray] = [np.zeros(len(one.time_us)) for one in shown]
+            # A cause of a user's own may raise anything.
+            try:
+                claim = of_node(part, panel, weight_us)
+                most = claim(shown) if claim else most
+            except Exception as error:  # noqa: BLE001
+                # Not any exception can be sent from one process to another.
+                failed[key] = RuntimeError(f"{type(error).__name__}: {error}")
+            for i, (one, bound) in enumerate(zip(shown, most, strict=True)):
+                taken = np.clip(bound, 0.0, one.left_us)
+                lost[i][key] = float(taken.sum())
+                devices[i] = replace(devices[i], left_us=devices[i].left_us - taken)
+                hit[one.rows] |= taken >= ROUNDING_US
+            at = np.flatnonzero(hit)
+            losses[key] = (
+                Loss(snapshots=len(at), start_us=int(panel.time_us[at[0]]), end_us=int(panel.time_us[at[-1]]))
+                if len(at)
+                else Loss()
+            )
+        yield NodeTime(
+            node=panel.node,
+            devices=tuple(
+                _time(one, own, unmeasured_us)
+                for one, own, (_, unmeasured_us) in zip(devices, lost, every, strict=True)
+            ),
+            losses=losses,
+            snapshots=int(np.count_nonzero(in_work)),
+            failed=failed,
+        )
+
+
+def _samples(
+    panel: Panel, column: int, span_us: tuple[int, int], weight_us: FloatArray, in_work: BoolArray
+) -> tuple[Samples, float]:
+    """The samples of one device with nothing claimed, and its time that was not measured."""
+    time_us, values = panel.series(column)
+    rows: IntArray | slice = slice(None)
+    if len(time_us) == len(panel.time_us):
+        unmeasured_us = max(0.0, span_us[1] - span_us[0] - float(weight_us.sum()))
+    else:
+        rows = np.flatnonzero(~np.isnan(panel.values[:, column]))
+        weights = sample_weights(time_us, *span_us)
+        weight_us, unmeasured_us = weights.weight_us, weights.unmeasured_us
+    values = np.ascontiguousarray(values)
+    lost_us = weight_us * (1 - values / 100)
+    samples = Samples(
+        panel=panel,
+        column=column,
+        rows=rows,
+        time_us=time_us,
+        values=values,
+        weight_us=weight_us,
+        in_work=in_work[rows],
+        lost_us=lost_us,
+        left_us=lost_us,
+    )
+    return samples, unmeasured_us
+
+
+def _time(samples: Samples, lost: dict[str, float], unmeasured_us: float) -> DeviceTime:
+    left, values = samples.left_us, samples.values
+    # As if the known causes had taken nothing: what is left of a sample is explained by none of them.
+    # Rounded: a sample of 10% that nothing claims is not idle.
+    without = np.round(100 * (1 - left / np.maximum(samples.weight_us, 1.0)), 6)
+    idle, busy = without < IDLE_PERCENT, without >= LOW_PERCENT
+    rest = (left[idle], left[~idle & ~busy], left[busy])
+    return DeviceTime(
+        node=samples.panel.node,
+        device=samples.panel.devices[samples.column],
+        worked=bool((values > 0).any()),
+        used=float(samples.weight_us.sum() - samples.lost_us.sum()),
+        lost=lost | {key: float(part.sum()) for key, part in zip(UNEXPLAINED, rest, strict=True)},
+        unmeasured=unmeasured_us,
+    )

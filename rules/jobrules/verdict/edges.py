@@ -1,0 +1,183 @@
+"""Causes that no rule reports: GPUs that were never used, start-up, and wind-down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from jobrules.claims import Cause, Claim, Claimed, Precedence, Samples
+from jobrules.gpu_memory_full import totals
+from jobrules.measures.work import Work
+from jobrules.model import (
+    SECOND_US,
+    Fact,
+    Finding,
+    FloatArray,
+    HowMuch,
+    Job,
+    Metric,
+    Note,
+    Panel,
+    RuleResult,
+    Severity,
+    When,
+    Where,
+)
+from jobrules.text import capitalized, count, duration, some_of
+from jobrules.unused_gpu import never_used
+
+#: Keys of the causes and their findings.
+NEVER, START_UP, WIND_DOWN = "gpu-never-used", "start-up", "wind-down"
+
+NEVER_USED_ADVICE = (
+    "Check that the framework sees the GPUs (driver, CUDA build, device placement).",
+    "Start as many processes as there are GPUs, or use a machine with fewer GPUs.",
+)
+
+MEMORY_HELD_ADVICE = (
+    "Start one process per GPU, each on its own device: a process has memory on these GPUs, so it sees them.",
+    "Otherwise use a machine with fewer GPUs.",
+)
+
+START_ADVICE = ("Stream or stage the data, use a smaller container image, and cache compiled kernels.",)
+
+END_ADVICE = ("Move uploads, evaluation on the CPU, and clean-up to a machine without GPUs.",)
+
+#: A process sees a GPU with more of its memory in use than this, in percent.
+MEMORY_HELD_PERCENT = 5.0
+
+#: A GPU alone is called never used if it was sampled for as long as this without any work.
+LONG_US = 10 * 60 * SECOND_US
+
+
+def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[Cause, ...]:
+    """The causes at the edges of the work; ``first_step`` is the result of MaxInitializationTime."""
+    never = Cause(
+        key=NEVER,
+        precedence=Precedence.NEVER_USED,
+        label="Lost: GPUs never used",
+        when="on never-used GPUs",
+        claim=_never,
+        finding=partial(_never_used, job, work),
+        of_work=False,
+    )
+    if work is None or work.gpu_us is None:
+        return (never,)
+    late_us = work.clocks.clock_offset_us
+    start_up = Cause(
+        key=START_UP,
+        precedence=Precedence.START_UP,
+        label="Lost: start-up",
+        when="in start-up",
+        claim=partial(_before, work.begin_us, late_us),
+        finding=partial(_started, job, work, first_step),
+        of_work=False,
+    )
+    wind_down = Cause(
+        key=WIND_DOWN,
+        precedence=Precedence.WIND_DOWN,
+        label="Lost: wind-down",
+        when="in wind-down",
+        claim=partial(_after, work.end_us, late_us),
+        finding=partial(_ended, job, work),
+        of_work=False,
+    )
+    return never, start_up, wind_down
+
+
+def _never(part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    del part, panel, weight_us
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        return [np.zeros(len(gpu.values)) if (gpu.values > 0).any() else gpu.left_us for gpu in gpus]
+
+    return claim
+
+
+def _before(begin_us: int, late_us: dict[str, int], part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    del part, weight_us
+    until_us = begin_us + late_us.get(panel.node, 0)
+    return lambda gpus: [np.where(gpu.time_us < until_us, gpu.left_us, 0.0) for gpu in gpus]
+
+
+def _after(end_us: int, late_us: dict[str, int], part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    del part, weight_us
+    since_us = end_us + late_us.get(panel.node, 0)
+    return lambda gpus: [np.where(gpu.time_us > since_us, gpu.left_us, 0.0) for gpu in gpus]
+
+
+def _who(job: Job) -> str:
+    return "No GPU with known utilization" if job.gpus_unknown else "No GPU"
+
+
+def _started(job: Job, work: Work, first_step: RuleResult | None, claimed: Claimed) -> Finding:
+    clocks = work.clocks
+    evidence: list[Fact] = [When(clocks.start_us, work.begin_us)]
+    rules: tuple[str, ...] = ()
+    if work.gpu_us and work.gpu_us[0] > work.begin_us:
+        evidence.append(HowMuch("First GPU work after", (work.gpu_us[0] - clocks.start_us) / SECOND_US, "s"))
+    if first_step and first_step.findings:
+        evidence.append(Note(capitalized(first_step.headline)))
+        rules = (first_step.rule,)
+    return Finding(
+        key=START_UP,
+        severity=Severity.WARNING,
+        title=f"{_who(job)} worked in the first {duration(work.begin_us - clocks.start_us)}",
+        evidence=tuple(evidence),
+        advice=START_ADVICE,
+        rules=rules,
+        section="summary",
+        devices=claimed.devices,
+        start_us=clocks.start_us,
+        end_us=work.begin_us,
+    )
+
+
+def _ended(job: Job, work: Work, claimed: Claimed) -> Finding:
+    clocks = work.clocks
+    return Finding(
+        key=WIND_DOWN,
+        severity=Severity.WARNING,
+        title=f"{_who(job)} worked in the last {duration(clocks.end_us - work.end_us)}",
+        evidence=(When(work.end_us, clocks.end_us),),
+        advice=END_ADVICE,
+        rules=(),
+        section="summary",
+        devices=claimed.devices,
+        start_us=work.end_us,
+        end_us=clocks.end_us,
+    )
+
+
+def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
+    unused, gpus = claimed.devices, job.gpu_count + job.gpus_unknown
+    held = sum(job.gathered(_holds_memory, frozenset(unused)))
+    evidence: list[Fact] = [Where(tuple(" ".join(name.rsplit("/", 1)) for name in unused))]
+    if job.gpus_unknown:
+        evidence.append(Note(f"Utilization of {count(job.gpus_unknown, 'GPU')} was not recorded"))
+    if held:
+        evidence.append(Note(f"Memory was in use on {some_of(held, len(unused), 'GPU')}"))
+    title = f"{never_used(len(unused), gpus)} (no sample above 0%)"
+    if work is None and job.span_us[1] - job.span_us[0] < LONG_US:
+        title = f"The job ended after {duration(job.span_us[1] - job.span_us[0])}, before any GPU worked"
+    return Finding(
+        key=NEVER,
+        severity=Severity.CRITICAL,
+        title=title,
+        evidence=tuple(evidence),
+        advice=MEMORY_HELD_ADVICE if held == len(unused) else NEVER_USED_ADVICE,
+        rules=("UnusedGPU",),
+        section="gpu-utilization",
+        devices=unused,
+    )
+
+
+def _holds_memory(part: Job, names: frozenset[str]) -> Iterator[bool]:
+    """For each of the GPUs ``names`` with a known memory size: True if its memory was ever in use."""
+    for panel in part.panels_of(Metric.GPU_MEMORY_USED):
+        total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
+        for i, device in enumerate(panel.devices):
+            if f"{panel.node}/{device}" in names and device in total:
+                yield bool(100 * panel.series(i)[1].max() > MEMORY_HELD_PERCENT * total[device])

@@ -1,0 +1,301 @@
+"""From an account of the GPU time to findings, in steps, each from what the steps before found.
+
+1. A cause of at least 5% of the GPU time is a finding, and so is as much loss without a cause.
+2. A saturated CPU and waiting for data are one finding; symptoms are evidence of the main cause.
+3. Rules that explain no lost time report on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from jobrules.claims import Cause, Claimed
+from jobrules.max_initialization_time import MaxInitializationTime
+from jobrules.measures.work import Work
+from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When
+from jobrules.rule import Role, Rule
+from jobrules.text import capitalized, join_names
+from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, claimed
+from jobrules.verdict.edges import START_UP, WIND_DOWN
+from jobrules.verdict.time_use import LABELS, TimeUse, in_parts
+
+#: Share of the job's GPU time from which a finding is a warning, and from which it is critical.
+WARNING_SHARE, CRITICAL_SHARE = 0.05, 0.2
+
+#: Start-up and wind-down that are shorter are part of any job.
+WARNING_EDGE_US, CRITICAL_EDGE_US = 5 * 60 * SECOND_US, 15 * 60 * SECOND_US
+
+#: With less work or fewer snapshots, a job is too short to judge.
+MIN_WORK_US, MIN_SNAPSHOTS = 60 * SECOND_US, 30
+
+#: Keys of findings that others refer to.
+UNEXPLAINED_LOSS, DATA_LOADING, CPU_BOTTLENECK = "unexplained", "data-loading", "cpu-bottleneck"
+
+#: The rules with their results during the work.
+Checks = Sequence[tuple[Rule, RuleResult]]
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """How the GPU time of a job was spent, and on which evidence."""
+
+    checks: Checks
+    #: None if no GPU worked and no step was recorded.
+    work: Work | None
+    #: Of the whole job, in microseconds.
+    length_us: int
+    #: In the order of their claims.
+    causes: tuple[Cause, ...]
+    nodes: tuple[NodeTime, ...]
+    #: Rule of each cause that has one, by the key of the cause.
+    owners: dict[str, str]
+    #: What could show a cause, and whether it was recorded.
+    recorded: dict[str, bool]
+    #: GPUs whose utilization was not recorded.
+    unknown_gpus: int = 0
+
+
+class Story(Struct, frozen=True, kw_only=True):
+    """What an account comes to."""
+
+    account: Account
+    #: What each cause claimed, by its key.
+    claims: dict[str, Claimed]
+    findings: tuple[Finding, ...] = ()
+    #: Key of the finding that explains a part of the lost time, by the key of the part.
+    explained_by: dict[str, str] = {}
+    #: None if the account covers no time.
+    use: TimeUse | None = None
+    #: Share of the GPU time that the causes of a rule claimed, by its name.
+    explains: dict[str, float] = {}
+    #: Length of the work in seconds if it is too short to judge.
+    too_short_s: float | None = None
+
+
+def story_of(account: Account) -> Story:
+    """All findings of an account, unsorted, and the parts of the bar."""
+    claims = {cause.key: claimed(cause, account.nodes) for cause in account.causes}
+    story = Story(account=account, claims=claims, too_short_s=_too_short_s(account))
+    story = _name_causes(story)
+    if story.too_short_s is None:
+        story = _name_the_rest(story)
+        story = _join_chain(story)
+        story = _add_symptoms(story)
+    story = _observe(story)
+    story = _join_explained(story)
+    return _as_printed(story)
+
+
+def _too_short_s(account: Account) -> float | None:
+    """Length of the work if the causes cannot be judged from it."""
+    if account.work is None:
+        return None
+    snapshots = max((node.snapshots for node in account.nodes), default=0)
+    short = account.work.length_us < MIN_WORK_US or snapshots < MIN_SNAPSHOTS
+    return account.work.length_us / SECOND_US if short else None
+
+
+def _name_causes(story: Story) -> Story:
+    """Add a finding for each cause that explains enough of the GPU time; of a short work, for those outside of it."""
+    findings = []
+    for cause in story.account.causes:
+        if cause.of_work and story.too_short_s is not None:
+            continue
+        amount = story.claims[cause.key]
+        length_us = _edge_us(story, cause.key)
+        if amount.share >= WARNING_SHARE and length_us >= WARNING_EDGE_US:
+            critical = amount.share >= CRITICAL_SHARE and length_us >= CRITICAL_EDGE_US
+            findings.append(
+                _with_amount(cause.finding(amount), amount.share, amount.gpu_s, critical=critical)
+            )
+    keys = {finding.key for finding in findings}
+    return replace(
+        story,
+        findings=(*story.findings, *findings),
+        explained_by=story.explained_by
+        | {cause.key: cause.key for cause in story.account.causes if cause.key in keys},
+    )
+
+
+def _edge_us(story: Story, key: str) -> int:
+    """Length of start-up or wind-down; of any other cause, long enough."""
+    work = story.account.work
+    if work is None or key not in (START_UP, WIND_DOWN):
+        return CRITICAL_EDGE_US
+    return work.begin_us - work.clocks.start_us if key == START_UP else work.clocks.end_us - work.end_us
+
+
+def _with_amount(finding: Finding, share: float, gpu_s: float, *, critical: bool) -> Finding:
+    return replace(
+        finding,
+        severity=Severity.CRITICAL if critical else Severity.WARNING,
+        share=round(share, 3),
+        share_of="of GPU time",
+        gpu_s=round(gpu_s, 1),
+    )
+
+
+def _name_the_rest(story: Story) -> Story:
+    """Add the finding on what no cause explains while a GPU is idle or low."""
+    devices = [device for node in story.account.nodes for device in node.devices]
+    whole = sum(device.total for device in devices)
+    rest = sum(device.lost["idle"] + device.lost["low"] for device in devices)
+    share = rest / whole if whole else 0.0
+    if share < WARNING_SHARE or story.account.work is None:
+        return story
+    state = "The GPU was" if len(devices) == 1 else "GPUs were"
+    ruled_out, missing = _ruled_out(story)
+    begin_us, end_us = story.account.work.begin_us, story.account.work.end_us
+    finding = Finding(
+        key=UNEXPLAINED_LOSS,
+        severity=Severity.WARNING,
+        title=f"{state} idle or low, and no recorded cause explains it",
+        evidence=(When(begin_us, end_us), *(Note(text) for text in (ruled_out, missing) if text)),
+        advice=_record_next(story),
+        rules=(),
+        section="gpu-utilization",
+        devices=tuple(device.name for device in devices if device.worked),
+        start_us=begin_us,
+        end_us=end_us,
+    )
+    found = _with_amount(finding, share, rest / SECOND_US, critical=share >= CRITICAL_SHARE)
+    return replace(
+        story,
+        findings=(*story.findings, found),
+        explained_by=story.explained_by | dict.fromkeys(("idle", "low"), UNEXPLAINED_LOSS),
+    )
+
+
+def _ruled_out(story: Story) -> tuple[str, str]:
+    """What was recorded and is not the cause, and what was not recorded, in words."""
+    recorded = story.account.recorded
+    there = [what for what, known in recorded.items() if known]
+    absent = [what for what, known in recorded.items() if not known]
+    return (
+        f"Recorded, and not the cause: {join_names(there)}" if there else "",
+        f"Not recorded: {join_names(absent)}" if absent else "",
+    )
+
+
+def _record_next(story: Story) -> tuple[str, ...]:
+    absent = [what for what, known in story.account.recorded.items() if not known]
+    if absent:
+        return (f"{capitalized(join_names(absent))}: they show what the GPU waits for.",)
+    return ("A profile of a few steps: it shows what the GPU waits for.",)
+
+
+def _join_chain(story: Story) -> Story:
+    """Make one finding of a saturated CPU and waiting for data: the larger, with the other in its evidence."""
+    chain = [f for f in story.findings if f.key in (DATA_LOADING, CPU_BOTTLENECK)]
+    if len(chain) < 2:
+        return story
+    small, large = sorted(chain, key=lambda finding: finding.share or 0)
+    share, gpu_s = (small.share or 0) + (large.share or 0), (small.gpu_s or 0) + (large.gpu_s or 0)
+    one = replace(
+        _with_amount(large, share, gpu_s, critical=share >= CRITICAL_SHARE),
+        evidence=(*large.evidence, AlsoSeenAs(small.title)),
+        rules=large.rules + small.rules,
+    )
+    return replace(
+        story,
+        findings=tuple(one if f is large else f for f in story.findings if f is not small),
+        explained_by={
+            part: large.key if key == small.key else key for part, key in story.explained_by.items()
+        },
+    )
+
+
+def _add_symptoms(story: Story) -> Story:
+    """Add what rules on symptoms report to the evidence of the largest loss during the work."""
+    symptoms = [
+        finding
+        for rule, result in story.account.checks
+        if rule.role is Role.SYMPTOM
+        for finding in result.findings
+    ]
+    homes = [f for f in story.findings if f.key not in (START_UP, WIND_DOWN)]
+    if not symptoms or not homes:
+        return story
+    home = max(homes, key=lambda finding: (finding.key != UNEXPLAINED_LOSS, finding.share or 0))
+    seen = tuple(AlsoSeenAs(symptom.seen_as) for symptom in symptoms if symptom.seen_as)
+    rules = tuple(name for symptom in symptoms for name in symptom.rules)
+    one = replace(home, evidence=(*home.evidence, *seen), rules=home.rules + rules)
+    return replace(story, findings=tuple(one if f is home else f for f in story.findings))
+
+
+def _observe(story: Story) -> Story:
+    """Add the findings of rules that explain no lost time."""
+    known = {finding.key for finding in story.findings}
+    own = [
+        finding
+        for rule, result in story.account.checks
+        if rule.role is Role.OBSERVATION and not isinstance(rule, MaxInitializationTime)
+        for finding in result.findings
+        if finding.key not in known
+    ]
+    return replace(story, findings=(*story.findings, *own))
+
+
+def _join_explained(story: Story) -> Story:
+    """Put a finding that names its reason into the finding on that reason, if that is about the same devices."""
+    joined = list(story.findings)
+    for finding in story.findings:
+        homes = [f for f in joined if f.key in finding.because_of and {*finding.devices} <= {*f.devices}]
+        if homes:
+            seen = AlsoSeenAs(finding.seen_as or finding.title)
+            home = replace(
+                homes[0], evidence=(*homes[0].evidence, seen), rules=homes[0].rules + finding.rules
+            )
+            joined = [home if f is homes[0] else f for f in joined if f is not finding]
+    return replace(story, findings=tuple(joined))
+
+
+def _explained_by_rule(story: Story) -> dict[str, float]:
+    """Share of GPU time by rule, of those that claimed any."""
+    shares: dict[str, float] = {}
+    for key, rule in story.account.owners.items():
+        if share := story.claims[key].share:
+            shares[rule] = round(shares.get(rule, 0.0) + share, 4)
+    return shares
+
+
+def _time_use(story: Story) -> TimeUse | None:
+    """The parts of the bar: used, causes with the largest first, unexplained, not measured."""
+    account = story.account
+    by_key = {cause.key: cause for cause in account.causes}
+    labels = {key: by_key[key].label for key in sorted(by_key, key=lambda key: -story.claims[key].gpu_s)}
+    labels |= {key: LABELS[key] for key in UNEXPLAINED}
+    devices = [device for node in account.nodes for device in node.devices]
+    use = in_parts("GPU", devices, labels, account.length_us, account.unknown_gpus or UNSET)
+    if use is None:
+        return None
+    parts = (
+        replace(
+            part,
+            finding=story.explained_by.get(part.key, ""),
+            when=by_key[part.key].when if part.key in by_key else "",
+        )
+        for part in use.parts
+    )
+    return replace(use, parts=tuple(parts))
+
+
+def _as_printed(story: Story) -> Story:
+    """With the parts of the bar, and the shares of findings as the sums of their parts."""
+    use = _time_use(story)
+    story = replace(story, use=use, explains=_explained_by_rule(story))
+    if use is None:
+        return story
+    shares: dict[str, float] = {}
+    for part in use.parts:
+        if part.finding:
+            shares[part.finding] = shares.get(part.finding, 0.0) + part.percent / 100
+    findings = (
+        replace(finding, share=round(shares[finding.key], 3), share_of=f"of {use.time}")
+        if finding.key in shares and finding.gpu_s is not None
+        else finding
+        for finding in story.findings
+    )
+    return replace(story, findings=tuple(findings))

@@ -1,0 +1,399 @@
+"""What each cause claims, and what it does not."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from jobrules.model import SECOND_US, Job, Loader, Metric, Steps, in_words
+from jobrules.model.profiles import Function, Profile
+from tests.copies import replace
+from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
+from tests.verdicts import found, keys, parts, verdict_of
+
+N = 600
+#: Cores of a node.
+CORES = 8
+GIB = 2.0**30
+
+
+def while_idle(idle_cores: list[float], *, gpu: float = 2.0, every: int = 5, n: int = N) -> Job:
+    """One GPU; in one of so many seconds it is at ``gpu`` and the cores are as given, else at 95% and they are free."""
+    low = np.arange(n) % every == 1
+    cores = np.where(low[:, None], idle_cores, 20.0)
+    return make_job(gpu=np.where(low, gpu, 95.0), cpu=cores, interval_s=1)
+
+
+# The CPU
+
+
+@pytest.mark.parametrize(
+    ("cores", "key"),
+    [
+        ([95.0] * 8, "cpu-bottleneck"),
+        ([95.0] * 4 + [5.0] * 4, "cpu-bottleneck"),
+        ([95.0] * 3 + [5.0] * 5, "saturated-process"),
+        ([95.0] + [5.0] * 7, "saturated-process"),
+        ([90.0] * 3 + [5.0] * 5, None),
+        # Their mean.
+        ([80.0] * 8, "cpu-bottleneck"),
+        ([79.0] * 8, None),
+        # A single series is the mean of an unknown number of cores.
+        ([95.0], "cpu-bottleneck"),
+        ([79.0], None),
+    ],
+)
+def test_half_of_the_cores_or_their_mean_is_a_saturated_cpu_and_fewer_are_one_process(
+    cores: list[float], key: str | None
+) -> None:
+    verdict = verdict_of(while_idle(cores))
+
+    assert keys(verdict)[0] == (key or "unexplained")
+    claimed = {part for part in parts(verdict) if part in ("cpu-bottleneck", "saturated-process")}
+    assert claimed == ({key} if key else set())
+    if key:
+        # A fifth of the time at 2%, less the last second, which ends the job.
+        assert parts(verdict)[key] == pytest.approx(98 / 5, abs=0.1)
+        assert f"{found(verdict, key).share:.3f}" == f"{parts(verdict)[key] / 100:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("mean", "gpu", "claims"),
+    [(90.0, 60.0, True), (89.0, 60.0, False), (95.0, 70.0, False), (95.0, 10.0, True), (85.0, 10.0, False)],
+)
+def test_an_active_gpu_is_slowed_where_nearly_all_of_the_cpu_is_in_use(
+    mean: float, gpu: float, claims: bool
+) -> None:
+    verdict = verdict_of(while_idle([mean] * CORES, gpu=gpu, every=2))
+
+    assert ("cpu-bottleneck" in parts(verdict)) is claims
+
+
+def test_waiting_for_io_comes_before_a_saturated_cpu() -> None:
+    gpu, wait = [1.0, 1.0, 95.0] * 200, [80.0, 1.0, 1.0] * 200
+    job = make_job(gpu=gpu, cpu=[99.0] * N, io_wait=wait, interval_s=1)
+
+    amounts = parts(verdict_of(job))
+
+    assert amounts["io-bottleneck"] == pytest.approx(33, abs=0.2)
+    assert amounts["cpu-bottleneck"] == pytest.approx(33, abs=0.2)
+
+
+def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it_is() -> None:
+    crowded = found(verdict_of(while_idle([95.0] * 8)), "cpu-bottleneck")
+    single = found(verdict_of(while_idle([95.0] + [5.0] * 7)), "saturated-process")
+
+    assert "will not help" in " ".join(crowded.advice)
+    assert "num_workers" in single.advice[0]
+    assert in_words(crowded.evidence).endswith("Inferred from simultaneous samples.")
+
+
+# Data loading
+
+
+def loading(
+    fetch_s: float,
+    gpu: list[float],
+    *,
+    until: float = N,
+    cores: list[float] | None = None,
+    workers: int | None = 0,
+    step_s: float | None = None,
+) -> Job:
+    """A second per step: a fetch at its beginning, recorded up to a time, then the step."""
+    seconds = range(int(until))
+    iterator = "_SingleProcessDataLoaderIter" if workers == 0 else "_MultiProcessingDataLoaderIter"
+    fetches = [("DataLoaderIter", f"{iterator}::fetch", float(t), t + fetch_s) for t in seconds]
+    loader = Loader(
+        node="algo-1",
+        rank="33",
+        iterator=iterator,
+        start_us=START_US - SECOND_US,
+        num_workers=workers,
+        pin_memory=True,
+    )
+    length = step_s if step_s is not None else 1 - fetch_s
+    steps = make_steps([(t + 1 - length, t + 1.0) for t in range(N)])
+    return make_job(
+        gpu=(gpu * N)[:N],
+        cpu=None if cores is None else np.tile(cores, (N, 1)),
+        interval_s=1,
+        steps=steps,
+        events=make_events(fetches, loaders=[loader] if workers is not None else []),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fetch_s", "gpu", "percent"),
+    [
+        # Of the idle half as much as was waited; then all of it and the rest from the others.
+        (0.4, [2.0, 90.0], 40),
+        (0.4, [2.0, 50.0], 40),
+        (0.4, [2.0, 50.0, 50.0, 50.0, 50.0], 40),
+        # No more than was lost.
+        (0.9, [2.0, 90.0, 90.0, 90.0, 90.0], 0.98 * 20 + 0.1 * 80),
+        # Less than a twentieth of the time is usual.
+        (0.06, [2.0, 90.0], 6),
+        (0.04, [2.0, 90.0], 0),
+    ],
+)
+def test_fetches_outside_of_steps_are_waits_and_idle_samples_go_first(
+    fetch_s: float, gpu: list[float], percent: float
+) -> None:
+    verdict = verdict_of(loading(fetch_s, gpu))
+
+    assert parts(verdict).get("data-loading", 0.0) == pytest.approx(percent, abs=0.3)
+    if gpu == [2.0, 50.0]:
+        # The other half keeps all that it lost.
+        assert parts(verdict)["low"] == pytest.approx(25, abs=0.2)
+
+
+def test_fetches_inside_of_steps_are_no_waits() -> None:
+    verdict = verdict_of(loading(0.4, [2.0, 90.0], step_s=1.0))
+
+    assert "data-loading" not in parts(verdict)
+    assert keys(verdict) == ["unexplained"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "percent"),
+    [
+        # As much is lost: it is explained alike.
+        ([2.0, 90.0], 40),
+        # Within a third of it, and beyond.
+        ([20.0, 90.0], 200 / 6 * 0.4 + 400 / 6 * 0.45 * 0.4 / 0.54),
+        ([90.0, 90.0], 200 / 6 * 0.4),
+        ([2.0, 2.0], 200 / 6 * 0.4),
+    ],
+)
+def test_what_was_recorded_for_a_part_speaks_for_the_rest_if_that_looks_the_same(
+    rest: list[float], percent: float
+) -> None:
+    job = loading(0.4, [2.0, 90.0] * 100 + rest * 200, until=200)
+    verdict = verdict_of(job)
+
+    assert parts(verdict)["data-loading"] == pytest.approx(percent, abs=0.4)
+    evidence = in_words(found(verdict, "data-loading").evidence).replace("\u00a0", " ")
+    assert "recorded for 3 min 19 s of 9 min 59 s of work" in evidence or "of 10 min of work" in evidence
+
+
+def test_where_the_rest_differs_moments_of_one_full_core_are_still_data_loading() -> None:
+    job = loading(0.4, [2.0, 90.0] * 100 + [2.0, 2.0] * 200, until=200, cores=[95.0] + [5.0] * 7)
+    amounts = parts(verdict_of(job))
+
+    assert amounts["data-loading"] == pytest.approx(200 / 6 * 0.4 + 400 / 6 * 0.98, abs=0.4)
+
+
+def profiled(loader_s: float) -> Profile:
+    functions = (
+        Function(
+            file="/lib/torch/utils/data/_utils/fetch.py",
+            line=1,
+            name="fetch",
+            calls=9,
+            self_s=loader_s,
+            total_s=loader_s,
+        ),
+        Function(
+            file="/lib/torch/nn/functional.py",
+            line=1,
+            name="linear",
+            calls=9,
+            self_s=10 - loader_s,
+            total_s=10,
+        ),
+    )
+    return Profile(
+        node="algo-1",
+        rank="33",
+        profiler="cProfile",
+        start_us=START_US,
+        end_us=START_US + 10 * SECOND_US,
+        begin="",
+        end="",
+        functions=functions,
+        count=2,
+        self_s=10.0,
+    )
+
+
+@pytest.mark.parametrize(("loader_s", "key"), [(6.0, "data-loading"), (4.0, "saturated-process")])
+def test_a_main_thread_that_spends_most_of_its_time_in_loaders_loads_data_itself(
+    loader_s: float, key: str
+) -> None:
+    job = replace(while_idle([95.0] + [5.0] * 7), profiles=(profiled(loader_s),))
+    verdict = verdict_of(job)
+
+    assert keys(verdict) == [key]
+    assert parts(verdict)[key] == pytest.approx(98 / 5, abs=0.1)
+    assert "num_workers" in found(verdict, key).advice[0]
+
+
+@pytest.mark.parametrize(
+    ("workers", "advice"),
+    [
+        (0, "Set ``num_workers`` above 0 (8 to start with: cores divided by training processes)."),
+        (2, "Raise ``num_workers`` from 2 to about 8: the node has 8 cores."),
+        (8, "Make loading cheaper: lighter transforms, cached or packed data, decoding on the GPU."),
+    ],
+)
+def test_advice_follows_from_the_number_of_workers(workers: int, advice: str) -> None:
+    verdict = verdict_of(loading(0.4, [2.0, 90.0], cores=[20.0] * CORES, workers=workers))
+
+    finding = found(verdict, "data-loading")
+    assert finding.advice[0].replace("\u00a0", " ") == advice
+    assert ("``num_workers`` is 0" in in_words(finding.evidence)) is (workers == 0)
+    assert keys(verdict)[0] == "data-loading"
+
+
+# GPUs that wait for one another
+
+
+def held(metric: Metric, *, slow_use: float = 95.0) -> Job:
+    """Four GPUs; the last one is held back in the second half, in which the others are used for 60%."""
+    late = np.arange(N) >= N / 2
+    gpu = np.where(late[:, None], [60.0, 60.0, 60.0, slow_use], 95.0)
+    reason = np.where(late[:, None], [0.0, 0.0, 0.0, 100.0], 0.0)
+    clock = np.where(reason > 0, 1000.0, 1900.0)
+    extra = [
+        make_panel(m, values, interval_s=1) for m, values in ((metric, reason), (Metric.GPU_CLOCK, clock))
+    ]
+    return make_job(gpu=gpu, interval_s=1, extra=extra)
+
+
+@pytest.mark.parametrize(
+    ("metric", "key"),
+    [(Metric.GPU_THERMAL_SLOWDOWN, "thermal-throttling"), (Metric.GPU_POWER_CAP, "power-cap")],
+)
+def test_gpus_lose_what_they_are_used_less_while_another_is_held_back(metric: Metric, key: str) -> None:
+    verdict = verdict_of(held(metric))
+    even = verdict_of(held(metric, slow_use=60.0))
+
+    # For half of the time three of four are used 35% less.
+    assert parts(verdict)[key] == pytest.approx(0.35 / 2 * 75, abs=0.2)
+    assert keys(verdict)[0] == key
+    assert "load-balancing" not in parts(verdict)
+    assert key not in parts(even)
+
+
+def test_gpus_wait_for_one_of_another_node_on_its_clock() -> None:
+    late_us = 90 * SECOND_US
+    spans = [(1.0 + i, 1.6 + i) for i in range(N - 5)]
+    hot = np.arange(N) >= N / 2
+    panels, steps = [], []
+    for node, start_us in (("a", START_US), ("b", START_US + late_us), ("c", START_US)):
+        gpu = np.where(hot, 95.0 if node == "b" else 60.0, 95.0)
+        panels.append(make_panel(Metric.GPU_UTILIZATION, gpu, node=node, interval_s=1, start_us=start_us))
+        steps.append(make_steps(spans, node=node, start_us=start_us))
+        if node == "b":
+            slow = np.where(hot, 100.0, 0.0)
+            panels.append(
+                make_panel(Metric.GPU_THERMAL_SLOWDOWN, slow, node=node, interval_s=1, start_us=start_us)
+            )
+    verdict = verdict_of(make_job(extra=panels, steps=joined_steps(*steps)))
+
+    assert parts(verdict)["thermal-throttling"] == pytest.approx(0.35 / 2 * 200 / 3, abs=0.3)
+
+
+def test_uneven_load_is_the_distance_to_the_most_used_gpu_of_the_job() -> None:
+    one = verdict_of(make_job(gpu=[[90.0, 60.0]] * N, interval_s=1))
+    assert parts(one)["load-balancing"] == pytest.approx(15, abs=0.1)
+    assert found(one, "load-balancing").title.endswith("60.0% to 90.0% on average")
+    assert found(one, "load-balancing").devices == ("algo-1/gpu1",)
+
+    other = make_job(gpu=[[60.0, 40.0]] * N, interval_s=1, node="algo-2")
+    two = verdict_of(make_job(gpu=[[90.0, 80.0]] * N, interval_s=1, extra=other.panels))
+    assert parts(two)["load-balancing"] == pytest.approx((0 + 10 + 30 + 50) / 4, abs=0.1)
+
+
+def test_uneven_load_is_what_causes_before_it_leave() -> None:
+    # The second GPU idles in half of the seconds, beside a full CPU.
+    stalled = np.arange(N) % 2 == 1
+    gpu = np.column_stack((np.full(N, 90.0), np.where(stalled, 2.0, 90.0)))
+    job = make_job(gpu=gpu, cpu=np.where(stalled[:, None], [99.0] * 8, 20.0), interval_s=1)
+    amounts = parts(verdict_of(job))
+
+    assert amounts["cpu-bottleneck"] == pytest.approx(98 / 4, abs=0.1)
+    assert amounts.get("load-balancing", 0.0) == pytest.approx(0, abs=0.1)
+
+
+# Small batches
+
+
+@pytest.mark.parametrize(
+    ("what", "claims"),
+    [
+        ("steady", True),
+        ("cpu in use", False),
+        ("often idle", False),
+        ("often full", False),
+        ("stalled", False),
+    ],
+)
+def test_a_small_batch_needs_room_on_the_cpu_and_a_gpu_that_is_steadily_low(what: str, claims: bool) -> None:
+    gpu, cpu, wait = np.full(N, 45.0), np.full((N, CORES), 30.0), np.zeros((N, CORES))
+    # A spinning main thread is no reason against it.
+    cpu[:, 0] = 100.0
+    if what == "cpu in use":
+        cpu[:, 1:] = 66.0
+    if what == "often idle":
+        gpu[::10] = 3.0
+    if what == "often full":
+        gpu[::18] = 90.0
+    if what == "stalled":
+        # Less than a tenth of the samples, more than a tenth of the loss.
+        gpu[::11], wait[::11] = 2.0, 90.0
+        gpu[gpu > 10] = 66.0
+    verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, io_wait=wait, interval_s=1))
+
+    assert ("batch-size" in keys(verdict)) is claims
+    if claims:
+        assert parts(verdict)["batch-size"] == pytest.approx(55, abs=0.1)
+    else:
+        assert not re.search("batch", " ".join(verdict.findings[0].advice))
+
+
+@pytest.mark.parametrize(
+    ("in_use_gib", "advice"),
+    [(None, "it was not recorded"), (40, "memory is free"), (70, "The batch cannot grow")],
+)
+def test_memory_in_use_decides_on_a_larger_batch(in_use_gib: float | None, advice: str) -> None:
+    used, total = (
+        make_panel(metric, [gib * GIB] * N, interval_s=1)
+        for metric, gib in ((Metric.GPU_MEMORY_USED, in_use_gib or 0), (Metric.GPU_MEMORY_TOTAL, 80))
+    )
+    job = make_job(
+        gpu=[45.0] * N,
+        cpu=[[30.0] * 8] * N,
+        memory=[10.0] * N,
+        interval_s=1,
+        extra=[used, total] if in_use_gib else [],
+    )
+    finding = found(verdict_of(job), "batch-size")
+
+    assert advice in finding.advice[0]
+    # Activity is no memory in use.
+    assert "memory" not in finding.title.lower()
+
+
+# Steps
+
+
+def outliers(many: int, *, node: str = "algo-1") -> Steps:
+    """A step of a second every ten seconds, some of which take nine."""
+    spans = [(10.0 * i, 10.0 * i + (9 if i % 10 == 5 and i < 10 * many else 1)) for i in range(150)]
+    return make_steps(spans, node=node)
+
+
+def test_outlier_steps_claim_what_their_node_lost_in_them() -> None:
+    steps = joined_steps(outliers(12, node="a"), outliers(4, node="b"))
+    panels = [make_panel(Metric.GPU_UTILIZATION, [20.0] * 1500, node=node, interval_s=1) for node in "ab"]
+    verdict = verdict_of(make_job(extra=panels, steps=steps))
+
+    # Twelve steps of 9 s on one of two nodes, at 20%; the four of the other are no more than are allowed.
+    amount = 12 * 9 * 0.8 / 3000
+    assert parts(verdict)["step-outlier"] == pytest.approx(100 * amount, abs=0.1)
+    assert "step-outlier" not in keys(verdict)
+    assert verdict.explains["StepOutlier"] == pytest.approx(amount, abs=0.001)
