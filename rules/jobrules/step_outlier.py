@@ -125,7 +125,7 @@ class StepOutlier(Rule):
         return self.triggered(self._finding(every, violating, limits), triggered=facts["violating"], **facts)
 
     def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
-        """The time of outlier steps that is longer than a usual step of their series."""
+        """What the GPUs of a node lost during the outlier steps of its ranks."""
         del job, work
         if not result.findings:
             return ()

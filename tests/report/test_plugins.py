@@ -97,7 +97,7 @@ def test_a_cause_of_ones_own_runs_where_other_processes_lack_its_module(tmp_path
     with LocalEngine(2) as engine:
         # Before the rule is known to any process.
         job = read_directory(folder, engine=engine).job
-        rules = (claiming_rule(tmp_path, "loaded_late")(limit=0.0), CPUBottleneck())
+        rules = (claiming_rule(tmp_path, "loaded_late")(limit=0.0), CPUBottleneck())  # type: ignore[call-arg]
         verdict = verdict_of(job, *rules)
         del job
 

@@ -607,9 +607,8 @@ def late_sensors(run: Run) -> dict[tuple[Metric, int | None], int]:
 
 
 def _panels(run: Run, gpu: Floats, seen_from: dict[tuple[Metric, int | None], int]) -> list[Panel]:
-    memory = np.round(gpu * np.float32(run.memory_part) * run.noisy(97, 2, run.shape.gpus) / 100).astype(
-        np.float32
-    )
+    memory = gpu * np.float32(run.memory_part) * run.noisy(97, 2, run.shape.gpus) / np.float32(100)
+    memory = np.round(memory).astype(np.float32)
     metrics: dict[Metric, Floats] = {
         Metric.GPU_UTILIZATION: gpu,
         Metric.GPU_MEMORY_ACTIVITY: memory,

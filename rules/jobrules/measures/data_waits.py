@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.core_use import CoreUse
+from jobrules.measures.core_use import SLOWED_GPU, CoreUse
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.intervals import Intervals, union
 from jobrules.measures.work_span import IDLE_PERCENT
@@ -124,7 +124,12 @@ def waiting(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim
         if found is None:
             return single
         recorded = found.recorded.holds(gpu.time_us) & gpu.in_work
-        waited = _idle_first(np.where(recorded, gpu.left_us, 0.0), idle, found.waited_us)
+        here_us = np.where(recorded, gpu.left_us, 0.0)
+        # A GPU that lost less than training waited was busy meanwhile: its work was queued.
+        queued = float(here_us.sum()) < found.waited_us
+        waited = _idle_first(
+            np.where(queued & (gpu.values >= SLOWED_GPU), 0.0, here_us), idle, found.waited_us
+        )
         elsewhere = gpu.in_work & ~recorded
         here, there = (
             float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum()))
