@@ -32,7 +32,7 @@ from jobrules.model import (
 )
 from jobrules.rule import Role, Rule, not_recorded
 from jobrules.rule import number as parameter
-from jobrules.text import count, duration, share
+from jobrules.text import count, duration, share, took
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +168,7 @@ class Dataloader(Rule):
                 devices=claimed.devices,
             )
         most = max(found, key=lambda one: one.waited_us)
-        step = f", a step {duration(most.step_us)}" if most.step_us else ""
+        step = f", a step {took(most.step_us)}" if most.step_us else ""
         recorded_us = sum(one.recorded.total_us for one in found) / len(found)
         evidence = [*moments(claimed, result)]
         waited = sum(one.waited_us for one in found) / max(1, sum(one.recorded.total_us for one in found))
@@ -184,7 +184,7 @@ class Dataloader(Rule):
                 )
             )
         return self.finding(
-            f"Training waits for data: a batch fetch takes {duration(most.fetch_us)}{step} (medians)",
+            f"Training waits for data: a batch fetch takes {took(most.fetch_us)}{step} (medians)",
             *evidence,
             key="data-loading",
             section="data-loading",

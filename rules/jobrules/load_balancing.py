@@ -49,6 +49,7 @@ MAX_DISTANCE = float(np.sqrt(np.log(2)))
 _MAX_NAMED = 4
 #: Reasons of a GPU that has enough samples.
 ALONE = Reason(kind=ReasonKind.NOT_APPLICABLE, what="every node has 1 GPU")
+NO_SECOND = Reason(kind=ReasonKind.NOT_APPLICABLE, what="the node has 1 GPU")
 NO_OTHER = Reason(kind=ReasonKind.NO_DEVICE, what="other GPU of the node has enough samples")
 
 
@@ -338,7 +339,7 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
         for i, name in enumerate(self.names):
             reason = None
             if len(self.names) == 1:
-                reason = ALONE
+                reason = NO_SECOND
             elif self.seen[i] <= self.patience:
                 reason = reason_few_samples(int(self.seen[i]), self.patience)
             elif (inside := int(self.histogram[i].sum())) < (needed := min(self.patience, MIN_IN_LOOP)):

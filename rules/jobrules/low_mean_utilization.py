@@ -45,7 +45,6 @@ class LowMeanUtilization(Rule):
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_UTILIZATION,)
     section: ClassVar[str] = "gpu-utilization"
     role: ClassVar[Role] = Role.SYMPTOM
-    of_work: ClassVar[bool] = False
 
     threshold: float = percent(25.0, "mean utilization below which the rule triggers")
     critical: float = percent(15.0, "mean utilization below which it is critical")

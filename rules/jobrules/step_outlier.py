@@ -22,7 +22,7 @@ from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Note, Rule
 from jobrules.overall_framework_metrics import STEP
 from jobrules.rule import NO_STEPS, Role, Rule, reason_few_samples, severity_of, text
 from jobrules.rule import number as parameter
-from jobrules.text import capitalized, count, duration, escape_name, number
+from jobrules.text import capitalized, count, escape_name, number, took
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -217,20 +217,20 @@ class StepOutlier(Rule):
         evidence: list[Fact] = [Where(tuple(one.name for one in violating))]
         when: dict[str, int] = {}
         if out:
-            low, high = (_took(limit(one.threshold_us for one in out)) for limit in (min, max))
+            low, high = (took(limit(one.threshold_us for one in out)) for limit in (min, max))
             outliers = number(sum(one.count for one in out))
             steps = count(sum(one.steps for one in violating), "step")
             title = f"{outliers} of {steps} were outliers (longer than {low}{f' to {high}' * (high != low)})"
             starts, ends = zip(*(one.slow_us for one in out if one.slow_us), strict=True)
             when = {"start_us": min(starts), "end_us": max(ends)}
-            medians = f" of {_took(out[0].median_us)}" if len(out) == 1 else " of their rank and mode"
+            medians = f" of {took(out[0].median_us)}" if len(out) == 1 else " of their rank and mode"
             evidence += [
                 When(**when),
                 HowMuch(f"Time beyond the median{medians}", excess_us / SECOND_US, "s"),
                 HowMuch("Share of the training loop", 100 * part, "%"),
             ]
         if len(violating) == 1:
-            evidence.append(Note(f"The first step took {_took(violating[0].first_us)}"))
+            evidence.append(Note(f"The first step took {took(violating[0].first_us)}"))
         condition = f"More than {count(self.n_outliers, 'outlier')} in {number(violations)} of {count(checks, 'check')}"
         return self.finding(
             title,
@@ -395,19 +395,14 @@ def _at_outliers(part: Job, limits: Mapping[tuple[str, ...], int | None]) -> Sum
     return summed(part.events, weights_by_lane(part.events, lambda lane: moments.get(lane.rank)))
 
 
-def _took(us: float) -> str:
-    """``0.346 s``, ``12.5 ms``; from 10 s on like ``duration``."""
-    if us >= 10 * SECOND_US:
-        return duration(us)
-    return f"{us / SECOND_US:.3g}\u00a0s" if us >= SECOND_US // 10 else f"{us / 1000:.3g}\u00a0ms"
-
-
 def _name(node: str, rank: str, mode: str) -> str:
     return f"{node} rank {rank} {mode}"
 
 
 def _slow_steps_found(finding: Finding, claimed: Claimed) -> Finding:
-    counts = Note("The amount is the GPU time that a node lost during these steps")
+    counts = Note(
+        "The amount is what GPUs lost in these steps, at most the time by which they are longer than the median"
+    )
     return replace(finding, evidence=(*finding.evidence, counts), devices=claimed.devices)
 
 
@@ -418,21 +413,30 @@ def _in_slow_steps(
     panel: Panel,
     weight_us: FloatArray,
 ) -> Claim | None:
-    """Claim the lost time in outlier steps, of the series that violate."""
+    """Claim the lost time in outlier steps of the series that violate, as far as these take longer than the median."""
     steps, slow = part.steps, []
+    extra_us: dict[str, float] = {}
     for (node, rank, mode), rows in series_of(steps).items():
         limit_s = limits.get((f"{node}-{rank}", STEP + mode))
-        if limit_s is not None and _name(node, rank, mode) in violating:
-            slow.append(rows[steps.end_us[rows] - steps.start_us[rows] > limit_s * SECOND_US])
+        if limit_s is None or _name(node, rank, mode) not in violating:
+            continue
+        lasted_us = steps.duration_us[rows]
+        over = lasted_us > limit_s * SECOND_US
+        slow.append(rows[over])
+        extra_us[rank] = extra_us.get(rank, 0.0) + float((lasted_us[over] - np.median(lasted_us)).sum())
     if not slow:
         return None
     rows = np.concatenate(slow)
     times = union(steps.start_us[rows], steps.end_us[rows])
-    inside = times.overlap_us(panel.time_us, panel.time_us + weight_us.astype(np.int64)) / np.maximum(
-        weight_us, 1.0
-    )
+    covered = times.overlap_us(panel.time_us, panel.time_us + weight_us.astype(np.int64))
+    inside = covered / np.maximum(weight_us, 1.0)
+    longer_us = sum(extra_us.values()) / len(extra_us)
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
-        return [gpu.left_us * inside[gpu.rows] for gpu in gpus]
+        found = []
+        for gpu in gpus:
+            lost_us = gpu.left_us * inside[gpu.rows]
+            found.append(lost_us * min(1.0, longer_us / max(1.0, float(lost_us.sum()))))
+        return found
 
     return claim

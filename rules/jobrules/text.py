@@ -108,6 +108,13 @@ def duration(us: float) -> str:
     return f"{amount}{NBSP}{name}" + (f" {rest}{NBSP}{part_name}" if rest else "")
 
 
+def took(us: float) -> str:
+    """A short time with three digits, ``0.346 s``, ``12.5 ms``; from 10 s on like ``duration``."""
+    if us >= 10 * SECOND_US:
+        return duration(us)
+    return f"{us / SECOND_US:.3g}{NBSP}s" if us >= SECOND_US // 10 else f"{us / 1000:.3g}{NBSP}ms"
+
+
 def dated(us: int) -> bool:
     """True if a time has a date; otherwise it counts from the start of a log without dates."""
     return us >= _FIRST_DATED_US

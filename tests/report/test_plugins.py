@@ -69,7 +69,7 @@ def test_the_guides_rule_is_listed_and_explained(shown: Path) -> None:
     assert "limit = 90%: memory in use" in explained.output
 
 
-def claiming_rule(folder: Path, module: str = "checkpoint_writes") -> Any:
+def claiming_rule(folder: Path, module: str = "checkpoint_writes") -> type[Rule]:
     """The rule of the guide that claims lost time."""
     path = folder / f"{module}.py"
     path.write_text(CLAIMING)

@@ -17,7 +17,7 @@ from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When
 from jobrules.rule import Role, Rule
-from jobrules.text import capitalized, join_names
+from jobrules.text import capitalized, escape_name, join_names
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, claimed
 from jobrules.verdict.edges import START_UP, WIND_DOWN
 from jobrules.verdict.time_use import LABELS, TimeUse, in_parts
@@ -108,7 +108,7 @@ def _name_causes(story: Story) -> Story:
         if amount.share >= WARNING_SHARE and length_us >= WARNING_EDGE_US:
             critical = amount.share >= CRITICAL_SHARE and length_us >= CRITICAL_EDGE_US
             findings.append(
-                _with_amount(cause.finding(amount), amount.share, amount.gpu_s, critical=critical)
+                _with_amount(_finding_of(cause, amount), amount.share, amount.gpu_s, critical=critical)
             )
     keys = {finding.key for finding in findings}
     return replace(
@@ -117,6 +117,24 @@ def _name_causes(story: Story) -> Story:
         explained_by=story.explained_by
         | {cause.key: cause.key for cause in story.account.causes if cause.key in keys},
     )
+
+
+def _finding_of(cause: Cause, amount: Claimed) -> Finding:
+    # As in check, a rule of a user's own may raise anything.
+    try:
+        return cause.finding(amount)
+    except Exception as error:  # noqa: BLE001
+        what = escape_name(f"{type(error).__name__}: {error}", 200)
+        return Finding(
+            key=cause.key,
+            severity=Severity.WARNING,
+            title=cause.label.removeprefix("Lost: "),
+            evidence=(Note(f"The rule could not describe it: {what}"),),
+            advice=(),
+            rules=(),
+            section="rules",
+            devices=amount.devices,
+        )
 
 
 def _edge_us(story: Story, key: str) -> int:
@@ -288,14 +306,14 @@ def _as_printed(story: Story) -> Story:
     story = replace(story, use=use, explains=_explained_by_rule(story))
     if use is None:
         return story
-    shares: dict[str, float] = {}
-    for part in use.parts:
-        if part.finding:
-            shares[part.finding] = shares.get(part.finding, 0.0) + part.percent / 100
-    findings = (
-        replace(finding, share=round(shares[finding.key], 3), share_of=f"of {use.time}")
-        if finding.key in shares and finding.gpu_s is not None
-        else finding
-        for finding in story.findings
-    )
-    return replace(story, findings=tuple(findings))
+    return replace(story, findings=tuple(_with_printed_share(finding, use) for finding in story.findings))
+
+
+def _with_printed_share(finding: Finding, use: TimeUse) -> Finding:
+    parts = [part for part in use.parts if part.finding == finding.key]
+    if not parts or finding.gpu_s is None:
+        return finding
+    # Of several parts, the sum as printed.
+    gpu_s = round(3600 * sum(part.hours for part in parts), 1) if len(parts) > 1 else finding.gpu_s
+    share = round(sum(part.percent for part in parts) / 100, 3)
+    return replace(finding, share=share, share_of=f"of {use.time}", gpu_s=gpu_s)
