@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from jobrules import RULES, Rule
 from jobrules.model import Finding, Job
-from jobrules.rule import results_in_work, run_rules
+from jobrules.rule import run_rules
 from jobrules.verdict.findings import Verdict, judge
+from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
 
 

@@ -45,10 +45,11 @@ from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
 from jobrules.model import SECOND_US, Metric, Reason, ReasonKind, Status, span_of
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
-from jobrules.rule import parameter_fields, results_in_work, run_rules, written
+from jobrules.rule import parameter_fields, run_rules, written
 from jobrules.step_outlier import StepOutlier
 from jobrules.text import count, escape_name, join_names
 from jobrules.verdict.findings import judge
+from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
 
 if TYPE_CHECKING:

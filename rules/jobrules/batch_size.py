@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.claims import Cause, Precedence, moments
 from jobrules.gpu_memory_full import totals
 from jobrules.measures.core_use import CoreUse
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import quartiles
+from jobrules.measures.work import Work
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import HowMuch, Metric, Reason, ReasonKind
+from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, Role, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
 from jobrules.text import count, number, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.claims import Claim, Claimed, Samples
-    from jobrules.measures.work import Work
     from jobrules.model import BoolArray, Finding, FloatArray, IntArray, Job, Panel, RuleResult
+    from jobrules.model.claims import Claim, Claimed, Samples
 
 NO_CPU = Reason(kind=ReasonKind.NO_DEVICE, what="node recorded both GPU and CPU")
 NO_COMMON_MINUTE = Reason(kind=ReasonKind.NO_DEVICE, what="minute has samples of both GPU and CPU")
@@ -100,8 +100,11 @@ class BatchSize(Rule):
         finding = checks.finding(self, f"{title} in {number(checks.windows[0])}", notes)
         return checks.triggered(self, finding, details=details, **facts)
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """Work handed over in small pieces; only if neither the CPU nor waiting explains the loss."""
+        work = Work.of(job)
+        if work is None:
+            return ()
         highest = max(job.gathered(_p95, work), default=100.0)
         if highest >= self.gpu_threshold_p95:
             return ()

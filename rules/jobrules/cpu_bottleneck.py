@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from jobrules.bottleneck_rule import BottleneckRule
-from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.measures.core_use import SLOWED_GPU, SLOWED_MEAN, CoreUse
 from jobrules.model import Inferred, Metric, Note
+from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
 from jobrules.text import share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.claims import Claim, Claimed, Samples
-    from jobrules.measures.work import Work
     from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
+    from jobrules.model.claims import Claim, Claimed, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +54,9 @@ class CPUBottleneck(BottleneckRule):
     gpu_threshold: float = percent(10.0, "a GPU below this is idle")
     patience: Amount = samples(1000, "samples before the first check")
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """A saturated CPU, and a single saturated process; evidence is a GPU that is idle in the same snapshot."""
-        del job, work
+        del job
         claim = partial(_saturated, self)
         return (
             Cause(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
 from jobrules.measures.data_waits import LOADING_PART, loads_itself, waiting, waits
 from jobrules.measures.histograms import growing
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import narrow
+from jobrules.measures.work import Work
 from jobrules.model import (
     SECOND_US,
     DeviceStatus,
@@ -30,6 +30,7 @@ from jobrules.model import (
     Severity,
     Where,
 )
+from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, not_recorded
 from jobrules.rule import number as parameter
 from jobrules.text import count, duration, share, took
@@ -37,10 +38,9 @@ from jobrules.text import count, duration, share, took
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.claims import Claimed
     from jobrules.measures.data_waits import Waits
-    from jobrules.measures.work import Work
     from jobrules.model import Events, Fact, IntArray, Job
+    from jobrules.model.claims import Claimed
 
 #: Seconds with data loading before the first check of a node.
 PATIENCE_S = 10
@@ -131,8 +131,11 @@ class Dataloader(Rule):
             **facts,
         )
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """Waiting for batches; evidence is fetches of the training processes, or a profile of their Python code."""
+        work = Work.of(job)
+        if work is None:
+            return ()
         found = job.gathered(waits, work)
         profiled = loads_itself(job.profiles)
         if not any(one.relevant for one in found) and (found or profiled <= LOADING_PART):

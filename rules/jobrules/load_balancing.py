@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.measures.minutes import Windows
+from jobrules.measures.work import Work
 from jobrules.model import (
     DeviceStatus,
     Finding,
@@ -25,6 +25,7 @@ from jobrules.model import (
     Severity,
     Status,
 )
+from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples, severity_of
 from jobrules.text import count, escape_name
 from jobrules.text import percent as in_percent
@@ -32,9 +33,8 @@ from jobrules.text import percent as in_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.claims import Claim, Claimed, Samples
-    from jobrules.measures.work import Work
     from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel
+    from jobrules.model.claims import Claim, Claimed, Samples
 
 #: Bins of 2 %: 0, 2, …, 100, the last one closed.
 BINS = 50
@@ -125,8 +125,11 @@ class LoadBalancing(Rule):
             **facts,
         )
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """The difference to the most used GPU of the job, as far as no other cause explains it."""
+        work = Work.of(job)
+        if work is None:
+            return ()
         means = sorted(job.gathered(_means, work))
         if len(means) < 2:
             return ()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.claims import Precedence
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import (
     MIN_SAMPLES,
@@ -22,15 +21,15 @@ from jobrules.measures.gpu_conditions import (
 )
 from jobrules.measures.stragglers import held_up
 from jobrules.model import SECOND_US, HowMuch, Metric, Note, Reason, ReasonKind, Severity
+from jobrules.model.claims import Precedence
 from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
 from jobrules.text import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.claims import Cause
-    from jobrules.measures.work import Work
     from jobrules.model import Fact, Finding, Job, RuleResult
+    from jobrules.model.claims import Cause
 
 #: GPUs whose clocks the evidence names.
 _MAX_NAMED = 4
@@ -96,11 +95,10 @@ class PowerCap(Rule):
             return self.passed(f"{headline}{recorded}", **facts)
         return self.triggered(self._finding(capped, found), **facts)
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What other GPUs lost while they waited for one that its power limit slowed."""
         return held_up(
             job,
-            work,
             result,
             Precedence.POWER_LIMIT,
             "Lost: waiting for a GPU at its power limit",

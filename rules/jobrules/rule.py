@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Reason, ReasonKind, RuleResult, Severity, Status
 from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.claims import Cause
     from jobrules.model import Fact, IntArray, Job, Metric
+    from jobrules.model.claims import Cause
 
 
 def percent(default: float, help: str) -> Any:
@@ -125,13 +124,14 @@ class Rule(ABC):
     def check(self, job: Job) -> RuleResult:
         """Check a job that has samples of all ``requires``."""
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
-        """The lost GPU time that this rule explains, given its result during the work; by default none.
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
+        """The lost GPU time that this rule explains, given its result during the work (``measures.work``); by default
+        none.
 
         It is asked whether the rule triggered or not: the claims decide. A cause with less than 5% of the GPU time of the
         job has no finding.
         """
-        del job, work, result
+        del job, result
         return ()
 
     def not_evaluated(self, reason: Reason, **facts: Any) -> RuleResult:
@@ -241,18 +241,6 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
                 raise
             results.append(rule.failed(error))
     return tuple(results)
-
-
-def results_in_work(
-    rules: Sequence[Rule], results: Sequence[RuleResult], job: Job, *, strict: bool = False
-) -> tuple[RuleResult, ...]:
-    """The results in the work of the job, from those of the whole job: what the verdict and the page are about."""
-    work = Work.of(job)
-    if work is None or not job.gpu_count or work.whole:
-        return tuple(results)
-    part = job.within({node: work.span_us(node) for node in job.nodes})
-    again = iter(run_rules([rule for rule in rules if rule.of_work], part, strict=strict))
-    return tuple(next(again) if rule.of_work else result for rule, result in zip(rules, results, strict=True))
 
 
 def written(value: Any) -> float | int | str | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.claims import Precedence
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, by_node, gpus
 from jobrules.measures.stragglers import held_up
@@ -24,6 +23,7 @@ from jobrules.model import (
     Severity,
     Where,
 )
+from jobrules.model.claims import Precedence
 from jobrules.rule import Rule, number, percent, reason_few_samples
 from jobrules.text import count
 from jobrules.text import percent as in_percent
@@ -31,9 +31,8 @@ from jobrules.text import percent as in_percent
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from jobrules.claims import Cause
-    from jobrules.measures.work import Work
     from jobrules.model import Finding, FloatArray, Job, RuleResult
+    from jobrules.model.claims import Cause
 
 #: GPUs are peers as long as the next larger memory is not larger by more: the driver's own part differs by less. So do
 #: some models: an A100 of 80 GB has 0.4% more memory than an H100.
@@ -118,11 +117,10 @@ class SlowClock(Rule):
         finding = self._finding([gpu for gpu in compared if gpu.name in slow], peers, ratios)
         return self.triggered(finding, **facts | {"triggered": len(slow), "violations": len(slow)})
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What other GPUs lost while they waited for one that runs at a low clock."""
         return held_up(
             job,
-            work,
             result,
             Precedence.SLOW_CLOCK,
             "Lost: waiting for a slow GPU",

@@ -12,13 +12,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.claims import Cause, Precedence
 from jobrules.measures.framework_time import breakdown_of, summed, weights_by_lane
 from jobrules.measures.intervals import union
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import series_of
 from jobrules.measures.value_counts import Counted
 from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Note, RuleResult, When, Where
+from jobrules.model.claims import Cause, Precedence
 from jobrules.overall_framework_metrics import STEP
 from jobrules.rule import NO_STEPS, Role, Rule, reason_few_samples, severity_of, text
 from jobrules.rule import number as parameter
@@ -27,10 +27,9 @@ from jobrules.text import capitalized, count, escape_name, number, took
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobrules.claims import Claim, Claimed, Samples
     from jobrules.measures.framework_time import Sums
-    from jobrules.measures.work import Work
     from jobrules.model import Fact, Finding, FloatArray, IntArray, Job, Panel, Steps
+    from jobrules.model.claims import Claim, Claimed, Samples
 
 #: Steps of a series before the first check.
 PATIENCE = 100
@@ -124,9 +123,9 @@ class StepOutlier(Rule):
         facts |= {"first_us": first_us, "last_us": min(last_us, job.span_us[1])}
         return self.triggered(self._finding(every, violating, limits), triggered=facts["violating"], **facts)
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What the GPUs of a node lost during the outlier steps of its ranks."""
-        del job, work
+        del job
         if not result.findings:
             return ()
         limits = {

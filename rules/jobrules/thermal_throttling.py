@@ -9,7 +9,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.claims import Precedence
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import (
     MIN_SAMPLES,
@@ -23,15 +22,15 @@ from jobrules.measures.gpu_conditions import (
 )
 from jobrules.measures.stragglers import held_up
 from jobrules.model import SECOND_US, HowMuch, Metric, Note, Severity
+from jobrules.model.claims import Precedence
 from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
 from jobrules.text import capitalized, count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.claims import Cause
-    from jobrules.measures.work import Work
     from jobrules.model import Finding, Job, RuleResult
+    from jobrules.model.claims import Cause
 
 BRAKE_ADVICE = (
     "Ask the operator of the machine to check power supply, cables, and power brake.",
@@ -91,11 +90,10 @@ class ThermalThrottling(Rule):
         ]
         return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What other GPUs lost while they waited for one that heat slowed."""
         return held_up(
             job,
-            work,
             result,
             Precedence.HEAT,
             "Lost: waiting for a hot GPU",

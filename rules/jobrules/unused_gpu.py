@@ -10,20 +10,20 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.claims import Cause, Precedence, moments
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
+from jobrules.measures.work import Work
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Metric, Severity, Where
+from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
 from jobrules.text import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.claims import Claim, Claimed, Samples
-    from jobrules.measures.work import Work
     from jobrules.model import Fact, Finding, FloatArray, Job, Panel, RuleResult
+    from jobrules.model.claims import Claim, Claimed, Samples
 
 
 #: A GPU is almost unused only if another is active for so many times the threshold.
@@ -117,8 +117,11 @@ class UnusedGPU(Rule):
         )
         return replace(result, findings=tuple(findings), headline="; ".join(f.title for f in findings))
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """GPUs that were active for less of the work than ``threshold`` while another was active for much more."""
+        work = Work.of(job)
+        if work is None:
+            return ()
         most = max(job.gathered(_active_in_work, work), default=0.0)
         if 100 * most < MUCH * self.threshold:
             return ()

@@ -15,8 +15,9 @@ import pytest
 
 from jobrules import RULES
 from jobrules.model import Finding, Severity
-from jobrules.rule import results_in_work, run_rules
+from jobrules.rule import run_rules
 from jobrules.verdict.findings import judge
+from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
 from tests.rules.diagnosis_jobs import CAUSES, OF_SEVERAL_GPUS, SHAPES, Loss, MadeJob, Shape, made
 

@@ -15,9 +15,9 @@ from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
 
 if TYPE_CHECKING:
-    from jobrules.claims import Claim, Samples
     from jobrules.measures.work import Work
     from jobrules.model import Profile
+    from jobrules.model.claims import Claim, Samples
 
 #: Between fetches farther apart than this, nothing was recorded.
 BRIDGED_US = 60 * SECOND_US

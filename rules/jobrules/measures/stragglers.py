@@ -10,14 +10,14 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.claims import Cause, Claimed, Precedence
 from jobrules.measures.intervals import Intervals, joined, union
 from jobrules.measures.sample_weights import sample_weights
+from jobrules.measures.work import Work
 from jobrules.model import BoolArray, Finding, FloatArray, Job, Metric, Note, Panel, RuleResult, Severity
+from jobrules.model.claims import Cause, Claimed, Precedence
 
 if TYPE_CHECKING:
-    from jobrules.claims import Claim, Samples
-    from jobrules.measures.work import Work
+    from jobrules.model.claims import Claim, Samples
 
 
 class Straggler(Struct, frozen=True, kw_only=True, eq=False):
@@ -31,7 +31,6 @@ class Straggler(Struct, frozen=True, kw_only=True, eq=False):
 
 def held_up(
     job: Job,
-    work: Work,
     result: RuleResult,
     precedence: Precedence,
     label: str,
@@ -39,8 +38,8 @@ def held_up(
     reasons: Sequence[Metric] = (),
 ) -> tuple[Cause, ...]:
     """The cause that a rule on slow GPUs names: other GPUs wait for those of its first finding, if that is no info."""
-    first = next(iter(result.findings), None)
-    if first is None or first.severity is Severity.INFO:
+    first, work = next(iter(result.findings), None), Work.of(job)
+    if first is None or work is None or first.severity is Severity.INFO:
         return ()
     slow = straggler(job, work, first.devices, reasons)
     if slow is None:

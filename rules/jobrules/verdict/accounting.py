@@ -8,12 +8,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.claims import Cause, Claim, Claimed, Samples
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, Panel, natural_sorted
+from jobrules.model.claims import Cause, Claim, Claimed, Samples
 
 #: Below this a GPU does not do what it could; the loss above it is usual.
 LOW_PERCENT = 70.0

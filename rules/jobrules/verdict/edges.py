@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from jobrules.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.gpu_memory_full import totals
 from jobrules.measures.work import Work
 from jobrules.model import (
@@ -25,6 +24,7 @@ from jobrules.model import (
     When,
     Where,
 )
+from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.text import capitalized, count, duration, some_of
 from jobrules.unused_gpu import never_used
 

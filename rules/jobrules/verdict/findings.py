@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.claims import Cause
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity, Status
+from jobrules.model.claims import Cause
 from jobrules.rule import Role, Rule
 from jobrules.text import duration
 from jobrules.verdict.accounting import spent_per_node
@@ -142,7 +142,7 @@ def account_of(job: Job, checks: Checks) -> Account:
     for rule, result in checks:
         # As in check, a rule of a user's own may raise anything.
         try:
-            own += [(cause, rule.name) for cause in (rule.causes(job, work, result) if work else ())]
+            own += [(cause, rule.name) for cause in (rule.causes(job, result) if work else ())]
         except Exception as error:  # noqa: BLE001
             failed[rule.name] = rule.failed(error)
     every = [*edges(job, work, first_step), *(cause for cause, _ in own)]

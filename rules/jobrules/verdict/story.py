@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from jobrules.claims import Cause, Claimed
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When
+from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, escape_name, join_names
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, claimed

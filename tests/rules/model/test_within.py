@@ -17,8 +17,9 @@ from jobreport.tables.engine import LocalEngine
 from jobrules import RULES, Rule
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Job, RuleResult
-from jobrules.rule import results_in_work, run_rules
+from jobrules.rule import run_rules
 from jobrules.verdict.findings import judge
+from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
 from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, make_events, make_job, make_steps

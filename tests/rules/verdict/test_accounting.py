@@ -22,10 +22,10 @@ from jobrules import (
     StepOutlier,
     UnusedGPU,
 )
-from jobrules.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, FloatArray, Job, Metric, Panel, RuleResult
+from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.rule import run_rules
 from jobrules.verdict.accounting import claimed, spent_per_node
 from jobrules.verdict.edges import edges
@@ -200,12 +200,13 @@ class OfRules(Account):
         whole = sum(w for w, _ in inside)
         return sum(w for w, v in inside if v >= 10) / whole if whole else 1.0
 
-    def slow_steps(self, node: str, outliers: RuleResult) -> list[tuple[int, int]]:
-        found, steps = [], self.job.steps
+    def slow_steps(self, node: str, outliers: RuleResult) -> tuple[list[tuple[int, int]], float]:
+        """Outlier steps, and how much longer than the median they took, averaged over ranks."""
+        found, longer, steps = [], [], self.job.steps
         violating = {one.name for one in outliers.devices if one.violating}
         for rank in sorted(set(steps.rank.tolist())):
             rows = [i for i in range(len(steps)) if (steps.node[i], steps.rank[i]) == (node, rank)]
-            if f"{node}/{rank} TRAIN" not in violating:
+            if f"{node} rank {rank} TRAIN" not in violating:
                 continue
             lasts = [int(steps.end_us[i] - steps.start_us[i]) for i in rows]
             mean = sum(lasts) / len(lasts)
@@ -215,7 +216,8 @@ class OfRules(Account):
                 for i, x in zip(rows, lasts, strict=True)
                 if x > limit
             ]
-        return found
+            longer.append(sum(x - float(np.median(lasts)) for x in lasts if x > limit))
+        return found, sum(longer) / len(longer) if longer else 0.0
 
     def cores(self, panel: Panel, row: int, metric: Metric) -> list[float]:
         found = self.job.panel(panel.node, metric)
@@ -233,13 +235,14 @@ class OfRules(Account):
         for k in columns:
             never = all(v == 0 for _, _, _, v, _ in samples[k])
             almost = self.much and self.active[panel.node, k] < 0.05
+            slow_us: dict[int, float] = {}
+            alone: dict[int, bool] = {}
             for row, t, weight, value, in_work in samples[k]:
                 loss = rest = weight * (1 - value / 100)
                 cpu, wait = (self.cores(panel, row, m) for m in (Metric.CPU_UTILIZATION, Metric.IO_WAIT))
                 full = sum(c > 90 for c in cpu)
                 mean = sum(cpu) / len(cpu) if cpu else 0.0
                 crowded = mean >= 80 or (len(cpu) > 1 and full >= len(cpu) / 2)
-                slow = overlap(t, panel.time_us[row] + int(grid[row]), self.slow[panel.node])
                 for key, part in (
                     ("gpu-never-used", never),
                     ("unused-gpu", almost and in_work),
@@ -250,13 +253,22 @@ class OfRules(Account):
                         "cpu-bottleneck",
                         in_work and ((crowded and value < 10) or (mean >= 90 and value < 70)),
                     ),
-                    ("step-outlier", in_work * slow / max(grid[row], 1.0) * rest / loss if loss else 0),
-                    ("saturated-process", in_work and len(cpu) > 1 and full and not crowded and value < 10),
                 ):
                     taken = min(rest, loss * part)
                     lost[k][key] += taken
                     rest -= taken
                 left[k][row] = rest
+                slow = overlap(t, panel.time_us[row] + int(grid[row]), self.slow[panel.node][0])
+                slow_us[row] = in_work * slow / max(grid[row], 1.0) * rest
+                alone[row] = bool(in_work and len(cpu) > 1 and full and not crowded and value < 10)
+            longer_us = self.slow[panel.node][1]
+            scale = min(1.0, longer_us / max(1.0, sum(slow_us.values())))
+            for row, us in slow_us.items():
+                lost[k]["step-outlier"] += us * scale
+                left[k][row] -= us * scale
+                if alone[row]:
+                    lost[k]["saturated-process"] += left[k][row]
+                    left[k][row] = 0.0
         self.share_out_uneven(panel, samples, left, lost)
         for k in columns:
             self.steady(panel, samples[k], left[k], lost[k])
@@ -304,7 +316,7 @@ def account_of_rules(job: Job) -> tuple[list[Cause], RuleResult]:
     result = RULES_WITH_CAUSES[0].passed("nothing")
     causes = [*edges(job, work, None)]
     for rule in RULES_WITH_CAUSES:
-        causes += rule.causes(job, work, outliers if rule is OUTLIERS else result)
+        causes += rule.causes(job, outliers if rule is OUTLIERS else result)
     return sorted(causes, key=lambda one: one.precedence), outliers
 
 

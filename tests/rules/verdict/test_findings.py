@@ -21,8 +21,6 @@ from jobrules import (
     SlowClock,
     ThermalThrottling,
 )
-from jobrules.claims import Cause, Claim, Claimed, Precedence, Samples
-from jobrules.measures.work import Work
 from jobrules.model import (
     SECOND_US,
     Finding,
@@ -38,6 +36,7 @@ from jobrules.model import (
     Status,
     in_words,
 )
+from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.rule import NO_STEPS, not_recorded, reason_few_samples, reason_short, run_rules
 from jobrules.verdict.findings import Verdict
 from jobrules.verdict.not_evaluated import NotEvaluated, by_reason, how_many
@@ -631,8 +630,10 @@ class Loud(Rule):
     def check(self, job: Job) -> RuleResult:
         return self.passed(f"{len(job.nodes)} nodes")
 
-    def causes(self, job: Job, work: Work, result: RuleResult) -> Sequence[Cause]:
-        del job, result
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
+        del result
+        work = Work.of(job)
+        assert work
         middle_us = (work.begin_us + work.end_us) // 2
         return (
             Cause(
