@@ -21,6 +21,7 @@ from jobrules import (
     SlowClock,
     ThermalThrottling,
 )
+from jobrules.measures.work import Work
 from jobrules.model import (
     SECOND_US,
     Finding,
