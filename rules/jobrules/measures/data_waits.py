@@ -11,6 +11,7 @@ from msgspec import Struct
 from jobrules.measures.core_use import SLOWED_GPU, CoreUse
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.intervals import Intervals, union
+from jobrules.measures.rows import rows_by_rank
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 BRIDGED_US = 60 * SECOND_US
 #: Waits of a smaller part of the time in which they were recorded are usual.
 RELEVANT_PART = 0.05
+#: A sample lies within a step if this part of it does.
+WITHIN_PART = 0.99
 #: A core above this is saturated.
 SATURATED_PERCENT = 90.0
 #: The rest of the work looks the same if its loss is within this part of that where waits were recorded.
@@ -109,37 +112,84 @@ def loads_itself(profiles: Sequence[Profile]) -> float:
 def waiting(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
     """Claim the lost time in which training waited for data.
 
-    Where fetches were recorded, their time outside of steps, idle samples first. Elsewhere the moments in which a GPU is
-    idle while a single core is saturated, or as much as where it was recorded if about as much was lost there.
+    Where fetches were recorded, their time outside of steps, idle samples first, as far as all GPUs of the node lost as
+    much: they wait together. A sample that lies within a step is no wait. Elsewhere the moments in which a GPU is idle
+    while a single core is saturated, or as much as where it was recorded if about as much was lost there.
     """
-    del weight_us
     found = Waits.of(part, work)
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
     if found is not None and not found.relevant:
         return None
+    stepping = _in_steps(part, panel, weight_us)
 
-    def of_gpu(gpu: Samples) -> FloatArray:
-        idle = gpu.values < IDLE_PERCENT
-        single = np.where(use.few[gpu.rows] & idle, gpu.left_us, 0.0) if use else np.zeros(len(gpu.values))
-        if found is None:
-            return single
-        recorded = found.recorded.holds(gpu.time_us) & gpu.in_work
-        here_us = np.where(recorded, gpu.left_us, 0.0)
+    def eligible(gpu: Samples, waits: Waits) -> FloatArray:
+        """Lost time that may be waits, where these were recorded."""
+        here = waits.recorded.holds(gpu.time_us) & gpu.in_work
+        lost_us = np.where(here & ~stepping[gpu.rows], gpu.left_us, 0.0)
         # A GPU that lost less than training waited was busy meanwhile: its work was queued.
-        queued = float(here_us.sum()) < found.waited_us
-        waited = _idle_first(
-            np.where(queued & (gpu.values >= SLOWED_GPU), 0.0, here_us), idle, found.waited_us
-        )
-        elsewhere = gpu.in_work & ~recorded
-        here, there = (
-            float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum()))
-            for rows in (recorded, elsewhere)
-        )
-        part_claimed = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum()))
-        same = part_claimed if abs(there - here) <= SAME_PART * here else 0.0
-        return waited + np.where(elsewhere, same * gpu.left_us if same else single, 0.0)
+        queued = float(gpu.left_us[here].sum()) < waits.waited_us
+        return np.where(queued & (gpu.values >= SLOWED_GPU), 0.0, lost_us)
 
-    return lambda gpus: [of_gpu(gpu) for gpu in gpus]
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        if found is None:
+            return [_alone(gpu, use) for gpu in gpus]
+        open_us = [eligible(gpu, found) for gpu in gpus]
+        # Not of GPUs whose loss has another cause.
+        common = [
+            float(us.sum())
+            for us, gpu in zip(open_us, gpus, strict=True)
+            if gpu.left_us.sum() >= gpu.lost_us[gpu.in_work].sum() / 2
+        ]
+        amount_us = min([found.waited_us, *common])
+        return [
+            _waited(gpu, us, amount_us, found, use, stepping[gpu.rows])
+            for gpu, us in zip(gpus, open_us, strict=True)
+        ]
+
+    return claim
+
+
+def _alone(gpu: Samples, use: CoreUse | None) -> FloatArray:
+    """Lost time in which a GPU is idle while a single core is saturated."""
+    if use is None:
+        return np.zeros(len(gpu.values))
+    return np.where(use.few[gpu.rows] & (gpu.values < IDLE_PERCENT), gpu.left_us, 0.0)
+
+
+def _waited(
+    gpu: Samples,
+    open_us: FloatArray,
+    amount_us: float,
+    waits: Waits,
+    use: CoreUse | None,
+    stepping: BoolArray,
+) -> FloatArray:
+    """The amount where waits were recorded, and as much elsewhere if it looks the same."""
+    waited = _idle_first(open_us, gpu.values < IDLE_PERCENT, amount_us)
+    recorded = waits.recorded.holds(gpu.time_us) & gpu.in_work
+    elsewhere = gpu.in_work & ~recorded
+    here, there = (
+        float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum()))
+        for rows in (recorded, elsewhere)
+    )
+    part = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum()))
+    same = part if abs(there - here) <= SAME_PART * here else 0.0
+    alike_us = np.where(stepping, 0.0, same * gpu.left_us) if same else _alone(gpu, use)
+    return waited + np.where(elsewhere, alike_us, 0.0)
+
+
+def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
+    """(n,) which snapshots lie wholly within a step of every rank."""
+    steps = part.steps
+    inside = [
+        union(steps.start_us[rows], steps.end_us[rows]).overlap_us(
+            panel.time_us, panel.time_us + weight_us.astype(np.int64)
+        )
+        for rows in rows_by_rank(steps).values()
+    ]
+    if not inside:
+        return np.zeros(len(panel.time_us), np.bool_)
+    return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * weight_us)
 
 
 def _idle_first(left_us: FloatArray, idle: BoolArray, amount_us: float) -> FloatArray:

@@ -22,9 +22,9 @@ def curves(moment: Moment) -> Curves:
 
 
 SCENARIO = Scenario(
-    summary="short steps use half of the GPUs and a third of their memory",
+    summary="steps use half of the GPUs and a third of their memory",
     curves=curves,
-    steps=Steps(step_s=0.16, gap_s=0.04),
+    steps=Steps(step_s=0.96, gap_s=0.04),
     triggers=("BatchSize",),
     also=("LowGPUUtilization",),
     gpus=2,

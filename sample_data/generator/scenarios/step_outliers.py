@@ -11,22 +11,23 @@ from generator.steps import Steps
 
 __all__ = ["SCENARIO", "curves"]
 
-STEPS = Steps(slow_every=42, slow_slots=4)
+STEPS = Steps(slow_every=42, slow_slots=7)
 
 
 def curves(moment: Moment) -> Curves:
-    """Stall every 42nd step, with the GPUs half busy meanwhile."""
+    """Stall every 42nd step, with the GPUs nearly idle meanwhile."""
     usual = healthy.curves(moment)
     stalling = STEPS.stalling(moment.time_s)
-    half = 52.0 + 4.0 * moment.bell("gpu stalling", moment.gpus)
-    return replace(usual, gpu=column(stalling, half, usual.gpu))
+    idle = 12.0 + 4.0 * moment.bell("gpu stalling", moment.gpus)
+    return replace(usual, gpu=column(stalling, idle, usual.gpu))
 
 
 SCENARIO = Scenario(
-    summary="every 42nd step takes four times as long as the others",
+    summary="every 42nd step takes seven times as long as the others",
     curves=curves,
     steps=STEPS,
     triggers=("StepOutlier",),
+    also=("LowGPUUtilization",),
     gpus=2,
     cores=8,
     duration_s=15 * 60,
