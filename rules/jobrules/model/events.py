@@ -112,8 +112,8 @@ class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             loaders=tuple(loader for loader in self.loaders if loader.node == node),
         )
 
-    def where(self, rows: BoolArray) -> Events:
-        """Events selected by a mask."""
+    def where(self, rows: BoolArray | slice) -> Events:
+        """Events selected by a mask or a slice."""
         columns = {name: getattr(self, name)[rows] for name in _EVENT_COLUMNS}
         return replace(self, **columns)
 

@@ -370,12 +370,14 @@ def _used(names: Sequence[_R], code: CodeArray) -> list[_R]:
     return [name for name, count in zip(names, rows, strict=True) if count]
 
 
-def _began(start_us: IntArray, code: CodeArray, spans_us: Sequence[tuple[int, int]]) -> BoolArray:
-    """(n,) which rows start within the span of their code."""
-    if not spans_us:
-        return np.zeros(len(start_us), np.bool_)
-    first_us, last_us = np.array(spans_us, np.int64).T
-    return np.asarray((start_us >= first_us[code]) & (start_us <= last_us[code]))
+def _began(start_us: IntArray, code: CodeArray, spans_us: Sequence[tuple[int, int]]) -> BoolArray | slice:
+    """The rows, ascending by start, that start within the span of their code."""
+    if len(set(spans_us)) == 1:
+        # Of one node: no copy is needed.
+        first_us, last_us = spans_us[0]
+        return slice(*np.searchsorted(start_us, (first_us, last_us + 1)).tolist())
+    firsts_us, lasts_us = np.array([*spans_us], np.int64).reshape(-1, 2).T
+    return np.asarray((start_us >= firsts_us[code]) & (start_us <= lasts_us[code]))
 
 
 def _listed(part: Job, function: Callable[..., Iterable[Any]], /, *args: Any, **kwargs: Any) -> list[Any]:

@@ -55,8 +55,8 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _named(self, part: int) -> StrArray:
         return np.array([one[part] for one in self.series], np.str_)[self.code]
 
-    def where(self, rows: BoolArray) -> Steps:
-        """Steps selected by a mask."""
+    def where(self, rows: BoolArray | slice) -> Steps:
+        """Steps selected by a mask or a slice."""
         return replace(self, **{name: getattr(self, name)[rows] for name in _STEP_COLUMNS})
 
     def of_node(self, node: str) -> Steps:

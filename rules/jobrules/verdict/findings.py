@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.data_loading import Loading
+from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity, Status
 from jobrules.model.claims import Cause
@@ -186,7 +186,7 @@ def _recorded(job: Job) -> dict[str, bool]:
 
 
 def _records_loading(part: Job) -> bool:
-    return Loading.of(part.events, *part.nodes) is not None
+    return any(lane.event_type in (FETCH, WORKER, PIPELINE) for lane in part.events.lanes)
 
 
 def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
