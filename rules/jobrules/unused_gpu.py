@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
 from jobrules.measures.work_span import IDLE_PERCENT
-from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Metric, Severity, Where
+from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
 from jobrules.text import count, share
@@ -22,7 +21,7 @@ from jobrules.text import count, share
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.model import Fact, Finding, FloatArray, Job, Panel, RuleResult
+    from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
     from jobrules.model.claims import Claim, Claimed, Samples
 
 
@@ -60,7 +59,7 @@ class UnusedGPU(Rule):
     patience: float = minutes(15.0, "measured time before the first check")
 
     def check(self, job: Job) -> RuleResult:
-        """Counts are of GPUs; never used and almost unused ones have a finding each."""
+        """Counts are of GPUs."""
         gpus = job.gathered(_gpus, Clocks.of(job))
         least_us = self.patience * 60 * SECOND_US
         judged = [gpu for gpu in gpus if gpu.measured_us >= least_us]
@@ -99,23 +98,15 @@ class UnusedGPU(Rule):
             return self.passed(
                 f"Every GPU was active {least} (threshold {self.threshold:g}%){limit}", **facts
             )
-        findings, every = [], len(gpus) + job.gpus_unknown
+        every, titles = len(gpus) + job.gpus_unknown, []
         if never:
-            title = never_used(len(never), every)
-            findings.append(self._finding(title, never, HowMuch("Highest sample", 0, "%")))
+            titles.append(never_used(len(never), every))
         if almost:
             active = f"active {share(almost[0].part)} of the time"
-            title = f"{_which(len(almost), every)} almost unused ({active})"
-            facts_of_least = (
-                HowMuch("Highest sample", almost[0].highest, "%", of=almost[0].label),
-                HowMuch("Measured time", almost[0].measured_us / SECOND_US, "s", of=almost[0].label),
-            )
-            findings.append(self._finding(title, almost, *facts_of_least))
+            titles.append(f"{_which(len(almost), every)} almost unused ({active})")
         details = {gpu.name: {"at_work": gpu.part, "gpu_max": gpu.highest} for gpu in idle}
-        result = self.triggered(
-            findings[0], triggered=len(idle), violations=len(idle), details=details, **facts
-        )
-        return replace(result, findings=tuple(findings), headline="; ".join(f.title for f in findings))
+        headline = "; ".join(titles)
+        return self.triggered(headline, triggered=len(idle), violations=len(idle), details=details, **facts)
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """GPUs that were active for less of the work than ``threshold`` while another was active for much more."""
@@ -139,16 +130,6 @@ class UnusedGPU(Rule):
     def _almost(self, result: RuleResult, claimed: Claimed) -> Finding:
         title = f"{count(len(claimed.devices), 'GPU')} almost unused during the work (active less than {self.threshold:g}% of it)"
         return self.finding(title, *moments(claimed, result), devices=claimed.devices)
-
-    def _finding(self, title: str, unused: Sequence[_GPU], *evidence: Fact) -> Finding:
-        return self.finding(
-            title,
-            Where(tuple(gpu.label for gpu in unused)),
-            *evidence,
-            seen_as=title,
-            severity=Severity.CRITICAL,
-            devices=tuple(gpu.name for gpu in unused),
-        )
 
 
 def never_used(n: int, gpus: int) -> str:
