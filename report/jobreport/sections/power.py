@@ -159,8 +159,9 @@ def _not_slowed(report: Report, states: Sequence[GPUState]) -> list[str]:
         known = _known(states, slowdown.field)
         if known and not any(percent for _, percent in known):
             by_count.setdefault(len(known), []).append(slowdown.by)
-    # Of more GPUs than these, those that were slowed most are there.
-    gpus = max(len(states), 0 if len(states) >= MAX_ROWS else sum(node.gpus for node in report.job.nodes))
+    # A list that is cut holds the GPUs that were slowed most, so it speaks for all.
+    is_cut = len(states) >= MAX_ROWS
+    gpus = len(states) if is_cut else max(len(states), sum(node.gpus for node in report.job.nodes))
     return [
         f"No GPU was slowed by {_or(causes)}{as_far_as_recorded(known, gpus)}."
         for known, causes in by_count.items()

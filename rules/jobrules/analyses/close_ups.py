@@ -353,7 +353,9 @@ class _Lane(Struct, frozen=True, kw_only=True, eq=False):
     def joined(self, origin_us: int, cell_us: int) -> _Lane:
         """The same, with one bar for all that lie in the same cell of the stretch."""
         cell = (self.start_us - origin_us) // cell_us
-        long = (np.maximum(self.end_us - 1, self.start_us) - origin_us) // cell_us > cell
+        # An end is no part of its bar; an empty bar lies in the cell of its start.
+        last_cell = (np.maximum(self.end_us - 1, self.start_us) - origin_us) // cell_us
+        long = last_cell > cell
         short = ~long
         if np.count_nonzero(short) < 2:
             return self

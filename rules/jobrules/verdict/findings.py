@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity
 from jobrules.model.claims import Cause
 from jobrules.rule import Role, Rule
 from jobrules.text import duration
-from jobrules.verdict.accounting import spent_per_node
+from jobrules.verdict.accounting import NodeTime, spent_per_node
 from jobrules.verdict.edges import edges
 from jobrules.verdict.not_evaluated import NotEvaluated, how_many
 from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
@@ -102,7 +102,9 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
     checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
     if not (job.gpu_count and job.covers_time and Clocks.of(job).length_us):
         use = time_use(job)
-        return verdict(checks, [*_without_gpus(job, checks), *_about_samples(job, phases, use, 0.0)], use)
+        return _sorted_verdict(
+            checks, [*_without_gpus(job, checks), *_about_samples(job, phases, use, 0.0)], use
+        )
     story = story_of(account_of(job, checks))
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
     samples = _about_samples(job, phases, story.use, unmeasured_us)
@@ -111,11 +113,11 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
 
 def verdict_of(story: Story, others: Sequence[Finding] = ()) -> Verdict:
     """The verdict on an account of GPU time; ``others`` are findings on the samples themselves."""
-    found = verdict(story.account.checks, [*story.findings, *others], story.use)
+    found = _sorted_verdict(story.account.checks, [*story.findings, *others], story.use)
     return replace(found, explains=story.explains, too_short_s=story.too_short_s)
 
 
-def verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | None) -> Verdict:
+def _sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | None) -> Verdict:
     """The findings in their order, and what was not evaluated."""
     if use and use.device == "GPU" and any(finding.key == NOT_MEASURED for finding in findings):
         parts = (replace(p, finding=NOT_MEASURED) if p.role == "unknown" else p for p in use.parts)
@@ -137,30 +139,42 @@ def account_of(job: Job, checks: Checks) -> Account:
     """Give each lost moment of each GPU of a job to one cause."""
     work = Work.of(job)
     first_step = next((r for rule, r in checks if isinstance(rule, MaxInitializationTime)), None)
-    own: list[tuple[Cause, str]] = []
-    failed: dict[str, RuleResult] = {}
-    for rule, result in checks:
-        # As in check, a rule of a user's own may raise anything.
-        try:
-            own += [(cause, rule.name) for cause in (rule.causes(job, result) if work else ())]
-        except Exception as error:  # noqa: BLE001
-            failed[rule.name] = rule.failed(error)
-    every = [*edges(job, work, first_step), *(cause for cause, _ in own)]
-    causes = tuple(sorted(every, key=lambda cause: cause.precedence))
+    checks, of_rules = _causes_of_rules(job, checks) if work else (checks, [])
+    causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
+    causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
-    owners = {cause.key: name for cause, name in own}
-    raised = {owners[key]: error for node in nodes for key, error in node.failed.items()}
-    failed |= {rule.name: rule.failed(raised[rule.name]) for rule, _ in checks if rule.name in raised}
+    owners = {cause.key: name for cause, name in of_rules}
     return Account(
-        checks=[(rule, failed.get(rule.name, result)) for rule, result in checks],
+        checks=_with_failed_claims(checks, nodes, owners),
         work=work,
         length_us=Clocks.of(job).length_us,
-        causes=causes,
+        causes=tuple(causes),
         nodes=nodes,
         owners=owners,
         recorded=_recorded(job),
         unknown_gpus=job.gpus_unknown,
     )
+
+
+def _causes_of_rules(job: Job, checks: Checks) -> tuple[Checks, list[tuple[Cause, str]]]:
+    """The causes that rules name, each with its rule; a rule that raises has failed."""
+    known, causes = [], []
+    for rule, result in checks:
+        # As in check, a rule of a user's own may raise anything.
+        try:
+            causes += [(cause, rule.name) for cause in rule.causes(job, result)]
+            known.append((rule, result))
+        except Exception as error:  # noqa: BLE001
+            known.append((rule, rule.failed(error)))
+    return known, causes
+
+
+def _with_failed_claims(checks: Checks, nodes: Sequence[NodeTime], owners: Mapping[str, str]) -> Checks:
+    """The rules with their results; one whose claim raised on a node has failed."""
+    raised = {owners.get(key, key): error for node in nodes for key, error in node.failed.items()}
+    return [
+        (rule, rule.failed(raised[rule.name]) if rule.name in raised else result) for rule, result in checks
+    ]
 
 
 def _about_samples(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: float) -> list[Finding]:

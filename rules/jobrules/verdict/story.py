@@ -104,9 +104,10 @@ def _name_causes(story: Story) -> Story:
         if cause.of_work and story.too_short_s is not None:
             continue
         amount = story.claims[cause.key]
-        length_us = _edge_us(story, cause.key)
-        if amount.share >= WARNING_SHARE and length_us >= WARNING_EDGE_US:
-            critical = amount.share >= CRITICAL_SHARE and length_us >= CRITICAL_EDGE_US
+        edge_us = _edge_us(story, cause.key)
+        if amount.share >= WARNING_SHARE and (edge_us is None or edge_us >= WARNING_EDGE_US):
+            long = edge_us is None or edge_us >= CRITICAL_EDGE_US
+            critical = amount.share >= CRITICAL_SHARE and long
             findings.append(
                 _with_amount(_finding_of(cause, amount), amount.share, amount.gpu_s, critical=critical)
             )
@@ -137,11 +138,11 @@ def _finding_of(cause: Cause, amount: Claimed) -> Finding:
         )
 
 
-def _edge_us(story: Story, key: str) -> int:
-    """Length of start-up or wind-down; of any other cause, long enough."""
+def _edge_us(story: Story, key: str) -> int | None:
+    """Length of start-up or wind-down; None for any other cause."""
     work = story.account.work
     if work is None or key not in (START_UP, WIND_DOWN):
-        return CRITICAL_EDGE_US
+        return None
     return work.begin_us - work.clocks.start_us if key == START_UP else work.clocks.end_us - work.end_us
 
 
@@ -236,6 +237,7 @@ def _add_symptoms(story: Story) -> Story:
     homes = [f for f in story.findings if f.key not in (START_UP, WIND_DOWN)]
     if not symptoms or not homes:
         return story
+    # Any cause comes before what is unexplained.
     home = max(homes, key=lambda finding: (finding.key != UNEXPLAINED_LOSS, finding.share or 0))
     seen = tuple(AlsoSeenAs(symptom.seen_as) for symptom in symptoms if symptom.seen_as)
     rules = tuple(name for symptom in symptoms for name in symptom.rules)

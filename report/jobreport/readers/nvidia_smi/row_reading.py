@@ -134,15 +134,15 @@ def _meanings(table: Table) -> tuple[dict[str, _Cells], Mapping[Metric, list[_Ce
 
 
 def _with_idle(utilization: Texts, process: Texts) -> Texts:
-    """The utilization by processes, 0 for those that do nothing, which have a dash there.
+    """The utilization by processes, with 0 for a dash of a process that does nothing.
 
-    So have all processes where the utilization by each is not known, as on Windows: where there is no number at all, a
-    dash next to a process is no value.
+    A dash means 0 where no process ran, or if the log has any number. Without a number, as on Windows, a dash next to a
+    process is no value.
     """
-    none = np.array([text.strip() == "-" for text in process.distinct])[process.code]
-    number = np.array([text.strip()[:1].isdigit() for text in utilization.distinct])[utilization.code]
-    dash = np.array([text.strip() == "-" for text in utilization.distinct])[utilization.code]
-    idle = dash & (none | number.any())
+    no_process = np.array([text.strip() == "-" for text in process.distinct])[process.code]
+    is_dash = np.array([text.strip() == "-" for text in utilization.distinct])[utilization.code]
+    any_number = any(text.strip()[:1].isdigit() for text in utilization.distinct)
+    idle = is_dash & (no_process | any_number)
     zero = len(utilization.distinct)
     return Texts(distinct=[*utilization.distinct, "0"], code=np.where(idle, zero, utilization.code))
 
@@ -218,9 +218,10 @@ def _side_by_side(dates: Texts, clocks: Texts) -> Texts:
 
 
 def _a_second_apart(gpu: IntArray, process: Texts | None) -> Times:
-    """A second from one moment to the next, which begins where the GPUs start over.
+    """Times of rows without any, a second from one moment to the next.
 
-    So does it among the rows of one GPU where a process comes again, or there is none before or after.
+    A moment begins where the number of the GPU falls: GPUs 0, 1, 0, 1 are two moments. Among rows of one GPU it begins
+    where a process comes again, or where the row or the one before has no process.
     """
     process = process or Texts(distinct=[""], code=np.zeros(len(gpu), np.int64))
     is_idle = [text.strip() == "-" for text in process.distinct]
@@ -228,9 +229,10 @@ def _a_second_apart(gpu: IntArray, process: Texts | None) -> Times:
     here: set[int] = set()
     moment, last, was_idle = 0, -1, False
     for number, code in zip(gpu.tolist(), process.code.tolist(), strict=True):
-        again = number == last and (code in here or is_idle[code] or was_idle)
-        moment += number < last or again
-        if again or number != last:
+        comes_again = number == last and (code in here or is_idle[code] or was_idle)
+        if number < last or comes_again:
+            moment += 1
+        if comes_again or number != last:
             here.clear()
         here.add(code)
         last, was_idle = number, is_idle[code]

@@ -186,8 +186,11 @@ class _InOrder(_Layout):
             self._lose("traces.rest", count=len(text))
         if self.is_complete:
             return [], len(text)
-        closing = _FILE_ENDS.search(text) if is_last else None
-        end = closing.start() if closing else 0 if is_last else _last_row_end(text)
+        if is_last:
+            closing = _FILE_ENDS.search(text)
+            end = closing.start() if closing else 0
+        else:
+            end = _last_row_end(text)
         rows = sound_rows(text[:end].strip(_BLANKS + b",")) if end else None
         if rows is None:
             return self._one_by_one(text, is_last=is_last)
