@@ -114,11 +114,10 @@ class StepOutlier(Rule):
             limit = f"threshold {number(self.n_outliers)}"
             headline = f"At most {count(most, 'outlier')} per rank and mode ({limit})"
             return self.passed("; ".join([headline, *limits]), **facts)
-        if job.event_count:
-            limits_us: dict[tuple[str, ...], int | None] = {
-                (one.node, one.rank, one.mode): one.limit_us for one in series
-            }
-            facts["details"] |= breakdown_of(job.each(_at_outliers, limits_us))
+        limits_us: dict[tuple[str, ...], int | None] = {
+            (one.node, one.rank, one.mode): one.limit_us for one in series
+        }
+        facts["details"] |= breakdown_of(job.each(_at_outliers, limits_us), with_lifetimes=True)
         first_us = grid.begin_us(min(one.violation_windows[0] for one in violating))
         last_us = grid.begin_us(max(one.violation_windows[1] for one in violating))
         facts |= {"first_us": first_us, "last_us": min(last_us, job.span_us[1])}
