@@ -157,18 +157,21 @@ class Columns:
         self.lanes: dict[Lane, int] = {}
         self.names = Names()
         self.loaders: list[Loader] = []
+        #: Whether step numbers are text, in any part of the files; None where there are none.
+        self.numbers_as_text: set[bool | None] = set()
         self._files = files
         self._tally = tally
         self._places: _Places = {}
         self._tables: list[Table] = []
         self._clear()
 
-    def add(self, number: int, blocks: Iterable[Sequence[Row]]) -> None:
+    def add(self, number: int, blocks: Iterable[tuple[Sequence[Row], bool | None]]) -> None:
         """Add the rows of a file."""
         source, origin = self._files[number]
         file, shortened = _File(number, origin, self._places), self.names.shortened
-        for rows in blocks:
+        for rows, as_text in blocks:
             self._add_block(rows, file)
+            self.numbers_as_text.add(as_text)
             if self._counts.total() >= _MANY_EVENTS:
                 self._convert()
         file.counts["traces.begin_only"] = sum(map(len, file.begun.values()))

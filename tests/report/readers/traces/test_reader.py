@@ -579,6 +579,18 @@ def test_events_from_before_the_time_base_of_their_file_are_kept(tmp_path: Path)
     assert ("bad_time", 1) in remarks(read_rows(tmp_path / "c", *rows, x(ts=5), x(ts=-1)))
 
 
+def test_step_numbers_may_be_text_or_numbers(tmp_path: Path) -> None:
+    step = "Step:ModeKeys.TRAIN"
+    for numbers, as_text in (('"1" "2"', True), ("1 2", False), ("null 2", False)):
+        rows = [x(step, i, args={"step_num": json.loads(n)}) for i, n in enumerate(numbers.split())]
+
+        steps = read_rows(tmp_path / numbers, base(), lane(1, step), *rows).steps
+
+        assert steps.numbers_as_text is as_text
+        assert steps.number.tolist() == [-1 if "null" in numbers else 1, 2]
+    assert read_rows(tmp_path, base(), x(step)).steps.numbers_as_text
+
+
 def test_loaders_that_are_set_up_are_found(tmp_path: Path) -> None:
     multi, single = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"
     found = read_rows(
@@ -1021,7 +1033,7 @@ def test_the_careful_reader_finds_what_a_reader_of_this_line_finds(
 
 def test_the_careful_reader_counts_a_begin_and_its_end_as_one_and_metadata_as_none() -> None:
     pair: list[Row] = [{"ph": "B", "name": "b", "ts": 1}, {"ph": "E", "ts": 3}]
-    some = [*SOUND, *pair, {"ph": "i"}, x(ts=-1)]
+    some = [*SOUND, *pair, {"ph": "i"}, x(dur=-1)]
 
     assert expected_rows({FILE: text(some).encode()}) == (9, 7)
 
