@@ -168,8 +168,9 @@ def _begun_us(snapshots: IntArray, panels: Sequence[Panel]) -> IntArray:
     """(n,) time of the first sample of each snapshot, of any metric."""
     begun_us = np.full(len(snapshots), np.iinfo(np.int64).max)
     for panel in panels:
-        _, at, rows = np.intersect1d(snapshots, panel.snapshot, assume_unique=True, return_indices=True)
-        begun_us[at] = np.minimum(begun_us[at], panel.time_us[rows])
+        rows = np.minimum(np.searchsorted(panel.snapshot, snapshots), len(panel.snapshot) - 1)
+        there = panel.snapshot[rows] == snapshots
+        begun_us[there] = np.minimum(begun_us[there], panel.time_us[rows[there]])
     return begun_us
 
 
