@@ -79,8 +79,9 @@ def report_page() -> str:
     )
     types = [_type(one) for one in _reachable(document.Report)]
     extra_keys = (
-        "## rules/\\<RuleName\\>.json\n\nThe five keys of SageMaker Debugger's rule files come first, with the same "
-        "meaning except for [these differences](differences.md). Then follow:\n\n| key | meaning |\n|---|---|\n"
+        "## rules/\\<RuleName\\>.json\n\n`rules` has the files of SageMaker Debugger's eleven rules, `rules/more` those "
+        "of all others. The five keys of SageMaker Debugger come first, with the same meaning except for "
+        "[these differences](differences.md). Then follow:\n\n| key | meaning |\n|---|---|\n"
         + "".join(f"| `{key}` | {meaning} |\n" for key, meaning in document.EXTRA_KEYS.items())
         + "\nA report of SageMaker Debugger's rule results alone copies their keys and adds two: `Origin` is "
         "`debugger_results`, and `Notes` lists known errors of the numbers.\n"

@@ -214,9 +214,9 @@ def _event(
         return
     if origin.source == "horovod" and re.fullmatch("[0-9]+", name) and len(name) <= 1000:
         duration = 0
-    if not (0 <= start <= LATEST_US and 0 <= duration <= FAR_US):
-        return
     base_us = 0 if start > 10**14 else base_us
+    if not (-base_us <= start <= LATEST_US and 0 <= duration <= FAR_US):
+        return
     step, pid, thread = numbers
     yield (
         origin.node,

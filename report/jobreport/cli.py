@@ -162,7 +162,7 @@ def command(
 ) -> int:
     """Report where the GPU time of a training job went, why, and what to do, as one HTML page.
 
-    Writes report.html, report.ipynb, report.json, rules/*.json, and summary.md. Prints the path of the page to
+    Writes report.html, report.ipynb, report.json, summary.md, and the folder rules. Prints the path of the page to
     standard output, and the verdict and progress to standard error.
     """
     if list_rules or explain:

@@ -6,6 +6,7 @@ classes.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +31,16 @@ from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.utilization import UsageRow
 from jobrules.model import DeviceStatus, Measure, Profile, Reason, RuleResult, Status
-from jobrules.rule import parameter_fields, written
+from jobrules.rule import parameter_fields, samples_in, written
 from jobrules.text import escape_name
 from jobrules.verdict.findings import Verdict
 from jobrules.verdict.phases import JobPhases
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from jobrules.model import Metric
     from jobrules.rule import Rule
 
 #: Raised when a field changes its meaning or goes away; additions keep it.
@@ -180,8 +183,8 @@ def checked(result: RuleResult) -> RuleResult:
     if not isinstance(result, RuleResult):
         raise TypeError(f"check returned {type(result).__name__}, not a RuleResult")
     # Details may be large, and any JSON is allowed in them.
-    encoded = msgspec.json.encode(replace(result, details={}), enc_hook=_of_numpy)
-    return replace(msgspec.json.decode(encoded, type=RuleResult), details=result.details)
+    encoded = msgspec.json.encode(replace(result, details={}, more={}), enc_hook=_of_numpy)
+    return replace(msgspec.json.decode(encoded, type=RuleResult), details=result.details, more=result.more)
 
 
 def _of_numpy(value: Any) -> Any:
@@ -246,12 +249,20 @@ EXTRA_KEYS = {
     "Counted": "what was checked, such as windows",
     "DatapointsPerSeries": "samples of each device or node, if that is what `Datapoints` counts",
     "Devices": "result of each device, node, or rank: status, reason, number of checks and of violations",
+    "MoreDetails": "figures that SageMaker Debugger's `Details` have no place for",
+    "ParameterTimes": "the parameters that were given as a time; `RuleParameters` has them in samples",
 }
 
 
-def rule_json(rule: Rule, result: RuleResult) -> bytes:
-    """``rules/<RuleName>.json``: the keys of SageMaker Debugger, then ``EXTRA_KEYS``."""
+def rule_json(rule: Rule, result: RuleResult, intervals_us: Mapping[Metric, int]) -> bytes:
+    """The file of a rule: the keys of SageMaker Debugger, then ``EXTRA_KEYS``.
+
+    ``intervals_us`` are the sampling intervals of the job, by which a time is written in samples.
+    """
     values = {name: getattr(rule, name) for name, _, _ in parameter_fields(rule)}
+    times = {name: value for name, value in values.items() if isinstance(value, timedelta)}
+    interval_us = next((intervals_us[metric] for metric in rule.requires if metric in intervals_us), 0)
+    values |= {name: samples_in(value, interval_us) for name, value in times.items()}
     values = {second: values[name] for second, name in rule.aliases.items()} | values
     extra = (
         result.status,
@@ -262,6 +273,8 @@ def rule_json(rule: Rule, result: RuleResult) -> bytes:
         result.counted,
         result.datapoints_per_series,
         {one.name: _without_name(one) for one in result.devices},
+        result.more,
+        {name: written(value) for name, value in times.items()},
     )
     document = {
         "RuleTriggered": result.triggered,

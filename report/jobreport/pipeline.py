@@ -136,7 +136,8 @@ def make_report(
         source = stack.enter_context(archive.unpacked(job_dir))
         name = JOB if redact else source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
-        names = {FILES[one] for one in ("json", *formats)} | {_rule_file(rule.name) for rule in chosen.rules}
+        names = {FILES[one] for one in ("json", *formats)}
+        names |= {publish.rule_file(rule.name) for rule in chosen.rules}
         publish.check(folder, names, force=force)
         real = Path(os.path.realpath(folder))
         try:
@@ -205,12 +206,8 @@ def _from_debugger_results(
     command = _command(job_dir, options)
     report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
     documents = debugger_report.documents(report, found)
-    documents |= {rule.name: document.rule_json(rule, result) for rule, result in own.items()}
-    return report, {_rule_file(rule): content for rule, content in documents.items()}
-
-
-def _rule_file(name: str) -> str:
-    return f"rules/{name}.json"
+    documents |= {rule.name: document.rule_json(rule, result, {}) for rule, result in own.items()}
+    return report, {publish.rule_file(rule): content for rule, content in documents.items()}
 
 
 def _from_job(
@@ -218,18 +215,19 @@ def _from_job(
 ) -> tuple[Report, dict[str, bytes]]:
     """The report of a job, and the files of the rules; a result that cannot be written is an error of its rule."""
     results, files = [], {}
+    intervals_us = {panel.metric: panel.interval_us for part in job.facts for panel in part.panels}
     for rule in chosen.rules:
         (found,) = run_rules([rule], job, strict=strict)
         advance(1)
         try:
             result = document.checked(found)
-            content = document.rule_json(rule, result)
+            content = document.rule_json(rule, result, intervals_us)
         except Exception as error:
             if strict:
                 raise
             result = rule.failed(error)
-            content = document.rule_json(rule, result)
-        files[_rule_file(rule.name)] = content
+            content = document.rule_json(rule, result, intervals_us)
+        files[publish.rule_file(rule.name)] = content
         results.append(result)
     command = _command(job_dir, chosen.options)
     return build_report(job, quality, chosen.rules, results, command, strict=strict), files
@@ -429,7 +427,7 @@ def card(rule: Rule, result: RuleResult, whole: RuleResult | None = None) -> Rul
         section=rule.section,
         notes=notes,
         devices=result.devices,
-        kinds={kind: n for kind in ("low", "fluctuating") if isinstance(n := result.details.get(kind), int)},
+        kinds={kind: n for kind in ("low", "fluctuating") if isinstance(n := result.more.get(kind), int)},
     )
 
 

@@ -100,6 +100,17 @@ class BatchSize(Rule):
         finding = checks.finding(self, f"{title} in {number(checks.windows[0])}", notes)
         return checks.triggered(self, finding, details=details, **facts)
 
+    def without(self, job: Job, missing: Reason) -> RuleResult:
+        """As SageMaker Debugger, the result of a job without GPUs counts its CPU samples."""
+        seen = {
+            part.node: panel.snapshots
+            for part in job.facts
+            for panel in part.panels
+            if panel.metric is Metric.CPU_UTILIZATION
+        }
+        counts = {"datapoints": max(seen.values(), default=0), "datapoints_per_series": seen}
+        return self.not_evaluated(missing, **counts)
+
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """Work handed over in small pieces; only if neither the CPU nor waiting explains the loss."""
         work = Work.of(job)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 WORTH_NAMING = 0.01
 #: Up to this part of the cores at once, the GPU waits for the work of single threads.
 FEW = 0.25
+#: Details without a node that has both samples.
+_NO_DETAILS: dict[str, Any] = {"low_gpu_utilization": 0, "bottlenecks": {}}
 #: Training waits for batches if it did so for more of the time than this.
 WAITED = 0.5
 
@@ -61,7 +63,8 @@ class BottleneckRule(Rule):
         devices = _devices(job, criteria.metric, nodes, checks)
         if not nodes:
             what = f"node recorded both GPU and {criteria.metric.label}"
-            return self.not_evaluated(Reason(kind=ReasonKind.NO_DEVICE, what=what), devices=devices)
+            missing = Reason(kind=ReasonKind.NO_DEVICE, what=what)
+            return self.not_evaluated(missing, devices=devices, details=_NO_DETAILS)
         facts = _facts(job, nodes, checks, devices)
         evaluated = [node for node in nodes if node.evaluated]
         if not evaluated:
@@ -79,11 +82,15 @@ class BottleneckRule(Rule):
         if not checks.triggered:
             passed = f"{headline} (threshold {criteria.threshold:g}%)"
             return self.passed("; ".join([passed, *limits]), **facts)
-        if job.event_count:
-            facts["details"] |= breakdown_of(job.each(self._events))
+        facts["details"] |= breakdown_of(job.each(self._events), with_lifetimes=True)
         if 100 * part <= criteria.threshold:
             limits.insert(0, _history(checks, criteria.threshold))
         return self.triggered("; ".join([headline, *limits]), triggered=checks.triggered, **facts)
+
+    def without(self, job: Job, missing: Reason) -> RuleResult:
+        """The result has SageMaker Debugger's details, with nothing in them."""
+        del job
+        return self.not_evaluated(missing, details=_NO_DETAILS)
 
     def _node(self, part: Job, grid: Windows) -> list[tuple[NodeSnapshots, Seen]]:
         """A node's snapshots, and how many there were by each window; empty if it lacks any."""
@@ -170,16 +177,22 @@ def _details(nodes: Sequence[NodeSnapshots], job: Job) -> dict[str, Any]:
 
 
 def _by_time(nodes: Sequence[NodeSnapshots]) -> dict[str, dict[str, Any]]:
-    """SageMaker Debugger's table: seconds as text → number of GPUs and cores; with the node added."""
+    """SageMaker Debugger's table: seconds as text → number of GPUs and cores; with those of each node added."""
     found: dict[str, dict[str, Any]] = {}
     for node in nodes:
-        keys = list(map(repr, (node.hit_us / SECOND_US).tolist()))
-        if taken := found.keys() & keys:
-            keys = [f"{key}#{node.name}" if key in taken else key for key in keys]
         pairs = list(zip(node.gpus.tolist(), node.cores.tolist(), strict=True))
         # A day has 172,800 snapshots, but few different rows: equal ones are one object.
-        row = {(gpus, cores): {"GPUs": gpus, "CPUs": cores, "node": node.name} for gpus, cores in set(pairs)}
-        found.update(zip(keys, (row[pair] for pair in pairs), strict=True))
+        row: dict[tuple[int, int], dict[str, Any]] = {}
+        for gpus, cores in set(pairs):
+            counts = {"GPUs": gpus, "CPUs": cores}
+            row[gpus, cores] = counts | {"nodes": {node.name: counts}}
+        seconds = map(repr, (node.begun_us / SECOND_US).tolist())
+        mine = dict(zip(seconds, (row[pair] for pair in pairs), strict=True))
+        for key in found.keys() & mine.keys():
+            other, one = found[key], mine[key]
+            mine[key] = {what: other[what] + one[what] for what in ("GPUs", "CPUs")}
+            mine[key]["nodes"] = other["nodes"] | one["nodes"]
+        found |= mine
     return found
 
 

@@ -92,7 +92,7 @@ class LoadBalancing(Rule):
             "datapoints_per_series": seen,
             "counted": "comparisons",
             "devices": tuple(answer for node in nodes for answer in node.answers()),
-            "details": _details(nodes),
+            "details": _details(nodes, self.threshold),
             "evaluated": sum(int(node.judged.sum()) for node in nodes) // 2,
             "violating": sum(int(node.hits.sum()) for node in nodes) // 2,
         }
@@ -353,7 +353,7 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
         return found
 
 
-def _details(nodes: Sequence[_Node]) -> dict[str, Any]:
+def _details(nodes: Sequence[_Node], threshold: float) -> dict[str, Any]:
     # A node's histogram is the mean of its GPUs'; each GPU counts the same, however many samples it has.
     usual = {
         node.name: normalized(normalized(node.histogram).sum(axis=0))
@@ -365,11 +365,15 @@ def _details(nodes: Sequence[_Node]) -> dict[str, Any]:
     shares = np.array([usual[name] for name in names]).reshape(-1, BINS)
     details: dict[str, Any] = {}
     for node in nodes:
-        block: dict[str, Any] = {
-            "workloads": dict(zip(node.devices, node.histogram.tolist(), strict=True)),
-            "distances": node.distances,
-            "basis": node.basis,
-        }
+        block: dict[str, Any] = {"workloads": dict(zip(node.devices, node.histogram.tolist(), strict=True))}
+        uneven: dict[str, dict[str, float]] = {}
+        for pair in node.pairs:
+            if pair.distance > threshold:
+                uneven.setdefault(pair.one_device, {})[pair.other_device] = pair.distance
+        # A reader takes the key for a finding.
+        if uneven:
+            block["distances"] = uneven
+        block |= {"all_distances": node.distances, "basis": node.basis}
         others = slice(place.get(node.name, len(names)) + 1, None)
         if names[others]:
             far = distance(usual[node.name], shares[others]).tolist()

@@ -70,13 +70,13 @@ class LowGPUUtilization(Rule):
         for gpu in gpus:
             if gpu.details:
                 details.setdefault(gpu.node, {})[gpu.device] = gpu.details
-        details |= {
-            "last_timestamp": checks.last_start_us,
+        details["last_timestamp"] = checks.last_start_us
+        kinds = {
             "low": sum(gpu.low for gpu in gpus),
             "fluctuating": sum(gpu.fluctuating for gpu in gpus),
         }
         finding = self._finding(checks, {gpu.name: gpu for gpu in gpus})
-        return checks.triggered(self, finding, details=details, **facts)
+        return checks.triggered(self, finding, details=details, more=kinds, **facts)
 
     def _checked(self, part: Job, grid: Windows) -> Iterator[_GPU]:
         """The GPUs of one node."""

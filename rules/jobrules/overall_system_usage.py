@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jobrules.model import FloatArray, Job, RuleResult
 
-#: SageMaker Debugger's names, in its order, then more. Two metrics are added up.
+#: SageMaker Debugger's names, in its order. Two metrics are added up.
 _METRICS: dict[str, tuple[Metric, ...]] = {
     "Network": ALGORITHM,
     "GPU": (Metric.GPU_UTILIZATION,),
@@ -25,6 +25,8 @@ _METRICS: dict[str, tuple[Metric, ...]] = {
     "CPU memory": (Metric.HOST_MEMORY,),
     "GPU memory": (Metric.GPU_MEMORY_ACTIVITY,),
     "I/O": (Metric.IO_WAIT,),
+}
+_MORE_METRICS: dict[str, tuple[Metric, ...]] = {
     "Network receive": (Metric.NETWORK_RECEIVE,),
     "Network transmit": (Metric.NETWORK_TRANSMIT,),
     "Network platform": PLATFORM,
@@ -56,8 +58,8 @@ class OverallSystemUsage(Rule):
             return self.not_evaluated(
                 Reason(kind=ReasonKind.NOT_RECORDED, what="system samples", verb="were")
             )
-        whole: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
-        inside: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS}
+        whole: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _METRICS | _MORE_METRICS}
+        inside: dict[str, dict[str, dict[str, float]]] = {name: {} for name in whole}
         for name, node, of_all, of_loop in job.gathered(_figures):
             whole[name][node] = of_all
             if of_loop:
@@ -77,7 +79,9 @@ class OverallSystemUsage(Rule):
             f"{count(sum(counts), 'snapshot')} on {count(len(job.nodes), 'node')}",
             datapoints=max(counts),
             datapoints_per_series=cpu | gpu,
-            details=whole | ({"TrainingLoop": inside} if job.step_count else {}),
+            details={name: whole[name] for name in _METRICS},
+            more={name: whole[name] for name in _MORE_METRICS}
+            | ({"TrainingLoop": inside} if job.step_count else {}),
         )
 
 
@@ -85,7 +89,7 @@ def _figures(part: Job) -> Iterator[tuple[str, str, dict[str, Any], dict[str, An
     """(key, node, figures of the whole job, figures of the loop); the last is empty without samples in the loop."""
     (node,) = part.nodes
     loop = part.loop_us(node)
-    for name, metrics in _METRICS.items():
+    for name, metrics in (_METRICS | _MORE_METRICS).items():
         if found := summed(part, node, metrics):
             time_us, values = found
             inside = values[slice(*np.searchsorted(time_us, loop))] if loop else values[:0]
@@ -103,4 +107,6 @@ def _statistics(values: FloatArray) -> dict[str, Any]:
         "p90": p90,
         "mean": values.mean(),
     }
-    return {name: round(float(value), 2) for name, value in figures.items()} | {"n": len(values)}
+    # As SageMaker Debugger: 12.345 is a tie to numpy, which rounds it to even, and not to ``round``.
+    rounded = np.round(list(figures.values()), 2).tolist()
+    return dict(zip(figures, rounded, strict=True)) | {"n": len(values)}

@@ -42,11 +42,15 @@ def samples(default: Amount, help: str) -> Any:
 
 
 def in_samples(amount: Amount, time_us: IntArray) -> int:
-    """The number of samples that an amount comes to, given the times of a series; times are rounded up."""
+    """The number of samples that an amount comes to, given the times of a series."""
     if isinstance(amount, int):
         return amount
-    interval_us = int(np.median(np.diff(time_us))) if len(time_us) > 1 else 0
-    return max(1, -(-(amount // timedelta(microseconds=1)) // interval_us)) if interval_us else 1
+    return samples_in(amount, int(np.median(np.diff(time_us))) if len(time_us) > 1 else 0)
+
+
+def samples_in(time: timedelta, interval_us: int) -> int:
+    """The number of samples that a time comes to, rounded up; 1 if the sampling interval is not known (0)."""
+    return max(1, -(-(time // timedelta(microseconds=1)) // interval_us)) if interval_us else 1
 
 
 def number(default: float, help: str, *, unit: str = "", low: float = 0, high: float | None = None) -> Any:
@@ -123,6 +127,11 @@ class Rule(ABC):
     @abstractmethod
     def check(self, job: Job) -> RuleResult:
         """Check a job that has samples of all ``requires``."""
+
+    def without(self, job: Job, missing: Reason) -> RuleResult:
+        """Result of a job that lacks samples of one of ``requires``."""
+        del job
+        return self.not_evaluated(missing)
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """The lost GPU time that this rule explains, given its result during the work (``measures.work``); by default
@@ -234,7 +243,7 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
     for rule in rules:
         try:
             missing = missing_metric(job, rule)
-            results.append(rule.not_evaluated(missing) if missing else rule.check(job))
+            results.append(rule.without(job, missing) if missing else rule.check(job))
         # A rule of a user's own may also end the program.
         except (Exception, SystemExit) as error:
             if strict:

@@ -113,11 +113,10 @@ class StepOutlier(Rule):
             limit = f"threshold {number(self.n_outliers)}"
             headline = f"At most {count(most, 'outlier')} per rank and mode ({limit})"
             return self.passed("; ".join([headline, *limits]), **facts)
-        if job.event_count:
-            limits_us: dict[tuple[str, ...], int | None] = {
-                (one.node, one.rank, one.mode): one.limit_us for one in series
-            }
-            facts["details"] |= breakdown_of(job.each(_at_outliers, limits_us))
+        limits_us: dict[tuple[str, ...], int | None] = {
+            (one.node, one.rank, one.mode): one.limit_us for one in series
+        }
+        facts["details"] |= breakdown_of(job.each(_at_outliers, limits_us), with_lifetimes=True)
         first_us = grid.begin_us(min(one.violation_windows[0] for one in violating))
         last_us = grid.begin_us(max(one.violation_windows[1] for one in violating))
         facts |= {"first_us": first_us, "last_us": min(last_us, job.span_us[1])}
@@ -175,6 +174,7 @@ class StepOutlier(Rule):
         least_us, most_us = times.values[[0, -1]].tolist()
         mad_us = float(np.median(np.abs(lasted - p50)))
         known = steps.number[rows[slow]]
+        numbers: list[int] = known[known >= 0][:MAX_NUMBERS].tolist()
         return _Series(
             node=node,
             rank=worker,
@@ -189,7 +189,7 @@ class StepOutlier(Rule):
             limit_us=limit_us,
             threshold_us=mean_us + self.stddev * std_us,
             count=len(slow),
-            numbers=known[known >= 0][:MAX_NUMBERS].tolist(),
+            numbers=list(map(str, numbers)) if steps.numbers_as_text else numbers,
             slow_us=(int(start_us[slow].min()), int(end_us[slow].max())) if len(slow) else None,
             excess_us=float((lasted[slow] - p50).sum()),
             stats_us={"mean": mean_us, "max": most_us, "p99": p99, "p95": p95, "p50": p50, "min": least_us},
@@ -261,10 +261,10 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     #: need not be whole.
     limit_us: int | None
     threshold_us: float
-    #: Outliers among all steps: how many, the first of their numbers, from the first start of one to the last
+    #: Outliers among all steps: how many, the first of their numbers as they were written, from the first start of one to the last
     #: end, and their total time beyond the median.
     count: int
-    numbers: list[int]
+    numbers: list[str] | list[int]
     slow_us: tuple[int, int] | None
     excess_us: float
     #: By SageMaker Debugger's keys.
@@ -309,7 +309,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         probs, edges = self.histogram
         block |= {"phase": STEP + self.mode, "stddev": round(std_s, 2), "probs": probs, "binedges": edges}
         if self.checks:
-            block["step_numbers"] = [str(n) for n in self.numbers]
+            block["step_numbers"] = self.numbers
             block["threshold_s"] = self.threshold_us / SECOND_US
             block["outliers_s"] = self.excess_us / SECOND_US
         return block | {

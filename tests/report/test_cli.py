@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobreport import cli
+from jobreport.readers.debugger_results.rule_results import NAMES
 from jobreport.readers.registry import READERS
 from jobrules import RULES
 from tests.paths import ROOT, SAMPLES
@@ -56,7 +57,8 @@ def test_a_report_without_the_page_is_written_and_its_path_printed(tmp_path: Pat
     assert (done.returncode, done.stdout) == (0, f"{folder / 'summary.md'}\n")
     assert "of GPU time was used" in done.stderr
     assert sorted(p.name for p in folder.iterdir()) == ["report.json", "rules", "summary.md"]
-    assert len(list((folder / "rules").glob("*.json"))) == len(RULES)
+    assert {path.stem for path in (folder / "rules").glob("*.json")} == set(NAMES)
+    assert {path.stem for path in (folder / "rules").rglob("*.json")} == {rule.__name__ for rule in RULES}
 
 
 def test_quiet_prints_only_the_path(tmp_path: Path) -> None:

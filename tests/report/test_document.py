@@ -38,7 +38,7 @@ def test_the_vendors_file_has_its_keys_first_and_its_parameter_text() -> None:
     rule = LowGPUUtilization()
     result = rule.check(LOW)
 
-    file = json.loads(document.rule_json(rule, result))
+    file = json.loads(document.rule_json(rule, result, {}))
 
     assert list(file)[:5] == ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
     assert file["RuleParameters"] == "threshold_p95:70\nthreshold_p5:10\nwindow:500\npatience:1000"

@@ -53,7 +53,7 @@ def test_the_rule_of_the_guide_is_found_set_and_run(shown: Path, tmp_path: Path)
 
     assert done.exit_code == 0, done.output
     assert done.return_value == 3
-    result = json.loads((out / "rules" / "FullMemory.json").read_bytes())
+    result = json.loads((out / "rules" / "more" / "FullMemory.json").read_bytes())
     assert (result["RuleTriggered"], result["RuleParameters"]) == (1, "limit:5")
     report = json.loads((out / "report.json").read_bytes())
     assert report["rules"][-1]["checks"].startswith("The highest sample of host memory")
@@ -116,7 +116,7 @@ def test_without_its_samples_it_is_not_evaluated(shown: Path, tmp_path: Path) ->
     )
 
     assert done.exit_code == 0, done.output
-    assert json.loads((out / "rules" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
+    assert json.loads((out / "rules" / "more" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_numbers_of_numpy_are_as_good_as_plain_ones(shown: Path, tmp_path: Path)
     done = CliRunner().invoke(cli.command, [*arguments, "--formats", "json"])
 
     assert done.exit_code == 0, done.output
-    result = json.loads((out / "rules" / "FullMemory.json").read_bytes())
+    result = json.loads((out / "rules" / "more" / "FullMemory.json").read_bytes())
     assert (result["Severity"], result["Details"]) == (0.4, {"n": 3.0, "all": [0, 1, 2]})
 
 
@@ -292,7 +292,7 @@ def test_without_samples_a_rule_of_ones_own_and_thresholds_are_said_to_have_no_e
     assert report["rules"][-1]["name"] == "FullMemory"
     assert report["rules"][-1]["status"] == "not evaluated"
     assert report["rules"][-1]["reason"]["kind"] == "not recorded"
-    assert json.loads((out / "rules" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
+    assert json.loads((out / "rules" / "more" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
     # With those of ours that the vendor does not have.
     assert "Not recorded: samples" in (out / "summary.md").read_text()
     (remark,) = report["quality"]["remarks"]

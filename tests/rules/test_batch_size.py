@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from jobrules import BatchSize
 from jobrules.model import SECOND_US, Metric, Status
+from jobrules.rule import run_rules
 from tests.jobs import START_US, make_job, make_panel
 
 SMALL = BatchSize(window=4, patience=6)
@@ -158,3 +159,12 @@ def test_each_gpu_says_what_it_lacked() -> None:
         ("algo-1/gpu0", ""),
         ("algo-2/gpu0", "CPU utilization not recorded"),
     ]
+
+
+def test_without_a_gpu_the_samples_of_the_cpu_are_counted() -> None:
+    other = make_panel(Metric.CPU_UTILIZATION, [20.0] * 7, node="algo-2", prefix="cpu")
+
+    (result,) = run_rules([SMALL], make_job(cpu=[20.0] * 20, extra=[other]))
+
+    assert (result.status, str(result.reason)) == (Status.NOT_EVALUATED, "no GPU was sampled")
+    assert (result.datapoints, result.datapoints_per_series) == (20, {"algo-1": 20, "algo-2": 7})

@@ -104,9 +104,11 @@ def reference(nodes: dict[str, list[Sample]], rule: Bottleneck, metric: Metric) 
             if gpus and busy:
                 hits[node].append(one.gpu_us)
                 often.update(busy)
-                key = str(one.gpu_us / 1_000_000)
-                key = f"{key}#{node}" if key in told["bottlenecks"] else key
-                told["bottlenecks"][key] = {"GPUs": gpus, "CPUs": len(busy), "node": node}
+                key = str(one.anchor_us / 1_000_000)
+                row = told["bottlenecks"].setdefault(key, {"GPUs": 0, "CPUs": 0, "nodes": {}})
+                row["nodes"][node] = {"GPUs": gpus, "CPUs": len(busy)}
+                row["GPUs"] += gpus
+                row["CPUs"] += len(busy)
         told["cores"][node] = {core: n / len(hits[node]) for core, n in often.items()}
     halved = {node for node in seen if lacking[node] > len(seen[node]) / 2}
     triggered = looks = 0
@@ -212,9 +214,10 @@ def test_counts_agree_with_the_definition(
     unjudged = {name for name, one in answers.items() if one.status is Status.NOT_EVALUATED}
     assert answers.keys() - unjudged == set(wanted["judged"])
     assert all(bool(str(one.reason or "")) == (name in unjudged) for name, one in answers.items())
-    if not wanted["per_node"]:
-        return
     details = result.details
+    if not wanted["per_node"]:
+        assert details == {"low_gpu_utilization": 0, "bottlenecks": {}}
+        return
     assert details["low_gpu_utilization"] == wanted["low"]
     assert details["without_core_samples"] == wanted["unsampled"]
     assert details["bottlenecks"] == wanted["bottlenecks"]
@@ -425,4 +428,23 @@ def test_what_ran_during_the_bottlenecks_is_told_once_triggered() -> None:
     assert triggered.details["CPU_total"] == {"load": 45 * SECOND_US}
     assert triggered.status is no_events.status is Status.TRIGGERED
     assert passed.status is Status.PASSED
-    assert not {"ratio", "phase", "CPU_total"} & (passed.details.keys() | no_events.details.keys())
+    assert not {"ratio", "phase", "phase_time"} & passed.details.keys()
+    assert [no_events.details[key] for key in ("ratio", "phase", "phase_time")] == [{}, {}, {}]
+    assert "CPU_total" not in no_events.details
+
+
+def test_lives_of_loader_processes_are_among_what_ran() -> None:
+    events = make_events([("DataLoaderWorker", "w", 0, 75), ("DataLoaderIter", "next", 40, 55)])
+
+    result = CPUBottleneck(patience=2, threshold=40).check(job_of(FINE, STUCK, STUCK, FINE, events=events))
+
+    assert result.details["general"] == {"DataLoaderWorker": 75.0, "DataLoaderIter": 25.0}
+    assert "DataLoaderIter" in result.details["general_time"]
+
+
+def test_a_job_without_gpus_has_the_details_with_nothing_in_them() -> None:
+    for rule in (CPUBottleneck(), IOBottleneck()):
+        (result,) = run_rules([rule], make_job(cpu=[95.0] * 5, io_wait=[95.0] * 5))
+
+        assert result.status is Status.NOT_EVALUATED
+        assert result.details == {"low_gpu_utilization": 0, "bottlenecks": {}}

@@ -123,12 +123,19 @@ def test_counts_and_distances_agree_with_the_definition(
     )
     node = result.details["algo-1"]
     assert node["basis"] == ("training loop" if loop else "whole job")
-    found = {
-        (int(one[3:]), int(other[3:])): d
-        for one, others in node["distances"].items()
-        for other, d in others.items()
-    }
+    found, uneven = (
+        {
+            (int(one[3:]), int(other[3:])): d
+            for one, others in node.get(key, {}).items()
+            for other, d in others.items()
+        }
+        for key in ("all_distances", "distances")
+    )
     assert found == pytest.approx(final, abs=1e-7)
+    # This key is only for pairs that were compared and are too far from each other.
+    enough = {int(one.name[-1]) for one in result.devices if one.status is not Status.NOT_EVALUATED}
+    assert uneven == {pair: d for pair, d in found.items() if d > threshold and enough.issuperset(pair)}
+    assert node.get("distances") != {}
     for g, histogram in enumerate(node["workloads"].values()):
         counted = [row[g] for t, row in zip(times, table, strict=True) if not loop or loop[0] <= t < loop[1]]
         assert histogram == plain_histogram([v for v in counted if v is not None])
@@ -334,7 +341,7 @@ def test_each_node_has_its_own_loop() -> None:
 
     result = SMALL.check(make_job(gpu=table, interval_s=30, extra=[other], steps=steps))
 
-    assert result.details["algo-1"]["distances"]["gpu0"]["gpu1"] == 0
+    assert result.details["algo-1"]["all_distances"]["gpu0"]["gpu1"] == 0
     assert result.details["algo-2"]["distances"]["gpu0"]["gpu1"] == pytest.approx(0.832555, abs=1e-6)
 
 

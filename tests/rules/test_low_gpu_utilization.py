@@ -79,7 +79,7 @@ def test_p95_at_the_threshold_is_not_low_but_can_fluctuate() -> None:
     )
 
     assert steady.status is Status.PASSED
-    assert swinging.details["fluctuating"] == swinging.triggered == 7
+    assert swinging.more["fluctuating"] == swinging.triggered == 7
 
 
 def test_patience_says_how_many_samples_were_missing() -> None:

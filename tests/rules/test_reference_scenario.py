@@ -156,7 +156,7 @@ def test_overall_system_usage_states_the_figures(job: Job) -> None:
         found = result.details[metric]["algo-1"]
         assert {name: found[name] for name in figures} == figures, metric
         assert found["n"] == 2446
-    assert result.details["TrainingLoop"]["GPU"]["algo-1"]["n"] < 2446
+    assert result.more["TrainingLoop"]["GPU"]["algo-1"]["n"] < 2446
 
 
 def test_without_steps_the_start_is_not_evaluated(job: Job) -> None:

@@ -444,3 +444,16 @@ def test_counting_above_limits_agrees_with_counting_each(
         step_outlier._BLOCK = block_size
 
     assert found.tolist() == [sum(value > limit for value in values[:end]) for end, limit in asked]
+
+
+def test_step_numbers_are_written_as_the_source_wrote_them() -> None:
+    steps = lasting(*[0.1] * 100, 1.0)
+
+    assert block(make_job(steps=steps))["step_numbers"] == ["100"]
+    assert block(make_job(steps=replace(steps, numbers_as_text=False)))["step_numbers"] == [100]
+
+
+def test_without_events_the_tables_of_the_outliers_are_empty() -> None:
+    details = StepOutlier(n_outliers=0).check(make_job(steps=lasting(*[0.1] * 100, 1.0))).details
+
+    assert [details[key] for key in ("ratio", "phase", "phase_time")] == [{}, {}, {}]

@@ -128,8 +128,7 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
             card.evaluated,
             card.violating,
             card.counted,
-            {},  # Data points per series and results per device are not in the documents.
-            {},
+            *({},) * 4,  # Figures per series and device, further details, and times are not in the documents.
         )
         extra = dict(zip(EXTRA_KEYS, values, strict=True))
         extra |= {"Origin": report.origin, "Notes": card.notes}

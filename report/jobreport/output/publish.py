@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 from jobreport import document
 from jobreport.errors import JobReportError, UsageError
 from jobreport.output.files import FILES
+from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
+#: Folders that are removed if nothing is left in them.
+_FOLDERS = ("rules/more", "rules", "")
 _PART = ".part"
 #: Pattern of the random part of such a name.
 _RANDOM = "[0-9a-f]" * 8
@@ -49,13 +52,18 @@ def check(folder: Path, names: Collection[str], *, force: bool) -> None:
         )
 
 
+def rule_file(rule: str) -> str:
+    """File of a rule's result; ``rules`` has no others than SageMaker Debugger's, as readers expect of its folder."""
+    return f"rules/{rule}.json" if rule in NAMES else f"rules/more/{rule}.json"
+
+
 def report_files(folder: Path) -> set[str]:
     """Files of the report in the folder, of any version, relative to it; empty if there is none."""
     try:
         rules = document.rule_names(folder / FILES["json"])
     except JobReportError:
         return set()
-    return {*FILES.values(), *(f"rules/{rule}.json" for rule in rules)}
+    return {*FILES.values(), *map(rule_file, rules)}
 
 
 def publish(folder: Path, files: Mapping[str, bytes], *, force: bool) -> None:
@@ -76,15 +84,15 @@ def publish(folder: Path, files: Mapping[str, bytes], *, force: bool) -> None:
         for name in files:  # also those of runs that were killed
             for part in folder.glob(f"{name}.{_RANDOM}{_PART}"):
                 part.unlink(missing_ok=True)
-        for made in (folder / "rules", folder):
+        for made in _FOLDERS:
             with contextlib.suppress(OSError):  # not empty
-                made.rmdir()
+                (folder / made).rmdir()
 
 
 def _write(parts: Mapping[str, Path], files: Mapping[str, bytes], folder: Path, *, unchanged: str) -> None:
     try:
-        (folder / "rules").mkdir(parents=True, exist_ok=True)
         for name, part in parts.items():
+            part.parent.mkdir(parents=True, exist_ok=True)
             # A new file: one that someone else put there is neither followed nor replaced.
             with part.open("xb") as file:
                 file.write(files[name])

@@ -47,7 +47,7 @@ class BottleneckCriteria(Struct, frozen=True, kw_only=True):
         gpu, cores = part.panel(name, Metric.GPU_UTILIZATION), part.panel(name, self.metric)
         if gpu is None or cores is None:
             return None
-        return Snapshots.of(gpu, cores, self)
+        return Snapshots.of(gpu, cores, self, part.panels)
 
 
 class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
@@ -61,8 +61,9 @@ class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
     seen: int
     low: int
     unsampled: int
-    #: (bottlenecks,) when, and GPUs and cores that count.
+    #: (bottlenecks,) first GPU sample, first sample of anything, and GPUs and cores that count.
     hit_us: IntArray
+    begun_us: IntArray
     gpus: IntArray
     cores: IntArray
     #: The longest runs of bottlenecks, longest first; a sampling pause ends a run.
@@ -124,8 +125,8 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.low & self.full
 
     @classmethod
-    def of(cls, gpu: Panel, cores: Panel, asked: BottleneckCriteria) -> Snapshots:
-        """The snapshots of two panels of one node."""
+    def of(cls, gpu: Panel, cores: Panel, asked: BottleneckCriteria, panels: Sequence[Panel]) -> Snapshots:
+        """The snapshots of two panels of one node; ``panels`` are all of its panels."""
         # Comparisons with NaN, a device without a sample, are false.
         gpus = (gpu.values < asked.gpu_threshold).sum(axis=1)
         counts = cores.values > asked.core_threshold
@@ -149,6 +150,7 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             low=int(np.count_nonzero(low)),
             unsampled=len(gpus) - int(np.count_nonzero(sampled)),
             hit_us=gpu.time_us[hit],
+            begun_us=_begun_us(gpu.snapshot[hit], panels),
             gpus=gpus[hit],
             cores=in_snapshot[hit],
             runs=_runs(gpu, hit, in_snapshot),
@@ -160,6 +162,16 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             crowd_share=float(crowd.min(initial=1.0)),
         )
         return cls(node=node, time_us=gpu.time_us, low=low, full=full, sampled=sampled)
+
+
+def _begun_us(snapshots: IntArray, panels: Sequence[Panel]) -> IntArray:
+    """(n,) time of the first sample of each snapshot, of any metric."""
+    begun_us = np.full(len(snapshots), np.iinfo(np.int64).max)
+    for panel in panels:
+        rows = np.minimum(np.searchsorted(panel.snapshot, snapshots), len(panel.snapshot) - 1)
+        there = panel.snapshot[rows] == snapshots
+        begun_us[there] = np.minimum(begun_us[there], panel.time_us[rows[there]])
+    return begun_us
 
 
 def _runs(gpu: Panel, hit: BoolArray, cores: IntArray) -> list[dict[str, Any]]:

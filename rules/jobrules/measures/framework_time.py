@@ -119,7 +119,7 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
     return Sums(node=node, event_types=event_types, total=total, own=own, calls=calls)
 
 
-def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
+def breakdown_of(sums: Sequence[Sums], *, with_lifetimes: bool = False) -> dict[str, Any]:
     """SageMaker Debugger's framework block of several nodes, with extra keys; tables by size.
 
     ``ratio``
@@ -136,7 +136,7 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
     ``general``, ``general_time``
         Percent and microseconds by phase of what is None of these.
     ``lifetimes``
-        Microseconds by lane of processes' lives, which are no part of ``general``.
+        Microseconds by lane of processes' lives, which are no part of ``general`` unless ``with_lifetimes``.
     ``forward_backward``
         Percent of forward and backward pass, where both were recorded.
     ``horovod``, ``horovod_time``
@@ -163,8 +163,11 @@ def breakdown_of(sums: Sequence[Sums]) -> dict[str, Any]:
             }
             if calls[kind]:
                 details[f"{kind.name}_operators"] = _operators(total[kind], own[kind], calls[kind])
-    if by_type[Kind.GENERAL]:
-        details |= {"general": shares(by_type[Kind.GENERAL]), "general_time": by_type[Kind.GENERAL]}
+    general = by_type[Kind.GENERAL]
+    if with_lifetimes:
+        general = largest_first(general | by_type[Kind.LIFETIME])
+    if general:
+        details |= {"general": shares(general), "general_time": general}
     if by_type[Kind.LIFETIME]:
         details["lifetimes"] = by_type[Kind.LIFETIME]
     passes = {"Forward pass": by_type[Kind.FORWARD], "Backward pass": by_type[Kind.BACKWARD]}

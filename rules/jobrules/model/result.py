@@ -145,8 +145,10 @@ class RuleResult(Struct, frozen=True, kw_only=True):
     #: Numbers of the one-minute windows in violation by device (``node/device``), from first to last of
     #: each run, where a rule judges the windows of devices.
     runs: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    #: ``Details`` of SageMaker Debugger's JSON, with extra keys.
+    #: ``Details`` of SageMaker Debugger's JSON. Where its keys are nodes or metrics, it has no others.
     details: dict[str, Any] = field(default_factory=dict)
+    #: What ``details`` has no place for.
+    more: dict[str, Any] = field(default_factory=dict)
 
     @property
     def severity(self) -> float:

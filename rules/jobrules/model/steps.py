@@ -28,6 +28,8 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     number: IntArray = field(default_factory=_no_ints)
     start_us: IntArray = field(default_factory=_no_ints)
     end_us: IntArray = field(default_factory=_no_ints)
+    #: Whether the source writes the numbers as text: ``"5"``.
+    numbers_as_text: bool = True
 
     def __len__(self) -> int:
         return len(self.start_us)
@@ -83,7 +85,9 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             [np.array([place[one] for one in table.series], np.int32)[table.code] for table in tables]
         )
         order = np.lexsort((columns["end_us"], columns["start_us"]))
-        return cls(series=tuple(every), **{name: column[order] for name, column in columns.items()})
+        as_text = any(table.numbers_as_text for table in tables)
+        found = cls(series=tuple(every), numbers_as_text=as_text)
+        return replace(found, **{name: column[order] for name, column in columns.items()})
 
     @classmethod
     def of(cls, names: Sequence[StepSeries], code: CodeArray | IntArray, **columns: IntArray) -> Steps:
@@ -92,7 +96,8 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         series = sorted({names[i] for i in used}, key=_series_key)
         place = {one: i for i, one in enumerate(series)}
         moved = np.array([place.get(one, -1) for one in names], np.int32)
-        return cls(series=tuple(series), code=moved[code] if len(code) else _no_codes(), **columns)
+        found = cls(series=tuple(series), code=moved[code] if len(code) else _no_codes())
+        return replace(found, **columns)
 
 
 _STEP_COLUMNS = ("code", "number", "start_us", "end_us")

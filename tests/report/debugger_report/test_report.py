@@ -556,7 +556,7 @@ def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None
 
     outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json", "md"])
 
-    names = {path.stem for path in (tmp_path / "out/rules").iterdir()}
+    names = {path.stem for path in (tmp_path / "out/rules").rglob("*.json")}
     assert names == {one.name for one in outcome.report.rules}
     written = json.loads((tmp_path / "out/rules/LowGPUUtilization.json").read_text("utf-8"))
     assert {key: written.pop(key) for key in (*document.EXTRA_KEYS, "Origin")} == {
@@ -568,6 +568,8 @@ def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None
         "Counted": "",
         "DatapointsPerSeries": {},
         "Devices": {},
+        "MoreDetails": {},
+        "ParameterTimes": {},
         "Origin": "debugger_results",
     }
     assert written.pop("Notes") == list(card(outcome.report, "LowGPUUtilization").notes)

@@ -15,7 +15,14 @@ import pytest
 from jobreport.errors import JobReportError, UsageError
 from jobreport.output.publish import check, publish
 
-NAMES = {"report.html", "report.ipynb", "report.json", "summary.md", "rules/A.json", "rules/B.json"}
+NAMES = {
+    "report.html",
+    "report.ipynb",
+    "report.json",
+    "summary.md",
+    "rules/BatchSize.json",
+    "rules/more/B.json",
+}
 
 
 def report(text: str, names: set[str] = NAMES) -> dict[str, bytes]:
@@ -34,7 +41,7 @@ def test_a_report_appears_and_is_replaced(tmp_path: Path) -> None:
     publish(out, report("1"), force=False)
     assert found(out) == report("1")
 
-    for names in (NAMES, NAMES - {"rules/B.json", "report.html"}, {"report.json"}):
+    for names in (NAMES, NAMES - {"rules/more/B.json", "report.html"}, {"report.json"}):
         publish(out, report("2", names), force=True)
         assert found(out) == report("2", names)
     assert (out / "rules").exists() is False
@@ -46,9 +53,9 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     for name, content in others.items():
         (tmp_path / name).write_bytes(content)
 
-    publish(tmp_path, report("2", NAMES - {"rules/A.json"}), force=True)
+    publish(tmp_path, report("2", NAMES - {"rules/BatchSize.json"}), force=True)
 
-    assert found(tmp_path) == report("2", NAMES - {"rules/A.json"}) | others
+    assert found(tmp_path) == report("2", NAMES - {"rules/BatchSize.json"}) | others
 
 
 def test_an_existing_report_is_replaced_with_force_only(tmp_path: Path) -> None:
@@ -62,7 +69,7 @@ def test_an_existing_report_is_replaced_with_force_only(tmp_path: Path) -> None:
 
 
 def test_what_make_report_did_not_write_is_never_replaced(tmp_path: Path) -> None:
-    for name in ("report.html", "report.json", "rules/A.json"):
+    for name in ("report.html", "report.json", "rules/BatchSize.json"):
         mine, made = tmp_path / "mine" / Path(name).name, tmp_path / "made" / Path(name).name
         (mine / name).parent.mkdir(parents=True)
         (mine / name).write_text("{}")
@@ -118,7 +125,7 @@ def test_a_full_disk_leaves_the_older_report_and_nothing_else(
 
 def _again_and_again(out: Path) -> None:
     for number in range(1, 1_000_000):
-        publish(out, report(str(number), NAMES if number % 2 else NAMES - {"rules/B.json"}), force=True)
+        publish(out, report(str(number), NAMES if number % 2 else NAMES - {"rules/more/B.json"}), force=True)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork")
@@ -139,7 +146,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_report_or_no_page(tmp_path: Path) -
         interrupted += "report.html" not in files
         seen.add(text)
         # A folder without a page may hold less than a report, but never files of two.
-        expected = report(text, NAMES if int(text) % 2 or text == "0" else NAMES - {"rules/B.json"})
+        expected = report(text, NAMES if int(text) % 2 or text == "0" else NAMES - {"rules/more/B.json"})
         assert files == {name: expected[name] for name in files}
         assert "report.html" not in files or files == expected
     assert len(seen) > 3, "hardly a report was replaced"

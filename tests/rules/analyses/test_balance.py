@@ -126,7 +126,7 @@ def test_figure_and_rule_agree(
         for k, d in enumerate(row)
         if d is not None
     }
-    theirs = {(one, other): d for one, row in told["distances"].items() for other, d in row.items()}
+    theirs = {(one, other): d for one, row in told["all_distances"].items() for other, d in row.items()}
     assert distances == pytest.approx(theirs, abs=1e-6)
     pair = node.farthest
     judged = result.status in (Status.TRIGGERED, Status.PASSED)

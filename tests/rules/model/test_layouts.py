@@ -153,7 +153,9 @@ def put(path: Path, text: str, rng: random.Random) -> None:
 def told(root: Path) -> dict[str, bytes]:
     job, _ = read_job(root, strict=True)
     results = run_rules(RULES, job, strict=True)
-    return {rule.name: document.rule_json(rule, result) for rule, result in zip(RULES, results, strict=True)}
+    return {
+        rule.name: document.rule_json(rule, result, {}) for rule, result in zip(RULES, results, strict=True)
+    }
 
 
 @settings(max_examples=12)

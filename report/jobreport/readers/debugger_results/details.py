@@ -92,7 +92,7 @@ class StepSeries(Struct, frozen=True, kw_only=True):
     number_of_outliers: Count | None = None
     phase: str = ""
     #: A step that takes part in several checks is listed once per check.
-    step_numbers: tuple[str, ...] = ()
+    step_numbers: tuple[str | int, ...] = ()
 
 
 class Loader(Struct, frozen=True, kw_only=True):

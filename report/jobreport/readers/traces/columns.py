@@ -157,18 +157,21 @@ class Columns:
         self.lanes: dict[Lane, int] = {}
         self.names = Names()
         self.loaders: list[Loader] = []
+        #: Whether step numbers are text, in any part of the files; None where there are none.
+        self.numbers_as_text: set[bool | None] = set()
         self._files = files
         self._tally = tally
         self._places: _Places = {}
         self._tables: list[Table] = []
         self._clear()
 
-    def add(self, number: int, blocks: Iterable[Sequence[Row]]) -> None:
+    def add(self, number: int, blocks: Iterable[tuple[Sequence[Row], bool | None]]) -> None:
         """Add the rows of a file."""
         source, origin = self._files[number]
         file, shortened = _File(number, origin, self._places), self.names.shortened
-        for rows in blocks:
+        for rows, as_text in blocks:
             self._add_block(rows, file)
+            self.numbers_as_text.add(as_text)
             if self._counts.total() >= _MANY_EVENTS:
                 self._convert()
         file.counts["traces.begin_only"] = sum(map(len, file.begun.values()))
@@ -261,7 +264,8 @@ class Columns:
 
     def _add_loader(self, kind: _Kind, row: Row) -> None:
         """Add the data loader that a row sets up."""
-        if kind.name is None or not 0 <= row.ts <= LATEST_US:
+        # Rows may begin before the time base of their file.
+        if kind.name is None or not (-_base(row, kind.place.base_us) <= row.ts <= LATEST_US):
             return
         args = row.args or _NO_ARGS
         loading = whole_number(args.num_workers)
@@ -286,17 +290,19 @@ class Columns:
         self._clear()
         if takes_no_time.any():
             duration[takes_no_time[kind] > 0] = 0
+        base = base[kind]
+        base[start > _ABSOLUTE_US] = 0
         is_named = name[kind] >= 0
-        is_sound = is_named & (start >= 0) & (start <= LATEST_US)
+        # Events may begin before the time base of their file.
+        is_sound = is_named & (start >= -base) & (start <= LATEST_US)
         is_sound &= (duration >= 0) & (duration <= _MAX_DURATION_US)
         if not is_sound.all():
             has_no_start = np.isnan(start) & is_named
             self._note("traces.no_name", file[~is_named])
             self._note("traces.no_start", file[has_no_start])
             self._note("traces.bad_time", file[is_named & ~is_sound & ~has_no_start])
-            file, kind, start, duration, step = (one[is_sound] for one in (file, kind, start, duration, step))
-        base = base[kind]
-        base[start > _ABSOLUTE_US] = 0
+            columns = file, kind, base, start, duration, step
+            file, kind, base, start, duration, step = (one[is_sound] for one in columns)
         self._tables.append(
             {
                 "file": file,
@@ -350,6 +356,7 @@ def _whole(numbers: FloatArray) -> IntArray:
 
 
 def _rounded(times: FloatArray) -> IntArray:
-    """Times from 0 to ``LATEST_US`` and somewhat later, rounded half to even."""
+    """Times to ``LATEST_US`` and somewhat further on both sides of 0, rounded half to even."""
     # Floats from 2**52 on are whole; ``np.rint`` takes five times as long.
-    return (times + 2.0**52 - 2.0**52).astype(np.int64)
+    whole = np.copysign(2.0**52, times)
+    return (times + whole - whole).astype(np.int64)

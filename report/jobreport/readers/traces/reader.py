@@ -94,7 +94,7 @@ class Traces:
         return Found(
             quality=quality,
             events=events,
-            steps=_steps(events),
+            steps=replace(_steps(events), numbers_as_text=columns.numbers_as_text - {None} != {False}),
             finished=False if timed and len(events) else None,
         )
 

@@ -44,13 +44,14 @@ _BETWEEN_ROWS = re.compile(rb"\}\s*+,\s*+\{")
 #: Bytes at the end of a block in which the last row usually ends.
 _ROW_END = 1 << 12
 _BETWEEN_VALUES = re.compile(r"[ \t\r\n,]*+")
+_STEP_NUMBER = re.compile(rb'"step_num"\s*+:\s*+(["0-9])')
 _DECODER = json.JSONDecoder()
 
 
-def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[list[Row]]:
-    """The rows of a file in their order, many at a time; ``tally`` counts what is not read.
+def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[tuple[list[Row], bool | None]]:
+    """The rows of a file in their order, many at a time, and whether the first step number among them is text.
 
-    A file that is ``growing`` is known to be still being written.
+    ``tally`` counts what is not read. A file that is ``growing`` is known to be still being written.
     """
     layout: _ByLine | _InOrder | None = None
     has_rows = False
@@ -67,7 +68,8 @@ def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[l
         rows, used = layout.read(text, is_last=is_last)
         if rows:
             has_rows = True
-            yield rows
+            first = _STEP_NUMBER.search(text)
+            yield rows, first[1] == b'"' if first else None
         parts = [text[used:]]
         # Each attempt costs as much as there is text, so that the next one waits for twice as much.
         wanted = _BLOCK if used else 2 * len(text)

@@ -62,7 +62,7 @@ def test_every_rule_is_decoded(tmp_path: Path) -> None:
     use = {"gpu_max": 86, "gpu_95": 77.0, "p25": 0, "p50": 0, "p75": 25, "p95": 78}
     times = {"job_start": START, "job_end": START + 60, "step_num": {"first": 1_700_000_010_000_000}}
     usage = {"min": 0, "p50": 1, "p95": 2, "p99": 3, "max": 4}
-    outliers = {"number_of_outliers": 2, "step_stats": {"max": 8.5, "p50": 0.02}, "step_numbers": ["3", "3"]}
+    outliers = {"number_of_outliers": 2, "step_stats": {"max": 8.5, "p50": 0.02}, "step_numbers": ["3", 3]}
 
     results = read(
         tmp_path,

@@ -62,12 +62,13 @@ def _args() -> st.SearchStrategy[object]:
 
 def _sound() -> st.SearchStrategy[Row]:
     moment = st.one_of(st.integers(0, 10**9), st.floats(0, 1e9))
+    early = st.one_of(st.integers(-(10**9), 0), st.floats(-1e9, 0))
     return st.fixed_dictionaries(
         {
             "name": st.sampled_from(["a", "b", "Step:ModeKeys.TRAIN", "4", "ü"]),
             "pid": st.integers(0, 3),
             "ph": st.just("X"),
-            "ts": moment,
+            "ts": st.one_of(moment, early),
             "dur": st.one_of(st.integers(0, 9), moment),
         },
         optional={"args": _args(), "tid": st.integers(0, 3)},
@@ -228,7 +229,7 @@ def test_neither_writer_nor_split_nor_order_of_files_matters(
         (x(pid=True), "odd_row"),
         (x(args=[1]), "odd_row"),
         (x(args={"step_num": "many"}), "odd_row"),
-        (x(ts=-1), "bad_time"),
+        (x(ts=-BASE_US - 1), "bad_time"),
         (x(dur=-1), "bad_time"),
         (x(dur=31 * 86400 * 10**6), "bad_time"),
         (x(ts=float("nan")), "no_start"),
@@ -561,6 +562,35 @@ def test_a_step_is_what_the_script_or_the_framework_calls_so(tmp_path: Path, suf
     assert found.steps.mode.tolist() == ["TRAIN", "GLOBAL"][:steps]
 
 
+def test_events_from_before_the_time_base_of_their_file_are_kept(tmp_path: Path) -> None:
+    """A writer fixes its time base when it is created, and events may begin before."""
+    rows = [lane(1, "Step:ModeKeys.TRAIN")]
+    starts = [0.25, 999_999.5, 1_000_000, 59_000_000.5, 60_000_000]
+    early = [x("Step:ModeKeys.TRAIN", ts - 60_000_000, 10.5) for ts in starts]
+    late = [x("Step:ModeKeys.TRAIN", ts, 10.5) for ts in starts]
+
+    shifted = read_rows(tmp_path / "a", base(BASE_US + 60_000_000), *rows, *early)
+    usual = read_rows(tmp_path / "b", base(), *rows, *late)
+
+    assert len(usual.steps) == 5
+    assert shifted.steps.start_us.tolist() == usual.steps.start_us.tolist()
+    assert remarks(shifted) == []
+    # Without a time base there is nothing to begin before.
+    assert ("bad_time", 1) in remarks(read_rows(tmp_path / "c", *rows, x(ts=5), x(ts=-1)))
+
+
+def test_step_numbers_may_be_text_or_numbers(tmp_path: Path) -> None:
+    step = "Step:ModeKeys.TRAIN"
+    for numbers, as_text in (('"1" "2"', True), ("1 2", False), ("null 2", False)):
+        rows = [x(step, i, args={"step_num": json.loads(n)}) for i, n in enumerate(numbers.split())]
+
+        steps = read_rows(tmp_path / numbers, base(), lane(1, step), *rows).steps
+
+        assert steps.numbers_as_text is as_text
+        assert steps.number.tolist() == [-1 if "null" in numbers else 1, 2]
+    assert read_rows(tmp_path, base(), x(step)).steps.numbers_as_text
+
+
 def test_loaders_that_are_set_up_are_found(tmp_path: Path) -> None:
     multi, single = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"
     found = read_rows(
@@ -570,6 +600,7 @@ def test_loaders_that_are_set_up_are_found(tmp_path: Path) -> None:
         x(f"{multi}.__init__", 9, pid=5, args={"num_workers": 4, "pin_memory": True, "pid": 33}),
         x(f"{single}.__init__", 2, pid=5, args={"num_workers": "many", "pin_memory": 1}),
         x(f"{single}.__init__", -1, pid=5, args={"num_workers": 0}),
+        x(f"{single}.__init__", -BASE_US - 1, pid=5),
     )
 
     assert found.events.loaders == tuple(
@@ -581,7 +612,7 @@ def test_loaders_that_are_set_up_are_found(tmp_path: Path) -> None:
             num_workers=workers,
             pin_memory=pin,
         )
-        for name, ts, workers, pin in ((single, 2, None, None), (multi, 9, 4, True))
+        for name, ts, workers, pin in ((single, -1, 0, None), (single, 2, None, None), (multi, 9, 4, True))
     )
 
 
@@ -1002,7 +1033,7 @@ def test_the_careful_reader_finds_what_a_reader_of_this_line_finds(
 
 def test_the_careful_reader_counts_a_begin_and_its_end_as_one_and_metadata_as_none() -> None:
     pair: list[Row] = [{"ph": "B", "name": "b", "ts": 1}, {"ph": "E", "ts": 3}]
-    some = [*SOUND, *pair, {"ph": "i"}, x(ts=-1)]
+    some = [*SOUND, *pair, {"ph": "i"}, x(dur=-1)]
 
     assert expected_rows({FILE: text(some).encode()}) == (9, 7)
 

@@ -1,0 +1,162 @@
+"""The rule files as a reader of SageMaker Debugger's format takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from generator.job import JobSpec
+from generator.scenarios import SCENARIOS
+from generator.writer import write_job
+
+from jobreport import pipeline
+from jobreport.readers.debugger_results.rule_results import NAMES
+from jobreport.settings import load
+from jobrules import RULES
+from tests import scenario_d1
+from tests.paths import SAMPLES
+
+Files = dict[str, dict[str, Any]]
+#: Low thresholds make more rules trigger: details are written then.
+SETTINGS = (
+    "CPUBottleneck.threshold=0",
+    "CPUBottleneck.patience=120s",
+    "LowGPUUtilization.patience=8m",
+    "LowGPUUtilization.window=240",
+)
+BOX = ("p25", "p50", "p75", "p95", "upper", "lower")
+
+
+def d1(folder: Path) -> None:
+    scenario_d1.write_samples(folder)
+    scenario_d1.write_events(folder)
+
+
+def generated(name: str, folder: Path) -> None:
+    scenario = SCENARIOS[name]
+    spec = JobSpec(
+        scenario=scenario,
+        steps=scenario.steps,
+        nodes=2,
+        gpus=2,
+        cores=4,
+        duration_us=900_000_000,
+        interval_us=500_000,
+        start_us=1_741_080_077_500_000,
+        seed=1,
+    )
+    write_job(spec, folder, gzipped=False)
+
+
+def sample(path: Path, folder: Path) -> None:
+    folder.symlink_to(path)
+
+
+JOBS: dict[str, Callable[[Path], None]] = {
+    "d1": d1,
+    "cpu-bottleneck": partial(generated, "cpu-bottleneck"),
+    "few-loaders": partial(generated, "few-loaders"),
+    **{path.name: partial(sample, path) for path in SAMPLES},
+}
+
+
+@pytest.fixture(scope="module", params=JOBS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp(request.param)
+    JOBS[request.param](root / "job")
+    pipeline.make_report(
+        root / "job", root / "out", settings=load(assignments=SETTINGS), formats=["json"], strict=True
+    )
+    return root / "out" / "rules"
+
+
+@pytest.fixture
+def files(folder: Path) -> Files:
+    return {path.stem: json.loads(path.read_bytes()) for path in folder.glob("*.json")}
+
+
+def test_the_folder_has_the_files_of_sagemaker_debugger_and_no_others(folder: Path) -> None:
+    assert {path.stem for path in folder.glob("*.json")} == set(NAMES)
+    others = {rule.__name__ for rule in RULES} - set(NAMES)
+    assert {path.stem for path in (folder / "more").glob("*.json")} == others
+
+
+def test_counters_are_whole_and_parameters_can_be_read(files: Files) -> None:
+    for rule, file in files.items():
+        counters = [file[key] for key in ("RuleTriggered", "Violations", "Datapoints")]
+        assert all(type(one) is int and one >= 0 for one in counters), rule
+        parameters = dict(line.split(":") for line in file["RuleParameters"].splitlines())
+        for name in ("patience", "window", "n_outliers"):
+            assert int(parameters.get(name, 1)) >= 1
+        assert all(value == "None" or float(value) >= 0 for value in parameters.values())
+    times = {rule: file["ParameterTimes"] for rule, file in files.items() if file["ParameterTimes"]}
+    assert times == {"CPUBottleneck": {"patience": "120s"}, "LowGPUUtilization": {"patience": "480s"}}
+
+
+@pytest.mark.parametrize("rule", ["LowGPUUtilization", "GPUMemoryIncrease", "BatchSize"])
+def test_below_a_node_are_its_devices_with_their_figures(rule: str, files: Files) -> None:
+    details = files[rule]["Details"]
+    assert type(details.pop("last_timestamp", 0)) is int
+    for devices in details.values():
+        for figures in devices.values():
+            assert all(isinstance(figures[name], float) for name in BOX)
+
+
+def test_below_a_node_are_histograms_and_the_distances_that_are_too_large(files: Files) -> None:
+    for node in files["LoadBalancing"]["Details"].values():
+        assert all(type(n) is int for bins in node["workloads"].values() for n in bins)
+        rows = node.get("distances", {"": {"": 1.0}}).values()
+        assert all(distance > 0.2 for row in rows for distance in row.values())
+
+
+def test_usage_has_six_metrics_and_below_each_the_nodes(files: Files) -> None:
+    details = files["OverallSystemUsage"]["Details"]
+    if not files["OverallSystemUsage"]["Datapoints"]:
+        return
+    assert list(details) == ["Network", "GPU", "CPU", "CPU memory", "GPU memory", "I/O"]
+    for nodes in details.values():
+        for figures in nodes.values():
+            assert all(isinstance(figures[name], float) for name in ("max", "p99", "p95", "p50", "min"))
+
+
+@pytest.mark.parametrize("rule", ["CPUBottleneck", "IOBottleneck"])
+def test_keys_of_bottlenecks_are_times(rule: str, files: Files) -> None:
+    details = files[rule]["Details"]
+    assert type(details["low_gpu_utilization"]) is int
+    for key, found in details["bottlenecks"].items():
+        assert 1e9 < float(key) < 2e9
+        assert found["GPUs"] == sum(one["GPUs"] for one in found["nodes"].values()) > 0
+        assert found["CPUs"] == sum(one["CPUs"] for one in found["nodes"].values()) > 0
+    if files[rule]["RuleTriggered"]:
+        check_framework(details)
+
+
+def check_framework(details: dict[str, Any]) -> None:
+    for key in ("ratio", "phase", "phase_time"):
+        assert all(isinstance(value, float | int) for value in details[key].values())
+
+
+def test_framework_time_and_steps_are_tables(files: Files) -> None:
+    check_framework(files["OverallFrameworkMetrics"]["Details"])
+    details = files["StepOutlier"]["Details"]
+    if files["StepOutlier"]["RuleTriggered"]:
+        check_framework(details)
+    for rank in details["step_details"].values():
+        assert set(rank["step_stats"]) == {"mean", "max", "p99", "p95", "p50", "min"}
+        assert len(rank["binedges"]) == len(rank["probs"]) + 1
+        assert type(rank["number_of_outliers"]) is int
+        assert all(int(number) >= 0 for number in rank["step_numbers"])
+    loading = files["Dataloader"]["Details"]
+    assert all(type(loading.get(key, 0)) is int for key in ("cores", "dataloaders"))
+
+
+def test_the_walk_meets_what_it_looks_for(tmp_path: Path) -> None:
+    """The jobs above trigger all rules that have tables of nodes."""
+    d1(tmp_path / "job")
+    pipeline.make_report(tmp_path / "job", tmp_path / "out", formats=["json"], strict=True)
+    for rule in ("LowGPUUtilization", "GPUMemoryIncrease", "BatchSize", "LoadBalancing", "StepOutlier"):
+        assert json.loads((tmp_path / "out" / "rules" / f"{rule}.json").read_bytes())["RuleTriggered"], rule
