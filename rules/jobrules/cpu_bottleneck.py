@@ -80,7 +80,7 @@ class CPUBottleneck(BottleneckRule):
     def _saturated_cpu(self, result: RuleResult, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
         return self.finding(
-            f"A GPU was idle while the CPU was saturated in {seen} of snapshots",
+            f"A GPU was held up while the CPU was saturated in {seen} of snapshots",
             *moments(claimed, result),
             Note("Half of the cores or more, or their mean, counts as saturated"),
             Inferred("simultaneous samples"),

@@ -51,6 +51,8 @@ _SETTING = ("iterator", "num_workers", "pin_memory", "fetches")
 
 #: Loading that was recorded for less of the work than this is said to be.
 MOSTLY = 0.9
+#: Cores with a lower mean utilization have room for more loader processes.
+ROOM_PERCENT = 70.0
 NO_WORKERS_ADVICE = (
     "Load data in separate processes: set ``num_workers`` above 0.",
     "Then GPUs compute while the next batches load.",
@@ -147,13 +149,12 @@ class Dataloader(Rule):
                 label="Lost: waiting for data",
                 when="while training waited for data",
                 claim=partial(waiting, work),
-                finding=partial(self._waited, job, work, result, found, profiled),
+                finding=partial(self._waited, work, result, found, profiled),
             ),
         )
 
     def _waited(
         self,
-        job: Job,
         work: Work,
         result: RuleResult,
         found: Sequence[Waits],
@@ -176,6 +177,8 @@ class Dataloader(Rule):
         evidence = [*moments(claimed, result)]
         waited = sum(one.waited_us for one in found) / max(1, sum(one.recorded.total_us for one in found))
         evidence.append(Note(f"Training waited for a batch in {share(waited)} of the recorded time"))
+        if most.in_steps:
+            evidence.append(Note("Steps take nearly all of the time and hold the fetches"))
         if most.num_workers == 0:
             evidence.append(Note("``num_workers`` is 0: the training process loads every batch itself"))
         elif most.num_workers is not None:
@@ -191,7 +194,7 @@ class Dataloader(Rule):
             *evidence,
             key="data-loading",
             section="data-loading",
-            advice=_loading_advice(job, most),
+            advice=_loading_advice(most),
             devices=claimed.devices,
         )
 
@@ -425,21 +428,16 @@ def _spread(times_us: IntArray) -> dict[str, float]:
     }
 
 
-def _loading_advice(job: Job, waits: Waits) -> tuple[str, ...]:
-    cores = max(
-        (len(p.devices) for one in job.facts for p in one.panels if p.metric is Metric.CPU_UTILIZATION),
-        default=0,
-    )
-    each = cores // max(1, waits.processes)
+def _loading_advice(waits: Waits) -> tuple[str, ...]:
+    each = waits.cores // max(1, waits.processes)
+    has_room = waits.cpu_percent is None or waits.cpu_percent < ROOM_PERCENT
     if waits.num_workers == 0:
         start = f" ({each} to start with: cores divided by training processes)" if each > 1 else ""
         return (f"Set ``num_workers`` above 0{start}.", *NO_WORKERS_ADVICE[1:])
-    if waits.num_workers is not None and waits.num_workers < each:
+    if waits.num_workers is not None and waits.num_workers < each and has_room:
         return (
-            f"Raise ``num_workers`` from {waits.num_workers} to about {each}: the node has {count(cores, 'core')}.",
+            f"Raise ``num_workers`` from {waits.num_workers} to about {each}: the node has {count(waits.cores, 'core')}.",
             "If fetches stay long, make transforms cheaper or cache the data.",
         )
-    return (
-        "Make loading cheaper: lighter transforms, cached or packed data, decoding on the GPU.",
-        "If cores are free, raise ``num_workers``.",
-    )
+    cheaper = "Make loading cheaper: lighter transforms, cached or packed data, decoding on the GPU."
+    return (cheaper, "If cores are free, raise ``num_workers``.") if has_room else (cheaper,)

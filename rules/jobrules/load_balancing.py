@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.measures.minutes import Windows
-from jobrules.measures.work import Work
+from jobrules.measures.work import Work, use_in_work
 from jobrules.model import (
     DeviceStatus,
     Finding,
@@ -31,7 +31,7 @@ from jobrules.text import count, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel
     from jobrules.model.claims import Claim, Claimed, Samples
@@ -130,7 +130,10 @@ class LoadBalancing(Rule):
         work = Work.of(job)
         if work is None:
             return ()
-        means = sorted(job.gathered(_means, work))
+        used = [gpu for gpu in job.gathered(use_in_work, work) if gpu.worked]
+        # What was measured for a part only may be the busy part.
+        known = [gpu for gpu in used if 2 * gpu.measured_us >= max(one.measured_us for one in used)]
+        means = sorted((gpu.mean, f"{gpu.node} {gpu.device}") for gpu in known)
         if len(means) < 2:
             return ()
         return (
@@ -386,17 +389,6 @@ def _reason_without_pair(answers: Sequence[DeviceStatus]) -> Reason:
     """Reason why no pair was compared: the first that names missing samples, otherwise that no other GPU has enough."""
     reasons = [answer.reason for answer in answers if answer.reason]
     return next((reason for reason in reasons if reason.kind is not ReasonKind.NO_DEVICE), NO_OTHER)
-
-
-def _means(part: Job, work: Work) -> Iterator[tuple[float, str]]:
-    """Mean utilization in the work of each GPU that was used."""
-    for panel in part.panels_of(Metric.GPU_UTILIZATION):
-        inside = work.holds(panel.time_us, panel.node)
-        for column, device in enumerate(panel.devices):
-            values = panel.values[inside, column]
-            values = values[~np.isnan(values)]
-            if len(values) and values.max() > 0:
-                yield float(values.mean()), f"{panel.node} {device}"
 
 
 def _below(highest: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:

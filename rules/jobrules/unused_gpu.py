@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
-from jobrules.measures.work import Work
+from jobrules.measures.work import Work, use_in_work
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric
 from jobrules.model.claims import Cause, Precedence, moments
@@ -113,7 +113,7 @@ class UnusedGPU(Rule):
         work = Work.of(job)
         if work is None:
             return ()
-        most = max(job.gathered(_active_in_work, work), default=0.0)
+        most = max((gpu.active for gpu in job.gathered(use_in_work, work)), default=0.0)
         if 100 * most < MUCH * self.threshold:
             return ()
         return (
@@ -189,11 +189,3 @@ def _active(gpu: Samples) -> float:
     """Share of the work in which a GPU was active."""
     active_us = float(gpu.weight_us[gpu.in_work & (gpu.values >= IDLE_PERCENT)].sum())
     return active_us / gpu.work_us if gpu.work_us else 1.0
-
-
-def _active_in_work(part: Job, work: Work) -> Iterator[float]:
-    """Share of the samples in the work in which each GPU was active."""
-    for panel in part.panels_of(Metric.GPU_UTILIZATION):
-        inside = panel.values[work.holds(panel.time_us, panel.node)]
-        sampled = np.maximum(1, (~np.isnan(inside)).sum(axis=0))
-        yield from ((inside >= IDLE_PERCENT).sum(axis=0) / sampled).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import BoolArray, FloatArray, IntArray, Job, Metric, Panel
 
 #: The CPU is saturated if this part of the cores is, or if their mean is at this many percent,
@@ -27,11 +28,10 @@ class CoreUse(Struct, frozen=True, kw_only=True, eq=False):
         panel = part.panel(gpu.node, metric)
         if panel is None:
             return None
-        _, at, rows = np.intersect1d(gpu.snapshot, panel.snapshot, assume_unique=True, return_indices=True)
-        above, mean = np.zeros(len(gpu.snapshot), np.int64), np.full(len(gpu.snapshot), np.nan)
+        rows, near = _nearest(gpu, panel)
         # Comparisons with NaN, a core without a sample, are false.
-        above[at] = (panel.values > threshold).sum(axis=1)[rows]
-        mean[at] = panel.mean[rows]
+        above = np.where(near, (panel.values > threshold).sum(axis=1)[rows], 0)
+        mean = np.where(near, panel.mean[rows], np.nan)
         return cls(cores=len(panel.devices), above=above, mean=mean)
 
     @property
@@ -51,3 +51,13 @@ class CoreUse(Struct, frozen=True, kw_only=True, eq=False):
             if self.cores > 1
             else np.zeros(len(self.above), np.bool_)
         )
+
+
+def _nearest(gpu: Panel, other: Panel) -> tuple[IntArray, BoolArray]:
+    """(n,) the row of another panel that is nearest in time, and whether it is within the longer sampling interval."""
+    after = np.searchsorted(other.time_us, gpu.time_us)
+    before, after = np.maximum(after - 1, 0), np.minimum(after, len(other.time_us) - 1)
+    is_before = gpu.time_us - other.time_us[before] <= other.time_us[after] - gpu.time_us
+    rows = np.where(is_before, before, after)
+    near = np.abs(other.time_us[rows] - gpu.time_us) <= max(gpu.interval_us, other.interval_us, TOLERANCE_US)
+    return rows, near

@@ -11,7 +11,7 @@ from msgspec import Struct
 from jobrules.measures.core_use import SLOWED_GPU, CoreUse
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.intervals import Intervals, union
-from jobrules.measures.rows import rows_by_rank
+from jobrules.measures.rows import rows_by_lane, rows_by_rank
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
 
@@ -26,6 +26,8 @@ BRIDGED_US = 60 * SECOND_US
 RELEVANT_PART = 0.05
 #: A sample lies within a step if this part of it does.
 WITHIN_PART = 0.99
+#: Steps that take more of the time than this hold what happens between two batches.
+STEPS_PART = 0.8
 #: A core above this is saturated.
 SATURATED_PERCENT = 90.0
 #: The rest of the work looks the same if its loss is within this part of that where waits were recorded.
@@ -39,8 +41,12 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
 
     #: When fetches were recorded.
     recorded: Intervals
-    #: Waits outside of steps, summed over the training processes and divided by their number, in microseconds.
+    #: Fetches of any process.
+    fetched: Intervals
+    #: Waits outside of steps, or in them if ``in_steps``, summed over the training processes and divided by their number, in microseconds.
     waited_us: float
+    #: True if steps hold their fetches.
+    in_steps: bool
     #: Median fetch and step, in microseconds; None without steps.
     fetch_us: float
     step_us: float | None
@@ -48,6 +54,9 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
     num_workers: int | None
     #: Training processes.
     processes: int
+    #: Cores of the node, and their mean utilization in the work; 0 and None if they were not sampled.
+    cores: int
+    cpu_percent: float | None
 
     @property
     def relevant(self) -> bool:
@@ -66,30 +75,41 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
         fetches = fetches.where((fetches.end_us > begin_us) & (fetches.start_us < end_us))
         if not len(fetches):
             return None
-        ranks = np.array([lane.rank for lane in fetches.lanes])[fetches.lane]
-        steps = part.steps
-        waited_us = 0
-        present = np.unique(ranks).tolist()
-        for rank in present:
-            own = ranks == rank
-            fetched = union(fetches.start_us[own], fetches.end_us[own])
-            of_rank = steps.rank == rank if len(steps) else np.zeros(0, np.bool_)
-            stepped = union(steps.start_us[of_rank], steps.end_us[of_rank])
-            inside = int(stepped.overlap_us(fetched.start_us, fetched.end_us).sum())
-            waited_us += fetched.total_us - inside
-        bridged = union(fetches.start_us, fetches.end_us + BRIDGED_US)
-        workers = [
-            one.num_workers for one in loading.loaders if one.num_workers is not None and one.num_workers >= 0
-        ]
-        if not workers and any("SingleProcess" in name for name in fetches.names):
-            workers = [0]
+        start_us, stop_us = np.maximum(fetches.start_us, begin_us), np.minimum(fetches.end_us, end_us)
+        bridged = union(start_us, stop_us + BRIDGED_US)
+        recorded = Intervals(start_us=bridged.start_us, end_us=bridged.end_us - BRIDGED_US)
+        stepped = {
+            rank: union(part.steps.start_us[rows], part.steps.end_us[rows])
+            for rank, rows in rows_by_rank(part.steps).items()
+        }
+        by_rank = {
+            rank: union(start_us[rows], stop_us[rows])
+            for rank, rows in rows_by_lane(fetches, lambda lane: lane.rank).items()
+        }
+        fetched_us = sum(one.total_us for one in by_rank.values())
+        inside_us = sum(one.shared_us(stepped[rank]) for rank, one in by_rank.items() if rank in stepped)
+        steps_us = max((one.shared_us(recorded) for one in stepped.values()), default=0)
+        # Steps of nearly all of the time hold their fetches.
+        in_steps = 2 * inside_us > fetched_us and steps_us > STEPS_PART * recorded.total_us
+        workers = [one.num_workers for one in loading.loaders if (one.num_workers or 0) >= 0]
+        known = [n for n in workers if n is not None]
+        if not known and any("SingleProcess" in name for name in fetches.names):
+            known = [0]
+        cpu = part.panel(node, Metric.CPU_UTILIZATION)
+        inside = work.holds(cpu.time_us, node) if cpu else None
         return cls(
-            recorded=Intervals(start_us=bridged.start_us, end_us=bridged.end_us - BRIDGED_US),
-            waited_us=waited_us / len(present),
+            recorded=recorded,
+            fetched=union(start_us, stop_us),
+            waited_us=(fetched_us - (0 if in_steps else inside_us)) / len(by_rank),
+            in_steps=in_steps,
             fetch_us=float(np.median(fetches.duration_us)),
-            step_us=float(np.median(steps.end_us - steps.start_us)) if len(steps) else None,
-            num_workers=max(workers) if workers else None,
-            processes=len(present),
+            step_us=float(np.median(part.steps.duration_us)) if len(part.steps) else None,
+            num_workers=max(known) if known else None,
+            processes=len(by_rank),
+            cores=len(cpu.devices) if cpu else 0,
+            cpu_percent=float(cpu.mean[inside].mean())
+            if cpu and inside is not None and inside.any()
+            else None,
         )
 
 
@@ -100,13 +120,16 @@ def waits(part: Job, work: Work) -> Iterator[Waits]:
 
 
 def loads_itself(profiles: Sequence[Profile]) -> float:
-    """The largest share of a profile's function time that is in functions of data loading."""
-    parts = (
-        sum(f.self_s for f in one.functions if "dataloader" in f.file.lower() or "/data/" in f.file)
-        / max(1e-9, one.self_s)
-        for one in profiles
-    )
-    return max(parts, default=0.0)
+    """Share of the function time of all profiles that is in functions of data loading."""
+    whole_s = sum(one.self_s for one in profiles)
+    loading_s = sum(f.self_s for one in profiles for f in one.functions if _is_loading(f.file))
+    return loading_s / whole_s if whole_s else 0.0
+
+
+def _is_loading(file: str) -> bool:
+    """True for a file of a library of data loading."""
+    is_library = "site-packages/" in file or "dist-packages/" in file
+    return "torch/utils/data/" in file or (is_library and ("dataloader" in file or "/datasets/" in file))
 
 
 def waiting(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
@@ -121,6 +144,8 @@ def waiting(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim
     if found is not None and not found.relevant:
         return None
     stepping = _in_steps(part, panel, weight_us)
+    if found is not None and found.in_steps:
+        stepping = np.zeros(len(panel.time_us), np.bool_)
 
     def eligible(gpu: Samples, waits: Waits) -> FloatArray:
         """Lost time that may be waits, where these were recorded."""
@@ -134,19 +159,29 @@ def waiting(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim
         if found is None:
             return [_alone(gpu, use) for gpu in gpus]
         open_us = [eligible(gpu, found) for gpu in gpus]
-        # Not of GPUs whose loss has another cause.
-        common = [
-            float(us.sum())
-            for us, gpu in zip(open_us, gpus, strict=True)
-            if gpu.left_us.sum() >= gpu.lost_us[gpu.in_work].sum() / 2
-        ]
-        amount_us = min([found.waited_us, *common])
+        amount_us = max(0.0, found.waited_us - _claimed_before(gpus, found))
+        # A GPU that lost much less than the others did not wait with them.
+        lost_us = [float(us.sum()) for us in open_us]
+        together = [us for us in lost_us if 2 * us >= float(np.median(lost_us))]
+        amount_us = min([amount_us, *together])
         return [
             _waited(gpu, us, amount_us, found, use, stepping[gpu.rows])
             for gpu, us in zip(gpus, open_us, strict=True)
         ]
 
     return claim
+
+
+def _claimed_before(gpus: Sequence[Samples], waits: Waits) -> float:
+    """What other causes claimed while batches were fetched, on average over the GPUs, in microseconds."""
+    claimed = [
+        np.minimum(
+            np.where(gpu.in_work, gpu.lost_us - gpu.left_us, 0.0),
+            waits.fetched.overlap_us(gpu.time_us, gpu.time_us + gpu.weight_us.astype(np.int64)),
+        ).sum()
+        for gpu in gpus
+    ]
+    return float(np.mean(claimed))
 
 
 def _alone(gpu: Samples, use: CoreUse | None) -> FloatArray:

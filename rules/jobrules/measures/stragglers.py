@@ -39,7 +39,7 @@ def held_up(
 ) -> tuple[Cause, ...]:
     """The cause that a rule on slow GPUs names: other GPUs wait for those of its first finding, if that is no info."""
     first, work = next(iter(result.findings), None), Work.of(job)
-    if first is None or work is None or first.severity is Severity.INFO:
+    if first is None or work is None or (reasons and first.severity is Severity.INFO):
         return ()
     slow = straggler(job, work, first.devices, reasons)
     if slow is None:

@@ -12,6 +12,8 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.sample_weights import sample_weights
+from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, span_of
 
 #: Work begins with the first active sample after which a GPU is, for this long and over so many samples,
@@ -72,19 +74,65 @@ def _work(job: Job) -> Work | None:
         late = late_us.get(node, 0)
         return span[0] - late, span[1] - late
 
-    gpu_us = span_of(common(node, span) for node, span in job.gathered(_worked_us))
+    worked = job.gathered(_worked_us)
+    # A GPU that does little more than draw the screen says nothing about the work of the job.
+    least = USED_PART * max((mean for _, _, mean in worked), default=0.0)
+    gpu_us = span_of(common(node, span) for node, span, mean in worked if mean >= least)
     steps_us = span_of(common(part.node, part.steps_us) for part in job.facts if part.steps_us)
+    samples_us = job.samples_us
+    if (
+        gpu_us
+        and steps_us
+        and samples_us
+        and not (steps_us[0] <= samples_us[1] and samples_us[0] <= steps_us[1])
+    ):
+        # Of another job, or of a clock that differs.
+        steps_us = None
     span = span_of((gpu_us, steps_us))
     if span is None:
         return None
     return Work(clocks=clocks, begin_us=span[0], end_us=span[1], gpu_us=gpu_us, steps_us=steps_us)
 
 
-def _worked_us(part: Job) -> Iterator[tuple[str, tuple[int, int]]]:
+def _worked_us(part: Job) -> Iterator[tuple[str, tuple[int, int], float]]:
+    """Node, span of the work, and mean utilization in it, of each GPU that was ever active."""
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
         for column in range(len(panel.devices)):
-            if span := work_of(*panel.series(column)):
-                yield panel.node, span
+            time_us, values = panel.series(column)
+            if span := work_of(time_us, values):
+                inside = values[(time_us >= span[0]) & (time_us <= span[1])]
+                yield panel.node, span, float(inside.mean())
+
+
+class UseInWork(Struct, frozen=True, kw_only=True):
+    """How one GPU was used in the work, weighted by the time that samples stand for."""
+
+    node: str
+    device: str
+    measured_us: float
+    #: Mean utilization in percent, and the share of the time in which the GPU was active.
+    mean: float
+    active: float
+    worked: bool
+
+
+def use_in_work(part: Job, work: Work) -> Iterator[UseInWork]:
+    """Of each GPU with a sample in the work."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        for column, device in enumerate(panel.devices):
+            time_us, values = panel.series(column)
+            weight_us = sample_weights(time_us, *work.clocks.span_us(panel.node)).weight_us
+            weight_us = np.where(work.holds(time_us, panel.node), weight_us, 0.0)
+            measured_us = float(weight_us.sum())
+            if measured_us:
+                yield UseInWork(
+                    node=panel.node,
+                    device=device,
+                    measured_us=measured_us,
+                    mean=float((weight_us * values).sum()) / measured_us,
+                    active=float(weight_us[values >= IDLE_PERCENT].sum()) / measured_us,
+                    worked=bool((values > 0).any()),
+                )
 
 
 def work_of(time_us: IntArray, values: FloatArray) -> tuple[int, int] | None:

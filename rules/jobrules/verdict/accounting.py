@@ -127,14 +127,13 @@ def _spent(
                 replace(one, left_us=np.where(one.in_work, one.left_us, 0.0)) if of_work else one
                 for one in devices
             ]
-            most: Sequence[FloatArray] = [np.zeros(len(one.time_us)) for one in shown]
             # A cause of a user's own may raise anything.
             try:
-                claim = of_node(part, panel, weight_us)
-                most = claim(shown) if claim else most
-            except Exception as error:  # noqa: BLE001
+                most = _claimed_of(of_node(part, panel, weight_us), shown)
+            except (Exception, SystemExit) as error:  # noqa: BLE001
                 # Not any exception can be sent from one process to another.
                 failed[key] = RuntimeError(f"{type(error).__name__}: {error}")
+                most = _claimed_of(None, shown)
             for i, (one, bound) in enumerate(zip(shown, most, strict=True)):
                 taken = np.clip(bound, 0.0, one.left_us)
                 lost[i][key] = float(taken.sum())
@@ -156,6 +155,18 @@ def _spent(
             snapshots=int(np.count_nonzero(in_work)),
             failed=failed,
         )
+
+
+def _claimed_of(claim: Claim | None, gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+    """The claims of all GPUs of a node; ``ValueError`` if they do not fit."""
+    if claim is None:
+        return [np.zeros(len(gpu.values)) for gpu in gpus]
+    found = [np.asarray(one, np.float64) for one in claim(gpus)]
+    if [len(one) for one in found] != [len(gpu.values) for gpu in gpus]:
+        raise ValueError("a claim needs an array for each GPU, with a value for each sample")
+    if not all(np.isfinite(one).all() for one in found):
+        raise ValueError("a claim needs finite numbers")
+    return found
 
 
 def _samples(
@@ -191,6 +202,8 @@ def _time(samples: Samples, lost: dict[str, float], unmeasured_us: float) -> Dev
     # As if the known causes had taken nothing: what is left of a sample is explained by none of them.
     # Rounded: a sample of 10% that nothing claims is not idle.
     without = np.round(100 * (1 - left / np.maximum(samples.weight_us, 1.0)), 6)
+    # What is left of an idle sample is idle, however much of it was claimed.
+    without = np.where(values < IDLE_PERCENT, values, without)
     idle, busy = without < IDLE_PERCENT, without >= LOW_PERCENT
     rest = (left[idle], left[~idle & ~busy], left[busy])
     return DeviceTime(

@@ -160,8 +160,11 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     if held:
         evidence.append(Note(f"Memory was in use on {some_of(held, len(unused), 'GPU')}"))
     title = f"{never_used(len(unused), gpus)} (no sample above 0%)"
-    if work is None and job.span_us[1] - job.span_us[0] < LONG_US:
-        title = f"The job ended after {duration(job.span_us[1] - job.span_us[0])}, before any GPU worked"
+    measured_us = SECOND_US * claimed.gpu_s / max(1, len(unused))
+    if work is None and measured_us < LONG_US:
+        title = f"No GPU worked in the {duration(measured_us)} that were measured"
+        if job.finished:
+            title = f"The job ended before any GPU worked; {duration(measured_us)} were measured"
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,

@@ -11,12 +11,11 @@ from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity, Status
+from jobrules.model import Finding, Job, Metric, RuleResult, Severity, Status
 from jobrules.model.claims import Cause
 from jobrules.rule import Role, Rule
-from jobrules.text import duration
-from jobrules.verdict.accounting import NodeTime, spent_per_node
-from jobrules.verdict.edges import edges
+from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
+from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
 from jobrules.verdict.not_evaluated import NotEvaluated, how_many
 from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
 from jobrules.verdict.phases import JobPhases
@@ -24,6 +23,11 @@ from jobrules.verdict.story import UNEXPLAINED_LOSS, Account, Checks, Story, sto
 from jobrules.verdict.time_use import TimeUse, time_use
 
 _ORDER = list(Severity)
+
+#: Keys that no rule's cause may have.
+RESERVED = frozenset(
+    {NEVER, START_UP, WIND_DOWN, *UNEXPLAINED, UNEXPLAINED_LOSS, NOT_MEASURED, "used", "unmeasured"}
+)
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -38,8 +42,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     rules: int
     #: Share of the job's GPU time that the causes of a rule claimed, by its name; those without a finding too.
     explains: dict[str, float] = {}
-    #: Length of the GPUs' work in seconds if it is too short to judge; None if it is not.
-    too_short_s: float | None = None
+    #: What there is too little of, if the job cannot be judged: ``41 s of GPU work``.
+    too_short: str = ""
 
     @property
     def main_finding(self) -> Finding | None:
@@ -85,8 +89,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def without_finding(self) -> str:
         """What stands in place of findings: ``No problem found. 9 of 18 rules were not evaluated, so …``."""
-        if self.too_short_s is not None:
-            return f"Too short to judge: {duration(SECOND_US * self.too_short_s)} of GPU work."
+        if self.too_short:
+            return f"Too short to judge: {self.too_short}."
         missing, evaluated = self.missing, self.how_many
         if missing == self.rules:
             return f"{evaluated}."
@@ -114,7 +118,7 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
 def verdict_of(story: Story, others: Sequence[Finding] = ()) -> Verdict:
     """The verdict on an account of GPU time; ``others`` are findings on the samples themselves."""
     found = _sorted_verdict(story.account.checks, [*story.findings, *others], story.use)
-    return replace(found, explains=story.explains, too_short_s=story.too_short_s)
+    return replace(found, explains=story.explains, too_short=story.too_short)
 
 
 def _sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | None) -> Verdict:
@@ -158,13 +162,18 @@ def account_of(job: Job, checks: Checks) -> Account:
 
 def _causes_of_rules(job: Job, checks: Checks) -> tuple[Checks, list[tuple[Cause, str]]]:
     """The causes that rules name, each with its rule; a rule that raises has failed."""
-    known, causes = [], []
+    known: list[tuple[Rule, RuleResult]] = []
+    causes: list[tuple[Cause, str]] = []
     for rule, result in checks:
         # As in check, a rule of a user's own may raise anything.
         try:
-            causes += [(cause, rule.name) for cause in rule.causes(job, result)]
+            own = rule.causes(job, result)
+            taken = RESERVED | {cause.key for cause, _ in causes}
+            if twice := [cause.key for cause in own if cause.key in taken]:
+                raise ValueError(f"there is already a cause {twice[0]}")
+            causes += [(cause, rule.name) for cause in own]
             known.append((rule, result))
-        except Exception as error:  # noqa: BLE001
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             known.append((rule, rule.failed(error)))
     return known, causes
 

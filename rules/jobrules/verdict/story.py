@@ -17,7 +17,7 @@ from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When
 from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
-from jobrules.text import capitalized, escape_name, join_names
+from jobrules.text import capitalized, count, duration, escape_name, join_names
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, claimed
 from jobrules.verdict.edges import START_UP, WIND_DOWN
 from jobrules.verdict.time_use import LABELS, TimeUse, in_parts
@@ -30,6 +30,17 @@ WARNING_EDGE_US, CRITICAL_EDGE_US = 5 * 60 * SECOND_US, 15 * 60 * SECOND_US
 
 #: With less work or fewer snapshots, a job is too short to judge.
 MIN_WORK_US, MIN_SNAPSHOTS = 60 * SECOND_US, 30
+
+#: A cause that explains less is called none.
+NAMED_SHARE = 0.01
+
+#: The causes that a recording shows.
+_SHOWN_BY = {
+    "CPU utilization": ("cpu-bottleneck", "saturated-process"),
+    "I/O wait": ("io-bottleneck",),
+    "steps": ("step-outlier",),
+    "data loading": ("data-loading",),
+}
 
 #: Keys of findings that others refer to.
 UNEXPLAINED_LOSS, DATA_LOADING, CPU_BOTTLENECK = "unexplained", "data-loading", "cpu-bottleneck"
@@ -70,16 +81,16 @@ class Story(Struct, frozen=True, kw_only=True):
     use: TimeUse | None = None
     #: Share of the GPU time that the causes of a rule claimed, by its name.
     explains: dict[str, float] = {}
-    #: Length of the work in seconds if it is too short to judge.
-    too_short_s: float | None = None
+    #: What there is too little of, if the job cannot be judged: ``41 s of GPU work``.
+    too_short: str = ""
 
 
 def story_of(account: Account) -> Story:
     """All findings of an account, unsorted, and the parts of the bar."""
     claims = {cause.key: claimed(cause, account.nodes) for cause in account.causes}
-    story = Story(account=account, claims=claims, too_short_s=_too_short_s(account))
+    story = Story(account=account, claims=claims, too_short=_too_short(account))
     story = _name_causes(story)
-    if story.too_short_s is None:
+    if not story.too_short:
         story = _name_the_rest(story)
         story = _join_chain(story)
         story = _add_symptoms(story)
@@ -88,20 +99,21 @@ def story_of(account: Account) -> Story:
     return _as_printed(story)
 
 
-def _too_short_s(account: Account) -> float | None:
-    """Length of the work if the causes cannot be judged from it."""
+def _too_short(account: Account) -> str:
+    """What there is too little of to find causes; empty if there is enough."""
     if account.work is None:
-        return None
+        return ""
     snapshots = max((node.snapshots for node in account.nodes), default=0)
-    short = account.work.length_us < MIN_WORK_US or snapshots < MIN_SNAPSHOTS
-    return account.work.length_us / SECOND_US if short else None
+    if account.work.length_us < MIN_WORK_US:
+        return f"{duration(account.work.length_us)} of GPU work"
+    return count(snapshots, "snapshot") if snapshots < MIN_SNAPSHOTS else ""
 
 
 def _name_causes(story: Story) -> Story:
     """Add a finding for each cause that explains enough of the GPU time; of a short work, for those outside of it."""
     findings = []
     for cause in story.account.causes:
-        if cause.of_work and story.too_short_s is not None:
+        if cause.of_work and story.too_short:
             continue
         amount = story.claims[cause.key]
         edge_us = _edge_us(story, cause.key)
@@ -123,8 +135,11 @@ def _name_causes(story: Story) -> Story:
 def _finding_of(cause: Cause, amount: Claimed) -> Finding:
     # As in check, a rule of a user's own may raise anything.
     try:
-        return cause.finding(amount)
-    except Exception as error:  # noqa: BLE001
+        found = cause.finding(amount)
+        if isinstance(found, Finding):
+            return found
+        raise TypeError(f"finding returned {type(found).__name__}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         what = escape_name(f"{type(error).__name__}: {error}", 200)
         return Finding(
             key=cause.key,
@@ -190,12 +205,17 @@ def _name_the_rest(story: Story) -> Story:
 def _ruled_out(story: Story) -> tuple[str, str]:
     """What was recorded and is not the cause, and what was not recorded, in words."""
     recorded = story.account.recorded
-    there = [what for what, known in recorded.items() if known]
+    seen = {what for what, keys in _SHOWN_BY.items() if any(_claims(story, key) for key in keys)}
+    there = [what for what, known in recorded.items() if known and what not in seen]
     absent = [what for what, known in recorded.items() if not known]
     return (
         f"Recorded, and not the cause: {join_names(there)}" if there else "",
         f"Not recorded: {join_names(absent)}" if absent else "",
     )
+
+
+def _claims(story: Story, key: str) -> bool:
+    return key in story.claims and story.claims[key].share >= NAMED_SHARE
 
 
 def _record_next(story: Story) -> tuple[str, ...]:
