@@ -362,8 +362,8 @@ def test_without_samples_there_is_a_reason() -> None:
     job = examples.gpu_job()
     facts = NodeFacts(name="n", gpus=0, cores=8, interval_s=0.5, first_us=0, last_us=1)
     assert "rule results hold no samples" in reason(replace(job, origin=Origin.DEBUGGER_RESULTS))
-    assert "Not recorded GPU utilization." in reason(replace(job, job=replace(job.job, nodes=(facts,))))
-    assert "Not recorded I/O wait of the cores." in reason(replace(job, utilization=()))
+    assert "GPU utilization was not recorded." in reason(replace(job, job=replace(job.job, nodes=(facts,))))
+    assert "I/O wait of the cores was not recorded." in reason(replace(job, utilization=()))
     both = replace(job, utilization=(examples.usage("n", "I/O wait", 1.0),))
     assert "GPU and I/O wait on the same node." in reason(both)
 

@@ -154,7 +154,7 @@ def test_n9_a_table_of_utilisation_needs_no_row_and_no_known_metric() -> None:
     empty = reported(JobInMemory(name="empty"))
     odd = replace(usual(), utilization=(replace(usual().utilization[0], label="Fan speed", unit="rpm"),))
 
-    assert "Not recorded" in told(empty, "utilization")
+    assert "No metric was recorded" in told(empty, "utilization")
     assert "Fan speed rpm" in told(odd, "utilization")
 
 
