@@ -73,21 +73,26 @@ def _empty_as_one(pieces: list[str]) -> list[str]:
     names = [_within_sentence(found[2]) for found in empty]
     entries = re.compile(rf'<li><a href="#(?:{"|".join(found[1] for found in empty)})">.*?</li>\n')
     entry = f'<li class="m"><a href="#{NOTHING}">Nothing to show: {", ".join(names)}</a></li>\n</ol>'
-    joined = ", ".join(f'<span id="{found[1]}">{name}</span>' for found, name in zip(empty, names, strict=True))
+    joined = ", ".join(
+        f'<span id="{found[1]}">{name}</span>' for found, name in zip(empty, names, strict=True)
+    )
     reasons = "".join(f"<li>{found[2]}: {found[3]}</li>" for found in empty)
     line = (
         f'<section class="jr nothing" id="{NOTHING}"><p>Nothing to show: {joined}.</p>'
         f"<details><summary>Why</summary><ul>{reasons}</ul></details></section>"
     )
     return [
-        *(entries.sub("", html).replace("</ol>", entry) if html.startswith("<nav") else html for html in rest),
+        *(
+            entries.sub("", html).replace("</ol>", entry) if html.startswith("<nav") else html
+            for html in rest
+        ),
         line,
     ]
 
 
 def _within_sentence(title: str) -> str:
     """``steps``, but ``GPU memory`` and ``Python profiles``."""
-    word = title.split()[0]
+    word = title.split(maxsplit=1)[0]
     return title if not word[1:].islower() or word == "Python" else title[0].lower() + title[1:]
 
 

@@ -103,7 +103,9 @@ def _basis(report: Report) -> str:
     if phases.basis == "steps":
         return f"Phases come from {recorded}."
     if phases.basis in ("gpu", "both"):
-        came = "Phases come from GPU samples" + (f" and {recorded}." if recorded else "; no steps were recorded.")
+        came = "Phases come from GPU samples" + (
+            f" and {recorded}." if recorded else "; no steps were recorded."
+        )
         return f"{came} Work starts and ends with lasting GPU use: a short peak before it is start-up."
     if any(row.label == "GPU" for row in report.utilization):
         return "Start-up and wind-down are unknown: no steps were recorded, and every GPU sample is 0%."

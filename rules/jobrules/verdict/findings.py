@@ -14,16 +14,19 @@ from jobrules.measures.data_loading import Loading
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity, Status
 from jobrules.rule import Role, Rule
-from jobrules.text import duration
+from jobrules.text import capitalized, count, duration, join_names
 from jobrules.verdict.accounting import spent_per_node
 from jobrules.verdict.edges import edges
-from jobrules.verdict.not_evaluated import NotEvaluated, how_many
+from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
 from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
 from jobrules.verdict.phases import JobPhases
 from jobrules.verdict.story import UNEXPLAINED_LOSS, Account, Checks, Story, story_of
 from jobrules.verdict.time_use import TimeUse, time_use
 
 _ORDER = list(Severity)
+
+#: Recordings named where nothing was found, those first that would explain most.
+MAX_RECORD_NEXT = 3
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -46,11 +49,14 @@ class Verdict(Struct, frozen=True, kw_only=True):
         """The first finding; None without findings."""
         return next(iter(self.findings), None)
 
+    def is_cause(self, finding: Finding) -> bool:
+        """True if a finding is a cause of lost time: it explains a part of the bar."""
+        return finding.key != UNEXPLAINED_LOSS and _explains(finding, self.use)
+
     @property
     def has_cause(self) -> bool:
-        """True if the main finding is a cause of lost time: it explains a part of the bar."""
-        main = self.main_finding
-        return main is not None and main.key != UNEXPLAINED_LOSS and _explains(main, self.use)
+        """True if the main finding is a cause of lost time."""
+        return self.main_finding is not None and self.is_cause(self.main_finding)
 
     @property
     def missing(self) -> int:
@@ -65,10 +71,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def second_cause(self) -> Finding | None:
         """The next finding that explains lost time, if the main finding is a cause."""
-        if not self.has_cause:
-            return None
-        others = (f for f in self.findings[1:] if f.key != UNEXPLAINED_LOSS and _explains(f, self.use))
-        return next(others, None)
+        return next(filter(self.is_cause, self.findings[1:]), None) if self.has_cause else None
 
     @property
     def main_head(self) -> str:
@@ -80,13 +83,36 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def advice_head(self) -> str:
         """What the advice of the main finding is called."""
-        return "Record next" if self.main_head == "No cause found" else "Try first"
+        return "Try first" if self.main_finding and self.main_head != "No cause found" else "Record next"
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The advice of the main finding; without findings but with lost time, what to record next."""
+        if self.main_finding:
+            return self.main_finding.advice
+        lost = self.use is not None and self.use.device == "GPU" and self.use.of("lost")[0] > 0
+        missing = next((g for g in by_reason(self.not_evaluated) if g.head == NOT_RECORDED), None)
+        if not (lost and missing):
+            return ()
+        first = missing.lacks[:MAX_RECORD_NEXT]
+        needed = "is" if (rules := sum(len(lack.rules) for lack in first)) == 1 else "are"
+        return (
+            f"{capitalized(join_names([lack.brief for lack in first]))}: "
+            f"{count(rules, 'more rule')} {needed} evaluated with {'it' if len(first) == 1 else 'them'}.",
+        )
+
+    @property
+    def too_short(self) -> str:
+        """``Too short to judge: 41 s of GPU work.``; empty if the job is long enough."""
+        if self.too_short_s is None:
+            return ""
+        return f"Too short to judge: {duration(SECOND_US * self.too_short_s)} of GPU work."
 
     @property
     def without_finding(self) -> str:
         """What stands in place of findings: ``No problem found. 9 of 18 rules were not evaluated, so …``."""
-        if self.too_short_s is not None:
-            return f"Too short to judge: {duration(SECOND_US * self.too_short_s)} of GPU work."
+        if self.too_short:
+            return "No finding."
         missing, evaluated = self.missing, self.how_many
         if missing == self.rules:
             return f"{evaluated}."

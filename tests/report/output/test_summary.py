@@ -31,7 +31,8 @@ def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
     text = summary.markdown(report_of(LOW))
 
     assert "**20.0% of GPU time was used." in text
-    assert "**Critical, main cause: GPUs worked steadily below their capacity" in text
+    assert "**Main cause (critical): GPUs worked steadily below their capacity" in text
+    assert "**Critical: GPUs worked steadily below their capacity" in text
     assert "Also seen as: low utilization in" in text
     assert "Try first:* Raise the batch size" in text
     assert "rules were not evaluated.** Not recorded: " in text
@@ -48,13 +49,14 @@ def test_every_rule_that_was_not_evaluated_is_named_on_page_ticket_and_terminal(
     verdict = replace(report.verdict, not_evaluated=missing, findings=(), rules=len(missing))
     report = replace(report, verdict=verdict)
 
-    text, (_, none, last) = summary.markdown(report), summary.terminal(report)
+    text, (_, none, record, last) = summary.markdown(report), summary.terminal(report)
     page = read(sections.verdict(report)).text
 
     groups = "Not recorded: GPU power (Rule0, Rule1). Too short: Rule2 needs 15 min of samples, this job has 1 min."
-    assert f"**No rule was evaluated.** {groups}" in text.replace("\u00a0", " ").replace("\\", "")
+    assert f"## Not evaluated\n\n{groups}" in text.replace("\u00a0", " ").replace("\\", "")
     assert " ".join(page.replace("\u00a0", " ").split()).endswith(f"No rule was evaluated. {groups}")
     assert none == "No rule was evaluated."
+    assert record == "Record next: GPU power: 2\u00a0more rules are evaluated with it."
     assert last == "Not checked: 3 of 3\u00a0rules. Not recorded: GPU power. Too short: Rule2."
 
 

@@ -203,12 +203,16 @@ def test_sections_without_data_are_one_line(report: Report) -> None:
     pieces = [call(report) for call in CALLS]
     html = render_html(nbformat.v4.new_notebook(cells=[cell(one.html, one.name) for one in pieces]))
 
-    titles = "framework time, steps, data loading, CPU bottlenecks, I/O bottlenecks, close-ups, Python profiles"
+    titles = (
+        "framework time, steps, data loading, CPU bottlenecks, I/O bottlenecks, close-ups, Python profiles"
+    )
     page = Page.of(html)
     assert not page.faults
     assert page.text.count(f"Nothing to show: {titles}") == 2  # in the contents, and behind the last section
     for title in titles.split(", "):
-        anchor = title.removesuffix(" time").removeprefix("Python ").replace("/", "").replace(" ", "-").lower()
+        anchor = (
+            title.removesuffix(" time").removeprefix("Python ").replace("/", "").replace(" ", "-").lower()
+        )
         assert page.ids.count(anchor) == 1
         assert f'<a href="#{anchor}">' not in html.partition("<main>")[2].partition("</nav>")[0]
     assert html.index('id="nothing-to-show"') > html.index('id="identifiers"')
@@ -222,7 +226,9 @@ def test_a_section_that_failed_stays_in_its_place() -> None:
     contents, second, last = _empty_as_one(pieces)
 
     assert second == failed
-    assert '<a href="#a">' not in contents and '<a href="#b">' in contents
+    assert '<a href="#a">' not in contents
+    assert '<a href="#b">' in contents
     assert "Nothing to show: data loading" in contents
-    assert '<span id="a">data loading</span>' in last and "Data loading: No trace." in last
+    assert '<span id="a">data loading</span>' in last
+    assert "Data loading: No trace." in last
     assert _empty_as_one([nav, failed]) == [nav, failed]
