@@ -122,9 +122,10 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
     fewer = [node for node in drawn if len(gpus[node]) < len(levels[node])]
     if any(len(gpus[node]) == MAX_GPUS for node in fewer):
         which.append(f"{MAX_GPUS} GPUs per node")
-    elif fewer:
-        which.append("1 GPU for all similar ones of a node")
-    return chosen, f"Drawn: {', '.join(which)} (lowest GPU p95)." if which else ""
+    drawn_of = f"Drawn: {', '.join(which)} (lowest GPU p95)." if which else ""
+    if fewer and any(len(gpus[node]) < MAX_GPUS for node in fewer):
+        drawn_of = " ".join(filter(None, [drawn_of, "Drawn for similar GPUs: one."]))
+    return chosen, drawn_of
 
 
 def _drawn_gpus(levels: dict[str, float], boxes: list[Box]) -> set[str]:

@@ -224,11 +224,12 @@ def _notes(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bo
 
 
 def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard, *, edges: bool) -> list[str]:
-    if card.status in (Status.NOT_EVALUATED, Status.ERROR) or not card.measure:
+    if card.status in (Status.NOT_EVALUATED, Status.ERROR):
         return []
-    own, threshold = card.measure.value, f"threshold {_percent(found.limit)}"
+    whole, threshold = found.split.parts[-1].percent, f"threshold {_percent(found.limit)}"
+    own = card.measure.value if card.measure else whole
     notes = []
-    if own != found.split.parts[-1].percent and (found.bottlenecks or own):
+    if own != whole and (found.bottlenecks or own):
         where = "without start-up and wind-down" if edges else "on the nodes that it evaluates"
         notes.append(f"{words.rule} counts {formats.percent(own)} of snapshots {where} ({threshold}).")
     if card.status is Status.TRIGGERED and own <= found.limit:

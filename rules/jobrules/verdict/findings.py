@@ -14,7 +14,7 @@ from jobrules.measures.data_loading import Loading
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity, Status
 from jobrules.rule import Role, Rule
-from jobrules.text import capitalized, count, duration, join_names
+from jobrules.text import capitalized, duration, join_names
 from jobrules.verdict.accounting import spent_per_node
 from jobrules.verdict.edges import edges
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
@@ -95,11 +95,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if not (lost and missing):
             return ()
         first = missing.lacks[:MAX_RECORD_NEXT]
-        needed = "is" if (rules := sum(len(lack.rules) for lack in first)) == 1 else "are"
-        return (
-            f"{capitalized(join_names([lack.brief for lack in first]))}: "
-            f"{count(rules, 'more rule')} {needed} evaluated with {'it' if len(first) == 1 else 'them'}.",
-        )
+        pronoun, verb = ("it", "shows") if len(first) == 1 else ("they", "show")
+        named = capitalized(join_names([lack.brief for lack in first]))
+        return (f"{named}: {pronoun} {verb} what was not checked.",)
 
     @property
     def too_short(self) -> str:
