@@ -87,10 +87,10 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The advice of the main finding; without findings but with lost time, what to record next."""
+        """The advice of the main finding; without findings but with time that was lost or not sampled, what to record."""
         if self.main_finding:
             return self.main_finding.advice
-        lost = self.use is not None and self.use.device == "GPU" and self.use.of("lost")[0] > 0
+        lost = self.use is None or (self.use.device == "GPU" and self.use.of("lost")[0] > 0)
         missing = next((g for g in by_reason(self.not_evaluated) if g.head == NOT_RECORDED), None)
         if not (lost and missing):
             return ()
