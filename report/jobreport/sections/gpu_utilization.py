@@ -124,6 +124,8 @@ def _caption(boxes: list[Box]) -> str:
     lowest, highest = min(boxes, key=_level), max(boxes, key=_level)
     if highest.max <= 0:
         return "Every GPU sample is 0%."
+    if lowest.min is not None and lowest.min == highest.max:
+        return f"Every GPU sample is {formats.percent(highest.max)}."
     if len(boxes) == 1:
         half = formats.spread((lowest.p25, lowest.p75))
         median = formats.percent(lowest.p50)
