@@ -122,10 +122,8 @@ def _caption(boxes: list[Box]) -> str:
     if not boxes:
         return ""
     lowest, highest = min(boxes, key=_level), max(boxes, key=_level)
-    if highest.max <= 0:
-        return "Every GPU sample is 0%."
-    if lowest.min is not None and lowest.min == highest.max:
-        return f"Every GPU sample is {formats.percent(highest.max)}."
+    if highest.max <= 0 or lowest.min == highest.max:
+        return f"Every GPU sample is {formats.plain_number(highest.max)}%."
     if len(boxes) == 1:
         half = formats.spread((lowest.p25, lowest.p75))
         median = formats.percent(lowest.p50)
