@@ -78,8 +78,8 @@ def _empty_as_one(pieces: list[str]) -> list[str]:
     )
     reasons = "".join(f"<li>{found[2]}: {found[3]}</li>" for found in empty)
     line = (
-        f'<section class="jr nothing" id="{NOTHING}"><p>Nothing to show: {joined}.</p>'
-        f"<details><summary>Why</summary><ul>{reasons}</ul></details></section>"
+        f'<div class="jr nothing" id="{NOTHING}"><p>Nothing to show: {joined}.</p>'
+        f"<details><summary>Why</summary><ul>{reasons}</ul></details></div>"
     )
     return [
         *(
