@@ -169,7 +169,7 @@ def time_scale(values: Iterable[float]) -> TimeScale:
 def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
     """Amount and share of a finding: ("11.6 GPU-h", "45.4% of GPU time"), summed over its parts of the verdict's bar.
 
-    Either is empty if the finding has none.
+    Either is empty if the finding has none, or if its title says it already.
     """
     parts = [part.hours for part in use.parts if part.finding == finding.key] if use else []
     hours = ""
@@ -177,6 +177,8 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
         total, digits = sum(parts) if parts else finding.gpu_s / 3600, use.digits if use else 1
         hours = number(total, digits) if round(total, digits) else f"under {10**-digits:g}"
     part = f"{share(finding.share)} {finding.share_of}".rstrip() if finding.share is not None else ""
+    if not hours and finding.share is not None and share(finding.share) in finding.title:
+        part = ""
     return f"{hours}{NBSP}GPU-h" if hours else "", part
 
 

@@ -392,7 +392,10 @@ def card(rule: Rule, result: RuleResult, whole: RuleResult | None = None) -> Rul
     """Documentation and result of a rule during the work, with the counters and any other answer of the ``whole`` job."""
     text = rule.documentation()
     whole = whole or result
-    notes = (f"Over the whole job: {whole.headline}.",) if whole.status is not result.status else ()
+    differs = whole.status is not result.status or (
+        Status.TRIGGERED in (whole.status, result.status) and whole.headline != result.headline
+    )
+    notes = (f"Over the whole job: {whole.headline}.",) if differs else ()
     return RuleCard(
         name=rule.name,
         title=rule.title,

@@ -109,7 +109,10 @@ class IdleGaps(Rule):
             most = f"at most {share(worst.part)} of the time (threshold {self.threshold:g}%)"
             missing = len(nodes) - len(judged)
             limit = f"; {count(missing, 'node')} not evaluated" if missing else ""
-            return self.passed(f"All GPUs of a node were idle at once for {most}{limit}", **facts)
+            idle = "All GPUs of a node were idle at once"
+            if max(len(node.devices) for node in nodes) == 1:
+                idle = "The GPU was idle" if len(nodes) == 1 else "The GPU of a node was idle"
+            return self.passed(f"{idle} for {most}{limit}", **facts)
         gaps = sum(node.gaps for node in over)
         return self.triggered(
             self._finding(worst, over, len(job.nodes)),

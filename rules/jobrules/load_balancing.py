@@ -140,8 +140,8 @@ class LoadBalancing(Rule):
             Cause(
                 key="load-balancing",
                 precedence=Precedence.UNEVEN_LOAD,
-                label="Lost: GPU utilization differs",
-                when="to differences between GPUs",
+                label="Lost: uneven load",
+                when="to uneven load",
                 claim=partial(_below, means[-1][0]),
                 finding=partial(self._uneven, result, means[0], means[-1]),
             ),

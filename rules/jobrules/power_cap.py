@@ -93,7 +93,7 @@ class PowerCap(Rule):
                 headline = "No GPU was at its power limit"
             recorded = as_far_as_recorded(len(judged), job.gpu_count + job.gpus_unknown)
             return self.passed(f"{headline}{recorded}", **facts)
-        return self.triggered(self._finding(capped, found), **facts)
+        return self.triggered(self._finding(capped), **facts)
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What other GPUs lost while they waited for one that its power limit slowed."""
@@ -106,7 +106,7 @@ class PowerCap(Rule):
             (Metric.GPU_POWER_CAP,),
         )
 
-    def _finding(self, capped: Sequence[_Capped], found: Sequence[_Capped]) -> Finding:
+    def _finding(self, capped: Sequence[_Capped]) -> Finding:
         dropped = [gpu for gpu in capped if gpu.dropped(self.clock_drop)]
         clocks: list[Fact] = [
             HowMuch(what, mhz, "MHz", of=gpu.at_limit.label)
@@ -131,7 +131,6 @@ class PowerCap(Rule):
             self,
             title + (f", and {'its clock' if one else 'clocks'} dropped" if dropped else ""),
             [gpu.at_limit for gpu in capped],
-            [gpu.at_limit for gpu in found],
             *(clocks or [Note("Whether the clock dropped is not known")]),
             severity=Severity.WARNING if dropped else Severity.INFO,
         )

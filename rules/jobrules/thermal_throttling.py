@@ -86,7 +86,7 @@ class ThermalThrottling(Rule):
         if not hits:
             return self.passed(_passed(found, job.gpu_count + job.gpus_unknown), **facts)
         findings = [
-            finding(slowed, found) for finding, slowed in ((self._heat, hot), (self._brake, braked)) if slowed
+            finding(slowed) for finding, slowed in ((self._heat, hot), (self._brake, braked)) if slowed
         ]
         return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
 
@@ -101,27 +101,25 @@ class ThermalThrottling(Rule):
             (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN),
         )
 
-    def _heat(self, hot: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
+    def _heat(self, hot: Sequence[_Slowed]) -> Finding:
         worst = max(hot, key=lambda gpu: gpu.heat.share)
         hottest = [gpu.hottest for gpu in hot if gpu.hottest is not None]
         return finding_of(
             self,
             f"Heat slowed {_slowed_for(hot, worst.heat.share)}",
             [gpu.heat for gpu in hot],
-            [gpu.heat for gpu in found],
             *([HowMuch("Highest temperature", max(hottest), "°C")] if hottest else ()),
             *worst.clock_facts,
             severity=Severity.CRITICAL if worst.heat.share >= 0.5 else Severity.WARNING,
         )
 
-    def _brake(self, braked: Sequence[_Slowed], found: Sequence[_Slowed]) -> Finding:
+    def _brake(self, braked: Sequence[_Slowed]) -> Finding:
         asked = all(gpu.asked for gpu in braked)
         slowed_for = _slowed_for(braked, max(gpu.brake.share for gpu in braked))
         return finding_of(
             self,
             f"The hardware slowed {slowed_for}{' without naming heat' if asked else ''}",
             [gpu.brake for gpu in braked],
-            [gpu.brake for gpu in found],
             *(() if asked else [Note("Heat as a reason was not recorded all the time")]),
             key="hardware-slowdown",
             advice=BRAKE_ADVICE if asked else UNASKED_ADVICE,

@@ -92,12 +92,11 @@ class UnusedGPU(Rule):
             ),
         }
         if not idle:
+            who = "Every GPU" if len(gpus) + job.gpus_unknown > 1 else "The GPU"
             least = f"at least {share(min(gpu.part for gpu in judged))} of the time"
             missing = len(gpus) - len(judged) + job.gpus_unknown
             limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
-            return self.passed(
-                f"Every GPU was active {least} (threshold {self.threshold:g}%){limit}", **facts
-            )
+            return self.passed(f"{who} was active {least} (threshold {self.threshold:g}%){limit}", **facts)
         every, titles = len(gpus) + job.gpus_unknown, []
         if never:
             titles.append(never_used(len(never), every))

@@ -84,7 +84,7 @@ def test_one_hot_gpu_is_reported_with_its_time_temperature_and_clock() -> None:
     assert (finding.start_us, finding.end_us) == (START_US + 600 * SECOND_US, START_US + 800 * SECOND_US)
     for words in ("20.0%", "91\u00a0°C", "1,200\u00a0MHz", "1,980\u00a0MHz"):
         assert words in in_words(finding.evidence)
-    assert finding.share == pytest.approx(0.1, abs=1e-3)
+    assert finding.share == pytest.approx(0.2, abs=1e-3)
     assert (found.evaluated, found.violating) == (2, 1)
 
 

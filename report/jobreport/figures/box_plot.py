@@ -13,6 +13,7 @@ from jobreport.figures.canvas import Canvas, Figure
 from jobreport.figures.chart import Axis, quantity, upward
 from jobreport.figures.scales import Tick
 from jobreport.formats import escape_name, known
+from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 WHOLE, LOOP = "whole job", "training loop"
 #: Class of a box by what it covers.
 _STYLES = {WHOLE: "box-whole", LOOP: "box-loop"}
+#: So many similar GPUs are drawn as one.
+MIN_SIMILAR = 3
 #: Labels that fit next to each other.
 _MAX_LABELS = 24
 
@@ -53,6 +56,18 @@ def slots(boxes: Sequence[Box], grouping: Grouping = by_node) -> tuple[Slot, ...
     return tuple(
         Slot(group=group, device=device, boxes=tuple(sorted(found, key=lambda b: b.basis != WHOLE)))
         for (group, device), found in by_device.items()
+    )
+
+
+def are_similar(boxes: Sequence[Box]) -> bool:
+    """Whether all boxes of one metric and basis look the same, so that one GPU stands for all."""
+    by_kind: dict[tuple[str, str], list[Box]] = {}
+    for box in boxes:
+        by_kind.setdefault((box.metric, box.basis), []).append(box)
+    return all(
+        max(values) - min(values) < ALIKE_POINTS
+        for found in by_kind.values()
+        for values in ([getattr(box, q) for box in found] for q in ("p25", "p50", "p75", "p95"))
     )
 
 

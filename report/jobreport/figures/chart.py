@@ -252,6 +252,10 @@ def _tenth(value: int) -> str:
     return f"{value / 10:g}"
 
 
+#: Room for a line at the lowest and highest value of a live plot, as a part of its height.
+EDGE = 0.01
+
+
 def live_plot(
     x: Axis,
     y: Axis,
@@ -270,9 +274,11 @@ def live_plot(
     own = Range1d(start=ends[0], end=ends[1], bounds=ends if zoom else None)
     look = theme.plot_look() | ({"min_border_left": left} if left else {})
     below = theme.BOTTOM_PX + (18 if x.two_rows else 0)
+    # A line of values at either end would lie half outside of the frame.
+    edge = 0.0 if y.names else EDGE * (y.end - y.start)
     plot = Plot(
         x_range=x_range or own,
-        y_range=Range1d(start=y.start, end=y.end),
+        y_range=Range1d(start=y.start - edge, end=y.end + edge),
         min_border_bottom=below if labels else theme.TOP_PX,
         **look,
     )

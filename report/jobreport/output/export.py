@@ -14,7 +14,7 @@ from jobreport.errors import JobReportError
 from jobreport.figures.live import DATA, bokeh_script, figures_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from nbformat import NotebookNode
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
 #: Elements that only scripts need: the places of live figures, and hints on their use.
 _FOR_SCRIPTS = re.compile(r'<div class="live" id="[^"]*"></div>|<p class="hint"[^>]*>.*?</p>\n?', re.DOTALL)
-#: Beginning of a section without data, with its anchor; a section that failed does not match.
-_EMPTY = re.compile(r'<section class="[^"]* fold empty" id="([^"]+)"')
+#: A section without data: anchor, title, and reason; a section that failed does not match.
+_EMPTY = re.compile(r'<p class="[^"]* empty" id="([^"]+)"><b>(.+?)</b>: (.+?)</p>', re.DOTALL)
+#: Anchor of the line on sections without data.
+NOTHING = "nothing-to-show"
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
@@ -54,7 +56,7 @@ def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
     return {
         "title": notebook.metadata.get("title", "Training job report"),
         "head": head,
-        "pieces": _empty_last(pieces.values()),
+        "pieces": _empty_as_one(list(pieces.values())),
         "symbols": assets.text("page/symbols.html").strip(),
         "style": "".join(assets.text(name) for name in _STYLES),
         "scripts": scripts,
@@ -62,12 +64,36 @@ def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
     }
 
 
-def _empty_last(pieces: Iterable[str]) -> list[str]:
-    """Move folded sections without data behind all others, paler in the contents. They keep their numbers."""
-    ordered = sorted(pieces, key=lambda html: bool(_EMPTY.match(html)))
-    anchors = [found[1] for html in ordered if (found := _EMPTY.match(html))]
-    paler = re.compile(rf'<li>(?=<a href="#(?:{"|".join(anchors)})">)')
-    return [paler.sub('<li class="m">', html) if html.startswith("<nav") else html for html in ordered]
+def _empty_as_one(pieces: list[str]) -> list[str]:
+    """Join sections without data to one line behind all others, and their entries in the contents to one."""
+    empty = [found for html in pieces if (found := _EMPTY.fullmatch(html))]
+    if not empty:
+        return pieces
+    rest = [html for html in pieces if not _EMPTY.fullmatch(html)]
+    names = [_within_sentence(found[2]) for found in empty]
+    entries = re.compile(rf'<li><a href="#(?:{"|".join(found[1] for found in empty)})">.*?</li>\n')
+    entry = f'<li class="m"><a href="#{NOTHING}">Nothing to show: {", ".join(names)}</a></li>\n</ol>'
+    joined = ", ".join(
+        f'<span id="{found[1]}">{name}</span>' for found, name in zip(empty, names, strict=True)
+    )
+    reasons = "".join(f"<li>{found[2]}: {found[3]}</li>" for found in empty)
+    line = (
+        f'<div class="jr nothing" id="{NOTHING}"><p>Nothing to show: {joined}.</p>'
+        f"<details><summary>Why</summary><ul>{reasons}</ul></details></div>"
+    )
+    return [
+        *(
+            entries.sub("", html).replace("</ol>", entry) if html.startswith("<nav") else html
+            for html in rest
+        ),
+        line,
+    ]
+
+
+def _within_sentence(title: str) -> str:
+    """``steps``, but ``GPU memory`` and ``Python profiles``."""
+    word = title.split(maxsplit=1)[0]
+    return title if not word[1:].islower() or word == "Python" else title[0].lower() + title[1:]
 
 
 def _pieces(notebook: NotebookNode) -> Iterator[tuple[str, str]]:

@@ -41,6 +41,8 @@ class Panel(Struct, frozen=True, kw_only=True):
     #: Text alternative.
     label: str
     histograms: Histograms
+    #: Mean distance of its GPU to the others of its node; 0 of the GPUs of a node together.
+    distance: float = 0.0
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -85,6 +87,9 @@ def balance(report: Report) -> Fragment:
     evaluated = _is_evaluated(report)
     similar = _similar(found) if evaluated else None
     panels = _panels(found, [similar] if similar else found.nodes, together=together)
+    one = evaluated and not together and _are_similar(found)
+    if one:
+        panels = sorted(panels, key=lambda panel: -panel.distance)[:1]
     axes = frame(panel.histograms for panel in panels)
     figures = [histograms(panel.histograms, axes) for panel in panels]
     # The single distance of two GPUs is a sentence.
@@ -94,10 +99,10 @@ def balance(report: Report) -> Fragment:
         "balance",
         heading=heading("balance", report),
         lead=_lead(report, found),
-        caption=_caption(found, evaluated=evaluated),
-        joined=_joined(found, similar),
+        caption=_caption(found, report, evaluated=evaluated),
+        joined="" if one else _joined(found, similar),
         basis=_basis(found),
-        drawn="" if similar else _drawn(found),
+        drawn=_most_different(found, panels[0]) if one else "" if similar else _drawn(found),
         ordered=len(found.nodes) > MAX_NODES,
         panels=[(panel, figure.drawing) for panel, figure in zip(panels, figures, strict=True)],
         together=together,
@@ -109,7 +114,7 @@ def balance(report: Report) -> Fragment:
         threshold=formats.plain_number(found.limit),
         sign=SIGN,
         matrices=matrices,
-        pairs=_pairs(found, matrices),
+        pairs=_pairs(found, matrices, agrees=_agrees(found, report)),
         two=_two(found),
         others=_others([node for node in found.nodes if len(node.gpus) > 2 and node not in listed]),
         figures=document_json(
@@ -168,7 +173,8 @@ def _panel_of_gpu(found: Balance, node: NodeLoad, gpu: Load) -> Panel:
     if gpu.mean_distance is not None:
         label += f", mean distance {gpu.mean_distance:.2f} to the others of its node"
     usual = node.histogram if len(node.gpus) > 1 else ()
-    return Panel(title=title, label=f"{label}.", histograms=Histograms(curves=(_curve(gpu),), usual=usual))
+    histograms = Histograms(curves=(_curve(gpu),), usual=usual)
+    return Panel(title=title, label=f"{label}.", histograms=histograms, distance=gpu.mean_distance or 0.0)
 
 
 def _curve(gpu: Load) -> Curve:
@@ -231,7 +237,15 @@ def _comparisons(report: Report, found: Balance) -> str:
     return f"`LoadBalancing`: {of} exceeded the threshold{'; none at the end of the job' if ended else ''}."
 
 
-def _caption(found: Balance, *, evaluated: bool) -> str:
+def _agrees(found: Balance, report: Report) -> bool:
+    """Whether the rule, which leaves out start-up and wind-down, finds GPUs as similar as the samples shown."""
+    card, worst = _card(report), _worst(found)
+    if card is None or card.measure is None or worst is None or not _is_evaluated(report):
+        return True
+    return (card.measure.value > found.limit) == (worst[1].distance > found.limit)
+
+
+def _caption(found: Balance, report: Report, *, evaluated: bool) -> str:
     """The largest distance between two GPUs, or the fullest bin of a GPU alone."""
     worst = _worst(found)
     if not worst:
@@ -241,6 +255,13 @@ def _caption(found: Balance, *, evaluated: bool) -> str:
     distance, threshold = formats.number(pair.distance, 2), formats.plain_number(found.limit)
     if not (evaluated and pair.enough):
         return f"Largest distance {distance} ({names}), not evaluated; {_means(pair)}."
+    card = _card(report)
+    if card and card.measure and not _agrees(found, report):
+        own = formats.number(card.measure.value, 2)
+        return (
+            f"Largest distance over the whole job {distance} ({names}); without start-up and wind-down, "
+            f"`LoadBalancing` finds {own} (threshold {threshold})."
+        )
     within = " within each node" if len(found.nodes) > 1 else ""
     largest = f"largest distance {distance} ({names}, threshold {threshold})"
     if pair.distance <= found.limit:
@@ -274,16 +295,24 @@ def _is_evaluated(report: Report) -> bool:
     return card is not None and card.status not in (Status.NOT_EVALUATED, Status.ERROR)
 
 
-def _similar(found: Balance) -> NodeLoad | None:
-    """The node with the largest distance, if the GPUs of all of several nodes are similar."""
-    if len(found.nodes) < 2:
-        return None
+def _are_similar(found: Balance) -> bool:
+    """Whether the GPUs of all nodes are similar, in their histograms and their means."""
     pairs = [node.farthest for node in found.nodes]
     means = [gpu.mean for _, gpu in _gpus(found)]
     if any(pair is None or not pair.enough or pair.distance > found.limit for pair in pairs):
-        return None
+        return False
     known = [mean for mean in means if mean is not None]
-    if len(known) < len(means) or max(known) - min(known) >= ALIKE_POINTS:
+    return len(known) == len(means) and max(known) - min(known) < ALIKE_POINTS
+
+
+def _most_different(found: Balance, panel: Panel) -> str:
+    gpus = formats.every(sum(1 for _ in _gpus(found)), "GPU")
+    return f"{gpus} are similar; drawn: {panel.title}, which differs most from the others of its node."
+
+
+def _similar(found: Balance) -> NodeLoad | None:
+    """The node with the largest distance, if the GPUs of all of several nodes are similar."""
+    if len(found.nodes) < 2 or not _are_similar(found):
         return None
     drawn = [node for node in found.nodes if any(gpu.histogram for gpu in node.gpus)]
     return max(drawn, key=lambda node: node.farthest.distance if node.farthest else 0.0)
@@ -402,8 +431,10 @@ def _matrix(node: NodeLoad, limit: float) -> Matrix:
     )
 
 
-def _pairs(found: Balance, matrices: Sequence[Matrix]) -> str:
-    """How many pairs of those listed are above the threshold."""
+def _pairs(found: Balance, matrices: Sequence[Matrix], *, agrees: bool) -> str:
+    """How many pairs of those listed are above the threshold; nothing if the rule finds otherwise during the work."""
+    if not agrees:
+        return "Distances over the whole job."
     compared, over = (sum(getattr(m, name) for m in matrices) for name in ("compared", "over"))
     if not compared:
         return "No GPU has enough samples to be compared."

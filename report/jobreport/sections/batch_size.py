@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.batch_size import METRICS, thresholds
-from jobreport.figures.box_plot import LOOP, WHOLE
+from jobreport.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar
 from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading
+from jobreport.sections.outline import has_edges, heading
 from jobreport.sections.parts.panel import Panel
 from jobreport.sections.parts.table import Table, node_cells, node_heads
+from jobreport.sections.rules import answered
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric, Status
 
@@ -41,7 +42,11 @@ def batch_size(report: Report) -> Fragment:
     limits = _limits(card)
     boxes = _of_gpu_nodes(report)
     nodes, which = _chosen(boxes)
-    caption = _caption([b for b in boxes if b.basis == WHOLE], limits)
+    caption = _caption([b for b in boxes if b.basis == WHOLE], limits, card)
+    if caption and has_edges(report):
+        caption = (
+            f"Over the whole job: {caption[0].lower() if caption[1].islower() else caption[0]}{caption[1:]}"
+        )
     panels, figures = [], {}
     for i, (node, found) in enumerate(nodes.items()):
         figure = thresholds(found, limits)
@@ -103,7 +108,7 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
     ranked = sorted(levels, key=lambda node: sum(levels[node].values()) / len(levels[node]))
     alike = _alike(by_node)
     drawn = set(ranked[: 1 if alike else MAX_NODES])
-    gpus = {node: set(sorted(levels[node], key=levels[node].__getitem__)[:MAX_GPUS]) for node in drawn}
+    gpus = {node: _drawn_gpus(levels[node], by_node[node]) for node in drawn}
     chosen = {
         node: [b for b in found if b.metric == Metric.CPU_UTILIZATION or b.device in gpus[node]]
         for node, found in by_node.items()
@@ -114,9 +119,20 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
         which.append(f"1 of {len(by_node)} similar nodes")
     elif len(drawn) < len(by_node):
         which.append(f"{len(drawn)} of {len(by_node)} nodes")
-    if any(len(gpus[node]) < len(levels[node]) for node in drawn):
+    fewer = [node for node in drawn if len(gpus[node]) < len(levels[node])]
+    if any(len(gpus[node]) == MAX_GPUS for node in fewer):
         which.append(f"{MAX_GPUS} GPUs per node")
-    return chosen, f"Drawn: {', '.join(which)} (lowest GPU p95)." if which else ""
+    drawn_of = f"Drawn: {', '.join(which)} (lowest GPU p95)." if which else ""
+    if fewer and any(len(gpus[node]) < MAX_GPUS for node in fewer):
+        drawn_of = " ".join(filter(None, [drawn_of, "Drawn for similar GPUs: one."]))
+    return chosen, drawn_of
+
+
+def _drawn_gpus(levels: dict[str, float], boxes: list[Box]) -> set[str]:
+    """The GPUs of a node with the lowest p95; one if they are similar."""
+    of_gpus = [box for box in boxes if box.metric != Metric.CPU_UTILIZATION]
+    similar = len(levels) >= MIN_SIMILAR and are_similar(of_gpus)
+    return set(sorted(levels, key=levels.__getitem__)[: 1 if similar else MAX_GPUS])
 
 
 def _alike(by_node: dict[str, list[Box]]) -> bool:
@@ -144,8 +160,11 @@ def _lead(card: RuleCard | None) -> str:
     return f"`BatchSize`: CPU, GPU, and GPU memory activity were all low in {windows}."
 
 
-def _caption(whole: list[Box], limits: dict[Metric, float]) -> str:
-    """Which GPUs have every p95 of the whole job below its threshold, and all p95."""
+def _caption(whole: list[Box], limits: dict[Metric, float], card: RuleCard | None) -> str:
+    """Which GPUs have every p95 of the whole job below its threshold, and all p95.
+
+    Only the p95 where the rule, which tests windows during the work, finds otherwise.
+    """
     if not whole or len(limits) < len(METRICS):
         return f"p95: {_levels(whole, {})}." if whole else ""
     gpus = [(b.node, b.device) for b in whole if b.metric == Metric.GPU_UTILIZATION]
@@ -162,6 +181,8 @@ def _caption(whole: list[Box], limits: dict[Metric, float]) -> str:
     common = formats.plain_number(next(iter(limits.values()))) if len(set(limits.values())) == 1 else ""
     threshold = f"its threshold{f' of {common}%' if common else ''} (dashed)"
     levels = _levels(whole, {} if common else limits)
+    if card and answered(card) and (card.violating > 0) != (small > 0):
+        return f"p95: {levels}."
     if not any(low.values()):
         return f"No p95 is below {threshold}: {levels}."
     if small == len(gpus):

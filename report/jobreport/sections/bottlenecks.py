@@ -14,7 +14,7 @@ from jobreport.figures.names import rows_class
 from jobreport.figures.stacked import Part, stacked
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import Heading, heading
+from jobreport.sections.outline import Heading, has_edges, heading
 from jobreport.sections.parts.bottlenecks_over_time import strips_of
 from jobreport.sections.parts.bottlenecks_tables import cores_of, event_types, longest_runs
 from jobreport.sections.parts.table import Table, swatch
@@ -117,14 +117,14 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
     drawn = found.bottlenecks > 0 and (
         found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)
     )
-    limit = found.limit if answered else None
+    limit = found.limit if answered and _agrees(found, card) else None
     html = render(
         "bottlenecks",
         heading=place,
         key=name,
         found=found,
         lead=_lead(found, words, card, report),
-        notes=_notes(found, words, card),
+        notes=_notes(found, words, card, edges=has_edges(report)),
         split_caption=_split_caption(found),
         split=_split(found, words) if found.bottlenecks else [],
         split_table=_split_table(found, words, place),
@@ -143,10 +143,10 @@ def _why_none(report: Report, words: Words) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no samples; see the rule's card for its counts."
     if not any(node.gpus for node in report.job.nodes):
-        return "GPU utilization."
+        return "GPU utilization was not recorded."
     if not any(row.label == words.metric for row in report.utilization):
-        return f"{words.metric} of the cores."
-    return f"GPU and {words.metric} on the same node."
+        return f"{words.metric} of the cores was not recorded."
+    return f"GPU and {words.metric} were not recorded on the same node."
 
 
 def _percent(value: float) -> str:
@@ -164,7 +164,8 @@ def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Repor
         sentences.append(f"{words.rule} was not selected; its default thresholds are used.")
     elif card.status in (Status.NOT_EVALUATED, Status.ERROR):
         sentences.append(f"{words.rule} was not evaluated: {card.reason}.")
-    sentences += _counted(found, words, card) if found.bottlenecks else _none_found(found, words)
+    edges = has_edges(report)
+    sentences += _counted(found, words, card, edges=edges) if found.bottlenecks else _none_found(found, words)
     finding = next((one for one in report.verdict.findings if one.key == f"{found.key}-bottleneck"), None)
     hours, part = formats.amount(finding, report.verdict.use) if finding else ("", "")
     if found.bottlenecks and hours and part:
@@ -174,14 +175,26 @@ def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Repor
     return " ".join(sentences)
 
 
-def _counted(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:
+def _counted(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bool) -> list[str]:
+    """The bottlenecks of the whole job; the threshold stands with the share that the rule compares with it."""
+    whole = found.split.parts[-1].percent
     evaluated = card is not None and card.status in (Status.TRIGGERED, Status.PASSED)
-    threshold = f"; threshold {_percent(found.limit)}" if evaluated else ""
-    share = f"{formats.percent(found.split.parts[-1].percent)}{threshold}"
+    own = card.measure.value if card and evaluated and card.measure else None
+    threshold = f"; threshold {_percent(found.limit)}" if evaluated and own in (None, whole) else ""
     snapshots = f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.snapshots, 'snapshot')}"
+    of_job = " of the whole job" if edges else ""
     are = "is a bottleneck" if found.bottlenecks == 1 else "are bottlenecks"
     core_is = words.core_is.format(_percent(found.core_above))
-    return [f"{snapshots} ({share}) {are}: a GPU below {_percent(found.gpu_below)} while {core_is}."]
+    return [
+        f"{snapshots}{of_job} ({formats.percent(whole)}{threshold}) {are}: "
+        f"a GPU below {_percent(found.gpu_below)} while {core_is}."
+    ]
+
+
+def _agrees(found: Bottlenecks, card: RuleCard | None) -> bool:
+    """Whether the share in the whole job is on the same side of the threshold as the rule's own."""
+    triggered = card is not None and card.status is Status.TRIGGERED
+    return triggered == (found.split.parts[-1].percent > found.limit)
 
 
 def _none_found(found: Bottlenecks, words: Words) -> list[str]:
@@ -194,9 +207,9 @@ def _none_found(found: Bottlenecks, words: Words) -> list[str]:
     return [f"0 of {formats.count(found.snapshots, 'snapshot')} are {words.title}.", f"{'; '.join(parts)}."]
 
 
-def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:
+def _notes(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bool) -> list[str]:
     """What the rule did not evaluate, and where its result differs from the comparison in the lead."""
-    notes = _rule_notes(found, words, card) if card else []
+    notes = _rule_notes(found, words, card, edges=edges) if card else []
     reasons = [f"{formats.escape_name(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
     if reasons and len(found.nodes) > 1:
         more = len(reasons) - MAX_REASONS
@@ -210,17 +223,19 @@ def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]
     return notes
 
 
-def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard) -> list[str]:
+def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard, *, edges: bool) -> list[str]:
     if card.status in (Status.NOT_EVALUATED, Status.ERROR):
         return []
-    percent = found.split.parts[-1].percent
-    if card.status is Status.TRIGGERED and percent <= found.limit:
+    whole, threshold = found.split.parts[-1].percent, f"threshold {_percent(found.limit)}"
+    own = card.measure.value if card.measure else whole
+    notes = []
+    if own != whole and (found.bottlenecks or own):
+        where = "without start-up and wind-down" if edges else "on the nodes that it evaluates"
+        notes.append(f"{words.rule} counts {formats.percent(own)} of snapshots {where} ({threshold}).")
+    if card.status is Status.TRIGGERED and own <= found.limit:
         checks = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'check')}"
-        return [f"{words.rule} triggered: the share until then was above the threshold in {checks}."]
-    if card.measure and card.measure.value != percent:
-        share = formats.percent(card.measure.value)
-        return [f"On the nodes that {words.rule} evaluates, {share} of snapshots are bottlenecks."]
-    return []
+        notes.append(f"{words.rule} triggered: the share until then was above the threshold in {checks}.")
+    return notes
 
 
 def _split_caption(found: Bottlenecks) -> str:

@@ -253,5 +253,5 @@ def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold neither samples nor events."
     if any(row.label == "GPU" for row in report.utilization):
-        return "Steps and events. No minute of GPU work stands out."
-    return "Steps, events, and GPU utilization."
+        return "Steps and events were not recorded, and no minute of GPU work stands out."
+    return "Steps, events, and GPU utilization were not recorded."

@@ -94,7 +94,7 @@ def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no samples."
     if report.devices is None:
-        return "GPU and CPU utilization."
+        return "GPU and CPU utilization were not recorded."
     return "All samples were taken at one moment."
 
 

@@ -131,7 +131,7 @@ def _most_in_use(states: Sequence[GPUState], scale: formats.Scale, *, several: b
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no samples of GPU memory."
-    return "GPU memory."
+    return "GPU memory was not recorded."
 
 
 def _name(gpu: GPUMemory | MemoryRise | GPUState, *, several: bool) -> str:

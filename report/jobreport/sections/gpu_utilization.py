@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.document import Origin
-from jobreport.figures.box_plot import LOOP, WHOLE, box_plot
+from jobreport.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, box_plot
 from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
@@ -34,7 +34,8 @@ def gpu_utilization(report: Report) -> Fragment:
     """Box plots per GPU and the table per device."""
     boxes = [box for box in report.boxes if box.metric == Metric.GPU_UTILIZATION]
     whole = [box for box in boxes if box.basis == WHOLE]
-    chosen = _least_used(whole)
+    similar = len(whole) >= MIN_SIMILAR and are_similar(boxes)
+    chosen = {(whole[0].node, whole[0].device)} if similar else _least_used(whole)
     drawn = [box for box in boxes if (box.node, box.device) in chosen]
     figure = box_plot(drawn)
     html = render(
@@ -43,7 +44,7 @@ def gpu_utilization(report: Report) -> Fragment:
         caption=_caption(whole),
         lead=_lead(whole),
         windows=_windows(report),
-        aid=_aid(len(whole), len(chosen), report.origin),
+        aid=_aid(whole, chosen, report.origin, similar=similar),
         has_loop=any(box.basis == LOOP for box in boxes),
         drawing=figure.drawing if figure else None,
         table=_table(boxes, debugger=report.origin is Origin.DEBUGGER_RESULTS),
@@ -58,11 +59,15 @@ def _least_used(whole: list[Box]) -> set[tuple[str, str]]:
     return {(box.node, box.device) for box in sorted(whole, key=_level)[:MAX_DRAWN]}
 
 
-def _aid(gpus: int, drawn: int, origin: Origin) -> str:
+def _aid(whole: list[Box], chosen: set[tuple[str, str]], origin: Origin, *, similar: bool) -> str:
     """Which GPUs are drawn, if not all are."""
     if origin is Origin.DEBUGGER_RESULTS:
         return "From SageMaker Debugger: GPUs on which LowGPUUtilization triggered, up to the last trigger."
-    return "" if drawn == gpus else f"Drawn: {drawn} of {gpus} GPUs, those with the lowest utilization."
+    if similar:
+        return f"{formats.every(len(whole), 'GPU')} have similar boxes; drawn: {_name(whole[0], whole)}."
+    if len(chosen) == len(whole):
+        return ""
+    return f"Drawn: {len(chosen)} of {len(whole)} GPUs, those with the lowest utilization."
 
 
 def _lead(boxes: list[Box]) -> str:
@@ -117,8 +122,8 @@ def _caption(boxes: list[Box]) -> str:
     if not boxes:
         return ""
     lowest, highest = min(boxes, key=_level), max(boxes, key=_level)
-    if highest.max <= 0:
-        return "Every GPU sample is 0%."
+    if highest.max <= 0 or lowest.min == highest.max:
+        return f"Every GPU sample is {formats.plain_number(highest.max)}%."
     if len(boxes) == 1:
         half = formats.spread((lowest.p25, lowest.p75))
         median = formats.percent(lowest.p50)

@@ -45,7 +45,7 @@ def contents(report: Report) -> Fragment:
     triggered = sum(card.status == "triggered" for card in judging)
     notes = {
         "findings": str(len(report.verdict.findings)),
-        "rules": f"{triggered} of {len(judging)} triggered" if judging else "",
+        "rules": f"{triggered} of {report.verdict.rules} triggered" if judging else "",
     }
     entries = [("verdict", "", "Verdict"), ("findings", "", "Findings")]
     entries += [(anchor, str(number), title) for number, (anchor, title) in enumerate(SECTIONS, start=1)]

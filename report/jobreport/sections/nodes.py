@@ -90,7 +90,7 @@ def _reason(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no samples."
     if not report.time_lines:
-        return "System metrics."
+        return "No system metric was recorded."
     return "All samples were taken at one moment."
 
 

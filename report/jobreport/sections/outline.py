@@ -82,6 +82,11 @@ def heading(anchor: str, report: Report | None = None) -> Heading:
     raise KeyError(anchor)
 
 
+def has_edges(report: Report) -> bool:
+    """Whether start-up or wind-down differ from the work, which is what the verdict and the cards are about."""
+    return len(report.phases.phases) > 1
+
+
 def has_time_lines(report: Report) -> bool:
     """Whether there are values to draw over time."""
     return covers_time(report) and any(v is not None for line in report.time_lines for v in line.mean)

@@ -94,7 +94,7 @@ def power(report: Report) -> Fragment:
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no power, temperature, or clocks."
-    return "GPU power, temperature, and clocks."
+    return "GPU power, temperature, and clocks were not recorded."
 
 
 def _drawn_keys(report: Report) -> set[str]:

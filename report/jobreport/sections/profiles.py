@@ -156,4 +156,4 @@ def _share(percent: float) -> tuple[str, str]:
 def _why_none(report: Report) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         return "SageMaker Debugger's rule results hold no Python profiles."
-    return "Python profiles."
+    return "No Python profile was recorded."

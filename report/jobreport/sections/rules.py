@@ -10,7 +10,7 @@ from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import ANCHORS, heading
+from jobreport.sections.outline import ANCHORS, has_edges, heading
 from jobreport.sections.verdict import SIGNS
 from jobrules.model import ReasonKind, Severity, Status
 from jobrules.rule import with_unit
@@ -176,6 +176,10 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
     if failed:
         outcomes.append(f"{failed} failed")
     sentences = [f"{', '.join(outcomes)}."]
+    if has_edges(report) and any(answered(card) for card in judging) and report.origin is Origin.SAMPLES:
+        sentences.append(
+            "Results leave out start-up and wind-down; rules/*.json hold those of the whole job."
+        )
     if others := len(judging) - len(apply):
         sentences.append(f"{formats.count(others, 'more rule')} {'does' if others == 1 else 'do'} not apply.")
     if report.origin is Origin.DEBUGGER_RESULTS:

@@ -99,10 +99,14 @@ def _basis(report: Report) -> str:
             if phases.basis == "steps"
             else "Start-up and wind-down are unknown: the results name no first and last step."
         )
+    recorded = formats.count(report.job.steps, "recorded step") if report.job.steps else ""
     if phases.basis == "steps":
-        return f"Phases come from {formats.count(report.job.steps, 'recorded step')}."
-    if phases.basis == "gpu":
-        return "No steps were recorded. Phases come from the first and last GPU sample above 0%."
+        return f"Phases come from {recorded}."
+    if phases.basis in ("gpu", "both"):
+        came = "Phases come from GPU samples" + (
+            f" and {recorded}." if recorded else "; no steps were recorded."
+        )
+        return f"{came} Work starts and ends with lasting GPU use: a short peak before it is start-up."
     if any(row.label == "GPU" for row in report.utilization):
         return "Start-up and wind-down are unknown: no steps were recorded, and every GPU sample is 0%."
     return "Start-up and wind-down are unknown: neither steps nor GPUs were recorded."
@@ -115,7 +119,7 @@ def _caption(report: Report) -> str:
     if loop is None:
         found = "The job is one phase."
     else:
-        work = "The training loop" if report.phases.basis == "steps" else "GPU work"
+        work = "The training loop" if report.phases.basis == "steps" else loop.label
         start_up = f", start-up {formats.duration(before.end_us - before.start_us)}" if before else ""
         found = f"{work} took {formats.percent(loop.percent)} of the job{start_up}."
     pauses = report.phases.gaps

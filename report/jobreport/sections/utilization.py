@@ -13,21 +13,17 @@ from jobreport.document import Origin
 from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import heading
+from jobreport.sections.outline import has_edges, heading
 from jobreport.sections.parts.table import PERCENT_SCALE, Table, range_bar
-from jobrules.model import Metric, Status
+from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from jobreport.document import NodeFacts, Report
     from jobrules.analyses.gpu_utilization import Box
     from jobrules.analyses.utilization import UsageRow
 
-#: High utilization, as in the rules' defaults.
-BUSY_PERCENT = 70.0
-#: Fewer are stated without a conclusion.
-ENOUGH_SNAPSHOTS = 30
 QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
 #: Nodes with a group of rows each; of more, the spread over nodes, and a group for each that differs.
 MAX_NODES = 4
@@ -77,7 +73,8 @@ def _caption(report: Report, *, many: bool) -> str:
     if report.origin is Origin.DEBUGGER_RESULTS:
         caption += ", from SageMaker Debugger, without p90 and mean (–)"
     elif not many:
-        caption += f" over {_snapshots(report)}, averaged over its GPUs or cores"
+        of_job = " of the whole job" if has_edges(report) else ""
+        caption += f" over {_snapshots(report)}{of_job}, averaged over its GPUs or cores"
     return f"{caption}. Bar: minimum to p95; mark: median."
 
 
@@ -210,19 +207,13 @@ def _snapshots(report: Report) -> str:
 
 
 def _sentences(by_node: dict[str, list[UsageRow]], report: Report) -> list[str]:
-    """One sentence per kind of node."""
+    """One sentence per kind of node: what was measured. What it means is said by the verdict."""
     gpus = _whole_job_boxes(report)
-    waits = _gpus_wait(report)
     alike: dict[str, list[str]] = {}
     for name, rows in by_node.items():
-        alike.setdefault(_kind(rows, gpus.get(name, []), waits=waits), []).append(name)
+        alike.setdefault(_kind(rows, gpus.get(name, [])), []).append(name)
     return [
-        _sentence(
-            kind,
-            [by_node[name] for name in names],
-            [gpus.get(name, []) for name in names],
-            _where(names, len(by_node)),
-        )
+        _sentence(kind, [by_node[name] for name in names], _where(names, len(by_node)))
         for kind, names in alike.items()
         if kind
     ]
@@ -237,73 +228,40 @@ def _whole_job_boxes(report: Report) -> dict[str, list[Box]]:
     return found
 
 
-def _gpus_wait(report: Report) -> bool:
-    """Whether GPUs waited for a core or for storage, so that no smaller machine would do."""
-    triggered = {card.name for card in report.rules if card.status is Status.TRIGGERED}
-    return bool(triggered & {"CPUBottleneck", "IOBottleneck"})
-
-
-def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box], *, waits: bool) -> str:
+def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box]) -> str:
     """The key of a node's sentence in ``_SENTENCES``, ``2 of 8 GPUs`` that were never used, or empty."""
     found = {row.label: row for row in rows}
-    gpu, cpu, core = (found.get(label) for label in ("GPU", "CPU", "CPU, busiest core"))
     never_used = sum(box.max <= 0 for box in gpus)
     if 0 < never_used < len(gpus):
         return f"{never_used} of {formats.count(len(gpus), 'GPU')}"
-    if gpu is None:
-        return "" if cpu is None or _few(cpu) else "cpu busy" if cpu.p95 >= BUSY_PERCENT else "cpu free"
-    if gpu.max <= 0:
-        return "never used"
-    if not _few(gpu) and gpu.p95 < BUSY_PERCENT and cpu is not None:
-        if cpu.p95 >= BUSY_PERCENT:
-            return "gpu waits"
-        return "medians" if waits or (core and core.p50 >= BUSY_PERCENT) else "both free"
-    return "gpu busy" if not _few(gpu) and gpu.p50 >= BUSY_PERCENT else "medians"
+    if "GPU" not in found:
+        return "no gpu" if "CPU" in found else ""
+    return "never used" if found["GPU"].max <= 0 else "medians"
 
 
-def _few(row: UsageRow) -> bool:
-    return row.n is not None and row.n < ENOUGH_SNAPSHOTS
-
-
-_MOST_SNAPSHOTS = f"below {BUSY_PERCENT:g}% in at least 95% of snapshots"
 _SENTENCES = {
     "never used": "Every GPU sample{where} is 0%; CPU p95: {cpu_p95}.",
-    "both free": "GPU and CPU utilization{where} was "
-    + _MOST_SNAPSHOTS
-    + ": p95 {gpu_p95} and {cpu_p95}{core}. "
-    "A smaller machine may do.",
-    "gpu waits": "GPU utilization{where} was low ({gpu_p95} at p95{busiest_gpu}) "
-    "and the cores were busy ({cpu_p95} at p95): the CPU is the likely limit.",
-    "gpu busy": "GPU utilization{where} was high in most snapshots: median {gpu_p50}.",
-    "medians": "Median utilization{where}: GPU {gpu_p50}, CPU {cpu_p50}{core}.",
-    "cpu busy": "CPU utilization{where} was high: p95 {cpu_p95}{core}. No GPU was recorded.",
-    "cpu free": "CPU utilization{where} was "
-    + _MOST_SNAPSHOTS
-    + ": p95 {cpu_p95}{core}. No GPU was recorded.",
+    "medians": "Median utilization{where}: GPU {gpu}, CPU {cpu}{core}.",
+    "no gpu": "Median utilization{where}: CPU {cpu}{core}. No GPU was recorded.",
 }
 
 
-def _sentence(kind: str, nodes: Sequence[list[UsageRow]], gpus: Iterable[list[Box]], where: str) -> str:
+def _sentence(kind: str, nodes: Sequence[list[UsageRow]], where: str) -> str:
     """The sentence of all nodes of a kind."""
     if kind not in _SENTENCES:
         return f"{kind}{where} were never used; the mean over GPUs hides that."
 
-    def over_nodes(label: str, quantity: str) -> str:
+    def over_nodes(label: str, quantity: str = "p50") -> str:
         rows = [row for row in itertools.chain.from_iterable(nodes) if row.label == label]
         return formats.spread(getattr(row, quantity) for row in rows)
 
-    core = over_nodes("CPU, busiest core", "p50")
-    prefix = "" if kind == "medians" else "median of the "
-    means = [[box.mean for box in boxes if box.mean is not None] for boxes in gpus]
-    busiest_gpu = formats.spread(max(values) for values in means if len(values) > 1)
+    core = over_nodes("CPU, busiest core")
     return _SENTENCES[kind].format(
         where=where,
-        gpu_p50=over_nodes("GPU", "p50"),
-        gpu_p95=over_nodes("GPU", "p95"),
-        cpu_p50=over_nodes("CPU", "p50") or "not recorded",
+        gpu=over_nodes("GPU"),
+        cpu=over_nodes("CPU") or "not recorded",
         cpu_p95=over_nodes("CPU", "p95") or "not recorded",
-        core=f", {prefix}busiest core {core}" if core else "",
-        busiest_gpu=f", busiest GPU {busiest_gpu} on average" if busiest_gpu else "",
+        core=f", busiest core {core}" if core else "",
     )
 
 

@@ -77,6 +77,7 @@ def verdict(report: Report) -> Fragment:
         bar_label=_bar_label(use) if use else "",
         first=first,
         verdict=report.verdict,
+        advice=report.verdict.advice,
         cause=cause,
         second=second,
         second_amount=", ".join(filter(None, formats.amount(second, use))) if second else "",

@@ -158,14 +158,10 @@ def finding_of(
     rule: Rule,
     title: str,
     times: Sequence[ConditionTime],
-    every: Sequence[ConditionTime],
     *evidence: Fact,
     **facts: Any,
 ) -> Finding:
-    """Finding on GPUs on which a condition held, the one with the largest share first.
-
-    ``every`` are the times of all GPUs with enough samples.
-    """
+    """Finding on GPUs on which a condition held, the one with the largest share first."""
     times = sorted(times, key=lambda one: -one.share)
     spans = [one.span_us for one in times if one.span_us]
     longest = max((one for one in times if one.longest_us), key=lambda one: one.longest_duration_us)
@@ -177,8 +173,10 @@ def finding_of(
         HowMuch("Longest without a break", longest.longest_duration_us / SECOND_US, "s", of=longest.label),
         *evidence,
         devices=tuple(one.name for one in times),
-        share=sum(one.us for one in times) / sum(one.covered_us for one in every),
-        share_of="of all GPUs' time",
+        share=sum(one.us for one in times) / sum(one.covered_us for one in times),
+        share_of="of that GPU's time"
+        if len(times) == 1
+        else f"of the time of these {count(len(times), 'GPU')}",
         start_us=min(start for start, _ in spans),
         end_us=max(end for _, end in spans),
         **facts,

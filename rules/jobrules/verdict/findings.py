@@ -14,9 +14,10 @@ from jobrules.measures.work import Work
 from jobrules.model import Finding, Job, Metric, RuleResult, Severity, Status
 from jobrules.model.claims import Cause
 from jobrules.rule import Role, Rule
+from jobrules.text import capitalized, join_names
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
 from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
-from jobrules.verdict.not_evaluated import NotEvaluated, how_many
+from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
 from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
 from jobrules.verdict.phases import JobPhases
 from jobrules.verdict.story import UNEXPLAINED_LOSS, Account, Checks, Story, story_of
@@ -28,6 +29,9 @@ _ORDER = list(Severity)
 RESERVED = frozenset(
     {NEVER, START_UP, WIND_DOWN, *UNEXPLAINED, UNEXPLAINED_LOSS, NOT_MEASURED, "used", "unmeasured"}
 )
+
+#: Recordings named where nothing was found, those first that would explain most.
+MAX_RECORD_NEXT = 3
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -43,18 +47,21 @@ class Verdict(Struct, frozen=True, kw_only=True):
     #: Share of the job's GPU time that the causes of a rule claimed, by its name; those without a finding too.
     explains: dict[str, float] = {}
     #: What there is too little of, if the job cannot be judged: ``41 s of GPU work``.
-    too_short: str = ""
+    too_little: str = ""
 
     @property
     def main_finding(self) -> Finding | None:
         """The first finding; None without findings."""
         return next(iter(self.findings), None)
 
+    def is_cause(self, finding: Finding) -> bool:
+        """True if a finding is a cause of lost time: it explains a part of the bar."""
+        return finding.key != UNEXPLAINED_LOSS and _explains(finding, self.use)
+
     @property
     def has_cause(self) -> bool:
-        """True if the main finding is a cause of lost time: it explains a part of the bar."""
-        main = self.main_finding
-        return main is not None and main.key != UNEXPLAINED_LOSS and _explains(main, self.use)
+        """True if the main finding is a cause of lost time."""
+        return self.main_finding is not None and self.is_cause(self.main_finding)
 
     @property
     def missing(self) -> int:
@@ -69,10 +76,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def second_cause(self) -> Finding | None:
         """The next finding that explains lost time, if the main finding is a cause."""
-        if not self.has_cause:
-            return None
-        others = (f for f in self.findings[1:] if f.key != UNEXPLAINED_LOSS and _explains(f, self.use))
-        return next(others, None)
+        return next(filter(self.is_cause, self.findings[1:]), None) if self.has_cause else None
 
     @property
     def main_head(self) -> str:
@@ -84,13 +88,32 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def advice_head(self) -> str:
         """What the advice of the main finding is called."""
-        return "Record next" if self.main_head == "No cause found" else "Try first"
+        return "Try first" if self.main_finding and self.main_head != "No cause found" else "Record next"
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The advice of the main finding; without findings but with time that was lost or not sampled, what to record."""
+        if self.main_finding:
+            return self.main_finding.advice
+        lost = self.use is None or (self.use.device == "GPU" and self.use.of("lost")[0] > 0)
+        missing = next((g for g in by_reason(self.not_evaluated) if g.head == NOT_RECORDED), None)
+        if not (lost and missing):
+            return ()
+        first = missing.lacks[:MAX_RECORD_NEXT]
+        pronoun, verb = ("it", "shows") if len(first) == 1 else ("they", "show")
+        named = capitalized(join_names([lack.brief for lack in first]))
+        return (f"{named}: {pronoun} {verb} what was not checked.",)
+
+    @property
+    def too_short(self) -> str:
+        """``Too short to judge: 41 s of GPU work.``; empty if the job is long enough."""
+        return f"Too short to judge: {self.too_little}." if self.too_little else ""
 
     @property
     def without_finding(self) -> str:
         """What stands in place of findings: ``No problem found. 9 of 18 rules were not evaluated, so …``."""
         if self.too_short:
-            return f"Too short to judge: {self.too_short}."
+            return "No finding."
         missing, evaluated = self.missing, self.how_many
         if missing == self.rules:
             return f"{evaluated}."
@@ -118,7 +141,7 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
 def verdict_of(story: Story, others: Sequence[Finding] = ()) -> Verdict:
     """The verdict on an account of GPU time; ``others`` are findings on the samples themselves."""
     found = _sorted_verdict(story.account.checks, [*story.findings, *others], story.use)
-    return replace(found, explains=story.explains, too_short=story.too_short)
+    return replace(found, explains=story.explains, too_little=story.too_short)
 
 
 def _sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | None) -> Verdict:

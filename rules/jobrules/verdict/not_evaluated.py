@@ -29,8 +29,8 @@ class Lack(Struct, frozen=True, kw_only=True):
     before: str = ""
     rules: tuple[str, ...]
     after: str = ""
-    #: The same in short: what the rules lack, or their names.
-    brief: str
+    #: The same in short; empty if the rules themselves say it best.
+    brief: str = ""
 
     def __str__(self) -> str:
         """``GPU memory in use (GPUMemoryFull, GPUMemoryLeak)``."""
@@ -51,16 +51,25 @@ class ReasonGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def brief(self) -> str:
-        """``Not recorded: GPU memory in use, GPU power.``"""
-        return f"{self.head}: {', '.join(lack.brief for lack in self.lacks)}."
+        """``Not recorded: GPU memory in use, GPU power.``, ``Too short: UnusedGPU.``, ``Too short: 6 rules.``"""
+        briefs = [lack.brief for lack in self.lacks if lack.brief]
+        rules = [rule for lack in self.lacks for rule in lack.rules]
+        if not briefs:
+            briefs = rules if len(rules) <= MAX_BRIEF_RULES else [count(len(rules), "rule")]
+        return f"{self.head}: {', '.join(briefs)}."
 
 
 #: Recordings that explain lost time, the most telling first.
 SETTLES = ("GPU utilization", "CPU utilization", "loader events", "steps", "I/O wait")
 
+NOT_RECORDED = "Not recorded"
+
+#: More rules are counted in short texts.
+MAX_BRIEF_RULES = 2
+
 _HEADS = {
     ReasonKind.ERROR: "Failed",
-    ReasonKind.NOT_RECORDED: "Not recorded",
+    ReasonKind.NOT_RECORDED: NOT_RECORDED,
     ReasonKind.TOO_SHORT: "Too short",
     ReasonKind.TOO_FEW: "Too short",
     ReasonKind.NO_DEVICE: "Nothing to check",
@@ -78,7 +87,7 @@ def by_reason(not_evaluated: Sequence[NotEvaluated]) -> tuple[ReasonGroup, ...]:
         ReasonGroup(
             head=head,
             lacks=tuple(_lack(reason, tuple(names)) for reason, names in sorted(found.items(), key=_settles)),
-            comma=", " if head == _HEADS[ReasonKind.NOT_RECORDED] else "; ",
+            comma=", " if head == NOT_RECORDED else "; ",
         )
         for head, found in rules.items()
         if found
@@ -93,19 +102,18 @@ def _settles(found: tuple[Reason, list[str]]) -> tuple[int, int]:
 
 
 def _lack(reason: Reason, rules: tuple[str, ...]) -> Lack:
-    names = ", ".join(rules)
     match reason.kind:
         case ReasonKind.TOO_SHORT | ReasonKind.TOO_FEW:
             needed, have = reason.amounts
             need = f" {'needs' if len(rules) == 1 else 'need'} {needed}, {reason.whose} has {have}"
-            return Lack(rules=rules, after=need, brief=names)
+            return Lack(rules=rules, after=need)
         case ReasonKind.NOT_RECORDED:
             return Lack(before=f"{reason.missing} (", rules=rules, after=")", brief=reason.missing)
         case ReasonKind.NOT_APPLICABLE:
             return Lack(before=f"{reason} (", rules=rules, after=")", brief=str(reason))
         case ReasonKind.ERROR:
-            return Lack(rules=rules, after=f" ({reason.what})", brief=names)
-    return Lack(before=f"{reason} (", rules=rules, after=")", brief=names)
+            return Lack(rules=rules, after=f" ({reason.what})")
+    return Lack(before=f"{reason} (", rules=rules, after=")")
 
 
 def how_many(not_evaluated: int, rules: int) -> str:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from jobreport import pipeline, sections
-from jobreport.document import Report
+from jobreport import formats, pipeline, sections
+from jobreport.document import Origin, Report
 from jobreport.output import summary
 from jobreport.remarks import Quality, SourceQuality
 from jobrules import RULES
@@ -15,7 +16,9 @@ from jobrules.rule import not_recorded, reason_short, run_rules
 from jobrules.verdict.not_evaluated import NotEvaluated
 from tests.copies import replace
 from tests.jobs import make_job, make_panel
+from tests.paths import CORPUS, SAMPLES, needs_corpus
 from tests.report.sections.html import read
+from tests.report.sections.test_one_voice import read as read_report
 
 
 def report_of(job: Job) -> Report:
@@ -31,7 +34,8 @@ def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
     text = summary.markdown(report_of(LOW))
 
     assert "**20.0% of GPU time was used." in text
-    assert "**Critical, main cause: GPUs worked steadily below their capacity" in text
+    assert "**Main cause (critical): GPUs worked steadily below their capacity" in text
+    assert "**Critical: GPUs worked steadily below their capacity" in text
     assert "Also seen as: low utilization in" in text
     assert "Try first:* Raise the batch size" in text
     assert "rules were not evaluated.** Not recorded: " in text
@@ -48,13 +52,14 @@ def test_every_rule_that_was_not_evaluated_is_named_on_page_ticket_and_terminal(
     verdict = replace(report.verdict, not_evaluated=missing, findings=(), rules=len(missing))
     report = replace(report, verdict=verdict)
 
-    text, (_, none, last) = summary.markdown(report), summary.terminal(report)
+    text, (_, none, record, last) = summary.markdown(report), summary.terminal(report)
     page = read(sections.verdict(report)).text
 
     groups = "Not recorded: GPU power (Rule0, Rule1). Too short: Rule2 needs 15 min of samples, this job has 1 min."
-    assert f"**No rule was evaluated.** {groups}" in text.replace("\u00a0", " ").replace("\\", "")
+    assert f"## Not evaluated\n\n{groups}" in text.replace("\u00a0", " ").replace("\\", "")
     assert " ".join(page.replace("\u00a0", " ").split()).endswith(f"No rule was evaluated. {groups}")
     assert none == "No rule was evaluated."
+    assert record == "Record next: GPU power: it shows what was not checked."
     assert last == "Not checked: 3 of 3\u00a0rules. Not recorded: GPU power. Too short: Rule2."
 
 
@@ -179,3 +184,43 @@ def test_severities_are_ordered() -> None:
     assert summary.reaches(Severity.CRITICAL, "warning")
     assert not summary.reaches(Severity.INFO, "warning")
     assert summary.worst_severity(report_of(LOW)) is Severity.CRITICAL
+
+
+#: What a reader of the first lines would have to look up.
+JARGON = re.compile(
+    r"\bp\d\d?\b|σ|[Hh]istogram|[Pp]ercentile|[Qq]uantile|Jensen|[Ss]td|\b[a-z]+_[a-z_]+\b(?<!num_workers)"
+)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        *SAMPLES,
+        *(pytest.param(job, marks=needs_corpus) for job in sorted((CORPUS / "sagemaker").glob("job-*"))),
+    ],
+    ids=lambda job: job.name,
+)
+def test_a_ticket_and_a_terminal_begin_with_what_matters(job: Path) -> None:
+    report = read_report(job)
+    if report is None:
+        pytest.skip("refused")
+    verdict = report.verdict
+
+    top = summary.markdown(report).partition("\n## ")[0]
+    lines = summary.terminal(report)
+
+    assert len(top.splitlines()) <= 12
+    assert len(lines) <= 5
+    assert "were not evaluated" in top or verdict.how_many in top
+    for text in (top.replace("\\", "").replace("`", ""), "\n".join(lines)):
+        assert summary.headline(report) in text
+        if main := verdict.main_finding:
+            assert f"{verdict.main_head} ({main.severity}): {main.title.replace('`', '')}" in text
+            assert all(one in text for one in formats.amount(main, verdict.use))
+        else:
+            assert verdict.without_finding in text
+        if verdict.advice:
+            assert verdict.advice_head in text
+            assert verdict.advice[0].replace("`", "") in text
+    if report.origin is Origin.SAMPLES:
+        assert JARGON.findall(top + "\n".join(lines)) == []

@@ -59,7 +59,7 @@ def test_the_lead_has_number_share_threshold_and_definition() -> None:
     text = with_result(Status.TRIGGERED)
 
     assert (
-        "2,000 of 3,600 snapshots (55.6%; threshold 50%) are bottlenecks: "
+        "2,000 of 3,600 snapshots of the whole job (55.6%; threshold 50%) are bottlenecks: "
         "a GPU below 10% while a core of its node is above 90%."
     ) in text
     assert "Figure 10.1. 2,000 of 2,400 snapshots with an idle GPU (83.3%) are bottlenecks." in text
@@ -352,7 +352,7 @@ def test_a_result_that_differs_from_the_comparison_is_explained() -> None:
     assert early in with_result(Status.TRIGGERED, 1000, evaluated=18, violating=5)
     assert early not in with_result(Status.TRIGGERED, 2300, evaluated=18, violating=5)
     passed = with_result(Status.PASSED, 1000, measure=measure)
-    assert "On the nodes that CPUBottleneck evaluates, 12.5% of snapshots are bottlenecks." in passed
+    assert "CPUBottleneck counts 12.5% of snapshots without start-up and wind-down (threshold 50%)." in passed
 
 
 def test_without_samples_there_is_a_reason() -> None:
@@ -362,10 +362,10 @@ def test_without_samples_there_is_a_reason() -> None:
     job = examples.gpu_job()
     facts = NodeFacts(name="n", gpus=0, cores=8, interval_s=0.5, first_us=0, last_us=1)
     assert "rule results hold no samples" in reason(replace(job, origin=Origin.DEBUGGER_RESULTS))
-    assert "Not recorded GPU utilization." in reason(replace(job, job=replace(job.job, nodes=(facts,))))
-    assert "Not recorded I/O wait of the cores." in reason(replace(job, utilization=()))
+    assert "GPU utilization was not recorded." in reason(replace(job, job=replace(job.job, nodes=(facts,))))
+    assert "I/O wait of the cores was not recorded." in reason(replace(job, utilization=()))
     both = replace(job, utilization=(examples.usage("n", "I/O wait", 1.0),))
-    assert "GPU and I/O wait on the same node." in reason(both)
+    assert "GPU and I/O wait were not recorded on the same node." in reason(both)
 
 
 @pytest.mark.parametrize("snapshots", [1, 2])

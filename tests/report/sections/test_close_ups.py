@@ -158,7 +158,7 @@ def test_joined_bars_and_rows_that_are_left_out_are_counted() -> None:
 def test_without_close_ups_there_is_a_reason() -> None:
     vendor = replace(examples.gpu_job(), origin=Origin.DEBUGGER_RESULTS)
 
-    assert "Not recorded Steps and events." in page_of().text
+    assert "Steps and events were not recorded" in page_of().text
     assert "rule results hold neither samples nor events" in page_of(report=vendor).text
 
 

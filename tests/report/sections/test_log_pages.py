@@ -13,9 +13,9 @@ import pytest
 from jobreport import pipeline, sections
 from jobreport.document import Report
 from jobreport.figures.chart import over_time
-from jobreport.output.export import _empty_last, render_html
+from jobreport.output.export import _empty_as_one, render_html
 from tests.copies import replace
-from tests.report.sections.html import read
+from tests.report.sections.html import Page, read
 from tests.report.sections.test_nodes import text_of
 from tests.report.sections.test_sections import CALLS, whole
 
@@ -191,10 +191,10 @@ def test_activity_alone_says_nothing_of_memory_in_use(report: Report) -> None:
 def test_power_of_a_job_without_it(report: Report) -> None:
     told = text_of(read(sections.power(replace(report, power=()))))
 
-    assert "Not recorded GPU power, temperature, and clocks." in told
+    assert "GPU power, temperature, and clocks were not recorded." in told
 
 
-def test_sections_without_data_fold_away(report: Report) -> None:
+def test_sections_without_data_are_one_line(report: Report) -> None:
     def cell(html: str, name: str) -> nbformat.NotebookNode:
         shown = nbformat.v4.new_output("display_data", data={"text/html": html})
         made: nbformat.NotebookNode = nbformat.v4.new_code_cell(id=name, outputs=[shown])
@@ -203,20 +203,32 @@ def test_sections_without_data_fold_away(report: Report) -> None:
     pieces = [call(report) for call in CALLS]
     html = render_html(nbformat.v4.new_notebook(cells=[cell(one.html, one.name) for one in pieces]))
 
-    order = re.findall(r'<section class="jr[^"]*?( fold empty|)" id="([a-z-]+)"', html)
-    empty = [anchor for fold, anchor in order if fold]
-    assert empty == [
-        *("framework", "steps", "data-loading", "cpu-bottlenecks", "io-bottlenecks", "close-ups", "profiles"),
-    ]
-    assert [anchor for _, anchor in order][-len(empty) :] == empty
-    assert re.findall(r'<li class="m"><a href="#([a-z-]+)">', html) == empty
-    assert '<span class="n">5</span> Steps</h2>' in html
+    titles = (
+        "framework time, steps, data loading, CPU bottlenecks, I/O bottlenecks, close-ups, Python profiles"
+    )
+    page = Page.of(html)
+    assert not page.faults
+    assert page.text.count(f"Nothing to show: {titles}") == 2  # in the contents, and behind the last section
+    for title in titles.split(", "):
+        anchor = (
+            title.removesuffix(" time").removeprefix("Python ").replace("/", "").replace(" ", "-").lower()
+        )
+        assert page.ids.count(anchor) == 1
+        assert f'<a href="#{anchor}">' not in html.partition("<main>")[2].partition("</nav>")[0]
+    assert html.index('id="nothing-to-show"') > html.index('id="identifiers"')
 
 
 def test_a_section_that_failed_stays_in_its_place() -> None:
-    parts = [
-        f'<section class="jr fold{more}" id="{name}"></section>'
-        for more, name in ((" empty", "a"), ("", "b"))
-    ]
+    nav = '<nav><ol>\n<li><a href="#a">A</a></li>\n<li><a href="#b">B</a></li>\n</ol></nav>'
+    failed = '<section class="jr fold" id="b"></section>'
+    pieces = [nav, '<p class="jr m empty" id="a"><b>Data loading</b>: No trace.</p>', failed]
 
-    assert _empty_last(parts) == parts[::-1]
+    contents, second, last = _empty_as_one(pieces)
+
+    assert second == failed
+    assert '<a href="#a">' not in contents
+    assert '<a href="#b">' in contents
+    assert "Nothing to show: data loading" in contents
+    assert '<span id="a">data loading</span>' in last
+    assert "Data loading: No trace." in last
+    assert _empty_as_one([nav, failed]) == [nav, failed]

@@ -7,8 +7,7 @@ import re
 import numpy as np
 
 from jobreport import sections
-from jobrules.model import SECOND_US, Metric, Status
-from tests.copies import replace
+from jobrules.model import SECOND_US, Metric
 from tests.jobs import START_US, make_job, make_panel
 from tests.report.output.test_summary import report_of
 from tests.report.sections.html import read
@@ -55,27 +54,6 @@ def test_a_gap_shorter_than_ten_intervals_is_not_denied_in_seconds_alone() -> No
 
     text = read(sections.quality(report_of(make_job(extra=[gpu])))).text
     assert "over 60 s and over 10 sampling intervals" in text
-
-
-def test_a_smaller_machine_is_proposed_only_where_nothing_is_the_limit() -> None:
-    free = report_of(make_job(cpu=[66.0] * 1500, gpu=[20.0] * 1500))
-    cores = np.tile([95.0, 5.0, 5.0, 5.0], (1500, 1))
-    waiting = tuple(
-        replace(card, status=Status.TRIGGERED) if card.name == "IOBottleneck" else card for card in free.rules
-    )
-
-    free_text, full, stored = (
-        read(sections.utilization(report)).text
-        for report in (
-            free,
-            report_of(make_job(cpu=cores, gpu=[20.0] * 1500)),
-            replace(free, rules=waiting),
-        )
-    )
-    assert "was below 70% in at least 95% of snapshots" in free_text
-    assert "A smaller machine may do." in free_text
-    assert "smaller machine" not in full + stored
-    assert "busiest core 95.0%" in full
 
 
 def test_unused_gpus_are_told_before_the_mean_is_judged() -> None:

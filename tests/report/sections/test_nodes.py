@@ -199,29 +199,21 @@ def test_of_many_nodes_the_least_sampled_are_named() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("gpu", "cpu", "told"),
-    [
-        ((10, 20), (10, 20), "A smaller machine may do"),
-        ((10, 69.9), (60, 70), "the CPU is the likely limit"),
-        ((70, 90), (10, 20), "GPU utilization was high in most snapshots: median 70.0%."),
-        ((69, 90), (10, 20), "Median utilization: GPU 69.0%, CPU 10.0%."),
-        (None, (60, 70), "CPU utilization was high: p95 70.0%. No GPU was recorded."),
-        (None, (60, 69), "CPU utilization was below 70% in at least 95% of snapshots: p95 69.0%."),
-    ],
-)
-def test_the_sentences_follow_p95_and_p50_with_70_on_the_busy_side(
-    gpu: tuple[float, float] | None, cpu: tuple[float, float], told: str
+@pytest.mark.parametrize("cpu_p95", [20, 95])
+@pytest.mark.parametrize("gpu_p95", [20, 95])
+def test_the_sentence_states_medians_and_leaves_what_they_mean_to_the_verdict(
+    gpu_p95: float, cpu_p95: float
 ) -> None:
     rows = [
-        replace(examples.usage("algo-1", label, 50.0), p50=found[0], p95=found[1])
-        for label, found in (("GPU", gpu), ("CPU", cpu))
-        if found
+        replace(examples.usage("algo-1", label, 50.0), p50=10.0, p95=p95)
+        for label, p95 in (("GPU", gpu_p95), ("CPU", cpu_p95))
     ]
 
     report = replace(examples.cpu_job(), utilization=tuple(rows), boxes=())
 
-    assert told in text_of(read(sections.utilization(report)))
+    text = text_of(read(sections.utilization(report)))
+    assert "Median utilization: GPU 10.0%, CPU 10.0%." in text
+    assert not re.search("likely|high|low|smaller", text)
 
 
 def phases(*minutes: tuple[str, float, float]) -> JobPhases:

@@ -77,7 +77,7 @@ def test_names_stay_text() -> None:
 
 
 def test_without_profiles_there_is_a_reason() -> None:
-    assert "Not recorded Python profiles." in page_of().text
+    assert "No Python profile was recorded." in page_of().text
     vendor = replace(examples.gpu_job(), profiles=(), origin=Origin.DEBUGGER_RESULTS)
     assert "rule results hold no Python profiles." in Page.of(sections.profiles(vendor).html).text
 
