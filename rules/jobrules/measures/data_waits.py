@@ -142,6 +142,20 @@ def waiting(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]
 
 
+def waiting_part(waited: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    """Claim a share of the work, idle samples first; or the moments with a single saturated core, if they are more."""
+    del weight_us
+    use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+
+    def of_gpu(gpu: Samples) -> FloatArray:
+        idle = gpu.values < IDLE_PERCENT
+        by_share = _idle_first(gpu.left_us, idle, waited * gpu.work_us)
+        single = np.where(use.few[gpu.rows] & idle, gpu.left_us, 0.0) if use else by_share
+        return max(by_share, single, key=lambda claimed: float(claimed.sum()))
+
+    return lambda gpus: [of_gpu(gpu) for gpu in gpus]
+
+
 def _idle_first(left_us: FloatArray, idle: BoolArray, amount_us: float) -> FloatArray:
     """Spread an amount over lost time: over that of idle samples first."""
     of_idle, others = np.where(idle, left_us, 0.0), np.where(idle, 0.0, left_us)

@@ -12,9 +12,9 @@ from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity, Status
+from jobrules.model import SECOND_US, Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
 from jobrules.rule import Role, Rule
-from jobrules.text import duration
+from jobrules.text import duration, share
 from jobrules.verdict.accounting import spent_per_node
 from jobrules.verdict.edges import edges
 from jobrules.verdict.not_evaluated import NotEvaluated, how_many
@@ -159,6 +159,7 @@ def account_of(job: Job, checks: Checks) -> Account:
         nodes=nodes,
         owners=owners,
         recorded=_recorded(job),
+        notes=loop_notes(job.loop_facts),
         unknown_gpus=job.gpus_unknown,
     )
 
@@ -180,9 +181,17 @@ def _recorded(job: Job) -> dict[str, bool]:
     return {
         "CPU utilization": job.has(Metric.CPU_UTILIZATION),
         "I/O wait": job.has(Metric.IO_WAIT),
-        "steps": bool(job.step_count),
-        "data loading": job.event_count > 0 and any(job.each(_records_loading)),
+        "steps": bool(job.step_count or (job.loop_facts and job.loop_facts.outside is not None)),
+        "data loading": bool(job.loop_facts and job.loop_facts.fetch_s is not None)
+        or (job.event_count > 0 and any(job.each(_records_loading))),
     }
+
+
+def loop_notes(facts: LoopFacts | None) -> tuple[str, ...]:
+    """How much of the recorded time is between the steps, if nothing shows what happens there."""
+    if facts is None or not facts.outside or facts.waited:
+        return ()
+    return (f"According to {facts.source}, {share(facts.outside)} of the recorded time is between the steps",)
 
 
 def _records_loading(part: Job) -> bool:

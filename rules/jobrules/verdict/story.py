@@ -53,6 +53,8 @@ class Account(Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     #: What could show a cause, and whether it was recorded.
     recorded: dict[str, bool]
+    #: Sentences, without their periods, on what limits the account.
+    notes: tuple[str, ...] = ()
     #: GPUs whose utilization was not recorded.
     unknown_gpus: int = 0
 
@@ -170,7 +172,10 @@ def _name_the_rest(story: Story) -> Story:
         key=UNEXPLAINED_LOSS,
         severity=Severity.WARNING,
         title=f"{state} idle or low, and no recorded cause explains it",
-        evidence=(When(begin_us, end_us), *(Note(text) for text in (ruled_out, missing) if text)),
+        evidence=(
+            When(begin_us, end_us),
+            *(Note(text) for text in (ruled_out, missing, *story.account.notes) if text),
+        ),
         advice=_record_next(story),
         rules=(),
         section="gpu-utilization",
