@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from jobreport import __version__, document
+from jobreport.debugger_report.account import account_of
 from jobreport.debugger_report.differences import notes
 from jobreport.debugger_report.findings import SECTIONS, findings, gpus_of, loop_of, span_of
 from jobreport.debugger_report.rules import evaluate, parsed
@@ -22,21 +23,23 @@ from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import Metric, Reason, ReasonKind, Status, natural_key, natural_sorted
+from jobrules.model import Metric, Reason, ReasonKind, RuleResult, Status, natural_key, natural_sorted
 from jobrules.rule import Documentation, parameter_fields
 from jobrules.text import apportion
-from jobrules.verdict.findings import Verdict
-from jobrules.verdict.not_evaluated import NotEvaluated
+from jobrules.verdict.findings import verdict, verdict_of
 from jobrules.verdict.phases import JobPhases, Phase
+from jobrules.verdict.story import story_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobreport.debugger_report.rules import Evaluation
     from jobreport.readers.debugger_results.details import GpuUse
     from jobreport.readers.debugger_results.rule_results import RuleDocument, RuleResults
     from jobreport.remarks import Quality
+    from jobrules.model import Finding
     from jobrules.rule import Rule
+    from jobrules.verdict.story import Account
 
 #: The document of a rule without a result.
 _NO_DOCUMENT: dict[str, Any] = {
@@ -75,8 +78,9 @@ def build(
     left_out = {rule.__name__ for rule in RULES} - {rule.name for rule in rules}
     evaluations = {rule: evaluate(rule, results, strict) for rule in NAMES if rule not in left_out}
     cards = (*(_card(rule, evaluation, results[rule]) for rule, evaluation in evaluations.items()), *others)
-    judging = [card for card in cards if card.can_trigger]
     found = {rule: evaluation.finding for rule, evaluation in evaluations.items() if evaluation.finding}
+    checks = _checks(cards, found, rules)
+    account = account_of(results, checks)
     start_us, end_us = span_of(results)
     steps = results["MaxInitializationTime"]
     return Report(
@@ -93,17 +97,8 @@ def build(
             steps=(steps.datapoints if steps else None) or 0,
             finished=None,
         ),
-        verdict=Verdict(
-            use=None,
-            findings=findings(found, results),
-            not_evaluated=tuple(
-                NotEvaluated(rule=card.name, status=card.status, reason=card.reason)
-                for card in judging
-                if card.status in (Status.NOT_EVALUATED, Status.ERROR) and card.reason
-            ),
-            rules=len(judging),
-        ),
-        phases=_phases(results, start_us, end_us),
+        verdict=verdict_of(story_of(account)) if account else verdict(checks, findings(found, results), None),
+        phases=_phases(results, account, start_us, end_us),
         utilization=_usage(results),
         columns=Columns(start_us=start_us, width_us=1, count=0),
         time_lines=(),
@@ -136,6 +131,27 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
         content = (found.raw if found else _NO_DOCUMENT) | extra
         written[card.name] = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
     return written
+
+
+def _checks(
+    cards: Sequence[RuleCard], found: Mapping[str, Finding], rules: Sequence[Rule]
+) -> list[tuple[Rule, RuleResult]]:
+    """The rules that judge, with their results as rules on samples have them."""
+    by_name = {rule.name: rule for rule in rules}
+    return [
+        (
+            by_name[card.name],
+            RuleResult(
+                rule=card.name,
+                status=card.status,
+                reason=card.reason,
+                headline=card.headline,
+                findings=(found[card.name],) if card.name in found else (),
+            ),
+        )
+        for card in cards
+        if card.can_trigger and card.name in by_name
+    ]
 
 
 def _card(name: str, evaluation: Evaluation, found: RuleDocument | None) -> RuleCard:
@@ -181,7 +197,7 @@ def _parameters(rule: type[Rule] | None, written: dict[str, str]) -> tuple[Param
     return tuple(parameters)
 
 
-def _phases(results: RuleResults, start_us: int, end_us: int) -> JobPhases:
+def _phases(results: RuleResults, account: Account | None, start_us: int, end_us: int) -> JobPhases:
     """Phases of the job; the training loop ends where its last step starts."""
     loop = loop_of(results)
     spans = [("whole", "Whole job", start_us, end_us)]
@@ -192,6 +208,7 @@ def _phases(results: RuleResults, start_us: int, end_us: int) -> JobPhases:
             ("after", "Last step and wind-down", loop[1], end_us),
         ]
         spans = [span for span in spans if span[3] > span[2]]
+    gpu_us = account.work.gpu_us if account and account.work else None
     parts = apportion([max(end - start, 1) for *_, start, end in spans], 100.0, 1)
     return JobPhases(
         basis="steps" if loop else "none",
@@ -200,8 +217,8 @@ def _phases(results: RuleResults, start_us: int, end_us: int) -> JobPhases:
             for (key, label, start, end), part in zip(spans, parts, strict=True)
         ),
         gaps=(),
-        first_work_us=None,
-        last_work_us=None,
+        first_work_us=gpu_us[0] if gpu_us else None,
+        last_work_us=gpu_us[1] if gpu_us else None,
     )
 
 

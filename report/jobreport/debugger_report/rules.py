@@ -207,7 +207,14 @@ def _low_gpu(result: _Result) -> Evaluation:
         status=Status.TRIGGERED,
         headline="; ".join(headlines),
         ids=("LGU-1", *(["LGU-3"] if unused else []), "LGU-4"),
-        finding=result.finding(title, severity, *evidence, devices=_paths(tuple(shown)), **advice),
+        finding=result.finding(
+            title,
+            severity,
+            *evidence,
+            seen_as=f"low or fluctuating utilization, counted {count(result.triggered, 'time')}",
+            devices=_paths(tuple(shown)),
+            **advice,
+        ),
     )
 
 

@@ -104,7 +104,7 @@ def _more_findings(others: list[Finding]) -> str:
 def headline(report: Report) -> str:
     """``27.3% of GPU time was used. 0.364 of 0.500 GPU-hours were lost, …``."""
     use = report.verdict.use
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.origin is Origin.DEBUGGER_RESULTS and use is None:
         found = formats.percentiles(report.utilization)
         unknown = "GPU-hours cannot be computed without samples."
         if not found:

@@ -159,19 +159,25 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
         evidence.append(Note(f"Utilization of {count(job.gpus_unknown, 'GPU')} was not recorded"))
     if held:
         evidence.append(Note(f"Memory was in use on {some_of(held, len(unused), 'GPU')}"))
-    title = f"{never_used(len(unused), gpus)} (no sample above 0%)"
-    if work is None and job.span_us[1] - job.span_us[0] < LONG_US:
-        title = f"The job ended after {duration(job.span_us[1] - job.span_us[0])}, before any GPU worked"
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,
-        title=title,
+        title=never_used_title(len(unused), gpus, job.span_us[1] - job.span_us[0], work),
         evidence=tuple(evidence),
         advice=MEMORY_HELD_ADVICE if held == len(unused) else NEVER_USED_ADVICE,
         rules=("UnusedGPU",),
         section="gpu-utilization",
         devices=unused,
     )
+
+
+def never_used_title(
+    unused: int, gpus: int, length_us: int, work: Work | None, seen: str = "no sample above 0%"
+) -> str:
+    """Of a job of that length: a short one ended before any GPU worked."""
+    if work is None and length_us < LONG_US:
+        return f"The job ended after {duration(length_us)}, before any GPU worked"
+    return f"{never_used(unused, gpus)} ({seen})"
 
 
 def _holds_memory(part: Job, names: frozenset[str]) -> Iterator[bool]:

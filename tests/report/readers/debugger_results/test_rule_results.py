@@ -11,7 +11,7 @@ from jobreport.errors import NothingReadableError
 from jobreport.readers.base import SourceFile
 from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.debugger_results.details import GpuUse
-from jobreport.readers.debugger_results.rule_results import Bottlenecks, RuleResults
+from jobreport.readers.debugger_results.rule_results import RuleResults
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import Remark
 from tests.report.readers.samples import FILE, remarks, sample, write
@@ -108,9 +108,11 @@ def test_bottlenecks_are_read_in_both_layouts(tmp_path: Path, layout: str) -> No
 
     results = read(tmp_path, {"IOBottleneck.json": result({"low_gpu_utilization": 3100, **details})})
 
-    assert results.bottlenecks["IOBottleneck"] == Bottlenecks(
-        low=3100, count=2, first_us=1_736_889_978_001_740, last_us=1_736_889_979_003_288
-    )
+    found = results.bottlenecks["IOBottleneck"]
+    assert (found.low, found.count) == (3100, 2)
+    assert found.time_us.tolist() == [1_736_889_978_001_740, 1_736_889_979_003_288]
+    assert (found.first_us, found.last_us) == (found.time_us[0], found.time_us[1])
+    assert (found.gpus.tolist(), found.cores.tolist()) == ([1, 1], [1, 4])
 
 
 def test_a_wrong_value_is_none_and_counted(tmp_path: Path) -> None:
