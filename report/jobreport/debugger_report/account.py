@@ -30,6 +30,7 @@ from jobrules.measures.core_use import CROWDED_PART
 from jobrules.measures.work import Work
 from jobrules.model import JobInMemory
 from jobrules.rule import Rule
+from jobrules.text import share
 from jobrules.verdict.edges import edges
 from jobrules.verdict.findings import loop_notes
 from jobrules.verdict.story import Account
@@ -83,7 +84,7 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
             "steps": facts is not None and facts.outside is not None,
             "data loading": facts is not None and facts.fetch_s is not None,
         },
-        notes=_notes(facts, work, ledger),
+        notes=_notes(results, facts, work, ledger),
     )
 
 
@@ -123,8 +124,16 @@ def _take_differences(ledger: Ledger, checks: Checks) -> None:
         ledger.take(uneven_load(chosen[0], ledger.used), ledger.differences, chosen[0])
 
 
-def _notes(facts: LoopFacts | None, work: Work | None, ledger: Ledger) -> tuple[str, ...]:
+def _notes(
+    results: RuleResults, facts: LoopFacts | None, work: Work | None, ledger: Ledger
+) -> tuple[str, ...]:
     notes = list(loop_notes(facts))
+    saturated = ledger.snapshots_left(results.bottlenecks["CPUBottleneck"])
+    if facts and 0 < facts.waited < saturated:
+        notes.append(
+            f"A core was saturated in {share(saturated)} of snapshots, more than the time outside of steps: "
+            "steps may hold fetches"
+        )
     if work and work.whole:
         notes.append(NO_STEPS)
     used = max((one.used for one in ledger.used.values()), default=1.0)

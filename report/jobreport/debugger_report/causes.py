@@ -56,7 +56,13 @@ def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], clocks: Clocks, work
 
 def of_bottlenecks(cause: Cause, *, cores_known: bool = True) -> Cause:
     """A cause of samples, seen in the entries of a bottleneck rule."""
-    return replace(cause, finding=partial(_of_bottlenecks, cause, cores_known))
+    found = partial(_of_bottlenecks, cause, cores_known)
+    if cores_known:
+        return replace(cause, finding=found)
+    # A core that is saturated is all that is known.
+    return replace(
+        cause, finding=found, label="Lost: CPU core saturated", when="while a CPU core was saturated"
+    )
 
 
 def _of_bottlenecks(cause: Cause, cores_known: bool, claimed: Claimed) -> Finding:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobrules.claims import Cause
     from jobrules.measures.clock_offsets import Clocks
     from jobrules.measures.work import Work
-    from jobrules.model import BoolArray
+    from jobrules.model import BoolArray, FloatArray
     from jobrules.rule import Rule
 
 
@@ -59,23 +59,33 @@ class Ledger:
 
     def take_snapshots(self, cause: Cause, found: Bottlenecks, least: float, owner: Rule) -> None:
         """Give the snapshots of the work in which at least so many cores counted to a cause, as far as none has them."""
-        hit = self._in_work(found) & (found.cores >= least) & ~np.isin(found.time_us, self.taken_us)
+        hit, idle = self._free(found)
+        hit &= found.cores >= least
         times = found.time_us[hit]
         self.taken_us = np.append(self.taken_us, times)
-        # GPUs that were never used are always among the idle ones.
-        unused = (len(self.gpus) - len(self.used)) / self.node_count
-        idle = np.maximum(0.0, found.gpus[hit] - unused).sum()
-        each_us = float(idle) * self.interval_us / max(1, len(self.used))
+        each_us = float(idle[hit].sum()) * self.interval_us / max(1, len(self.used))
         seen = Loss()
         if len(times):
             snapshots = max(1, round(len(times) / self.node_count))
             seen = Loss(snapshots=snapshots, start_us=int(times[0]), end_us=int(times[-1]))
         self.take(cause, dict.fromkeys(self.used, each_us), owner, seen)
 
-    def _in_work(self, found: Bottlenecks) -> BoolArray:
+    def _free(self, found: Bottlenecks) -> tuple[BoolArray, FloatArray]:
+        """Which snapshots of the work no cause has taken, and how many used GPUs idle in each."""
+        # GPUs that were never used are always among the idle ones.
+        unused = (len(self.gpus) - len(self.used)) / self.node_count
+        idle = np.asarray(found.gpus - unused, np.float64)
         if self.work is None:
-            return np.zeros(found.count, np.bool_)
-        return (found.time_us >= self.work.begin_us) & (found.time_us <= self.work.end_us)
+            return np.zeros(found.count, np.bool_), idle
+        in_work = (found.time_us >= self.work.begin_us) & (found.time_us <= self.work.end_us)
+        return in_work & (idle > 0) & ~np.isin(found.time_us, self.taken_us), idle
+
+    def snapshots_left(self, found: Bottlenecks) -> float:
+        """Share of the snapshots of the work that are listed, and that no cause has taken."""
+        if self.work is None:
+            return 0.0
+        snapshots = self.work.length_us / self.interval_us * self.node_count
+        return float(self._free(found)[0].sum()) / max(1.0, snapshots)
 
     @property
     def of_unused(self) -> dict[GPU, float]:

@@ -1,7 +1,7 @@
 """A report from rule results of SageMaker Debugger alone, for a job directory without samples, steps, and events.
 
-Numbers are those of the results. make-report itself computes only what the results allow: whether the first step
-was late, and how far the GPUs' histograms differ.
+Numbers are those of the results. make-report itself computes only what the results allow: how much of the GPU time
+was used and what explains the rest, whether the first step was late, and how far the GPUs' histograms differ.
 """
 
 from __future__ import annotations
@@ -199,19 +199,22 @@ def _parameters(rule: type[Rule] | None, written: dict[str, str]) -> tuple[Param
 
 def _phases(results: RuleResults, account: Account | None, start_us: int, end_us: int) -> JobPhases:
     """Phases of the job; the training loop ends where its last step starts."""
-    loop = loop_of(results)
-    spans = [("whole", "Whole job", start_us, end_us)]
+    work = account.work if account else None
+    loop = work.steps_us if work else loop_of(results)
+    basis, inner = "none", None
     if loop:
-        spans = [
-            ("before", "Start-up", start_us, loop[0]),
-            ("loop", "Training loop", *loop),
-            ("after", "Last step and wind-down", loop[1], end_us),
-        ]
+        basis, inner = "steps", (("loop", "Training loop", *loop), "Last step and wind-down")
+    elif work and not work.whole:
+        basis, inner = "gpu", (("loop", "GPU work", work.begin_us, work.end_us), "Wind-down")
+    spans = [("whole", "Whole job", start_us, end_us)]
+    if inner:
+        middle, last = inner
+        spans = [("before", "Start-up", start_us, middle[2]), middle, ("after", last, middle[3], end_us)]
         spans = [span for span in spans if span[3] > span[2]]
-    gpu_us = account.work.gpu_us if account and account.work else None
+    gpu_us = work.gpu_us if work else None
     parts = apportion([max(end - start, 1) for *_, start, end in spans], 100.0, 1)
     return JobPhases(
-        basis="steps" if loop else "none",
+        basis=basis,
         phases=tuple(
             Phase(key=key, label=label, start_us=start, end_us=end, percent=part)
             for (key, label, start, end), part in zip(spans, parts, strict=True)

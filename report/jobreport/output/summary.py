@@ -116,7 +116,10 @@ def headline(report: Report) -> str:
     lost = f"{formats.lost(use, report.phases)}."
     if use.unknown:
         return f"{used_sentence(use)}. {lost} Utilization of {count(use.unknown, 'more GPU')} is unknown."
-    return lost if formats.never_used(use, report.phases) else f"{used_sentence(use)}. {lost}"
+    source = ", according to SageMaker Debugger" if report.origin is Origin.DEBUGGER_RESULTS else ""
+    if formats.never_used(use, report.phases):
+        return f"{lost.removesuffix('.')}{source}."
+    return f"{used_sentence(use)}{source}. {lost}"
 
 
 def _ran(report: Report) -> str:

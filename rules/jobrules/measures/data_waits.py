@@ -149,11 +149,22 @@ def waiting_part(waited: float, part: Job, panel: Panel, weight_us: FloatArray) 
 
     def of_gpu(gpu: Samples) -> FloatArray:
         idle = gpu.values < IDLE_PERCENT
-        by_share = _idle_first(gpu.left_us, idle, waited * gpu.work_us)
+        by_share = _whole_samples(gpu.left_us, idle, waited * gpu.work_us)
         single = np.where(use.few[gpu.rows] & idle, gpu.left_us, 0.0) if use else by_share
         return max(by_share, single, key=lambda claimed: float(claimed.sum()))
 
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]
+
+
+def _whole_samples(left_us: FloatArray, idle: BoolArray, amount_us: float) -> FloatArray:
+    """Claim samples that together lost an amount, evenly over the time, idle ones first."""
+    claimed = np.zeros(len(left_us))
+    for rows in (idle, ~idle):
+        at = np.flatnonzero(rows & (left_us > 0))
+        part = min(1.0, (amount_us - float(claimed.sum())) / max(1.0, float(left_us[at].sum())))
+        chosen = at[np.diff(np.floor(part * np.arange(len(at) + 1))) > 0]
+        claimed[chosen] = left_us[chosen]
+    return claimed
 
 
 def _idle_first(left_us: FloatArray, idle: BoolArray, amount_us: float) -> FloatArray:

@@ -34,6 +34,13 @@ MIN_WORK_US, MIN_SNAPSHOTS = 60 * SECOND_US, 30
 #: Keys of findings that others refer to.
 UNEXPLAINED_LOSS, DATA_LOADING, CPU_BOTTLENECK = "unexplained", "data-loading", "cpu-bottleneck"
 
+#: Which causes each of what ``Account.recorded`` names shows.
+_SHOWS = {
+    "CPU utilization": (CPU_BOTTLENECK, "saturated-process"),
+    "I/O wait": ("io-bottleneck",),
+    "data loading": (DATA_LOADING,),
+}
+
 #: The rules with their results during the work.
 Checks = Sequence[tuple[Rule, RuleResult]]
 
@@ -194,7 +201,11 @@ def _name_the_rest(story: Story) -> Story:
 def _ruled_out(story: Story) -> tuple[str, str]:
     """What was recorded and is not the cause, and what was not recorded, in words."""
     recorded = story.account.recorded
-    there = [what for what, known in recorded.items() if known]
+    there = [
+        what
+        for what, known in recorded.items()
+        if known and story.explained_by.keys().isdisjoint(_SHOWS.get(what, ()))
+    ]
     absent = [what for what, known in recorded.items() if not known]
     return (
         f"Recorded, and not the cause: {join_names(there)}" if there else "",
@@ -205,7 +216,7 @@ def _ruled_out(story: Story) -> tuple[str, str]:
 def _record_next(story: Story) -> tuple[str, ...]:
     absent = [what for what, known in story.account.recorded.items() if not known]
     if absent:
-        return (f"{capitalized(join_names(absent))}: they show what the GPU waits for.",)
+        return (f"{capitalized(join_names(absent))}, to see what the GPU waits for.",)
     return ("A profile of a few steps: it shows what the GPU waits for.",)
 
 
