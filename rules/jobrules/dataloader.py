@@ -166,7 +166,7 @@ class Dataloader(Rule):
         fetch_s, step_s = facts.fetch_s or 0.0, facts.step_s
         step = f", a step {took(SECOND_US * step_s)}" if step_s else ""
         waited = (
-            "training waited for batches"
+            "training waited for batches, by the times of fetches and steps,"
             if facts.outside is None or facts.waited != facts.outside
             else "training was outside of steps"
         )
@@ -175,12 +175,8 @@ class Dataloader(Rule):
             HowMuch("Recorded fetches", facts.fetches),
             Note(f"According to {facts.source}, {waited} for {share(facts.waited)} of the recorded time"),
         ]
-        if facts.impossible:
-            evidence.append(
-                Note(
-                    f"The result's phases are impossible ({facts.impossible}), so fetches are compared with steps"
-                )
-            )
+        if facts.note:
+            evidence.append(Note(facts.note))
         return self.finding(
             f"Training waits for data: a batch fetch takes {took(SECOND_US * fetch_s)}{step}",
             *evidence,

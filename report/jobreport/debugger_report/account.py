@@ -17,6 +17,7 @@ from jobreport.debugger_report.causes import (
     of_bottlenecks,
     uneven_load,
 )
+from jobreport.debugger_report.findings import gpus_of
 from jobreport.debugger_report.histograms import histograms_of
 from jobreport.debugger_report.ledger import Ledger
 from jobreport.readers.debugger_results.loop import loop_facts
@@ -84,6 +85,7 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
             "steps": facts is not None and facts.outside is not None,
             "data loading": facts is not None and facts.fetch_s is not None,
         },
+        unknown_gpus=len(gpus_of(results) - histograms.keys()),
         notes=_notes(results, facts, work, ledger),
     )
 
@@ -139,8 +141,8 @@ def _notes(
     used = max((one.used for one in ledger.used.values()), default=1.0)
     if facts and facts.outside is not None and 1 - facts.outside > STEPS_PART and used < STEPS_IDLE:
         notes.append("Steps take most of the time while the GPUs idle: they hold what the GPUs wait for")
-    if facts and facts.impossible:
-        notes.append(f"The shares of the phases are impossible: {facts.impossible}")
+    if facts and facts.note and not facts.waited:
+        notes.append(facts.note)
     return tuple(notes)
 
 

@@ -97,7 +97,9 @@ def build(
             steps=(steps.datapoints if steps else None) or 0,
             finished=None,
         ),
-        verdict=verdict_of(story_of(account)) if account else verdict(checks, findings(found, results), None),
+        verdict=verdict_of(story_of(account))
+        if account
+        else replace(verdict(checks, (), None), findings=findings(found, results)),
         phases=_phases(results, account, start_us, end_us),
         utilization=_usage(results),
         columns=Columns(start_us=start_us, width_us=1, count=0),

@@ -17,8 +17,8 @@ class LoopFacts(Struct, frozen=True, kw_only=True):
     steps_us: tuple[int, int] | None = None
     #: Share of the recorded time outside of steps; None if it is not known or impossible.
     outside: float | None = None
-    #: The phase shares that cannot be, as printed; empty if all can be.
-    impossible: str = ""
+    #: What is wrong with the share as the source has it, as a sentence without its period; empty if nothing is.
+    note: str = ""
     #: Median step and median batch fetch, in seconds.
     step_s: float | None = None
     fetch_s: float | None = None

@@ -246,7 +246,6 @@ def test_low_utilization_has_its_gpus_boxes_and_notes(tmp_path: Path) -> None:
         tmp_path,
         MaxInitializationTime=job(),
         LowGPUUtilization=low("gpu0", "gpu10", "gpu2"),
-        LoadBalancing=workloads(gpu0=[1200] + [0] * 48),
     )
 
     found = finding(report, "low-gpu-utilization")

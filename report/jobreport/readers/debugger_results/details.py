@@ -94,6 +94,7 @@ class BottleneckEntry(Struct, frozen=True, kw_only=True):
 class StepStats(Struct, frozen=True, kw_only=True):
     """Step durations in seconds."""
 
+    mean: Amount | None = None
     p50: Amount | None = None
     max: Amount | None = None
 

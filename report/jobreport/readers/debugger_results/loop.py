@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobrules.model import LoopFacts
+from jobrules.model import SECOND_US, LoopFacts
 from jobrules.text import percent
 
 if TYPE_CHECKING:
@@ -30,15 +30,40 @@ def loop_facts(results: RuleResults) -> LoopFacts | None:
     steps_s = [p50 for p50 in training if p50 is not None]
     shares = sorted(phases.values())
     wrong = bool(shares) and (shares[0] < -ROUNDING_PERCENT or shares[-1] > 100 + ROUNDING_PERCENT)
-    outside = phases.get("others")
+    outside = None if wrong else _outside(results)
+    note = ""
+    if wrong:
+        note = f"The shares of the phases are impossible: {percent(shares[0])} to {percent(shares[-1])}"
+    elif outside is not None:
+        note = f"The result itself says {percent(phases['others'])}, which is known to be too little"
     return LoopFacts(
         source=SOURCE,
         steps_us=(first_us, last_us) if first_us and last_us and first_us < last_us else None,
-        outside=None if wrong or outside is None else min(1.0, max(0.0, outside / 100)),
-        impossible=f"{percent(shares[0])} to {percent(shares[-1])}" if wrong else "",
+        outside=outside,
+        note=note,
         step_s=max(steps_s, default=None),
         fetch_s=fetch_s,
         fetches=(known.datapoints if known else None) or 0,
         num_workers=loader.num_workers,
         cores=loader.cores if len({node for used in results.usage.values() for node in used}) == 1 else None,
     )
+
+
+def _outside(results: RuleResults) -> float | None:
+    """Share of the time outside of steps; None if it is not known.
+
+    Of a single rank, ``others`` is half of the true time; the steps of several ranks are summed over them (OFM-1 and
+    OFM-2 of docs/differences.md). Never more than what the mean and the number of steps leave.
+    """
+    others, counted = results.phases.get("others"), results["StepOutlier"]
+    if others is None:
+        return None
+    others, ranks = max(0.0, others), max(1, len(results.steps))
+    stepped = sum(share for phase, share in results.phases.items() if phase != "others")
+    outside = 1 - stepped / max(1.0, ranks * (2 * others + stepped))
+    means_s = [one.step_stats.mean for one in results.steps.values() if one.step_stats.mean is not None]
+    first_us, last_us = results.first_step_us, results.last_step_us
+    if means_s and counted and counted.datapoints and first_us and last_us and first_us < last_us:
+        steps_us = SECOND_US * max(means_s) * counted.datapoints / ranks
+        outside = min(outside, 1 - steps_us / (last_us - first_us))
+    return min(1.0, max(0.0, outside))
