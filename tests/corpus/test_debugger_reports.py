@@ -94,9 +94,9 @@ def test_a_never_used_gpu_needs_no_larger_batch(tmp_path: Path, job: str) -> Non
 
 
 def test_the_rank_and_the_mode_of_outliers_are_named(tmp_path: Path) -> None:
-    findings = {f.key: f for f in report_of("job-39", tmp_path / "out").verdict.findings}
+    cards = {card.name: card for card in report_of("job-39", tmp_path / "out").rules}
 
-    assert findings["step-outlier"].title.startswith("49\u00a0steps of algo-2-27 (EVAL) were outliers: ")
+    assert cards["StepOutlier"].headline.startswith("49\u00a0steps of algo-2-27 (EVAL) were outliers: ")
 
 
 def test_a_short_job_was_not_evaluated(tmp_path: Path) -> None:

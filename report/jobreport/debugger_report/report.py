@@ -202,7 +202,8 @@ def _parameters(rule: type[Rule] | None, written: dict[str, str]) -> tuple[Param
 def _phases(results: RuleResults, account: Account | None, start_us: int, end_us: int) -> JobPhases:
     """Phases of the job; the training loop ends where its last step starts."""
     work = account.work if account else None
-    loop = work.steps_us if work else loop_of(results)
+    # The last step may start after the last sample.
+    loop = loop_of(results) if work is None or work.steps_us else None
     basis, inner = "none", None
     if loop:
         basis, inner = "steps", (("loop", "Training loop", *loop), "Last step and wind-down")

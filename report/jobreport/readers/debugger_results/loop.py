@@ -8,6 +8,7 @@ from jobrules.model import SECOND_US, LoopFacts
 from jobrules.text import percent
 
 if TYPE_CHECKING:
+    from jobreport.readers.debugger_results.details import StepStats
     from jobreport.readers.debugger_results.rule_results import RuleResults
 
 #: The rules whose results are read here.
@@ -25,16 +26,16 @@ def loop_facts(results: RuleResults) -> LoopFacts | None:
     fetch_s = loader.dataloading_time.p50
     if not phases and fetch_s is None and (first_us is None or last_us is None):
         return None
-    # Of each rank, the results keep one mode.
-    training = [one.step_stats.p50 for one in results.steps.values() if not one.phase.endswith("EVAL")]
-    steps_s = [p50 for p50 in training if p50 is not None]
+    steps_s = [stats.p50 for stats in _training(results) if stats.p50 is not None]
     shares = sorted(phases.values())
     wrong = bool(shares) and (shares[0] < -ROUNDING_PERCENT or shares[-1] > 100 + ROUNDING_PERCENT)
+    nodes = {node for used in results.usage.values() for node in used}
+    nodes |= {node for node, _ in results.workloads}
     outside = None if wrong else _outside(results)
     note = ""
     if wrong:
         note = f"The shares of the phases are impossible: {percent(shares[0])} to {percent(shares[-1])}"
-    elif outside is not None:
+    elif outside is not None and 100 * outside > phases["others"] + ROUNDING_PERCENT:
         note = f"The result itself says {percent(phases['others'])}, which is known to be too little"
     return LoopFacts(
         source=SOURCE,
@@ -45,8 +46,14 @@ def loop_facts(results: RuleResults) -> LoopFacts | None:
         fetch_s=fetch_s,
         fetches=(known.datapoints if known else None) or 0,
         num_workers=loader.num_workers,
-        cores=loader.cores if len({node for used in results.usage.values() for node in used}) == 1 else None,
+        # Cores with equal names on several nodes count once.
+        cores=loader.cores if len(nodes) == 1 else None,
     )
+
+
+def _training(results: RuleResults) -> list[StepStats]:
+    """Of the ranks whose training steps the results keep: they keep one mode of each."""
+    return [one.step_stats for one in results.steps.values() if not one.phase.endswith("EVAL")]
 
 
 def _outside(results: RuleResults) -> float | None:
@@ -61,7 +68,7 @@ def _outside(results: RuleResults) -> float | None:
     others, ranks = max(0.0, others), max(1, len(results.steps))
     stepped = sum(share for phase, share in results.phases.items() if phase != "others")
     outside = 1 - stepped / max(1.0, ranks * (2 * others + stepped))
-    means_s = [one.step_stats.mean for one in results.steps.values() if one.step_stats.mean is not None]
+    means_s = [stats.mean for stats in _training(results) if stats.mean is not None]
     first_us, last_us = results.first_step_us, results.last_step_us
     if means_s and counted and counted.datapoints and first_us and last_us and first_us < last_us:
         steps_us = SECOND_US * max(means_s) * counted.datapoints / ranks

@@ -267,6 +267,33 @@ def test_results_next_to_samples_are_counted_and_not_used(tmp_path: Path) -> Non
     }
 
 
+def test_results_next_to_samples_give_steps_and_fetches(tmp_path: Path) -> None:
+    first, last = 1_700_000_010_000_000, 1_700_000_500_000_000
+    results = {
+        "BatchSize": result(),
+        "MaxInitializationTime": result({"step_num": {"first": first, "last": last}}),
+        "OverallFrameworkMetrics": result({"phase": {"others": 80, "Step:ModeKeys.TRAIN": 20}}),
+        "Dataloader": result({"num_workers": 0, "dataloading_time": {"p50": 0.5}}, Datapoints=7),
+    }
+    write(
+        tmp_path,
+        {FILE: [sample()]}
+        | {f"profiler-reports/{name}.json": json.dumps(one) for name, one in results.items()},
+    )
+
+    reading = read_directory(tmp_path)
+
+    facts = reading.job.loop_facts
+    assert facts is not None
+    assert (facts.steps_us, facts.num_workers, facts.fetch_s, facts.fetches) == ((first, last), 0, 0.5, 7)
+    # Half of the time outside of steps is missing in the result.
+    assert facts.outside == pytest.approx(160 / 180)
+    assert facts.waited == facts.outside
+    (source,) = (one for one in reading.quality.sources if one.source == rule_results.SOURCE)
+    assert source.files == 3
+    assert [(one.action, one.count) for one in source.remarks] == [("used", 3), ("skipped", 1)]
+
+
 def test_a_reader_that_stops_costs_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise ZeroDivisionError("no")
