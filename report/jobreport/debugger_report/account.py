@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from jobreport.debugger_report.causes import (
-    NO_STEPS,
+    MAYBE_START,
     never_used,
     of_bottlenecks,
     uneven_load,
@@ -99,7 +99,7 @@ def _take_io(ledger: Ledger, results: RuleResults, checks: Checks, work: Work) -
     if chosen := _chosen(checks, IOBottleneck):
         rule, result = chosen
         (waiting,) = rule.causes(_NO_JOB, work, result)
-        ledger.take_snapshots(of_bottlenecks(waiting), results.bottlenecks[rule.name], 1, rule)
+        ledger.take_snapshots(of_bottlenecks(waiting, work), results.bottlenecks[rule.name], 1, rule)
 
 
 def _take_cpu_and_loading(
@@ -111,13 +111,13 @@ def _take_cpu_and_loading(
     found = results.bottlenecks["CPUBottleneck"]
     crowded, single = cpu[0].causes(_NO_JOB, work, cpu[1]) if cpu else (None, None)
     if cpu and crowded and cores:
-        ledger.take_snapshots(of_bottlenecks(crowded), found, CROWDED_PART * cores, cpu[0])
+        ledger.take_snapshots(of_bottlenecks(crowded, work), found, CROWDED_PART * cores, cpu[0])
     if loader and facts and facts.waited:
         nodes = [node for node, _ in ledger.gpus]
         cause = loader[0].waiting_in_loop(facts, cores, max(map(nodes.count, nodes)))
         ledger.take(cause, ledger.not_yet(facts.waited * work.length_us), loader[0])
     elif cpu and single:
-        ledger.take_snapshots(of_bottlenecks(single, cores_known=bool(cores)), found, 1, cpu[0])
+        ledger.take_snapshots(of_bottlenecks(single, work, cores_known=bool(cores)), found, 1, cpu[0])
 
 
 def _take_differences(ledger: Ledger, checks: Checks) -> None:
@@ -137,7 +137,7 @@ def _notes(
             "steps may hold fetches"
         )
     if work and work.whole:
-        notes.append(NO_STEPS)
+        notes.append(MAYBE_START)
     used = max((one.used for one in ledger.used.values()), default=1.0)
     if facts and facts.outside is not None and 1 - facts.outside > STEPS_PART and used < STEPS_IDLE:
         notes.append("Steps take most of the time while the GPUs idle: they hold what the GPUs wait for")

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jobrules.measures.clock_offsets import Clocks
     from jobrules.measures.work import Work
 
-#: What results without steps do not show.
-NO_STEPS = "Start-up cannot be told from work: the results hold no steps"
+#: What is said where the results do not show when work began.
+MAYBE_START = "Start-up may be part of it"
 #: A GPU that is used less than this, in percent, has no process of its own.
 ALMOST_UNUSED = 1.0
 
@@ -54,9 +54,9 @@ def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], clocks: Clocks, work
     return replace(cause, finding=found)
 
 
-def of_bottlenecks(cause: Cause, *, cores_known: bool = True) -> Cause:
+def of_bottlenecks(cause: Cause, work: Work, *, cores_known: bool = True) -> Cause:
     """A cause of samples, seen in the entries of a bottleneck rule."""
-    found = partial(_of_bottlenecks, cause, cores_known)
+    found = partial(_of_bottlenecks, cause, cores_known, work.whole)
     if cores_known:
         return replace(cause, finding=found)
     # A core that is saturated is all that is known.
@@ -65,13 +65,15 @@ def of_bottlenecks(cause: Cause, *, cores_known: bool = True) -> Cause:
     )
 
 
-def _of_bottlenecks(cause: Cause, cores_known: bool, claimed: Claimed) -> Finding:
+def _of_bottlenecks(cause: Cause, cores_known: bool, whole: bool, claimed: Claimed) -> Finding:
     finding = cause.finding(claimed)
     evidence = tuple(fact for fact in finding.evidence if not isinstance(fact, Inferred))
     if not cores_known:
         finding = replace(finding, title=finding.title.replace("one process was", "a CPU core was"))
         evidence = tuple(fact for fact in evidence if not isinstance(fact, Note))
         evidence += (Note("The number of cores is unknown, so whether the CPU was saturated is, too"),)
+    if whole:
+        evidence += (Note(MAYBE_START),)
     return replace(finding, evidence=(*evidence, Inferred(f"{SOURCE}: entries of {finding.rules[0]}")))
 
 

@@ -106,7 +106,8 @@ def headline(report: Report) -> str:
     use = report.verdict.use
     if report.origin is Origin.DEBUGGER_RESULTS and use is None:
         found = formats.percentiles(report.utilization)
-        unknown = "GPU-hours cannot be computed without samples."
+        unit = "Core" if found and found.device == "CPU" else "GPU"
+        unknown = f"{unit}-hours cannot be computed without samples."
         if not found:
             return unknown
         known = f"Median {found.device} utilization was {found.p50}, p95 {found.p95}"
