@@ -16,7 +16,7 @@ from jobreport import __version__, document
 from jobreport.debugger_report.account import account_of
 from jobreport.debugger_report.differences import notes
 from jobreport.debugger_report.findings import SECTIONS, findings, gpus_of, loop_of, span_of
-from jobreport.debugger_report.rules import evaluate, parsed
+from jobreport.debugger_report.rules import ONE_GPU, ONLY_CPU, evaluate, parsed
 from jobreport.document import EXTRA_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules import RULES
@@ -271,4 +271,6 @@ def _reason(evaluation: Evaluation) -> Reason | None:
     if not evaluation.reason:
         return None
     kind = ReasonKind.ERROR if evaluation.status is Status.ERROR else ReasonKind.OTHER
+    if evaluation.reason in (ONE_GPU, ONLY_CPU):
+        kind = ReasonKind.NOT_APPLICABLE
     return Reason(kind=kind, what=evaluation.reason)
