@@ -17,6 +17,7 @@ class JobElsewhere(Job):
 
     def __init__(self, job: Job) -> None:
         self.name, self.finished, self.frame = job.name, job.finished, job.frame
+        self.loop_facts = job.loop_facts
         self.profiles, self.recorded = job.profiles, job.recorded
         self._facts = job.facts
         self._parts = [pickle.dumps(part) for part in job.parts]
@@ -41,7 +42,7 @@ class JobElsewhere(Job):
         facts = [PartFacts.of(part, *part.nodes) for part in cut]
         found = copy.copy(self)
         for known in (*vars(found),):
-            if known not in ("name", "finished", "frame", "profiles", "recorded"):
+            if known not in ("name", "finished", "frame", "loop_facts", "profiles", "recorded"):
                 del found.__dict__[known]
         found._facts = tuple(one for one in facts if one.records)
         found._parts = [

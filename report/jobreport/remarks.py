@@ -232,6 +232,9 @@ REMARKS: dict[str, Wording] = {
     "debugger.second": Wording("skipped", "files", "a second result of {rule}; the first by name is used"),
     "debugger.older_run": Wording("skipped", "files", "of another run than the newest, ProfilerReport-{run}"),
     "debugger.value": Wording("dropped", "values", "incomplete, of another type, NaN, or out of range"),
+    "debugger.loop_only": Wording(
+        "used", "files", "for steps and data loading alone, where the job's own records lack them"
+    ),
     "debugger.not_needed": Wording("skipped", "files", "not needed: the report uses the job's own records"),
     "debugger.thresholds": Wording("skipped", "thresholds", "no effect on results of SageMaker Debugger"),
     # Rules and analyses
@@ -257,7 +260,7 @@ class Remark(Struct, frozen=True, kw_only=True):
 
     @property
     def action(self) -> str:
-        """``failed``, ``skipped``, ``dropped`` or ``corrected``."""
+        """``failed``, ``skipped``, ``dropped``, ``corrected`` or ``used``."""
         return REMARKS[self.code].action
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
-from jobrules.measures.data_waits import LOADING_PART, loads_itself, waiting, waits
+from jobrules.measures.data_waits import LOADING_PART, loads_itself, waiting, waiting_part, waits
 from jobrules.measures.histograms import growing
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import narrow
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.measures.data_waits import Waits
-    from jobrules.model import Events, Fact, IntArray, Job
+    from jobrules.model import Events, Fact, IntArray, Job, LoopFacts
     from jobrules.model.claims import Claimed
 
 #: Seconds with data loading before the first check of a node.
@@ -140,6 +140,9 @@ class Dataloader(Rule):
             return ()
         found = job.gathered(waits, work)
         profiled = loads_itself(job.profiles)
+        if not found and job.loop_facts and job.loop_facts.waited:
+            gpus = max(len(part.gpus) for part in job.facts)
+            return (self.waiting_in_loop(job.loop_facts, _cores(job) or job.loop_facts.cores or 0, gpus),)
         if not any(one.relevant for one in found) and (found or profiled <= LOADING_PART):
             return ()
         return (
@@ -151,6 +154,41 @@ class Dataloader(Rule):
                 claim=partial(waiting, work),
                 finding=partial(self._waited, work, result, found, profiled),
             ),
+        )
+
+    def waiting_in_loop(self, facts: LoopFacts, cores: int, processes: int) -> Cause:
+        """The cause in a loop of which only a few numbers are known; ``cores`` and ``processes`` are of a node."""
+        return Cause(
+            key="data-loading",
+            precedence=Precedence.DATA_LOADING,
+            label="Lost: waiting for data",
+            when="while training waited for data",
+            claim=partial(waiting_part, facts.waited),
+            finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),
+        )
+
+    def _waited_in_loop(self, facts: LoopFacts, advice: tuple[str, ...], claimed: Claimed) -> Finding:
+        fetch_s, step_s = facts.fetch_s or 0.0, facts.step_s
+        step = f", a step {took(SECOND_US * step_s)}" if step_s else ""
+        waited = (
+            "training waited for batches, by the times of fetches and steps,"
+            if facts.outside is None or facts.waited != facts.outside
+            else "training was outside of steps"
+        )
+        evidence: list[Fact] = [
+            Where(claimed.nodes),
+            HowMuch("Recorded fetches", facts.fetches),
+            Note(f"According to {facts.source}, {waited} for {share(facts.waited)} of the recorded time"),
+        ]
+        if facts.note:
+            evidence.append(Note(facts.note))
+        return self.finding(
+            f"Training waits for data: a batch fetch takes {took(SECOND_US * fetch_s)}{step}",
+            *evidence,
+            *_workers(facts.num_workers),
+            key="data-loading",
+            advice=advice,
+            devices=claimed.devices,
         )
 
     def _waited(
@@ -179,10 +217,7 @@ class Dataloader(Rule):
         evidence.append(Note(f"Training waited for a batch in {share(waited)} of the recorded time"))
         if most.in_steps:
             evidence.append(Note("Steps take nearly all of the time and hold the fetches"))
-        if most.num_workers == 0:
-            evidence.append(Note("``num_workers`` is 0: the training process loads every batch itself"))
-        elif most.num_workers is not None:
-            evidence.append(HowMuch("``num_workers``", most.num_workers))
+        evidence += _workers(most.num_workers)
         if recorded_us < MOSTLY * work.length_us:
             evidence.append(
                 Note(
@@ -194,7 +229,7 @@ class Dataloader(Rule):
             *evidence,
             key="data-loading",
             section="data-loading",
-            advice=_loading_advice(most),
+            advice=loading_advice(most.num_workers, most.cores, most.processes, most.cpu_percent),
             devices=claimed.devices,
         )
 
@@ -428,15 +463,30 @@ def _spread(times_us: IntArray) -> dict[str, float]:
     }
 
 
-def _loading_advice(waits: Waits) -> tuple[str, ...]:
-    each = waits.cores // max(1, waits.processes)
-    has_room = waits.cpu_percent is None or waits.cpu_percent < ROOM_PERCENT
-    if waits.num_workers == 0:
+def _workers(num_workers: int | None) -> list[Fact]:
+    if num_workers == 0:
+        return [Note("``num_workers`` is 0: the training process loads every batch itself")]
+    return [] if num_workers is None else [HowMuch("``num_workers``", num_workers)]
+
+
+def _cores(job: Job) -> int:
+    """Cores of the largest node; 0 if no node has a series of each."""
+    cores = (len(p.devices) for one in job.facts for p in one.panels if p.metric is Metric.CPU_UTILIZATION)
+    return max((n for n in cores if n > 1), default=0)
+
+
+def loading_advice(
+    num_workers: int | None, cores: int, processes: int, cpu_percent: float | None = None
+) -> tuple[str, ...]:
+    """What to do about waiting for data on nodes with so many cores, 0 if not known, and training processes."""
+    each = cores // max(1, processes)
+    has_room = cpu_percent is None or cpu_percent < ROOM_PERCENT
+    if num_workers == 0:
         start = f" ({each} to start with: cores divided by training processes)" if each > 1 else ""
         return (f"Set ``num_workers`` above 0{start}.", *NO_WORKERS_ADVICE[1:])
-    if waits.num_workers is not None and waits.num_workers < each and has_room:
+    if num_workers is not None and num_workers < each and has_room:
         return (
-            f"Raise ``num_workers`` from {waits.num_workers} to about {each}: the node has {count(waits.cores, 'core')}.",
+            f"Raise ``num_workers`` from {num_workers} to about {each}: the node has {count(cores, 'core')}.",
             "If fetches stay long, make transforms cheaper or cache the data.",
         )
     cheaper = "Make loading cheaper: lighter transforms, cached or packed data, decoding on the GPU."

@@ -79,24 +79,24 @@ def test_what_is_known_of_one_job(tmp_path: Path) -> None:
         "Dataloader": "data loading was not recorded",
         "LoadBalancing": "SageMaker Debugger's rule never compares GPUs",
     }
-    assert "load-balancing" in {finding.key for finding in report.verdict.findings}
+    main = report.verdict.main_finding
+    assert main is not None
+    assert (main.key, main.devices) == ("gpu-never-used", ("algo-1/gpu1", "algo-1/gpu2", "algo-1/gpu3"))
 
 
 @pytest.mark.parametrize("job", ["job-19", "job-24"])
 def test_a_never_used_gpu_needs_no_larger_batch(tmp_path: Path, job: str) -> None:
     findings = report_of(job, tmp_path / "out").verdict.findings
 
-    assert (findings[0].title, findings[0].rules) == (
-        "The GPU was never used",
-        ("LowGPUUtilization", "BatchSize"),
-    )
+    assert findings[0].title == "The GPU was never used (no sample above 1%)"
+    assert findings[0].share == 1
     assert all("batch size" not in " ".join(finding.advice) for finding in findings)
 
 
 def test_the_rank_and_the_mode_of_outliers_are_named(tmp_path: Path) -> None:
-    findings = {f.key: f for f in report_of("job-39", tmp_path / "out").verdict.findings}
+    cards = {card.name: card for card in report_of("job-39", tmp_path / "out").rules}
 
-    assert findings["step-outlier"].title.startswith("49\u00a0steps of algo-2-27 (EVAL) were outliers: ")
+    assert cards["StepOutlier"].headline.startswith("49\u00a0steps of algo-2-27 (EVAL) were outliers: ")
 
 
 def test_a_short_job_was_not_evaluated(tmp_path: Path) -> None:
@@ -106,11 +106,15 @@ def test_a_short_job_was_not_evaluated(tmp_path: Path) -> None:
     assert reasons["LowGPUUtilization"] == "1,001 samples needed, 259 recorded"
     assert reasons["CPUBottleneck"] == "1,001 samples needed, 260 recorded"
     assert reasons["MaxInitializationTime"] == "steps were not recorded"
-    assert report.verdict.findings == ()
+    assert [(f.key, f.share) for f in report.verdict.findings] == [("gpu-never-used", 1)]
+    assert "before any GPU worked" in report.verdict.findings[0].title
 
 
-def test_loaders_in_the_training_process_and_steps_counted_twice_are_found(tmp_path: Path) -> None:
-    findings = {f.key: f for f in report_of("job-37", tmp_path / "out").verdict.findings}
+def test_loaders_in_the_training_process_are_the_cause(tmp_path: Path) -> None:
+    """They are loaded for 5.9 s each, and the GPU is used for 2.5% of the time."""
+    verdict = report_of("job-37", tmp_path / "out").verdict
 
-    assert findings["dataloader"].title.startswith("Data is loaded in the training process")
-    assert "Without those counted twice" in in_words(findings["step-outlier"].evidence)
+    assert verdict.main_finding is not None
+    assert verdict.main_finding.key == "data-loading"
+    assert "``num_workers`` is 0" in in_words(verdict.main_finding.evidence)
+    assert "5.9" in verdict.main_finding.title

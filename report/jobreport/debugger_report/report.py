@@ -1,7 +1,7 @@
 """A report from rule results of SageMaker Debugger alone, for a job directory without samples, steps, and events.
 
-Numbers are those of the results. make-report itself computes only what the results allow: whether the first step
-was late, and how far the GPUs' histograms differ.
+Numbers are those of the results. make-report itself computes only what the results allow: how much of the GPU time
+was used and what explains the rest, whether the first step was late, and how far the GPUs' histograms differ.
 """
 
 from __future__ import annotations
@@ -13,30 +13,33 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from jobreport import __version__, document
+from jobreport.debugger_report.account import account_of
 from jobreport.debugger_report.differences import notes
 from jobreport.debugger_report.findings import SECTIONS, findings, gpus_of, loop_of, span_of
-from jobreport.debugger_report.rules import evaluate, parsed
+from jobreport.debugger_report.rules import ONE_GPU, ONLY_CPU, evaluate, parsed
 from jobreport.document import EXTRA_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import Metric, Reason, ReasonKind, Status, natural_key, natural_sorted
+from jobrules.model import Metric, Reason, ReasonKind, RuleResult, Status, natural_key, natural_sorted
 from jobrules.rule import Documentation, parameter_fields
 from jobrules.text import apportion
-from jobrules.verdict.findings import Verdict
-from jobrules.verdict.not_evaluated import NotEvaluated
+from jobrules.verdict.findings import sorted_verdict, verdict_of
 from jobrules.verdict.phases import JobPhases, Phase
+from jobrules.verdict.story import story_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobreport.debugger_report.rules import Evaluation
     from jobreport.readers.debugger_results.details import GpuUse
     from jobreport.readers.debugger_results.rule_results import RuleDocument, RuleResults
     from jobreport.remarks import Quality
+    from jobrules.model import Finding
     from jobrules.rule import Rule
+    from jobrules.verdict.story import Account
 
 #: The document of a rule without a result.
 _NO_DOCUMENT: dict[str, Any] = {
@@ -75,8 +78,9 @@ def build(
     left_out = {rule.__name__ for rule in RULES} - {rule.name for rule in rules}
     evaluations = {rule: evaluate(rule, results, strict) for rule in NAMES if rule not in left_out}
     cards = (*(_card(rule, evaluation, results[rule]) for rule, evaluation in evaluations.items()), *others)
-    judging = [card for card in cards if card.can_trigger]
     found = {rule: evaluation.finding for rule, evaluation in evaluations.items() if evaluation.finding}
+    checks = _checks(cards, found, rules)
+    account = account_of(results, checks)
     start_us, end_us = span_of(results)
     steps = results["MaxInitializationTime"]
     return Report(
@@ -93,17 +97,10 @@ def build(
             steps=(steps.datapoints if steps else None) or 0,
             finished=None,
         ),
-        verdict=Verdict(
-            use=None,
-            findings=findings(found, results),
-            not_evaluated=tuple(
-                NotEvaluated(rule=card.name, status=card.status, reason=card.reason)
-                for card in judging
-                if card.status in (Status.NOT_EVALUATED, Status.ERROR) and card.reason
-            ),
-            rules=len(judging),
-        ),
-        phases=_phases(results, start_us, end_us),
+        verdict=verdict_of(story_of(account))
+        if account
+        else replace(sorted_verdict(checks, (), None), findings=findings(found, results)),
+        phases=_phases(results, account, start_us, end_us),
         utilization=_usage(results),
         columns=Columns(start_us=start_us, width_us=1, count=0),
         time_lines=(),
@@ -135,6 +132,27 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
         content = (found.raw if found else _NO_DOCUMENT) | extra
         written[card.name] = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
     return written
+
+
+def _checks(
+    cards: Sequence[RuleCard], found: Mapping[str, Finding], rules: Sequence[Rule]
+) -> list[tuple[Rule, RuleResult]]:
+    """The rules that judge, with their results as rules on samples have them."""
+    by_name = {rule.name: rule for rule in rules}
+    return [
+        (
+            by_name[card.name],
+            RuleResult(
+                rule=card.name,
+                status=card.status,
+                reason=card.reason,
+                headline=card.headline,
+                findings=(found[card.name],) if card.name in found else (),
+            ),
+        )
+        for card in cards
+        if card.can_trigger and card.name in by_name
+    ]
 
 
 def _card(name: str, evaluation: Evaluation, found: RuleDocument | None) -> RuleCard:
@@ -180,27 +198,32 @@ def _parameters(rule: type[Rule] | None, written: dict[str, str]) -> tuple[Param
     return tuple(parameters)
 
 
-def _phases(results: RuleResults, start_us: int, end_us: int) -> JobPhases:
+def _phases(results: RuleResults, account: Account | None, start_us: int, end_us: int) -> JobPhases:
     """Phases of the job; the training loop ends where its last step starts."""
-    loop = loop_of(results)
-    spans = [("whole", "Whole job", start_us, end_us)]
+    work = account.work if account else None
+    # The last step may start after the last sample.
+    loop = loop_of(results) if work is None or work.steps_us else None
+    basis, inner = "none", None
     if loop:
-        spans = [
-            ("before", "Start-up", start_us, loop[0]),
-            ("loop", "Training loop", *loop),
-            ("after", "Last step and wind-down", loop[1], end_us),
-        ]
+        basis, inner = "steps", (("loop", "Training loop", *loop), "Last step and wind-down")
+    elif work and not work.whole:
+        basis, inner = "gpu", (("loop", "GPU work", work.begin_us, work.end_us), "Wind-down")
+    spans = [("whole", "Whole job", start_us, end_us)]
+    if inner:
+        middle, last = inner
+        spans = [("before", "Start-up", start_us, middle[2]), middle, ("after", last, middle[3], end_us)]
         spans = [span for span in spans if span[3] > span[2]]
+    gpu_us = work.gpu_us if work else None
     parts = apportion([max(end - start, 1) for *_, start, end in spans], 100.0, 1)
     return JobPhases(
-        basis="steps" if loop else "none",
+        basis=basis,
         phases=tuple(
             Phase(key=key, label=label, start_us=start, end_us=end, percent=part)
             for (key, label, start, end), part in zip(spans, parts, strict=True)
         ),
         gaps=(),
-        first_work_us=None,
-        last_work_us=None,
+        first_work_us=gpu_us[0] if gpu_us else None,
+        last_work_us=gpu_us[1] if gpu_us else None,
     )
 
 
@@ -247,4 +270,6 @@ def _reason(evaluation: Evaluation) -> Reason | None:
     if not evaluation.reason:
         return None
     kind = ReasonKind.ERROR if evaluation.status is Status.ERROR else ReasonKind.OTHER
+    if evaluation.reason in (ONE_GPU, ONLY_CPU):
+        kind = ReasonKind.NOT_APPLICABLE
     return Reason(kind=kind, what=evaluation.reason)

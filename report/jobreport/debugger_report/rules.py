@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _NO_FILE = "SageMaker Debugger's results have no file of this rule"
 _NO_COUNTERS = "the counters of the rule result are missing or damaged"
 _NO_GPU = f"{Metric.GPU_UTILIZATION.label} was not recorded"
+#: Reasons of rules that do not apply to the job.
+ONLY_CPU, ONE_GPU = "no GPU was sampled", "every node has 1 GPU"
 _NO_STEPS = "steps were not recorded"
 #: Pairs grow with the square of the GPUs of a node.
 _MAX_COMPARED = 64
@@ -99,13 +101,18 @@ class _Result(Struct, frozen=True, kw_only=True):
         value = parsed(self.document.parameters.get(name, ""))
         return value if isinstance(value, int | float) and value >= 0 else default
 
+    @property
+    def no_gpu(self) -> str:
+        """Why no GPU is known: the job has none if its CPUs were sampled."""
+        return ONLY_CPU if any(self.results.usage.get("CPU", {}).values()) else _NO_GPU
+
     def reason(self, patience: float) -> str:
         """Why a rule on GPUs checked nothing; empty if it did."""
         if self.triggered:
             return ""
         low = any(one.low for one in self.results.bottlenecks.values())
         if not (gpus_of(self.results) or self.results.usage.get("GPU") or low):
-            return _NO_GPU
+            return self.no_gpu
         return _too_few(self.datapoints, int(patience) + 1, "sample") if self.datapoints <= patience else ""
 
     def checks(self, patience: float) -> int | None:
@@ -207,7 +214,14 @@ def _low_gpu(result: _Result) -> Evaluation:
         status=Status.TRIGGERED,
         headline="; ".join(headlines),
         ids=("LGU-1", *(["LGU-3"] if unused else []), "LGU-4"),
-        finding=result.finding(title, severity, *evidence, devices=_paths(tuple(shown)), **advice),
+        finding=result.finding(
+            title,
+            severity,
+            *evidence,
+            seen_as=f"low or fluctuating utilization, counted {count(result.triggered, 'time')}",
+            devices=_paths(tuple(shown)),
+            **advice,
+        ),
     )
 
 
@@ -318,9 +332,9 @@ def _worst_pair(workloads: dict[GPU, tuple[int, ...]], patience: float) -> tuple
 def _balance(result: _Result) -> Evaluation:
     workloads = result.results.workloads
     if not workloads:
-        return _not_evaluated(_NO_GPU)
+        return _not_evaluated(result.no_gpu)
     if len({node for node, _ in workloads}) == len(workloads):
-        return _not_evaluated("every node has 1 GPU")
+        return _not_evaluated(ONE_GPU)
     reason = "SageMaker Debugger's rule never compares GPUs"
     worst = _worst_pair(workloads, result.threshold("patience", 1000))
     if worst is None:

@@ -115,9 +115,10 @@ def _more_findings(others: list[Finding]) -> str:
 def headline(report: Report) -> str:
     """``27.3% of GPU time was used. 0.364 of 0.500 GPU-hours were lost, …``."""
     use = report.verdict.use
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.origin is Origin.DEBUGGER_RESULTS and use is None:
         found = formats.percentiles(report.utilization)
-        unknown = "GPU-hours cannot be computed without samples."
+        unit = "Core" if found and found.device == "CPU" else "GPU"
+        unknown = f"{unit}-hours cannot be computed without samples."
         if not found:
             return unknown
         known = f"Median {found.device} utilization was {found.p50}, p95 {found.p95}"
@@ -129,6 +130,8 @@ def headline(report: Report) -> str:
         sentences.insert(0, f"{used_sentence(use)}.")
     if use.unknown:
         sentences.append(f"Utilization of {count(use.unknown, 'more GPU')} is unknown.")
+    if report.origin is Origin.DEBUGGER_RESULTS:
+        sentences[0] = f"{sentences[0].removesuffix('.')}, according to SageMaker Debugger."
     if report.verdict.too_short:
         sentences.insert(0, report.verdict.too_short)
     return " ".join(sentences)

@@ -14,6 +14,7 @@ from jobreport.errors import NothingReadableError
 from jobreport.progress import Progress
 from jobreport.readers.combining import nodes_of, sources_of
 from jobreport.readers.debugger_results import rule_results
+from jobreport.readers.debugger_results.loop import LOOP_RULES, loop_facts
 from jobreport.readers.grouping import groups_of, note_failure, read_groups
 from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.listing import is_end_marker, job_name, listing
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from jobreport.readers.grouping import Piece
     from jobreport.remarks import SourceQuality
     from jobreport.tables.engine import Engine
+    from jobrules.model import LoopFacts
 
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
@@ -101,8 +103,9 @@ def read_directory(
         known = [*sources, results.quality] if results else sources
         remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
         raise NothingReadableError(_nothing_readable(directory, files.all, remarks))
+    facts = None
     if nodes and results:
-        sources.append(_not_needed(results))
+        sources.append(_used_in_addition(results, facts := loop_facts(results)))
     if files.unknown:
         tally.note("directory.unknown", count=len(files.unknown), file=files.unknown[0].name)
     job = JobInParts(
@@ -112,6 +115,7 @@ def read_directory(
         profiles=tuple(profile for piece in pieces for profile in piece.found.profiles),
         recorded=tuple(line for piece in pieces for line in piece.found.recorded),
         finished=_finished(pieces, has_end_marker=files.has_end_marker),
+        loop_facts=facts,
     )
     quality = Quality(sources=tuple(sources), remarks=tally.remarks())
     return Reading(job=job, quality=quality, debugger_results=None if nodes else results)
@@ -161,14 +165,16 @@ def _debugger_results(files: Sequence[SourceFile], tally: Tally, *, strict: bool
         return None
 
 
-def _not_needed(results: RuleResults) -> SourceQuality:
-    """Quality of rule results that records of the job itself replace."""
+def _used_in_addition(results: RuleResults, facts: LoopFacts | None) -> SourceQuality:
+    """Quality of rule results beside records of the job itself: what the records lack comes from the results."""
     quality = results.quality
-    if not results.documents:
-        return quality
-    first = escape_name(results.documents[0].file, 200)
-    remark = Remark(code="debugger.not_needed", count=len(results.documents), place=first)
-    return replace(quality, files=0, rows=0, remarks=(remark, *quality.remarks))
+    files = [one.file for one in results.documents if facts and one.rule in LOOP_RULES]
+    others = [one.file for one in results.documents if one.file not in files]
+    found = (("debugger.loop_only", files), ("debugger.not_needed", others))
+    remarks = [
+        Remark(code=code, count=len(some), place=escape_name(some[0], 200)) for code, some in found if some
+    ]
+    return replace(quality, files=len(files), rows=len(files), remarks=(*remarks, *quality.remarks))
 
 
 def _finished(pieces: Sequence[Piece], *, has_end_marker: bool) -> bool | None:

@@ -13,7 +13,7 @@ from jobrules.text import escape_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_ORDER = ("failed", "skipped", "dropped", "corrected")
+_ORDER = ("failed", "skipped", "dropped", "corrected", "used")
 
 #: Code and fields.
 _Key: TypeAlias = tuple[str, tuple[tuple[str, str | int | float], ...]]

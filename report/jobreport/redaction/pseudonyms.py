@@ -327,13 +327,17 @@ def _nodes_of(found: RuleResults) -> set[str]:
     return nodes | {as_name(node) for node, _, process in ranks if node and _is_process(process)}
 
 
+#: Keys of a bottleneck, which are no words of a framework.
+_COUNTS = ("GPUs", "CPUs")
+
+
 def _is_process(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _MAX_PROCESS_DIGITS
 
 
 def _is_plain(text: str) -> bool:
     """Whether a text is a number, or made of the words of SageMaker Debugger."""
-    return is_common(text) or bool(_NUMBER.fullmatch(text))
+    return is_common(text) or text in _COUNTS or bool(_NUMBER.fullmatch(text))
 
 
 def _texts(value: Any) -> Iterator[str]:

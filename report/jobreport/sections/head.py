@@ -32,7 +32,7 @@ def page_title(report: Report) -> str:
     """The name of the browser's tab: the verdict, then the job."""
     use = report.verdict.use
     name = formats.escape_name(report.job.name, MAX_NAME)
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.origin is Origin.DEBUGGER_RESULTS and use is None:
         return f"Training job report from SageMaker Debugger's results: {name}"
     if use is None:
         return f"Training job report: {name}"

@@ -85,6 +85,7 @@ def _terms(report: Report) -> list[tuple[str, str]]:
                 "SageMaker Debugger's numbers",
                 "Copied from SageMaker Debugger's rule results, not computed from samples.",
             ),
+            *_used_by_histograms(report),
             ("Ids such as LGU-4", "Known errors of these numbers, listed in docs/differences.md."),
             _P95,
             _WHISKERS,
@@ -99,6 +100,19 @@ def _terms(report: Report) -> list[tuple[str, str]]:
         ("Snapshot", "All samples that a node took at one moment."),
         _P95,
         _WHISKERS,
+    ]
+
+
+def _used_by_histograms(report: Report) -> list[tuple[str, str]]:
+    """How the share of used time comes from histograms."""
+    if report.verdict.use is None:
+        return []
+    return [
+        (
+            "Used",
+            "The mean of LoadBalancing's histograms: a bin of 2% stands for its middle, the first for 0%; samples that "
+            "a histogram lacks are above 98% and count as 99.5%.",
+        )
     ]
 
 

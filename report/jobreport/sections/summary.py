@@ -92,19 +92,18 @@ def summary(report: Report) -> Fragment:
 def _basis(report: Report) -> str:
     """Which records the phases come from."""
     phases = report.phases
+    by_results = "the first and last step in SageMaker Debugger's results; the training loop ends at the start of the last step."
     if report.origin is Origin.DEBUGGER_RESULTS:
-        return (
-            "Phases come from the first and last step in SageMaker Debugger's results; the training loop ends at "
-            "the start of the last step."
-            if phases.basis == "steps"
-            else "Start-up and wind-down are unknown: the results name no first and last step."
-        )
-    recorded = formats.count(report.job.steps, "recorded step") if report.job.steps else ""
+        return {
+            "steps": f"Phases come from {by_results}",
+            "gpu": "No steps were recorded. Work is the longest time without an entry of the bottleneck rules.",
+        }.get(phases.basis, "Start-up and wind-down are unknown: the results name no first and last step.")
+    steps = f"{formats.count(report.job.steps, 'recorded step')}." if report.job.steps else by_results
     if phases.basis == "steps":
-        return f"Phases come from {recorded}."
+        return f"Phases come from {steps}"
     if phases.basis in ("gpu", "both"):
         came = "Phases come from GPU samples" + (
-            f" and {recorded}." if recorded else "; no steps were recorded."
+            f" and {steps}" if phases.basis == "both" or report.job.steps else "; no steps were recorded."
         )
         return f"{came} Work starts and ends with lasting GPU use: a short peak before it is start-up."
     if any(row.label == "GPU" for row in report.utilization):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jobreport.tables.engine import Engine, Handle
-    from jobrules.model import Frame, Profile
+    from jobrules.model import Frame, LoopFacts, Profile
 
 #: Functions of these packages run where the parts lie, all others here: other processes lack a user's own rule.
 _OURS = ("jobrules.", "jobreport.")
@@ -30,6 +30,7 @@ class JobInParts(Job):
     profiles: tuple[Profile, ...] = ()
     recorded: tuple[str, ...] = ()
     finished: bool | None = None
+    loop_facts: LoopFacts | None = None
     frame: Frame | None = None
     #: Applied to the part of each node, where it is needed; its facts are those in ``kept``.
     change: Callable[[JobInMemory], JobInMemory] | None = None

@@ -227,6 +227,31 @@ def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
     return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * weight_us)
 
 
+def waiting_part(waited: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    """Claim a share of the work, idle samples first; or the moments with a single saturated core, if they are more."""
+    del weight_us
+    use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+
+    def of_gpu(gpu: Samples) -> FloatArray:
+        idle = gpu.values < IDLE_PERCENT
+        by_share = _whole_samples(gpu.left_us, idle, waited * gpu.work_us)
+        single = np.where(use.few[gpu.rows] & idle, gpu.left_us, 0.0) if use else by_share
+        return max(by_share, single, key=lambda claimed: float(claimed.sum()))
+
+    return lambda gpus: [of_gpu(gpu) for gpu in gpus]
+
+
+def _whole_samples(left_us: FloatArray, idle: BoolArray, amount_us: float) -> FloatArray:
+    """Claim samples that together lost an amount, evenly over the time, idle ones first."""
+    claimed = np.zeros(len(left_us))
+    for rows in (idle, ~idle):
+        at = np.flatnonzero(rows & (left_us > 0))
+        part = min(1.0, (amount_us - float(claimed.sum())) / max(1.0, float(left_us[at].sum())))
+        chosen = at[np.diff(np.floor(part * np.arange(len(at) + 1))) > 0]
+        claimed[chosen] = left_us[chosen]
+    return claimed
+
+
 def _idle_first(left_us: FloatArray, idle: BoolArray, amount_us: float) -> FloatArray:
     """Spread an amount over lost time: over that of idle samples first."""
     of_idle, others = np.where(idle, left_us, 0.0), np.where(idle, 0.0, left_us)

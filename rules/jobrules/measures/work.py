@@ -88,6 +88,10 @@ def _work(job: Job) -> Work | None:
     ):
         # Of another job, or of a clock that differs.
         steps_us = None
+    if steps_us is None and job.loop_facts and job.loop_facts.steps_us:
+        first_us, last_us = job.loop_facts.steps_us
+        within = (max(first_us, clocks.start_us), min(last_us, clocks.end_us))
+        steps_us = within if within[0] < within[1] else None
     span = span_of((gpu_us, steps_us))
     if span is None:
         return None

@@ -15,6 +15,7 @@ from jobrules.model.finding import (
     in_words,
 )
 from jobrules.model.job import Frame, Job, JobInMemory, PanelFacts, PartFacts
+from jobrules.model.loop_facts import LoopFacts
 from jobrules.model.metric import Metric, Quantity
 from jobrules.model.panel import Panel
 from jobrules.model.profiles import Function, Profile
@@ -52,6 +53,7 @@ __all__ = [
     "JobInMemory",
     "Lane",
     "Loader",
+    "LoopFacts",
     "Measure",
     "Metric",
     "Note",

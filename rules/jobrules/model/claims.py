@@ -130,8 +130,8 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     #: When the time was lost, after an amount of hours: "while the CPU was saturated".
     when: str
     #: Given the part of a node, its GPUs' panel and (n,) the time that each snapshot stands for: the claim of that node;
-    #: None where the cause claims nothing there. It must be picklable.
-    claim: Callable[[Job, Panel, FloatArray], Claim | None]
+    #: None where the cause claims nothing there. It must be picklable. None for a cause whose amount is known without samples.
+    claim: Callable[[Job, Panel, FloatArray], Claim | None] | None = None
     #: The finding on what it claimed; severity, share and amount are filled in.
     finding: Callable[[Claimed], Finding]
     #: False for what may claim time outside of the work.

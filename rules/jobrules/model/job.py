@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.model.events import Events
+from jobrules.model.loop_facts import LoopFacts
 from jobrules.model.metric import Metric
 from jobrules.model.panel import Panel
 from jobrules.model.profiles import Profile
@@ -116,6 +117,8 @@ class Job(Protocol):
     recorded: tuple[str, ...]
     #: Whether the job reported its end; None if its source has no way to do so.
     finished: bool | None
+    #: What a source without single steps says about the training loop; None without such a source.
+    loop_facts: LoopFacts | None
     #: Of the part of one node; None for a whole job.
     frame: Frame | None
 
@@ -302,6 +305,7 @@ class JobInMemory(Job):
     profiles: tuple[Profile, ...] = ()
     recorded: tuple[str, ...] = ()
     finished: bool | None = None
+    loop_facts: LoopFacts | None = None
     frame: Frame | None = None
 
     @cached_property

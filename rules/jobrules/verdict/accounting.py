@@ -81,7 +81,7 @@ def spent_per_node(
     Lost time goes to the causes in their order: each takes what it claims of what the causes before it left. Start and
     end of the job are on the clock of each node.
     """
-    claims = tuple((cause.key, cause.of_work, cause.claim) for cause in causes)
+    claims = tuple((cause.key, cause.of_work, cause.claim) for cause in causes if cause.claim)
     return job.gathered(_spent, metric, claims, Clocks.of(job), work)
 
 

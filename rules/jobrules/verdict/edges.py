@@ -159,22 +159,26 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
         evidence.append(Note(f"Utilization of {count(job.gpus_unknown, 'GPU')} was not recorded"))
     if held:
         evidence.append(Note(f"Memory was in use on {some_of(held, len(unused), 'GPU')}"))
-    title = f"{never_used(len(unused), gpus)} (no sample above 0%)"
     measured_us = SECOND_US * claimed.gpu_s / max(1, len(unused))
-    if work is None and measured_us < LONG_US:
-        title = f"No GPU worked in the {duration(measured_us)} that were measured"
-        if job.finished:
-            title = f"The job ended before any GPU worked; {duration(measured_us)} were measured"
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,
-        title=title,
+        title=never_used_title(len(unused), gpus, round(measured_us), work),
         evidence=tuple(evidence),
         advice=MEMORY_HELD_ADVICE if held == len(unused) else NEVER_USED_ADVICE,
         rules=("UnusedGPU",),
         section="gpu-utilization",
         devices=unused,
     )
+
+
+def never_used_title(
+    unused: int, gpus: int, length_us: int, work: Work | None, seen: str = "no sample above 0%"
+) -> str:
+    """Of a job that was measured for that long: little time without work does not make a GPU never used."""
+    if work is None and length_us < LONG_US:
+        return f"No GPU worked in the {duration(length_us)} that were measured"
+    return f"{never_used(unused, gpus)} ({seen})"
 
 
 def _holds_memory(part: Job, names: frozenset[str]) -> Iterator[bool]:

@@ -11,10 +11,10 @@ from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.work import Work
-from jobrules.model import Finding, Job, Metric, RuleResult, Severity, Status
+from jobrules.model import Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
 from jobrules.model.claims import Cause
 from jobrules.rule import Role, Rule
-from jobrules.text import capitalized, join_names
+from jobrules.text import capitalized, join_names, share
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
 from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
@@ -129,7 +129,7 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
     checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
     if not (job.gpu_count and job.covers_time and Clocks.of(job).length_us):
         use = time_use(job)
-        return _sorted_verdict(
+        return sorted_verdict(
             checks, [*_without_gpus(job, checks), *_about_samples(job, phases, use, 0.0)], use
         )
     story = story_of(account_of(job, checks))
@@ -140,11 +140,11 @@ def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases
 
 def verdict_of(story: Story, others: Sequence[Finding] = ()) -> Verdict:
     """The verdict on an account of GPU time; ``others`` are findings on the samples themselves."""
-    found = _sorted_verdict(story.account.checks, [*story.findings, *others], story.use)
+    found = sorted_verdict(story.account.checks, [*story.findings, *others], story.use)
     return replace(found, explains=story.explains, too_little=story.too_short)
 
 
-def _sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | None) -> Verdict:
+def sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | None) -> Verdict:
     """The findings in their order, and what was not evaluated."""
     if use and use.device == "GPU" and any(finding.key == NOT_MEASURED for finding in findings):
         parts = (replace(p, finding=NOT_MEASURED) if p.role == "unknown" else p for p in use.parts)
@@ -179,6 +179,7 @@ def account_of(job: Job, checks: Checks) -> Account:
         nodes=nodes,
         owners=owners,
         recorded=_recorded(job),
+        notes=loop_notes(job.loop_facts),
         unknown_gpus=job.gpus_unknown,
     )
 
@@ -226,9 +227,17 @@ def _recorded(job: Job) -> dict[str, bool]:
     return {
         "CPU utilization": job.has(Metric.CPU_UTILIZATION),
         "I/O wait": job.has(Metric.IO_WAIT),
-        "steps": bool(job.step_count),
-        "data loading": job.event_count > 0 and any(job.each(_records_loading)),
+        "steps": bool(job.step_count or (job.loop_facts and job.loop_facts.outside is not None)),
+        "data loading": bool(job.loop_facts and job.loop_facts.fetch_s is not None)
+        or (job.event_count > 0 and any(job.each(_records_loading))),
     }
+
+
+def loop_notes(facts: LoopFacts | None) -> tuple[str, ...]:
+    """How much of the recorded time is between the steps, if nothing shows what happens there."""
+    if facts is None or not facts.outside or facts.waited:
+        return ()
+    return (f"According to {facts.source}, {share(facts.outside)} of the recorded time is between the steps",)
 
 
 def _records_loading(part: Job) -> bool:

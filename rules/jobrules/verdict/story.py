@@ -64,6 +64,8 @@ class Account(Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     #: What could show a cause, and whether it was recorded.
     recorded: dict[str, bool]
+    #: Sentences, without their periods, on what limits the account.
+    notes: tuple[str, ...] = ()
     #: GPUs whose utilization was not recorded.
     unknown_gpus: int = 0
 
@@ -186,7 +188,10 @@ def _name_the_rest(story: Story) -> Story:
         key=UNEXPLAINED_LOSS,
         severity=Severity.WARNING,
         title=f"{state} idle or low, and no recorded cause explains it",
-        evidence=(When(begin_us, end_us), *(Note(text) for text in (ruled_out, missing) if text)),
+        evidence=(
+            When(begin_us, end_us),
+            *(Note(text) for text in (ruled_out, missing, *story.account.notes) if text),
+        ),
         advice=_record_next(story),
         rules=(),
         section="gpu-utilization",
@@ -221,7 +226,7 @@ def _claims(story: Story, key: str) -> bool:
 def _record_next(story: Story) -> tuple[str, ...]:
     absent = [what for what, known in story.account.recorded.items() if not known]
     if absent:
-        return (f"{capitalized(join_names(absent))}: they show what the GPU waits for.",)
+        return (f"{capitalized(join_names(absent))}, to see what the GPU waits for.",)
     return ("A profile of a few steps: it shows what the GPU waits for.",)
 
 

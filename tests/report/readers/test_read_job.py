@@ -159,7 +159,7 @@ def test_every_remark_can_be_worded() -> None:
         remark = Remark(code=code, count=1, fields=dict.fromkeys(names, 1))
         assert remark.reason
         assert remark.unit
-        assert wording.action in ("failed", "skipped", "dropped", "corrected")
+        assert wording.action in ("failed", "skipped", "dropped", "corrected", "used")
         assert wording.rest in ("", *REMARKS)
 
 

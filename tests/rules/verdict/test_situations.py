@@ -1,11 +1,12 @@
 """Jobs on which an earlier verdict was wrong, made small; each test says how.
 
-Jobs of which only rule results of SageMaker Debugger are left are tested with the report on them.
+Jobs of which only rule results of SageMaker Debugger are left are in tests/report/debugger_report/test_account.py.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from jobreport.remarks import Quality
 from jobreport.sections import findings as findings_section
 from jobreport.sections import verdict as verdict_section
 from jobrules import RULES
-from jobrules.model import Job, Loader, Severity, in_words
+from jobrules.model import Job, JobInMemory, Loader, LoopFacts, Severity, in_words
 from jobrules.rule import run_rules
 from jobrules.verdict.phases import job_phases
 from tests.jobs import START_US, make_events, make_job, make_steps
@@ -100,6 +101,67 @@ def test_c_without_loader_workers_the_batch_is_not_too_small() -> None:
     assert "batch size" not in " ".join(finding.advice)
     # All of the rest of it is a batch per step.
     assert parts(verdict)["data-loading"] == pytest.approx(100 - parts(verdict)["used"], abs=1)
+
+
+def beside(job: Job, facts: LoopFacts) -> Job:
+    assert isinstance(job, JobInMemory)
+    return replace(job, loop_facts=facts)
+
+
+def test_g_results_beside_samples_say_what_the_gpu_waited_for() -> None:
+    """Was: rule results were not needed, though they hold the steps and fetches that the samples lack."""
+    gpu = [0.0] * 600 + [0.0, 0.0, 0.0, 60.0] * 450
+    samples = make_job(gpu=gpu, cpu=[[30.0] * 8] * len(gpu), interval_s=1)
+    work_us = (START_US + 600_000_000, START_US + 2399_000_000)
+    facts = LoopFacts(
+        source="SageMaker Debugger's results",
+        steps_us=work_us,
+        outside=0.5,
+        step_s=0.02,
+        fetch_s=0.4,
+        fetches=10,
+        num_workers=0,
+    )
+    without, verdict = verdict_of(samples), verdict_of(beside(samples, facts))
+
+    assert found(without, "unexplained").share == pytest.approx(0.64, abs=0.01)
+    waited = found(verdict, "data-loading")
+    assert waited is verdict.main_finding
+    # Half of the 30 minutes of work, of 40.
+    assert waited.share == pytest.approx(0.375, abs=0.002)
+    assert "According to SageMaker Debugger's results" in in_words(waited.evidence)
+    assert waited.advice[0] == (
+        "Set ``num_workers`` above 0 (8 to start with: cores divided by training processes)."
+    )
+    rest = found(verdict, "unexplained")
+    assert rest.share == pytest.approx(0.64 - 0.375, abs=0.01)
+    assert "data loading" not in in_words(rest.evidence)
+    # Whole samples are given to the cause: what is left is as idle as before.
+    assert "busy" not in parts(verdict)
+
+
+def test_fetches_of_the_job_itself_are_better_than_those_of_results() -> None:
+    fetches = [
+        ("DataLoaderIter", "_SingleProcessDataLoaderIter::fetch", 1.0 * i, 1.0 * i + 0.01)
+        for i in range(1200)
+    ]
+    steps = make_steps([(1.0 * i + 0.01, 1.0 * i + 1) for i in range(1200)])
+    job = make_job(gpu=[30.0] * 1200, interval_s=1, steps=steps, events=make_events(fetches))
+    facts = LoopFacts(source="results", outside=0.9, fetch_s=0.4, num_workers=0)
+
+    assert "data-loading" not in keys(verdict_of(beside(job, facts)))
+
+
+def test_steps_of_results_are_part_of_the_work() -> None:
+    """Seven minutes pass between the first step and the first GPU work."""
+    gpu = [0.0] * 600 + [90.0] * 1800
+    job = make_job(gpu=gpu, interval_s=1)
+    first = START_US + 180_000_000
+    facts = LoopFacts(source="results", steps_us=(first, START_US + 9_000_000_000))
+
+    before, *_ = job_phases(beside(job, facts)).phases
+
+    assert (before.key, before.end_us) == ("before", first)
 
 
 def test_d_a_single_sample_of_one_percent_is_no_begin_of_work() -> None:

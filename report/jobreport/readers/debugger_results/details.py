@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from jobreport.readers.bounds import EARLIEST_S, LATEST_S
 from jobreport.readers.names import as_name
@@ -78,9 +78,23 @@ class Workloads(Struct, frozen=True, kw_only=True):
     workloads: dict[str, Bins] = {}
 
 
+class Quantiles(Struct, frozen=True, kw_only=True):
+    """Times in seconds."""
+
+    p50: Amount | None = None
+
+
+class BottleneckEntry(Struct, frozen=True, kw_only=True):
+    """What counted in one snapshot: idle GPUs, and cores above the threshold."""
+
+    gpus: Count = field(default=0, name="GPUs")
+    cores: Count = field(default=0, name="CPUs")
+
+
 class StepStats(Struct, frozen=True, kw_only=True):
     """Step durations in seconds."""
 
+    mean: Amount | None = None
     p50: Amount | None = None
     max: Amount | None = None
 
@@ -101,6 +115,7 @@ class Loader(Struct, frozen=True, kw_only=True):
     cores: Count | None = None
     dataloaders: Count | None = None
     num_workers: Count | None = None
+    dataloading_time: Quantiles = Quantiles()
 
 
 class StepTimes(Struct, frozen=True, kw_only=True):

@@ -8,11 +8,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Struct
 
 from jobreport.readers.debugger_results.details import (
     GPU,
     Bins,
+    BottleneckEntry,
     Count,
     GpuMemory,
     GpuUse,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.readers.base import SourceFile
+    from jobrules.model import IntArray
 
 #: The rules of SageMaker Debugger, in the order of the report.
 NAMES = (
@@ -74,13 +77,29 @@ class _Counters(Struct, frozen=True, rename="pascal"):
     datapoints: Count | None = None
 
 
-class Bottlenecks(Struct, frozen=True, kw_only=True):
+class Bottlenecks(Struct, frozen=True, kw_only=True, eq=False):
     """Snapshots with an idle GPU, and those of them with the cause that the rule looks for."""
 
     low: int | None = None
-    count: int = 0
-    first_us: int | None = None
-    last_us: int | None = None
+    #: (n,) of each bottleneck, in the order of time: when, idle GPUs, and cores that count.
+    time_us: IntArray
+    gpus: IntArray
+    cores: IntArray
+
+    @property
+    def count(self) -> int:
+        """How many bottlenecks."""
+        return len(self.time_us)
+
+    @property
+    def first_us(self) -> int | None:
+        """When the first was; None without any."""
+        return int(self.time_us[0]) if self.count else None
+
+    @property
+    def last_us(self) -> int | None:
+        """When the last was; None without any."""
+        return int(self.time_us[-1]) if self.count else None
 
 
 class RuleDocument(Struct, frozen=True, kw_only=True, eq=False):
@@ -213,12 +232,16 @@ def _usage(details: Table) -> dict[str, dict[str, Usage]]:
 def _bottlenecks(details: Table) -> Bottlenecks:
     """Bottlenecks, whose times are keys of ``bottlenecks``, or in files of 2020 of ``Details`` itself."""
     by_time = details.mapping(details.values.get("bottlenecks", details.values))
-    times = [float(key) for key in by_time if _TIME.fullmatch(key)]
+    found = sorted(
+        (round(float(key) * SECOND_US), details.typed(value, BottleneckEntry) or BottleneckEntry())
+        for key, value in by_time.items()
+        if _TIME.fullmatch(key)
+    )
     return Bottlenecks(
         low=details.get("low_gpu_utilization", Count),
-        count=len(times),
-        first_us=_micros(min(times, default=None)),
-        last_us=_micros(max(times, default=None)),
+        time_us=np.array([us for us, _ in found], np.int64),
+        gpus=np.array([entry.gpus for _, entry in found], np.int64),
+        cores=np.array([entry.cores for _, entry in found], np.int64),
     )
 
 

@@ -11,7 +11,7 @@ from jobreport.errors import NothingReadableError
 from jobreport.readers.base import SourceFile
 from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.debugger_results.details import GpuUse
-from jobreport.readers.debugger_results.rule_results import Bottlenecks, RuleResults
+from jobreport.readers.debugger_results.rule_results import RuleResults
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import Remark
 from tests.report.readers.samples import FILE, remarks, sample, write
@@ -108,9 +108,11 @@ def test_bottlenecks_are_read_in_both_layouts(tmp_path: Path, layout: str) -> No
 
     results = read(tmp_path, {"IOBottleneck.json": result({"low_gpu_utilization": 3100, **details})})
 
-    assert results.bottlenecks["IOBottleneck"] == Bottlenecks(
-        low=3100, count=2, first_us=1_736_889_978_001_740, last_us=1_736_889_979_003_288
-    )
+    found = results.bottlenecks["IOBottleneck"]
+    assert (found.low, found.count) == (3100, 2)
+    assert found.time_us.tolist() == [1_736_889_978_001_740, 1_736_889_979_003_288]
+    assert (found.first_us, found.last_us) == (found.time_us[0], found.time_us[1])
+    assert (found.gpus.tolist(), found.cores.tolist()) == ([1, 1], [1, 4])
 
 
 def test_a_wrong_value_is_none_and_counted(tmp_path: Path) -> None:
@@ -263,6 +265,33 @@ def test_results_next_to_samples_are_counted_and_not_used(tmp_path: Path) -> Non
         ("files", 1, "profiler-reports/BatchSize.json"),
         ("files", 1, "rules/Dataloader.json"),
     }
+
+
+def test_results_next_to_samples_give_steps_and_fetches(tmp_path: Path) -> None:
+    first, last = 1_700_000_010_000_000, 1_700_000_500_000_000
+    results = {
+        "BatchSize": result(),
+        "MaxInitializationTime": result({"step_num": {"first": first, "last": last}}),
+        "OverallFrameworkMetrics": result({"phase": {"others": 80, "Step:ModeKeys.TRAIN": 20}}),
+        "Dataloader": result({"num_workers": 0, "dataloading_time": {"p50": 0.5}}, Datapoints=7),
+    }
+    write(
+        tmp_path,
+        {FILE: [sample()]}
+        | {f"profiler-reports/{name}.json": json.dumps(one) for name, one in results.items()},
+    )
+
+    reading = read_directory(tmp_path)
+
+    facts = reading.job.loop_facts
+    assert facts is not None
+    assert (facts.steps_us, facts.num_workers, facts.fetch_s, facts.fetches) == ((first, last), 0, 0.5, 7)
+    # Half of the time outside of steps is missing in the result.
+    assert facts.outside == pytest.approx(160 / 180)
+    assert facts.waited == facts.outside
+    (source,) = (one for one in reading.quality.sources if one.source == rule_results.SOURCE)
+    assert source.files == 3
+    assert [(one.action, one.count) for one in source.remarks] == [("used", 3), ("skipped", 1)]
 
 
 def test_a_reader_that_stops_costs_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

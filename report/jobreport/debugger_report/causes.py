@@ -1,0 +1,101 @@
+"""Causes of lost GPU time as rule results of SageMaker Debugger show them: those of samples, with their own evidence."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from jobreport.debugger_report.findings import IDLE_ADVICE
+from jobreport.readers.debugger_results.loop import SOURCE
+from jobrules.model import Finding, HowMuch, Inferred, Note, Severity, Where
+from jobrules.model.claims import Cause, Precedence
+from jobrules.text import number, percent
+from jobrules.verdict.edges import NEVER, NEVER_USED_ADVICE, never_used_title
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobreport.debugger_report.histograms import Histogram
+    from jobreport.readers.debugger_results.details import GPU
+    from jobrules.load_balancing import LoadBalancing
+    from jobrules.measures.clock_offsets import Clocks
+    from jobrules.measures.work import Work
+    from jobrules.model.claims import Claimed
+
+#: What is said where the results do not show when work began.
+MAYBE_START = "Start-up may be part of it"
+#: A GPU that is used less than this, in percent, has no process of its own.
+ALMOST_UNUSED = 1.0
+
+
+def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], clocks: Clocks, work: Work | None) -> Cause:
+    """GPUs with nearly all samples below 2%."""
+    most = max((one.above_zero for one in gpus.values() if not one.worked), default=0)
+    samples = max(one.count for one in gpus.values())
+    seen = f"at most {most} of {number(samples)} samples above 1%" if most else "no sample above 1%"
+
+    def found(claimed: Claimed) -> Finding:
+        return Finding(
+            key=NEVER,
+            severity=Severity.CRITICAL,
+            title=never_used_title(len(claimed.devices), len(gpus), clocks.length_us, work, seen),
+            evidence=(
+                Where(tuple(" ".join(name.rsplit("/", 1)) for name in claimed.devices)),
+                Inferred("the histograms of LoadBalancing"),
+            ),
+            advice=NEVER_USED_ADVICE,
+            rules=("LoadBalancing",),
+            section="gpu-utilization",
+            devices=claimed.devices,
+        )
+
+    return replace(cause, finding=found)
+
+
+def of_bottlenecks(cause: Cause, work: Work, *, cores_known: bool = True) -> Cause:
+    """A cause of samples, seen in the entries of a bottleneck rule."""
+    found = partial(_of_bottlenecks, cause, cores_known, work.whole)
+    if cores_known:
+        return replace(cause, finding=found)
+    # A core that is saturated is all that is known.
+    return replace(
+        cause, finding=found, label="Lost: CPU core saturated", when="while a CPU core was saturated"
+    )
+
+
+def _of_bottlenecks(cause: Cause, cores_known: bool, whole: bool, claimed: Claimed) -> Finding:
+    finding = cause.finding(claimed)
+    evidence = tuple(fact for fact in finding.evidence if not isinstance(fact, Inferred))
+    if not cores_known:
+        finding = replace(finding, title=finding.title.replace("one process was", "a CPU core was"))
+        evidence = tuple(fact for fact in evidence if not isinstance(fact, Note))
+        evidence += (Note("The number of cores is unknown, so whether the CPU was saturated is, too"),)
+    if whole:
+        evidence += (Note(MAYBE_START),)
+    return replace(finding, evidence=(*evidence, Inferred(f"{SOURCE}: entries of {finding.rules[0]}")))
+
+
+def uneven_load(rule: LoadBalancing, gpus: Mapping[GPU, Histogram]) -> Cause:
+    """The difference to the GPU that lost least."""
+    means = sorted((100 * one.used, gpu) for gpu, one in gpus.items())
+
+    def found(claimed: Claimed) -> Finding:
+        (least, of_least), (most, of_most) = means[0], means[-1]
+        return rule.finding(
+            f"GPU utilization differs: {percent(least)} to {percent(most)} on average",
+            HowMuch("Mean utilization", most, "%", of=" ".join(of_most)),
+            HowMuch("Mean utilization", least, "%", of=" ".join(of_least)),
+            Inferred("the histograms of LoadBalancing"),
+            advice=IDLE_ADVICE if least < ALMOST_UNUSED else rule.documentation().advice,
+            devices=claimed.devices,
+        )
+
+    return Cause(
+        key="load-balancing",
+        precedence=Precedence.UNEVEN_LOAD,
+        label="Lost: GPU utilization differs",
+        when="to differences between GPUs",
+        finding=found,
+    )

@@ -1,0 +1,152 @@
+"""Lost GPU time and the causes that it is given to, where the moments of the time are not known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobrules.model import natural_key
+from jobrules.verdict.accounting import DeviceTime, Loss, NodeTime
+from jobrules.verdict.edges import START_UP, WIND_DOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobreport.debugger_report.histograms import Histogram
+    from jobreport.readers.debugger_results.details import GPU
+    from jobreport.readers.debugger_results.rule_results import Bottlenecks
+    from jobrules.measures.clock_offsets import Clocks
+    from jobrules.measures.work import Work
+    from jobrules.model import BoolArray, FloatArray
+    from jobrules.model.claims import Cause
+    from jobrules.rule import Rule
+
+
+class Ledger:
+    """The lost time of each GPU, from which causes take their amounts in their order."""
+
+    def __init__(self, clocks: Clocks, work: Work | None, gpus: Mapping[GPU, Histogram]) -> None:
+        self.clocks, self.work, self.gpus = clocks, work, gpus
+        self.used = {gpu: one for gpu, one in gpus.items() if one.worked}
+        self.left = {gpu: clocks.length_us * (1 - one.used) for gpu, one in gpus.items()}
+        self.lost: dict[GPU, dict[str, float]] = {gpu: {} for gpu in gpus}
+        self.losses: dict[str, Loss] = {}
+        self.causes: list[Cause] = []
+        self.owners: dict[str, str] = {}
+        self.interval_us = clocks.length_us / max(one.count for one in gpus.values())
+        #: Times of the snapshots that a cause has taken.
+        self.taken_us = np.empty(0, np.int64)
+        self.node_count = len({node for node, _ in gpus})
+
+    def take(
+        self,
+        cause: Cause,
+        amount_us: Mapping[GPU, float],
+        owner: Rule | None = None,
+        seen: Loss | None = None,
+    ) -> None:
+        """Give up to this amount of each GPU's lost time to a cause."""
+        for gpu, left in self.left.items():
+            taken = min(left, max(0.0, amount_us.get(gpu, 0.0)))
+            self.lost[gpu][cause.key] = taken
+            self.left[gpu] = left - taken
+        span_us = (self.work.begin_us, self.work.end_us) if self.work else (0, 0)
+        self.losses[cause.key] = seen or Loss(snapshots=1, start_us=span_us[0], end_us=span_us[1])
+        self.causes.append(cause)
+        if owner:
+            self.owners[cause.key] = owner.name
+
+    def take_snapshots(self, cause: Cause, found: Bottlenecks, least: float, owner: Rule) -> None:
+        """Give the snapshots of the work in which at least so many cores counted to a cause, as far as none has them."""
+        hit, idle = self._free(found)
+        hit &= found.cores >= least
+        times = found.time_us[hit]
+        self.taken_us = np.append(self.taken_us, times)
+        each_us = float(idle[hit].sum()) * self.interval_us / max(1, len(self.used))
+        seen = Loss()
+        if len(times):
+            snapshots = max(1, round(len(times) / self.node_count))
+            seen = Loss(snapshots=snapshots, start_us=int(times[0]), end_us=int(times[-1]))
+        self.take(cause, dict.fromkeys(self.used, each_us), owner, seen)
+
+    def _free(self, found: Bottlenecks) -> tuple[BoolArray, FloatArray]:
+        """Which snapshots of the work no cause has taken, and how many used GPUs idle in each."""
+        # GPUs that were never used are always among the idle ones.
+        unused = (len(self.gpus) - len(self.used)) / self.node_count
+        idle = np.asarray(found.gpus - unused, np.float64)
+        if self.work is None:
+            return np.zeros(found.count, np.bool_), idle
+        in_work = (found.time_us >= self.work.begin_us) & (found.time_us <= self.work.end_us)
+        return in_work & (idle > 0) & ~np.isin(found.time_us, self.taken_us), idle
+
+    def snapshots_left(self, found: Bottlenecks) -> float:
+        """Share of the snapshots of the work that are listed, and that no cause has taken."""
+        if self.work is None:
+            return 0.0
+        snapshots = self.work.length_us / self.interval_us * self.node_count
+        return float(self._free(found)[0].sum()) / max(1.0, snapshots)
+
+    @property
+    def of_unused(self) -> dict[GPU, float]:
+        """All time of the GPUs that were never used."""
+        return {gpu: left for gpu, left in self.left.items() if gpu not in self.used}
+
+    def outside_of_work(self, key: str) -> dict[GPU, float]:
+        """The time before or after the work."""
+        if self.work is None:
+            return {}
+        length = {
+            START_UP: self.work.begin_us - self.clocks.start_us,
+            WIND_DOWN: self.clocks.end_us - self.work.end_us,
+        }
+        return dict.fromkeys(self.used, length[key])
+
+    def not_yet(self, amount_us: float) -> dict[GPU, float]:
+        """An amount of each GPU without what other causes took during the work: they are seen at the same moments."""
+        edge = (START_UP, WIND_DOWN)
+        return {
+            gpu: amount_us - sum(us for key, us in self.lost[gpu].items() if key not in edge)
+            for gpu in self.used
+        }
+
+    @property
+    def differences(self) -> dict[GPU, float]:
+        """What each GPU lost more than the one that lost least, without what was taken."""
+        least = min(self.left[gpu] for gpu in self.used)
+        return {gpu: self.left[gpu] - least for gpu in self.used}
+
+    def nodes(self) -> tuple[NodeTime, ...]:
+        """The time of each node."""
+        by_node: dict[str, list[GPU]] = {}
+        for gpu in sorted(self.gpus, key=lambda gpu: tuple(map(natural_key, gpu))):
+            by_node.setdefault(gpu[0], []).append(gpu)
+        length_us = self.work.length_us if self.work else 0
+        return tuple(
+            NodeTime(
+                node=node,
+                devices=tuple(map(self._device, gpus)),
+                losses={
+                    key: loss if any(self.lost[gpu][key] for gpu in gpus) else Loss()
+                    for key, loss in self.losses.items()
+                },
+                snapshots=round(length_us / self.interval_us),
+                failed={},
+            )
+            for node, gpus in by_node.items()
+        )
+
+    def _device(self, gpu: GPU) -> DeviceTime:
+        histogram, left, rest = self.gpus[gpu], self.left[gpu], {}
+        # Causes take idle time first, so what they left is the time of the busiest samples.
+        for key, share in reversed(histogram.lost.items()):
+            rest[key] = min(left, share * self.clocks.length_us)
+            left -= rest[key]
+        return DeviceTime(
+            node=gpu[0],
+            device=gpu[1],
+            worked=histogram.worked,
+            used=self.clocks.length_us * histogram.used,
+            lost=self.lost[gpu] | rest,
+            unmeasured=0.0,
+        )

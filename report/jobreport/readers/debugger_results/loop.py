@@ -1,0 +1,76 @@
+"""What rule results of SageMaker Debugger say about the training loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobrules.model import SECOND_US, LoopFacts
+from jobrules.text import percent
+
+if TYPE_CHECKING:
+    from jobreport.readers.debugger_results.details import StepStats
+    from jobreport.readers.debugger_results.rule_results import RuleResults
+
+#: The rules whose results are read here.
+LOOP_RULES = ("StepOutlier", "MaxInitializationTime", "Dataloader", "OverallFrameworkMetrics")
+#: As a fact's source.
+SOURCE = "SageMaker Debugger's results"
+#: Shares off by this much are rounding.
+ROUNDING_PERCENT = 1.0
+
+
+def loop_facts(results: RuleResults) -> LoopFacts | None:
+    """None if the results hold neither steps nor fetches."""
+    first_us, last_us = results.first_step_us, results.last_step_us
+    loader, phases, known = results.loader, results.phases, results["Dataloader"]
+    fetch_s = loader.dataloading_time.p50
+    if not phases and fetch_s is None and (first_us is None or last_us is None):
+        return None
+    steps_s = [stats.p50 for stats in _training(results) if stats.p50 is not None]
+    shares = sorted(phases.values())
+    wrong = bool(shares) and (shares[0] < -ROUNDING_PERCENT or shares[-1] > 100 + ROUNDING_PERCENT)
+    nodes = {node for used in results.usage.values() for node in used}
+    nodes |= {node for node, _ in results.workloads}
+    outside = None if wrong else _outside(results)
+    note = ""
+    if wrong:
+        note = f"The shares of the phases are impossible: {percent(shares[0])} to {percent(shares[-1])}"
+    elif outside is not None and 100 * outside > phases["others"] + ROUNDING_PERCENT:
+        note = f"The result itself says {percent(phases['others'])}, which is known to be too little"
+    return LoopFacts(
+        source=SOURCE,
+        steps_us=(first_us, last_us) if first_us and last_us and first_us < last_us else None,
+        outside=outside,
+        note=note,
+        step_s=max(steps_s, default=None),
+        fetch_s=fetch_s,
+        fetches=(known.datapoints if known else None) or 0,
+        num_workers=loader.num_workers,
+        # Cores with equal names on several nodes count once.
+        cores=loader.cores if len(nodes) == 1 else None,
+    )
+
+
+def _training(results: RuleResults) -> list[StepStats]:
+    """Of the ranks whose training steps the results keep: they keep one mode of each."""
+    return [one.step_stats for one in results.steps.values() if not one.phase.endswith("EVAL")]
+
+
+def _outside(results: RuleResults) -> float | None:
+    """Share of the time outside of steps; None if it is not known.
+
+    Of a single rank, ``others`` is half of the true time; the steps of several ranks are summed over them (OFM-1 and
+    OFM-2 of docs/differences.md). Never more than what the mean and the number of steps leave.
+    """
+    others, counted = results.phases.get("others"), results["StepOutlier"]
+    if others is None:
+        return None
+    others, ranks = max(0.0, others), max(1, len(results.steps))
+    stepped = sum(share for phase, share in results.phases.items() if phase != "others")
+    outside = 1 - stepped / max(1.0, ranks * (2 * others + stepped))
+    means_s = [stats.mean for stats in _training(results) if stats.mean is not None]
+    first_us, last_us = results.first_step_us, results.last_step_us
+    if means_s and counted and counted.datapoints and first_us and last_us and first_us < last_us:
+        steps_us = SECOND_US * max(means_s) * counted.datapoints / ranks
+        outside = min(outside, 1 - steps_us / (last_us - first_us))
+    return min(1.0, max(0.0, outside))

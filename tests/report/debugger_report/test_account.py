@@ -1,0 +1,333 @@
+"""The verdict on rule results alone, on small results that are written by hand; situations f and h of the issue too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobreport import settings
+from jobreport.debugger_report import report as debugger_report
+from jobreport.debugger_report.histograms import LEVELS, Histogram
+from jobreport.document import Report
+from jobreport.output import summary
+from jobreport.readers.base import SourceFile
+from jobreport.readers.debugger_results import rule_results
+from jobreport.remarks import Quality
+from jobreport.sections import findings as findings_section
+from jobreport.sections import verdict as verdict_section
+from jobrules.model import Severity, in_words
+from jobrules.verdict.accounting import UNEXPLAINED
+from tests.report.sections.html import read
+from tests.verdicts import found, keys, parts
+
+START = 1_700_000_000
+#: A job of 1,000 s with two samples per second.
+LENGTH, SAMPLES = 1000, 2000
+
+
+def result(details: Any, datapoints: int = SAMPLES, triggered: int = 0) -> dict[str, Any]:
+    return {
+        "RuleTriggered": triggered,
+        "Violations": triggered,
+        "Datapoints": datapoints,
+        "Details": details,
+        "RuleParameters": "patience:1000",
+    }
+
+
+def balance(**gpus: dict[int, int]) -> dict[str, Any]:
+    """Samples by percent, of GPUs of one node."""
+    bins = {gpu: np.bincount([p // 2 for p in at], list(at.values()), 50) for gpu, at in gpus.items()}
+    return result({"algo-1": {"workloads": {gpu: [int(n) for n in one[:49]] for gpu, one in bins.items()}}})
+
+
+def times(first: float | None = None, last: float | None = None) -> dict[str, Any]:
+    steps = {} if first is None or last is None else {"first": micros(first), "last": micros(last)}
+    return result({"job_start": START, "job_end": START + LENGTH, "step_num": steps})
+
+
+def micros(at: float) -> int:
+    return int((START + at) * 1e6)
+
+
+def bottlenecks(at: dict[float, int], gpus: int = 1) -> dict[str, Any]:
+    """Number of cores by the second of the job."""
+    entries = {f"{START + second:.6f}": {"GPUs": gpus, "CPUs": n} for second, n in at.items()}
+    return result({"low_gpu_utilization": len(at), "bottlenecks": entries})
+
+
+def loader(fetch_s: float, num_workers: int = 0, cores: int = 8) -> dict[str, Any]:
+    details = {
+        "cores": cores,
+        "dataloaders": max(1, num_workers),
+        "num_workers": num_workers,
+        "dataloading_time": {"p50": fetch_s},
+    }
+    return result(details, datapoints=10)
+
+
+def usage(gpu_max: float = 100) -> dict[str, Any]:
+    def of(most: float) -> dict[str, Any]:
+        return {"algo-1": {"min": 0, "p50": 0, "p95": most, "p99": most, "max": most}}
+
+    return result({"GPU": of(gpu_max), "CPU": of(60), "I/O": of(5)})
+
+
+def outside(others: float) -> dict[str, Any]:
+    return result({"phase": {"others": others, "Step:ModeKeys.TRAIN": 100 - others}}, datapoints=0)
+
+
+def steps(p50: float, mean: float, n: int) -> dict[str, Any]:
+    stats = {"p50": p50, "mean": mean, "max": 10 * p50}
+    details = {"algo-1-27": {"phase": "Step:ModeKeys.TRAIN", "number_of_outliers": 0, "step_stats": stats}}
+    return result({"step_details": details}, datapoints=n)
+
+
+def built(folder: Path, **rules: dict[str, Any]) -> Report:
+    folder.mkdir(parents=True, exist_ok=True)
+    for rule, content in rules.items():
+        (folder / f"{rule}.json").write_text(json.dumps(content))
+    files = [SourceFile(name=f"{rule}.json", place=str(folder / f"{rule}.json")) for rule in rules]
+    chosen = settings.load().rules
+    return debugger_report.build("job", rule_results.read(files), Quality(), chosen, "make-report")
+
+
+def test_h_how_much_was_used_comes_from_the_histogram(tmp_path: Path) -> None:
+    """Was: GPU-hours cannot be computed without samples."""
+    # A quarter of the samples is at 99%, where the histogram has no bin.
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={0: 1000, 20: 500, 99: 500}),
+    )
+
+    assert report.verdict.use is not None
+    used = (500 * 20.5 + 500 * 99.5) / SAMPLES
+    assert parts(report.verdict)["used"] == pytest.approx(used, abs=0.1)
+    assert report.verdict.use.hours == pytest.approx(LENGTH / 3600, abs=0.001)
+    page = read(verdict_section(report)).text
+    for text in (page, summary.markdown(report), summary.terminal(report)[0]):
+        assert "30.0" in text
+        assert "according to SageMaker Debugger" in text
+        assert "edian" not in text
+
+
+def test_what_a_histogram_lacks_is_not_above_98_percent_if_no_sample_ever_was(tmp_path: Path) -> None:
+    fewer = balance(gpu0={0: 900, 20: 900})
+
+    busy = built(
+        tmp_path / "a", MaxInitializationTime=times(), LoadBalancing=fewer, OverallSystemUsage=usage()
+    )
+    never = built(
+        tmp_path / "b", MaxInitializationTime=times(), LoadBalancing=fewer, OverallSystemUsage=usage(20)
+    )
+
+    assert parts(busy.verdict)["used"] == pytest.approx((900 * 20.5 + 200 * 99.5) / SAMPLES, abs=0.1)
+    assert parts(never.verdict)["used"] == pytest.approx(20.5 / 2, abs=0.1)
+
+
+def test_f_bottlenecks_count_although_the_rule_wants_more_samples(tmp_path: Path) -> None:
+    """Was: no rule could judge 955 of 1,001 samples, of which 60% are CPU bottlenecks."""
+    idle = {0: 955 - 300, 90: 300}
+    every = {i * LENGTH / 955: 6 for i in range(573)}
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0=idle) | {"Datapoints": 955},
+        CPUBottleneck=bottlenecks(every) | {"Datapoints": 955},
+        Dataloader=loader(0, 0) | {"Details": {"cores": 8}},
+        OverallSystemUsage=usage(90),
+    )
+
+    main = report.verdict.main_finding
+    assert main is not None
+    assert (main.key, main.severity) == ("cpu-bottleneck", Severity.CRITICAL)
+    assert "60.0% of snapshots" in main.title
+    assert main.share == pytest.approx(0.6, abs=0.002)
+    assert "The rule itself needs" not in main.title
+
+
+@pytest.mark.parametrize(("cores", "key"), [(4, "cpu-bottleneck"), (3, "saturated-process")])
+def test_half_of_the_cores_are_a_saturated_cpu(tmp_path: Path, cores: int, key: str) -> None:
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={0: 1000, 90: 1000}),
+        CPUBottleneck=bottlenecks({100 + i / 2: cores for i in range(800)}),
+        Dataloader=loader(0, 0) | {"Details": {"cores": 8}},
+    )
+
+    assert keys(report.verdict)[0] == key
+    assert parts(report.verdict)[key] == pytest.approx(40, abs=0.1)
+
+
+def test_an_unknown_number_of_cores_is_never_half(tmp_path: Path) -> None:
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={0: 1000, 90: 1000}),
+        CPUBottleneck=bottlenecks({100 + i / 2: 4 for i in range(800)}),
+    )
+
+    (main, *_) = report.verdict.findings
+    assert main.key == "saturated-process"
+    assert "number of cores is unknown" in in_words(main.evidence)
+    assert "process" not in main.title
+
+
+def test_each_moment_has_one_cause_and_none_outside_of_the_work(tmp_path: Path) -> None:
+    """The same 200 s wait for I/O and have full cores; 100 s of them come before the first step."""
+    entries = {200 + i / 2: 8 for i in range(400)}
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(300, LENGTH),
+        LoadBalancing=balance(gpu0={0: 1400, 90: 600}),
+        CPUBottleneck=bottlenecks(entries),
+        IOBottleneck=bottlenecks(entries),
+        Dataloader=loader(0, 0) | {"Details": {"cores": 8}},
+    )
+
+    found_parts = parts(report.verdict)
+    assert found_parts["start-up"] == pytest.approx(30, abs=0.1)
+    assert found_parts["io-bottleneck"] == pytest.approx(10, abs=0.2)
+    assert "cpu-bottleneck" not in found_parts
+    assert sum(found_parts.values()) == pytest.approx(100)
+
+
+def test_c_results_name_the_loader_that_the_batch_size_waits_for(tmp_path: Path) -> None:
+    """Was: raise the batch size."""
+    # 1,000 s of work with 2,000 steps of 0.1 s; the result has half of the 800 s outside of them.
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={0: 1500, 60: 500}),
+        BatchSize=result({"algo-1": {"gpu0": {}}}, triggered=9),
+        StepOutlier=steps(0.1, 0.1, 2000),
+        OverallFrameworkMetrics=outside(100 * 400 / 600),
+        Dataloader=loader(0.4),
+    )
+
+    main = report.verdict.main_finding
+    assert main is not None
+    assert main.key == "data-loading"
+    # The histogram has 84.9% lost, 80 of them outside of steps.
+    assert parts(report.verdict)["data-loading"] == pytest.approx(80, abs=0.2)
+    evidence = in_words(main.evidence)
+    assert "``num_workers`` is 0" in evidence
+    assert "According to SageMaker Debugger's results" in evidence
+    assert main.advice[0].startswith("Set ``num_workers`` above 0 (8 to start with")
+    said = read(findings_section(report)).text + summary.markdown(report)
+    assert "batch size" not in said.lower()
+
+
+def test_phases_that_cannot_be_are_named_and_not_used(tmp_path: Path) -> None:
+    wrong = result({"phase": {"others": -39.0, "Step:ModeKeys.TRAIN": 139.0}}, datapoints=0)
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={0: 1500, 60: 500}),
+        StepOutlier=steps(0.1, 0.1, 2000),
+        OverallFrameworkMetrics=wrong,
+        Dataloader=loader(0.3),
+    )
+
+    main = found(report.verdict, "data-loading")
+    assert "impossible" in in_words(main.evidence)
+    assert "139.0%" in in_words(main.evidence)
+    assert main.share == pytest.approx(0.75, abs=0.005)
+
+
+def test_loader_processes_fetch_during_the_steps(tmp_path: Path) -> None:
+    def of(fetch_s: float) -> Report:
+        return built(
+            tmp_path / str(fetch_s),
+            MaxInitializationTime=times(0, LENGTH),
+            LoadBalancing=balance(gpu0={0: 1500, 60: 500}),
+            StepOutlier=steps(0.1, 0.1, 2000),
+            OverallFrameworkMetrics=outside(90),
+            Dataloader=loader(fetch_s, num_workers=4),
+        )
+
+    assert "data-loading" not in keys(of(0.4).verdict)
+    # A fetch takes 0.3 s longer than four steps.
+    assert found(of(0.8).verdict, "data-loading").share == pytest.approx(0.5, abs=0.01)
+
+
+def test_without_steps_work_is_the_longest_time_without_a_bottleneck(tmp_path: Path) -> None:
+    gpu = balance(gpu0={0: 800, 90: 1200})
+    edge = {float(i): 1 for i in range(370)}
+
+    quiet = built(
+        tmp_path / "a", MaxInitializationTime=times(), LoadBalancing=gpu, CPUBottleneck=bottlenecks(edge)
+    )
+    all_along = built(
+        tmp_path / "b",
+        MaxInitializationTime=times(),
+        LoadBalancing=gpu,
+        CPUBottleneck=bottlenecks(edge | {700.0: 1}),
+    )
+
+    assert keys(quiet.verdict) == ["start-up"]
+    assert parts(quiet.verdict)["start-up"] == pytest.approx(36.9, abs=0.2)
+    assert [phase.key for phase in quiet.phases.phases] == ["before", "loop"]
+    assert "start-up" not in keys(all_along.verdict)
+    assert all("Start-up may be part of it" in in_words(f.evidence) for f in all_along.verdict.findings)
+
+
+def test_steps_of_a_part_are_not_the_work(tmp_path: Path) -> None:
+    """Steps of a minute in a job whose GPU was busy for ten."""
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(100, 160),
+        LoadBalancing=balance(gpu0={0: 800, 90: 1200}),
+    )
+
+    assert {"start-up", "wind-down"}.isdisjoint(parts(report.verdict))
+
+
+def test_gpus_that_were_never_used_and_those_that_differ(tmp_path: Path) -> None:
+    used = {0: 1000, 80: 1000}
+    never = built(
+        tmp_path / "a", MaxInitializationTime=times(), LoadBalancing=balance(gpu0=used, gpu1={0: SAMPLES})
+    )
+    differ = built(
+        tmp_path / "b",
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={80: 2000}, gpu1={0: 1000, 80: 1000}),
+    )
+
+    first = never.verdict.findings[0]
+    assert (first.key, first.devices, first.share) == ("gpu-never-used", ("algo-1/gpu1",), 0.5)
+    assert parts(differ.verdict)["load-balancing"] == pytest.approx(20.1, abs=0.1)
+    assert found(differ.verdict, "load-balancing").title.endswith("40.2% to 80.5% on average")
+
+
+def test_without_times_or_histograms_the_median_stays(tmp_path: Path) -> None:
+    for name, rules in {
+        "times": {"LoadBalancing": balance(gpu0={0: 1000, 80: 1000})},
+        "histogram": {"MaxInitializationTime": times(0, LENGTH)},
+    }.items():
+        report = built(tmp_path / name, OverallSystemUsage=usage(), **rules)
+
+        assert report.verdict.use is None
+        assert "Median GPU utilization" in summary.headline(report)
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=400))
+def test_a_histogram_is_as_good_as_its_samples(samples: list[int]) -> None:
+    counts = np.bincount([min(49, s // 2) for s in samples], minlength=50).astype(float)
+    one = Histogram(samples=counts)
+
+    assert 100 * one.used == pytest.approx(float(np.mean(samples)), abs=1.5)
+    assert one.used + sum(one.lost.values()) == pytest.approx(1)
+    levels = LEVELS[np.minimum(49, np.array(samples) // 2)]
+    below = [(0, 10), (10, 70), (70, 101)]
+    for key, (low, high) in zip(UNEXPLAINED, below, strict=True):
+        own = levels[(levels >= low) & (levels < high)]
+        assert one.lost[key] == pytest.approx(float((100 - own).sum()) / len(samples) / 100)
