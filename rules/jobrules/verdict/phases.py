@@ -60,7 +60,7 @@ class JobPhases(Struct, frozen=True, kw_only=True):
 _LABELS = {
     "steps": ("Start-up", "Training loop", "Wind-down"),
     "gpu": ("Start-up", "GPU work", "Wind-down"),
-    "both": ("Start-up", "GPU work and steps", "Wind-down"),
+    "both": ("Start-up", "Work", "Wind-down"),
 }
 
 

@@ -115,9 +115,9 @@ class Account:
         ]
 
 
-def parts_of(left_us: float, weight_us: float) -> str:
-    """The part of the bar that is left without a cause."""
-    without = 100 * (1 - left_us / max(weight_us, 1))
+def parts_of(left_us: float, weight_us: float, value: float) -> str:
+    """The part of the bar that is left without a cause: what is left of an idle sample is idle."""
+    without = value if value < 10 else 100 * (1 - left_us / max(weight_us, 1))
     return "idle" if without < 10 - 1e-7 else "low" if without < 70 - 1e-7 else "busy"
 
 
@@ -152,7 +152,7 @@ def test_each_moment_goes_to_the_causes_in_their_order_and_counts_once(seed: int
                     left -= taken
                     if taken > 0:
                         hits[one.key].add(row)
-                lost[parts_of(left, weight)] += left
+                lost[parts_of(left, weight, value)] += left
             assert device.lost == pytest.approx(lost, abs=10)
             assert device.used == pytest.approx(used, abs=1)
             assert device.total == pytest.approx(end_us - start_us, abs=1)
@@ -221,8 +221,12 @@ class OfRules(Account):
 
     def cores(self, panel: Panel, row: int, metric: Metric) -> list[float]:
         found = self.job.panel(panel.node, metric)
-        rows = [] if found is None else np.flatnonzero(found.snapshot == panel.snapshot[row]).tolist()
-        return found.values[rows[0]].tolist() if found is not None and rows else []
+        if found is None:
+            return []
+        distance = np.abs(found.time_us - panel.time_us[row]).tolist()
+        nearest = distance.index(min(distance))
+        near = distance[nearest] <= max(panel.interval_us, found.interval_us, 20_000)
+        return found.values[nearest].tolist() if near else []
 
     def of_node(self, panel: Panel) -> list[dict[str, float]]:
         """Lost microseconds by part for each GPU."""
