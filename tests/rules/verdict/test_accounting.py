@@ -180,18 +180,18 @@ class OfRules(Account):
         assert self.work
         self.slow = {node: self.slow_steps(node, outliers) for node in job.nodes}
         gpus = [(p, k) for p in job.panels_of(Metric.GPU_UTILIZATION) for k in range(len(p.devices))]
-        means = {}
+        measured = {}
         for panel, column in gpus:
-            values = [v for _, _, _, v, in_work in self.samples(panel, column) if in_work]
-            if values and max(values) > 0:
-                means[panel.node, column] = sum(values) / len(values)
-        self.highest = max(means.values(), default=0.0) if len(means) > 1 else None
+            inside = [(w, v) for _, _, w, v, in_work in self.samples(panel, column) if in_work]
+            if (whole := sum(w for w, _ in inside)) and max(v for _, v in inside) > 0:
+                measured[panel.node, column] = whole, sum(w * v for w, v in inside) / whole
+        longest = max((whole for whole, _ in measured.values()), default=0.0)
+        means = [mean for whole, mean in measured.values() if whole >= longest / 2]
+        self.highest = max(means) if len(means) > 1 else None
         self.active = {(p.node, k): self.active_part(p, k) for p, k in gpus}
-        # Some GPU is active in a quarter of its samples.
+        # Some GPU is active for a quarter of the work.
         self.much = any(
-            sum(v >= 10 for v in known) >= len(known) / 4
-            for p, k in gpus
-            if (known := [v for _, _, _, v, in_work in self.samples(p, k) if in_work])
+            self.active[p.node, k] >= 0.25 for p, k in gpus if any(s[4] and s[2] for s in self.samples(p, k))
         )
 
     def active_part(self, panel: Panel, column: int) -> float:
