@@ -159,6 +159,7 @@ def test_no_name_is_more_than_text(browser: Any, page: Path) -> None:
     assert any("onerror" in box for box in boxes)
 
 
+@pytest.mark.slow
 def test_the_watch_sees_what_it_is_for(browser: Any, page: Path, tmp_path: Path) -> None:
     head = "".join(re.findall("<meta [^>]*>", page.read_text("utf-8")))
     free = "".join(re.findall("<meta charset[^>]*>", head))

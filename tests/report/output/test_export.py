@@ -99,6 +99,7 @@ def test_no_cell_for_notebooks_leaves_a_trace(gpu_page: str) -> None:
     assert gpu_page.count('class="jr-symbols"') == 1
 
 
+@pytest.mark.slow
 def test_a_hostile_job_stays_text(hostile_page: str) -> None:
     page = Page.of(hostile_page)
 

@@ -127,6 +127,7 @@ def test_an_interrupted_notebook_leaves_no_process_and_no_folder(
         assert not running.work.parent.exists()
 
 
+@pytest.mark.slow
 def test_one_started_early_gives_the_same_notebook(gpu_notebook: NotebookNode, gpu_folder: Path) -> None:
     with kernel.started() as running:
         early = notebook.run_notebook((gpu_folder / "report.json").read_bytes(), running)
@@ -136,6 +137,7 @@ def test_one_started_early_gives_the_same_notebook(gpu_notebook: NotebookNode, g
     assert notebook.to_text(early) == notebook.to_text(gpu_notebook)
 
 
+@pytest.mark.slow
 def test_without_short_paths_it_is_reached_through_ports_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def test_it_has_no_trace_of_the_run_but_its_outputs(gpu_notebook: NotebookNode) 
     assert live is gpu_notebook.cells[-1]
 
 
+@pytest.mark.slow
 def test_the_written_notebook_runs_again(
     gpu_notebook: NotebookNode, gpu_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,7 +196,10 @@ JARGON = re.compile(
     "job",
     [
         *SAMPLES,
-        *(pytest.param(job, marks=needs_corpus) for job in sorted((CORPUS / "sagemaker").glob("job-*"))),
+        *(
+            pytest.param(job, marks=[needs_corpus, pytest.mark.slow])
+            for job in sorted((CORPUS / "sagemaker").glob("job-*"))
+        ),
     ],
     ids=lambda job: job.name,
 )

@@ -204,6 +204,7 @@ def test_a_made_job_speaks_with_one_voice(cause: str) -> None:
 
 
 @needs_corpus
+@pytest.mark.slow
 @pytest.mark.parametrize("job", sorted((CORPUS / "sagemaker").glob("job-*")), ids=lambda path: path.name)
 def test_a_real_job_speaks_with_one_voice(job: Path) -> None:
     if report := read(job):
