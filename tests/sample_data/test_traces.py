@@ -174,7 +174,9 @@ def test_a_file_is_named_by_its_last_event_and_process_and_holds_the_events_of_a
         assert int(match[2]) == max(ends)
         assert match[1] == datetime.fromtimestamp(max(ends) / 1e6, UTC).strftime("%Y%m%d%H")
         assert (int(match[4]) - 1) * scenario.gpus <= int(match[3]) < int(match[4]) * scenario.gpus
-        assert max(ends) - min(ends) < 60_000_000
+        # An event that is under way when the minute ends still belongs to it.
+        longest = max(row.get("dur", 0) for row in rows if row["ph"] != "M")
+        assert max(ends) - min(ends) < 60_000_000 + longest
         assert ends == sorted(ends) or match[5] == "horovod_timeline"
         writer = path.split("_", 1)[1]
         assert last.get(writer, 0) < min(ends) or match[5] == "horovod_timeline"
