@@ -9,7 +9,8 @@ A name from data is always in one of the fields of ``NAMES``, so redaction repla
 * ``file``, a path in the job directory or in an archive;
 * ``name``, any other name: a sensor, a host, an operator;
 * ``error``, the text of an exception, which may quote anything;
-* ``row``, a row of a log.
+* ``row``, a row of a log;
+* ``found``, the text at the place of the remark.
 
 All other fields are numbers or words of ours. Names are escaped and shortened when they are worded.
 """
@@ -23,7 +24,10 @@ from msgspec import Struct
 from jobrules.text import escape_name
 
 #: Fields that hold a name from data.
-NAMES = frozenset({"node", "device", "file", "name", "error", "row"})
+FOUND = "found"
+NAMES = frozenset({"node", "device", "file", "name", "error", "row", FOUND})
+#: Characters of that text at most.
+FOUND_LENGTH = 60
 
 
 class Wording(NamedTuple):
@@ -196,6 +200,29 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.equal_column": Wording(
         "dropped", "columns", "another column of the same measure ({metric}); the first is in use"
     ),
+    "nvidia_smi.query": Wording(
+        "skipped", "rows", "not samples of GPUs but what --query-{query} lists: processes or memory pages"
+    ),
+    "nvidia_smi.fraction": Wording(
+        "corrected", "columns", "column {name}: all values are from 0 to 1; read as fractions, times 100%"
+    ),
+    "nvidia_smi.assumed_unit": Wording(
+        "corrected", "columns", "column {name}: no unit in the log; assumed: {measure} in {scale}"
+    ),
+    "nvidia_smi.use_in_gpu": Wording(
+        "corrected", "columns", "column {name}: no numbers of GPUs; read as GPU utilization in percent"
+    ),
+    "nvidia_smi.unclear_unit": Wording(
+        "dropped", "columns", "column {name}: no unit in the log, and its values fit several ({scale})"
+    ),
+    "nvidia_smi.not_activity": Wording(
+        "dropped",
+        "columns",
+        "column {name}: decimals, which the memory activity of the driver has not; perhaps a share of memory in use",
+    ),
+    "nvidia_smi.impossible_unit": Wording(
+        "dropped", "columns", "column {name}: more than 1 in 100 values is no {measure} in {scale}"
+    ),
     "nvidia_smi.zone": Wording(
         "corrected", "files", "no time zone in the log; read as {zone} (change with --timezone)"
     ),
@@ -274,7 +301,8 @@ class Remark(Struct, frozen=True, kw_only=True):
         shown = {
             key: escape_name(str(value), 120) if key in NAMES else value for key, value in self.fields.items()
         }
-        return REMARKS[self.code].reason.format_map(shown)
+        reason = REMARKS[self.code].reason.format_map(shown)
+        return f"{reason}: “{shown[FOUND]}”" if FOUND in shown else reason
 
 
 class SourceQuality(Struct, frozen=True, kw_only=True):

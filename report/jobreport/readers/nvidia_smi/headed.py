@@ -12,10 +12,11 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct
 
 from jobreport.errors import UsageError
-from jobreport.readers.nvidia_smi.columns import MASK, columns
+from jobreport.readers.nvidia_smi.columns import is_header
 from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts
 from jobreport.readers.nvidia_smi.times import is_date
 from jobrules.text import escape_name
@@ -84,8 +85,8 @@ class _Header(Struct, frozen=True, kw_only=True):
             return line.rstrip()[:-1]
         return "" if more else line
 
-    def table(self, rows: Sequence[str], line: int) -> Table:
-        """The cells of rows under the header in a line."""
+    def table(self, rows: Sequence[str], lines: Sequence[int], line: int) -> Table:
+        """The cells of rows, which begin in these lines, under the header in a line."""
         fields = len(self.names)
         if self.separator is None:
             cells = [cell for row in rows for cell in row.split(None, fields - 1)]
@@ -95,6 +96,7 @@ class _Header(Struct, frozen=True, kw_only=True):
             names=self.names,
             line=line,
             columns=[Texts.of(cells[i::fields]) for i in range(fields)],
+            lines=np.array(lines, np.int64),
             each_second=self.marked,
         )
 
@@ -143,6 +145,7 @@ def tables(text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
     header = given if names and any(map(given.row, lines)) else None
     header_line = 0
     rows: list[str] = []
+    numbers: list[int] = []
     skipped: defaultdict[str, list[int]] = defaultdict(list)
     number = 0
     while number < len(lines):
@@ -150,8 +153,8 @@ def tables(text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
         # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
         if not line[:1].isdigit() and (found := header_of(line)):
             if header and rows and found != header:
-                yield header.table(rows, header_line)
-                rows = []
+                yield header.table(rows, numbers, header_line)
+                rows, numbers = [], []
             # dmon names its columns every few rows.
             if not rows:
                 header, header_line = found, number
@@ -164,13 +167,14 @@ def tables(text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
             if not row:
                 skipped[_OTHER_FIELDS].append(number)
                 continue
-            number += of_lines - 1
             rows.append(row)
-            if len(rows) == _ROWS and not header.marked:
-                yield header.table(rows, header_line)
-                rows = []
+            numbers.append(number)
+            number += of_lines - 1
+            if len(rows) == _ROWS:
+                yield header.table(rows, numbers, header_line)
+                rows, numbers = [], []
     if header and rows:
-        yield header.table(rows, header_line)
+        yield header.table(rows, numbers, header_line)
     for code, numbers in skipped.items():
         first = numbers[0]
         yield Skipped(code=code, count=len(numbers), line=first, text=lines[first - 1])
@@ -185,7 +189,6 @@ def _header(line: str) -> _Header | None:
     names = tuple(name.strip().strip('"') for name in plain.split(separator))
     if not 2 <= len(names) <= MAX_COLUMNS or any(map(_NUMBER.fullmatch, names)):
         return None
-    known = [column for column in columns(names) if column]
-    if len(known) < 2 or not any(column.metric or column.says == MASK for column in known):
+    if not is_header(names):
         return None
     return _Header(names=names, separator=separator, marked=marked)

@@ -23,7 +23,7 @@ from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.hosts import logs_by_host
 from jobreport.readers.nvidia_smi.logs import logs_of
-from jobreport.readers.nvidia_smi.row_reading import rows_of
+from jobreport.readers.nvidia_smi.row_reading import FileRows
 from jobreport.readers.nvidia_smi.table import Table, decoded
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
@@ -117,17 +117,17 @@ class NvidiaSmi:
         self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
     ) -> list[Rows]:
         """The rows under each header; those without one are added to ``headerless``."""
-        found = []
+        note = partial(tally.note, file=file.name)
+        rows = FileRows(note)
         text = _text(file, tally)
         for part in (self._form(text) or headed).tables(text, self._columns):
-            note = partial(tally.note, file=file.name, line=part.line)
             if isinstance(part, Table):
-                found.append(rows_of(part, note))
+                rows.add(part)
             elif part.code == NO_HEADER:
                 headerless.append((file, part))
             else:
-                note(part.code, count=part.count)
-        return [rows for rows in found if rows]
+                note(part.code, count=part.count, line=part.line, found=part.text)
+        return rows.finish()
 
 
 def _text(file: SourceFile, tally: Tally, longest: int = sys.maxsize) -> str:

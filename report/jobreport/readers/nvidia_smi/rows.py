@@ -35,13 +35,14 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
     values: dict[Metric, FloatArray]
 
     def where(self, rows: BoolArray | IntArray) -> Rows:
-        """The rows of a mask, or at these places, each of a GPU, with the GPUs in them."""
+        """The rows of a mask, or at these places, with the GPUs in them."""
         gpus, gpu = np.unique(self.gpu[rows], return_inverse=True)
+        nameless = int(np.count_nonzero(gpus < 0))
         return replace(
             self,
             time_us=self.time_us[rows],
-            gpus=tuple(self.gpus[i] for i in gpus.tolist()),
-            gpu=gpu,
+            gpus=tuple(self.gpus[i] for i in gpus[nameless:].tolist()),
+            gpu=gpu - nameless,
             host=self.host[rows],
             values={metric: values[rows] for metric, values in self.values.items()},
         )

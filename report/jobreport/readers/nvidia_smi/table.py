@@ -34,6 +34,10 @@ class Texts(Struct, frozen=True, kw_only=True, eq=False):
     #: (n,) position of each cell's text among them.
     code: IntArray
 
+    def __getitem__(self, row: int) -> str:
+        """The text of a row, without blanks around it."""
+        return self.distinct[int(self.code[row])].strip()
+
     @classmethod
     def of(cls, cells: Sequence[str]) -> Texts:
         """From the cells."""
@@ -51,6 +55,8 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
     line: int
     #: One for each name, all of the same length.
     columns: list[Texts]
+    #: (n,) number of the line of each row, from 1.
+    lines: IntArray
     #: Whether rows without times are a second apart.
     each_second: bool = False
 
