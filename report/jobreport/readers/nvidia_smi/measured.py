@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, cells
-from jobreport.readers.nvidia_smi.columns import MIB
+from jobreport.readers.nvidia_smi.columns import GIB, MIB
 from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
@@ -32,13 +32,15 @@ _HIGHEST = {
     Metric.GPU_ECC_CORRECTED: 1e18,
     Metric.GPU_ECC_UNCORRECTED: 1e18,
 }
+#: The highest value of any GPU is at least this.
+_LEAST_HIGHEST = {Metric.GPU_MEMORY_TOTAL: 256 * MIB, Metric.GPU_CLOCK: 50.0}
 #: By the unit of a metric: the units that numbers without one may be in, and what these are multiplied with. The first
 #: one in which they are possible is assumed.
 _SCALES = {
-    "B": (("MiB", MIB), ("bytes", 1.0)),
+    "B": (("MiB", MIB), ("bytes", 1.0), ("GiB", GIB)),
     "W": (("W", 1.0), ("mW", 1e-3)),
     "°C": (("°C", 1.0), ("m°C", 1e-3)),
-    "MHz": (("MHz", 1.0), ("kHz", 1e-3)),
+    "MHz": (("MHz", 1.0), ("kHz", 1e-3), ("GHz", 1e3)),
     "%": (("%", 1.0),),
     "": (("", 1.0),),
 }
@@ -207,7 +209,12 @@ def unit_of(known: Numbers, bare: Numbers, column: Column) -> Unit:
     unit = bare.metric.unit
     scales = _SCALES[unit]
     (usual, _), *_ = scales
-    possible = [(word, factor) for word, factor in scales if bare.is_damage(bare.impossible[word])]
+    least = _LEAST_HIGHEST.get(bare.metric, 0.0) if bare.highest else 0.0
+    possible = [
+        (word, factor)
+        for word, factor in scales
+        if bare.is_damage(bare.impossible[word]) and bare.highest * factor >= least
+    ]
     if not possible or not known.is_damage(known.impossible[_BASES[unit]]):
         return Unit(None, _IMPOSSIBLE, usual)
     if unit == "%" and not column.bits:
@@ -216,7 +223,7 @@ def unit_of(known: Numbers, bare: Numbers, column: Column) -> Unit:
     if unit == "B" and bare.highest and not column.own:
         if column.is_share_possible and bare.is_damage(bare.above_100):
             return Unit(None, _UNCLEAR, "percent, MiB, or GiB")
-        if bare.highest < _GIB_BELOW and bare.have_decimals:
+        if scale == usual and bare.highest < _GIB_BELOW and bare.have_decimals:
             return Unit(None, _UNCLEAR, "MiB or GiB")
         return Unit(factor, _ASSUMED, scale)
     return Unit(factor, _ASSUMED * (scale != usual), scale)

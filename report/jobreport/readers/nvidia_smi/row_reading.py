@@ -6,7 +6,7 @@ import re
 from array import array
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
@@ -189,7 +189,7 @@ class _Part:
             # As on Windows: a dash is no use of a process that runs, but nobody knows it.
             for use in values.values():
                 use[process >= 0] = np.nan
-        usable = self._usable(values, gpu, host)
+        usable = self._usable(readings, values, gpu, host)
         if not usable.any():
             return None
         uuids, _ = self._names(says.UUID)
@@ -213,10 +213,11 @@ class _Part:
             readings = [one.reading(self._rows) for one in either]
             reading = next((one for one in readings if one.values is not None), readings[0])
             if place == self._index_or_use:
-                if reading.values is None or _are_in_turn(*self._names(says.INDEX), order):
+                has_numbers = reading.values is not None or reading.unit.factor is None
+                if not has_numbers or _are_in_turn(*self._names(says.INDEX), order):
                     continue
                 del self._named[says.INDEX]
-                self._note("nvidia_smi.use_in_gpu", name=reading.name)
+                self._note("nvidia_smi.use_in_gpu", count=reading.values is not None, name=reading.name)
             found.append(reading)
         self._measured.clear()
         return found
@@ -238,15 +239,20 @@ class _Part:
                 return (names if word == says.INDEX else tuple(map(UNNUMBERED.__add__, names))), gpu
         return names, gpu
 
-    def _usable(self, values: Mapping[Metric, FloatArray], gpu: IntArray, host: IntArray) -> BoolArray:
+    def _usable(
+        self, readings: Sequence[Reading], values: Mapping[Metric, FloatArray], gpu: IntArray, host: IntArray
+    ) -> BoolArray:
         """(n,) whether a row has all that it needs; each other row is counted under what it lacks first."""
         usable = np.ones(self._rows, np.bool_)
 
-        def count(code: str, lacking: BoolArray, **fields: str) -> None:
+        def count(code: str, lacking: BoolArray, **fields: Any) -> None:
             self._note(code, count=int(np.count_nonzero(usable & lacking)), **fields)
             usable[lacking] = False
 
-        count("nvidia_smi.no_value", np.all([np.isnan(one) for one in values.values()] or [usable], axis=0))
+        impossible = [one.first_impossible for one in readings if one.first_impossible[0]]
+        first = dict(zip(("line", "found"), min(impossible), strict=True)) if impossible else {}
+        nothing = [np.isnan(one) for one in values.values()]
+        count("nvidia_smi.no_value", np.all(nothing or [usable], axis=0), **first)
         # In a log that names GPUs or machines, a row that does not is damaged.
         for what, number in (("GPU", gpu), ("machine", host)):
             count("nvidia_smi.no_name", (number < 0) & (number >= 0).any(), what=what)
