@@ -10,7 +10,7 @@ A name from data is always in one of the fields of ``NAMES``, so redaction repla
 * ``name``, any other name: a sensor, a host, an operator;
 * ``error``, the text of an exception, which may quote anything;
 * ``row``, a row of a log;
-* ``found``, the text at the place of the remark.
+* ``text``, the text at the place of the remark.
 
 All other fields are numbers or words of ours. Names are escaped and shortened when they are worded.
 """
@@ -24,10 +24,10 @@ from msgspec import Struct
 from jobrules.text import escape_name
 
 #: Fields that hold a name from data.
-FOUND = "found"
-NAMES = frozenset({"node", "device", "file", "name", "error", "row", FOUND})
+TEXT = "text"
+NAMES = frozenset({"node", "device", "file", "name", "error", "row", TEXT})
 #: Characters of that text at most.
-FOUND_LENGTH = 60
+TEXT_LENGTH = 60
 
 
 class Wording(NamedTuple):
@@ -302,7 +302,7 @@ class Remark(Struct, frozen=True, kw_only=True):
             key: escape_name(str(value), 120) if key in NAMES else value for key, value in self.fields.items()
         }
         reason = REMARKS[self.code].reason.format_map(shown)
-        return f"{reason}: “{shown[FOUND]}”" if FOUND in shown else reason
+        return f"{reason}: “{shown[TEXT]}”" if TEXT in shown else reason
 
 
 class SourceQuality(Struct, frozen=True, kw_only=True):

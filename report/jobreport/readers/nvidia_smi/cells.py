@@ -75,11 +75,7 @@ class Cells(Struct, kw_only=True, eq=False):
 
 def is_no_value(text: str) -> bool:
     """Whether a cell says that it has no value."""
-    return _plain(text).lower() in _NO_VALUE
-
-
-def _plain(text: str) -> str:
-    return text.strip().strip("[]").strip()
+    return text.strip().strip("[]").strip().lower() in _NO_VALUE
 
 
 def cells(texts: Texts, column: Column, unit: str) -> Cells:
@@ -98,17 +94,21 @@ def cells(texts: Texts, column: Column, unit: str) -> Cells:
 
 def _value(text: str, column: Column, unit: str) -> tuple[float, str]:
     """A number, and whether its unit is known; or why there is none."""
-    if is_no_value(text):
+    plain = text.strip().strip("[]").strip()
+    match = _NUMBER.fullmatch(plain)
+    if (match is None or column.bits) and plain.lower() in _NO_VALUE:
         return math.nan, NOT_AVAILABLE
-    plain = _plain(text)
     if column.bits:
         return _reason(plain.lower(), column.bits)
-    match, factors = _NUMBER.fullmatch(plain), _FACTORS[unit]
+    factors = _FACTORS[unit]
     if match is None or (match[2] and match[2].lower() not in factors):
         return math.nan, IMPLAUSIBLE
-    if _EITHER.fullmatch(match[1]) and unit not in _WHOLE:
-        return math.nan, IMPLAUSIBLE
-    value = float(_THOUSANDS.sub("", match[1]).replace(",", "."))
+    number = match[1]
+    if not number.isascii() or any(mark in number for mark in ", '"):
+        if _EITHER.fullmatch(number) and unit not in _WHOLE:
+            return math.nan, IMPLAUSIBLE
+        number = _THOUSANDS.sub("", number).replace(",", ".")
+    value = float(number)
     value = value if abs(value) >= _SMALLEST else 0.0
     factor = factors.get(match[2].lower(), column.factor)
     return (value, _BARE) if factor is None else (value * factor, _KNOWN)

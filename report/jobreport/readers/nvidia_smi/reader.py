@@ -126,7 +126,7 @@ class NvidiaSmi:
             elif part.code == NO_HEADER:
                 headerless.append((file, part))
             else:
-                note(part.code, count=part.count, line=part.line, found=part.text)
+                note(part.code, count=part.count, line=part.line, text=part.text)
         return rows.finish()
 
 

@@ -143,8 +143,8 @@ class _Part:
             rows = np.flatnonzero(usable & lacking)
             usable[rows] = False
             if len(rows):
-                found = texts[rows[0]] if texts else ""
-                self._note(code, count=len(rows), line=int(table.lines[rows[0]]), found=found)
+                text = texts[int(rows[0])] if texts else ""
+                self._note(code, count=len(rows), line=int(table.lines[rows[0]]), text=text)
 
         cells = self._with_idle(table) if self._is_of_processes else table.columns
         read = [
@@ -250,7 +250,7 @@ class _Part:
             usable[lacking] = False
 
         impossible = [one.first_impossible for one in readings if one.first_impossible[0]]
-        first = dict(zip(("line", "found"), min(impossible), strict=True)) if impossible else {}
+        first = dict(zip(("line", "text"), min(impossible), strict=True)) if impossible else {}
         nothing = [np.isnan(one) for one in values.values()]
         count("nvidia_smi.no_value", np.all(nothing or [usable], axis=0), **first)
         # In a log that names GPUs or machines, a row that does not is damaged.
@@ -269,7 +269,7 @@ class _Part:
         for metric, candidates in by_metric.items():
             for one in self._best(metric, candidates):
                 for code, (count, line, text) in one.lost.items():
-                    self._note(code, count=count, line=line, found=text, unit="values")
+                    self._note(code, count=count, line=line, text=text, unit="values")
                 if one.values is not None:
                     if one.unit.code:
                         self._note_unit(one)
@@ -286,7 +286,7 @@ class _Part:
 
     def _note_unit(self, one: Reading) -> None:
         line, text = one.first_impossible
-        place = {"line": line, "found": text} if line else {}
+        place = {"line": line, "text": text} if line else {}
         self._note(one.unit.code, name=one.name, measure=one.metric.label, scale=one.unit.scale, **place)
 
     def _best(self, metric: Metric, candidates: Sequence[Reading]) -> list[Reading]:

@@ -228,15 +228,13 @@ def test_a_remark_has_the_line_and_the_text_of_the_first_place() -> None:
 
     _, remarks = read("\n".join([*lines, ""]))
 
-    places = {
-        one.code: (one.count, one.place, one.fields["found"]) for one in remarks if "found" in one.fields
-    }
+    places = {one.code: (one.count, one.place, one.fields["text"]) for one in remarks if "text" in one.fields}
     assert places == {
         "nvidia_smi.no_time": (1, "gpu.csv:22", "2026/13/03 15:00:19.000"),
         "samples.implausible": (2, "gpu.csv:27", escape_name("x" * 99, 60)),
     }
     assert [one.place for one in remarks if one.code == "nvidia_smi.no_value"] == ["gpu.csv:27"]
-    assert all(one.reason.endswith("”") for one in remarks if "found" in one.fields)
+    assert all(one.reason.endswith("”") for one in remarks if "text" in one.fields)
 
 
 def test_processes_and_moments_go_on_from_table_to_table(monkeypatch: pytest.MonkeyPatch) -> None:
