@@ -9,7 +9,6 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, cells
 from jobreport.readers.nvidia_smi.columns import GIB, MIB
@@ -81,21 +80,6 @@ class Unit(NamedTuple):
     scale: str = ""
 
 
-class Reading(Struct, frozen=True, kw_only=True, eq=False):
-    """A column of a metric as a whole."""
-
-    name: str
-    column: Column
-    metric: Metric
-    #: (n,) NaN where there is none; ``None`` without any.
-    values: FloatArray | None
-    unit: Unit
-    #: By the code of the remark on them.
-    lost: dict[str, Lost]
-    #: The line and the text of the first cell that is impossible in the most common unit; 0 for none.
-    first_impossible: tuple[int, str]
-
-
 class Numbers:
     """Numbers of a column, of as many rows as were added, and what shows their unit."""
 
@@ -148,23 +132,28 @@ class Measured:
     """A column of a metric, gathered table by table."""
 
     def __init__(self, name: str, column: Column, metric: Metric) -> None:
-        self._name, self._column, self._metric = name, column, metric
+        self.name, self.column, self.metric = name, column, metric
         #: Numbers in a known unit, and those whose unit all of them together have to show.
-        self._known, self._bare = Numbers(self._metric), Numbers(self._metric)
-        self._lost: dict[str, Lost] = {}
-        self._first_impossible = (0, "")
+        self._known, self._bare = Numbers(metric), Numbers(metric)
+        #: By the code of the remark on them.
+        self.lost: dict[str, Lost] = {}
+        #: The line and the text of the first cell that is impossible in the most common unit; 0 for none.
+        self.first_impossible = (0, "")
+        #: Known when it is finished. (n,) of the values, NaN where there is none; ``None`` without any.
+        self.unit = Unit(None)
+        self.values: FloatArray | None = None
 
     def read(self, texts: Texts, lines: IntArray) -> Cells:
         """The numbers of a table, whose rows begin in these lines."""
-        found = cells(texts, self._column, self._metric.unit)
+        found = cells(texts, self.column, self.metric.unit)
         for code, (count, row) in found.lost.items():
             self._lose(code, count, int(lines[row]), texts[row])
-        if not self._first_impossible[0]:
-            _, factor = _SCALES[self._metric.unit][0]
-            impossible = _outside(found.known, self._metric) | _outside(found.bare * factor, self._metric)
+        if not self.first_impossible[0]:
+            _, factor = _SCALES[self.metric.unit][0]
+            impossible = _outside(found.known, self.metric) | _outside(found.bare * factor, self.metric)
             if impossible.any():
                 row = int(np.argmax(impossible))
-                self._first_impossible = int(lines[row]), texts[row]
+                self.first_impossible = int(lines[row]), texts[row]
         return found
 
     def keep(self, numbers: Cells, usable: BoolArray, start: int) -> None:
@@ -172,19 +161,11 @@ class Measured:
         self._known.put(numbers.known[usable], start)
         self._bare.put(numbers.bare[usable], start)
 
-    def reading(self, rows: int) -> Reading:
-        """All numbers in the unit of the metric; nothing can be added then."""
-        unit = unit_of(self._known, self._bare, self._column)
-        values = None if unit.factor is None else self._values(rows, unit.factor)
-        return Reading(
-            name=self._name,
-            column=self._column,
-            metric=self._metric,
-            values=values,
-            unit=unit,
-            lost=self._lost,
-            first_impossible=self._first_impossible,
-        )
+    def finish(self, rows: int) -> None:
+        """Find the unit and the values; nothing can be added then."""
+        self.unit = unit_of(self._known, self._bare, self.column)
+        if self.unit.factor is not None:
+            self.values = self._values(rows, self.unit.factor)
 
     def _values(self, rows: int, factor: float) -> FloatArray | None:
         """(rows,) without those that are damaged."""
@@ -193,15 +174,15 @@ class Measured:
             values *= factor
         elif self._bare.count:
             np.copyto(values, self._bare.all(rows) * factor, where=np.isnan(values))
-        outside = _outside(values, self._metric)
+        outside = _outside(values, self.metric)
         if outside.any():
             values[outside] = np.nan
-            self._lose(IMPLAUSIBLE, int(np.count_nonzero(outside)), *self._first_impossible)
+            self._lose(IMPLAUSIBLE, int(np.count_nonzero(outside)), *self.first_impossible)
         return None if np.isnan(values).all() else values
 
     def _lose(self, code: str, count: int, line: int, text: str) -> None:
-        before = self._lost.get(code) or Lost(0, line, text)
-        self._lost[code] = Lost(before.cells + count, *min(before[1:], (line, text)))
+        before = self.lost.get(code) or Lost(0, line, text)
+        self.lost[code] = Lost(before.cells + count, *min(before[1:], (line, text)))
 
 
 def unit_of(known: Numbers, bare: Numbers, column: Column) -> Unit:

@@ -24,7 +24,6 @@ from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, n
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from jobreport.readers.nvidia_smi.measured import Reading
     from jobreport.readers.nvidia_smi.table import Table
 
 _NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?\+?([0-9]{1,4})(?:\.0+)?", re.IGNORECASE)
@@ -178,18 +177,18 @@ class _Part:
             return None
         hosts, host = self._names(says.HOST)
         time_us = np.frombuffer(self._time_us, np.int64)
-        readings = self._readings(np.lexsort((time_us, host)) if len(time_us) else np.arange(self._rows))
+        measured = self._finished(time_us, host)
         gpus, gpu = self._gpus()
         _, process = self._names(says.PROCESS)
         if self._kind is None:
             self._note("nvidia_smi.assumed_second")
             time_us = _a_second_apart(gpu, process if self._is_of_processes else None)
-        values = self._values(readings)
+        values = self._values(measured)
         if self._is_of_processes and not self._is_use_known:
             # As on Windows: a dash is no use of a process that runs, but nobody knows it.
             for use in values.values():
                 use[process >= 0] = np.nan
-        usable = self._usable(readings, values, gpu, host)
+        usable = self._usable(measured, values, gpu, host)
         if not usable.any():
             return None
         uuids, _ = self._names(says.UUID)
@@ -206,19 +205,20 @@ class _Part:
         found = found if usable.all() else found.where(usable)
         return _summed(found, self._note) if self._is_of_processes else found
 
-    def _readings(self, order: IntArray) -> list[Reading]:
-        """What each column of a metric measures, in the order of its place."""
+    def _finished(self, time_us: IntArray, host: IntArray) -> list[Measured]:
+        """What each column of a metric measures."""
         found = []
         for place, either in self._measured:
-            readings = [one.reading(self._rows) for one in either]
-            reading = next((one for one in readings if one.values is not None), readings[0])
+            for one in either:
+                one.finish(self._rows)
+            fitting = next((one for one in either if one.values is not None), either[0])
             if place == self._index_or_use:
-                has_numbers = reading.values is not None or reading.unit.factor is None
-                if not has_numbers or _are_in_turn(*self._names(says.INDEX), order):
+                has_numbers = fitting.values is not None or fitting.unit.factor is None
+                if not has_numbers or _are_in_turn(*self._names(says.INDEX), time_us, host):
                     continue
                 del self._named[says.INDEX]
-                self._note("nvidia_smi.use_in_gpu", count=reading.values is not None, name=reading.name)
-            found.append(reading)
+                self._note("nvidia_smi.use_in_gpu", count=fitting.values is not None, name=fitting.name)
+            found.append(fitting)
         self._measured.clear()
         return found
 
@@ -240,7 +240,7 @@ class _Part:
         return names, gpu
 
     def _usable(
-        self, readings: Sequence[Reading], values: Mapping[Metric, FloatArray], gpu: IntArray, host: IntArray
+        self, measured: Sequence[Measured], values: Mapping[Metric, FloatArray], gpu: IntArray, host: IntArray
     ) -> BoolArray:
         """(n,) whether a row has all that it needs; each other row is counted under what it lacks first."""
         usable = np.ones(self._rows, np.bool_)
@@ -249,7 +249,7 @@ class _Part:
             self._note(code, count=int(np.count_nonzero(usable & lacking)), **fields)
             usable[lacking] = False
 
-        impossible = [one.first_impossible for one in readings if one.first_impossible[0]]
+        impossible = [one.first_impossible for one in measured if one.first_impossible[0]]
         first = dict(zip(("line", "text"), min(impossible), strict=True)) if impossible else {}
         nothing = [np.isnan(one) for one in values.values()]
         count("nvidia_smi.no_value", np.all(nothing or [usable], axis=0), **first)
@@ -258,10 +258,10 @@ class _Part:
             count("nvidia_smi.no_name", (number < 0) & (number >= 0).any(), what=what)
         return usable
 
-    def _values(self, readings: Sequence[Reading]) -> dict[Metric, FloatArray]:
+    def _values(self, measured: Sequence[Measured]) -> dict[Metric, FloatArray]:
         """(n,) of each metric, NaN where there is no value."""
-        by_metric: defaultdict[Metric, list[Reading]] = defaultdict(list)
-        for one in readings:
+        by_metric: defaultdict[Metric, list[Measured]] = defaultdict(list)
+        for one in measured:
             by_metric[one.metric].append(one)
             if one.unit.factor is None:
                 self._note_unit(one)
@@ -284,12 +284,12 @@ class _Part:
             found[Metric.GPU_THERMAL_SLOWDOWN] = np.where((hardware > 0) & (heat == 0), np.nan, heat)
         return found
 
-    def _note_unit(self, one: Reading) -> None:
+    def _note_unit(self, one: Measured) -> None:
         line, text = one.first_impossible
         place = {"line": line, "text": text} if line else {}
         self._note(one.unit.code, name=one.name, measure=one.metric.label, scale=one.unit.scale, **place)
 
-    def _best(self, metric: Metric, candidates: Sequence[Reading]) -> list[Reading]:
+    def _best(self, metric: Metric, candidates: Sequence[Measured]) -> list[Measured]:
         """Columns of a metric that are used: the best that has a number, and all that are reasons."""
         filled = [one for one in candidates if one.values is not None]
         best = min(filled or candidates, key=lambda one: one.column.rank)
@@ -340,16 +340,15 @@ _NAME_OF: dict[str, Callable[[str], str]] = {
 }
 
 
-def _are_in_turn(names: Sequence[str], code: IntArray, order: IntArray) -> bool:
-    """Whether names are numbers of GPUs that come one after the other in the rows in this order, again and again."""
+def _are_in_turn(names: Sequence[str], code: IntArray, time_us: IntArray, host: IntArray) -> bool:
+    """Whether names are numbers of GPUs, the next one in the next row, and the first one again after the last."""
     numbers = [int(name[3:]) if _NUMBERED.fullmatch(name) else _GPUS for name in names]
     if not numbers or max(numbers) >= _GPUS:
         return False
-    place = np.argsort(np.argsort(numbers))[code[order][code[order] >= 0]]
-    return (
-        float(np.mean(np.diff(place) % len(numbers) == 1 % len(numbers)) if len(place) > 1 else 1.0)
-        >= _ROWS_IN_TURN
-    )
+    order = np.lexsort((time_us, host)) if len(time_us) else np.arange(len(code))
+    # The names are in the order of their numbers.
+    steps = np.diff(code[order]) % len(numbers)
+    return int(np.count_nonzero(steps == 1 % len(numbers))) >= _ROWS_IN_TURN * len(steps)
 
 
 # When

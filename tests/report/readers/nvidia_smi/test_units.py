@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from jobreport.errors import NothingReadableError
 from jobreport.readers.nvidia_smi import headed
+from jobreport.readers.nvidia_smi.cells import _plain_number, _value
+from jobreport.readers.nvidia_smi.columns import Column
 from jobreport.readers.registry import read_job
 from jobreport.remarks import Remark
 from jobrules.model import Job, Metric
@@ -178,6 +180,12 @@ def test_a_column_gpu_is_the_index_where_its_numbers_come_in_turn() -> None:
         assert panel.devices == ("gpu0", "gpu2", "gpu5")
         assert np.nanmean(panel.values, axis=0).tolist() == [100, 200, 350]
         assert codes(remarks) == set()
+
+
+@given(st.text("0123456789.,-+eE_ %xinfaNMBW\u0661'", max_size=9), st.sampled_from(["B", "W", "%", ""]))
+def test_the_short_way_to_a_number_is_that_of_the_grammar(text: str, unit: str) -> None:
+    for column in (Column(), Column(factor=2.0), Column(bits=1)):
+        assert _plain_number(text, column, unit) in (None, _value(text, column, unit))
 
 
 LOG = "timestamp, index, utilization.gpu [%]\n" + "".join(
