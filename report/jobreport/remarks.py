@@ -212,6 +212,9 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.use_in_gpu": Wording(
         "corrected", "columns", "column {name}: no numbers of GPUs; read as GPU utilization in percent"
     ),
+    "nvidia_smi.row_numbers": Wording(
+        "dropped", "columns", "more numbers than a node has GPUs: the column numbers rows, not GPUs"
+    ),
     "nvidia_smi.unclear_unit": Wording(
         "dropped", "columns", "column {name}: no unit in the log, and its values fit several ({scale})"
     ),

@@ -111,7 +111,7 @@ _SAYS = {
     "epoch": EPOCH,
     "pid": PROCESS,
 }
-#: By words of their columns, which other queries of the tool list something else than samples of GPUs.
+#: Other queries of the tool, which list no samples of GPUs, and columns that only they have.
 _QUERIES = {
     "accounted-apps": {"max memory usage"},
     "compute-apps": {"pid", "process name", "used gpu memory"},
@@ -171,7 +171,8 @@ def is_header(names: Sequence[str]) -> bool:
     known = [column for column in columns(names) if column]
     has_time = any(one.says in (TIME, ELAPSED) for one in known)
     measured = any(one.metric or one.says == MASK or (one.otherwise and has_time) for one in known)
-    return (len(known) > 1 and measured) or bool(query_of(names))
+    is_of_gpus = any({"gpu", "retired"} & {*_words(name)} for name in names)
+    return (len(known) > 1 and measured) or (is_of_gpus and bool(query_of(names)))
 
 
 def query_of(names: Sequence[str]) -> str:
@@ -227,7 +228,7 @@ _MEANINGS = (
     _Meaning(Metric.GPU_POWER, (_POWER,), _NO_POWER, ranks=(("average", -1), ("instant", 1))),
     _Meaning(Metric.GPU_CLOCK, ({"clocks", "clock", "clk"},), _NO_CLOCK, ranks=(("sm", -1),)),
     _Meaning(Metric.GPU_UTILIZATION, (_UTILIZATION_WORDS,), _OTHER_ENGINES | _MEMORY_WORDS | {"time"}),
-    # "Memory usage" is that of its bytes or of its time; see ``_PLAIN``.
+    # "Memory usage" is that of its bytes or of its time; see ``_plain_meaning``.
     _Meaning(
         Metric.GPU_MEMORY_ACTIVITY,
         (_UTILIZATION_WORDS - _USAGE, _MEMORY_WORDS),
@@ -238,7 +239,7 @@ _MEANINGS = (
 )
 
 
-#: Memory in use, or a share of it, as its numbers tell; a name that says more goes before.
+#: Memory in use or a share of it, which its numbers show; a name that says more goes before.
 _MEMORY = _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS,), ranks=tuple((word, 1) for word in _MEMORY_WORDS))
 
 

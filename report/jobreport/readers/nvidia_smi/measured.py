@@ -1,4 +1,4 @@
-"""What a column of an nvidia-smi log measures, as its values tell: the unit where nothing names it, or nothing at all.
+"""What a column of an nvidia-smi log measures, and the unit of its numbers, where only these show it.
 
 The values of a file come table by table, so they are kept as numbers until the last one is there.
 """

@@ -34,7 +34,7 @@ _MASKS = {
     # The power brake, or heat or a reason that the hardware does not name. With heat both may be set.
     Metric.GPU_HARDWARE_SLOWDOWN: 0x8 | 0x80,
 }
-#: Numbers of GPUs are below this, and this share of the rows has the next one of the row before.
+#: GPUs of a machine are fewer, and their numbers lower; in this share of the rows comes the next one.
 _GPUS, _ROWS_IN_TURN = 64, 0.75
 
 #: A column and its cells.
@@ -233,6 +233,10 @@ class _Part:
 
         The name is the number, else ``UNNUMBERED`` and what identifies it.
         """
+        names, _ = self._names(says.INDEX)
+        if len(names) > _GPUS and all(map(_NUMBERED.fullmatch, names)):
+            del self._named[says.INDEX]
+            self._note("nvidia_smi.row_numbers")
         for word in (says.INDEX, says.UUID, says.BUS):
             names, gpu = self._names(word)
             if names:

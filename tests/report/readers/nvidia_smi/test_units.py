@@ -29,7 +29,7 @@ USE, ACTIVITY, USED, TOTAL = (
 )
 POWER, HEAT, CLOCK = Metric.GPU_POWER, Metric.GPU_TEMPERATURE, Metric.GPU_CLOCK
 MIB = 1 << 20
-ROWS = 60
+ROWS = 70
 #: The prefix of codes, and what is said of the unit of a column.
 ASSUMED, FRACTION, UNCLEAR, IMPOSSIBLE, NOT_ACTIVITY, USE_IN_GPU = (
     "assumed_unit",
@@ -119,6 +119,7 @@ CASES: Mapping[str, tuple[Mapping[str, Cell], Mapping[Metric, Cell], set[str]]] 
     "gpu as a fraction": ({"gpu": lambda i: use(i) / 100}, {USE: use}, {USE_IN_GPU, FRACTION}),
     "gpu next to an index": ({"index": lambda i: 3, "gpu": use}, {USE: use}, set()),
     "gpu next to the use": ({"gpu": lambda i: 3, "util": use}, {USE: use}, set()),
+    "numbers of rows": ({"index": lambda i: 100 + i, "util": use}, {USE: use}, set()),
     "gpu%": ({"gpu%": use}, {USE: use}, set()),
     "gpu and neither": ({"gpu": lambda i: 1000 + use(i)}, {}, {IMPOSSIBLE}),
     "use and damage": ({"util": lambda i: 250 if i == 7 else 50}, {USE: lambda i: None if i == 7 else 50}, set()),
@@ -189,7 +190,7 @@ def test_the_short_way_to_a_number_is_that_of_the_grammar(text: str, unit: str) 
 
 
 LOG = "timestamp, index, utilization.gpu [%]\n" + "".join(
-    f"2026/01/03 15:00:{i:02}.000, 0, {i} %\n" for i in range(ROWS)
+    f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000, 0, {i} %\n" for i in range(ROWS)
 )
 #: What other queries of the tool write.
 QUERIES = {
@@ -212,7 +213,7 @@ def test_what_other_queries_list_is_no_sample(query: str, tmp_path: Path) -> Non
     rows = QUERIES[query].partition("\n")[2]
     alone, _ = read(LOG)
 
-    job, remarks = read(LOG + QUERIES[query] + rows + LOG.replace("15:00", "15:01"))
+    job, remarks = read(LOG + QUERIES[query] + rows + LOG.replace(" 15:", " 16:"))
 
     (panel,) = job.panels
     (expected,) = alone.panels
