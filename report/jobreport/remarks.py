@@ -182,6 +182,7 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.other_fields": Wording(
         "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
     ),
+    "nvidia_smi.long_line": Wording("skipped", "rows", "a line of more than a million characters"),
     "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
     "nvidia_smi.no_time": Wording("skipped", "rows", "no time that can be read"),
     "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),

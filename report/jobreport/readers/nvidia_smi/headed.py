@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi.columns import MASK, columns
-from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts
+from jobreport.readers.nvidia_smi.table import Block, Skipped, Table, Texts
 from jobreport.readers.nvidia_smi.times import is_date
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 #: Names of columns that are read of one line; a log has some dozens.
 MAX_COLUMNS = 256
@@ -84,8 +85,8 @@ class _Header(Struct, frozen=True, kw_only=True):
             return line.rstrip()[:-1]
         return "" if more else line
 
-    def table(self, rows: Sequence[str], line: int) -> Table:
-        """The cells of rows under the header in a line."""
+    def table(self, rows: Sequence[str], lines: Sequence[int], line: int) -> Table:
+        """The cells of rows, which begin in these lines, under the header in a line."""
         fields = len(self.names)
         if self.separator is None:
             cells = [cell for row in rows for cell in row.split(None, fields - 1)]
@@ -95,6 +96,7 @@ class _Header(Struct, frozen=True, kw_only=True):
             names=self.names,
             line=line,
             columns=[Texts.of(cells[i::fields]) for i in range(fields)],
+            lines=np.array(lines, np.int64),
             each_second=self.marked,
         )
 
@@ -114,12 +116,12 @@ def column_names(text: str) -> tuple[str, ...]:
     return header.names
 
 
-def is_log(text: str, names: Sequence[str]) -> bool:
+def is_log(beginning: str, names: Sequence[str]) -> bool:
     """Whether a line names the columns of such a log, or the first one with several cells is a row.
 
     A row has a time as nvidia-smi writes it, or a date and a cell for each of ``names``.
     """
-    lines = text.split("\n")
+    lines = beginning.split("\n")
     header_of = lru_cache(_REMEMBERED)(_header)
     if any(header_of(line) for line in lines if not line[:1].isdigit()):
         return True
@@ -129,51 +131,95 @@ def is_log(text: str, names: Sequence[str]) -> bool:
     return any(map(_TIMESTAMP.fullmatch, first)) or any(map(is_date, first_as_named))
 
 
-def tables(text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
+def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Skipped]:
     """All rows of a log, and what is left out; ``names`` are those of columns in front of any header.
 
-    Rows under one header are one table, or several where they are very many; those of ``dmon`` and ``pmon``, which
-    may have no times, stay together.
+    Rows under one header are one table, or several where they are very many.
     """
-    lines = text.split("\n")
-    if (cut := lines.pop()).strip():
-        yield Skipped(code=_CUT_LINE, count=1, line=len(lines) + 1, text=cut)
-    header_of = lru_cache(_REMEMBERED)(_header)
-    given = _Header(names=tuple(names), separator=",")
-    header = given if names and any(map(given.row, lines)) else None
-    header_line = 0
-    rows: list[str] = []
-    skipped: defaultdict[str, list[int]] = defaultdict(list)
-    number = 0
-    while number < len(lines):
-        line, number = lines[number], number + 1
-        # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
-        if not line[:1].isdigit() and (found := header_of(line)):
-            if header and rows and found != header:
-                yield header.table(rows, header_line)
-                rows = []
-            # dmon names its columns every few rows.
-            if not rows:
-                header, header_line = found, number
-        elif not line.strip() or (line.startswith(_MARK) and (header is None or header.marked)):
-            continue
-        elif header is None:
-            skipped[NO_HEADER].append(number)
+    log = _Log(names)
+    for block in blocks:
+        yield from log.read(block)
+    yield from log.rest()
+
+
+class _Log:
+    """A log while it is read."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        #: In front of any header that of the given names; line 0.
+        self._header = _Header(names=tuple(names), separator=",")
+        self._header_line = 0
+        self._header_of = lru_cache(_REMEMBERED)(_header)
+        self._rows: list[str] = []
+        self._lines: list[int] = []
+        self._any_row = False
+        #: Lines that the next block continues, and the number of the first.
+        self._held: list[str] = []
+        self._held_line = 0
+        #: By the code of the remark on them.
+        self._skipped: dict[str, Skipped] = {}
+
+    def read(self, block: Block) -> Iterator[Table]:
+        """The tables that are complete with a block."""
+        lines, first = [*self._held, *block.lines], block.line - len(self._held)
+        self._held = []
+        if block.cut:
+            self._skip(_CUT_LINE, first + len(lines) - 1, lines.pop())
+        # A quote in the last line may join it to the next.
+        elif '"' in lines[-1]:
+            yield from self._read(lines, first, len(lines) - 1)
+            return
+        yield from self._read(lines, first, len(lines))
+
+    def rest(self) -> Iterator[Table | Skipped]:
+        """What is left at the end."""
+        yield from self._read(self._held, self._held_line, len(self._held))
+        if self._rows:
+            yield self._table()
+        yield from self._skipped.values()
+
+    def _read(self, lines: Sequence[str], first: int, end: int) -> Iterator[Table]:
+        """Read lines that begin in front of the one at ``end``; ``first`` is the number of the first of all."""
+        place = 0
+        while place < end:
+            line = lines[place]
+            # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
+            if not line[:1].isdigit() and (found := self._header_of(line)):
+                if self._rows and found != self._header:
+                    yield self._table()
+                # dmon names its columns every few rows.
+                if not self._rows:
+                    self._header, self._header_line = found, first + place
+                place += 1
+            else:
+                place += self._row(lines, place, first + place)
+                if len(self._rows) == _ROWS:
+                    yield self._table()
+        self._held, self._held_line = [*lines[place:]], first + place
+
+    def _row(self, lines: Sequence[str], place: int, number: int) -> int:
+        """Keep the row that begins with a line, or count it; gives the number of its lines."""
+        line = lines[place]
+        is_named = self._header_line > 0
+        if not line.strip() or (line.startswith(_MARK) and (self._header.marked or not is_named)):
+            return 1
+        row, of_lines = self._header.row_at(lines, place) if self._header.names else ("", 1)
+        if row:
+            self._rows.append(row)
+            self._lines.append(number)
+            self._any_row = True
         else:
-            row, of_lines = header.row_at(lines, number - 1)
-            if not row:
-                skipped[_OTHER_FIELDS].append(number)
-                continue
-            number += of_lines - 1
-            rows.append(row)
-            if len(rows) == _ROWS and not header.marked:
-                yield header.table(rows, header_line)
-                rows = []
-    if header and rows:
-        yield header.table(rows, header_line)
-    for code, numbers in skipped.items():
-        first = numbers[0]
-        yield Skipped(code=code, count=len(numbers), line=first, text=lines[first - 1])
+            self._skip(_OTHER_FIELDS if is_named or self._any_row else NO_HEADER, number, line)
+        return of_lines
+
+    def _table(self) -> Table:
+        made = self._header.table(self._rows, self._lines, self._header_line)
+        self._rows, self._lines = [], []
+        return made
+
+    def _skip(self, code: str, line: int, text: str) -> None:
+        known = self._skipped.get(code) or Skipped(code=code, count=0, line=line, text=text)
+        self._skipped[code] = replace(known, count=known.count + 1)
 
 
 def _header(line: str) -> _Header | None:

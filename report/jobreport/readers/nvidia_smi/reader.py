@@ -7,9 +7,9 @@ moment.
 from __future__ import annotations
 
 import re
-import sys
 from datetime import UTC
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,9 +22,10 @@ from jobreport.readers.nvidia_smi import headed
 from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.hosts import logs_by_host
+from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.row_reading import rows_of
-from jobreport.readers.nvidia_smi.table import Table, decoded
+from jobreport.readers.nvidia_smi.table import Block, Table
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels
@@ -32,7 +33,7 @@ from jobrules.model import SECOND_US, natural_sorted
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
@@ -78,7 +79,7 @@ class NvidiaSmi:
         """By a line near the beginning that names its columns, or by its first row."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
         ending = f".{suffix}" if dot and stem else ""
-        return ending in _SUFFIXES and self._form(_text(file, Tally(), _BEGINNING)) is not None
+        return ending in _SUFFIXES and self._form(_beginning(file)) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -118,33 +119,38 @@ class NvidiaSmi:
     ) -> list[Rows]:
         """The rows under each header; those without one are added to ``headerless``."""
         found = []
-        text = _text(file, tally)
-        for part in (self._form(text) or headed).tables(text, self._columns):
-            note = partial(tally.note, file=file.name, line=part.line)
-            if isinstance(part, Table):
-                found.append(rows_of(part, note))
-            elif part.code == NO_HEADER:
-                headerless.append((file, part))
+        note = partial(tally.note, file=file.name)
+
+        def skip(lines: Skipped) -> None:
+            if lines.code == NO_HEADER:
+                headerless.append((file, lines))
             else:
-                note(part.code, count=part.count)
+                note(lines.code, count=lines.count, line=lines.line)
+
+        lines = blocks(_chunks(file, tally), skip)
+        first = next(lines, Block(line=1, lines=[]))
+        form = self._form("\n".join(first.lines)) or headed
+        for part in form.tables(chain([first], lines), self._columns):
+            if isinstance(part, Table):
+                found.append(rows_of(part, partial(note, line=part.line)))
+            else:
+                skip(part)
         return [rows for rows in found if rows]
 
 
-def _text(file: SourceFile, tally: Tally, longest: int = sys.maxsize) -> str:
-    """The text of a file, or of its first bytes; what cannot be read is noted."""
-    found: list[bytes] = []
-    size = 0
+def _beginning(file: SourceFile) -> str:
+    chunk = next(_chunks(file, Tally()), b"")
+    return "\n".join(line for block in blocks([chunk], lambda _: None) for line in block.lines)
+
+
+def _chunks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
+    """The text of a file; what cannot be read is noted."""
     try:
-        for chunk in text_files.chunks(file.path):
-            found.append(chunk)
-            size += len(chunk)
-            if size >= longest:
-                break
+        yield from text_files.chunks(file.path)
     except text_files.DamagedError:
         tally.note("file.cut", file=file.name)
     except OSError as error:
         tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
-    return decoded(b"".join(found)[:longest])
 
 
 def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:

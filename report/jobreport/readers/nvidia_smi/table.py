@@ -1,12 +1,12 @@
 """What a form of log gives to the reader: tables of cells, and lines that are left out.
 
-A form is a module with the two functions of ``Form``; it turns the text of a file into tables whose columns have
-names that ``columns`` knows. Which GPU a row is of, when it was written, and what was measured is the same for all.
+A form is a module with the two functions of ``Form``; it turns the lines of a file, as they come, into tables whose
+columns have names that ``columns`` knows. Which GPU a row is of, when it was written, and what was measured is the same
+for all. Nothing holds the text of a file.
 """
 
 from __future__ import annotations
 
-import codecs
 from collections import defaultdict
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
@@ -15,15 +15,20 @@ import numpy as np
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from jobrules.model import IntArray
 
-_ENCODINGS = (
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-)
+
+class Block(Struct, frozen=True, kw_only=True):
+    """Consecutive lines of a file."""
+
+    #: Number of the first, from 1.
+    line: int
+    #: Without their ends.
+    lines: list[str]
+    #: Whether the last of them lacks its end, so that its last value may be cut.
+    cut: bool = False
 
 
 class Texts(Struct, frozen=True, kw_only=True, eq=False):
@@ -51,6 +56,8 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
     line: int
     #: One for each name, all of the same length.
     columns: list[Texts]
+    #: (n,) number of the line of each row, from 1.
+    lines: IntArray
     #: Whether rows without times are a second apart.
     each_second: bool = False
 
@@ -69,15 +76,8 @@ class Skipped(Struct, frozen=True, kw_only=True):
 class Form(Protocol):
     """One form of log."""
 
-    def is_log(self, text: str, names: Sequence[str]) -> bool:
+    def is_log(self, beginning: str, names: Sequence[str]) -> bool:
         """Whether the beginning of a text is of this form; ``names`` are those of ``--columns``."""
 
-    def tables(self, text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
-        """All rows of a text of this form, and what is left out."""
-
-
-def decoded(data: bytes) -> str:
-    """The text, with a mark in place of what is none, and one kind of line end."""
-    mark, encoding = next(((m, e) for m, e in _ENCODINGS if data.startswith(m)), (b"", "utf-8"))
-    text = data[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+    def tables(self, blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Skipped]:
+        """All rows of a text of this form, as they come, and what is left out."""
