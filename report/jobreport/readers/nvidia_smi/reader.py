@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from datetime import UTC
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.readers import text_files
@@ -25,7 +26,8 @@ from jobreport.readers.nvidia_smi.hosts import logs_by_host
 from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.row_reading import rows_of
-from jobreport.readers.nvidia_smi.table import Block, Table
+from jobreport.readers.nvidia_smi.table import Skipped
+from jobreport.readers.nvidia_smi.times import RELATIVE
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.nvidia_smi.rows import Rows
-    from jobreport.readers.nvidia_smi.table import Form, Skipped
+    from jobreport.readers.nvidia_smi.table import Form
     from jobrules.measures.snapshots import Series
     from jobrules.model import Panel
 
@@ -118,7 +120,9 @@ class NvidiaSmi:
         self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
     ) -> list[Rows]:
         """The rows under each header; those without one are added to ``headerless``."""
-        found = []
+        found: list[Rows] = []
+        #: The end of the rows so far, if they count from their start.
+        end_us = 0
         note = partial(tally.note, file=file.name)
 
         def skip(lines: Skipped) -> None:
@@ -128,14 +132,17 @@ class NvidiaSmi:
                 note(lines.code, count=lines.count, line=lines.line)
 
         lines = blocks(_chunks(file, tally), skip)
-        first = next(lines, Block(line=1, lines=[]))
-        form = self._form("\n".join(first.lines)) or headed
-        for part in form.tables(chain([first], lines), self._columns):
-            if isinstance(part, Table):
-                found.append(rows_of(part, partial(note, line=part.line)))
-            else:
+        first = list(islice(lines, 1))
+        form = self._form("\n".join(*(block.lines for block in first))) or headed
+        for part in form.tables(chain(first, lines), self._columns):
+            if isinstance(part, Skipped):
                 skip(part)
-        return [rows for rows in found if rows]
+            elif rows := rows_of(part, partial(note, line=part.line)):
+                if part.each_second and rows.kind == RELATIVE:
+                    rows = replace(rows, time_us=rows.time_us + end_us)
+                    end_us = int(rows.time_us[-1]) + SECOND_US
+                found.append(rows)
+        return found
 
 
 def _beginning(file: SourceFile) -> str:

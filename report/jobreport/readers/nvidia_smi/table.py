@@ -47,6 +47,12 @@ class Texts(Struct, frozen=True, kw_only=True, eq=False):
         return cls(distinct=list(place), code=code)
 
 
+def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
+    """The cells of rows by column; ``cell_end`` stands between the cells of a row, of which there are ``count``."""
+    cells = cell_end.join(rows).split(cell_end)
+    return [Texts.of(cells[place::count]) for place in range(count)]
+
+
 class Table(Struct, frozen=True, kw_only=True, eq=False):
     """Rows with the same columns; at least one."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.nvidia_smi import headed
-from jobreport.readers.nvidia_smi.table import Block, Table
+from jobreport.readers.nvidia_smi.table import Block, Table, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,10 @@ def tables(text: str) -> Iterator[Table | Skipped]:
     lines = text.removesuffix("\n").split("\n")
     blocks = [Block(line=i + 1, lines=lines[i : i + 7]) for i in range(0, len(lines), 7)]
     return headed.tables(blocks, ())
+
+
+def cells(column: Texts) -> list[str]:
+    return [column.distinct[i] for i in column.code]
 
 
 CELLS = st.text("0123456789.-+eEinfaNx %[/]'_\x0b\x00é", max_size=6) | st.sampled_from(
@@ -42,8 +47,11 @@ def test_cells_are_those_between_the_separators(separator: str, rows: list[list[
 
     found = list(tables(text))
 
-    cells = [[column.distinct[i] for i in column.code] for part in found for column in part.columns]  # type: ignore[union-attr]
-    assert cells == [list(column) for column in zip(*sound, strict=True)]
+    tables_ = [part for part in found if isinstance(part, Table)]
+    assert [row for part in tables_ for row in zip(*map(cells, part.columns), strict=True)] == [
+        *map(tuple, sound)
+    ]
+    assert np.concatenate([part.lines for part in tables_]).tolist() == [i + 2 for i in range(len(sound))]
 
 
 def test_headers_in_turn_are_tables_in_turn() -> None:
@@ -53,11 +61,3 @@ def test_headers_in_turn_are_tables_in_turn() -> None:
 
     assert len(found) == 100
     assert all(isinstance(part, Table) for part in found)
-
-
-def test_very_many_rows_are_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headed, "_ROWS", 4)
-
-    found = list(tables("timestamp,utilization.gpu\n" + "1700000000,50\n" * 10))
-
-    assert [len(part.columns[0].code) for part in found if isinstance(part, Table)] == [4, 4, 2]
