@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.columns import MASK, columns
+from jobreport.readers.nvidia_smi.prefixes import PREFIXES, Written, by_writer
 from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts, columns_of
 from jobreport.readers.nvidia_smi.times import is_date
-from jobreport.readers.nvidia_smi.writers import PREFIXES, Written, by_writer
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ _CELL_END = "\x1f"
 #: ``column -t`` puts at least two blanks between columns.
 _WIDE = re.compile(r"\s{2,}")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
+_FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
 #: The time as nothing but nvidia-smi writes it.
 _TIMESTAMP = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}")
 #: What a script draws around a date, and a line that is nothing else or has it at both ends.
@@ -111,13 +112,17 @@ class _Header(Struct, frozen=True, kw_only=True):
         """The cells of a line, with ``cell_end`` between them; empty unless it has one for each column."""
         fields = len(self.names)
         if not isinstance(self.separator, str):
-            # The last of what pmon writes is a command with blanks.
-            plain = line.strip()
+            # The last of what pmon writes is a command with blanks; a date has none of its cells.
+            plain = "" if _date_in(line) else line.strip()
             found = _WIDE.split(plain) if self.separator else plain.split(None, fields - 1)
             return _CELL_END.join(found) if len(found) == fields else ""
         more = line.count(self.separator) + 1 - fields
         if more == 1 and line.rstrip().endswith(self.separator):
             return line.rstrip()[:-1]
+        if more == 1 and self.separator == ",":
+            # The comma in front of a fraction of a second, as GNU date and Python write it.
+            line, fractions = _FRACTION.subn(r"\1.\2", line, count=1)
+            more -= fractions
         return "" if more else line
 
     def table(self, rows: Sequence[str], *, lines: IntArray, line: int, times: Texts, host: str) -> Table:
@@ -226,8 +231,6 @@ class _Writer:
         end = len(written.lines)
         if end and '"' in written.lines[-1]:
             end -= 1  # the quote may end in the next line
-        if headers and headers[max(headers)].marked:
-            end = max(headers)  # rows of dmon may have no times, and those of one moment stay together
         end = yield from self._read(written, headers, end)
         self._held = written.part(end, len(written.lines))
 

@@ -7,6 +7,7 @@ moment.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import UTC
 from functools import partial
 from itertools import chain, islice
@@ -27,7 +28,15 @@ from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.row_reading import rows_of
 from jobreport.readers.nvidia_smi.table import Skipped
-from jobreport.readers.nvidia_smi.times import RELATIVE
+from jobreport.readers.nvidia_smi.times import (
+    DATE_ORDERS,
+    DAY_FIRST,
+    EITHER,
+    LOCAL,
+    MONTH_FIRST,
+    RELATIVE,
+    in_order,
+)
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels
@@ -35,7 +44,7 @@ from jobrules.model import SECOND_US, natural_sorted
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
@@ -68,10 +77,14 @@ class NvidiaSmi:
     rows = "rows"
     names_machines = False
 
-    def __init__(self, zone: tzinfo = UTC, columns: Sequence[str] = ()) -> None:
-        """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line."""
+    def __init__(self, zone: tzinfo = UTC, columns: Sequence[str] = (), date_order: str = "") -> None:
+        """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line.
+
+        ``date_order`` is that of dates which do not show it.
+        """
         self._zone = zone
         self._columns = columns
+        self._date_order = date_order
 
     def matches_name(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
@@ -129,7 +142,7 @@ class NvidiaSmi:
             if lines.code == NO_HEADER:
                 headerless.append((file, lines))
             else:
-                note(lines.code, count=lines.count, line=lines.line)
+                note(lines.code, count=lines.count, line=lines.line, found=lines.text)
 
         lines = blocks(_chunks(file, tally), skip)
         first = list(islice(lines, 1))
@@ -142,7 +155,28 @@ class NvidiaSmi:
                     rows = replace(rows, time_us=rows.time_us + end_us)
                     end_us = int(rows.time_us[-1]) + SECOND_US
                 found.append(rows)
-        return found
+        return _in_date_order(found, self._date_order, note)
+
+
+def _in_date_order(parts: Sequence[Rows], order: str, note: Callable[..., None]) -> list[Rows]:
+    """The rows of a file with its dates in the order that most of them show, or else in the given one."""
+    shown: Counter[str] = Counter()
+    for part in parts:
+        if part.kind in (DAY_FIRST, MONTH_FIRST):
+            shown[part.kind] += len(part.time_us)
+    order = max(shown, key=shown.__getitem__, default=order)
+    found = []
+    for part in parts:
+        if part.kind not in DATE_ORDERS:
+            found.append(part)
+        elif part.kind == order:
+            found.append(replace(part, kind=LOCAL))
+        elif part.kind == EITHER and order:
+            found.append(replace(part, kind=LOCAL, time_us=in_order(part.time_us, order)))
+        else:
+            code = "nvidia_smi.date_order" if part.kind == EITHER else "nvidia_smi.other_time"
+            note(code, count=len(part.time_us))
+    return found
 
 
 def _beginning(file: SourceFile) -> str:

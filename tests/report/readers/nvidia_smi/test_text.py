@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.nvidia_smi import headed
-from jobreport.readers.nvidia_smi.table import Block, Table, Texts
+from jobreport.readers.nvidia_smi import headed, table
+from jobreport.readers.nvidia_smi.table import Block, Table, Texts, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +50,7 @@ def test_cells_are_those_between_the_separators(separator: str, rows: list[list[
     assert [row for part in tables_ for row in zip(*map(cells, part.columns), strict=True)] == [
         *map(tuple, sound)
     ]
-    assert np.concatenate([part.lines for part in tables_]).tolist() == [i + 2 for i in range(len(sound))]
+    assert [line for part in tables_ for line in part.lines.tolist()] == [i + 2 for i in range(len(sound))]
 
 
 def test_headers_in_turn_are_tables_in_turn() -> None:
@@ -61,3 +60,14 @@ def test_headers_in_turn_are_tables_in_turn() -> None:
 
     assert len(found) == 100
     assert all(isinstance(part, Table) for part in found)
+
+
+@given(st.lists(st.text("ab,\u00e9", max_size=20), min_size=100, max_size=300), st.integers(0, 32))
+def test_cells_of_many_rows(rows: list[str], tries: int) -> None:
+    rows = [row.replace(",", "") for row in rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "_TRIES", tries)
+        found = columns_of([f"{row},{row[:1]}" for row in rows], ",", 2)
+
+    assert [cells(column) for column in found] == [rows, [row[:1] for row in rows]]
+    assert all(len({*column.distinct}) == len(column.distinct) for column in found)
