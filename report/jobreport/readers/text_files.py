@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobreport.readers.tally import UnusableError
 
@@ -25,7 +25,26 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class DamagedError(Exception):
-    """Compressed data ends early, changes into something else, or has no end; the text before is good."""
+    """Compressed data ends early, or changes into something else; the text before is good."""
+
+    @property
+    def remark(self) -> tuple[str, dict[str, Any]]:
+        """Code and fields of the remark on it."""
+        return "file.cut", {}
+
+
+class TooLargeError(DamagedError):
+    """Compressed data becomes more text than any file of its size should; the text up to there is good."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit`` in bytes of text."""
+        super().__init__()
+        self.limit = limit
+
+    @property
+    def remark(self) -> tuple[str, dict[str, Any]]:
+        """Code and fields of the remark on it."""
+        return "file.unpacked", {"limit": f"{self.limit >> 20:,} MiB"}
 
 
 def chunks(path: Path) -> Iterator[bytes]:
@@ -103,8 +122,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
             if text:
                 yield text
             size += len(text)
-            if size > max(_MAX_TEXT, _MAX_RATIO * file.tell()):
-                raise DamagedError
+            if size > (limit := max(_MAX_TEXT, _MAX_RATIO * file.tell())):
+                raise TooLargeError(limit)
             if unzip.eof:
                 # After a member of the file comes the next one, or padding, or nothing.
                 data = unzip.unused_data.lstrip(b"\0")
