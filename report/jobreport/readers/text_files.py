@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from jobreport.readers.tally import UnusableError
 
@@ -108,6 +109,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
         if not data.startswith(GZIP_MAGIC):
             while data:
                 yield data
+                if data == bytes(len(data)):
+                    _skip_hole(file)
                 data = file.read(_CHUNK)
             return
         unzip = zlib.decompressobj(_GZIP)
@@ -136,6 +139,16 @@ def _pieces(path: Path) -> Iterator[bytes]:
         if not unzip.eof:
             yield unzip.flush()
             raise DamagedError
+
+
+def _skip_hole(file: IO[bytes]) -> None:
+    """Go on behind a part of the file that takes no place on the disk: it may be larger than any disk."""
+    if hasattr(os, "SEEK_DATA"):
+        try:
+            file.seek(file.tell(), os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # up to the end
+                file.seek(0, os.SEEK_END)
 
 
 def _opened(path: str, flags: int) -> int:
