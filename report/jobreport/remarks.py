@@ -47,6 +47,7 @@ class Wording(NamedTuple):
 REMARKS: dict[str, Wording] = {
     # Job directory and archives
     "directory.folder": Wording("skipped", "files", "folder cannot be opened: {reason}"),
+    "directory.denied": Wording("skipped", "files", "may not be read: permission denied"),
     "directory.link": Wording("skipped", "files", "link {target}"),
     "directory.special": Wording("skipped", "files", "neither file nor folder"),
     "directory.unknown": Wording("skipped", "files", "format not recognized"),
@@ -67,6 +68,9 @@ REMARKS: dict[str, Wording] = {
     ),
     "file.damaged": Wording("skipped", "files", "compressed data is damaged"),
     "file.empty": Wording("skipped", "files", "empty"),
+    "file.unpacked": Wording(
+        "skipped", "files", "larger than the limit of {limit} when unpacked; what comes before is used"
+    ),
     "file.large": Wording("skipped", "files", "larger than {mib} MiB"),
     "file.not_utf8": Wording("skipped", "files", "not UTF-8 text"),
     "file.not_json": Wording("skipped", "files", "not complete JSON"),
@@ -186,8 +190,15 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.other_fields": Wording(
         "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
     ),
+    "nvidia_smi.long_line": Wording("skipped", "rows", "a line of more than a million characters"),
     "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
     "nvidia_smi.no_time": Wording("skipped", "rows", "no time that can be read"),
+    "nvidia_smi.date_order": Wording(
+        "skipped",
+        "rows",
+        "dates with the day or the month first, which no date of the file shows; add --date-order day-first or "
+        "--date-order month-first",
+    ),
     "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),
     "nvidia_smi.no_value": Wording("skipped", "rows", "no value that is read"),
     "nvidia_smi.no_name": Wording("skipped", "rows", "no {what} named, as in other rows"),

@@ -7,24 +7,35 @@ moment.
 from __future__ import annotations
 
 import re
-import sys
+from collections import Counter
 from datetime import UTC
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.readers import text_files
-from jobreport.readers.base import Found
+from jobreport.readers.base import FileFailedError, Found
 from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import headed
 from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.hosts import logs_by_host
+from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.row_reading import FileRows
-from jobreport.readers.nvidia_smi.table import Table, decoded
+from jobreport.readers.nvidia_smi.table import Skipped
+from jobreport.readers.nvidia_smi.times import (
+    DATE_ORDERS,
+    DAY_FIRST,
+    EITHER,
+    LOCAL,
+    MONTH_FIRST,
+    in_order,
+)
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels
@@ -32,13 +43,13 @@ from jobrules.model import SECOND_US, natural_sorted
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.nvidia_smi.rows import Rows
-    from jobreport.readers.nvidia_smi.table import Form, Skipped
+    from jobreport.readers.nvidia_smi.table import Form
     from jobrules.measures.snapshots import Series
     from jobrules.model import Panel
 
@@ -65,10 +76,14 @@ class NvidiaSmi:
     rows = "rows"
     names_machines = False
 
-    def __init__(self, zone: tzinfo = UTC, columns: Sequence[str] = ()) -> None:
-        """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line."""
+    def __init__(self, zone: tzinfo = UTC, columns: Sequence[str] = (), date_order: str = "") -> None:
+        """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line.
+
+        ``date_order`` is that of dates which do not show it.
+        """
         self._zone = zone
         self._columns = columns
+        self._date_order = date_order
 
     def matches_name(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
@@ -78,7 +93,7 @@ class NvidiaSmi:
         """By a line near the beginning that names its columns, or by its first row."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
         ending = f".{suffix}" if dot and stem else ""
-        return ending in _SUFFIXES and self._form(_text(file, Tally(), _BEGINNING)) is not None
+        return ending in _SUFFIXES and self._form(_beginning(file)) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -90,8 +105,11 @@ class NvidiaSmi:
         logs: list[Log] = []
         headerless: list[tuple[SourceFile, Skipped]] = []
         for file in sorted(files):
-            if parts := self._parts(file, headerless, tally):
-                logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
+            try:
+                if parts := self._parts(file, headerless, tally):
+                    logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
+            except Exception as error:
+                raise FileFailedError(file) from error
             progress.advance(file.size)
         for file, first in headerless[:1]:
             rows = sum(part.count for _, part in headerless)
@@ -119,32 +137,59 @@ class NvidiaSmi:
         """The rows under each header; those without one are added to ``headerless``."""
         note = partial(tally.note, file=file.name)
         rows = FileRows(note)
-        text = _text(file, tally)
-        for part in (self._form(text) or headed).tables(text, self._columns):
-            if isinstance(part, Table):
-                rows.add(part)
-            elif part.code == NO_HEADER:
-                headerless.append((file, part))
+
+        def skip(lines: Skipped) -> None:
+            if lines.code == NO_HEADER:
+                headerless.append((file, lines))
             else:
-                note(part.code, count=part.count, line=part.line, text=part.text)
-        return rows.finish()
+                note(lines.code, count=lines.count, line=lines.line, text=lines.text)
+
+        lines = blocks(_chunks(file, tally), skip)
+        first = list(islice(lines, 1))
+        form = self._form("\n".join(*(block.lines for block in first))) or headed
+        for part in form.tables(chain(first, lines), self._columns):
+            if isinstance(part, Skipped):
+                skip(part)
+            else:
+                rows.add(part)
+        return _in_date_order(rows.finish(), self._date_order, note)
 
 
-def _text(file: SourceFile, tally: Tally, longest: int = sys.maxsize) -> str:
-    """The text of a file, or of its first bytes; what cannot be read is noted."""
-    found: list[bytes] = []
-    size = 0
+def _in_date_order(parts: Sequence[Rows], order: str, note: Callable[..., None]) -> list[Rows]:
+    """The rows of a file with its dates in the order that most of them show, or else in the given one."""
+    shown: Counter[str] = Counter()
+    for part in parts:
+        if part.kind in (DAY_FIRST, MONTH_FIRST):
+            shown[part.kind] += len(part.time_us)
+    order = max(shown, key=shown.__getitem__, default=order)
+    found = []
+    for part in parts:
+        if part.kind not in DATE_ORDERS:
+            found.append(part)
+        elif part.kind == order:
+            found.append(replace(part, kind=LOCAL))
+        elif part.kind == EITHER and order:
+            found.append(replace(part, kind=LOCAL, time_us=in_order(part.time_us, order)))
+        else:
+            code = "nvidia_smi.date_order" if part.kind == EITHER else "nvidia_smi.other_time"
+            note(code, count=len(part.time_us))
+    return found
+
+
+def _beginning(file: SourceFile) -> str:
+    chunk = next(_chunks(file, Tally()), b"")
+    return "\n".join(line for block in blocks([chunk], lambda _: None) for line in block.lines)
+
+
+def _chunks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
+    """The text of a file; what cannot be read is noted."""
     try:
-        for chunk in text_files.chunks(file.path):
-            found.append(chunk)
-            size += len(chunk)
-            if size >= longest:
-                break
-    except text_files.DamagedError:
-        tally.note("file.cut", file=file.name)
+        yield from text_files.chunks(file.path)
+    except text_files.DamagedError as error:
+        code, fields = error.remark
+        tally.note(code, file=file.name, **fields)
     except OSError as error:
         tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
-    return decoded(b"".join(found)[:longest])
 
 
 def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobreport.errors import NothingReadableError
-from jobreport.readers.nvidia_smi import headed
+from jobreport.readers import text_files
+from jobreport.readers.nvidia_smi import lines
 from jobreport.readers.nvidia_smi.cells import _plain_number, _value
 from jobreport.readers.nvidia_smi.columns import Column
 from jobreport.readers.registry import read_job
@@ -135,22 +136,34 @@ CASES: Mapping[str, tuple[Mapping[str, Cell], Mapping[Metric, Cell], set[str]]] 
 }  # fmt: skip
 
 
-def text_of(columns: Mapping[str, Cell], rows: int = ROWS) -> str:
+def text_of(columns: Mapping[str, Cell]) -> str:
     """A log with these columns, and one that is read whatever they are."""
-    lines = [";".join(["time", *columns, "power.limit [W]"])]
-    lines += [
+    written = [";".join(["time", *columns, "power.limit [W]"])]
+    written += [
         ";".join(map(str, [1_767_454_613 + i, *(cell(i) for cell in columns.values()), "400 W"]))
-        for i in range(rows)
+        for i in range(ROWS)
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(written) + "\n"
 
 
-@pytest.mark.parametrize("rows_of_table", [ROWS, 7])
+def read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read files in pieces of some rows, each a table of its own."""
+
+    def chunks(path: Path) -> Iterator[bytes]:
+        data = path.read_bytes()
+        yield from (data[begin : begin + 150] for begin in range(0, len(data), 150))
+
+    monkeypatch.setattr(lines, "_PIECE", 1)
+    monkeypatch.setattr(text_files, "chunks", chunks)
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_the_unit_of_a_column_is_found_or_said(
-    name: str, rows_of_table: int, monkeypatch: pytest.MonkeyPatch
+    name: str, in_pieces: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headed, "_ROWS", rows_of_table)
+    if in_pieces:
+        read_in_pieces(monkeypatch)
     columns, truth, said = CASES[name]
 
     job, remarks = read(text_of(columns))
@@ -229,13 +242,13 @@ def test_what_other_queries_list_is_no_sample(query: str, tmp_path: Path) -> Non
 
 
 def test_a_remark_has_the_line_and_the_text_of_the_first_place() -> None:
-    lines = LOG.splitlines()
-    lines[20] = lines[20].replace("2026/01", "2026/13")
-    lines[25] = lines[25].replace(" 24 %", " " + "x" * 99)
-    lines[30] = lines[30].replace(" 29 %", " 290 %")
-    lines.insert(11, lines[0])
+    rows = LOG.splitlines()
+    rows[20] = rows[20].replace("2026/01", "2026/13")
+    rows[25] = rows[25].replace(" 24 %", " " + "x" * 99)
+    rows[30] = rows[30].replace(" 29 %", " 290 %")
+    rows.insert(11, rows[0])
 
-    _, remarks = read("\n".join([*lines, ""]))
+    _, remarks = read("\n".join([*rows, ""]))
 
     places = {one.code: (one.count, one.place, one.fields["text"]) for one in remarks if "text" in one.fields}
     assert places == {
@@ -251,12 +264,11 @@ def test_processes_and_moments_go_on_from_table_to_table(monkeypatch: pytest.Mon
         f"{gpu} {pid} C {use(i + pid)} 1 - - python\n" for i in range(30) for gpu in (0, 1) for pid in (7, 9)
     )
     dmon = "# gpu pwr sm\n" + "".join(f"{gpu} 100 {use(i + gpu)}\n" for i in range(30) for gpu in (0, 1))
-    for text in (pmon, dmon):
-        monkeypatch.setattr(headed, "_ROWS", 1 << 17)
-        whole, _ = read(text)
-        monkeypatch.setattr(headed, "_ROWS", 7)
-        pieces, _ = read(text)
+    all_whole = [read(text)[0] for text in (pmon, dmon)]
+    read_in_pieces(monkeypatch)
 
+    for text, whole in zip((pmon, dmon), all_whole, strict=True):
+        pieces, _ = read(text)
         assert [len(panel.time_us) for panel in pieces.panels] == [30] * len(whole.panels)
         for one, other in zip(whole.panels, pieces.panels, strict=True):
             assert np.array_equal(one.time_us, other.time_us)
@@ -324,9 +336,9 @@ def test_columns_in_any_unit_and_order_are_the_truth_or_named_in_a_remark(
         "time": lambda i: 1_767_454_613 + i,
         "power.limit [W]": lambda i: "400 W",
     }
-    lines = [";".join(names), *(";".join(str(cells[name](i)) for name in names) for i in range(ROWS)), ""]
+    rows = [";".join(names), *(";".join(str(cells[name](i)) for name in names) for i in range(ROWS)), ""]
 
-    job, remarks = read("\n".join(lines))
+    job, remarks = read("\n".join(rows))
 
     found = values_of(job)
     named = {one.fields.get("name") for one in remarks}
