@@ -13,7 +13,7 @@ from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.cells import NO_VALUE, any_number, cells
 from jobreport.readers.nvidia_smi.columns import Column, columns
-from jobreport.readers.nvidia_smi.rows import UNNUMBERED, Rows
+from jobreport.readers.nvidia_smi.rows import GPU, Rows
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import RELATIVE, ZONED, Times, times_of
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
@@ -66,8 +66,7 @@ def _rows(table: Table, note: Callable[..., None]) -> Rows | None:
     said, measured = _meanings(table)
     texts = {word: cells for word, (_, cells) in said.items()}
     count = len(table.columns[0].code)
-    uuids = _identifiers(texts.get(says.UUID))
-    gpus, gpu = _gpus(texts.get(says.INDEX), uuids or _identifiers(texts.get(says.BUS)), count)
+    gpus, gpu = _gpus(texts.get(says.INDEX), texts.get(says.BUS), texts.get(says.UUID), count)
     hosts, host = _named(_identifiers(texts.get(says.HOST)), as_name, count)
     times = _times(said)
     if times is None and table.each_second:
@@ -87,7 +86,6 @@ def _rows(table: Table, note: Callable[..., None]) -> Rows | None:
         gpu=gpu[usable],
         hosts=hosts,
         host=host[usable],
-        uuids=frozenset(filter(None, uuids.distinct)) if uuids else frozenset(),
         values={metric: some[usable] for metric, some in values.items() if not np.isnan(some[usable]).all()},
     )
     return _summed(found, note) if says.PROCESS in said else found
@@ -159,14 +157,26 @@ def _identifiers(texts: Texts | None) -> Texts | None:
     return Texts(distinct=distinct, code=texts.code) if any(distinct) else None
 
 
-def _gpus(index: Texts | None, other: Texts | None, rows: int) -> tuple[tuple[str, ...], IntArray]:
-    """Names of GPUs, and (n,) a position among them, -1 for none.
+def _gpus(
+    index: Texts | None, bus: Texts | None, uuid: Texts | None, rows: int
+) -> tuple[tuple[GPU, ...], IntArray]:
+    """The GPUs as the rows name them, in natural order, and (n,) a position among them, -1 for none."""
+    names, name = _named(index, _gpu_name, rows)
+    buses, of_bus = _named(_identifiers(bus), _bus, rows)
+    uuids, of_uuid = _named(_identifiers(uuid), str, rows)
+    code = ((name + 1) * (len(buses) + 1) + of_bus + 1) * (len(uuids) + 1) + of_uuid + 1
+    distinct, gpu = np.unique(code, return_inverse=True)
+    numbers, of_uuids = np.divmod(distinct, len(uuids) + 1)
+    triples = zip(*np.divmod(numbers, len(buses) + 1), of_uuids, strict=True)
+    # At position 0 is the name of a GPU without one.
+    names, buses, uuids = ("", *names), ("", *buses), ("", *uuids)
+    gpus = [GPU(name=names[i], bus=buses[j], uuid=uuids[k]) for i, j, k in triples]
+    return (tuple(gpus[1:]), gpu - 1) if gpus[:1] == [GPU()] else (tuple(gpus), gpu)
 
-    The name is the number, else ``UNNUMBERED`` and what identifies it.
-    """
-    if index:
-        return _named(index, _gpu_name, rows)
-    return _named(other, UNNUMBERED.__add__, rows)
+
+def _bus(text: str) -> str:
+    """The bus id as ``7:00.0``: tools write ``00000000:07:00.0``, ``0000:07:00.0`` or ``07:00.0``."""
+    return text.lower().lstrip("0:")
 
 
 def _gpu_name(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -13,8 +13,16 @@ if TYPE_CHECKING:
 
     from jobrules.model import BoolArray, FloatArray, IntArray, Metric
 
-#: Begins the name of a GPU that has a UUID or bus id but no number; all logs of its machine together number it.
-UNNUMBERED = "with "
+_T = TypeVar("_T")
+
+
+class GPU(Struct, frozen=True, kw_only=True):
+    """A GPU as a row names it; empty where the row does not."""
+
+    #: Made of its number, such as ``gpu0``.
+    name: str = ""
+    bus: str = ""
+    uuid: str = ""
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False):
@@ -23,35 +31,27 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
     #: (n,) microseconds, and what kind of times they are (``nvidia_smi.times``).
     time_us: IntArray
     kind: str
-    #: Names of GPUs, and (n,) a position among them; -1 where the row names none.
-    gpus: tuple[str, ...]
+    #: All GPUs, and (n,) a position among them; -1 where the row names none.
+    gpus: tuple[GPU, ...]
     gpu: IntArray
     #: Names of machines, and (n,) a position among them; empty where the log names none.
     hosts: tuple[str, ...]
     host: IntArray
-    #: What identifies the GPUs, wherever they are.
-    uuids: frozenset[str]
     #: (n,) each, NaN where there is no value.
     values: dict[Metric, FloatArray]
 
     def where(self, rows: BoolArray | IntArray) -> Rows:
-        """The rows of a mask, or at these places, each of a GPU, with the GPUs in them."""
+        """The rows of a mask, or at these places, with the GPUs in them."""
         gpus, gpu = np.unique(self.gpu[rows], return_inverse=True)
+        nameless = int(np.count_nonzero(gpus < 0))
         return replace(
             self,
             time_us=self.time_us[rows],
-            gpus=tuple(self.gpus[i] for i in gpus.tolist()),
-            gpu=gpu,
+            gpus=tuple(self.gpus[i] for i in gpus[nameless:].tolist()),
+            gpu=gpu - nameless,
             host=self.host[rows],
             values={metric: values[rows] for metric, values in self.values.items()},
         )
-
-    def by_gpu(self) -> dict[str, Rows]:
-        """The rows of each GPU."""
-        order = np.argsort(self.gpu, kind="stable")
-        numbers, starts = np.unique(self.gpu[order], return_index=True)
-        of_gpus = zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)
-        return {self.gpus[number]: self.where(own) for number, own in of_gpus}
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
@@ -71,7 +71,6 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
             gpu=gpu,
             hosts=hosts,
             host=host,
-            uuids=frozenset().union(*(part.uuids for part in parts)),
             values={
                 metric: np.concatenate(
                     [part.values.get(metric, np.full(len(part.time_us), np.nan)) for part in parts]
@@ -81,7 +80,7 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
-def _merged(parts: Sequence[tuple[tuple[str, ...], IntArray]]) -> tuple[tuple[str, ...], IntArray]:
+def _merged(parts: Sequence[tuple[tuple[_T, ...], IntArray]]) -> tuple[tuple[_T, ...], IntArray]:
     """Names of all parts, and the positions among them."""
     place = {name: i for i, name in enumerate(dict.fromkeys(name for names, _ in parts for name in names))}
     # The last position is -1, which stands for none.
