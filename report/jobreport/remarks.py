@@ -73,6 +73,10 @@ REMARKS: dict[str, Wording] = {
     "times.implausible": Wording(
         "dropped", "samples", "time lies more than 30 days from most of the node's records, or has no date"
     ),
+    "times.other_run": Wording(
+        "dropped", "samples", "outside of the run that is reported (choose with --run)"
+    ),
+    "times.no_run": Wording("dropped", "samples", "a long pause away from all others, and too few for a run"),
     # Samples of any source
     "samples.second": Wording("dropped", "samples", "second value of a device in the same snapshot"),
     "samples.devices": Wording("dropped", "samples", "more than {limit} devices of one node"),
@@ -314,6 +318,15 @@ class Remark(Struct, frozen=True, kw_only=True):
         return REMARKS[self.code].reason.format_map(shown)
 
 
+class Run(Struct, frozen=True, kw_only=True):
+    """One run of a recording that a long pause separates from others."""
+
+    start_us: int
+    end_us: int
+    #: Whether the report is of it.
+    reported: bool
+
+
 class LogFile(Struct, frozen=True, kw_only=True):
     """A log, or the part of it that is of one machine."""
 
@@ -349,3 +362,5 @@ class Quality(Struct, frozen=True, kw_only=True):
     sources: tuple[SourceQuality, ...] = ()
     #: Files that no reader recognized or that could not be opened.
     remarks: tuple[Remark, ...] = ()
+    #: In the order of time; empty if a long pause separates no runs.
+    runs: tuple[Run, ...] = ()
