@@ -14,34 +14,48 @@ from jobrules.measures.snapshots import Series
 from jobrules.model import natural_sorted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from jobreport.readers.nvidia_smi.identity import Machine
     from jobreport.readers.nvidia_smi.logs import Log
+    from jobreport.readers.nvidia_smi.rows import GPU
     from jobreport.readers.tally import Tally
     from jobrules.model import FloatArray, Metric
 
 
-def rows_by_gpu(machine: Machine, logs: Sequence[Log], tally: Tally) -> dict[str, Rows]:
-    """The rows of each GPU of one machine, in the order of time, each time once."""
+def rows_by_gpu(machine: Machine, logs: list[Log], tally: Tally) -> dict[str, Rows]:
+    """The rows of each GPU of one machine, in the order of time, each time once; those of its logs are used up."""
     parts: defaultdict[str, list[Rows]] = defaultdict(list)
     for entry in machine.logs:
-        rows = logs[entry.number].rows
-        order = np.argsort(rows.gpu, kind="stable")
-        numbers, starts = np.unique(rows.gpu[order], return_index=True)
-        for number, own in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            if name := machine.gpus.get(rows.gpus[number]):
-                parts[name].append(rows.where(own))
+        for gpu, rows in _split(logs[entry.number].rows).items():
+            if name := machine.gpus.get(gpu):
+                parts[name].append(rows)
             else:
-                tally.note("nvidia_smi.not_joined", count=len(own), file=entry.file.name)
-    gpus = {name: _once(_sorted(Rows.joined(parts[name])), tally) for name in natural_sorted(set(parts))}
+                tally.note("nvidia_smi.not_joined", count=len(rows.time_us), file=entry.file.name)
+    gpus = {name: _once(_sorted(Rows.joined(parts.pop(name))), tally) for name in natural_sorted(set(parts))}
     surplus = [gpus.pop(name) for name in list(gpus)[MAX_GPUS:]]
     surplus_rows = sum(len(gpu.time_us) for gpu in surplus)
     tally.note("samples.devices", count=surplus_rows, unit="rows", limit=MAX_GPUS)
     return gpus
 
 
+def _split(rows: Rows) -> dict[GPU, Rows]:
+    """The rows of each GPU. The values of all are given up measure by measure, for they take most of the memory."""
+    order = np.argsort(rows.gpu, kind="stable")
+    numbers, starts = np.unique(rows.gpu[order], return_index=True)
+    bare = replace(rows, values={})
+    places = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
+    found = {rows.gpus[number]: bare.where(own) for number, own in places.items()}
+    for metric in list(rows.values):
+        values = rows.values.pop(metric)
+        for number, own in places.items():
+            found[rows.gpus[number]].values[metric] = values[own]
+    return found
+
+
 def _sorted(rows: Rows) -> Rows:
+    if (np.diff(rows.time_us) >= 0).all():
+        return rows
     return rows.where(np.argsort(rows.time_us, kind="stable"))
 
 

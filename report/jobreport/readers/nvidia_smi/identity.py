@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a file that show whether it is a copy.
 _BEGINNING = 1 << 14
+#: Rows at a time.
+_BLOCK = 1 << 20
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -39,8 +41,6 @@ class Seen(Struct, frozen=True, kw_only=True):
     gpu: GPU
     first_us: int
     last_us: int
-    #: Place of its first row in the log.
-    first_row: int
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -52,6 +52,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     #: As in ``Log``.
     host: str
     writer: int
+    #: In the order of their first rows.
     gpus: tuple[Seen, ...]
     measures: frozenset[Metric]
     rows: int
@@ -98,20 +99,20 @@ def table_of(logs: Sequence[Log]) -> list[Entry]:
 
 def _seen(rows: Rows) -> tuple[Seen, ...]:
     """The GPUs of a log in the order of their first rows."""
-    order = np.argsort(rows.gpu, kind="stable")
-    gpus, starts = np.unique(rows.gpu[order], return_index=True)
-    time_us = rows.time_us[order]
-    columns = (
-        gpus,
-        np.minimum.reduceat(time_us, starts),
-        np.maximum.reduceat(time_us, starts),
-        order[starts],
-    )
+    first_us = np.full(len(rows.gpus), np.iinfo(np.int64).max)
+    last_us = np.full(len(rows.gpus), np.iinfo(np.int64).min)
+    np.minimum.at(first_us, rows.gpu, rows.time_us)
+    np.maximum.at(last_us, rows.gpu, rows.time_us)
+    first_row: dict[int, int] = {}
+    for start in range(0, len(rows.gpu), _BLOCK):
+        gpus, place = np.unique(rows.gpu[start : start + _BLOCK], return_index=True)
+        for gpu, row in zip(gpus.tolist(), place.tolist(), strict=True):
+            first_row.setdefault(gpu, start + row)
     found = [
-        Seen(gpu=rows.gpus[gpu], first_us=first_us, last_us=last_us, first_row=first_row)
-        for gpu, first_us, last_us, first_row in np.stack(columns, axis=1).tolist()
+        Seen(gpu=rows.gpus[gpu], first_us=int(first_us[gpu]), last_us=int(last_us[gpu]))
+        for gpu in sorted(first_row, key=first_row.__getitem__)
     ]
-    return tuple(sorted(found, key=lambda seen: seen.first_row))
+    return tuple(found)
 
 
 def machines_of(table: Sequence[Entry], tally: Tally) -> list[Machine]:

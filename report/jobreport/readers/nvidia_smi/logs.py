@@ -121,11 +121,10 @@ def _numbered(file: SourceFile, rows: Rows, note: _Note) -> Rows:
     """
     unnamed = np.flatnonzero(rows.gpu < 0)
     if len(unnamed):
-        gpu, gpus = rows.gpu.copy(), list(rows.gpus)
         place, usual = _in_turn(rows.time_us[unnamed], note)
-        gpu[unnamed] = np.where(place < 0, -1, place + len(gpus))
-        gpus += [GPU(name=f"gpu{i}") for i in range(usual)]
-        rows = replace(rows, gpus=tuple(gpus), gpu=gpu).where(gpu >= 0)
+        gpu = rows.gpu.copy()
+        gpu[unnamed] = np.where(place < 0, -1, place + len(rows.gpus))
+        rows = rows.of_gpus([*rows.gpus, *(GPU(name=f"gpu{i}") for i in range(usual))], gpu).where(gpu >= 0)
     if len(rows.gpus) == 1 and (match := GPU_IN_NAME.search(file.own_name)):
         (only,) = rows.gpus
         if len(unnamed) or not only.name:

@@ -148,7 +148,7 @@ def _text(file: SourceFile, tally: Tally, longest: int = sys.maxsize) -> str:
     return decoded(b"".join(found)[:longest])
 
 
-def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tuple[LogFile, ...]]:
+def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tuple[LogFile, ...]]:
     """The panels of all machines, how many rows are in them, and which log is of which machine."""
     panels: list[Panel] = []
     files: list[LogFile] = []

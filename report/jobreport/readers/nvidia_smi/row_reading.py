@@ -13,7 +13,7 @@ from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.cells import NO_VALUE, any_number, cells
 from jobreport.readers.nvidia_smi.columns import Column, columns
-from jobreport.readers.nvidia_smi.rows import GPU, Rows
+from jobreport.readers.nvidia_smi.rows import GPU, Rows, gpus_of
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import RELATIVE, ZONED, Times, times_of
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
@@ -160,18 +160,12 @@ def _identifiers(texts: Texts | None) -> Texts | None:
 def _gpus(
     index: Texts | None, bus: Texts | None, uuid: Texts | None, rows: int
 ) -> tuple[tuple[GPU, ...], IntArray]:
-    """The GPUs as the rows name them, in natural order, and (n,) a position among them, -1 for none."""
-    names, name = _named(index, _gpu_name, rows)
-    buses, of_bus = _named(_identifiers(bus), _bus, rows)
-    uuids, of_uuid = _named(_identifiers(uuid), str, rows)
-    code = ((name + 1) * (len(buses) + 1) + of_bus + 1) * (len(uuids) + 1) + of_uuid + 1
-    distinct, gpu = np.unique(code, return_inverse=True)
-    numbers, of_uuids = np.divmod(distinct, len(uuids) + 1)
-    triples = zip(*np.divmod(numbers, len(buses) + 1), of_uuids, strict=True)
-    # At position 0 is the name of a GPU without one.
-    names, buses, uuids = ("", *names), ("", *buses), ("", *uuids)
-    gpus = [GPU(name=names[i], bus=buses[j], uuid=uuids[k]) for i, j, k in triples]
-    return (tuple(gpus[1:]), gpu - 1) if gpus[:1] == [GPU()] else (tuple(gpus), gpu)
+    """The GPUs as the rows name them, and (n,) a position among them, -1 for none."""
+    return gpus_of(
+        _named(index, _gpu_name, rows),
+        _named(_identifiers(bus), _bus, rows),
+        _named(_identifiers(uuid), str, rows),
+    )
 
 
 def _bus(text: str) -> str:

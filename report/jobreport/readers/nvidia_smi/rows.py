@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -25,6 +25,26 @@ class GPU(Struct, frozen=True, kw_only=True):
     uuid: str = ""
 
 
+#: Names, and (n,) the position of each row's among them; -1 for none.
+Names: TypeAlias = "tuple[tuple[str, ...], IntArray]"
+
+
+def gpus_of(numbers: Names, buses: Names, uuids: Names) -> tuple[tuple[GPU, ...], IntArray]:
+    """The GPUs by all that rows name, in the order of the numbers, and (n,) a position among them, -1 for none."""
+    code = np.zeros(len(numbers[1]), np.int64)
+    for names, position in (numbers, buses, uuids):
+        code = code * (len(names) + 1) + position + 1
+    distinct, gpu = np.unique(code, return_inverse=True)
+    rest, uuid = np.divmod(distinct, len(uuids[0]) + 1)
+    number, bus = np.divmod(rest, len(buses[0]) + 1)
+    # Position 0 stands for none.
+    gpus = tuple(
+        GPU(name=("", *numbers[0])[i], bus=("", *buses[0])[j], uuid=("", *uuids[0])[k])
+        for i, j, k in zip(number.tolist(), bus.tolist(), uuid.tolist(), strict=True)
+    )
+    return (gpus[1:], gpu - 1) if gpus[:1] == (GPU(),) else (gpus, gpu)
+
+
 class Rows(Struct, frozen=True, kw_only=True, eq=False):
     """Rows of a log, every array of the same length."""
 
@@ -39,6 +59,11 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
     host: IntArray
     #: (n,) each, NaN where there is no value.
     values: dict[Metric, FloatArray]
+
+    def of_gpus(self, gpus: Sequence[GPU], gpu: IntArray) -> Rows:
+        """The same rows of other GPUs; equal ones become one."""
+        distinct, code = _merged([(tuple(gpus), gpu)])
+        return replace(self, gpus=distinct, gpu=code)
 
     def where(self, rows: BoolArray | IntArray) -> Rows:
         """The rows of a mask, or at these places, with the GPUs in them."""

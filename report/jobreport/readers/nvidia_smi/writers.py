@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 #: What identifies a GPU, in the order of trust.
 _IDENTIFIERS = ("uuid", "bus")
-#: Rows of a GPU in which loops are looked for, and loops that are looked for.
-_WINDOW, _MAX_LOOPS = 32, 8
+#: Rows of a GPU in which loops are looked for, how often in a log, and loops that are looked for.
+_WINDOW, _MAX_WINDOWS, _MAX_LOOPS = 32, 4096, 8
 #: Rows of a loop of which fewer show none.
 _MIN_ROWS = 10
 #: Share of windows in which several loops are found, of equal times, and of rows that fit no loop.
 _MIN_SHARE, _MAX_LOST = 0.25, 0.05
-#: How exactly a loop keeps its interval, as a share of it, and in how many of its rows.
-_EXACT, _MOST_ROWS = 0.02, 0.9
+#: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
+#: are missing, and so many that a single loop would not.
+_EXACT, _MANY_ROWS, _MOST_ROWS = 0.02, 0.8, 0.9
 #: How many times their jitter the times of several loops are uneven, and apart. No jitter is below that of the clock.
 _JITTERS, _CLOCK_US = 4, 500
 
@@ -60,7 +61,7 @@ def with_sound_identifiers(rows: Rows) -> Rows:
             replace(gpu, **{kind: ""}) if gpu.name and getattr(gpu, kind) not in sound else gpu
             for gpu in gpus
         )
-    return replace(rows, gpus=gpus)
+    return rows.of_gpus(gpus, rows.gpu)
 
 
 def by_identifier(rows: Rows) -> IntArray:
@@ -127,10 +128,15 @@ def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
     if np.mean(np.diff(time_us[base]) == 0) > _MIN_SHARE:
         raise MixedError
     base_us = np.unique(time_us[base])
-    interval_us, jitter_us = _interval_and_jitter_us(base_us)
+    interval_us, jitter_us = _interval_and_jitter_us(base_us, _MANY_ROWS)
     if not interval_us:
         return one_loop
-    loop = _loops(base_us, interval_us, _JITTERS * jitter_us)
+    try:
+        loop = _loops(base_us, interval_us, _JITTERS * jitter_us)
+    except MixedError:
+        if any(_interval_and_jitter_us(base_us, _MOST_ROWS)):
+            raise
+        return one_loop
     if loop.max() == 0:
         return one_loop
     changes = np.diff(loop) != 0
@@ -141,24 +147,25 @@ def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
     return loop[nearest]
 
 
-def _interval_and_jitter_us(time_us: IntArray) -> tuple[int, int]:
-    """The interval that several loops have in common, and how exactly they keep it; 0 for a single loop.
+def _interval_and_jitter_us(time_us: IntArray, share: float) -> tuple[int, int]:
+    """The interval that several loops keep in this share of their rows, and how exactly; 0 for a single loop.
 
     The times of two loops lie a varying pause from one another, but each is an interval after the last but one.
     """
     width = min(_WINDOW, len(time_us))
     windows = time_us[: len(time_us) // width * width].reshape(-1, width)
+    windows = windows[:: 1 + len(windows) // _MAX_WINDOWS]
     resolution_us = 1000 if (time_us % SECOND_US).any() else SECOND_US
     interval_us, jitter_us = np.zeros((2, len(windows)))
     undecided = np.ones(len(windows), np.bool_)
     for loops in range(1, min(_MAX_LOOPS, width // 2) + 1):
         lag_us = windows[:, loops:] - windows[:, :-loops]
         typical_us = np.median(lag_us, axis=1)
-        spread_us = np.quantile(np.abs(lag_us - typical_us[:, None]), _MOST_ROWS, axis=1)
+        spread_us = np.quantile(np.abs(lag_us - typical_us[:, None]), share, axis=1)
         uneven_us = np.median(np.abs(np.diff(windows, axis=1) - typical_us[:, None] / loops), axis=1)
         regular = undecided & (spread_us <= _EXACT * typical_us)
-        # Over many jittery intervals the jitter evens out.
-        several = regular & (uneven_us > np.maximum(_JITTERS * spread_us, resolution_us))
+        # Over many jittery intervals the jitter evens out, and times that are cut differ by less than what is cut.
+        several = regular & (uneven_us > np.maximum(_JITTERS * spread_us, resolution_us / 2))
         interval_us[several], jitter_us[several] = typical_us[several], spread_us[several]
         undecided &= ~regular
     found = interval_us > 0

@@ -120,7 +120,7 @@ def test_machines(tmp_path: Path, case: str) -> None:
 
 def test_many_logs_take_little_time() -> None:
     hosts = 10_000
-    seen = (Seen(gpu=GPU(name="gpu0"), first_us=0, last_us=1, first_row=0),)
+    seen = (Seen(gpu=GPU(name="gpu0"), first_us=0, last_us=1),)
     table = [
         Entry(
             number=2 * n + named,

@@ -221,6 +221,12 @@ def test_a_damaged_uuid_is_no_machine(tmp_path: Path) -> None:
     assert read(tmp_path, gpu=damaged)[0] == {"node": A.means()}
 
 
+def test_rows_that_lack_their_uuid_are_of_the_gpu_of_their_number(tmp_path: Path) -> None:
+    text = text_of([A], ("index", "uuid")).replace("GPU-a2", "GPU-aZ", 1).replace("GPU-a2", "[N/A]", 3)
+
+    assert read(tmp_path, gpu=text)[0] == {"node": A.means()}
+
+
 def test_uuids_that_were_made_anonymous_are_none(tmp_path: Path) -> None:
     one, other = (text_of([Loop(name=name)], ("index", "uuid")) for name in "ab")
     for gpu in range(4):
