@@ -50,6 +50,7 @@ def logs_of(file: SourceFile, parts: Sequence[Rows], zone: tzinfo, note: _Note) 
     rows = _of_one_kind(parts, note)
     rows = replace(rows, time_us=_dated(rows, zone, note))
     found = []
+    are_in_turn = bool((rows.gpu < 0).any())
     for host, own in _by_host(rows):
         numbered = with_sound_identifiers(_numbered(file, own, note))
         found += [
@@ -57,6 +58,7 @@ def logs_of(file: SourceFile, parts: Sequence[Rows], zone: tzinfo, note: _Note) 
             for writer, some in ([(0, numbered)] if host else _by_writer(numbered, note))
             if len(some.time_us)
         ]
+    note("nvidia_smi.in_turn", count=int(are_in_turn and any(len(log.rows.gpus) > 1 for log in found)))
     return found
 
 
@@ -142,7 +144,6 @@ def _in_turn(time_us: IntArray, note: _Note) -> tuple[IntArray, int]:
     usual = int(np.flatnonzero(np.bincount(rows) >= _USUAL * len(rows)).max(initial=1))
     if usual == 1:
         return np.zeros(len(order), np.int64), 1
-    note("nvidia_smi.in_turn")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order)) - np.searchsorted(moment, moment)
     incomplete = np.empty(len(order), np.bool_)
