@@ -214,6 +214,11 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.in_turn": Wording(
         "corrected", "files", "no GPU named: the order of the rows numbers the GPUs"
     ),
+    "nvidia_smi.numbered": Wording(
+        "corrected",
+        "files",
+        "GPUs with UUID or bus id only: the order of their first rows numbers them; assumed: one machine",
+    ),
     "nvidia_smi.incomplete": Wording(
         "skipped",
         "rows",

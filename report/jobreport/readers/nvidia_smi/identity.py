@@ -128,7 +128,7 @@ def machines_of(table: Sequence[Entry], tally: Tally) -> list[Machine]:
     machines += [(f"log-{unit[0].writer}", unit) for unit in nameless if unit[0].writer]
     for name, mine in machines:
         found[_unused(name, mine[0].file.name, found.keys())] = mine
-    return [Machine(name=name, logs=logs, gpus=_names_of_gpus(logs)) for name, logs in found.items()]
+    return [Machine(name=name, logs=logs, gpus=_names_of_gpus(logs, tally)) for name, logs in found.items()]
 
 
 # Which logs are of one machine
@@ -255,12 +255,15 @@ def _two_gpus_of_one_number(units: Sequence[_Unit]) -> bool:
 # Which GPUs of a machine are the same
 
 
-def _names_of_gpus(logs: _Unit) -> dict[GPU, str]:
+def _names_of_gpus(logs: _Unit, tally: Tally) -> dict[GPU, str]:
     """The name of each GPU: its number in any log, else, if none has numbers, one in the order of the first rows."""
     in_order = sorted(logs, key=lambda entry: (entry.first_us, entry.file))
     gpus = list(dict.fromkeys(seen.gpu for entry in in_order for seen in entry.gpus))
     found = {gpu: gpu.name for gpu in gpus if gpu.name}
     has_numbers = bool(found)
+    if not has_numbers and len(gpus) > 1:
+        for entry in logs:
+            tally.note("nvidia_smi.numbered", file=entry.file.name)
     for number, same in enumerate(connected([_identifiers(gpu) for gpu in gpus])):
         name = next((gpus[i].name for i in same if gpus[i].name), "" if has_numbers else f"gpu{number}")
         found |= {gpus[i]: name for i in same if name and not gpus[i].name}
