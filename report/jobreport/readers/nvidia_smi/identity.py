@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jobrules.model import Metric
 
 #: Bytes of a file that show whether it is a copy.
-_BEGINNING = 1 << 14
+_BEGINNING = 1 << 12
 #: Rows at a time.
 _BLOCK = 1 << 20
 
@@ -120,12 +120,11 @@ def machines_of(table: Sequence[Entry], tally: Tally) -> list[Machine]:
     units = [[table[number] for number in some] for some in connected(_in_common(table))]
     found = {host: unit for unit in units if (host := _host(unit))}
     nameless = [unit for unit in units if not _host(unit)]
-    single = [unit for unit in nameless if not unit[0].writer]
-    machines = [*_separated(single, _NAMES, tally)] if single else []
-    if len(machines) == len(nameless) - len(single) + 1 == 1 and not found:
-        found = {NAMELESS: machines[0][1]}
-        machines = []
-    machines += [(f"log-{unit[0].writer}", unit) for unit in nameless if unit[0].writer]
+    writers = [unit for unit in nameless if _is_of_writer(unit)]
+    machines = [*_separated([unit for unit in nameless if not _is_of_writer(unit)], _NAMES, tally)]
+    if len(machines) == 1 and not found and not writers:
+        machines = [(NAMELESS, machines[0][1])]
+    machines += [(f"log-{unit[0].writer}", unit) for unit in writers]
     for name, mine in machines:
         found[_unused(name, mine[0].file.name, found.keys())] = mine
     return [Machine(name=name, logs=logs, gpus=_names_of_gpus(logs, tally)) for name, logs in found.items()]
@@ -175,6 +174,11 @@ def _beginning(file: SourceFile) -> bytes:
 
 def _host(unit: _Unit) -> str:
     return next((entry.host for entry in unit if entry.host), "")
+
+
+def _is_of_writer(unit: _Unit) -> bool:
+    """Whether nothing but its turn in files names a machine."""
+    return all(entry.writer for entry in unit)
 
 
 def _unused(name: str, path: str, taken: Set[str]) -> str:

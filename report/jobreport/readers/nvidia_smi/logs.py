@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: GPUs that only the order of rows numbers are asked one after the other within this time, or within half of the pause
 #: before the next moment. One of so many rows has such a pause before it.
 _IN_TURN_US, _ROWS_PER_PAUSE = 100_000, 32
-#: Share of the moments in which all GPUs have a row, at least.
+#: In so many of the moments, or in most of them, all GPUs have a row.
 _USUAL = 0.25
 GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[_-]?([0-9]{1,2})(?![0-9a-z])", re.IGNORECASE)
 
@@ -141,7 +141,8 @@ def _in_turn(time_us: IntArray, note: _Note) -> tuple[IntArray, int]:
     pause_us = float(np.quantile(gaps, 1 - 1 / _ROWS_PER_PAUSE))
     moment = np.cumsum(gaps > min(max(pause_us, TOLERANCE_US) / 2, _IN_TURN_US))
     rows = np.bincount(moment)
-    usual = int(np.flatnonzero(np.bincount(rows) >= _USUAL * len(rows)).max(initial=1))
+    sizes = np.bincount(rows)
+    usual = int(np.flatnonzero(sizes >= min(_USUAL * len(rows), sizes.max())).max())
     if usual == 1:
         return np.zeros(len(order), np.int64), 1
     place = np.empty(len(order), np.int64)

@@ -80,7 +80,7 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of one part after the other."""
+        """The rows of one part after the other, whose values are given up measure by measure."""
         if len(parts) == 1:
             return parts[0]
         gpus, gpu = _merged([(part.gpus, part.gpu) for part in parts])
@@ -98,7 +98,7 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
             host=host,
             values={
                 metric: np.concatenate(
-                    [part.values.get(metric, np.full(len(part.time_us), np.nan)) for part in parts]
+                    [part.values.pop(metric, np.full(len(part.time_us), np.nan)) for part in parts]
                 )
                 for metric in metrics
             },

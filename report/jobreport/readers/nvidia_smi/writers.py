@@ -127,7 +127,8 @@ def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
         return one_loop
     if np.mean(np.diff(time_us[base]) == 0) > _MIN_SHARE:
         raise MixedError
-    base_us = np.unique(time_us[base])
+    base_us = np.sort(time_us[base], kind="stable")
+    base_us = base_us[np.diff(base_us, prepend=base_us[0] - 1) > 0]
     interval_us, jitter_us = _interval_and_jitter_us(base_us, _MANY_ROWS)
     if not interval_us:
         return one_loop

@@ -53,6 +53,7 @@ class Loop(Struct, frozen=True, kw_only=True):
 
 COLUMNS = {
     "index": lambda loop, gpu: str(gpu),
+    "hostname": lambda loop, gpu: f"host-{loop}",
     "uuid": lambda loop, gpu: f"GPU-{loop}{gpu}",
     "pci.bus_id": lambda loop, gpu: f"00000000:{gpu + 1:02}:00.0",
     "own bus": lambda loop, gpu: f"0000{ord(loop) - 97:04}:{gpu + 1:02}:00.0",
@@ -152,6 +153,13 @@ def test_loops_that_cannot_be_separated_are_not_read(loops: tuple[Loop, ...], tm
         NothingReadableError, match=r"960.rows skipped: several rows of each GPU in one interval"
     ):
         read_job(tmp_path, strict=True)
+
+
+@pytest.mark.parametrize("columns", [("hostname",), ("hostname", "index"), ("hostname", "uuid")])
+def test_machines_that_are_named_are_those(columns: tuple[str, ...], tmp_path: Path) -> None:
+    loops = (A, Loop(name="b", first_s=0.0))
+
+    assert read(tmp_path, gpu=text_of(loops, columns))[0] == {"host-a": A.means(), "host-b": B.means()}
 
 
 @pytest.mark.parametrize("first_s", [0, 0.05, 0.4])
