@@ -81,6 +81,10 @@ REMARKS: dict[str, Wording] = {
     "times.implausible": Wording(
         "dropped", "samples", "time lies more than 30 days from most of the node's records, or has no date"
     ),
+    "times.other_run": Wording(
+        "dropped", "samples", "outside of the run that is reported (choose with --run)"
+    ),
+    "times.no_run": Wording("dropped", "samples", "a long pause away from all others, and too few for a run"),
     # Samples of any source
     "samples.second": Wording("dropped", "samples", "second value of a device in the same snapshot"),
     "samples.devices": Wording("dropped", "samples", "more than {limit} devices of one node"),
@@ -251,6 +255,48 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.in_turn": Wording(
         "corrected", "files", "no GPU named: the order of the rows numbers the GPUs"
     ),
+    "nvidia_smi.numbered": Wording(
+        "corrected",
+        "files",
+        "GPUs with UUID or bus id only: the order of their first rows numbers them; assumed: one machine",
+    ),
+    "nvidia_smi.incomplete": Wording(
+        "skipped",
+        "rows",
+        "no GPU named, in a moment that does not have the usual {usual} rows: which GPU is missing is unknown",
+    ),
+    "nvidia_smi.lost_gpu": Wording(
+        "skipped",
+        "rows",
+        "no GPU named, and not the usual {usual} rows in any moment from {since} to the end: which GPU is missing "
+        "is unknown; record index or uuid",
+    ),
+    "nvidia_smi.writers_by_identifier": Wording(
+        "corrected",
+        "files",
+        "GPUs of one number with several UUIDs or bus ids: logs of {machines} machines without names, here log-1, "
+        "log-2, … in the order of their rows",
+    ),
+    "nvidia_smi.writers": Wording(
+        "corrected",
+        "files",
+        "several rows of each GPU in one interval; assumed: {machines} machines wrote to the file, here log-1, log-2, … "
+        "in the order of their rows",
+    ),
+    "nvidia_smi.no_writer": Wording(
+        "skipped", "rows", "several machines wrote to the file, and the row shows none of them"
+    ),
+    "nvidia_smi.mixed": Wording(
+        "skipped",
+        "rows",
+        "several rows of each GPU in one interval: rows of several machines, or of a loop faster than its times show, "
+        "cannot be separated; write a file for each machine, or record uuid",
+    ),
+    "nvidia_smi.not_joined": Wording(
+        "skipped",
+        "rows",
+        "GPUs with UUID or bus id only, while other logs of the machine have numbers; record index and uuid in one log",
+    ),
     "nvidia_smi.machines": Wording(
         "corrected",
         "files",
@@ -319,6 +365,29 @@ class Remark(Struct, frozen=True, kw_only=True):
         return f"{reason}: “{shown[TEXT]}”" if TEXT in shown else reason
 
 
+class Run(Struct, frozen=True, kw_only=True):
+    """One run of a recording that a long pause separates from others."""
+
+    start_us: int
+    end_us: int
+    #: Whether the report is of it.
+    reported: bool
+
+
+class LogFile(Struct, frozen=True, kw_only=True):
+    """A log, or the part of it that is of one machine."""
+
+    file: str
+    node: str
+    #: GPUs in use.
+    gpus: int
+    #: Times of its first and last row.
+    first_us: int
+    last_us: int
+    #: Rows with a time and a value.
+    rows: int
+
+
 class SourceQuality(Struct, frozen=True, kw_only=True):
     """One kind of input file."""
 
@@ -330,6 +399,8 @@ class SourceQuality(Struct, frozen=True, kw_only=True):
     #: the files: lines that are not blank, values in the list of a trace; the begin and the end of an event are one.
     rows: int
     remarks: tuple[Remark, ...] = ()
+    #: Which file is of which machine, where only their content says so.
+    logs: tuple[LogFile, ...] = ()
 
 
 class Quality(Struct, frozen=True, kw_only=True):
@@ -338,3 +409,5 @@ class Quality(Struct, frozen=True, kw_only=True):
     sources: tuple[SourceQuality, ...] = ()
     #: Files that no reader recognized or that could not be opened.
     remarks: tuple[Remark, ...] = ()
+    #: In the order of time; empty if a long pause separates no runs.
+    runs: tuple[Run, ...] = ()

@@ -16,7 +16,7 @@ from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.cells import is_no_value
 from jobreport.readers.nvidia_smi.columns import Column, columns, query_of, without_gpu
 from jobreport.readers.nvidia_smi.measured import Measured
-from jobreport.readers.nvidia_smi.rows import UNNUMBERED, Rows
+from jobreport.readers.nvidia_smi.rows import GPU, Rows, gpus_of
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import RELATIVE, ZONED, Times, times_of
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
@@ -191,7 +191,6 @@ class _Part:
         usable = self._usable(measured, values, gpu, host)
         if not usable.any():
             return None
-        uuids, _ = self._names(says.UUID)
         found = Rows(
             time_us=time_us,
             kind=self._kind or RELATIVE,
@@ -199,7 +198,6 @@ class _Part:
             gpu=gpu,
             hosts=hosts,
             host=host,
-            uuids=frozenset(uuids),
             values=values,
         )
         found = found if usable.all() else found.where(usable)
@@ -228,20 +226,13 @@ class _Part:
             return self._named[word].all()
         return (), np.full(self._rows, -1)
 
-    def _gpus(self) -> tuple[tuple[str, ...], IntArray]:
-        """Names of GPUs, and (n,) a position among them, -1 for none.
-
-        The name is the number, else ``UNNUMBERED`` and what identifies it.
-        """
+    def _gpus(self) -> tuple[tuple[GPU, ...], IntArray]:
+        """The GPUs as the rows name them, and (n,) a position among them, -1 for none."""
         names, _ = self._names(says.INDEX)
         if len(names) > _GPUS and all(map(_NUMBERED.fullmatch, names)):
             del self._named[says.INDEX]
             self._note("nvidia_smi.row_numbers")
-        for word in (says.INDEX, says.UUID, says.BUS):
-            names, gpu = self._names(word)
-            if names:
-                return (names if word == says.INDEX else tuple(map(UNNUMBERED.__add__, names))), gpu
-        return names, gpu
+        return gpus_of(self._names(says.INDEX), self._names(says.BUS), self._names(says.UUID))
 
     def _usable(
         self, measured: Sequence[Measured], values: Mapping[Metric, FloatArray], gpu: IntArray, host: IntArray
@@ -329,6 +320,11 @@ class _Names:
         return tuple(names), sorted_place[np.frombuffer(self._code, np.int64)]
 
 
+def _bus(text: str) -> str:
+    """The bus id as ``7:00.0``: tools write ``00000000:07:00.0``, ``0000:07:00.0`` or ``07:00.0``."""
+    return text.lower().lstrip("0:")
+
+
 def _gpu_name(text: str) -> str:
     match = _NUMBERED.fullmatch(text)
     return f"gpu{int(match[1])}" if match else as_name(text)
@@ -338,7 +334,7 @@ def _gpu_name(text: str) -> str:
 _NAME_OF: dict[str, Callable[[str], str]] = {
     says.INDEX: _gpu_name,
     says.UUID: str,
-    says.BUS: str,
+    says.BUS: _bus,
     says.HOST: as_name,
     says.PROCESS: str,
 }
