@@ -184,6 +184,16 @@ REMARKS: dict[str, Wording] = {
     ),
     "nvidia_smi.long_line": Wording("skipped", "rows", "a line of more than a million characters"),
     "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
+    "nvidia_smi.part_of_row": Wording("skipped", "rows", "incomplete: the log is cut or damaged there"),
+    "nvidia_smi.damaged_document": Wording(
+        "skipped", "documents", "incomplete, damaged, or larger than 2 MiB: JSON or XML"
+    ),
+    "nvidia_smi.undated": Wording(
+        "skipped", "rows", "no date and time above them, which the tool writes once for all GPUs"
+    ),
+    "nvidia_smi.one_moment": Wording(
+        "skipped", "rows", "one moment only ({row}): no shares of time; nvidia-smi -l 1 repeats it"
+    ),
     "nvidia_smi.no_time": Wording("skipped", "rows", "no time that can be read"),
     "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),
     "nvidia_smi.no_value": Wording("skipped", "rows", "no value that is read"),

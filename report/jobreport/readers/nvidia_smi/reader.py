@@ -18,7 +18,7 @@ from jobreport import progress
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
 from jobreport.readers.names import as_name
-from jobreport.readers.nvidia_smi import headed
+from jobreport.readers.nvidia_smi import boxed, gpustat, gpustat_json, headed, query_text, query_xml
 from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.hosts import logs_by_host
@@ -27,7 +27,7 @@ from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.row_reading import rows_of
 from jobreport.readers.nvidia_smi.table import Block, Table
 from jobreport.readers.tally import Tally
-from jobreport.remarks import SourceQuality
+from jobreport.remarks import REMARKS, SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels
 from jobrules.model import SECOND_US, natural_sorted
 from jobrules.text import escape_name
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 #: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
 _PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
-_SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
+_SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon", ".json", ".xml")
 #: The forms of logs; the first one that a file is of reads it.
-_FORMS: tuple[Form, ...] = (headed,)
+_FORMS: tuple[Form, ...] = (query_xml, query_text, gpustat_json, headed, gpustat, boxed)
 #: Bytes of a file that show its form.
 _BEGINNING = 1 << 16
 #: Rows of one moment lie within half of nearly every interval: all but this share, and within a second.
@@ -125,7 +125,8 @@ class NvidiaSmi:
             if lines.code == NO_HEADER:
                 headerless.append((file, lines))
             else:
-                note(lines.code, count=lines.count, line=lines.line)
+                row = {"row": escape_name(lines.text, 60)} if "{row}" in REMARKS[lines.code].reason else {}
+                note(lines.code, count=lines.count, line=lines.line, **row)
 
         lines = blocks(_chunks(file, tally), skip)
         first = next(lines, Block(line=1, lines=[]))
