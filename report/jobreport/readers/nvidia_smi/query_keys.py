@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from jobreport.readers.nvidia_smi.table import Skipped
 
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BARE = re.compile(r"[0-9.]+")
 _OTHER = re.compile(r"[^a-z0-9]+")
 _REASONS = (
     "hw_slowdown",
@@ -87,9 +89,11 @@ class GpuKeys:
     def add(self, keys: Sequence[str], value: str) -> None:
         """A value, and the keys that lead to it."""
         path = "/".join(keys[: MAX_KEYS + 1])
-        if path in _COLUMNS:
-            # With another value it is that of another GPU, or of another group of keys.
-            self._is_damaged |= self._values.setdefault(path, value) != value
+        column = _COLUMNS.get(path)
+        if column is None:
+            return
+        # A second value is that of another GPU, or of another group of keys.
+        self._is_damaged |= _is_cut(column, value) or self._values.setdefault(path, value) != value
 
     def rows(self, moment: int, time: datetime | None) -> Iterator[Row | Skipped]:
         """The row of the GPU, if it is whole."""
@@ -105,6 +109,13 @@ class GpuKeys:
             if numbers := [int(text[:_DIGITS]) for text in texts[column] if text.isdecimal()]:
                 cells[column] = str(sum(numbers))
         yield Row(line=self._line, moment=moment, time=time, gpu=self._bus, cells=cells)
+
+
+def _is_cut(column: str, value: str) -> bool:
+    """Whether the end of a value is missing: a UUID has a fixed length, and all numbers but counts have units."""
+    if column == "uuid":
+        return not _UUID.fullmatch(value)
+    return column not in _SUMS and bool(_BARE.fullmatch(value))
 
 
 def key_of(text: str) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from jobreport.readers.nvidia_smi.records import Row
     from jobreport.readers.nvidia_smi.table import Block, Skipped, Table
 
-_TITLE, _TIME = "==============NVSMI LOG==============", "Timestamp "
-_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}(?::[0-9A-Fa-f]{2}){2}\.[0-9A-Fa-f])\s*")
+_TITLE, _TIME, _GPU = "==============NVSMI LOG==============", "Timestamp ", "GPU "
+_BUS = re.compile(r"[0-9A-Fa-f]{4,8}(?::[0-9A-Fa-f]{2}){2}\.[0-9A-Fa-f]")
 #: Blanks of a level.
 _INDENT = 4
 
@@ -44,12 +44,12 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
             keys[level - 1 :] = [key_of(key)]
             gpu.add(keys, value.strip())
             continue
-        match = _GPU.fullmatch(text)
-        if match or text.startswith((_TITLE, _TIME)):
+        if text.startswith((_TITLE, _TIME, _GPU)):
             yield from gpu.rows(moment, time)
-            gpu = GpuKeys(match[1] if match else "", number)
-        if not match and text.startswith((_TITLE, _TIME)):
-            moment, time = number, last_time(text)
+            match = _BUS.fullmatch(text.rstrip()[len(_GPU) :])
+            gpu = GpuKeys(match[0] if match else "", number)
+            if not text.startswith(_GPU):
+                moment, time = number, last_time(text)
 
 
 def _whole(block: Block) -> Block:

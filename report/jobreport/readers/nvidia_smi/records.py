@@ -73,13 +73,11 @@ def documents_of(
             if ends(line):
                 yield damaged_document(number)
             continue
-        document.append(line)
-        size += len(line)
+        size += len(line) + 1
+        if size <= _MAX_DOCUMENT:
+            document.append(line)
         if ends(line):
-            yield start, "\n".join(document)
-            document = []
-        elif max(size, len(document)) > _MAX_DOCUMENT:
-            yield damaged_document(start)
+            yield (start, "\n".join(document)) if size <= _MAX_DOCUMENT else damaged_document(start)
             document = []
     if document:
         yield damaged_document(start)
