@@ -179,6 +179,9 @@ REMARKS: dict[str, Wording] = {
         "rows",
         "--columns has {columns} names, but rows such as “{row}” have another number of fields",
     ),
+    "nvidia_smi.query": Wording(
+        "corrected", "files", "no header line; the columns are those of --query-gpu in {name}"
+    ),
     "nvidia_smi.other_fields": Wording(
         "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
     ),

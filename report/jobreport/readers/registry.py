@@ -133,7 +133,7 @@ class _Files(Struct, kw_only=True):
 
 def _matched(files: Sequence[SourceFile], zone: tzinfo, columns: Sequence[str]) -> _Files:
     """The files, each with the first reader that matches its name, or else its content."""
-    readers = tuple(NvidiaSmi(zone, columns) if isinstance(one, NvidiaSmi) else one for one in READERS)
+    readers = tuple(NvidiaSmi(zone, columns, files) if isinstance(one, NvidiaSmi) else one for one in READERS)
     found = _Files(all=files, of_readers={reader: [] for reader in readers})
     for file in files:
         if is_end_marker(file):

@@ -24,6 +24,7 @@ from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.hosts import logs_by_host
 from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
+from jobreport.readers.nvidia_smi.queries import Queries
 from jobreport.readers.nvidia_smi.row_reading import rows_of
 from jobreport.readers.nvidia_smi.table import Block, Table
 from jobreport.readers.tally import Tally
@@ -66,10 +67,16 @@ class NvidiaSmi:
     rows = "rows"
     names_machines = False
 
-    def __init__(self, zone: tzinfo = UTC, columns: Sequence[str] = ()) -> None:
-        """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line."""
+    def __init__(
+        self, zone: tzinfo = UTC, columns: Sequence[str] = (), files: Sequence[SourceFile] = ()
+    ) -> None:
+        """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line.
+
+        Without ``columns``, scripts among ``files``, all of the job directory, may have the names.
+        """
         self._zone = zone
         self._columns = columns
+        self._queries = Queries(() if columns else files)
 
     def matches_name(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
@@ -79,7 +86,10 @@ class NvidiaSmi:
         """By a line near the beginning that names its columns, or by its first row."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
         ending = f".{suffix}" if dot and stem else ""
-        return ending in _SUFFIXES and self._form(_beginning(file)) is not None
+        if ending not in _SUFFIXES:
+            return False
+        beginning = _beginning(file)
+        return self._form(beginning) is not None or self._queries.of(beginning) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -130,8 +140,12 @@ class NvidiaSmi:
 
         lines = blocks(_chunks(file, tally), skip)
         first = next(lines, Block(line=1, lines=[]))
-        form = self._form("\n".join(first.lines)) or headed
-        for part in form.tables(chain([first], lines), self._columns):
+        beginning = "\n".join(first.lines)[:_BEGINNING]
+        form, names = self._form(beginning) or headed, self._columns
+        if form is headed and (query := self._queries.of(beginning)):
+            names = query.names
+            note("nvidia_smi.query", name=escape_name(query.file, 200))
+        for part in form.tables(chain([first], lines), names):
             if isinstance(part, Table):
                 found.append(rows_of(part, partial(note, line=part.line)))
             else:
