@@ -28,9 +28,9 @@ _TITLE, _RULE = "| NVIDIA-SMI ", "|====="
 _WATCH = "Every "
 #: Characters of a line of a box; it has 91.
 _MAX_LINE = 256
-_NAME = re.compile(r"\s*([0-9]{1,4})\s+(\S.*?)\s*")
+_INDEX = re.compile(r"[0-9]{1,4}")
 #: What stands behind the name: persistence mode, or on Windows the driver's model.
-_MODE = re.compile(r"\s+(?:On|Off|TCC|WDDM|MCDM|N/A)\s*$")
+_MODES = {"On", "Off", "TCC", "WDDM", "MCDM", "N/A"}
 _BUS = re.compile(r"\s*([0-9A-Fa-f]{4,8}(?::[0-9A-Fa-f]{2}){2}\.[0-9A-Fa-f])\s.*")
 #: Fan, temperature, performance state; power and its limit.
 _SENSORS = re.compile(r"\s*(?:N/A|ERR!|[0-9]+%)\s+(\S+)\s+(?:N/A|ERR!|P[0-9]+)\s+(\S.*)")
@@ -55,7 +55,8 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     named_in = 0
     for number, line in chain(lines_of(blocks), [(0, "")]):
         cells = line.strip().split("|")[1:-1] if len(line) < _MAX_LINE else []
-        names, values = (_names(*cells), _values(*cells)) if len(cells) == 3 else ({}, {})
+        names = _names(*cells) if len(cells) == 3 else {}
+        values = _values(*cells) if len(cells) == 3 and not names else {}
         if named and values:
             yield Row(line=named_in, moment=box, time=time, gpu=named["index"], cells=host | named | values)
         elif named or values:
@@ -71,8 +72,11 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
 
 def _names(model: str, bus: str, _: str) -> dict[str, str]:
     """What the upper line of a GPU says; empty for another line."""
-    name, bus_id = _NAME.fullmatch(_MODE.sub("", model)), _BUS.fullmatch(bus)
-    return {"index": name[1], "name": name[2], "pci.bus_id": bus_id[1]} if name and bus_id else {}
+    bus_id, words = _BUS.fullmatch(bus), model.split()
+    if not bus_id or len(words) < 2 or not _INDEX.fullmatch(words[0]):
+        return {}
+    name = words[1:-1] if words[-1] in _MODES else words[1:]
+    return {"index": words[0], "name": " ".join(name), "pci.bus_id": bus_id[1]}
 
 
 def _values(sensors: str, memory: str, shares: str) -> dict[str, str]:

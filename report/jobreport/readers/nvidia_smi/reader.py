@@ -1,6 +1,6 @@
-"""Logs of ``nvidia-smi``: a loop of ``--query-gpu=… --format=csv``, ``dmon`` or ``pmon``, in one file or many.
+"""Logs of ``nvidia-smi`` and ``gpustat`` in a loop, in one file or many.
 
-Known by a line that names their columns, whatever the file is called. A row is what a log says of one GPU at one
+Known by their first lines, whatever the file is called. A row is what a log says of one GPU at one
 moment.
 """
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
+    from jobreport.readers.nvidia_smi.queries import Query
     from jobreport.readers.nvidia_smi.rows import Rows
     from jobreport.readers.nvidia_smi.table import Form, Skipped
     from jobrules.measures.snapshots import Series
@@ -62,7 +63,7 @@ class NvidiaSmi:
     """
 
     source = "nvidia-smi logs"
-    looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon)"
+    looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon, -l, -q; also gpustat)"
     memory = 6.0
     rows = "rows"
     names_machines = False
@@ -72,11 +73,11 @@ class NvidiaSmi:
     ) -> None:
         """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line.
 
-        Without ``columns``, scripts among ``files``, all of the job directory, may have the names.
+        For logs with another number of columns, scripts among ``files``, all of the job directory, may have the names.
         """
         self._zone = zone
         self._columns = columns
-        self._queries = Queries(() if columns else files)
+        self._queries = Queries(files)
 
     def matches_name(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
@@ -89,7 +90,7 @@ class NvidiaSmi:
         if ending not in _SUFFIXES:
             return False
         beginning = _beginning(file)
-        return self._form(beginning) is not None or self._queries.of(beginning) is not None
+        return self._form(beginning) is not None or self._query(beginning) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -124,6 +125,10 @@ class NvidiaSmi:
     def _form(self, text: str) -> Form | None:
         return next((form for form in _FORMS if form.is_log(text[:_BEGINNING], self._columns)), None)
 
+    def _query(self, text: str) -> Query | None:
+        query = self._queries.of(text)
+        return query if query and len(query.names) != len(self._columns) else None
+
     def _parts(
         self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
     ) -> list[Rows]:
@@ -142,7 +147,7 @@ class NvidiaSmi:
         first = next(lines, Block(line=1, lines=[]))
         beginning = "\n".join(first.lines)[:_BEGINNING]
         form, names = self._form(beginning) or headed, self._columns
-        if form is headed and (query := self._queries.of(beginning)):
+        if form is headed and (query := self._query(beginning)):
             names = query.names
             note("nvidia_smi.query", name=escape_name(query.file, 200))
         for part in form.tables(chain([first], lines), names):
