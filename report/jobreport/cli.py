@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jobreport.tables.engine import Engine
 
 _SEVERITIES = ("warning", "critical")
+_DATE_ORDERS = ("day-first", "month-first")
 #: Control characters, and those that reverse the direction of text.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -115,6 +116,11 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     metavar="NAME[,NAME]",
     help="Names of the columns of an nvidia-smi log without a header line, such as timestamp,index,utilization.gpu.",
 )
+@click.option(
+    "--date-order",
+    type=click.Choice(_DATE_ORDERS),
+    help="Order of dates such as 03/04/2026 in an nvidia-smi log in which none shows it.",
+)
 @click.option("--list-rules", is_flag=True, help="List all rules and exit.")
 @click.option(
     "--explain",
@@ -152,6 +158,7 @@ def command(
     redact: bool,
     timezone: str | None,
     columns: str | None,
+    date_order: str | None,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -199,6 +206,7 @@ def command(
             redact=redact,
             zone=timezone,
             columns=columns,
+            date_order=date_order,
             engine=engine,
             progress=_progress(quiet=quiet),
             kernel=running,

@@ -102,6 +102,7 @@ def make_report(
     redact: bool = False,
     zone: str | None = None,
     columns: str | None = None,
+    date_order: str | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
@@ -111,7 +112,8 @@ def make_report(
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json`` is always written.
     ``static`` leaves the scripts out of the page. ``redact`` replaces names by placeholders
     (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of timestamps that have none, such as
-    ``Europe/Berlin`` or ``+02:00``. ``columns`` names the columns of a log without a header line. ``engine`` reads
+    ``Europe/Berlin`` or ``+02:00``. ``columns`` names the columns of a log without a header line. ``date_order``
+    (``day-first`` or ``month-first``) is that of dates such as 03/04/2026 in a log that does not show it. ``engine`` reads
     the files and runs the rules; without one, this process does. ``kernel``, of
     ``jobreport.output.kernel.started()``, runs the notebook; without it, one is started when needed.
 
@@ -130,6 +132,8 @@ def make_report(
         chosen = replace(chosen, options=(*chosen.options, f"--timezone {zone}"))
     if columns is not None:
         chosen = replace(chosen, options=(*chosen.options, f"--columns {columns}"))
+    if date_order is not None:
+        chosen = replace(chosen, options=(*chosen.options, f"--date-order {date_order}"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(showing(progress))
         engine = engine or stack.enter_context(LocalEngine(1))
@@ -150,6 +154,7 @@ def make_report(
                 leave=frozenset(str(real / file) for file in publish.report_files(real)),
                 zone=zone_of(zone or "UTC"),
                 columns=column_names(columns) if columns is not None else (),
+                date_order=date_order or "",
             )
         except NothingReadableError as error:
             if redact:

@@ -9,7 +9,8 @@ A name from data is always in one of the fields of ``NAMES``, so redaction repla
 * ``file``, a path in the job directory or in an archive;
 * ``name``, any other name: a sensor, a host, an operator;
 * ``error``, the text of an exception, which may quote anything;
-* ``row``, a row of a log.
+* ``row``, a row of a log;
+* ``found``, the text at the place of the remark.
 
 All other fields are numbers or words of ours. Names are escaped and shortened when they are worded.
 """
@@ -23,7 +24,10 @@ from msgspec import Struct
 from jobrules.text import escape_name
 
 #: Fields that hold a name from data.
-NAMES = frozenset({"node", "device", "file", "name", "error", "row"})
+FOUND = "found"
+NAMES = frozenset({"node", "device", "file", "name", "error", "row", FOUND})
+#: Characters of that text at most.
+FOUND_LENGTH = 60
 
 
 class Wording(NamedTuple):
@@ -63,6 +67,10 @@ REMARKS: dict[str, Wording] = {
     ),
     "file.damaged": Wording("skipped", "files", "compressed data is damaged"),
     "file.empty": Wording("skipped", "files", "empty"),
+    "file.unpacked": Wording(
+        "skipped", "files", "larger than the limit of {limit} when unpacked; what comes before is used"
+    ),
+    "file.denied": Wording("skipped", "files", "may not be read: permission denied"),
     "file.large": Wording("skipped", "files", "larger than {mib} MiB"),
     "file.not_utf8": Wording("skipped", "files", "not UTF-8 text"),
     "file.not_json": Wording("skipped", "files", "not complete JSON"),
@@ -195,9 +203,15 @@ REMARKS: dict[str, Wording] = {
         "skipped", "rows", "no date and time above them, which the tool writes once for all GPUs"
     ),
     "nvidia_smi.one_moment": Wording(
-        "skipped", "rows", "one moment only ({row}): no shares of time; nvidia-smi -l 1 repeats it"
+        "skipped", "rows", "one moment only: no shares of time; nvidia-smi -l 1 repeats it"
     ),
     "nvidia_smi.no_time": Wording("skipped", "rows", "no time that can be read"),
+    "nvidia_smi.date_order": Wording(
+        "skipped",
+        "rows",
+        "dates with the day or the month first, which no date of the file shows; add --date-order day-first or "
+        "--date-order month-first",
+    ),
     "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),
     "nvidia_smi.no_value": Wording("skipped", "rows", "no value that is read"),
     "nvidia_smi.no_name": Wording("skipped", "rows", "no {what} named, as in other rows"),
@@ -288,7 +302,8 @@ class Remark(Struct, frozen=True, kw_only=True):
         shown = {
             key: escape_name(str(value), 120) if key in NAMES else value for key, value in self.fields.items()
         }
-        return REMARKS[self.code].reason.format_map(shown)
+        reason = REMARKS[self.code].reason.format_map(shown)
+        return f"{reason}: “{shown[FOUND]}”" if FOUND in shown else reason
 
 
 class SourceQuality(Struct, frozen=True, kw_only=True):

@@ -77,18 +77,20 @@ def read_directory(
     leave: Collection[str] = (),
     zone: tzinfo = UTC,
     columns: Sequence[str] = (),
+    date_order: str = "",
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
     ``name`` of the job defaults to the directory's. ``zone`` is the time zone of timestamps that have none;
-    ``columns`` are those of logs without a header line. The ``engine`` reads the files and keeps the tables, by
+    ``columns`` are those of logs without a header line, ``date_order`` is that of their dates. The ``engine`` reads the files and keeps the tables, by
     default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its own files and a
     remark, unless ``strict``. Raises ``NothingReadableError`` if nothing is left to report.
     """
     engine, progress = engine or LocalEngine(1), progress or Progress()
     name = name or job_name(directory)
     tally = Tally()
-    files = _matched(listing(directory, tally, leave), zone, columns)
+    found = listing(directory, tally, leave)
+    files = _matched(found, NvidiaSmi(zone, columns, date_order, found))
     size = sum(file.size for some in files.of_readers.values() for file in some)
     progress.stage(f"Reading {escape_name(name)}", size, "B")
 
@@ -131,9 +133,9 @@ class _Files(Struct, kw_only=True):
     has_end_marker: bool = False
 
 
-def _matched(files: Sequence[SourceFile], zone: tzinfo, columns: Sequence[str]) -> _Files:
+def _matched(files: Sequence[SourceFile], logs: NvidiaSmi) -> _Files:
     """The files, each with the first reader that matches its name, or else its content."""
-    readers = tuple(NvidiaSmi(zone, columns, files) if isinstance(one, NvidiaSmi) else one for one in READERS)
+    readers = tuple(logs if isinstance(one, NvidiaSmi) else one for one in READERS)
     found = _Files(all=files, of_readers={reader: [] for reader in readers})
     for file in files:
         if is_end_marker(file):

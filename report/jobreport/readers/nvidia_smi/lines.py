@@ -67,8 +67,10 @@ def _texts(pieces: Iterable[bytes]) -> Iterator[str]:
             data = data[len(mark) :]
             decoder = codecs.getincrementaldecoder(encoding)("replace")
             decode = io.IncrementalNewlineDecoder(decoder, translate=True).decode
-        text = decode(data.translate(None, b"\0") if encoding == "utf-8" and b"\0" in data else data)
-        yield text.replace("\ufeff", "")
+        # Nothing at all is what a crash leaves of text that it lost: there may be gigabytes of it.
+        if encoding == "utf-8" and b"\0" in data:
+            data = data.translate(None, b"\0")
+        yield decode(data).replace("\ufeff", "").replace("\0", "")
     if decode is not None:
         yield decode(b"", final=True)
 

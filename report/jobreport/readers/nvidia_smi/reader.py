@@ -7,12 +7,14 @@ moment.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import UTC
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.readers import text_files
@@ -26,22 +28,31 @@ from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.queries import Queries
 from jobreport.readers.nvidia_smi.row_reading import rows_of
-from jobreport.readers.nvidia_smi.table import Block, Table
+from jobreport.readers.nvidia_smi.table import Skipped
+from jobreport.readers.nvidia_smi.times import (
+    DATE_ORDERS,
+    DAY_FIRST,
+    EITHER,
+    LOCAL,
+    MONTH_FIRST,
+    RELATIVE,
+    in_order,
+)
 from jobreport.readers.tally import Tally
-from jobreport.remarks import REMARKS, SourceQuality
+from jobreport.remarks import SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels
 from jobrules.model import SECOND_US, natural_sorted
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.nvidia_smi.queries import Query
     from jobreport.readers.nvidia_smi.rows import Rows
-    from jobreport.readers.nvidia_smi.table import Form, Skipped
+    from jobreport.readers.nvidia_smi.table import Form
     from jobrules.measures.snapshots import Series
     from jobrules.model import Panel
 
@@ -69,14 +80,20 @@ class NvidiaSmi:
     names_machines = False
 
     def __init__(
-        self, zone: tzinfo = UTC, columns: Sequence[str] = (), files: Sequence[SourceFile] = ()
+        self,
+        zone: tzinfo = UTC,
+        columns: Sequence[str] = (),
+        date_order: str = "",
+        files: Sequence[SourceFile] = (),
     ) -> None:
         """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line.
 
-        For logs with another number of columns, scripts among ``files``, all of the job directory, may have the names.
+        ``date_order`` is that of dates which do not show it. For logs with another number of columns, scripts among
+        ``files``, all of the job directory, may have the names.
         """
         self._zone = zone
         self._columns = columns
+        self._date_order = date_order
         self._queries = Queries(files)
 
     def matches_name(self, _: SourceFile, /) -> bool:
@@ -133,29 +150,54 @@ class NvidiaSmi:
         self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
     ) -> list[Rows]:
         """The rows under each header; those without one are added to ``headerless``."""
-        found = []
+        found: list[Rows] = []
+        #: The end of the rows so far, if they count from their start.
+        end_us = 0
         note = partial(tally.note, file=file.name)
 
         def skip(lines: Skipped) -> None:
             if lines.code == NO_HEADER:
                 headerless.append((file, lines))
             else:
-                row = {"row": escape_name(lines.text, 60)} if "{row}" in REMARKS[lines.code].reason else {}
-                note(lines.code, count=lines.count, line=lines.line, **row)
+                note(lines.code, count=lines.count, line=lines.line, found=lines.text)
 
         lines = blocks(_chunks(file, tally), skip)
-        first = next(lines, Block(line=1, lines=[]))
-        beginning = "\n".join(first.lines)[:_BEGINNING]
+        first = list(islice(lines, 1))
+        beginning = "\n".join(line for block in first for line in block.lines)[:_BEGINNING]
         form, names = self._form(beginning) or headed, self._columns
         if form is headed and (query := self._query(beginning)):
             names = query.names
             note("nvidia_smi.query", name=escape_name(query.file, 200))
-        for part in form.tables(chain([first], lines), names):
-            if isinstance(part, Table):
-                found.append(rows_of(part, partial(note, line=part.line)))
-            else:
+        for part in form.tables(chain(first, lines), names):
+            if isinstance(part, Skipped):
                 skip(part)
-        return [rows for rows in found if rows]
+            elif rows := rows_of(part, partial(note, line=part.line)):
+                if part.each_second and rows.kind == RELATIVE:
+                    rows = replace(rows, time_us=rows.time_us + end_us)
+                    end_us = int(rows.time_us[-1]) + SECOND_US
+                found.append(rows)
+        return _in_date_order(found, self._date_order, note)
+
+
+def _in_date_order(parts: Sequence[Rows], order: str, note: Callable[..., None]) -> list[Rows]:
+    """The rows of a file with its dates in the order that most of them show, or else in the given one."""
+    shown: Counter[str] = Counter()
+    for part in parts:
+        if part.kind in (DAY_FIRST, MONTH_FIRST):
+            shown[part.kind] += len(part.time_us)
+    order = max(shown, key=shown.__getitem__, default=order)
+    found = []
+    for part in parts:
+        if part.kind not in DATE_ORDERS:
+            found.append(part)
+        elif part.kind == order:
+            found.append(replace(part, kind=LOCAL))
+        elif part.kind == EITHER and order:
+            found.append(replace(part, kind=LOCAL, time_us=in_order(part.time_us, order)))
+        else:
+            code = "nvidia_smi.date_order" if part.kind == EITHER else "nvidia_smi.other_time"
+            note(code, count=len(part.time_us))
+    return found
 
 
 def _beginning(file: SourceFile) -> str:
