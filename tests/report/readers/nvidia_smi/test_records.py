@@ -153,7 +153,7 @@ def codes(found: SourceQuality) -> dict[str, int]:
 def test_a_single_moment_is_not_read_and_its_remark_names_the_gpus(form: str, tmp_path: Path) -> None:
     (tmp_path / "smi.txt").write_text(FORMS[form][0](*moments(1, 2)))
 
-    with pytest.raises(NothingReadableError, match="one moment only: .* “2 × NVIDIA A100-SXM4-80GB, 81559"):
+    with pytest.raises(NothingReadableError, match=r"one moment only: .* “2 × NVIDIA A100-SXM4-80GB, 81559"):
         read_job(tmp_path, strict=True)
 
 
