@@ -202,6 +202,9 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.undated": Wording(
         "skipped", "rows", "no date and time above them, which the tool writes once for all GPUs"
     ),
+    "nvidia_smi.same_second": Wording(
+        "corrected", "files", "several samples of a GPU per second; assumed: one machine, equal intervals"
+    ),
     "nvidia_smi.one_moment": Wording(
         "skipped", "rows", "one moment only: no shares of time; nvidia-smi -l 1 repeats it"
     ),

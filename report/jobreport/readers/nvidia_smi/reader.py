@@ -58,7 +58,9 @@ if TYPE_CHECKING:
 
 #: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
 _PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
-_SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon", ".json", ".xml")
+_SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
+#: Forms with suffixes of their own.
+_DOCUMENTS: dict[str, Form] = {".json": gpustat_json, ".xml": query_xml}
 #: The forms of logs; the first one that a file is of reads it.
 _FORMS: tuple[Form, ...] = (query_xml, query_text, gpustat_json, headed, gpustat, boxed)
 #: Bytes of a file that show its form.
@@ -104,9 +106,11 @@ class NvidiaSmi:
         """By a line near the beginning that names its columns, or by its first row."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
         ending = f".{suffix}" if dot and stem else ""
-        if ending not in _SUFFIXES:
+        if ending not in (*_SUFFIXES, *_DOCUMENTS):
             return False
         beginning = _beginning(file)
+        if ending in _DOCUMENTS:
+            return _DOCUMENTS[ending].is_log(beginning, ())
         return self._form(beginning) is not None or self._query(beginning) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:

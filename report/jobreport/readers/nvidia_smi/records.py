@@ -1,4 +1,4 @@
-"""Rows of forms that write the values of a GPU under each other, or in sentences, and have no header line."""
+"""Rows of logs without a header line, whose forms say by its place or its key what a value is."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _CTIME = re.compile(
 )
 CTIME_LENGTH = 24
 #: Codes of remarks.
-_PART_OF_ROW, _DAMAGED_DOCUMENT, _UNDATED, _ONE_MOMENT = (
+_PART_OF_ROW, _DAMAGED_DOCUMENT, _UNDATED, _ONE_MOMENT, _SAME_SECOND = (
     "nvidia_smi.part_of_row",
     "nvidia_smi.damaged_document",
     "nvidia_smi.undated",
     "nvidia_smi.one_moment",
+    "nvidia_smi.same_second",
 )
 
 
@@ -108,18 +109,21 @@ def last_time(line: str) -> datetime | None:
 def tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
     """The rows as tables, and what is left out: rows without a time, and all rows if they are of one moment."""
     batch: list[Row] = []
-    several = False
+    several = same_second = False
     for row in _once_a_moment(rows):
         if isinstance(row, Skipped):
             yield row
             continue
-        several = several or bool(batch and row.moment != batch[-1].moment)
+        if batch and row.moment != batch[-1].moment:
+            several, same_second = True, same_second or row.time == batch[-1].time
         batch.append(row)
         if len(batch) == _ROWS:
             # The rows of the last second stay together.
             whole = next((i for i in range(_ROWS, 0, -1) if batch[i - 1].time != row.time), _ROWS)
             yield _table(batch[:whole])
             batch = batch[whole:]
+    if same_second:
+        yield Skipped(code=_SAME_SECOND, count=1, line=0, text="")
     if several and batch:
         yield _table(batch)
     elif batch:

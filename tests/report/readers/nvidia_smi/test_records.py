@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from jobreport.errors import NothingReadableError
+from jobreport.readers.base import SourceFile
 from jobreport.readers.nvidia_smi import records
+from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.registry import read_job
 from jobreport.remarks import SourceQuality
 from jobrules.model import Job, Metric
@@ -77,6 +79,7 @@ def test_every_form_gives_what_was_written(form: str, gpus: int, tmp_path: Path)
     job, found = read(tmp_path, "".join(map(write, samples)))
 
     assert_same(job, samples, metrics)
+    assert "nvidia_smi.same_second" not in {r.code for r in found.remarks}
     assert (found.rows, left(found), left(found, unit="documents")) == (5 * gpus, 0, 0)
 
 
@@ -161,9 +164,10 @@ def test_moments_of_one_second_lie_evenly_in_it(tmp_path: Path) -> None:
     samples = [replace(some, START + timedelta(seconds=i // 4)) for i, some in enumerate(moments(12, 2))]
     even = [replace(some, START + timedelta(seconds=i / 4)) for i, some in enumerate(samples)]
 
-    job, _ = read(tmp_path, "".join(map(boxed, samples)))
+    job, found = read(tmp_path, "".join(map(boxed, samples)))
 
     assert_same(job, even, METRICS)
+    assert "nvidia_smi.same_second" in {r.code for r in found.remarks}
 
 
 def replace(samples: Sequence[Sample], time: datetime) -> list[Sample]:
@@ -255,6 +259,21 @@ def test_memory_that_is_shared_with_the_machine_has_no_size_of_its_own(tmp_path:
 
     memory = {Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL}
     assert {panel.metric for panel in job.panels} == METRICS - memory
+
+
+@pytest.mark.parametrize(("form", "name"), [("gpustat JSON", "gpu.json"), ("-q -x 550", "gpu.xml.1")])
+def test_documents_may_have_suffixes_of_their_own(form: str, name: str, tmp_path: Path) -> None:
+    _, found = read(tmp_path, "".join(map(FORMS[form][0], moments(3, 2))), name)
+
+    assert found.rows == 6
+
+
+@pytest.mark.parametrize(("name", "is_log"), [("gpu.json", False), ("gpu.txt", True)])
+def test_json_that_looks_like_a_header_is_no_log(name: str, is_log: bool, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text('{"timestamp": 5, "index": 0, "utilization.gpu": 5}\n')
+
+    assert NvidiaSmi().matches_content(SourceFile(name=name, place=str(path))) is is_log
 
 
 def test_a_csv_log_with_a_box_in_front_is_read_as_csv(tmp_path: Path) -> None:
