@@ -54,7 +54,6 @@ from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
 from jobrules import RULES
 from jobrules.text import NBSP
-from tests.report.readers.nvidia_smi import tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -434,11 +433,7 @@ def _of_logs() -> list[bytes]:
         start_us=1_741_080_077_500_000,
         seed=1,
     )
-    others = (tools.boxed, tools.gpustat, tools.gpustat_json, tools.query_text, tools.query_xml)
-    return [
-        *(text for dialect in DIALECTS.values() for _, text in log_files(spec, dialect)),
-        *("".join(map(write, tools.moments(2, 1))).encode() for write in others),
-    ]
+    return [text for dialect in DIALECTS.values() for _, text in log_files(spec, dialect)]
 
 
 def _of_traces() -> list[bytes]:
