@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from jobreport.readers.nvidia_smi.records import Row, last_time, lines_of, part_of_row, tables_of
+from jobreport.readers.nvidia_smi.records import Row, iso_time, last_time, lines_of, part_of_row, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from jobreport.readers.nvidia_smi.table import Block, Skipped, Table
 
@@ -22,7 +22,6 @@ _SHARE = re.compile(rf"{_NUMBER}\s*%")
 _CODEC = re.compile(r"\([^()]*\)")
 _POWER = re.compile(rf"{_NUMBER}\s*(?:/\s*{_NUMBER}\s*)?W")
 _MEMORY = re.compile(rf"\s*{_NUMBER}\s*/\s*{_NUMBER}\s*MB\s*")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
 #: Characters of a header, or of a line in front of the processes.
 _MAX_TEXT = 512
 
@@ -53,9 +52,7 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
 def _header(line: str) -> tuple[str, datetime] | None:
     """Host and time of a header; behind them is the version of the driver."""
     host, *words = line[:_MAX_TEXT].split() or [""]
-    time = last_time(" ".join(words[:5]))
-    if time is None and _TIME.fullmatch(text := " ".join(words[:2])):
-        time = datetime.fromisoformat(text)
+    time = last_time(" ".join(words[:5])) or iso_time(" ".join(words[:2]))
     return (host, time) if time else None
 
 

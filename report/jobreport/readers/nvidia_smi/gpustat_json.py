@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
 
-from jobreport.readers.nvidia_smi.records import Row, damaged_document, documents_of, tables_of
+from jobreport.readers.nvidia_smi.records import Row, damaged_document, documents_of, iso_time, tables_of
 from jobreport.readers.nvidia_smi.table import Skipped
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
         line, text = document
         try:
             query = msgspec.json.decode(text, type=_Query)
-            time = datetime.fromisoformat(query.query_time)
         except (msgspec.DecodeError, ValueError, RecursionError):
             yield damaged_document(line)
             continue
@@ -61,7 +59,9 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
             values = msgspec.to_builtins(gpu)
             cells = {column: "" if value is None else str(value) for column, value in values.items()}
             cells["hostname"] = query.hostname
-            yield Row(line=line, moment=line, time=time, gpu=str(gpu.index), cells=cells)
+            yield Row(
+                line=line, moment=line, time=iso_time(query.query_time), gpu=str(gpu.index), cells=cells
+            )
 
 
 def _is_end(line: str) -> bool:

@@ -100,8 +100,13 @@ def last_time(line: str) -> datetime | None:
     if match is None:
         return None
     month = _MONTHS.index(match[1]) + 1
+    return iso_time(f"{match[4]}-{month:02}-{int(match[2]):02} {match[3]}")
+
+
+def iso_time(text: str) -> datetime | None:
+    """A time such as ``2025-02-16 08:10:45``, to the second at least."""
     try:
-        return datetime.fromisoformat(f"{match[4]}-{month:02}-{int(match[2]):02} {match[3]}")
+        return datetime.fromisoformat(text) if text.count(":") > 1 else None
     except ValueError:
         return None
 

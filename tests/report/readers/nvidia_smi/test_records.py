@@ -196,6 +196,19 @@ def test_a_box_without_a_date_is_counted(tmp_path: Path) -> None:
     assert codes(found) == {"nvidia_smi.undated": 2}
 
 
+@pytest.mark.parametrize(
+    "form", ["box 545", "gpustat", "gpustat power", "gpustat JSON", "-q 560", "-q -x 550"]
+)
+def test_a_time_that_does_not_exist_is_none(form: str, tmp_path: Path) -> None:
+    write, metrics = FORMS[form]
+    first, second, third = moments(3, 2)
+
+    job, found = read(tmp_path, write(first) + write(second).replace(":59:52", ":99:52") + write(third))
+
+    assert_same(job, [first, third], metrics)
+    assert codes(found) == {"nvidia_smi.undated": 2}
+
+
 def test_watch_names_the_host_and_dates_of_other_tools_are_passed_over(tmp_path: Path) -> None:
     samples = moments(3, 2)
     between = "Fri 21 Nov 2025 11:41:31 PM EST\nSun Feb 16 09:59:50 UTC 2025\nstep 12 | loss 0.5 | 3 / 4\n"
