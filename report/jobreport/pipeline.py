@@ -155,6 +155,7 @@ def make_report(
                 zone=zone_of(zone or "UTC"),
                 columns=column_names(columns) if columns is not None else (),
                 date_order=date_order or "",
+                shown=job_dir,
             )
         except NothingReadableError as error:
             if redact:

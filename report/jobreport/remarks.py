@@ -47,6 +47,7 @@ class Wording(NamedTuple):
 REMARKS: dict[str, Wording] = {
     # Job directory and archives
     "directory.folder": Wording("skipped", "files", "folder cannot be opened: {reason}"),
+    "directory.denied": Wording("skipped", "files", "may not be read: permission denied"),
     "directory.link": Wording("skipped", "files", "link {target}"),
     "directory.special": Wording("skipped", "files", "neither file nor folder"),
     "directory.unknown": Wording("skipped", "files", "format not recognized"),
@@ -70,7 +71,6 @@ REMARKS: dict[str, Wording] = {
     "file.unpacked": Wording(
         "skipped", "files", "larger than the limit of {limit} when unpacked; what comes before is used"
     ),
-    "file.denied": Wording("skipped", "files", "may not be read: permission denied"),
     "file.large": Wording("skipped", "files", "larger than {mib} MiB"),
     "file.not_utf8": Wording("skipped", "files", "not UTF-8 text"),
     "file.not_json": Wording("skipped", "files", "not complete JSON"),

@@ -78,10 +78,11 @@ def read_directory(
     zone: tzinfo = UTC,
     columns: Sequence[str] = (),
     date_order: str = "",
+    shown: Path | None = None,
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
-    ``name`` of the job defaults to the directory's. ``zone`` is the time zone of timestamps that have none;
+    ``name`` of the job defaults to the directory's; messages name ``shown``, such as an archive that was unpacked there. ``zone`` is the time zone of timestamps that have none;
     ``columns`` are those of logs without a header line, ``date_order`` is that of their dates. The ``engine`` reads the files and keeps the tables, by
     default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its own files and a
     remark, unless ``strict``. Raises ``NothingReadableError`` if nothing is left to report.
@@ -104,7 +105,7 @@ def read_directory(
     if not nodes and not (results and results.documents):
         known = [*sources, results.quality] if results else sources
         remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
-        raise NothingReadableError(_nothing_readable(directory, files.all, remarks))
+        raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))
     facts = None
     if nodes and results:
         sources.append(_used_in_addition(results, facts := loop_facts(results)))

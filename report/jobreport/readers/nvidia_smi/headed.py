@@ -180,6 +180,9 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
             lines, numbers = lines[:-1], numbers[:-1]
         if block.line == 1:
             prefix = _prefix_of(lines[:_SHOWN], names)
+        if "" in lines:  # nothing but line ends may be all of a large file
+            there = [place for place, line in enumerate(lines) if line]
+            lines, numbers = [lines[place] for place in there], numbers[there]
         parts = {"": Written(lines=lines, numbers=numbers)}
         if prefix:
             parts, others = by_writer(lines, numbers, prefix)

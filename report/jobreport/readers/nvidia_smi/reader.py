@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.readers import text_files
-from jobreport.readers.base import Found
+from jobreport.readers.base import FileFailedError, Found
 from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import boxed, gpustat, gpustat_json, headed, query_text, query_xml
 from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
@@ -123,8 +123,11 @@ class NvidiaSmi:
         logs: list[Log] = []
         headerless: list[tuple[SourceFile, Skipped]] = []
         for file in sorted(files):
-            if parts := self._parts(file, headerless, tally):
-                logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
+            try:
+                if parts := self._parts(file, headerless, tally):
+                    logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
+            except Exception as error:
+                raise FileFailedError(file) from error
             progress.advance(file.size)
         for file, first in headerless[:1]:
             rows = sum(part.count for _, part in headerless)
@@ -213,8 +216,9 @@ def _chunks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
     """The text of a file; what cannot be read is noted."""
     try:
         yield from text_files.chunks(file.path)
-    except text_files.DamagedError:
-        tally.note("file.cut", file=file.name)
+    except text_files.DamagedError as error:
+        code, fields = error.remark
+        tally.note(code, file=file.name, **fields)
     except OSError as error:
         tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
 
