@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import datetime, timedelta
 from itertools import groupby
+from operator import ne
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +14,9 @@ from msgspec import Struct
 
 from jobreport.readers.bounds import MAX_GPUS
 from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts
-from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from jobreport.readers.nvidia_smi.table import Block
 
@@ -29,6 +30,8 @@ _CTIME = re.compile(
     rf"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ({'|'.join(_MONTHS)}) {{1,2}}([0-9]{{1,2}}) ([0-9:]{{8}}) ([0-9]{{4}})$"
 )
 CTIME_LENGTH = 24
+#: Columns that differ between the first GPUs of two machines.
+_MACHINE = ("hostname", "uuid", "pci.bus_id")
 #: Codes of remarks.
 _PART_OF_ROW, _DAMAGED_DOCUMENT, _UNDATED, _ONE_MOMENT, _SAME_SECOND = (
     "nvidia_smi.part_of_row",
@@ -119,24 +122,26 @@ def tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
         if isinstance(row, Skipped):
             yield row
             continue
-        if batch and row.moment != batch[-1].moment:
-            several, same_second = True, same_second or row.time == batch[-1].time
+        several = several or bool(batch and row.moment != batch[-1].moment)
         batch.append(row)
         if len(batch) == _ROWS:
             # The rows of the last second stay together.
             whole = next((i for i in range(_ROWS, 0, -1) if batch[i - 1].time != row.time), _ROWS)
-            yield _table(batch[:whole])
+            times = _times(batch[:whole])
+            same_second = same_second or any(map(ne, times, (row.time for row in batch)))
+            yield _table(batch[:whole], times)
             batch = batch[whole:]
-    if same_second:
-        yield Skipped(code=_SAME_SECOND, count=1, line=0, text="")
+    times = _times(batch)
     if several and batch:
-        yield _table(batch)
+        yield _table(batch, times)
     elif batch:
         cells = batch[0].cells
         text = ", ".join(filter(None, (cells.get("name"), cells.get("memory.total"))))
         yield Skipped(
             code=_ONE_MOMENT, count=len(batch), line=batch[0].line, text=f"{len(batch)} × {text or 'GPU'}"
         )
+    if same_second or any(map(ne, times, (row.time for row in batch))):
+        yield Skipped(code=_SAME_SECOND, count=1, line=0, text="")
 
 
 def _once_a_moment(rows: Iterable[Row | Skipped]) -> Iterator[Row | Skipped]:
@@ -158,18 +163,27 @@ def _once_a_moment(rows: Iterable[Row | Skipped]) -> Iterator[Row | Skipped]:
             yield row
 
 
-def _table(rows: list[Row]) -> Table:
-    """A table of rows; the moments of one second lie evenly in it, where the times are those of whole seconds."""
-    times: list[str] = []
-    for time, some in groupby(rows, lambda row: row.time):
-        moments = [len(list(mine)) for _, mine in groupby(some, lambda row: row.moment)]
-        step = timedelta(microseconds=SECOND_US / len(moments))
-        for number, count in enumerate(moments):
-            times += [(time + number * step).isoformat(" ", "microseconds")] * count
+def _table(rows: Sequence[Row], times: Sequence[datetime]) -> Table:
     names = dict.fromkeys(name for row in rows for name in row.cells)
     return Table(
         names=("timestamp", *names),
         line=0,
-        columns=[Texts.of(times), *(Texts.of([row.cells.get(name, "") for row in rows]) for name in names)],
+        columns=[
+            Texts.of([time.isoformat(" ", "microseconds") for time in times]),
+            *(Texts.of([row.cells.get(name, "") for row in rows]) for name in names),
+        ],
         lines=np.array([row.line for row in rows]),
     )
+
+
+def _times(rows: Sequence[Row]) -> list[datetime]:
+    """When each row was written; moments of one machine with the same second lie evenly in it."""
+    times: list[datetime] = []
+    for time, some in groupby(rows, lambda row: row.time):
+        moments = [list(mine) for _, mine in groupby(some, lambda row: row.moment)]
+        machines = [tuple(map(mine[0].cells.get, _MACHINE)) for mine in moments]
+        counts, before = Counter(machines), Counter[tuple[str | None, ...]]()
+        for machine, mine in zip(machines, moments, strict=True):
+            times += [time + timedelta(seconds=before[machine] / counts[machine])] * len(mine)
+            before[machine] += 1
+    return times

@@ -14,8 +14,10 @@ import pytest
 
 from jobreport.errors import NothingReadableError
 from jobreport.readers.base import SourceFile
+from jobreport.readers.nvidia_smi import boxed as boxes
 from jobreport.readers.nvidia_smi import records
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
+from jobreport.readers.nvidia_smi.table import Block
 from jobreport.readers.registry import read_job
 from jobreport.remarks import SourceQuality
 from jobrules.model import Job, Metric
@@ -174,17 +176,29 @@ def replace(samples: Sequence[Sample], time: datetime) -> list[Sample]:
     return [Sample(one.number, one.gpu, time) for one in samples]
 
 
+def test_boxes_of_two_machines_in_one_second_keep_it() -> None:
+    mine = [replace(some, START + timedelta(seconds=i)) for i, some in enumerate(moments(3, 2))]
+    others = [boxed(some).replace(":10:00.0", ":20:00.0") for some in mine]
+    text = "".join(one + other for one, other in zip(map(boxed, mine), others, strict=True))
+
+    (table,) = boxes.tables([Block(line=1, lines=text.split("\n"))], ())
+
+    times = table.columns[0]  # type: ignore[union-attr]
+    assert times.distinct == [some[0].time.strftime("%Y-%m-%d %H:%M:%S.000000") for some in mine]
+    assert np.bincount(times.code).tolist() == [4, 4, 4]
+
+
 def test_seconds_stay_whole_where_very_many_rows_are_several_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "_ROWS", 9)
-    samples = [replace(some, START + timedelta(seconds=i // 3)) for i, some in enumerate(moments(30, 2))]
-    even = [replace(some, START + timedelta(microseconds=10**6 * i // 3)) for i, some in enumerate(samples)]
+    samples = [replace(some, START + timedelta(seconds=i // 4)) for i, some in enumerate(moments(28, 2))]
+    even = [replace(some, START + timedelta(seconds=i / 4)) for i, some in enumerate(moments(28, 2))]
 
     job, found = read(tmp_path, "".join(map(boxed, samples)))
 
     assert_same(job, even, METRICS)
-    assert found.rows == 60
+    assert found.rows == 56
 
 
 def test_a_box_without_a_date_is_counted(tmp_path: Path) -> None:
