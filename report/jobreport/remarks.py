@@ -199,6 +199,11 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.damaged_document": Wording(
         "skipped", "documents", "incomplete, damaged, or larger than 2 MiB: JSON or XML"
     ),
+    "nvidia_smi.watch": Wording(
+        "skipped",
+        "files",
+        "watch writes to a file only what changes on the screen; use nvidia-smi -l 1 > FILE",
+    ),
     "nvidia_smi.undated": Wording(
         "skipped", "rows", "no date and time above them, which the tool writes once for all GPUs"
     ),

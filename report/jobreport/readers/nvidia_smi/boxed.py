@@ -17,15 +17,18 @@ from jobreport.readers.nvidia_smi.records import (
     part_of_row,
     tables_of,
 )
+from jobreport.readers.nvidia_smi.table import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from jobreport.readers.nvidia_smi.table import Block, Skipped, Table
+    from jobreport.readers.nvidia_smi.table import Block, Table
 
 _TITLE, _RULE = "| NVIDIA-SMI ", "|====="
 #: How ``watch`` begins; then come the command, the host, a colon, and the time.
-_WATCH = "Every "
+_WATCH, _TOOL = "Every ", "nvidia-smi"
+#: Code of a remark.
+_CHANGES = "nvidia_smi.watch"
 #: Characters of a line of a box; it has 91.
 _MAX_LINE = 256
 _INDEX = re.compile(r"[0-9]{1,4}")
@@ -39,8 +42,9 @@ _OF = re.compile(r"\s*(N/A|.*?)\s*/\s*(N/A|[^/]*?)\s*")
 
 
 def is_log(beginning: str, _: Sequence[str]) -> bool:
-    """Whether a line is the title of a box, with a double rule under it."""
-    return any(_RULE in box for box in beginning.split(_TITLE)[1:])
+    """Whether a line is the title of a box, with a double rule under it, or the first line is that of ``watch``."""
+    is_watch = beginning.lstrip().startswith(_WATCH) and _TOOL in beginning.lstrip().partition("\n")[0]
+    return is_watch or any(_RULE in box for box in beginning.split(_TITLE)[1:])
 
 
 def tables(blocks: Iterable[Block], _: Sequence[str]) -> Iterator[Table | Skipped]:
@@ -68,6 +72,8 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
             time, next_time = None, found
             if line.startswith(_WATCH):
                 host = {"hostname": line.rstrip()[:-CTIME_LENGTH].split()[-1].rstrip(":")}
+    if host and box < 2:
+        yield Skipped(code=_CHANGES, count=1, line=1, text="")
 
 
 def _names(model: str, bus: str, _: str) -> dict[str, str]:

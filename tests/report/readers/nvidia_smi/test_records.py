@@ -239,6 +239,18 @@ def test_watch_names_the_host_and_dates_of_other_tools_are_passed_over(tmp_path:
     assert_same(job, samples, METRICS)
 
 
+def test_watch_that_writes_only_changes_is_not_read(tmp_path: Path) -> None:
+    # As watch of procps 4 writes to a file: blanks are jumps of the cursor, and the second screen is three digits.
+    first = re.sub(r" {6,}", "\x1b[6C", boxed(*moments(1, 2))).replace("\n", "\r\x1b[1B")
+    title = f"\x1b[H\x1b[JEvery 1.0s: nvidia-smi\x1b[1;93Hworker-7: {ctime(START)}\x1b[3;1H"
+    (tmp_path / "watch.txt").write_text(f"{title}{first}\x1b[1;115H1\x1b[12;32H22\x1b[24;80H")
+
+    _, found = read(tmp_path, "".join(map(boxed, moments(3, 2))))
+
+    assert found.rows == 6
+    assert codes(found) == {"nvidia_smi.watch": 1, "nvidia_smi.part_of_row": 2}
+
+
 def test_a_log_that_is_cut_anywhere_keeps_all_whole_rows(tmp_path: Path) -> None:
     samples = moments(3, 1)
     before, last = "".join(map(boxed, samples[:2])), boxed(samples[2])
