@@ -15,12 +15,16 @@ from jobreport.readers.nvidia_smi.columns import columns
 
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]")
+#: In forms of logs whose rows are not lines.
+_OTHER_FORMS = ("| NVIDIA-SMI ", "NVSMI LOG", "<nvidia_smi_log", '"query_time"', " MB |")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 
 
 def rows(content: bytes) -> int | None:
     """The rows of a log; ``None`` where it may be read in several ways: quotes may join lines, a line be several rows."""
     text = _text(unpacked(content))
+    if any(one in text for one in _OTHER_FORMS):
+        return None
     *lines, last = text.split("\n")
     if '"' in text or any(_GPU_IN_NAME.search(line) for line in lines if _names_columns(line)):
         return None

@@ -191,11 +191,32 @@ REMARKS: dict[str, Wording] = {
         "rows",
         "--columns has {columns} names, but rows such as “{row}” have another number of fields",
     ),
+    "nvidia_smi.query": Wording(
+        "corrected", "files", "no header line; the columns are those of --query-gpu in {name}"
+    ),
     "nvidia_smi.other_fields": Wording(
         "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
     ),
     "nvidia_smi.long_line": Wording("skipped", "rows", "a line of more than a million characters"),
     "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
+    "nvidia_smi.part_of_row": Wording("skipped", "rows", "incomplete: the log is cut or damaged there"),
+    "nvidia_smi.damaged_document": Wording(
+        "skipped", "documents", "incomplete, damaged, or larger than 2 MiB: JSON or XML"
+    ),
+    "nvidia_smi.watch": Wording(
+        "skipped",
+        "files",
+        "watch writes to a file only what changes on the screen; use nvidia-smi -l 1 > FILE",
+    ),
+    "nvidia_smi.undated": Wording(
+        "skipped", "rows", "no date and time above them, which the tool writes once for all GPUs"
+    ),
+    "nvidia_smi.same_second": Wording(
+        "corrected", "files", "several samples of a GPU per second; assumed: one machine, equal intervals"
+    ),
+    "nvidia_smi.one_moment": Wording(
+        "skipped", "rows", "one moment only: no shares of time; nvidia-smi -l 1 repeats it"
+    ),
     "nvidia_smi.no_time": Wording("skipped", "rows", "no time that can be read"),
     "nvidia_smi.date_order": Wording(
         "skipped",
@@ -215,7 +236,7 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.equal_column": Wording(
         "dropped", "columns", "another column of the same measure ({metric}); the first is in use"
     ),
-    "nvidia_smi.query": Wording(
+    "nvidia_smi.other_query": Wording(
         "skipped", "rows", "not samples of GPUs but what --query-{query} lists: processes or memory pages"
     ),
     "nvidia_smi.fraction": Wording(

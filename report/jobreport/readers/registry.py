@@ -95,7 +95,8 @@ def read_directory(
     engine, progress = engine or LocalEngine(1), progress or Progress()
     name = name or job_name(directory)
     tally = Tally()
-    files = _matched(listing(directory, tally, leave), NvidiaSmi(zone, columns, date_order))
+    found = listing(directory, tally, leave)
+    files = _matched(found, NvidiaSmi(zone, columns, date_order, found))
     size = sum(file.size for some in files.of_readers.values() for file in some)
     progress.stage(f"Reading {escape_name(name)}", size, "B")
 

@@ -1,6 +1,6 @@
-"""Logs of ``nvidia-smi``: a loop of ``--query-gpu=… --format=csv``, ``dmon`` or ``pmon``, in one file or many.
+"""Logs of ``nvidia-smi`` and ``gpustat`` in a loop, in one file or many.
 
-Known by a line that names their columns, whatever the file is called. A row is what a log says of one GPU at one
+Known by their first lines, whatever the file is called. A row is what a log says of one GPU at one
 moment.
 """
 
@@ -20,12 +20,13 @@ from jobreport import progress
 from jobreport.readers import text_files
 from jobreport.readers.base import FileFailedError, Found
 from jobreport.readers.names import as_name
-from jobreport.readers.nvidia_smi import headed
+from jobreport.readers.nvidia_smi import boxed, gpustat, gpustat_json, headed, query_text, query_xml
 from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.identity import machines_of, table_of
 from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
+from jobreport.readers.nvidia_smi.queries import Queries
 from jobreport.readers.nvidia_smi.row_reading import FileRows
 from jobreport.readers.nvidia_smi.table import Skipped
 from jobreport.readers.nvidia_smi.times import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
+    from jobreport.readers.nvidia_smi.queries import Query
     from jobreport.readers.nvidia_smi.rows import Rows
     from jobreport.readers.nvidia_smi.table import Form
     from jobrules.measures.snapshots import Series
@@ -56,8 +58,10 @@ if TYPE_CHECKING:
 #: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
 _PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
 _SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
+#: Forms with suffixes of their own.
+_DOCUMENTS: dict[str, Form] = {".json": gpustat_json, ".xml": query_xml}
 #: The forms of logs; the first one that a file is of reads it.
-_FORMS: tuple[Form, ...] = (headed,)
+_FORMS: tuple[Form, ...] = (query_xml, query_text, gpustat_json, headed, gpustat, boxed)
 #: Bytes of a file that show its form.
 _BEGINNING = 1 << 16
 #: Rows of one moment lie within half of nearly every interval: all but this share, and within a second.
@@ -71,19 +75,27 @@ class NvidiaSmi:
     """
 
     source = "nvidia-smi logs"
-    looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon)"
+    looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon, -l, -q; also gpustat)"
     memory = 6.0
     rows = "rows"
     names_machines = False
 
-    def __init__(self, zone: tzinfo = UTC, columns: Sequence[str] = (), date_order: str = "") -> None:
+    def __init__(
+        self,
+        zone: tzinfo = UTC,
+        columns: Sequence[str] = (),
+        date_order: str = "",
+        files: Sequence[SourceFile] = (),
+    ) -> None:
         """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line.
 
-        ``date_order`` is that of dates which do not show it.
+        ``date_order`` is that of dates which do not show it. For logs with another number of columns, scripts among
+        ``files``, all of the job directory, may have the names.
         """
         self._zone = zone
         self._columns = columns
         self._date_order = date_order
+        self._queries = Queries(files)
 
     def matches_name(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
@@ -93,7 +105,12 @@ class NvidiaSmi:
         """By a line near the beginning that names its columns, or by its first row."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
         ending = f".{suffix}" if dot and stem else ""
-        return ending in _SUFFIXES and self._form(_beginning(file)) is not None
+        if ending not in (*_SUFFIXES, *_DOCUMENTS):
+            return False
+        beginning = _beginning(file)
+        if ending in _DOCUMENTS:
+            return _DOCUMENTS[ending].is_log(beginning, ())
+        return self._form(beginning) is not None or self._query(beginning) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -132,6 +149,10 @@ class NvidiaSmi:
     def _form(self, text: str) -> Form | None:
         return next((form for form in _FORMS if form.is_log(text[:_BEGINNING], self._columns)), None)
 
+    def _query(self, text: str) -> Query | None:
+        query = self._queries.of(text)
+        return query if query and len(query.names) != len(self._columns) else None
+
     def _parts(
         self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
     ) -> list[Rows]:
@@ -147,8 +168,12 @@ class NvidiaSmi:
 
         lines = blocks(_chunks(file, tally), skip)
         first = list(islice(lines, 1))
-        form = self._form("\n".join(*(block.lines for block in first))) or headed
-        for part in form.tables(chain(first, lines), self._columns):
+        beginning = "\n".join(line for block in first for line in block.lines)[:_BEGINNING]
+        form, names = self._form(beginning) or headed, self._columns
+        if form is headed and (query := self._query(beginning)):
+            names = query.names
+            note("nvidia_smi.query", name=escape_name(query.file, 200))
+        for part in form.tables(chain(first, lines), names):
             if isinstance(part, Skipped):
                 skip(part)
             else:

@@ -54,7 +54,7 @@ class FileRows:
         """Keep what a table says."""
         note = partial(self._note, count=len(table.lines), line=int(table.lines[0]))
         if query := query_of(table.names):
-            note("nvidia_smi.query", query=query)
+            note("nvidia_smi.other_query", query=query)
             return
         for one in _by_gpu(table):
             said = _said(one)
