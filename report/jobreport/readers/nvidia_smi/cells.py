@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,8 @@ from jobreport.readers.nvidia_smi.columns import FACTORS
 from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
 
@@ -87,12 +90,18 @@ def any_number(texts: Texts, metric: Metric, column: Column) -> bool:
 
 def cells(texts: Texts, metric: Metric, column: Column) -> Cells:
     """Numbers in the cells of a column of a metric."""
-    read = [_value(text, metric, column) for text in texts.distinct]
+    read = [*map(_reader(metric, column), texts.distinct)]
     remarks: Counter[str] = Counter()
     for (_, code), count in zip(read, np.bincount(texts.code, minlength=len(read)).tolist(), strict=True):
         if code:
             remarks[code] += count
     return Cells(values=np.array([value for value, _ in read])[texts.code], remarks=remarks)
+
+
+@lru_cache(16)
+def _reader(metric: Metric, column: Column) -> Callable[[str], tuple[float, str]]:
+    """``_value`` of a column, with a memory: each block of a log has most of the texts of the one before."""
+    return lru_cache(1 << 14)(partial(_value, metric=metric, column=column))
 
 
 def _value(text: str, metric: Metric, column: Column) -> tuple[float, str]:
