@@ -60,7 +60,7 @@ STAGES = {
     ),
     **{
         kind: _report(
-            f"make-report of a {title}",
+            f"make-report, {title}",
             "--formats",
             "json",
             job={"tar-archive": "JOB/tar-archive/job.tgz", "zip-archive": "JOB/zip-archive/job.zip"}.get(
