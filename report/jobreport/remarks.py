@@ -191,7 +191,7 @@ REMARKS: dict[str, Wording] = {
         "rows",
         "--columns has {columns} names, but rows such as “{row}” have another number of fields",
     ),
-    "nvidia_smi.query": Wording(
+    "nvidia_smi.script": Wording(
         "corrected", "files", "no header line; the columns are those of --query-gpu in {name}"
     ),
     "nvidia_smi.other_fields": Wording(
