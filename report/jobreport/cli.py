@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jobreport.progress import Progress
+    from jobreport.readers.runs import Choice
     from jobreport.tables.engine import Engine
 
 _SEVERITIES = ("warning", "critical")
@@ -54,6 +55,14 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
         # As above: it would silently mean all rules.
         raise click.BadParameter("no rule is named.", param=option)
     return names
+
+
+def _run(_context: click.Context, _option: click.Parameter, value: str | None) -> Choice:
+    if value is None or value == "all":
+        return value  # type: ignore[return-value]
+    if not value.isdecimal() or int(value) < 1:
+        raise click.BadParameter("neither all nor the number of a run, which counts from 1.")
+    return int(value)
 
 
 @click.command(
@@ -121,6 +130,12 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     type=click.Choice(_DATE_ORDERS),
     help="Order of dates such as 03/04/2026 in an nvidia-smi log in which none shows it.",
 )
+@click.option(
+    "--run",
+    callback=_run,
+    metavar="N|all",
+    help="Run to report, if a log holds several with long pauses between them.  [default: the newest]",
+)
 @click.option("--list-rules", is_flag=True, help="List all rules and exit.")
 @click.option(
     "--explain",
@@ -159,6 +174,7 @@ def command(
     timezone: str | None,
     columns: str | None,
     date_order: str | None,
+    run: Choice,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -207,6 +223,7 @@ def command(
             zone=timezone,
             columns=columns,
             date_order=date_order,
+            run=run,
             engine=engine,
             progress=_progress(quiet=quiet),
             kernel=running,

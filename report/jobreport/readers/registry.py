@@ -22,6 +22,7 @@ from jobreport.readers.machines import assign_logs
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
+from jobreport.readers.runs import chosen_run
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from jobreport.readers.base import Reader, SourceFile
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.grouping import Piece
+    from jobreport.readers.runs import Choice
     from jobreport.remarks import SourceQuality
     from jobreport.tables.engine import Engine
     from jobrules.model import LoopFacts
@@ -78,25 +80,31 @@ def read_directory(
     zone: tzinfo = UTC,
     columns: Sequence[str] = (),
     date_order: str = "",
+    run: Choice = None,
     shown: Path | None = None,
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
-    ``name`` of the job defaults to the directory's; messages name ``shown``, such as an archive that was unpacked there. ``zone`` is the time zone of timestamps that have none;
-    ``columns`` are those of logs without a header line, ``date_order`` is that of their dates. The ``engine`` reads the files and keeps the tables, by
-    default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its own files and a
-    remark, unless ``strict``. Raises ``NothingReadableError`` if nothing is left to report.
+    ``name`` of the job defaults to the directory's; messages name ``shown``, such as an archive that was unpacked there.
+    ``zone`` is the time zone of timestamps that have none; ``columns`` are those of logs without a header line,
+    ``date_order`` is that of their dates; ``run`` is that of a recording with several. The ``engine`` reads the files and
+    keeps the tables, by default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its
+    own files and a remark, unless ``strict``. Raises ``NothingReadableError`` if nothing is left to report, and
+    ``UsageError`` if there is no such run.
     """
     engine, progress = engine or LocalEngine(1), progress or Progress()
     name = name or job_name(directory)
     tally = Tally()
-    files = _matched(listing(directory, tally, leave), NvidiaSmi(zone, columns, date_order))
+    found = listing(directory, tally, leave)
+    files = _matched(found, NvidiaSmi(zone, columns, date_order, found))
     size = sum(file.size for some in files.of_readers.values() for file in some)
     progress.stage(f"Reading {escape_name(name)}", size, "B")
 
     groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
     pieces = read_groups(engine, groups, progress, strict=strict)
-    pieces = drop_implausible_times(assign_logs(pieces, engine, zone), engine)
+    pieces, runs = chosen_run(assign_logs(pieces, engine, zone), engine, run)
+    if not runs:
+        pieces = drop_implausible_times(pieces, engine)
     results = _debugger_results(files.debugger_results, tally, strict=strict)
 
     sources = sources_of(pieces, tally)
@@ -119,7 +127,7 @@ def read_directory(
         finished=_finished(pieces, has_end_marker=files.has_end_marker),
         loop_facts=facts,
     )
-    quality = Quality(sources=tuple(sources), remarks=tally.remarks())
+    quality = Quality(sources=tuple(sources), remarks=tally.remarks(), runs=runs)
     return Reading(job=job, quality=quality, debugger_results=None if nodes else results)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from jobreport.remarks import FOUND, FOUND_LENGTH, REMARKS, Remark
+from jobreport.remarks import REMARKS, TEXT, TEXT_LENGTH, Remark
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class Tally:
         count: int = 1,
         file: str | None = None,
         line: int = 0,
-        found: str = "",
+        text: str = "",
         **fields: str | int | float,
     ) -> None:
         """Count, unless ``count`` is 0; of all files that are named, the first by name and line becomes the place.
 
-        ``found`` is the text at that place.
+        ``text`` is what stands at that place.
         """
         if not count:
             return
@@ -56,7 +56,7 @@ class Tally:
         if file is not None:
             if fields.get("unit", REMARKS[code].unit) == "files":
                 self._files.add(file)
-            self._set_first(key, escape_name(file, 200), line, escape_name(found, FOUND_LENGTH))
+            self._set_first(key, escape_name(file, 200), line, escape_name(text, TEXT_LENGTH))
 
     def place(self, code: str, file: str) -> None:
         """Name a file of what is counted without one."""
@@ -65,10 +65,10 @@ class Tally:
     def take(self, remarks: Iterable[Remark]) -> None:
         """Add what was counted elsewhere; of several places the first by name."""
         for one in remarks:
-            key = one.code, tuple((name, value) for name, value in one.fields.items() if name != FOUND)
+            key = one.code, tuple((name, value) for name, value in one.fields.items() if name != TEXT)
             self._counts[key] += one.count
             if one.place is not None:
-                self._set_first(key, one.place, 0, str(one.fields.get(FOUND, "")))
+                self._set_first(key, one.place, 0, str(one.fields.get(TEXT, "")))
 
     def mentions(self, file: str) -> bool:
         """Whether there is a remark on the file as a whole."""
@@ -84,16 +84,16 @@ class Tally:
             sorted(found, key=lambda one: (_ORDER.index(one.action), -one.count, one.unit, one.reason))
         )
 
-    def _set_first(self, key: _Key, place: str, line: int, found: str = "") -> None:
-        self._first[key] = min(self._first.get(key, (place, line, found)), (place, line, found))
+    def _set_first(self, key: _Key, place: str, line: int, text: str = "") -> None:
+        self._first[key] = min(self._first.get(key, (place, line, text)), (place, line, text))
 
     def _place(self, key: _Key) -> str | None:
         place, line, _ = self._first.get(key, (None, 0, ""))
         return f"{place}:{line}" if line else place
 
     def _fields(self, key: _Key) -> dict[str, str | int | float]:
-        _, _, found = self._first.get(key, ("", 0, ""))
-        return {**dict(key[1]), **({FOUND: found} if found else {})}
+        _, _, text = self._first.get(key, ("", 0, ""))
+        return {**dict(key[1]), **({TEXT: text} if text else {})}
 
 
 def most_frequent(remarks: Iterable[Remark], most: int) -> tuple[Remark, ...]:

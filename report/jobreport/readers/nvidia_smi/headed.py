@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi import columns as says
-from jobreport.readers.nvidia_smi.columns import MASK, columns
+from jobreport.readers.nvidia_smi.columns import columns, is_header
 from jobreport.readers.nvidia_smi.prefixes import PREFIXES, Written, by_writer
 from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts, columns_of
 from jobreport.readers.nvidia_smi.times import is_date
@@ -361,7 +361,6 @@ def _header(line: str) -> _Header | None:
         return None
     if separator is _WIDE and "|" in line:  # the heads of the boxed table
         return None
-    known = [column for column in columns(names) if column]
-    if len(known) < 2 or not any(column.metric or column.says == MASK for column in known):
+    if not is_header(names):
         return None
     return _Header(names=names, separator=separator, marked=marked)

@@ -51,6 +51,10 @@ class Texts(Struct, frozen=True, kw_only=True, eq=False):
     #: (n,) position of each cell's text among them.
     code: IntArray
 
+    def __getitem__(self, row: int) -> str:
+        """The text of a row, without blanks around it."""
+        return self.distinct[int(self.code[row])].strip()
+
     @classmethod
     def of(cls, cells: Sequence[str]) -> Texts:
         """From the cells."""
