@@ -20,6 +20,7 @@ from benchmarks.results import Run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LOGS = str(Path(__file__).with_name("logs.py"))
 PEERS = str(Path(__file__).with_name("peers.py"))
 REPORT = (sys.executable, "-m", "jobreport.cli")
 #: Seconds for a scheduler and its workers to find each other.
@@ -55,9 +56,7 @@ STAGES = {
     "duckdb": _peer("DuckDB, bare aggregate", "duckdb", "JOB"),
     "polars": _peer("polars, bare aggregate of the samples", "polars", "JOB", needs="polars"),
     "pandas": _peer("pandas, read_csv and to_datetime", "pandas", "JOB", needs="pandas"),
-    "panels": Stage(
-        title="GPU log → panels", command=(sys.executable, "-m", "benchmarks.logs", "read", "JOB")
-    ),
+    "panels": Stage(title="GPU log → panels", command=(sys.executable, str(LOGS), "read", "JOB")),
     **{
         kind: _report(
             f"make-report, {title}",
