@@ -874,7 +874,7 @@ FORMS: tuple[Form, ...] = (
     Form("empty", "an empty file", "nvidia-smi … > gpu.csv, stopped at once", lambda rows: gpu_csv(""),
          truth=REFUSED, says="empty"),
     Form("header-only", "a header alone", "nvidia-smi … > gpu.csv, stopped at once",
-         lambda rows: gpu_csv(query([])), truth=REFUSED, says="header"),
+         lambda rows: gpu_csv(query([])), truth=REFUSED, says="without a row"),
     Form("failed", "nothing but the tool's failure", LOOP.format(Q, ""), lambda rows: gpu_csv(FAILED * 5),
          truth=REFUSED, says="driver"),
     Form("lfs", "a Git LFS pointer", "git clone without git lfs",
@@ -938,7 +938,7 @@ _MEASURES = {
 #: Difference of a mean that rounding explains.
 _TOLERANCE = {"u": 0.6, "m": 25.0, "p": 0.6}
 #: A refusal helps if it names an option or a command.
-HELP = re.compile(r" --[a-z]|nvidia-smi |git lfs pull|make-report ")
+HELP = re.compile(r" --[a-z]|nvidia-smi |git lfs pull|sed -E ")
 
 
 def outcome(form: Form, folder: Path) -> Outcome:

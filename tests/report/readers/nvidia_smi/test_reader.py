@@ -302,7 +302,7 @@ def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
     (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
     assert len(panel.time_us) == 20
     assert (found.rows, lost(found)) == (20, 20)
-    assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time"]
+    assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time_column"]
 
 
 @pytest.mark.parametrize(
@@ -553,7 +553,8 @@ def test_columns_that_are_given_are_those_of_a_log_without_header(units: bool, t
     (panel,) = reading.job.panels_of(Metric.GPU_MEMORY_USED)
     assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(60)]
     assert lost(source(reading.quality)) == 1
-    assert [(one.count, one.unit) for one in reading.quality.remarks] == [(2, "files")]
+    found = [(one.code, one.count) for one in reading.quality.remarks]
+    assert found == [("file.empty", 1), ("directory.unknown", 1)]
 
 
 def test_the_command_of_a_report_repeats_the_columns(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""Files that no reader reads, known by their first lines: a remark says what each one is and what works instead."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from jobreport.readers import text_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobreport.readers.base import SourceFile
+
+#: Bytes of a file that show what it is.
+_BEGINNING = 4096
+#: Bytes of a line that are looked at.
+_LINE = 4096
+_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+#: Codes of remarks, and how files of that kind begin; the first one that matches counts.
+_KINDS = {
+    code: re.compile(pattern, re.IGNORECASE)
+    for code, pattern in {
+        "recognized.lfs": r"\s*version https://git-lfs\.github\.com/spec/v1",
+        "recognized.excel": r"PK\x03\x04[\s\S]*?(?:\[Content_Types\]\.xml|xl/)",
+        "recognized.archive": r"PK\x03\x04|BZh\d|\ufffd7zXZ|[\s\S]{257}ustar",
+        "recognized.wandb": r":W&B|[\w.,/ ]*\b_(?:timestamp|runtime)\b.*system[./]gpu",
+        "recognized.stats": r"\s*\d+ *, *(?:\w+Util|\w+Clk|\w+Samples|pwrDraw|temp) *, *\d+ *, *\d+",
+        "recognized.gpu_list": r"\s*GPU \d+: .*\(UUID: ",
+        "recognized.gputil": r"\s*\| *ID *\|.*GPU.*\| *MEM",
+        "recognized.dcgmi": r"\s*# ?Entity ",
+        "recognized.tegrastats": r"\s*(?:[\d-]+ [\d:]+ )?RAM \d+/\d+MB",
+        "recognized.rocm": r"(?:.*\n){0,9}?(?:=+ ROCm System Management Interface|device,.*(?:Graphics Package|GPU use))",
+        "recognized.amd": r"(?:.*\n){0,9}?(?:GPU: \d+\n +\w+:\n|.*\bgfx_activity\b)",
+        "recognized.columns": r"(?:.*\n){0,9}? *(?:timestamp|index|name) {2,}.*(?:utilization|memory|power)[.\w]* \[",
+        "recognized.json_lines": r'\s*\{(?!.*"(?:query_time|Dimension|ph)").*"[^"]*(?:gpu|util|power)[^"]*".*\}\s*\n\s*\{',
+    }.items()
+}
+_FAILURES = (
+    "NVIDIA-SMI has failed",
+    "Make sure that the latest NVIDIA driver",
+    "Failed to initialize NVML",
+    "No devices were found",
+)
+_NAMES = re.compile(r"timestamp|util|memory|power|gpu", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[,;\t]")
+
+
+class Recognized(Struct, frozen=True, kw_only=True):
+    """Why a file is not read: code and fields of the remark."""
+
+    code: str
+    fields: dict[str, Any] = {}
+
+
+def recognized(file: SourceFile) -> Recognized | None:
+    """What a file is that cannot be read; ``None`` if its lines do not show it."""
+    try:
+        beginning = next(text_files.chunks(file.path), b"")[:_BEGINNING]
+        code = _kind(beginning) or _nothing_but(_lines(file))
+    except text_files.DamagedError:
+        return None
+    except OSError as error:
+        return Recognized(code="file.unreadable", fields={"reason": error.strerror or ""})
+    return Recognized(code=code) if code else None
+
+
+def _kind(beginning: bytes) -> str:
+    text = beginning.decode(_MARKS.get(beginning[:2], "utf-8"), "replace").replace("\r\n", "\n")
+    return next((code for code, pattern in _KINDS.items() if pattern.match(text)), "")
+
+
+def _lines(file: SourceFile) -> Iterator[str]:
+    """The lines that are not blank, those of UTF-16 without their zeros; a long one is empty."""
+    for line in text_files.lines(file.path, _LINE):
+        text = "" if line is None else line.replace(b"\0", b"").decode("utf-8", "ignore").strip()
+        if line is None or text:
+            yield text
+
+
+def _nothing_but(lines: Iterator[str]) -> str:
+    """The code of a text in which all lines are of one kind; it is read no further than to the first other one."""
+    first = next(lines, None)
+    if first is None:
+        return "file.empty"
+    if first.startswith(_FAILURES):
+        return "recognized.no_driver" if all(line.startswith(_FAILURES) for line in lines) else ""
+    return "recognized.header" if _names_columns(first) and all(map(_names_columns, lines)) else ""
+
+
+def _names_columns(line: str) -> bool:
+    """True for a line of names, or for one of dmon or pmon."""
+    cells = [cell.strip(' "') for cell in _SEPARATORS.split(line)]
+    named = len(cells) > 1 and all(cell[:1].isalpha() for cell in cells) and _NAMES.search(line)
+    return line.startswith("#") or bool(named)
