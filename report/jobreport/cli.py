@@ -222,12 +222,10 @@ def command(
 
 def _misplaced(argument: str, job_dir: Path | None) -> str:
     """What to do about an argument without an option."""
-    name = escape_name(argument, 200)
+    known = f"{argument[:_MAX_NAME]} stands without an option."
     if job_dir is None:
-        return f"{name} stands without an option. Use `make-report --job-dir {escape_name(shlex.quote(argument), 200)}`."
-    return (
-        f"{name} stands without an option. --job-dir takes one directory: put all files of the job into it."
-    )
+        return f"{known} Use `make-report --job-dir {shlex.quote(argument)[:_MAX_NAME]}`."
+    return f"{known} --job-dir takes one directory: put all files of the job into it."
 
 
 def _engine(dask: str | None) -> AbstractContextManager[Engine]:
