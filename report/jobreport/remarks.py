@@ -103,12 +103,6 @@ REMARKS: dict[str, Wording] = {
         "files",
         f"the output of amd-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
     ),
-    "recognized.columns": Wording(
-        "skipped",
-        "files",
-        "columns aligned with blanks, as by column -t; separate them by commas with: "
-        "sed -E 's/ {{2,}}/,/g' gpu.txt > gpu.csv",
-    ),
     "recognized.json_lines": Wording(
         "skipped",
         "files",

@@ -27,7 +27,7 @@ _KINDS = {
         "recognized.lfs": r"\s*version https://git-lfs\.github\.com/spec/v1",
         "recognized.excel": r"PK\x03\x04[\s\S]*?(?:\[Content_Types\]\.xml|xl/)",
         "recognized.archive": r"PK\x03\x04|BZh\d|\ufffd7zXZ|[\s\S]{257}ustar",
-        "recognized.wandb": r":W&B|[\w.,/ ]*\b_(?:timestamp|runtime)\b.*system[./]gpu",
+        "recognized.wandb": r":W&B|[\w.,/ ]*\b_(?:timestamp|runtime)\b.*system[./]gpu[./]\d+[./]gpu\b",
         "recognized.stats": r"\s*\d+ *, *(?:\w+Util|\w+Clk|\w+Samples|pwrDraw|temp) *, *\d+ *, *\d+",
         "recognized.gpu_list": r"\s*GPU \d+: .*\(UUID: ",
         "recognized.gputil": r"\s*\| *ID *\|.*GPU.*\| *MEM",
@@ -35,7 +35,6 @@ _KINDS = {
         "recognized.tegrastats": r"\s*(?:[\d-]+ [\d:]+ )?RAM \d+/\d+MB",
         "recognized.rocm": r"(?:.*\n){0,9}?(?:=+ ROCm System Management Interface|device,.*(?:Graphics Package|GPU use))",
         "recognized.amd": r"(?:.*\n){0,9}?(?:GPU: \d+\n +\w+:\n|.*\bgfx_activity\b)",
-        "recognized.columns": r"(?:.*\n){0,9}? *(?:timestamp|index|name) {2,}.*(?:utilization|memory|power)[.\w]* \[",
         "recognized.json_lines": r'\s*\{(?!.*"(?:query_time|Dimension|ph)").*"[^"]*(?:gpu|util|power)[^"]*".*\}\s*\n\s*\{',
     }.items()
 }

@@ -845,7 +845,7 @@ FORMS: tuple[Form, ...] = (
          lambda rows: {"gpus.txt": "".join(f"GPU {row.gpu}: NVIDIA A100-SXM4-80GB (UUID: {row.uuid})\n" for row in rows[:2])},
          truth=REFUSED, says="nvidia-smi -L"),
     Form("column-t", "column -t", "nvidia-smi … | column -t -s, > gpu.txt",
-         lambda rows: {"gpu.txt": query(rows, separator="     ")}, truth=REFUSED, says="column -t"),
+         lambda rows: {"gpu.txt": query(rows, separator="     ")}),
     # Other tools
     Form("dcgmi", "dcgmi dmon", "dcgmi dmon -e 203,204,252,155 > dcgm.log",
          lambda rows: {"dcgm.log": "# Entity  GPUTL  MCUTL   FBUSD   POWER\n      Id                                \n" + "".join(f"    GPU {row.gpu}     {row.use}      7   {row.memory}   {row.power:.3f}\n" for row in rows)},
@@ -941,13 +941,18 @@ _TOLERANCE = {"u": 0.6, "m": 25.0, "p": 0.6}
 HELP = re.compile(r" --[a-z]|nvidia-smi |git lfs pull|sed -E ")
 
 
-def outcome(form: Form, folder: Path) -> Outcome:
-    """Write the form into an empty folder and read it."""
-    files = form.write(form.rows)
+def write(folder: Path, files: Files) -> None:
+    """Write files into a folder."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def outcome(form: Form, folder: Path) -> Outcome:
+    """Write the form into an empty folder and read it."""
+    files = form.write(form.rows)
+    write(folder, files)
     (packed,) = [folder / name for name in files if name.endswith(archive.SUFFIXES)] or [folder]
     options: dict[str, Any] = {**form.options}
     if "zone" in options:
