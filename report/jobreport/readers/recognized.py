@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from jobreport.readers import text_files
+from jobreport.readers.nvidia_smi.columns import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +45,11 @@ _FAILURES = (
     "Failed to initialize NVML",
     "No devices were found",
 )
-_NAMES = re.compile(r"timestamp|util|memory|power|gpu", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[,;\t]")
+#: Begins lines of names and of units in dmon and pmon.
+_MARK = "#"
+#: Names of columns that are looked at.
+_NAMES = 256
 
 
 class Recognized(Struct, frozen=True, kw_only=True):
@@ -87,11 +91,12 @@ def _nothing_but(lines: Iterator[str]) -> str:
         return "file.empty"
     if first.startswith(_FAILURES):
         return "recognized.no_driver" if all(line.startswith(_FAILURES) for line in lines) else ""
-    return "recognized.header" if _names_columns(first) and all(map(_names_columns, lines)) else ""
+    units = (line for line in lines if not line.startswith(_MARK))
+    return "recognized.header" if _names_columns(first) and all(map(_names_columns, units)) else ""
 
 
 def _names_columns(line: str) -> bool:
-    """True for a line of names, or for one of dmon or pmon."""
-    cells = [cell.strip(' "') for cell in _SEPARATORS.split(line)]
-    named = len(cells) > 1 and all(cell[:1].isalpha() for cell in cells) and _NAMES.search(line)
-    return line.startswith("#") or bool(named)
+    """True for a line that names columns of a log, as ``--query-gpu``, ``dmon``, and scripts do."""
+    plain = line.lstrip(_MARK)
+    names = _SEPARATORS.split(plain) if _SEPARATORS.search(plain) else plain.split()
+    return sum(map(bool, columns([name.strip(' "') for name in names[:_NAMES]]))) > 1

@@ -91,6 +91,23 @@ def test_a_log_that_only_begins_like_nothing_is_read(text: str, tmp_path: Path) 
     assert panel.values.shape == (60, 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_header"),
+    [
+        ("# gpu   pwr gtemp    sm\n# Idx     W     C     %\n", True),
+        ("timestamp;gpu_util\n\n", True),
+        ("# GPU notes\n", False),
+        ("nvidia-smi --query-gpu=timestamp,index,utilization.gpu --format=csv\n", False),
+        ("Dear all, the GPU, memory, and power are fine.\n", False),
+        ("epoch,loss\n", False),
+    ],
+)
+def test_a_header_alone_names_columns_of_a_log(text: str, is_header: bool, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text)
+
+    assert ("names of columns without a row" in refusal(tmp_path)) == is_header
+
+
 def test_a_night_of_failures_is_nothing_but_failures(tmp_path: Path) -> None:
     (tmp_path / "gpu.csv.gz").write_bytes(gzip.compress(FAILED.encode() * 50_000))
 

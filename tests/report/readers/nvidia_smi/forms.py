@@ -985,6 +985,16 @@ def outcome(form: Form, folder: Path) -> Outcome:
     return Outcome({**machines}, (min(times) / SECOND_US, max(times) / SECOND_US), remarks, "")
 
 
+def judged(form: Form) -> tuple[Outcome, str]:
+    """What becomes of a form, and what is wrong with that."""
+    with tempfile.TemporaryDirectory(prefix="job-") as folder:
+        try:
+            found = outcome(form, Path(folder))
+        except Exception as error:  # noqa: BLE001 - a reader that stops is one of the answers
+            return Outcome({}, (0, 0), (), ""), f"{type(error).__name__}: {error}"
+        return found, problem(form, found)
+
+
 def problem(form: Form, found: Outcome) -> str:
     """What is wrong with the outcome of a form; empty if it is as expected."""
     said = [
@@ -1070,23 +1080,25 @@ def page() -> str:
     )
 
 
-#: Remarks on what every log without a zone has, or that a user does not need to act on.
+#: Remarks that every log without a zone has.
 _USUAL = {"nvidia_smi.zone"}
+#: What every refusal says.
+_FRAME = re.compile(r"No readable input in \S+: [^.]*?found( \(.*?\))?\. | See docs/job-directory\.md\.")
 
 
 def _result(form: Form) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        found = outcome(form, Path(folder))
-        if wrong := problem(form, found):
-            return f"**not as it should be**: {wrong.partition(chr(10))[0].replace(folder, 'my-job')}"
-        if found.refusal:
-            return f"Not read. {found.refusal.replace(folder, 'my-job')}"
-    said = [one.reason for one in found.remarks if one.code not in _USUAL]
-    options = "".join(
-        f" with `--{key.replace('_', '-').replace('zone', 'timezone')} {value}`"
-        for key, value in form.options.items()
-    )
-    return f"**Read**{options}" + "".join(f"; {one}" for one in said)
+    found, wrong = judged(form)
+    if wrong:
+        return f"**not as it should be**: {wrong.partition(chr(10))[0]}"
+    if found.refusal:
+        return f"Not read. {_FRAME.sub('', found.refusal)}"
+    said = sorted({one.reason for one in found.remarks if one.code not in _USUAL})
+    return "".join([f"**Read**{_options(form)}", *(f"; {one}" for one in said)])
+
+
+def _options(form: Form) -> str:
+    names = {"zone": "timezone", "date_order": "date-order"}
+    return "".join(f" with `--{names.get(key, key)} {value}`" for key, value in form.options.items())
 
 
 def _cell(text: str) -> str:
@@ -1095,17 +1107,10 @@ def _cell(text: str) -> str:
 
 def main() -> None:
     """Print what becomes of each form that is not as it should be."""
-    wrong = 0
-    for form in FORMS:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                found = problem(form, outcome(form, Path(folder)))
-            except Exception as error:  # noqa: BLE001 - a reader that fails is what is looked for
-                found = f"{type(error).__name__}: {error}"
-        if found:
-            wrong += 1
-            print(f"{form.name}: {found}")
-    print(f"{wrong} of {len(FORMS)} forms are not as they should be")
+    wrong = [(form.name, reason) for form in FORMS if (reason := judged(form)[1])]
+    for name, reason in wrong:
+        print(f"{name}: {reason}")
+    print(f"{len(wrong)} of {len(FORMS)} forms are not as they should be")
 
 
 if __name__ == "__main__":

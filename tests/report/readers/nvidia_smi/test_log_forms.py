@@ -42,7 +42,7 @@ PENDING = frozenset({
     "box-470.57", "box-535.104", "box-550.54", "box-570.86", "box-581.15", "box-loop", "box-watch",
     "box-no-date", "box-part", "q-loop", "q-xml", "accounted-apps", "accounted-apps-next-to-query",
     "accounted-apps-file-next-to-query", "compute-apps", "compute-apps-next-to-query", "retired-pages",
-    "column-t", "wandb",
+    "column-t",
 })  # fmt: skip
 
 
