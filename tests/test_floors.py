@@ -26,7 +26,7 @@ FLOORS = (
     ("jobreport.redaction", "jobreport.sections"),
     ("jobreport.debugger_report", "jobreport.output"),
     ("jobreport.pipeline",),
-    ("jobreport.cli",),
+    ("jobreport.cli", "jobreport.__main__"),
 )
 FLOOR = {name: i for i, names in enumerate(FLOORS) for name in names}
 

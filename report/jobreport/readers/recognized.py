@@ -99,4 +99,6 @@ def _names_columns(line: str) -> bool:
     """True for a line that names columns of a log, as ``--query-gpu``, ``dmon``, and scripts do."""
     plain = line.lstrip(_MARK)
     names = _SEPARATORS.split(plain) if _SEPARATORS.search(plain) else plain.split()
-    return sum(map(bool, columns([name.strip(' "') for name in names[:_NAMES]]))) > 1
+    known = columns([name.strip(' "') for name in names[:_NAMES]])
+    # A command names columns too.
+    return sum(map(bool, known)) > 1 and "=" not in line
