@@ -26,7 +26,8 @@ FLOORS = (
     ("jobreport.redaction", "jobreport.sections"),
     ("jobreport.debugger_report", "jobreport.output"),
     ("jobreport.pipeline",),
-    ("jobreport.cli", "jobreport.__main__"),
+    ("jobreport.cli",),
+    ("jobreport.__main__",),
 )
 FLOOR = {name: i for i, names in enumerate(FLOORS) for name in names}
 

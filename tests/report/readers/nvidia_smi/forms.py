@@ -992,6 +992,7 @@ def judged(form: Form) -> tuple[Outcome, str]:
             found = outcome(form, Path(folder))
         except Exception as error:  # noqa: BLE001 - a reader that stops is one of the answers
             return Outcome({}, (0, 0), (), ""), f"{type(error).__name__}: {error}"
+        found = found._replace(refusal=found.refusal.replace(folder, "job"))
         return found, problem(form, found)
 
 
