@@ -247,10 +247,9 @@ REMARKS: dict[str, Wording] = {
     ),
     "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
     "nvidia_smi.no_time": Wording(
-        "skipped", "rows", "no time that can be read, such as 2025-03-14 09:21:17, 1741944077, or 09:21:17"
-    ),
-    "nvidia_smi.no_time_column": Wording(
-        "skipped", "rows", "no column of times; add timestamp to --query-gpu"
+        "skipped",
+        "rows",
+        "no time that can be read, such as 2025-03-14 09:21:17 or 1741944077 (--query-gpu=timestamp,… writes it)",
     ),
     "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),
     "nvidia_smi.no_value": Wording("skipped", "rows", "no value that is read"),

@@ -74,7 +74,7 @@ def _rows(table: Table, note: Callable[..., None]) -> Rows | None:
         note("nvidia_smi.assumed_second")
         times = _a_second_apart(gpu, texts.get(says.PROCESS))
     if times is None:
-        note("nvidia_smi.no_time_column", count=count)
+        note("nvidia_smi.no_time", count=count)
         return None
     values = _values(measured, texts.get(says.MASK), note)
     usable = _usable(times, values, gpu, host, note)

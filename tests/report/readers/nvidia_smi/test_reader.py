@@ -302,7 +302,7 @@ def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
     (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
     assert len(panel.time_us) == 20
     assert (found.rows, lost(found)) == (20, 20)
-    assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time_column"]
+    assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time"]
 
 
 @pytest.mark.parametrize(
