@@ -22,6 +22,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import asdict
 
 from jobreport.errors import NothingReadableError
 from jobreport.readers import archive
@@ -681,16 +682,14 @@ FORMS: tuple[Form, ...] = (
     # Times
     Form("date-lines", "a line of date before the rows",
          "while sleep 1; do date; nvidia-smi --query-gpu=index,… --format=csv; done > gpu.log",
-         lambda rows: {"gpu.log": each_moment(rows, date, lambda some: query(some, "index use memory power"))},
-         says="date|time"),
+         lambda rows: {"gpu.log": each_moment(rows, date, lambda some: query(some, "index use memory power"))}),
     Form("date-lines-noheader", "a line of date before rows without a header",
          "while sleep 1; do date; nvidia-smi … --format=csv,noheader; done > gpu.log",
          lambda rows: {"gpu.log": each_moment(rows, date, lambda some: query(some, "index use memory power", header=False))},
-         options={"columns": names("index use memory power")}, says="date|time"),
+         options={"columns": names("index use memory power")}),
     Form("banners", "a banner with the time before the rows",
          'while sleep 1; do echo "=== $(date "+%F %T") ==="; nvidia-smi … ; done > gpu.log',
-         lambda rows: {"gpu.log": each_moment(rows, lambda row: f"=== {seconds(row)} ===", lambda some: query(some, "index use memory power"))},
-         says="date|time|banner"),
+         lambda rows: {"gpu.log": each_moment(rows, lambda row: f"=== {seconds(row)} ===", lambda some: query(some, "index use memory power"))}),
     Form("banners-no-time", "a banner between the rows",
          'while sleep 1; do echo "--- GPU ---"; nvidia-smi … ; done > gpu.log',
          lambda rows: {"gpu.log": each_moment(rows, lambda row: "------ GPU ------", query)}),
@@ -928,6 +927,8 @@ class Outcome(NamedTuple):
     span: tuple[float, float]
     remarks: tuple[Remark, ...]
     refusal: str
+    #: The runs of the recording.
+    runs: tuple[str, ...] = ()
 
 
 _MEASURES = {
@@ -957,6 +958,8 @@ def outcome(form: Form, folder: Path) -> Outcome:
     options: dict[str, Any] = {**form.options}
     if "zone" in options:
         options["zone"] = zone_of(options["zone"])
+    if options.get("run", "all") != "all":
+        options["run"] = int(options["run"])
     if "columns" in options:
         options["columns"] = column_names(options["columns"])
     try:
@@ -982,7 +985,8 @@ def outcome(form: Form, folder: Path) -> Outcome:
     times = [time for panel in panels.values() for time in (panel.time_us[0], panel.time_us[-1])]
     quality = reading.quality
     remarks = (*(remark for source in quality.sources for remark in source.remarks), *quality.remarks)
-    return Outcome({**machines}, (min(times) / SECOND_US, max(times) / SECOND_US), remarks, "")
+    runs = tuple(f"run {one}" for one in asdict(quality).get("runs", ()))
+    return Outcome({**machines}, (min(times) / SECOND_US, max(times) / SECOND_US), remarks, "", runs)
 
 
 def judged(form: Form) -> tuple[Outcome, str]:
