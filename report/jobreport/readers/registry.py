@@ -214,9 +214,10 @@ def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Seq
     for one in (about_logs or remarks)[:MAX_REASONS]:
         unit, where = one.unit.removesuffix("s"), f" ({one.place})" if one.place else ""
         text += f" {count(one.count, unit, one.unit)} {one.action}: {one.reason}{where}."
-    if about_logs:
-        # What is recognized has its own command.
-        hint = "" if about_logs[0].code.startswith(_RECOGNIZED) else f" A log that is read: {RECORD}."
-        return f"{text}{hint} See docs/job-directory.md."
-    supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
-    return f"{text} Supported: {'; '.join(supported)}. See docs/job-directory.md."
+    if not about_logs:
+        supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
+        text += f" Supported: {'; '.join(supported)}."
+    # What is recognized has its own command.
+    elif about_logs[0].code.startswith(_RECOGNIZED):
+        return f"{text} See docs/job-directory.md."
+    return f"{text} A log that is read: {RECORD}. See docs/job-directory.md."

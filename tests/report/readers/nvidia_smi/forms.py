@@ -768,7 +768,7 @@ FORMS: tuple[Form, ...] = (
          lambda rows: gpu_csv(home_made(rows, time=seconds, gpu_id=lambda row: row.gpu, gpu_utilization=lambda row: row.use, gpu_memory_used_mb=lambda row: row.memory, gpu_power_draw=lambda row: row.power))),
     Form("wide", "columns for each GPU", "a script",
          lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], **{"timestamp": seconds} | {f"gpu{i}_{name}": _of_gpu(rows, i, field) for i in (0, 1) for name, field in (("util", "use"), ("mem_mb", "memory"), ("power_w", "power"))})),
-         holds="up"),
+         holds="ump"),
     Form("gputil-table", "the table of GPUtil", "GPUtil.showUtilization()",
          lambda rows: {"gpu.txt": "".join("| ID | GPU | MEM |\n------------------\n" + "".join(f"|  {row.gpu} | {row.use}% | 13% |\n" for row in some) for some in moments(rows))},
          truth=REFUSED, says="nvidia-smi --query-gpu"),
@@ -989,6 +989,11 @@ def outcome(form: Form, folder: Path) -> Outcome:
     return Outcome({**machines}, (min(times) / SECOND_US, max(times) / SECOND_US), remarks, "", runs)
 
 
+def without_supported(refusal: str) -> str:
+    """A refusal without the list of what can be read, which names options of other commands."""
+    return re.sub(r" Supported: .*? \(profiler-reports.*?\)\.", "", refusal)
+
+
 def judged(form: Form) -> tuple[Outcome, str]:
     """What becomes of a form, and what is wrong with that."""
     with tempfile.TemporaryDirectory(prefix="job-") as folder:
@@ -1009,7 +1014,7 @@ def problem(form: Form, found: Outcome) -> str:
     if not form.expected or (form.either and found.refusal):
         if not found.refusal:
             return f"read, where it must be refused: {found.machines}"
-        if not HELP.search(found.refusal.partition(" Supported: ")[0]):
+        if not HELP.search(without_supported(found.refusal)):
             return f"refused without a command or an option: {found.refusal}"
     elif found.refusal:
         return f"refused: {found.refusal}"
