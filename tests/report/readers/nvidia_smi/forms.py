@@ -426,14 +426,13 @@ def pmon(rows: Rows, when: str = "") -> str:
 def archived(files: Files, kind: str) -> bytes:
     """A tar or zip file of them."""
     buffer = io.BytesIO()
-    contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     if kind == "zip":
         with zipfile.ZipFile(buffer, "w") as zipped:
-            for name, content in contents.items():
+            for name, content in contents(files).items():
                 zipped.writestr(f"job/{name}", content)
         return buffer.getvalue()
     with tarfile.open(fileobj=buffer, mode="w:gz") as taped:
-        for name, content in contents.items():
+        for name, content in contents(files).items():
             member = tarfile.TarInfo(f"job/{name}")
             member.size = len(content)
             taped.addfile(member, io.BytesIO(content))
@@ -942,12 +941,17 @@ _TOLERANCE = {"u": 0.6, "m": 25.0, "p": 0.6}
 HELP = re.compile(r" --[a-z]|nvidia-smi |git lfs pull|sed -E ")
 
 
+def contents(files: Files) -> dict[str, bytes]:
+    """The bytes of files."""
+    return {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+
+
 def write(folder: Path, files: Files) -> None:
     """Write files into a folder."""
-    for name, content in files.items():
+    for name, content in contents(files).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        path.write_bytes(content)
 
 
 def outcome(form: Form, folder: Path) -> Outcome:
