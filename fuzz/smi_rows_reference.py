@@ -16,13 +16,29 @@ from jobreport.readers.nvidia_smi.columns import columns
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
+#: A time without other cells, which may be that of the rows below.
+_TIME_ALONE = re.compile(r"[^,;\t]*[0-9]:[0-9]{2}[^,;\t]*")
+#: A line that begins like a rule or a banner, which is no row of any log.
+_BANNER = re.compile(r"\s*([^\w\s])\1\1[^,;\t]*")
+#: The end of what a launcher puts in front of a line.
+_PREFIX_END = re.compile(r"[]:|)Z0-9] ?(?=[a-zA-Z])")
+_FIRST_CELL = re.compile(r"[^,;\t]*")
 
 
 def rows(content: bytes) -> int | None:
     """The rows of a log; ``None`` where it may be read in several ways: quotes may join lines, a line be several rows."""
-    text = _text(unpacked(content))
+    unzipped = unpacked(content)
+    # UTF-16 without a byte order mark.
+    if b"\0" in unzipped and unzipped[:2] not in _MARKS:
+        return None
+    text = _text(unzipped)
+    # Names of columns without a metric.
+    if "retired_pages." in text:
+        return None
     *lines, last = text.split("\n")
     if '"' in text or any(_GPU_IN_NAME.search(line) for line in lines if _names_columns(line)):
+        return None
+    if any(map(_is_unclear, lines)):
         return None
     found, notes = 0, True
     for line in lines:
@@ -31,6 +47,17 @@ def rows(content: bytes) -> int | None:
         elif line.strip() and not (notes and line.startswith("#")):
             found += 1
     return found + bool(last.strip())
+
+
+def _is_unclear(line: str) -> bool:
+    """Whether it is a time or a banner, or names columns behind something else or with blanks between them."""
+    cells = _FIRST_CELL.match(line)
+    ends = [found.end() for found in _PREFIX_END.finditer(cells[0])] if cells else []
+    return (
+        bool(_TIME_ALONE.fullmatch(line) or _BANNER.fullmatch(line))
+        or any(_names_columns(line[end:]) for end in ends[:8])
+        or (not _names_columns(line) and _names_columns(re.sub(r" {2,}", ";", line.strip())))
+    )
 
 
 def _text(content: bytes) -> str:
