@@ -51,8 +51,9 @@ READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig
 
 #: Remarks in the message if nothing can be read, and the codes of those that go before all others.
 MAX_REASONS = 3
-_RECOGNIZED = "recognized."
-_ABOUT_LOGS = (_RECOGNIZED, "nvidia_smi.", "file.empty")
+_ABOUT_LOGS = ("recognized.", "nvidia_smi.", "file.empty")
+#: Those that name a command or an option.
+_WITH_HELP = ("recognized.", "nvidia_smi.no_header", "nvidia_smi.column_count", "nvidia_smi.date_order")
 
 
 class Reading(Struct, frozen=True, kw_only=True, eq=False):
@@ -217,7 +218,6 @@ def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Seq
     if not about_logs:
         supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
         text += f" Supported: {'; '.join(supported)}."
-    # What is recognized has its own command.
-    elif about_logs[0].code.startswith(_RECOGNIZED):
+    elif about_logs[0].code.startswith(_WITH_HELP):
         return f"{text} See docs/job-directory.md."
     return f"{text} A log that is read: {RECORD}. See docs/job-directory.md."

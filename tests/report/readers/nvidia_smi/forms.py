@@ -570,7 +570,8 @@ FORMS: tuple[Form, ...] = (
          says="not as many fields|message"),
     Form("query-carriage-returns", "a progress bar before the rows",
          "nvidia-smi … -l 1 & python train.py  (tqdm)",
-         lambda rows: {"slurm-1.out": "".join(f" 10%|# | {n}/60 [00:01<00:09]\r{line}" for n, line in enumerate(query(rows).splitlines(True)))}),
+         lambda rows: {"slurm-1.out": "".join(f" 10%|# | {n}/60 [00:01<00:09]\r{line}" for n, line in enumerate(query(rows).splitlines(True)))},
+         says="not as many fields"),
     # Without a header
     Form("noheader", "no header, units", LOOP.format(Q, ",noheader"),
          lambda rows: gpu_csv(query(rows, header=False)), truth=REFUSED, says="--columns"),
@@ -686,6 +687,10 @@ FORMS: tuple[Form, ...] = (
          "while sleep 1; do date; nvidia-smi … --format=csv,noheader; done > gpu.log",
          lambda rows: {"gpu.log": each_moment(rows, date, lambda some: query(some, "index use memory power", header=False))},
          options={"columns": names("index use memory power")}),
+    Form("date-lines-no-columns", "a line of date before rows without a header, without --columns",
+         "while sleep 1; do date; nvidia-smi … --format=csv,noheader; done > gpu.log",
+         lambda rows: {"gpu.log": each_moment(rows, date, lambda some: query(some, "index use memory power", header=False))},
+         truth=REFUSED, says="--columns"),
     Form("banners", "a banner with the time before the rows",
          'while sleep 1; do echo "=== $(date "+%F %T") ==="; nvidia-smi … ; done > gpu.log',
          lambda rows: {"gpu.log": each_moment(rows, lambda row: f"=== {seconds(row)} ===", lambda some: query(some, "index use memory power"))}),
@@ -1024,6 +1029,9 @@ def problem(form: Form, found: Outcome) -> str:
         return f"refused: {found.refusal}"
     elif wrong := _difference(form, found):
         return wrong + "".join(f"\n    {one}" for one in said)
+    skipped = [one.reason for one in found.remarks if (one.action, one.unit) == ("skipped", "rows")]
+    if skipped and form.expected and not form.says:
+        return f"rows that are not read: {skipped}"
     if form.says and not any(re.search(form.says, one) for one in said):
         return f"nothing says {form.says!r}: {said}"
     return ""
