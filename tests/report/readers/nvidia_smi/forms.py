@@ -770,6 +770,9 @@ FORMS: tuple[Form, ...] = (
     # Scripts and other tools around NVML
     Form("script", "a script's own names", "a script",
          lambda rows: gpu_csv(home_made(rows, time=seconds, gpu_id=lambda row: row.gpu, gpu_utilization=lambda row: row.use, gpu_memory_used_mb=lambda row: row.memory, gpu_power_draw=lambda row: row.power))),
+    Form("script-fast", "whole seconds, every 500 ms", "a script",
+         lambda rows: gpu_csv(home_made(rows, timestamp=seconds, **USE)), rows=rows_of(every=0.5 * SECOND),
+         holds="u", says="machines|time|fast", either=True),
     Form("wide", "columns for each GPU", "a script",
          lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], **{"timestamp": seconds} | {f"gpu{i}_{name}": _of_gpu(rows, i, field) for i in (0, 1) for name, field in (("util", "use"), ("mem_mb", "memory"), ("power_w", "power"))})),
          holds="ump"),
@@ -798,6 +801,8 @@ FORMS: tuple[Form, ...] = (
     Form("box-watch", "the table in watch", "watch -n 1 nvidia-smi > gpu.txt",
          lambda rows: {"gpu.txt": each_moment(rows, lambda row: f"\x1b[H\x1b[2JEvery 1.0s: nvidia-smi        {row.machine}: {ctime(row)}\n", box)},
          named=True),
+    Form("box-lms", "the table, every 500 ms", "nvidia-smi -lms 500 > gpu.txt", lambda rows: {"gpu.txt": boxes(rows)},
+         rows=rows_of(every=0.5 * SECOND)),
     Form("box-no-date", "the table without its date", "nvidia-smi -l 1 | grep -v 2025 > gpu.txt",
          lambda rows: {"gpu.txt": "".join(box(some).partition("\n")[2] for some in moments(rows))},
          truth=REFUSED, says="nvidia-smi --query-gpu|date"),

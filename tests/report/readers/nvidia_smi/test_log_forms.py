@@ -70,7 +70,7 @@ def test_each_form_has_a_name_of_its_own() -> None:
 #: Codes of remarks that say nothing about values, GPUs, or machines.
 USUAL = {"nvidia_smi.zone", "nvidia_smi.no_dates"}
 #: What a remark on GPUs or machines names.
-WHO = re.compile(r"GPU|UUID|node|machine|writer|moment", re.IGNORECASE)
+WHO = re.compile(r"machine|node|writer|moment|numbers the GPUs|numbered", re.IGNORECASE)
 TIMES: dict[str, tuple[Callable[[Row], str], ...]] = {
     "timestamp": (stamp, seconds, lambda row: row.at.isoformat(), lambda row: f"{row.at:%d.%m.%Y %H:%M:%S}"),
     "time": (lambda row: f"{row.at.timestamp():.3f}", lambda row: f"{row.at:%Y-%m-%dT%H:%M:%S}Z"),
