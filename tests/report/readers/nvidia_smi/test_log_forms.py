@@ -35,17 +35,18 @@ from tests.report.readers.nvidia_smi.forms import (
 #: Forms that are not yet read as they should be.
 PENDING = frozenset({
     "noheader-script", "no-index-loss", "gpu-is-the-use", "gpu-percent", "two-nodes-uuid",
-    "two-nodes-bus", "two-nodes", "two-nodes-one-file-tee", "two-nodes-whole-seconds",
-    "two-logs-of-one-node", "two-logs-that-cannot-be-joined", "two-runs", "two-runs-first",
-    "two-runs-all", "srun-label", "srun-label-mixed", "pdsh", "kubectl", "kubectl-prefix", "compose",
-    "journalctl", "journalctl-iso", "ts", "ts-date", "torchrun", "ray", "date-lines",
-    "date-lines-noheader", "date-lines-no-columns", "banners", "banners-no-time", "date-column",
-    "excel-german", "excel-us", "excel-am-pm", "excel-unclear", "excel-date-order", "odd-time",
-    "fraction", "fraction-util", "fraction-unclear", "raw-nvml", "raw-nvml-wrong-name", "mem-in-mib",
-    "wide", "gpustat", "gpustat-color", "gpustat-json", "box-470.57", "box-535.104", "box-550.54",
-    "box-570.86", "box-581.15", "box-loop", "box-watch", "box-no-date", "box-part", "q-loop", "q-xml",
-    "accounted-apps", "accounted-apps-next-to-query", "accounted-apps-file-next-to-query", "compute-apps",
-    "compute-apps-next-to-query", "retired-pages", "column-t",
+    "two-nodes-bus", "two-nodes", "two-nodes-one-file-tee", "two-nodes-whole-seconds", "two-nodes-sorted",
+    "two-nodes-shuffled", "two-logs-of-one-node", "two-logs-that-cannot-be-joined", "two-runs",
+    "two-runs-first", "two-runs-all", "srun-label", "srun-label-mixed", "pdsh", "kubectl",
+    "kubectl-prefix", "compose", "journalctl", "journalctl-iso", "ts", "ts-date", "torchrun", "ray",
+    "date-lines", "date-lines-noheader", "date-lines-no-columns", "banners", "banners-no-time",
+    "date-column", "excel-german", "excel-us", "excel-am-pm", "excel-unclear", "excel-date-order",
+    "odd-time", "fraction", "fraction-util", "fraction-unclear", "raw-nvml", "raw-nvml-wrong-name",
+    "mem-in-mib", "script-fast", "wide", "gpustat", "gpustat-color", "gpustat-json", "box-470.57",
+    "box-535.104", "box-550.54", "box-570.86", "box-581.15", "box-loop", "box-watch", "box-lms",
+    "box-no-date", "box-part", "q-loop", "q-xml", "accounted-apps", "accounted-apps-next-to-query",
+    "accounted-apps-file-next-to-query", "compute-apps", "compute-apps-next-to-query", "retired-pages",
+    "column-t",
 })  # fmt: skip
 
 
