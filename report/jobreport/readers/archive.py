@@ -87,9 +87,8 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
     """
     suffix = next((s for s in SUFFIXES if job.name.lower().endswith(s)), None)
     if suffix is None or not job.is_file():
-        yield Unpacked(
-            directory=job, name=printable(job.name.split(".")[0]) or None if job.is_file() else None
-        )
+        stem = job.name.partition(".")[0] if job.is_file() else ""
+        yield Unpacked(directory=job, name=printable(stem) or None)
         return
     shown = escape_name(str(job), 200)
     with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:

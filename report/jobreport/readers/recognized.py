@@ -1,8 +1,9 @@
-"""Files that no reader reads, known by their first lines: a remark says what each one is and what works instead."""
+"""Files that are not read, known by their first lines: ``REMARKS`` says what each one is and what works instead."""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Bytes of a file that show what it is.
 _BEGINNING = 4096
-#: Bytes of a line that are looked at.
+#: Bytes of a line that may be one of a log.
 _LINE = 4096
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
@@ -63,7 +64,9 @@ def recognized(file: SourceFile) -> Recognized | None:
     """What a file is that cannot be read; ``None`` if its lines do not show it."""
     try:
         beginning = next(text_files.chunks(file.path), b"")[:_BEGINNING]
-        code = _kind(beginning) or _nothing_but(_lines(file))
+        # The lines of a log are short; looking for the end of a long one might read all of the file.
+        has_lines = len(beginning) < _BEGINNING or b"\n" in beginning
+        code = _kind(beginning) or (_nothing_but(_lines(file)) if has_lines else "")
     except text_files.DamagedError:
         return None
     except OSError as error:
@@ -95,6 +98,7 @@ def _nothing_but(lines: Iterator[str]) -> str:
     return "recognized.header" if _names_columns(first) and all(map(_names_columns, units)) else ""
 
 
+@lru_cache(16)  # such lines come again and again
 def _names_columns(line: str) -> bool:
     """True for a line that names columns of a log, as ``--query-gpu``, ``dmon``, and scripts do."""
     plain = line.lstrip(_MARK)

@@ -13,6 +13,7 @@ from jobreport.readers.registry import READERS, read_job
 from jobreport.readers.tally import Tally
 from jobreport.remarks import REMARKS, Remark
 from tests import scenario_d1
+from tests.paths import SAMPLES
 from tests.report.readers import events
 from tests.report.readers.samples import FILE, read, remarks, sample, values, write
 
@@ -67,6 +68,14 @@ def test_a_file_in_the_place_of_the_directory_is_read_alone(tmp_path: Path) -> N
         assert (values(job), quality.remarks) == ([[5.0]], ())
     with pytest.raises(NothingReadableError, match="1\u00a0file found"):
         read_job(tmp_path / "notes.txt")
+
+
+def test_a_single_trace_is_read_alone() -> None:
+    trace = next(path for sample in SAMPLES for path in sorted(sample.rglob("*_pythontimeline.json.gz")))
+
+    job, _ = read_job(trace, strict=True)
+
+    assert (len(job.nodes), job.step_count > 0) == (1, True)
 
 
 def test_what_is_neither_a_directory_nor_a_file_is_refused(tmp_path: Path) -> None:
