@@ -88,6 +88,9 @@ REMARKS: dict[str, Wording] = {
     "recognized.dcgmi": Wording(
         "skipped", "files", f"the output of dcgmi dmon, which has no times; record with: {RECORD}"
     ),
+    "recognized.prometheus": Wording(
+        "skipped", "files", f"metrics of Prometheus, which are not read; record with: {RECORD}"
+    ),
     "recognized.tegrastats": Wording(
         "skipped",
         "files",

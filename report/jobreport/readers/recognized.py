@@ -34,6 +34,7 @@ _KINDS = {
         "recognized.gpu_list": r"\s*GPU \d+: .*\(UUID: ",
         "recognized.gputil": r"\s*\| *ID *\|.*GPU.*\| *MEM",
         "recognized.dcgmi": r"\s*# ?Entity ",
+        "recognized.prometheus": r"\s*# (?:HELP|TYPE) \w+|\s*\{\"status\":\"success\",\"data\":\{\"resultType\"",
         "recognized.tegrastats": r"\s*(?:[\d-]+ [\d:]+ )?RAM \d+/\d+MB",
         "recognized.rocm": r"(?:.*\n){0,9}?(?:=+ ROCm System Management Interface|device,.*(?:Graphics Package|GPU use))",
         "recognized.amd": r"(?:.*\n){0,9}?(?:GPU: \d+\n +\w+:\n|.*\bgfx_activity\b)",

@@ -44,9 +44,9 @@ PENDING = frozenset({
     "odd-time", "fraction", "fraction-util", "fraction-unclear", "raw-nvml", "raw-nvml-wrong-name",
     "mem-in-mib", "script-fast", "wide", "gpustat", "gpustat-color", "gpustat-json", "box-470.57",
     "box-535.104", "box-550.54", "box-570.86", "box-581.15", "box-loop", "box-watch", "box-lms",
-    "box-no-date", "box-part", "q-loop", "q-xml", "accounted-apps", "accounted-apps-next-to-query",
-    "accounted-apps-file-next-to-query", "compute-apps", "compute-apps-next-to-query", "retired-pages",
-    "column-t",
+    "gpustat-watch", "box-no-date", "box-part", "q-loop", "q-xml", "accounted-apps",
+    "accounted-apps-next-to-query", "accounted-apps-file-next-to-query", "compute-apps",
+    "compute-apps-next-to-query", "retired-pages", "column-t",
 })  # fmt: skip
 
 
